@@ -1,0 +1,22 @@
+#pragma once
+
+// Checks for what must not happen. They stay on in release builds: a broken invariant in a training
+// engine is a wrong gradient, and stopping is cheaper. Never use them for input; see base/result.hpp.
+
+namespace mayfly {
+
+/// Prints the failed condition with its place and reason on standard error and aborts.
+[[noreturn]] void check_failed(const char* condition, const char* why, const char* file, int line);
+
+}  // namespace mayfly
+
+/// Aborts unless `condition` holds. `why` is one sentence that says what the reader should know.
+#define ENSURE(condition, why)                                            \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]] {                                      \
+      ::mayfly::check_failed(#condition, (why), __FILE__, __LINE__);      \
+    }                                                                     \
+  } while (false)
+
+/// Marks a place that control flow cannot reach.
+#define UNREACHABLE(why) ::mayfly::check_failed("unreachable", (why), __FILE__, __LINE__)

@@ -1,0 +1,129 @@
+#include "base/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/unique_fd.hpp"
+
+namespace mayfly {
+namespace {
+
+Error os_error(const std::string& what, const std::string& path) {
+  const Errc code = errno == ENOENT ? Errc::kNotFound : Errc::kIo;
+  return {code, what + " " + path + ": " + std::strerror(errno)};
+}
+
+Result<void> write_all(int fd, ByteSpan content, const std::string& path) {
+  while (!content.empty()) {
+    const ssize_t n = ::write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return os_error("cannot write", path);
+    }
+    content = content.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<void> write_and_sync(const std::string& path, ByteSpan content) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) {
+    return os_error("cannot create", path);
+  }
+  if (Result<void> written = write_all(fd.get(), content, path); !written.ok()) {
+    return written;
+  }
+  if (::fsync(fd.get()) != 0) {
+    return os_error("cannot sync", path);
+  }
+  return {};
+}
+
+void sync_parent(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const UniqueFd fd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.valid()) {
+    ::fsync(fd.get());
+  }
+}
+
+}  // namespace
+
+Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    return os_error("cannot open", path);
+  }
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) {
+    return os_error("cannot stat", path);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return Error{Errc::kInvalidInput, path + " is not a regular file"};
+  }
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size > size_max) {
+    return Error{Errc::kInvalidInput, path + " has " + std::to_string(size) +
+                                          " bytes, at most " + std::to_string(size_max) + " expected"};
+  }
+  Bytes content(size);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), content.data() + done, size - done);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return os_error("cannot read", path);
+    }
+    if (n == 0) {
+      return Error{Errc::kCorrupt, path + " became shorter while it was read"};
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  return content;
+}
+
+Result<std::string> read_text_file(const std::string& path, std::size_t size_max) {
+  Result<Bytes> content = read_file(path, size_max);
+  if (!content.ok()) {
+    return std::move(content).error();
+  }
+  return std::string(reinterpret_cast<const char*>(content.value().data()), content.value().size());
+}
+
+Result<void> write_file_atomic(const std::string& path, ByteSpan content) {
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  Result<void> written = write_and_sync(temporary, content);
+  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = os_error("cannot rename to", path);
+  }
+  if (!written.ok()) {
+    ::unlink(temporary.c_str());
+    return written;
+  }
+  sync_parent(path);
+  return {};
+}
+
+Result<void> write_file_atomic(const std::string& path, std::string_view content) {
+  return write_file_atomic(path, std::as_bytes(std::span(content)));
+}
+
+Result<void> make_directories(const std::string& path) {
+  std::error_code failure;
+  std::filesystem::create_directories(path, failure);
+  if (failure) {
+    return Error{Errc::kIo, "cannot create folder " + path + ": " + failure.message()};
+  }
+  return {};
+}
+
+}  // namespace mayfly

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+
+namespace mayfly {
+
+/// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes.
+[[nodiscard]] Result<Bytes> read_file(const std::string& path, std::size_t size_max);
+/// The same, as text.
+[[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);
+
+/// Replaces `path` so that a crash at any moment leaves the old or the new content, never a mixture:
+/// temporary file beside it, fsync, rename, fsync of the folder. On failure nothing is left behind.
+[[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
+[[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
+
+/// Creates a folder and its parents; an existing one is fine.
+[[nodiscard]] Result<void> make_directories(const std::string& path);
+
+}  // namespace mayfly

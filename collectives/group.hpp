@@ -1,0 +1,100 @@
+#pragma once
+
+// The port of gradient exchange. A Group is the communicator of exactly one view: its rank and size
+// never change. When membership changes the group is aborted and destroyed, and the Transport, which
+// lives as long as the process, forms a new one for the new view.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace mayfly::collectives {
+
+enum class DataType { kFloat32, kInt32, kInt64 };
+enum class ReduceOp { kSum, kMax };
+
+/// Where a member of the group can be reached.
+struct Peer {
+  MemberId member;
+  std::string address;  ///< what that member's Transport::address() returned
+};
+
+/// Key-value rendezvous of one view, for transports that need one (Gloo). Any thread.
+class RendezvousStore {
+ public:
+  virtual ~RendezvousStore() = default;
+  virtual Result<void> set(const std::string& key, ByteSpan value) = 0;
+  /// Waits until the key exists.
+  virtual Result<Bytes> get(const std::string& key, Instant deadline) = 0;
+};
+
+/// Everything needed to form the group of one view.
+struct GroupSpec {
+  ViewId view{};
+  Rank rank{};                       ///< our own position in `peers`
+  std::vector<Peer> peers;           ///< ordered by rank, ourselves included
+  std::uint64_t key = 0;             ///< random per view; a connection that does not know it is refused
+  RendezvousStore* store = nullptr;  ///< outlives the group; may be null for transports without need
+};
+
+/// A started operation. Its buffers are leased to the group until wait() returns anything but
+/// kDeadline, or until the Work is destroyed (which waits for the operation to finish or be aborted);
+/// after that the group never touches them again.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Blocks until the operation is complete. kDeadline: it is still running. kAborted, kPeerLost: the
+  /// buffers hold garbage and every other operation of this group fails as well; the culprit is named
+  /// where it is known.
+  virtual Result<void> wait(Instant deadline) = 0;
+};
+
+/// One communicator. Operations are started by one thread, in the same order on every member, and
+/// run in that order; several may be in flight. Only abort() may be called from any thread.
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  [[nodiscard]] virtual ViewId view() const = 0;
+  [[nodiscard]] virtual Rank rank() const = 0;
+  [[nodiscard]] virtual std::uint32_t size() const = 0;
+
+  /// Reduces `count` elements in place. Integer sums wrap around; integer results and maxima are the
+  /// same bits for every group size, float sums are not.
+  virtual std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
+                                           ReduceOp op) = 0;
+  /// Copies root's bytes to everybody. All members pass the same size.
+  virtual std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) = 0;
+  /// Concatenates everybody's equally long `mine` by rank into `all` (size() times as long).
+  virtual std::unique_ptr<Work> all_gather(ByteSpan mine, std::span<std::byte> all) = 0;
+  virtual std::unique_ptr<Work> barrier() = 0;
+
+  /// Makes every operation in flight, and every later one, fail with kAborted as soon as possible
+  /// (milliseconds), whatever the peers do. Any thread, any number of times, never blocks.
+  virtual void abort() noexcept = 0;
+};
+
+/// Forms groups; one per process. Owns what outlives a view: listening socket, threads, devices.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// What to publish so that others can reach us.
+  [[nodiscard]] virtual std::string address() const = 0;
+  /// Blocks until every peer has formed the same view or fails: kPeerLost or kDeadline (with culprit),
+  /// kAborted. One call at a time; the previous group must have been destroyed.
+  [[nodiscard]] virtual Result<std::unique_ptr<Group>> form(const GroupSpec& spec,
+                                                            Instant deadline) = 0;
+  /// Makes form() of this and every older view fail with kAborted, whether it runs now or is called
+  /// later. Any thread, never blocks.
+  virtual void give_up_on(ViewId view) noexcept = 0;
+};
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,176 @@
+#pragma once
+
+// The coordinator as a pure state machine: the only author of views. Events in, effects out; no clock,
+// no socket, no thread. elastic/net/coordinator_server drives it, and so does the simulator.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/random.hpp"
+#include "base/time.hpp"
+#include "elastic/core/messages.hpp"
+#include "elastic/core/view.hpp"
+
+namespace mayfly::elastic {
+
+struct CoordinatorOptions {
+  std::uint32_t microbatches = 8;       ///< per step
+  std::uint32_t initial_workers = 1;    ///< the first view waits for so many
+  std::uint32_t min_workers = 1;        ///< below this the job waits
+  std::uint32_t max_workers = kMembersMax;
+  Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
+  Duration silence_max = milliseconds(300);     ///< a member silent for so long is evicted (adaptive upwards)
+  std::uint64_t seed = 0;               ///< of view keys
+  /// Must be equal on all workers; a worker that differs is refused with the first difference. Empty
+  /// (embedded tests): the first worker's is taken.
+  std::vector<std::pair<std::string, std::string>> fingerprint;
+};
+
+namespace coordinator_event {
+/// A worker passed the handshake's proof. The machine answers with Welcome (choosing the id) or Refused.
+struct WorkerConnected {
+  std::uint64_t connection = 0;  ///< the adapter's name for the connection until a MemberId exists
+  Hello hello;
+};
+struct Received {
+  MemberId member{};
+  Message message;
+};
+/// End of file, reset, or a malformed message on the worker's control connection.
+struct ConnectionLost {
+  MemberId member{};
+  std::string detail;
+};
+/// The sentinel says that the worker's process is dead, or its own connection broke with the worker's.
+struct SentinelReport {
+  MemberId member{};
+  std::string detail;
+};
+/// The sentinel is heard from.
+struct SentinelBeat {
+  MemberId member{};
+};
+/// Operator: drain that member at the next boundary.
+struct DrainAsked {
+  MemberId member{};
+  std::string reason;
+};
+struct PauseAsked {
+  bool pause = true;
+};
+/// Stop the whole job at the next boundary, with a checkpoint.
+struct StopAsked {
+  std::string reason;
+};
+/// End the job now as failed (a worker reported non-finite loss, for example).
+struct FailAsked {
+  std::string reason;
+};
+/// Time passes; sent every few milliseconds.
+struct Tick {};
+}  // namespace coordinator_event
+
+using CoordinatorEvent =
+    std::variant<coordinator_event::WorkerConnected, coordinator_event::Received,
+                 coordinator_event::ConnectionLost, coordinator_event::SentinelReport,
+                 coordinator_event::SentinelBeat, coordinator_event::DrainAsked,
+                 coordinator_event::PauseAsked, coordinator_event::StopAsked,
+                 coordinator_event::FailAsked, coordinator_event::Tick>;
+
+enum class Outcome : std::uint8_t { kDone, kStopped, kFailed, kTooFewWorkers };
+
+/// How one unplanned or planned change of view went; instants of the coordinator's clock.
+struct Recovery {
+  std::string cause;           ///< "lost", "group_failed", "join", "leave"
+  std::vector<MemberId> members;  ///< who was lost, joined or left
+  ViewId old_view{};
+  ViewId new_view{};
+  Step committed{};            ///< of the new view
+  std::uint32_t redone_microbatches = 0;  ///< computed again because their holder was lost
+  Instant detected;            ///< the event that caused it
+  Instant told;                ///< Stop sent to everybody
+  Instant stopped;             ///< last member reported Stopped; the new view is published
+  Instant formed;              ///< last member reported Formed
+  Instant synced;              ///< last member reported Synced
+  Instant step;                ///< first commit of the new view
+};
+
+namespace coordinator_effect {
+/// Answers WorkerConnected: this connection is that member from now on.
+struct Accept {
+  std::uint64_t connection = 0;
+  MemberId member{};
+};
+/// Answers WorkerConnected: send Refused and close.
+struct Refuse {
+  std::uint64_t connection = 0;
+  std::string reason;
+};
+struct Send {
+  MemberId member{};
+  Message message;
+};
+/// Close the member's connection after what was sent to it; also fences its sentinel.
+struct Disconnect {
+  MemberId member{};
+};
+/// A fact for events.jsonl: `kind` is one of joined, lost, left, evicted, view, waiting, resumed, ...
+struct Note {
+  std::string kind;
+  std::optional<MemberId> member;
+  std::string detail;
+};
+/// Published view, for the run directory and status.
+struct ViewPublished {
+  View view;
+};
+struct RecoveryDone {
+  Recovery recovery;
+};
+/// An opaque report of a member, for the engine.
+struct ReportReceived {
+  MemberId member{};
+  Bytes payload;
+};
+struct JobEnded {
+  Outcome outcome = Outcome::kDone;
+  std::string detail;
+};
+}  // namespace coordinator_effect
+
+using CoordinatorEffect =
+    std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Send,
+                 coordinator_effect::Disconnect, coordinator_effect::Note,
+                 coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
+                 coordinator_effect::ReportReceived, coordinator_effect::JobEnded>;
+
+/// What `mayfly status` shows of one member.
+struct MemberStatus {
+  MemberId id{};
+  std::string host;
+  std::uint32_t pid = 0;
+  std::string phase;   ///< loading, ready, active, leaving
+  Step committed{};
+  float microbatch_ms = 0;
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(CoordinatorOptions options);
+
+  /// Advances the machine by one event.
+  [[nodiscard]] std::vector<CoordinatorEffect> handle(Instant now, const CoordinatorEvent& event);
+
+  [[nodiscard]] const std::optional<View>& view() const;
+  [[nodiscard]] std::vector<MemberStatus> members() const;
+  /// waiting, running, stopping, paused, ended
+  [[nodiscard]] std::string phase() const;
+  /// The highest step that any member reported as committed.
+  [[nodiscard]] Step committed() const;
+};
+
+}  // namespace mayfly::elastic

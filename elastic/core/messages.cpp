@@ -1,0 +1,338 @@
+#include "elastic/core/messages.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.hpp"
+
+// Every message names its fields once, in fields(); the same list writes and reads. An encoded
+// message is one byte, its place in the Message variant, then the fields.
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr std::size_t kNonceBytesMax = 64;
+constexpr std::size_t kAddressBytesMax = 1024;
+constexpr std::size_t kPeopleBytesMax = 2048;  // reasons, details, host names
+constexpr std::size_t kNameBytesMax = 128;
+constexpr std::size_t kValueBytesMax = 1024;
+constexpr std::size_t kFingerprintPairsMax = 256;
+constexpr std::size_t kStoreKeyBytesMax = 1024;
+constexpr std::size_t kStoreValueBytesMax = 1u << 20;
+constexpr std::size_t kReportBytesMax = 3u << 20;
+constexpr std::size_t kReplyBytesMax = 2u << 20;
+constexpr std::size_t kSetWordsMax = kMicrobatchesMax / 64;
+constexpr std::size_t kViewMemberBytesMin = 24;
+
+static_assert(kMembersMax * (kAddressBytesMax + 8 * kSetWordsMax + 64) < kMessageBytesMax,
+              "the largest view fits a frame");
+
+/// Writes fields; a field beyond its bound is our own mistake.
+class Encoder {
+ public:
+  explicit Encoder(WireWriter& writer) : writer_(writer) {}
+
+  template <typename T>
+  void plain(const T& field) {
+    writer_.put(field);
+  }
+  void flag(const bool& field) { writer_.put(static_cast<std::uint8_t>(field ? 1 : 0)); }
+  template <typename E>
+  void choice(const E& field, E last) {
+    require(field <= last);
+    writer_.put(field);
+  }
+  void milliseconds(const float& field) {
+    require(std::isfinite(field) && !std::signbit(field));
+    writer_.put(field);
+  }
+  void blob(const Bytes& field, std::size_t size_max) {
+    require(field.size() <= size_max);
+    writer_.put_bytes(field);
+  }
+  void text(const std::string& field, std::size_t size_max) {
+    require(field.size() <= size_max);
+    writer_.put_string(field);
+  }
+  void people_text(const std::string& field) {
+    writer_.put_string(std::string_view(field).substr(0, kPeopleBytesMax));
+  }
+  void optional_member(const std::optional<MemberId>& field) {
+    flag(field.has_value());
+    if (field) {
+      writer_.put(*field);
+    }
+  }
+  void set(const MicrobatchSet& field) {
+    writer_.put(static_cast<std::uint32_t>(field.words().size()));
+    for (const std::uint64_t word : field.words()) {
+      writer_.put(word);
+    }
+  }
+  template <typename T, typename EachField>
+  void list(const std::vector<T>& items, std::size_t count_max, std::size_t /*element_size_min*/,
+            EachField each) {
+    require(items.size() <= count_max);
+    writer_.put(static_cast<std::uint32_t>(items.size()));
+    for (const T& item : items) {
+      each(item);
+    }
+  }
+  void require(bool holds) { ENSURE(holds, "a message we send must be within its own bounds"); }
+
+ private:
+  WireWriter& writer_;
+};
+
+/// Reads fields; a field beyond its bound fails the reader.
+class Decoder {
+ public:
+  explicit Decoder(WireReader& reader) : reader_(reader) {}
+
+  template <typename T>
+  void plain(T& field) {
+    field = reader_.get<T>();
+  }
+  void flag(bool& field) {
+    const auto raw = reader_.get<std::uint8_t>();
+    require(raw <= 1);
+    field = raw == 1;
+  }
+  template <typename E>
+  void choice(E& field, E last) {
+    field = reader_.get<E>();
+    require(field <= last);
+  }
+  void milliseconds(float& field) {
+    field = reader_.get<float>();
+    require(std::isfinite(field) && !std::signbit(field));
+  }
+  void blob(Bytes& field, std::size_t size_max) { field = reader_.get_bytes(size_max); }
+  void text(std::string& field, std::size_t size_max) { field = reader_.get_string(size_max); }
+  void people_text(std::string& field) { field = reader_.get_string(kPeopleBytesMax); }
+  void optional_member(std::optional<MemberId>& field) {
+    bool present = false;
+    flag(present);
+    field.reset();
+    if (present) {
+      field = reader_.get<MemberId>();
+    }
+  }
+  void set(MicrobatchSet& field) {
+    std::vector<std::uint64_t> words(reader_.get_count(kSetWordsMax, sizeof(std::uint64_t)));
+    for (std::uint64_t& word : words) {
+      word = reader_.get<std::uint64_t>();
+    }
+    require(words.empty() || words.back() != 0);  // one encoding per set
+    field = MicrobatchSet::from_words(std::move(words));
+  }
+  template <typename T, typename EachField>
+  void list(std::vector<T>& items, std::size_t count_max, std::size_t element_size_min,
+            EachField each) {
+    items.resize(reader_.get_count(count_max, element_size_min));
+    for (T& item : items) {
+      each(item);
+    }
+  }
+  void require(bool holds) {
+    if (!holds) {
+      reader_.fail();
+    }
+  }
+
+ private:
+  WireReader& reader_;
+};
+
+/// M is const when written; `Is<M, X>` picks the field list either way.
+template <typename M, typename X>
+concept Is = std::is_same_v<std::remove_const_t<M>, X>;
+
+void fields(auto& io, Is<Challenge> auto& m) {
+  io.blob(m.nonce, kNonceBytesMax);
+}
+
+void fields(auto& io, Is<Hello> auto& m) {
+  io.plain(m.protocol);
+  io.choice(m.role, Role::kOperator);
+  io.blob(m.nonce, kNonceBytesMax);
+  io.blob(m.proof, kNonceBytesMax);
+  io.plain(m.member);
+  io.people_text(m.host);
+  io.plain(m.pid);
+  io.text(m.address, kAddressBytesMax);
+  io.list(m.fingerprint, kFingerprintPairsMax, 8, [&io](auto& pair) {
+    io.text(pair.first, kNameBytesMax);
+    io.text(pair.second, kValueBytesMax);
+  });
+}
+
+void fields(auto& io, Is<Welcome> auto& m) {
+  io.plain(m.member);
+}
+void fields(auto& io, Is<Refused> auto& m) {
+  io.people_text(m.reason);
+}
+void fields(auto& io, Is<Ready> auto& m) {
+  io.plain(m.committed);
+}
+
+void fields(auto& io, Is<Stopped> auto& m) {
+  io.plain(m.view);
+  io.plain(m.committed);
+  io.set(m.held);
+  io.flag(m.finished);
+  io.flag(m.failed);
+  io.optional_member(m.culprit);
+  io.people_text(m.detail);
+}
+
+void fields(auto& io, Is<Formed> auto& m) {
+  io.plain(m.view);
+}
+void fields(auto& io, Is<Synced> auto& m) {
+  io.plain(m.view);
+}
+
+void fields(auto& io, Is<Progress> auto& m) {
+  io.plain(m.view);
+  io.plain(m.committed);
+  io.milliseconds(m.microbatch_ms);
+}
+
+void fields(auto& /*io*/, Is<Heartbeat> auto& /*m*/) {}
+void fields(auto& io, Is<LeaveRequest> auto& m) {
+  io.people_text(m.reason);
+}
+void fields(auto& io, Is<Report> auto& m) {
+  io.blob(m.payload, kReportBytesMax);
+}
+
+void fields(auto& io, Is<StoreSet> auto& m) {
+  io.plain(m.view);
+  io.text(m.key, kStoreKeyBytesMax);
+  io.blob(m.value, kStoreValueBytesMax);
+}
+
+void fields(auto& io, Is<StoreGet> auto& m) {
+  io.plain(m.view);
+  io.text(m.key, kStoreKeyBytesMax);
+}
+
+void fields(auto& io, Is<WorkerDied> auto& m) {
+  io.people_text(m.detail);
+}
+
+void fields(auto& io, Is<Stop> auto& m) {
+  io.plain(m.view);
+  io.flag(m.at_boundary);
+}
+
+void fields(auto& io, Is<ViewMember> auto& m) {
+  io.plain(m.id);
+  io.text(m.address, kAddressBytesMax);
+  io.set(m.first_step);
+  io.plain(m.first);
+  io.plain(m.count);
+  io.require(m.first <= kMicrobatchesMax && m.count <= kMicrobatchesMax - m.first);
+}
+
+void fields(auto& io, Is<NewView> auto& m) {
+  auto& view = m.view;
+  io.plain(view.id);
+  io.plain(view.key);
+  io.plain(view.committed);
+  io.plain(view.source);
+  io.flag(view.anyone_behind);
+  io.list(view.members, kMembersMax, kViewMemberBytesMin,
+          [&io](auto& member) { fields(io, member); });
+  io.require(value(view.source) < view.members.size());
+}
+
+void fields(auto& io, Is<StoreValue> auto& m) {
+  io.plain(m.view);
+  io.text(m.key, kStoreKeyBytesMax);
+  io.blob(m.value, kStoreValueBytesMax);
+}
+
+void fields(auto& io, Is<Dismiss> auto& m) {
+  io.choice(m.reason, DismissReason::kJobFailed);
+  io.flag(m.write_checkpoint);
+  io.people_text(m.detail);
+}
+
+void fields(auto& io, Is<Command> auto& m) {
+  io.text(m.verb, kNameBytesMax);
+  io.text(m.argument, kValueBytesMax);
+}
+
+void fields(auto& io, Is<CommandReply> auto& m) {
+  io.flag(m.ok);
+  io.text(m.text, kReplyBytesMax);
+}
+
+constexpr std::size_t kKinds = std::variant_size_v<Message>;
+
+constexpr std::array<const char*, kKinds> kNames = {
+    "challenge", "hello",     "welcome",      "refused",   "ready",         "stopped",
+    "formed",    "synced",    "progress",     "heartbeat", "leave_request", "report",
+    "store_set", "store_get", "worker_died",  "stop",      "new_view",      "store_value",
+    "dismiss",   "command",   "command_reply"};
+
+template <std::size_t Kind>
+Message read_fields(WireReader& reader) {
+  std::variant_alternative_t<Kind, Message> message;
+  Decoder decoder(reader);
+  fields(decoder, message);
+  return message;
+}
+
+template <std::size_t... Kind>
+Message read_kind(std::size_t kind, WireReader& reader, std::index_sequence<Kind...>) {
+  using Read = Message (*)(WireReader&);
+  constexpr std::array<Read, kKinds> kReaders = {&read_fields<Kind>...};
+  return kReaders.at(kind)(reader);
+}
+
+}  // namespace
+
+Bytes encode(const Message& message) {
+  WireWriter writer;
+  writer.put(static_cast<std::uint8_t>(message.index()));
+  std::visit(
+      [&writer](const auto& m) {
+        Encoder encoder(writer);
+        fields(encoder, m);
+      },
+      message);
+  Bytes bytes = writer.take();
+  ENSURE(bytes.size() <= kMessageBytesMax,
+         "a message fits a frame if its fields keep their bounds");
+  return bytes;
+}
+
+Result<Message> decode(ByteSpan bytes) {
+  if (bytes.empty() || bytes.size() > kMessageBytesMax) {
+    return Error{Errc::kCorrupt, "a control message of " + std::to_string(bytes.size()) +
+                                     " bytes; 1 to " + std::to_string(kMessageBytesMax) +
+                                     " are possible"};
+  }
+  WireReader reader(bytes);
+  const std::size_t kind = reader.get<std::uint8_t>();
+  if (kind >= kKinds) {
+    return Error{Errc::kCorrupt, "a control message of unknown kind " + std::to_string(kind)};
+  }
+  Message message = read_kind(kind, reader, std::make_index_sequence<kKinds>());
+  if (!reader.complete()) {
+    return Error{Errc::kCorrupt,
+                 std::string("a malformed control message of kind ") + kNames.at(kind)};
+  }
+  return message;
+}
+
+const char* name_of(const Message& message) {
+  return kNames.at(message.index());
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,98 @@
+#include "elastic/core/view.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr std::uint32_t kWordBits = 64;
+
+void drop_trailing_zeros(std::vector<std::uint64_t>& words) {
+  while (!words.empty() && words.back() == 0) {
+    words.pop_back();
+  }
+}
+
+}  // namespace
+
+MicrobatchSet MicrobatchSet::range(std::uint32_t first, std::uint32_t count) {
+  ENSURE(first <= kMicrobatchesMax && count <= kMicrobatchesMax - first,
+         "a step has at most kMicrobatchesMax microbatches");
+  MicrobatchSet set;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    set.add(first + i);
+  }
+  return set;
+}
+
+MicrobatchSet MicrobatchSet::from_words(std::vector<std::uint64_t> words) {
+  ENSURE(words.size() <= kMicrobatchesMax / kWordBits,
+         "a set holds at most kMicrobatchesMax numbers");
+  MicrobatchSet set;
+  set.words_ = std::move(words);
+  drop_trailing_zeros(set.words_);
+  return set;
+}
+
+void MicrobatchSet::add(std::uint32_t microbatch) {
+  ENSURE(microbatch < kMicrobatchesMax, "a step has at most kMicrobatchesMax microbatches");
+  const std::size_t word = microbatch / kWordBits;
+  if (word >= words_.size()) {
+    words_.resize(word + 1, 0);
+  }
+  words_[word] |= std::uint64_t{1} << (microbatch % kWordBits);
+}
+
+void MicrobatchSet::add_all(const MicrobatchSet& other) {
+  words_.resize(std::max(words_.size(), other.words_.size()), 0);
+  for (std::size_t i = 0; i < other.words_.size(); ++i) {
+    words_[i] |= other.words_[i];
+  }
+}
+
+bool MicrobatchSet::contains(std::uint32_t microbatch) const {
+  const std::size_t word = microbatch / kWordBits;
+  return word < words_.size() && ((words_[word] >> (microbatch % kWordBits)) & 1) != 0;
+}
+
+std::uint32_t MicrobatchSet::count() const {
+  std::uint32_t total = 0;
+  for (const std::uint64_t word : words_) {
+    total += static_cast<std::uint32_t>(std::popcount(word));
+  }
+  return total;
+}
+
+std::vector<std::uint32_t> MicrobatchSet::list() const {
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    for (std::uint64_t rest = words_[i]; rest != 0; rest &= rest - 1) {
+      numbers.push_back(static_cast<std::uint32_t>(i) * kWordBits +
+                        static_cast<std::uint32_t>(std::countr_zero(rest)));
+    }
+  }
+  return numbers;
+}
+
+MicrobatchSet MicrobatchSet::minus(const MicrobatchSet& other) const {
+  MicrobatchSet rest = *this;
+  for (std::size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) {
+    rest.words_[i] &= ~other.words_[i];
+  }
+  drop_trailing_zeros(rest.words_);
+  return rest;
+}
+
+bool MicrobatchSet::intersects(const MicrobatchSet& other) const {
+  for (std::size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) {
+    if ((words_[i] & other.words_[i]) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,72 @@
+#pragma once
+
+// The coordinator on the network: accepts control connections, authenticates them with the job token,
+// turns frames, timers and broken connections into events of elastic::Coordinator and carries out its
+// effects. Everything runs on one thread of its own.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "elastic/core/coordinator.hpp"
+
+namespace mayfly::elastic {
+
+struct CoordinatorServerOptions {
+  std::string host = "127.0.0.1";  ///< address to listen on
+  std::uint16_t port = 0;          ///< 0 = any free port
+  Bytes token;                     ///< the job's secret
+  CoordinatorOptions core;
+};
+
+/// What the rest of the process hears of. Called on the server's thread; must not block for long and
+/// must not call back into the server except through its thread-safe functions.
+class CoordinatorObserver {
+ public:
+  virtual ~CoordinatorObserver() = default;
+  virtual void on_note(Instant when, const coordinator_effect::Note& note) = 0;
+  virtual void on_view(Instant when, const View& view) = 0;
+  virtual void on_recovery(const Recovery& recovery) = 0;
+  virtual void on_report(MemberId member, ByteSpan payload) = 0;
+  /// Commands other than drain, pause, resume and stop (status, scale, ...).
+  virtual CommandReply on_command(const Command& command) = 0;
+  virtual void on_ended(Outcome outcome, const std::string& detail) = 0;
+};
+
+/// A consistent copy of what the coordinator knows.
+struct JobStatus {
+  std::string phase;
+  Step committed{};
+  ViewId view{};
+  std::vector<MemberStatus> members;
+};
+
+class CoordinatorServer {
+ public:
+  virtual ~CoordinatorServer() = default;
+
+  /// "host:port" to connect to.
+  [[nodiscard]] virtual std::string endpoint() const = 0;
+
+  // Any thread:
+  virtual void drain(MemberId member, std::string reason) = 0;
+  virtual void pause(bool paused) = 0;
+  virtual void stop(std::string reason) = 0;
+  virtual void fail(std::string reason) = 0;
+  [[nodiscard]] virtual JobStatus status() const = 0;
+};
+
+/// Listens and starts the thread. kIo if the port is in use (the text names it). `observer` must
+/// outlive the server. Destroying the server flushes what was sent, then closes all connections.
+[[nodiscard]] Result<std::unique_ptr<CoordinatorServer>> start_coordinator(
+    CoordinatorServerOptions options, CoordinatorObserver& observer);
+
+/// One command to a running coordinator ("host:port"), for `mayfly status` and its like.
+[[nodiscard]] Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,
+                                                const Command& command, Duration timeout);
+
+}  // namespace mayfly::elastic

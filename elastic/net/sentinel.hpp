@@ -1,0 +1,32 @@
+#pragma once
+
+// A tiny process beside each worker that reports the worker's death. After SIGKILL the kernel frees
+// memory before it closes sockets, so a large worker's death shows late on its own connections; a
+// robust mutex shared with the sentinel shows it at once. The sentinel also sends the heartbeats, so
+// that a busy worker is not taken for a dead one.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+
+namespace mayfly::elastic {
+
+class Sentinel {
+ public:
+  virtual ~Sentinel() = default;
+  /// Tells the sentinel whom to report to. Once, after the coordinator has given us an id.
+  virtual void arm(const std::string& endpoint, ByteSpan token, MemberId self) = 0;
+  /// Counts something done, so that a worker that hangs can be told from one that computes.
+  virtual void tick() = 0;
+};
+
+/// Forks the sentinel. Call first thing in main, single-threaded, before any large allocation: in the
+/// child it does not return. The calling thread must live as long as the process (it holds the
+/// robust mutex). The child closes every inherited descriptor and ends with its worker.
+[[nodiscard]] Result<std::unique_ptr<Sentinel>> fork_sentinel();
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,56 @@
+#pragma once
+
+// Checkpoints: a folder `step-N` with model.safetensors (parameters and running statistics under
+// torchvision-style names), optimizer.safetensors (momentum, exponents) and manifest.json (format
+// version, model, classes, step, seed, digest of the state, XXH3 of each file, and the job's
+// fingerprint). Encoding and checking are pure (bytes in, bytes out); engine/checkpoint_store does
+// the files.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/digest.hpp"
+#include "base/result.hpp"
+#include "nn/model.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::nn {
+
+struct CheckpointInfo {
+  std::string model;
+  int classes = 0;
+  Step committed{};
+  std::uint64_t seed = 0;
+  Digest digest;                          ///< digest_of(state)
+  std::vector<std::pair<std::string, std::string>> fingerprint;
+};
+
+/// The three files of a checkpoint, by name.
+using CheckpointFiles = std::map<std::string, Bytes>;
+
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kManifestFile = "manifest.json";
+
+[[nodiscard]] CheckpointFiles encode_checkpoint(
+    const Model& model, const ModelState& state, std::uint64_t seed,
+    const std::vector<std::pair<std::string, std::string>>& fingerprint);
+
+/// Reads only the manifest. kCorrupt with the reason if it is torn or not ours.
+[[nodiscard]] Result<CheckpointInfo> decode_manifest(ByteSpan manifest);
+
+/// Restores the state. kCorrupt for a torn file or a wrong hash (names the file), kInvalidInput for
+/// another model, a missing tensor or a wrong shape (names the tensor, expected and found shape).
+[[nodiscard]] Result<ModelState> decode_checkpoint(const Model& model,
+                                                   const CheckpointFiles& files);
+
+/// The flat encoding of a state for sending it to another member: fixed size for a given model.
+[[nodiscard]] std::size_t packed_state_size(const ModelState& like);
+void pack_state(const ModelState& state, std::span<std::byte> out);
+/// kCorrupt if the bytes do not match the layout of `state`.
+[[nodiscard]] Result<void> unpack_state(ByteSpan packed, ModelState& state);
+
+}  // namespace mayfly::nn

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "nn/model.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::nn::cpu {
+
+/// Prepares the process for reproducible arithmetic: limits oneDNN to the chosen instruction set and
+/// to one thread per caller. Call once, before the first engine. `isa` is "auto", "avx512" or "avx2";
+/// the result names what is used ("avx512", "avx2", "sse41") and belongs in the job's fingerprint:
+/// bits differ between instruction sets. kUnsupported if the machine lacks the one asked for.
+[[nodiscard]] Result<std::string> select_isa(const std::string& isa);
+
+/// Builds the engine of one compute thread: all primitives and one arena for everything a step
+/// touches. Must be called, and the engine used, on the same thread (oneDNN's thread count is per
+/// thread). `model` must outlive the engine.
+[[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model,
+                                                                  std::uint32_t microbatch);
+
+}  // namespace mayfly::nn::cpu

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "base/digest.hpp"
+#include "base/ids.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::nn {
+
+/// The replicated state of training: equal, bit for bit, on all members after every committed step.
+/// Flat fp32 arrays in the layout of Model::parameters and Model::statistics.
+struct ModelState {
+  Step committed{};                       ///< steps applied so far
+  AlignedBuffer<float> parameters;
+  AlignedBuffer<float> momentum;          ///< as long as parameters
+  AlignedBuffer<float> statistics;        ///< running means and variances of batch norm
+  std::vector<std::int32_t> exponents;    ///< of the exact sum's blocks; empty in fp32 reduction
+};
+
+/// Initial state: He-normal convolutions (fan-out, as torchvision), linear layer uniform in
+/// +-1/sqrt(fan-in), scales 1, shifts 0, momentum 0, running mean 0 and variance 1. A pure function
+/// of (model, seed), the same bits on every machine. `exponent_count` exponents are set to `unset`.
+[[nodiscard]] ModelState make_initial_state(const Model& model, std::uint64_t seed,
+                                            std::size_t exponent_count, std::int32_t unset);
+
+/// Hash of everything in the state, in declaration order.
+[[nodiscard]] Digest digest_of(const ModelState& state);
+
+}  // namespace mayfly::nn

@@ -1,0 +1,64 @@
+#pragma once
+
+// The port between the training loop and a device: forward and backward of one microbatch. One
+// StepEngine belongs to one compute thread (or one GPU); different engines may run at the same time.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace mayfly::nn {
+
+/// Samples of one microbatch, ready for the network. Views; owned by the loader.
+struct Batch {
+  std::span<const float> images;          ///< count x 3 x S x S (NCHW), normalised
+  std::span<const std::uint8_t> labels;   ///< count
+};
+
+/// The weights a microbatch is computed with. All views stay valid and unchanged during the call.
+struct Weights {
+  std::span<const float> parameters;
+  std::span<const float> statistics;      ///< used by evaluate() only
+  std::uint64_t version = 0;              ///< changes whenever the values change (the committed step)
+};
+
+/// Told, during backward, that every gradient element from `offset` to the end of the flat parameter
+/// array is final. Offsets only fall; the last call says 0. Always called on tensor borders.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  virtual void ready_from(std::size_t offset) = 0;
+};
+
+struct TrainResult {
+  float loss = 0;               ///< mean over the microbatch, label smoothing included
+  std::uint32_t correct = 0;    ///< top-1 hits
+};
+
+struct EvaluationResult {
+  double loss_sum = 0;          ///< cross entropy without smoothing, summed over the samples
+  std::uint32_t correct = 0;
+};
+
+class StepEngine {
+ public:
+  virtual ~StepEngine() = default;
+
+  /// Computes the gradient of the microbatch's mean loss with respect to all parameters into
+  /// `gradient` (parameter_count elements), and the microbatch's own batch-norm mean and unbiased
+  /// variance into `statistics` (statistic_count). The batch must have exactly the engine's
+  /// microbatch size. The result is a pure function of (weights, batch), the same bits on every
+  /// thread and worker with the same instruction set. Allocates nothing.
+  virtual TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
+                            std::span<float> gradient, std::span<float> statistics,
+                            GradientSink& sink) = 0;
+
+  /// Inference with running statistics on 1 to microbatch-size samples; each sample's result does
+  /// not depend on the others.
+  virtual EvaluationResult evaluate(const Weights& weights, const Batch& batch) = 0;
+
+  /// Size of a training microbatch.
+  [[nodiscard]] virtual std::uint32_t microbatch() const = 0;
+};
+
+}  // namespace mayfly::nn
