@@ -14,11 +14,9 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "collectives/plan/types.hpp"
 
 namespace mayfly::collectives {
-
-enum class DataType { kFloat32, kInt32, kInt64 };
-enum class ReduceOp { kSum, kMax };
 
 /// Where a member of the group can be reached.
 struct Peer {

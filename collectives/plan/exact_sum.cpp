@@ -1,0 +1,99 @@
+#include "collectives/plan/exact_sum.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.hpp"
+#include "collectives/plan/exact_sum_kernels.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+constexpr std::uint32_t kInfinityPattern = 0x7f800000;
+constexpr int kFloatBias = 127;
+constexpr int kFloatMantissaBits = 23;
+
+// The bit pattern of 2^exponent: magnitudes from there on do not fit the block.
+std::uint32_t overflow_pattern(std::int32_t exponent) {
+  if (exponent == kUnsetExponent) {
+    return 1;  // the smallest magnitude that is not zero
+  }
+  return static_cast<std::uint32_t>(exponent + kFloatBias) << kFloatMantissaBits;
+}
+
+std::int32_t exponent_above(std::uint32_t magnitude_pattern) {
+  if (magnitude_pattern == 0) {
+    return kUnsetExponent;
+  }
+  const auto biased = static_cast<std::int32_t>(magnitude_pattern >> kFloatMantissaBits);
+  return std::clamp(biased - kFloatBias + 1, kExponentMin, kExponentMax);
+}
+
+// A power of two that is a normal float for every legal exponent and number of bits.
+float power_of_two(int power) {
+  return std::ldexp(1.0F, power);
+}
+
+bool legal(std::int32_t exponent, int bits) {
+  return exponent >= kUnsetExponent && exponent <= kExponentMax &&
+         bits >= magnitude_bits(kMicrobatchesMax) && bits <= 30;
+}
+
+}  // namespace
+
+BlockLayout::BlockLayout(const std::vector<std::size_t>& tensor_sizes) {
+  offsets_.push_back(0);
+  for (const std::size_t tensor_size : tensor_sizes) {
+    std::size_t left = tensor_size;
+    while (left > 0) {
+      const std::size_t block = std::min(left, kBlockElements);
+      offsets_.push_back(offsets_.back() + block);
+      left -= block;
+    }
+  }
+}
+
+std::size_t BlockLayout::first_block_at(std::size_t element) const {
+  const auto found = std::lower_bound(offsets_.begin(), offsets_.end(), element);
+  ENSURE(found != offsets_.end() && *found == element, "no block starts at this element");
+  return static_cast<std::size_t>(found - offsets_.begin());
+}
+
+int magnitude_bits(std::uint32_t microbatches) {
+  ENSURE(microbatches >= 1 && microbatches <= kMicrobatchesMax,
+         "the number of microbatches in one sum is limited by the range of int32");
+  return 30 - static_cast<int>(std::bit_width(microbatches - 1));
+}
+
+QuantizeResult quantize_add(std::span<const float> gradient, std::int32_t exponent, int bits,
+                            std::span<std::int32_t> acc, std::int32_t& observed) {
+  ENSURE(gradient.size() == acc.size(), "a gradient is added to a sum of its own size");
+  ENSURE(legal(exponent, bits), "exponent or bits out of range");
+  const float scale = power_of_two(bits - std::max(exponent, kExponentMin));
+  const std::uint32_t largest =
+      internal::scale_round_add(gradient.data(), scale, acc.data(), gradient.size());
+  observed = exponent_above(largest);
+  return {.overflow = largest >= overflow_pattern(exponent),
+          .nonfinite = largest >= kInfinityPattern};
+}
+
+void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bits, float scale,
+                std::span<float> out) {
+  ENSURE(sum.size() == out.size(), "a sum is converted into a vector of its own size");
+  ENSURE(legal(exponent, bits), "exponent or bits out of range");
+  float factor = power_of_two(std::max(exponent, kExponentMin) - bits) * scale;
+  if (!(std::fabs(factor) >= std::numeric_limits<float>::min())) {
+    factor = 0.0F;  // not a denormal, whose treatment depends on the thread's modes
+  }
+  internal::scale_to_float(sum.data(), factor, out.data(), sum.size());
+}
+
+std::int32_t next_exponent(std::int32_t previous, std::int32_t observed) {
+  const std::int32_t wanted =
+      observed == kUnsetExponent ? kUnsetExponent : observed + kHeadroomBits;
+  return std::clamp(std::max(wanted, previous - 1), kUnsetExponent, kExponentMax);
+}
+
+}  // namespace mayfly::collectives
