@@ -41,7 +41,8 @@ class CounterRandom {
   }
   /// A number in [0, bound), bound > 0. The bias is below bound / 2^64.
   [[nodiscard]] constexpr std::uint64_t below(std::uint64_t counter, std::uint64_t bound) const {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits(counter)) * bound) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(bits(counter)) * bound) >> 64);
   }
   /// A number in [0, 1) with 53 random bits.
   [[nodiscard]] constexpr double unit(std::uint64_t counter) const {

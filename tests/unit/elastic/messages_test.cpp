@@ -1,0 +1,171 @@
+#include "elastic/core/messages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/random.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+Bytes bytes_of(std::string_view text) {
+  const auto raw = std::as_bytes(std::span(text));
+  return {raw.begin(), raw.end()};
+}
+
+View example_view() {
+  View view{ViewId{7}, 0xfeedULL, Step{41}, Rank{1}, true, {}};
+  view.members.push_back({MemberId{1}, "10.0.0.1:4000", MicrobatchSet::range(0, 70), 0, 70});
+  view.members.push_back({MemberId{4}, "", MicrobatchSet::range(70, 30), 70, 30});
+  return view;
+}
+
+/// One message of every kind, every optional field present in at least one.
+std::vector<Message> examples() {
+  return {
+      Challenge{bytes_of("nonce")},
+      Hello{kProtocolVersion,
+            Role::kSentinel,
+            bytes_of("n"),
+            bytes_of("p"),
+            MemberId{3},
+            "host",
+            12,
+            "10.0.0.1:1",
+            {{"model", "resnet20"}, {"seed", "1"}}},
+      Welcome{MemberId{9}},
+      Refused{"wrong token"},
+      Ready{Step{10}},
+      Stopped{ViewId{2}, Step{11}, MicrobatchSet::range(3, 90), true, true, MemberId{5}, "reset"},
+      Stopped{},
+      Formed{ViewId{3}},
+      Synced{ViewId{4}},
+      Progress{ViewId{5}, Step{12}, 2.5F},
+      Heartbeat{},
+      LeaveRequest{"SIGTERM"},
+      Report{bytes_of("record")},
+      StoreSet{ViewId{6}, "key", bytes_of("value")},
+      StoreGet{ViewId{6}, "key"},
+      WorkerDied{"killed"},
+      Stop{ViewId{6}, true},
+      NewView{example_view()},
+      StoreValue{ViewId{6}, "key", bytes_of("value")},
+      Dismiss{DismissReason::kEvicted, true, "silent"},
+      Command{"drain", "3"},
+      CommandReply{true, "{}"},
+  };
+}
+
+TEST(Messages, EveryKindComesBackAsItWasSent) {
+  std::vector<bool> seen(std::variant_size_v<Message>, false);
+  for (const Message& message : examples()) {
+    seen.at(message.index()) = true;
+    const Result<Message> back = decode(encode(message));
+    ASSERT_TRUE(back.ok()) << name_of(message);
+    EXPECT_EQ(back.value(), message) << name_of(message);
+  }
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 0) << "a kind has no example";
+}
+
+TEST(Messages, EveryTruncationIsRefused) {
+  for (const Message& message : examples()) {
+    const Bytes whole = encode(message);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      EXPECT_FALSE(decode(ByteSpan(whole).first(size)).ok())
+          << name_of(message) << " cut at " << size;
+    }
+  }
+}
+
+TEST(Messages, TrailingBytesAreRefused) {
+  for (const Message& message : examples()) {
+    Bytes longer = encode(message);
+    longer.push_back(std::byte{0});
+    EXPECT_FALSE(decode(longer).ok()) << name_of(message);
+  }
+}
+
+TEST(Messages, WhatDecodeAcceptsEncodesToTheSameBytes) {
+  constexpr std::uint64_t kSeed = 20;
+  RandomStream random{CounterRandom(kSeed)};
+  std::size_t accepted = 0;
+  for (int round = 0; round < 2000; ++round) {
+    for (const Message& message : examples()) {
+      Bytes bytes = encode(message);
+      for (std::uint64_t i = 0; i <= random.below(3); ++i) {
+        bytes.at(random.below(bytes.size())) ^= static_cast<std::byte>(1u << random.below(8));
+      }
+      const Result<Message> decoded = decode(bytes);
+      if (decoded.ok()) {
+        ++accepted;
+        ASSERT_EQ(encode(decoded.value()), bytes)
+            << "seed " << kSeed << " round " << round << ' ' << name_of(message);
+      }
+    }
+  }
+  EXPECT_GT(accepted, 1000u) << "mutations of plain numbers stay valid";
+}
+
+TEST(Messages, RandomBytesNeverCrashTheDecoder) {
+  constexpr std::uint64_t kSeed = 21;
+  RandomStream random{CounterRandom(kSeed)};
+  for (int round = 0; round < 50000; ++round) {
+    Bytes bytes(1 + random.below(64));
+    for (std::byte& b : bytes) {
+      b = static_cast<std::byte>(random.below(random.below(2) == 0 ? 4 : 256));
+    }
+    bytes.front() = static_cast<std::byte>(random.below(24));
+    const Result<Message> decoded = decode(bytes);
+    if (decoded.ok()) {
+      ASSERT_EQ(encode(decoded.value()), bytes) << "seed " << kSeed << " round " << round;
+    }
+  }
+}
+
+TEST(Messages, AHugeCountDoesNotAllocate) {
+  WireWriter writer;
+  writer.put<std::uint8_t>(16);  // new_view
+  writer.put<std::uint64_t>(1);
+  writer.put<std::uint64_t>(1);
+  writer.put<std::uint64_t>(1);
+  writer.put<std::uint32_t>(0);
+  writer.put<std::uint8_t>(0);
+  writer.put<std::uint32_t>(0xffffffffu);
+  EXPECT_FALSE(decode(writer.take()).ok());
+}
+
+TEST(Messages, AViewWhoseSourceIsNotAMemberIsRefused) {
+  Bytes bytes = encode(NewView{example_view()});
+  const std::size_t source_at = 1 + 8 + 8 + 8;
+  bytes.at(source_at) = std::byte{2};
+  EXPECT_FALSE(decode(bytes).ok());
+}
+
+TEST(Messages, SpeedsThatAreNotNumbersAreRefused) {
+  Bytes bytes = encode(Progress{ViewId{1}, Step{1}, 1.0F});
+  const float bad = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + bytes.size() - sizeof(bad), &bad, sizeof(bad));
+  EXPECT_FALSE(decode(bytes).ok());
+}
+
+TEST(Messages, TextsForPeopleAreCutInsteadOfRefused) {
+  const Result<Message> back =
+      decode(encode(Dismiss{DismissReason::kEvicted, false, std::string(100000, 'x')}));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<Dismiss>(back.value()).detail, std::string(2048, 'x'));
+}
+
+TEST(Messages, TheLargestViewFitsAFrame) {
+  View view{ViewId{1}, 0, Step{0}, Rank{0}, false, {}};
+  for (std::uint32_t i = 0; i < kMembersMax; ++i) {
+    view.members.push_back({MemberId{i + 1}, std::string(1024, 'a'),
+                            MicrobatchSet::range(0, kMicrobatchesMax), 0, kMicrobatchesMax});
+  }
+  const Bytes bytes = encode(NewView{view});
+  EXPECT_LE(bytes.size(), kMessageBytesMax);
+  EXPECT_TRUE(decode(bytes).ok());
+}
+
+}  // namespace
+}  // namespace mayfly::elastic

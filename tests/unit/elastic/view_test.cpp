@@ -1,0 +1,52 @@
+#include "elastic/core/view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::elastic {
+namespace {
+
+TEST(MicrobatchSet, ListsWhatWasAddedInAscendingOrder) {
+  MicrobatchSet set;
+  set.add(130);
+  set.add(3);
+  set.add(64);
+  set.add(3);
+  EXPECT_EQ(set.list(), (std::vector<std::uint32_t>{3, 64, 130}));
+  EXPECT_EQ(set.count(), 3u);
+  EXPECT_TRUE(set.contains(64));
+  EXPECT_FALSE(set.contains(65));
+  EXPECT_FALSE(set.contains(4095));
+}
+
+TEST(MicrobatchSet, RangeHoldsExactlyItsNumbers) {
+  EXPECT_TRUE(MicrobatchSet::range(5, 0).empty());
+  EXPECT_EQ(MicrobatchSet::range(62, 4).list(), (std::vector<std::uint32_t>{62, 63, 64, 65}));
+  EXPECT_EQ(MicrobatchSet::range(0, kMicrobatchesMax).count(), kMicrobatchesMax);
+}
+
+TEST(MicrobatchSet, MinusAndUnionUndoEachOther) {
+  const MicrobatchSet low = MicrobatchSet::range(0, 70);
+  const MicrobatchSet high = MicrobatchSet::range(70, 130);
+  MicrobatchSet all = high;
+  all.add_all(low);
+  EXPECT_EQ(all, MicrobatchSet::range(0, 200));
+  EXPECT_EQ(all.minus(high), low);
+  EXPECT_EQ(all.minus(low), high);
+  EXPECT_FALSE(low.intersects(high));
+  EXPECT_TRUE(low.intersects(all));
+}
+
+TEST(MicrobatchSet, EqualSetsHaveEqualWordsHoweverTheyCameToBe) {
+  const MicrobatchSet small = MicrobatchSet::range(0, 200).minus(MicrobatchSet::range(10, 190));
+  EXPECT_EQ(small, MicrobatchSet::range(0, 10));
+  EXPECT_EQ(small.words().size(), 1u);
+  EXPECT_EQ(MicrobatchSet::from_words({1023, 0, 0}), small);
+}
+
+TEST(MicrobatchSetDeathTest, ANumberBeyondTheBoundIsAProgrammerError) {
+  MicrobatchSet set;
+  EXPECT_DEATH(set.add(kMicrobatchesMax), "kMicrobatchesMax");
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
