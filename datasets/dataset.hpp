@@ -28,21 +28,22 @@ class Dataset {
 
 /// Training and test part of a data set, with what the network needs to know about it.
 struct DatasetPair {
-  std::string name;                     ///< "cifar10", "cifar100", "folder", "procedural"
+  std::string name;  ///< "cifar10", "cifar100", "folder", "procedural"
   int classes = 0;
   std::vector<std::string> class_names;
-  std::array<float, 3> mean{};          ///< per channel, of pixels in [0, 1]
+  std::array<float, 3> mean{};  ///< per channel, of pixels in [0, 1]
   std::array<float, 3> deviation{};
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
-  Digest digest;                        ///< of the training content; in the job's fingerprint
-  std::size_t skipped = 0;              ///< corrupt images left out (skip_corrupt)
+  Digest digest;            ///< of the training content; in the job's fingerprint
+  std::size_t skipped = 0;  ///< corrupt images left out (skip_corrupt)
 };
 
 struct OpenOptions {
   bool skip_corrupt = false;  ///< leave corrupt images out and count them, instead of failing
   std::uint64_t seed = 0;     ///< of a procedural set
-  /// Folder for the decoded form of an image folder or tar, so that each is decoded once; empty = none.
+  /// Folder for the decoded form of an image folder or tar, so that each is decoded once; empty =
+  /// none.
   std::string cache_dir;
 };
 

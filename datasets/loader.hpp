@@ -1,7 +1,7 @@
 #pragma once
 
-// Prepares microbatches ahead of the step: reads, augments, normalises. What a microbatch contains is
-// a pure function of (seed, step, microbatch number); the loader only decides when.
+// Prepares microbatches ahead of the step: reads, augments, normalises. What a microbatch contains
+// is a pure function of (seed, step, microbatch number); the loader only decides when.
 
 #include <cstdint>
 #include <memory>
@@ -15,20 +15,20 @@ namespace mayfly::datasets {
 
 struct LoaderOptions {
   std::uint64_t seed = 0;
-  std::uint32_t global_batch = 128;   ///< samples per step
-  std::uint32_t microbatch = 16;      ///< samples; divides global_batch
-  bool augment = true;                ///< pad 4, random crop, random flip
-  std::uint32_t prefetch_max = 16;    ///< microbatches prepared or being prepared at most
-  std::uint32_t threads = 1;          ///< preparing threads; 0 = prepare in take()
+  std::uint32_t global_batch = 128;  ///< samples per step
+  std::uint32_t microbatch = 16;     ///< samples; divides global_batch
+  bool augment = true;               ///< pad 4, random crop, random flip
+  std::uint32_t prefetch_max = 16;   ///< microbatches prepared or being prepared at most
+  std::uint32_t threads = 1;         ///< preparing threads; 0 = prepare in take()
 };
 
 /// One prepared microbatch.
 struct PreparedBatch {
-  std::uint64_t step = 0;             ///< from 1
+  std::uint64_t step = 0;  ///< from 1
   std::uint32_t microbatch = 0;
-  std::vector<float> images;          ///< microbatch x 3 x S x S, normalised
+  std::vector<float> images;  ///< microbatch x 3 x S x S, normalised
   std::vector<std::uint8_t> labels;
-  std::vector<std::uint32_t> samples; ///< sample ids, for the ledger
+  std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
 };
 
 class Loader {
@@ -37,8 +37,8 @@ class Loader {
   /// Announces microbatches that will be taken, in this order. Beyond prefetch_max they wait their
   /// turn. Any thread.
   virtual void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) = 0;
-  /// Returns the microbatch, waiting for its preparation or, if it was never requested or not begun,
-  /// preparing it on the calling thread. Any thread.
+  /// Returns the microbatch, waiting for its preparation or, if it was never requested or not
+  /// begun, preparing it on the calling thread. Any thread.
   [[nodiscard]] virtual std::unique_ptr<PreparedBatch> take(std::uint64_t step,
                                                             std::uint32_t microbatch) = 0;
   /// Gives a batch back so that its memory is used again. Any thread.

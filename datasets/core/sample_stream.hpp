@@ -10,10 +10,10 @@ struct StreamEntry {
   std::uint64_t sample = 0;  ///< index into the data set
 };
 
-/// The endless order of samples: position p is sample perm(seed, p div N, p mod N), with perm a keyed
-/// bijection of [0, N) computed in O(1) (generalised Feistel network on a x b >= N, 6 rounds,
-/// cycle-walking: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The whole
-/// state of the data order is therefore the position.
+/// The endless order of samples: position p is sample perm(seed, p div N, p mod N), with perm a
+/// keyed bijection of [0, N) computed in O(1) (generalised Feistel network on a x b >= N, 6 rounds,
+/// cycle-walking: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The
+/// whole state of the data order is therefore the position.
 class SampleStream {
  public:
   /// `sample_count` > 0.

@@ -1,0 +1,68 @@
+#include "datasets/core/augmentation.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+// One row of the output: table[input[x + shift]], or `padding` where that lies outside.
+void crop_row(const std::uint8_t* input, int size, int shift, const float* table, float* output) {
+  const int first = std::max(0, -shift);
+  const int last = std::min(size, size - shift);
+  std::fill(output, output + first, table[0]);
+  for (int x = first; x < last; ++x) {
+    output[x] = table[input[x + shift]];
+  }
+  std::fill(output + last, output + size, table[0]);
+}
+
+}  // namespace
+
+Augmentation draw_augmentation(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample) {
+  constexpr std::uint64_t kPlaces = 2 * kCropPadding + 1;
+  const std::uint64_t bits = CounterRandom(seed).split("augmentation").split(epoch).bits(sample);
+  Augmentation draw;
+  draw.flip = (bits & 1) != 0;
+  draw.crop_x = static_cast<int>((((bits >> 1) & 0x7fffffffU) * kPlaces) >> 31);
+  draw.crop_y = static_cast<int>(((bits >> 32) * kPlaces) >> 32);
+  return draw;
+}
+
+Normaliser::Normaliser(const std::array<float, 3>& mean, const std::array<float, 3>& deviation) {
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const float pixel = static_cast<float>(byte) / 255.0F;
+      table_[channel][byte] = (pixel - mean[channel]) / deviation[channel];
+    }
+  }
+}
+
+void Normaliser::apply(const Augmentation& augmentation, int size,
+                       std::span<const std::uint8_t> pixels, std::span<float> output) const {
+  const auto side = static_cast<std::size_t>(size);
+  ENSURE(size >= kCropPadding && pixels.size() == 3 * side * side && output.size() == pixels.size(),
+         "an image is 3 x size x size");
+  const int shift_x = augmentation.crop_x - kCropPadding;
+  const int shift_y = augmentation.crop_y - kCropPadding;
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    const float* table = table_[channel].data();
+    for (int y = 0; y < size; ++y) {
+      float* row = output.data() + (channel * side + static_cast<std::size_t>(y)) * side;
+      const int from = y + shift_y;
+      if (from < 0 || from >= size) {
+        std::fill(row, row + side, table[0]);
+        continue;
+      }
+      const auto offset = (channel * side + static_cast<std::size_t>(from)) * side;
+      crop_row(pixels.data() + offset, size, shift_x, table, row);
+      if (augmentation.flip) {
+        std::reverse(row, row + side);
+      }
+    }
+  }
+}
+
+}  // namespace mayfly::datasets

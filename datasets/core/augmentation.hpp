@@ -1,0 +1,44 @@
+#pragma once
+
+// What training does to an image before the network sees it: pad by 4, crop back to size, flip,
+// normalise. The draws belong to the sample and the epoch, never to a worker, so the pixels are the
+// same whoever prepares them.
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace mayfly::datasets {
+
+/// Pixels added on every side before the crop.
+inline constexpr int kCropPadding = 4;
+
+/// One sample's draws in one epoch.
+struct Augmentation {
+  int crop_x = kCropPadding;  ///< left edge of the crop in the padded image, 0 to 8
+  int crop_y = kCropPadding;  ///< top edge
+  bool flip = false;          ///< mirrored left to right, after the crop
+
+  friend bool operator==(const Augmentation&, const Augmentation&) = default;
+};
+
+/// The draws of `sample` in `epoch`: uniform, independent, a pure function of the three numbers.
+[[nodiscard]] Augmentation draw_augmentation(std::uint64_t seed, std::uint64_t epoch,
+                                             std::uint64_t sample);
+
+/// Turns bytes into the network's input: (byte / 255 - mean) / deviation, by table.
+class Normaliser {
+ public:
+  Normaliser(const std::array<float, 3>& mean, const std::array<float, 3>& deviation);
+
+  /// Crops, flips and normalises one image, CHW bytes to CHW floats, in one pass. Padding is what
+  /// black (byte 0) becomes, as in torchvision's RandomCrop(padding=4) ahead of Normalize. Both
+  /// spans hold 3 x size x size elements, `size` >= 4. The default Augmentation changes nothing.
+  void apply(const Augmentation& augmentation, int size, std::span<const std::uint8_t> pixels,
+             std::span<float> output) const;
+
+ private:
+  std::array<std::array<float, 256>, 3> table_;
+};
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,299 @@
+#include "datasets/loader.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "base/check.hpp"
+#include "datasets/core/augmentation.hpp"
+#include "datasets/core/sample_stream.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+std::size_t image_bytes(const Dataset& set) {
+  const auto side = static_cast<std::size_t>(set.image_size());
+  return 3 * side * side;
+}
+
+std::span<std::uint8_t> scratch_pixels(std::size_t size) {
+  thread_local std::vector<std::uint8_t> pixels;
+  pixels.resize(size);
+  return pixels;
+}
+
+// Fills a batch; a pure function of (pair, options, step, microbatch).
+class Preparer {
+ public:
+  Preparer(const DatasetPair& pair, const LoaderOptions& options)
+      : train_(*pair.train),
+        options_(options),
+        stream_(options.seed, pair.train->size()),
+        normaliser_(pair.mean, pair.deviation) {
+    ENSURE(options.microbatch > 0 && options.global_batch % options.microbatch == 0,
+           "a microbatch divides the global batch");
+    ENSURE(pair.train->size() <= UINT32_MAX, "sample ids have 32 bits");
+  }
+
+  void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const {
+    ENSURE(step > 0 && microbatch < options_.global_batch / options_.microbatch,
+           "steps count from 1 and the microbatch lies inside the global batch");
+    const std::size_t image = image_bytes(train_);
+    batch.step = step;
+    batch.microbatch = microbatch;
+    batch.images.resize(options_.microbatch * image);
+    batch.labels.resize(options_.microbatch);
+    batch.samples.resize(options_.microbatch);
+    const std::uint64_t first =
+        (step - 1) * options_.global_batch + std::uint64_t{microbatch} * options_.microbatch;
+    const std::span<std::uint8_t> pixels = scratch_pixels(image);
+    for (std::size_t i = 0; i < options_.microbatch; ++i) {
+      const StreamEntry entry = stream_.at(first + i);
+      Augmentation draw;
+      if (options_.augment) {
+        draw = draw_augmentation(options_.seed, entry.epoch, entry.sample);
+      }
+      train_.read(entry.sample, pixels);
+      normaliser_.apply(draw, train_.image_size(), pixels,
+                        std::span(batch.images).subspan(i * image, image));
+      batch.labels[i] = train_.label(entry.sample);
+      batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
+    }
+  }
+
+ private:
+  const Dataset& train_;
+  LoaderOptions options_;
+  SampleStream stream_;
+  Normaliser normaliser_;
+};
+
+enum class EntryState { kWaiting, kPreparing, kReady };
+
+// One requested microbatch. Entries stand in the order of the requests.
+struct Entry {
+  std::uint64_t step = 0;
+  std::uint32_t microbatch = 0;
+  EntryState state = EntryState::kWaiting;
+  bool cancelled = false;    // kPreparing only: drop the result when it is there
+  std::uint32_t takers = 0;  // callers of take() that wait for it
+  std::unique_ptr<PreparedBatch> batch;
+};
+
+class ThreadedLoader final : public Loader {
+ public:
+  ThreadedLoader(const DatasetPair& pair, const LoaderOptions& options)
+      : preparer_(pair, options), prefetch_max_(std::max(options.prefetch_max, 1U)) {
+    // Beyond these sizes the vectors grow; below them a step allocates nothing.
+    entries_.reserve(1024);
+    pool_.reserve(1024);
+    for (std::uint32_t i = 0; i < options.threads; ++i) {
+      threads_.emplace_back([this, i] { prepare_until_stopped(i); });
+    }
+  }
+
+  ~ThreadedLoader() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+
+  void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) override {
+    if (threads_.empty()) {
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      for (const std::uint32_t microbatch : microbatches) {
+        if (Entry* known = find(step, microbatch)) {
+          known->cancelled = false;
+        } else {
+          entries_.push_back({step, microbatch, EntryState::kWaiting, false, 0, nullptr});
+        }
+      }
+    }
+    work_.notify_all();
+  }
+
+  std::unique_ptr<PreparedBatch> take(std::uint64_t step, std::uint32_t microbatch) override {
+    const Instant start = monotonic_now();
+    std::unique_ptr<PreparedBatch> batch = take_prepared(step, microbatch);
+    if (batch == nullptr) {
+      batch = fresh_batch();
+      preparer_.fill(step, microbatch, *batch);
+    }
+    waited_ns_.fetch_add((monotonic_now() - start).count(), std::memory_order_relaxed);
+    return batch;
+  }
+
+  void recycle(std::unique_ptr<PreparedBatch> batch) override {
+    if (batch != nullptr) {
+      const std::lock_guard lock(mutex_);
+      pool_.push_back(std::move(batch));
+    }
+  }
+
+  void cancel_requests() override {
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_) {
+      // What somebody waits for in take() is not cancelled: it was asked for after all.
+      entry.cancelled = entry.takers == 0;
+      if (entry.cancelled && entry.state == EntryState::kReady) {
+        pool_.push_back(std::move(entry.batch));
+      }
+    }
+    std::erase_if(entries_, [](const Entry& entry) {
+      return entry.cancelled && entry.state != EntryState::kPreparing;
+    });
+  }
+
+  Duration time_waited() const override {
+    return Duration(waited_ns_.load(std::memory_order_relaxed));
+  }
+
+ private:
+  Entry* find(std::uint64_t step, std::uint32_t microbatch) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.step == step && entry.microbatch == microbatch;
+    });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
+  void erase(Entry* entry) { entries_.erase(entries_.begin() + (entry - entries_.data())); }
+
+  // The batch if a thread has prepared it or is about to have; null if the caller must do it.
+  std::unique_ptr<PreparedBatch> take_prepared(std::uint64_t step, std::uint32_t microbatch) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      Entry* entry = find(step, microbatch);
+      if (entry == nullptr) {
+        return nullptr;
+      }
+      if (entry->state == EntryState::kPreparing) {
+        entry->takers += 1;
+        ready_.wait(lock);
+        if (Entry* again = find(step, microbatch); again != nullptr && again->takers > 0) {
+          again->takers -= 1;
+        }
+        continue;
+      }
+      std::unique_ptr<PreparedBatch> batch = std::move(entry->batch);
+      erase(entry);
+      lock.unlock();
+      work_.notify_one();  // there is room for one more now
+      return batch;
+    }
+  }
+
+  std::unique_ptr<PreparedBatch> fresh_batch() {
+    const std::lock_guard lock(mutex_);
+    return fresh_batch_locked();
+  }
+
+  std::unique_ptr<PreparedBatch> fresh_batch_locked() {
+    if (pool_.empty()) {
+      return std::make_unique<PreparedBatch>();
+    }
+    std::unique_ptr<PreparedBatch> batch = std::move(pool_.back());
+    pool_.pop_back();
+    return batch;
+  }
+
+  // The first entry nobody has begun, if the bound allows another one.
+  Entry* next_entry() {
+    std::uint32_t begun = 0;
+    for (Entry& entry : entries_) {
+      if (begun >= prefetch_max_) {
+        return nullptr;
+      }
+      if (entry.state == EntryState::kWaiting) {
+        return &entry;
+      }
+      begun += 1;
+    }
+    return nullptr;
+  }
+
+  void prepare_until_stopped(std::uint32_t number) {
+    char name[16];
+    std::snprintf(name, sizeof name, "loader-%u", number);
+    ::pthread_setname_np(::pthread_self(), name);
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      Entry* entry = nullptr;
+      work_.wait(lock, [&] { return stopping_ || (entry = next_entry()) != nullptr; });
+      if (stopping_) {
+        return;
+      }
+      entry->state = EntryState::kPreparing;
+      const std::uint64_t step = entry->step;
+      const std::uint32_t microbatch = entry->microbatch;
+      std::unique_ptr<PreparedBatch> batch = fresh_batch_locked();
+      lock.unlock();
+      preparer_.fill(step, microbatch, *batch);
+      lock.lock();
+      finish(step, microbatch, std::move(batch));
+    }
+  }
+
+  void finish(std::uint64_t step, std::uint32_t microbatch, std::unique_ptr<PreparedBatch> batch) {
+    Entry* entry = find(step, microbatch);
+    ENSURE(entry != nullptr && entry->state == EntryState::kPreparing,
+           "an entry stays until the thread that prepares it is done");
+    if (entry->cancelled && entry->takers == 0) {
+      pool_.push_back(std::move(batch));
+      erase(entry);
+      return;
+    }
+    entry->state = EntryState::kReady;
+    entry->cancelled = false;
+    entry->batch = std::move(batch);
+    ready_.notify_all();
+  }
+
+  const Preparer preparer_;
+  const std::uint32_t prefetch_max_;
+  std::atomic<std::int64_t> waited_ns_{0};
+
+  std::mutex mutex_;  // guards everything below except threads_
+  std::condition_variable work_;
+  std::condition_variable ready_;
+  bool stopping_ = false;
+  std::vector<Entry> entries_;
+  std::vector<std::unique_ptr<PreparedBatch>> pool_;
+
+  std::vector<std::thread> threads_;  // set once, by the constructor
+};
+
+}  // namespace
+
+std::unique_ptr<Loader> make_loader(const DatasetPair& pair, const LoaderOptions& options) {
+  return std::make_unique<ThreadedLoader>(pair, options);
+}
+
+void prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
+                        std::span<std::uint8_t> labels) {
+  const Dataset& test = *pair.test;
+  const std::size_t image = image_bytes(test);
+  ENSURE(first + labels.size() <= test.size() && images.size() == labels.size() * image,
+         "the batch lies inside the test part");
+  const Normaliser normaliser(pair.mean, pair.deviation);
+  const std::span<std::uint8_t> pixels = scratch_pixels(image);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    test.read(first + i, pixels);
+    normaliser.apply({}, test.image_size(), pixels, images.subspan(i * image, image));
+    labels[i] = test.label(first + i);
+  }
+}
+
+}  // namespace mayfly::datasets

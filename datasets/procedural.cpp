@@ -1,0 +1,75 @@
+#include "datasets/procedural.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/check.hpp"
+#include "datasets/core/shape_image.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+constexpr std::uint64_t kDefaultSamples = 20'000;
+constexpr std::uint64_t kSamplesMax = std::uint64_t{1} << 31;
+
+class ShapeSet final : public Dataset {
+ public:
+  ShapeSet(std::uint64_t seed, ShapePart part, std::uint64_t count)
+      : seed_(seed), part_(part), count_(count) {}
+
+  [[nodiscard]] std::size_t size() const override { return count_; }
+  [[nodiscard]] int image_size() const override { return kShapeImageSize; }
+  void read(std::size_t index, std::span<std::uint8_t> pixels) const override {
+    ENSURE(index < count_, "the sample is in the data set");
+    render_shape_image(seed_, part_, index, pixels);
+  }
+  [[nodiscard]] std::uint8_t label(std::size_t index) const override { return shape_label(index); }
+
+ private:
+  std::uint64_t seed_;
+  ShapePart part_;
+  std::uint64_t count_;
+};
+
+Digest content_digest(std::uint64_t seed, std::uint64_t count) {
+  Digester digester;
+  digester.add(std::as_bytes(std::span<const char>("mayfly shape images")));
+  digester.add_value(kShapeImageVersion);
+  digester.add_value(seed);
+  digester.add_value(count);
+  return digester.finish();
+}
+
+}  // namespace
+
+DatasetPair make_procedural(std::uint64_t train_count, std::uint64_t seed) {
+  const std::uint64_t test_count = std::clamp<std::uint64_t>(train_count / 5, 1'000, 10'000);
+  DatasetPair pair;
+  pair.name = "procedural";
+  pair.classes = kShapeClasses;
+  pair.class_names.assign(std::begin(kShapeNames), std::end(kShapeNames));
+  pair.mean = {0.5F, 0.5F, 0.5F};
+  pair.deviation = {0.29F, 0.29F, 0.29F};
+  pair.train = std::make_shared<ShapeSet>(seed, ShapePart::kTrain, train_count);
+  pair.test = std::make_shared<ShapeSet>(seed, ShapePart::kTest, test_count);
+  pair.digest = content_digest(seed, train_count);
+  return pair;
+}
+
+Result<DatasetPair> open_procedural(const std::string& spec, std::uint64_t seed) {
+  const std::size_t colon = spec.find(':');
+  if (colon == std::string::npos) {
+    return make_procedural(kDefaultSamples, seed);
+  }
+  const std::string text = spec.substr(colon + 1);
+  std::uint64_t count = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (failure != std::errc{} || end != text.data() + text.size() || count == 0 ||
+      count > kSamplesMax) {
+    return Error{Errc::kInvalidInput, "'" + spec + "': expected procedural:SAMPLES with 1 to " +
+                                          std::to_string(kSamplesMax) + " samples"};
+  }
+  return make_procedural(count, seed);
+}
+
+}  // namespace mayfly::datasets
