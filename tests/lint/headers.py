@@ -1,0 +1,31 @@
+"""Each header compiles alone, and has #pragma once."""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+
+from sources import cpp_files, finish, root_argument
+
+
+def compile_problem(compiler, root, path):
+    run = subprocess.run(
+        [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", str(root), "-include", path,
+         os.devnull],
+        cwd=root, capture_output=True, text=True, check=False)
+    if run.returncode == 0:
+        return None
+    return f"{path} does not compile alone:\n{run.stderr[:2000]}"
+
+
+def problems(root, compiler):
+    headers = list(cpp_files(root, (".hpp",)))
+    found = [f"{path}: no #pragma once" for path, text in headers if "#pragma once" not in text]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(lambda header: compile_problem(compiler, root, header[0]), headers)
+        found += [problem for problem in results if problem]
+    return found
+
+
+if __name__ == "__main__":
+    finish(problems(root_argument(), sys.argv[2]))

@@ -1,0 +1,58 @@
+"""Pure folders (L1) know no clock, thread, file, socket or device; ports know no third party."""
+
+import re
+
+from sources import Layers, code_only, cpp_files, finish, includes, root_argument
+
+BANNED_IN_PURE = [
+    (r"<(thread|mutex|shared_mutex|condition_variable|future|atomic)>", "threads"),
+    (r"\bstd::(jthread|thread|mutex|async|atomic)\b", "threads"),
+    (r"\b(system_clock|steady_clock|high_resolution_clock|monotonic_now|wall_clock_seconds)\b",
+     "clocks"),
+    (r"\bsleep(_for|_until)?\s*\(", "sleeping"),
+    (r"\b(s?rand|random_device|getenv)\s*\(|\bstd::random_device\b", "hidden inputs"),
+    (r"\bunordered_", "containers without an order"),
+    (r"<(fstream|filesystem|cstdio|iostream)>|\b[io]?fstream\b|\bfopen\s*\(", "files"),
+    (r"<boost/asio|\bboost::asio|<(sys|netinet|arpa)/", "sockets and the operating system"),
+    (r"<mpi\.h>|\bMPI_|<cuda|\bcuda[A-Z]|<gloo/|\bgloo::", "transports and devices"),
+]
+# Files of base that reach outside the process.
+IMPURE_BASE = ("base/file.hpp", "base/log.hpp", "base/unique_fd.hpp")
+
+PORTS = ("collectives/group.hpp", "datasets/dataset.hpp", "datasets/loader.hpp",
+         "nn/step_engine.hpp", "cloud_hooks/core/provider.hpp")
+
+
+def purity_problems(root):
+    layers = Layers(root)
+    for path, text in cpp_files(root):
+        if layers.level.get(layers.folder_of(path)) != "L1":
+            continue
+        for number, line in enumerate(code_only(text).splitlines(), 1):
+            for pattern, what in BANNED_IN_PURE:
+                if re.search(pattern, line):
+                    yield f"{path}:{number}: {what} in a pure folder: {line.strip()}"
+        for number, _, target in includes(text):
+            if target in IMPURE_BASE:
+                yield f"{path}:{number}: a pure folder does not use {target}"
+
+
+def port_problems(root):
+    """Ports and the headers of base include our own headers and the standard library only."""
+    for path, text in cpp_files(root, (".hpp",)):
+        if path not in PORTS and not path.startswith("base/"):
+            continue
+        for number, quote, target in includes(text):
+            if quote == "<" and not re.fullmatch(r"[a-z_0-9]+", target):
+                yield f"{path}:{number}: a port includes the standard library only, not <{target}>"
+        for number, line in enumerate(code_only(text).splitlines(), 1):
+            if re.search(r"\b(boost|gloo|dnnl|hwy|fmt|spdlog)::|\bMPI_|\bnccl|\bcuda[A-Z]", line):
+                yield f"{path}:{number}: a third-party type in a port: {line.strip()}"
+
+
+def problems(root):
+    return list(purity_problems(root)) + list(port_problems(root))
+
+
+if __name__ == "__main__":
+    finish(problems(root_argument()))

@@ -1,0 +1,114 @@
+"""The checks see what they are for: a small tree with planted faults, and the same tree without."""
+
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import docs
+import headers
+import layers
+import purity
+import scripts
+import sizes
+import text
+
+TABLE = """# L0
+base ->
+# L1
+elastic/core -> base
+nn -> base
+# L2
+nn/cpu -> base nn
+# L4
+tests -> *
+"""
+LONG_BODY = "".join(f"  value += {i};\n" for i in range(70))
+
+
+class SelfTest(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="lint"))
+        self.addCleanup(shutil.rmtree, self.root)
+        self.write("docs/layers.txt", TABLE)
+        self.write("docs/ratchet.txt", "")
+        self.write("base/ids.hpp", "#pragma once\n#include <cstdint>\n")
+        self.write("nn/model.hpp", '#pragma once\n#include "base/ids.hpp"\n')
+        self.write("nn/cpu/engine.hpp", '#pragma once\n#include "nn/model.hpp"\n')
+
+    def write(self, name, content):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+    def expect(self, found, *parts):
+        self.assertEqual(len(found), 1, found)
+        for part in parts:
+            self.assertIn(part, found[0])
+
+    def test_a_clean_tree_has_no_problems(self):
+        for check in (docs, layers, purity, scripts, sizes, text):
+            self.assertEqual(check.problems(self.root), [], check.__name__)
+
+    def test_layers_refuses_an_edge_upwards(self):
+        self.write("nn/model.cpp", '#include "nn/cpu/engine.hpp"\n')
+        self.expect(layers.problems(self.root), "nn/model.cpp:1", "nn may not include nn/cpu")
+
+    def test_layers_refuses_an_edge_between_siblings(self):
+        self.write("elastic/core/view.hpp", '#pragma once\n#include "nn/model.hpp"\n')
+        self.expect(layers.problems(self.root), "elastic/core may not include nn")
+
+    def test_layers_refuses_a_path_that_does_not_start_at_the_root(self):
+        self.write("nn/model.cpp", '#include "model.hpp"\n')
+        self.expect(layers.problems(self.root), "not a path from the root")
+
+    def test_layers_refuses_a_cycle_in_the_table(self):
+        self.write("docs/layers.txt", TABLE.replace("base ->\n", "base -> nn\n"))
+        self.assertIn("cycle", layers.problems(self.root)[0])
+
+    def test_headers_refuses_one_that_needs_another_first(self):
+        self.write("base/bad.hpp", "#pragma once\nstd::string name();\n")
+        self.expect(headers.problems(self.root, "g++"), "base/bad.hpp does not compile alone")
+
+    def test_purity_refuses_a_thread_in_a_pure_folder_only(self):
+        self.write("nn/cpu/pool.cpp", "#include <thread>\n")
+        self.assertEqual(purity.problems(self.root), [])
+        self.write("nn/pool.cpp", "// std::thread in a comment is fine\nstd::thread helper;\n")
+        self.expect(purity.problems(self.root), "nn/pool.cpp:2", "threads")
+
+    def test_purity_refuses_a_third_party_header_in_a_port(self):
+        self.write("nn/step_engine.hpp", "#pragma once\n#include <dnnl.hpp>\n")
+        self.expect(purity.problems(self.root), "nn/step_engine.hpp:2")
+
+    def test_text_refuses_long_lines_and_marks_without_issue(self):
+        self.write("nn/a.cpp", "// " + "x" * 98 + "\n")
+        self.expect(text.problems(self.root), "nn/a.cpp:1", "columns")
+        self.write("nn/a.cpp", "// TO" "DO later\n// TO" "DO(#7) later\n")
+        self.expect(text.problems(self.root), "nn/a.cpp:1")
+
+    def test_sizes_finds_the_long_function_between_short_ones(self):
+        self.write("nn/a.cpp", "namespace n {\nint one() { return 1; }\nint lots(int value) {\n" +
+                   LONG_BODY + "  return value;\n}\nstruct S {\n  int x() const { return 2; }\n};\n"
+                   "}\n")
+        self.expect(sizes.problems(self.root), "nn/a.cpp:lots", "73 lines")
+        self.write("docs/ratchet.txt", "function nn/a.cpp:lots 73 one table\n")
+        self.assertEqual(sizes.problems(self.root), [])
+        self.write("docs/ratchet.txt", "function nn/a.cpp:lots 72 one table\n")
+        self.expect(sizes.problems(self.root), "allowed are 72")
+
+    def test_sizes_wants_stale_entries_removed(self):
+        self.write("docs/ratchet.txt", "file nn/gone.cpp 500 was long\n")
+        self.expect(sizes.problems(self.root), "remove its line")
+
+    def test_scripts_refuses_a_way_out(self):
+        self.write("scripts/go", '#!/bin/sh\ncat "../' 'secret"\n')
+        (self.root / "scripts/go").chmod(0o755)
+        self.expect(scripts.problems(self.root), "scripts/go:2", "leaves the repository")
+
+    def test_docs_refuses_names_that_do_not_exist(self):
+        self.write("README.md", "See `nn/model` and `nn/gone.hpp`.\n")
+        self.expect(docs.problems(self.root), "nn/gone.hpp")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=["self_test"])
