@@ -1,6 +1,6 @@
 # mayfly_library(NAME SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
-# A static library of one folder; includes are written from the repository's root. Our own libraries are
-# named mayfly_<folder with underscores>.
+# A static library of one folder; includes are written from the repository's root. Our own libraries
+# are named mayfly_<folder with underscores>.
 function(mayfly_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(mayfly_${name} STATIC ${ARG_SOURCES})
@@ -28,7 +28,8 @@ function(mayfly_test name)
     list(APPEND properties ENVIRONMENT "${ARG_ENVIRONMENT}")
   endif()
   include(GoogleTest)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}/" PROPERTIES ${properties})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}/"
+                       PROPERTIES ${properties})
 endfunction()
 
 # MAYFLY_SANITIZE: comma-separated sanitizers for the whole tree (set by the asan and tsan presets).
