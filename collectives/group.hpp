@@ -1,8 +1,8 @@
 #pragma once
 
 // The port of gradient exchange. A Group is the communicator of exactly one view: its rank and size
-// never change. When membership changes the group is aborted and destroyed, and the Transport, which
-// lives as long as the process, forms a new one for the new view.
+// never change. When membership changes the group is aborted and destroyed, and the Transport,
+// which lives as long as the process, forms a new one for the new view.
 
 #include <cstddef>
 #include <memory>
@@ -36,21 +36,22 @@ class RendezvousStore {
 /// Everything needed to form the group of one view.
 struct GroupSpec {
   ViewId view{};
-  Rank rank{};                       ///< our own position in `peers`
-  std::vector<Peer> peers;           ///< ordered by rank, ourselves included
-  std::uint64_t key = 0;             ///< random per view; a connection that does not know it is refused
-  RendezvousStore* store = nullptr;  ///< outlives the group; may be null for transports without need
+  Rank rank{};              ///< our own position in `peers`
+  std::vector<Peer> peers;  ///< ordered by rank, ourselves included
+  std::uint64_t key = 0;    ///< random per view; a connection that does not know it is refused
+  RendezvousStore* store =
+      nullptr;  ///< outlives the group; may be null for transports without need
 };
 
 /// A started operation. Its buffers are leased to the group until wait() returns anything but
-/// kDeadline, or until the Work is destroyed (which waits for the operation to finish or be aborted);
-/// after that the group never touches them again.
+/// kDeadline, or until the Work is destroyed (which waits for the operation to finish or be
+/// aborted); after that the group never touches them again.
 class Work {
  public:
   virtual ~Work() = default;
-  /// Blocks until the operation is complete. kDeadline: it is still running. kAborted, kPeerLost: the
-  /// buffers hold garbage and every other operation of this group fails as well; the culprit is named
-  /// where it is known.
+  /// Blocks until the operation is complete. kDeadline: it is still running. kAborted, kPeerLost:
+  /// the buffers hold garbage and every other operation of this group fails as well; the culprit is
+  /// named where it is known.
   virtual Result<void> wait(Instant deadline) = 0;
 };
 
@@ -64,8 +65,8 @@ class Group {
   [[nodiscard]] virtual Rank rank() const = 0;
   [[nodiscard]] virtual std::uint32_t size() const = 0;
 
-  /// Reduces `count` elements in place. Integer sums wrap around; integer results and maxima are the
-  /// same bits for every group size, float sums are not.
+  /// Reduces `count` elements in place. Integer sums wrap around; integer results and maxima are
+  /// the same bits for every group size, float sums are not.
   virtual std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
                                            ReduceOp op) = 0;
   /// Copies root's bytes to everybody. All members pass the same size.
@@ -86,8 +87,8 @@ class Transport {
 
   /// What to publish so that others can reach us.
   [[nodiscard]] virtual std::string address() const = 0;
-  /// Blocks until every peer has formed the same view or fails: kPeerLost or kDeadline (with culprit),
-  /// kAborted. One call at a time; the previous group must have been destroyed.
+  /// Blocks until every peer has formed the same view or fails: kPeerLost or kDeadline (with
+  /// culprit), kAborted. One call at a time; the previous group must have been destroyed.
   [[nodiscard]] virtual Result<std::unique_ptr<Group>> form(const GroupSpec& spec,
                                                             Instant deadline) = 0;
   /// Makes form() of this and every older view fail with kAborted, whether it runs now or is called

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <atomic>
+
+#include "base/unique_fd.hpp"
+
+namespace mayfly::collectives {
+
+/// A flag that, once raised, stays raised, and that a thread sleeping in poll() can wait for too.
+/// Shared by a transport or group and by whoever may have to stop it. Any thread.
+class AbortSignal {
+ public:
+  AbortSignal();
+  AbortSignal(const AbortSignal&) = delete;
+  AbortSignal& operator=(const AbortSignal&) = delete;
+
+  void raise() noexcept;
+  [[nodiscard]] bool raised() const { return raised_.load(std::memory_order_acquire); }
+  /// Readable once raised; never read from it.
+  [[nodiscard]] int fd() const { return event_.get(); }
+
+ private:
+  std::atomic<bool> raised_{false};
+  UniqueFd event_;
+};
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,57 @@
+#pragma once
+
+// Who sends what to whom when members stand in a ring and each talks to its two neighbours only.
+//
+// Seen from one member a ring operation is two streams of segments: an incoming one from the
+// previous member and an outgoing one to the next. What comes in as segment i goes out again,
+// reduced or as it is, as segment i + 1; only the first outgoing segment is the member's own. So
+// all of a member's flow control is one rule:
+//
+//   bytes sent so far <= bytes of the first outgoing segment + bytes received (and reduced) so far
+//
+// (in a broadcast only the root starts with a segment of its own; the others pass on what came in.)
+// and pieces of any size can be passed on before their segment is complete. Overwriting is safe: a
+// byte of the final result can only arrive after our own contribution to it has left.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.hpp"
+
+namespace mayfly::collectives {
+
+/// A range of elements.
+struct Segment {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+/// The index-th of `parts` contiguous ranges that tile `count` elements, sizes differing by at most
+/// one. Some are empty if count < parts.
+[[nodiscard]] Segment segment_of(std::size_t count, std::uint32_t parts, std::uint32_t index);
+
+/// One member's part of a ring operation. Both lists are in stream order; a member's outgoing list
+/// has the sizes of the next member's incoming list.
+struct RingSchedule {
+  std::vector<Segment> outgoing;
+  std::vector<Segment> incoming;
+  std::size_t reduced = 0;  ///< the first so many incoming segments are reduced, the others copied
+  bool starts = true;       ///< the first outgoing segment is the member's own, not a passed-on one
+};
+
+/// Reduce-scatter followed by all-gather: 2 (size - 1) segments each way.
+[[nodiscard]] RingSchedule all_reduce_schedule(std::size_t count, std::uint32_t size, Rank rank);
+
+/// Every member's range of `count_each` elements to every other; the member's own range must be in
+/// its place already. size - 1 segments each way.
+[[nodiscard]] RingSchedule all_gather_schedule(std::size_t count_each, std::uint32_t size,
+                                               Rank rank);
+
+/// A chain from the root to the member before it.
+[[nodiscard]] RingSchedule broadcast_schedule(std::size_t count, std::uint32_t size, Rank rank,
+                                              Rank root);
+
+}  // namespace mayfly::collectives
