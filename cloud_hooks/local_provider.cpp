@@ -1,0 +1,321 @@
+#include "cloud_hooks/local_provider.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/check.hpp"
+#include "cloud_hooks/launcher_bond.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// "NAME=value" of our environment with additions.
+Strings make_environment(const std::vector<std::pair<std::string, std::string>>& additions) {
+  std::map<std::string, std::string> merged;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) {
+      merged[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+  }
+  for (const auto& [name, text] : additions) {
+    merged[name] = text;
+  }
+  merged[kLauncherPidVariable] = std::to_string(::getpid());
+  Strings lines;
+  for (const auto& [name, text] : merged) {
+    lines.push_back(name + "=" + text);
+  }
+  return lines;
+}
+
+std::vector<char*> as_c_array(Strings& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) {
+    pointers.push_back(text.data());
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// How a process is to be born: descriptors and signals.
+class SpawnPlan {
+ public:
+  explicit SpawnPlan(const std::string& log_path) {
+    ::posix_spawn_file_actions_init(&files_);
+    ::posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
+    if (!log_path.empty()) {
+      ::posix_spawn_file_actions_addopen(&files_, 1, log_path.c_str(),
+                                         O_WRONLY | O_CREAT | O_APPEND, 0644);
+      ::posix_spawn_file_actions_adddup2(&files_, 1, 2);
+    }
+    ::posix_spawn_file_actions_addclosefrom_np(&files_, 3);
+    ::posix_spawnattr_init(&attributes_);
+    sigset_t none;
+    sigemptyset(&none);
+    ::posix_spawnattr_setsigmask(&attributes_, &none);
+    sigset_t all;
+    sigfillset(&all);
+    ::posix_spawnattr_setsigdefault(&attributes_, &all);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnPlan() {
+    ::posix_spawn_file_actions_destroy(&files_);
+    ::posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+
+  /// 0 or an errno.
+  int spawn(Strings argv, Strings environment, pid_t& pid) const {
+    const std::vector<char*> arguments = as_c_array(argv);
+    const std::vector<char*> variables = as_c_array(environment);
+    return ::posix_spawnp(&pid, arguments[0], &files_, &attributes_, arguments.data(),
+                          variables.data());
+  }
+
+ private:
+  posix_spawn_file_actions_t files_;
+  posix_spawnattr_t attributes_;
+};
+
+/// Runs jobs one by one on a thread that lives as long as this object. The kernel ties a child's
+/// parent-death signal to the thread that started it, so no short-lived thread may start one.
+class LongLivedThread {
+ public:
+  LongLivedThread() : thread_([this] { run(); }) {}
+  ~LongLivedThread() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  LongLivedThread(const LongLivedThread&) = delete;
+  LongLivedThread& operator=(const LongLivedThread&) = delete;
+
+  /// Runs `job` there and waits for it. One caller at a time.
+  void run_and_wait(const std::function<void()>& job) {
+    std::unique_lock lock(mutex_);
+    job_ = &job;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return job_ == nullptr; });
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stopping_ || job_ != nullptr; });
+      if (stopping_) {
+        return;
+      }
+      (*job_)();
+      job_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void()>* job_ = nullptr;  // guarded by mutex_, as is stopping_
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+void record_end(ServerStatus& server, int wait_status) {
+  server.running = false;
+  if (WIFSIGNALED(wait_status)) {
+    server.signal = WTERMSIG(wait_status);
+  } else {
+    server.exit_code = WEXITSTATUS(wait_status);
+  }
+}
+
+Strings with_id(Strings argv, const std::string& id) {
+  for (std::string& argument : argv) {
+    constexpr std::string_view kMark = "{id}";
+    for (std::size_t at = argument.find(kMark); at != std::string::npos;
+         at = argument.find(kMark, at + id.size())) {
+      argument.replace(at, kMark.size(), id);
+    }
+  }
+  return argv;
+}
+
+ProviderError as_provider_error(const Error& error) {
+  const bool lasting = error.code == Errc::kInvalidInput || error.code == Errc::kNotFound;
+  return {lasting ? ProviderErrorKind::kConfig : ProviderErrorKind::kCapacity, error.detail};
+}
+
+}  // namespace
+
+class LocalProvider::Impl {
+ public:
+  explicit Impl(LocalProviderOptions options) : options_(std::move(options)) {}
+  ~Impl();
+
+  std::mutex mutex_;  // guards all below
+
+  Result<std::string> start(const Strings& argv, const std::string& log_path);
+  void reap();
+  ServerStatus* find(const std::string& id);
+  Result<void> signal(const std::string& id, int number);
+  RequestOutcome request(std::uint32_t count, const std::string& request_id);
+  [[nodiscard]] const std::vector<ServerStatus>& servers() const { return servers_; }
+
+ private:
+  [[nodiscard]] std::string next_id() const {
+    return "local-" + std::to_string(servers_.size() + 1);
+  }
+
+  LocalProviderOptions options_;
+  std::vector<ServerStatus> servers_;  // in order of start; never shrinks
+  std::map<std::string, Strings> ids_of_request_;
+  LongLivedThread spawner_;
+};
+
+LocalProvider::Impl::~Impl() {
+  for (const ServerStatus& server : servers_) {
+    if (server.running) {
+      ::kill(server.pid, SIGKILL);
+    }
+  }
+  for (const ServerStatus& server : servers_) {
+    if (server.running) {
+      int wait_status = 0;
+      while (::waitpid(server.pid, &wait_status, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
+}
+
+Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::string& log_path) {
+  if (argv.empty() || argv[0].empty()) {
+    return Error{Errc::kInvalidInput, "no program to start"};
+  }
+  const SpawnPlan plan(log_path);
+  pid_t pid = 0;
+  int failure = 0;
+  spawner_.run_and_wait(
+      [&] { failure = plan.spawn(argv, make_environment(options_.environment), pid); });
+  if (failure != 0) {
+    const Errc code = failure == ENOENT ? Errc::kNotFound : Errc::kIo;
+    const std::string log_part = log_path.empty() ? "" : " (log " + log_path + ")";
+    return Error{code, "cannot start " + argv[0] + log_part + ": " + std::strerror(failure)};
+  }
+  servers_.push_back({next_id(), pid, true, 0, 0});
+  return servers_.back().id;
+}
+
+void LocalProvider::Impl::reap() {
+  for (ServerStatus& server : servers_) {
+    int wait_status = 0;
+    // One by one, not with pid -1: other children of this process are not ours to reap.
+    if (server.running && ::waitpid(server.pid, &wait_status, WNOHANG) == server.pid) {
+      record_end(server, wait_status);
+    }
+  }
+}
+
+ServerStatus* LocalProvider::Impl::find(const std::string& id) {
+  const auto found = std::find_if(servers_.begin(), servers_.end(),
+                                  [&](const ServerStatus& server) { return server.id == id; });
+  return found == servers_.end() ? nullptr : &*found;
+}
+
+Result<void> LocalProvider::Impl::signal(const std::string& id, int number) {
+  reap();
+  const ServerStatus* server = find(id);
+  // A process that has just died stays a zombie until we reap it, so its pid cannot be another's.
+  if (server == nullptr || !server->running || ::kill(server->pid, number) != 0) {
+    return Error{Errc::kNotFound, id + " does not run"};
+  }
+  return {};
+}
+
+RequestOutcome LocalProvider::Impl::request(std::uint32_t count, const std::string& request_id) {
+  RequestOutcome outcome;
+  Strings& ids = ids_of_request_[request_id];
+  while (ids.size() < count && !outcome.error) {
+    const std::string id = next_id();
+    const std::string log_path =
+        options_.log_dir.empty() ? "" : options_.log_dir + "/" + id + ".log";
+    Result<std::string> started = start(with_id(options_.argv, id), log_path);
+    if (started.ok()) {
+      ids.push_back(std::move(started).value());
+    } else {
+      outcome.error = as_provider_error(started.error());
+    }
+  }
+  for (const std::string& id : ids) {
+    outcome.servers.push_back(*find(id));
+  }
+  return outcome;
+}
+
+LocalProvider::LocalProvider(LocalProviderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+LocalProvider::~LocalProvider() = default;
+
+Result<std::string> LocalProvider::start(const Strings& argv, const std::string& log_path) {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->start(argv, log_path);
+}
+
+int LocalProvider::pid_of(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex_);
+  impl_->reap();
+  const ServerStatus* server = impl_->find(id);
+  return server != nullptr && server->running ? server->pid : 0;
+}
+
+Result<void> LocalProvider::signal(const std::string& id, int signal_number) {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->signal(id, signal_number);
+}
+
+std::vector<ServerStatus> LocalProvider::poll() {
+  const std::lock_guard lock(impl_->mutex_);
+  impl_->reap();
+  return impl_->servers();
+}
+
+RequestOutcome LocalProvider::request(std::uint32_t count, const std::string& request_id) {
+  const std::lock_guard lock(impl_->mutex_);
+  impl_->reap();
+  return impl_->request(count, request_id);
+}
+
+std::optional<ProviderError> LocalProvider::release(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex_);
+  (void)impl_->signal(id, SIGTERM).ok();
+  return std::nullopt;
+}
+
+std::variant<ServerStatus, ProviderError> LocalProvider::status(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex_);
+  impl_->reap();
+  if (const ServerStatus* server = impl_->find(id)) {
+    return *server;
+  }
+  return ProviderError{ProviderErrorKind::kConfig, "no server " + id};
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,173 @@
+#include "cloud_hooks/local_provider.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/launcher_bond.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr Duration kHangBound = seconds(30);
+
+std::string scratch_path(const std::string& name) {
+  return std::filesystem::temp_directory_path() /
+         ("mayfly_local_provider_" + std::to_string(::getpid()) + "_" + name);
+}
+
+/// The server's state once it has ended; fails the test if it never does.
+ServerStatus wait_for_end(LocalProvider& provider, const std::string& id) {
+  const Instant deadline = monotonic_now() + kHangBound;
+  while (monotonic_now() < deadline) {
+    for (const ServerStatus& server : provider.poll()) {
+      if (server.id == id && !server.running) {
+        return server;
+      }
+    }
+    std::this_thread::yield();
+  }
+  ADD_FAILURE() << id << " still runs";
+  return {};
+}
+
+std::string start(LocalProvider& provider, const std::vector<std::string>& argv,
+                  const std::string& log_path = "") {
+  Result<std::string> id = provider.start(argv, log_path);
+  EXPECT_TRUE(id.ok()) << (id.ok() ? "" : id.error().detail);
+  return id.ok() ? id.value() : "";
+}
+
+TEST(LocalProvider, ARunningServerHasAPidAndIsListed) {
+  LocalProvider provider;
+  const std::string id = start(provider, {"/bin/sleep", "1000"});
+  EXPECT_EQ(id, "local-1");
+  EXPECT_GT(provider.pid_of(id), 0);
+  ASSERT_EQ(provider.list().size(), 1u);
+  EXPECT_TRUE(provider.list()[0].running);
+  EXPECT_EQ(std::get<ServerStatus>(provider.status(id)), provider.list()[0]);
+}
+
+TEST(LocalProvider, ReportsTheExitCode) {
+  LocalProvider provider;
+  const std::string bad = start(provider, {"/bin/false"});
+  const std::string good = start(provider, {"true"});
+  EXPECT_EQ(wait_for_end(provider, bad).exit_code, 1);
+  EXPECT_EQ(wait_for_end(provider, good).exit_code, 0);
+  EXPECT_EQ(provider.pid_of(bad), 0);
+}
+
+TEST(LocalProvider, ReportsTheSignalThatEndedAServer) {
+  LocalProvider provider;
+  const std::string id = start(provider, {"/bin/sleep", "1000"});
+  ASSERT_TRUE(provider.signal(id, SIGSTOP).ok());
+  ASSERT_TRUE(provider.signal(id, SIGCONT).ok());
+  ASSERT_TRUE(provider.signal(id, SIGKILL).ok());
+  EXPECT_EQ(wait_for_end(provider, id).signal, SIGKILL);
+  EXPECT_EQ(provider.signal(id, SIGKILL).error().code, Errc::kNotFound);
+}
+
+TEST(LocalProvider, OutputGoesToTheLogFileAndTheEnvironmentIsExtended) {
+  LocalProviderOptions options;
+  options.environment = {{"MAYFLY_TEST_WORD", "ephemera"}};
+  LocalProvider provider(std::move(options));
+  const std::string log = scratch_path("log");
+  const std::string id =
+      start(provider, {"/bin/sh", "-c", "echo $MAYFLY_TEST_WORD; echo error >&2"}, log);
+  EXPECT_EQ(wait_for_end(provider, id).exit_code, 0);
+  EXPECT_EQ(read_text_file(log, 1000).value(), "ephemera\nerror\n");
+  std::filesystem::remove(log);
+}
+
+TEST(LocalProvider, InheritsNoDescriptor) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);  // without close-on-exec, as a careless library would
+  LocalProvider provider;
+  const std::string path = "/proc/self/fd/" + std::to_string(ends[1]);
+  const std::string id = start(provider, {"/bin/sh", "-c", "test ! -e " + path});
+  EXPECT_EQ(wait_for_end(provider, id).exit_code, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(LocalProvider, ProgramsThatCannotBeStartedAreErrors) {
+  LocalProvider provider;
+  EXPECT_EQ(provider.start({"/no/such/program"}, "").error().code, Errc::kNotFound);
+  EXPECT_EQ(provider.start({}, "").error().code, Errc::kInvalidInput);
+  EXPECT_TRUE(provider.list().empty());
+}
+
+TEST(LocalProvider, DestructionKillsWhatStillRuns) {
+  int pid = 0;
+  {
+    LocalProvider provider;
+    pid = provider.pid_of(start(provider, {"/bin/sleep", "1000"}));
+    ASSERT_EQ(::kill(pid, 0), 0);
+  }
+  EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST(LocalProvider, RepeatingARequestStartsNothingTwice) {
+  LocalProviderOptions options;
+  options.argv = {"/bin/sleep", "1000"};
+  LocalProvider provider(std::move(options));
+  const RequestOutcome first = provider.request(2, "first");
+  EXPECT_FALSE(first.error);
+  EXPECT_EQ(provider.request(2, "first").servers, first.servers);
+  EXPECT_EQ(provider.list().size(), 2u);
+  EXPECT_EQ(provider.request(3, "first").servers.size(), 3u);
+  EXPECT_EQ(provider.request(1, "second").servers.size(), 1u);
+  EXPECT_EQ(provider.list().size(), 4u);
+}
+
+TEST(LocalProvider, ReleaseEndsAServerAndMayBeRepeated) {
+  LocalProviderOptions options;
+  options.argv = {"/bin/sleep", "1000"};
+  LocalProvider provider(std::move(options));
+  const std::string id = provider.request(1, "first").servers.at(0).id;
+  EXPECT_FALSE(provider.release(id));
+  EXPECT_EQ(wait_for_end(provider, id).signal, SIGTERM);
+  EXPECT_FALSE(provider.release(id));
+  EXPECT_FALSE(provider.release("local-99"));
+}
+
+TEST(LocalProvider, AWrongRequestIsAConfigurationError) {
+  LocalProviderOptions options;
+  options.argv = {"/no/such/program", "{id}"};
+  LocalProvider provider(std::move(options));
+  const RequestOutcome outcome = provider.request(2, "first");
+  EXPECT_TRUE(outcome.servers.empty());
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->kind, ProviderErrorKind::kConfig);
+  EXPECT_TRUE(std::holds_alternative<ProviderError>(provider.status("local-1")));
+}
+
+TEST(LocalProvider, MayBeUsedFromThreadsThatEnd) {
+  LocalProvider provider;
+  std::string id;
+  std::thread([&] { id = start(provider, {"/bin/sleep", "1000"}); }).join();
+  EXPECT_GT(provider.pid_of(id), 0);
+}
+
+TEST(LauncherBond, DoesNothingWithoutALauncher) {
+  ::unsetenv(kLauncherPidVariable);
+  die_with_launcher();
+}
+
+TEST(LauncherBondDeathTest, AProcessWhoseLauncherIsGoneExits) {
+  EXPECT_EXIT(
+      {
+        ::setenv(kLauncherPidVariable, "1000000000", 1);
+        die_with_launcher();
+      },
+      testing::ExitedWithCode(1), "");
+}
+
+}  // namespace
+}  // namespace mayfly::cloud_hooks
