@@ -30,7 +30,7 @@ after_skip { if (reason == "") reason = $0; after_skip = 0 }
 /<\/testcase>/ {
   if (status == "run") {
     print "passed " prefix ": " name
-  } else if (message ~ /^(SKIP_|Disabled)/) {
+  } else if (status == "disabled" || message ~ /^SKIP_/) {
     sub(/<\/system-out>.*/, "", reason)
     print "skipped " prefix ": " name ": " (reason == "" ? "no reason given" : plain(reason))
   } else {
