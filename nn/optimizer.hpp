@@ -17,8 +17,8 @@ struct SgdOptions {
   float weight_decay = 1e-4F;
 };
 
-/// Updates all elements in place, each with the fixed operation order above (fused multiply-adds, the
-/// same bits for any cut of the array and on every instruction set).
+/// Updates all elements in place, each with the fixed operation order above (fused multiply-adds,
+/// the same bits for any cut of the array and on every instruction set).
 void sgd_update(const SgdOptions& options, float learning_rate, std::span<const float> gradient,
                 std::span<float> parameters, std::span<float> momentum);
 
@@ -27,8 +27,8 @@ void update_running_statistics(float rate, std::span<const float> batch, std::sp
 
 enum class ScheduleKind { kConstant, kCosine, kStep };
 
-/// Learning rate as a pure function of the step. Warm-up rises linearly over `warmup_steps` (step k,
-/// from 1, has base * k / warmup_steps); after it kCosine falls to 0 at `total_steps`; kStep
+/// Learning rate as a pure function of the step. Warm-up rises linearly over `warmup_steps` (step
+/// k, from 1, has base * k / warmup_steps); after it kCosine falls to 0 at `total_steps`; kStep
 /// multiplies by `step_factor` at each of the given fractions of total_steps.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kCosine;
