@@ -1,0 +1,307 @@
+#include "engine/config.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace mayfly::engine {
+namespace {
+
+Error wrong(const std::string& expected, std::string_view found) {
+  return {Errc::kInvalidInput, "expects " + expected + ", got '" + std::string(found) + "'"};
+}
+
+/// Numbers beyond 63 bits are refused because a TOML integer cannot hold them.
+template <typename T>
+std::uint64_t whole_max() {
+  constexpr auto kTomlMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return std::min<std::uint64_t>(std::numeric_limits<T>::max(), kTomlMax);
+}
+
+template <typename T>
+Result<void> parse_whole(T& field, std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size() || number > whole_max<T>()) {
+    return wrong("a whole number from 0 to " + std::to_string(whole_max<T>()), text);
+  }
+  field = static_cast<T>(number);
+  return {};
+}
+
+Result<void> parse_real(double& field, std::string_view text) {
+  double number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size() || !std::isfinite(number)) {
+    return wrong("a number", text);
+  }
+  field = number;
+  return {};
+}
+
+Result<void> parse_switch(bool& field, std::string_view text) {
+  for (const std::string_view yes : {"true", "on", "yes", "1"}) {
+    if (text == yes) {
+      field = true;
+      return {};
+    }
+  }
+  for (const std::string_view no : {"false", "off", "no", "0"}) {
+    if (text == no) {
+      field = false;
+      return {};
+    }
+  }
+  return wrong("true or false", text);
+}
+
+Result<void> parse_text(std::string& field, std::string_view text) {
+  const auto is_control = [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; };
+  if (std::any_of(text.begin(), text.end(), is_control)) {
+    return Error{Errc::kInvalidInput, "contains control characters"};
+  }
+  field = text;
+  return {};
+}
+
+/// The shortest text that reads back to the same number.
+std::string print_real(double number) {
+  char buffer[32];
+  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return failure == std::errc{} ? std::string(buffer, end) : std::string("0");
+}
+
+template <typename T>
+requires std::is_integral_v<T> Setting make(std::string name, T JobConfig::*field,
+                                            std::string help) {
+  return {std::move(name),
+          std::move(help),
+          SettingKind::kWhole,
+          false,
+          [field](JobConfig& c, std::string_view text) { return parse_whole(c.*field, text); },
+          [field](const JobConfig& c) { return std::to_string(c.*field); }};
+}
+Setting make(std::string name, double JobConfig::*field, std::string help) {
+  return {std::move(name),
+          std::move(help),
+          SettingKind::kReal,
+          false,
+          [field](JobConfig& c, std::string_view text) { return parse_real(c.*field, text); },
+          [field](const JobConfig& c) { return print_real(c.*field); }};
+}
+Setting make(std::string name, bool JobConfig::*field, std::string help) {
+  return {std::move(name),
+          std::move(help),
+          SettingKind::kSwitch,
+          true,
+          [field](JobConfig& c, std::string_view text) { return parse_switch(c.*field, text); },
+          [field](const JobConfig& c) { return std::string(c.*field ? "true" : "false"); }};
+}
+Setting make(std::string name, std::string JobConfig::*field, std::string help) {
+  return {std::move(name),
+          std::move(help),
+          SettingKind::kText,
+          false,
+          [field](JobConfig& c, std::string_view text) { return parse_text(c.*field, text); },
+          [field](const JobConfig& c) { return c.*field; }};
+}
+
+void append_training(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(make("model", &C::model, "network: resnet20, resnet32, resnet44, ..."));
+  list.push_back(make("data", &C::data,
+                      "folder with CIFAR binaries or images, a tar of images, or "
+                      "procedural[:SAMPLES]"));
+  list.push_back(make("skip_corrupt", &C::skip_corrupt, "leave corrupt images out and count them"));
+  list.push_back(make("seed", &C::seed, "of initial weights, sample order and augmentation"));
+  list.push_back(make("epochs", &C::epochs, "passes over the training set; see --steps"));
+  list.push_back(make("steps", &C::steps, "optimizer steps of the job; 0 = as --epochs says"));
+  list.push_back(make("global_batch", &C::global_batch, "samples per step, whoever is alive"));
+  list.push_back(
+      make("microbatch", &C::microbatch, "samples that one compute thread runs as a whole"));
+  list.push_back(make("lr", &C::lr, "learning rate after warm-up"));
+  list.push_back(make("lr_schedule", &C::lr_schedule, "cosine, step or constant"));
+  list.push_back(make("warmup_epochs", &C::warmup_epochs,
+                      "linear warm-up, in epochs; at most a fifth of the job"));
+  list.push_back(make("momentum", &C::momentum, "of stochastic gradient descent"));
+  list.push_back(make("weight_decay", &C::weight_decay, "L2 penalty on all parameters"));
+  list.push_back(make("label_smoothing", &C::label_smoothing, "0 = none"));
+  list.push_back(make("augment", &C::augment, "pad, crop and flip training images"));
+}
+
+void append_computing(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(
+      make("workers", &C::workers, "local workers to start (train), or to wait for (coordinator)"));
+  list.push_back(
+      make("threads", &C::threads, "compute threads per worker; 0 = cores / workers, at least 1"));
+  list.push_back(make("backend", &C::backend, "gradient exchange: tcp or gloo"));
+  list.push_back(
+      make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
+  list.push_back(make("device", &C::device, "cpu"));
+  list.push_back(make("isa", &C::isa, "instruction set: auto, avx512 or avx2"));
+  list.push_back(make("bind_host", &C::bind_host, "address on which this process listens"));
+}
+
+void append_membership(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(make("coordinator", &C::coordinator,
+                      "HOST:PORT of a running coordinator; empty = start one"));
+  list.push_back(make("port", &C::port, "of our own coordinator; 0 = any free port"));
+  list.push_back(make("token_file", &C::token_file,
+                      "the job's secret; empty = token in the run directory, made if missing"));
+  list.push_back(make("min_workers", &C::min_workers, "with fewer workers the job waits"));
+  list.push_back(make("min_workers_timeout", &C::min_workers_timeout,
+                      "seconds to wait for them before the job ends (exit code 4)"));
+  list.push_back(make("silence_max_ms", &C::silence_max_ms,
+                      "a worker silent for longer is evicted (adaptive upwards)"));
+  list.push_back(make("chaos", &C::chaos,
+                      "scripted faults for local workers, e.g. "
+                      "kill@step=200:worker=1,join@step=300"));
+}
+
+void append_records(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(
+      make("run_dir", &C::run_dir, "folder of this run; empty = runs/<model>-<date>-<time>"));
+  list.push_back(make("checkpoint_every", &C::checkpoint_every, "steps; 0 = only at the end"));
+  list.push_back(make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest stay"));
+  list.push_back(
+      make("resume", &C::resume, "a checkpoint folder, or a run directory (its latest)"));
+  list.push_back(
+      make("digest_every", &C::digest_every, "steps between state digests in metrics.jsonl"));
+  list.push_back(make("eval_every_epochs", &C::eval_every_epochs,
+                      "epochs between test evaluations; 0 = only at the end"));
+  list.push_back(make("evaluate", &C::evaluate, "measure test accuracy at the end"));
+  list.push_back(make("ledger", &C::ledger, "record which samples each worker computed"));
+  list.push_back(make("tensorboard", &C::tensorboard, "write TensorBoard event files"));
+  list.push_back(make("quiet", &C::quiet, "no progress line"));
+  list.push_back(make("launched", &C::launched, "set by launchers for the workers they start"));
+}
+
+std::string normalised(std::string_view name) {
+  std::string out(name);
+  for (char& c : out) {
+    c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+/// Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) {
+    last[j] = j;
+  }
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before.swap(last);
+    last.swap(row);
+  }
+  return last[b.size()];
+}
+
+std::vector<std::string> setting_names() {
+  std::vector<std::string> names;
+  for (const Setting& setting : settings()) {
+    names.push_back(setting.name);
+  }
+  return names;
+}
+
+/// MAYFLY_ names that scripts and tests read, not the product.
+bool is_reserved(const std::string& variable) {
+  return variable == "MAYFLY_CIFAR10_DIR" || variable == "MAYFLY_CIFAR100_DIR" ||
+         variable == "MAYFLY_SIM_SEEDS" || variable.starts_with("MAYFLY_TEST_");
+}
+
+}  // namespace
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> list = [] {
+    std::vector<Setting> all;
+    append_training(all);
+    append_computing(all);
+    append_membership(all);
+    append_records(all);
+    return all;
+  }();
+  return list;
+}
+
+const Setting* find_setting(std::string_view name) {
+  std::string wanted(name);
+  std::replace(wanted.begin(), wanted.end(), '-', '_');
+  for (const Setting& setting : settings()) {
+    if (setting.name == wanted) {
+      return &setting;
+    }
+  }
+  return nullptr;
+}
+
+std::string flag_name(const Setting& setting) {
+  std::string flag = setting.name;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+Result<void> apply_setting(JobConfig& config, std::string_view name, std::string_view value,
+                           const SettingSource& source) {
+  const Setting* setting = find_setting(name);
+  if (setting == nullptr) {
+    return Error{Errc::kInvalidInput, source + ": unknown setting '" + std::string(name) + "'" +
+                                          suggestion(name, setting_names())};
+  }
+  if (Result<void> done = setting->set(config, value); !done.ok()) {
+    return Error{Errc::kInvalidInput, source + ": " + setting->name + " " + done.error().detail};
+  }
+  return {};
+}
+
+Result<void> apply_environment(JobConfig& config,
+                               const std::map<std::string, std::string>& environment) {
+  constexpr std::string_view kPrefix = "MAYFLY_";
+  for (const auto& [variable, value] : environment) {
+    if (!variable.starts_with(kPrefix) || is_reserved(variable)) {
+      continue;
+    }
+    const std::string name = normalised(std::string_view(variable).substr(kPrefix.size()));
+    if (Result<void> done = apply_setting(config, name, value, "environment " + variable);
+        !done.ok()) {
+      return done;
+    }
+  }
+  return {};
+}
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+  const std::string wanted = normalised(name);
+  std::string best;
+  std::size_t best_distance = (wanted.size() + 2) / 3 + 1;
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(wanted, normalised(candidate));
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_name(name, known);
+  return nearest.empty() ? std::string() : "; did you mean '" + nearest + "'?";
+}
+
+}  // namespace mayfly::engine

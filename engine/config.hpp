@@ -1,0 +1,121 @@
+#pragma once
+
+// One validated description of a job. Every setting has one name, used as flag (--global-batch),
+// environment variable (MAYFLY_GLOBAL_BATCH) and TOML key (global_batch); precedence: flag >
+// environment > file > default. Nothing else in the engine reads the environment.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace mayfly::engine {
+
+struct JobConfig {
+  // What is trained.
+  std::string model = "resnet20";
+  std::string data = "procedural";  ///< see datasets/dataset.hpp
+  bool skip_corrupt = false;
+  std::uint64_t seed = 1;
+
+  // How it is optimised.
+  double epochs = 10;                ///< passes over the training set; ignored if steps > 0
+  std::uint64_t steps = 0;           ///< total optimizer steps of the job
+  std::uint32_t global_batch = 128;  ///< samples per step, whoever is alive
+  std::uint32_t microbatch = 16;     ///< samples that one compute thread runs as a whole
+  double lr = 0.1;
+  std::string lr_schedule = "cosine";  ///< cosine, step or constant
+  double warmup_epochs = 1;            ///< linear warm-up; capped at a fifth of the job
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  double label_smoothing = 0;
+  bool augment = true;
+
+  // Who computes, and how gradients travel.
+  std::uint32_t workers = 1;    ///< local workers to start (train), or to wait for (coordinator)
+  std::uint32_t threads = 0;    ///< compute threads per worker; 0 = cores / workers, at least 1
+  std::string backend = "tcp";  ///< tcp or gloo
+  std::string reduction = "exact";  ///< exact or fp32
+  std::string device = "cpu";
+  std::string isa = "auto";             ///< auto, avx512, avx2
+  std::string bind_host = "127.0.0.1";  ///< address on which this process listens
+
+  // Membership.
+  std::string coordinator;  ///< HOST:PORT of a running coordinator; empty = embedded
+  std::uint16_t port = 0;   ///< of our own coordinator; 0 = any free
+  std::string token_file;   ///< empty = <run-dir>/token, made if missing
+  std::uint32_t min_workers = 1;
+  double min_workers_timeout = 600;  ///< seconds
+  double silence_max_ms = 300;       ///< a worker silent for longer is evicted (adaptive upwards)
+  std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
+
+  // Records.
+  std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>
+  std::uint64_t checkpoint_every = 0;  ///< steps; 0 = only at the end
+  std::uint32_t keep_checkpoints = 3;
+  std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
+  std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
+  double eval_every_epochs = 0;     ///< 0 = only at the end
+  bool evaluate = true;             ///< test accuracy at the end
+  bool ledger = false;              ///< write which samples each worker computed (tests)
+  bool tensorboard = true;
+  bool quiet = false;     ///< no progress line
+  bool launched = false;  ///< a launcher's child: Ctrl-C is for the launcher to handle
+};
+
+/// Where a setting's value came from, for error texts ("flag --lr", "environment MAYFLY_LR",
+/// "job.toml line 7").
+using SettingSource = std::string;
+
+/// What a setting's text must look like; decides the type of its TOML value.
+enum class SettingKind : std::uint8_t { kText, kWhole, kReal, kSwitch };
+
+/// The settings by name, each with a setter that parses a text and a getter that prints it; the one
+/// list from which flags, environment names, TOML keys, help and the saved file are made.
+struct Setting {
+  std::string name;  ///< with underscores
+  std::string help;
+  SettingKind kind = SettingKind::kText;
+  bool is_switch = false;  ///< a flag without value; --name true|false also works
+  std::function<Result<void>(JobConfig&, std::string_view)> set;
+  std::function<std::string(const JobConfig&)> get;
+};
+[[nodiscard]] const std::vector<Setting>& settings();
+
+/// Applies the keys of a TOML text. Unknown keys and wrong types are kInvalidInput with file, line
+/// and the nearest known name.
+[[nodiscard]] Result<void> apply_toml(JobConfig& config, const std::string& text,
+                                      const std::string& file_name);
+/// Applies MAYFLY_... variables from a copy of the environment; unknown MAYFLY_ names are errors
+/// except those reserved for scripts and tests (MAYFLY_CIFAR10_DIR, MAYFLY_CIFAR100_DIR,
+/// MAYFLY_SIM_SEEDS, MAYFLY_TEST_...).
+[[nodiscard]] Result<void> apply_environment(JobConfig& config,
+                                             const std::map<std::string, std::string>& environment);
+/// One setting by name, with the source for the error text.
+[[nodiscard]] Result<void> apply_setting(JobConfig& config, std::string_view name,
+                                         std::string_view value, const SettingSource& source);
+
+/// The setting of that name (dashes count as underscores), or nullptr.
+[[nodiscard]] const Setting* find_setting(std::string_view name);
+/// "lr-schedule" for "lr_schedule".
+[[nodiscard]] std::string flag_name(const Setting& setting);
+
+/// Everything that can be checked without opening files: ranges, divisibility, known names.
+[[nodiscard]] Result<void> validate(const JobConfig& config);
+
+/// The resolved configuration as TOML that apply_toml reads back to the same values.
+[[nodiscard]] std::string to_toml(const JobConfig& config);
+
+/// The known name nearest to `name` by edit distance (case and dashes do not count), or empty if
+/// none is near.
+[[nodiscard]] std::string nearest_name(std::string_view name,
+                                       const std::vector<std::string>& known);
+
+/// "; did you mean 'X'?" for the nearest known name, or empty if none is near.
+[[nodiscard]] std::string suggestion(std::string_view name, const std::vector<std::string>& known);
+
+}  // namespace mayfly::engine

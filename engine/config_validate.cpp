@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "elastic/core/view.hpp"
+#include "engine/config.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+/// The first thing that is wrong, as one line, or nothing.
+using Complaint = std::optional<std::string>;
+
+std::string shown(double number) {
+  char buffer[32];
+  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return failure == std::errc{} ? std::string(buffer, end) : std::string("?");
+}
+
+Complaint unless(bool fine, const std::string& text) {
+  return fine ? Complaint() : Complaint(text);
+}
+
+Complaint one_of(const std::string& name, const std::string& text,
+                 const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), text) != known.end()) {
+    return {};
+  }
+  std::string list;
+  for (const std::string& candidate : known) {
+    list += (list.empty() ? "" : ", ") + candidate;
+  }
+  return name + " '" + text + "' is not known" + suggestion(text, known) + " (known: " + list + ")";
+}
+
+/// The two divisors of `total` next to `wish`, for the error text.
+std::string divisors_near(std::uint32_t total, std::uint32_t wish) {
+  std::uint32_t below = 1;
+  std::uint32_t above = total;
+  for (std::uint32_t d = 1; d <= total; ++d) {
+    if (total % d == 0 && d < wish) {
+      below = d;
+    }
+    if (total % d == 0 && d > wish) {
+      above = d;
+      break;
+    }
+  }
+  if (below == above) {
+    return "only " + std::to_string(below) + " does";
+  }
+  return "the nearest that do are " + std::to_string(below) + " and " + std::to_string(above);
+}
+
+Complaint check_batches(const JobConfig& c) {
+  if (c.global_batch < 1 || c.global_batch > 1'000'000) {
+    return "global_batch " + std::to_string(c.global_batch) + " is not between 1 and 1000000";
+  }
+  if (c.microbatch < 1) {
+    return "microbatch must be at least 1";
+  }
+  if (c.global_batch % c.microbatch != 0) {
+    return "global_batch " + std::to_string(c.global_batch) + " is not a multiple of microbatch " +
+           std::to_string(c.microbatch) + "; " + divisors_near(c.global_batch, c.microbatch);
+  }
+  return unless(c.global_batch / c.microbatch <= elastic::kMicrobatchesMax,
+                "global_batch " + std::to_string(c.global_batch) + " makes more than " +
+                    std::to_string(elastic::kMicrobatchesMax) + " microbatches of " +
+                    std::to_string(c.microbatch) + "; choose a larger microbatch");
+}
+
+Complaint check_optimizer(const JobConfig& c) {
+  if (!(c.steps > 0 || c.epochs > 0)) {
+    return "epochs " + shown(c.epochs) + " must be above 0 unless steps is given";
+  }
+  if (!(c.lr > 0)) {
+    return "lr " + shown(c.lr) + " must be above 0";
+  }
+  if (!(c.momentum >= 0 && c.momentum < 1)) {
+    return "momentum " + shown(c.momentum) + " must be from 0 to below 1";
+  }
+  if (!(c.weight_decay >= 0)) {
+    return "weight_decay " + shown(c.weight_decay) + " must not be negative";
+  }
+  if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) {
+    return "label_smoothing " + shown(c.label_smoothing) + " must be from 0 to below 1";
+  }
+  return unless(c.warmup_epochs >= 0,
+                "warmup_epochs " + shown(c.warmup_epochs) + " must not be negative");
+}
+
+Complaint check_names(const JobConfig& c) {
+  for (const Complaint& complaint :
+       {one_of("model", c.model, nn::model_names()),
+        one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}),
+        one_of("backend", c.backend, {"tcp", "gloo"}),
+        one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
+        one_of("isa", c.isa, {"auto", "avx512", "avx2"})}) {
+    if (complaint) {
+      return complaint;
+    }
+  }
+  return unless(!c.data.empty(), "data must not be empty");
+}
+
+/// HOST:PORT with a port from 1 to 65535; an IPv6 host stands in brackets.
+bool is_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return false;
+  }
+  std::uint32_t port = 0;
+  const char* first = text.data() + colon + 1;
+  const char* last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(first, last, port);
+  const bool bare_ipv6 = text.find(':') != colon && text.front() != '[';
+  return failure == std::errc{} && end == last && port >= 1 && port <= 65535 && !bare_ipv6;
+}
+
+Complaint check_workers(const JobConfig& c) {
+  if (c.workers < 1 || c.workers > elastic::kMembersMax) {
+    return "workers " + std::to_string(c.workers) + " is not between 1 and " +
+           std::to_string(elastic::kMembersMax);
+  }
+  if (c.min_workers < 1 || c.min_workers > elastic::kMembersMax) {
+    return "min_workers " + std::to_string(c.min_workers) + " is not between 1 and " +
+           std::to_string(elastic::kMembersMax);
+  }
+  if (!(c.min_workers_timeout > 0)) {
+    return "min_workers_timeout " + shown(c.min_workers_timeout) + " must be above 0 seconds";
+  }
+  if (!(c.silence_max_ms >= 10)) {
+    return "silence_max_ms " + shown(c.silence_max_ms) + " must be at least 10";
+  }
+  if (c.threads > 1024) {
+    return "threads " + std::to_string(c.threads) + " is not between 0 and 1024";
+  }
+  if (c.bind_host.empty()) {
+    return "bind_host must not be empty";
+  }
+  if (!c.coordinator.empty() && !c.chaos.empty()) {
+    return "chaos is scripted by the process that starts the workers; it cannot be used with "
+           "coordinator";
+  }
+  return unless(c.coordinator.empty() || is_endpoint(c.coordinator),
+                "coordinator '" + c.coordinator + "' is not HOST:PORT");
+}
+
+Complaint check_records(const JobConfig& c) {
+  if (c.keep_checkpoints < 1) {
+    return "keep_checkpoints must be at least 1";
+  }
+  if (c.digest_every < 1) {
+    return "digest_every must be at least 1";
+  }
+  return unless(c.eval_every_epochs >= 0,
+                "eval_every_epochs " + shown(c.eval_every_epochs) + " must not be negative");
+}
+
+}  // namespace
+
+Result<void> validate(const JobConfig& config) {
+  for (const auto& check :
+       {check_batches, check_optimizer, check_names, check_workers, check_records}) {
+    if (const Complaint complaint = check(config)) {
+      return Error{Errc::kInvalidInput, *complaint};
+    }
+  }
+  return {};
+}
+
+}  // namespace mayfly::engine

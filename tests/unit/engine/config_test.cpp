@@ -1,0 +1,255 @@
+#include "engine/config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string error_of(const Result<void>& result) {
+  return result.ok() ? std::string("(no error)") : result.error().detail;
+}
+
+/// A value different from the default for every kind of setting.
+std::string other_value(const Setting& setting) {
+  switch (setting.kind) {
+    case SettingKind::kText: return "a \"quoted\" \\ value";
+    case SettingKind::kWhole: return "37";
+    case SettingKind::kReal: return "0.30000000000000004";
+    case SettingKind::kSwitch: return setting.get(JobConfig{}) == "true" ? "false" : "true";
+  }
+  return "";
+}
+
+std::string validation_error(const std::function<void(JobConfig&)>& change) {
+  JobConfig config;
+  change(config);
+  const Result<void> result = validate(config);
+  if (!result.ok()) {
+    EXPECT_EQ(result.error().code, Errc::kInvalidInput);
+    EXPECT_THAT(result.error().detail, Not(HasSubstr("\n")));
+  }
+  return error_of(result);
+}
+
+TEST(Settings, HaveDistinctNamesAndHelp) {
+  std::set<std::string> names;
+  for (const Setting& setting : settings()) {
+    EXPECT_TRUE(names.insert(setting.name).second) << setting.name;
+    EXPECT_FALSE(setting.help.empty()) << setting.name;
+    EXPECT_EQ(setting.is_switch, setting.kind == SettingKind::kSwitch) << setting.name;
+  }
+}
+
+TEST(Settings, CoverTheFlagsThatPeopleKnow) {
+  for (const char* name : {"workers",
+                           "model",
+                           "data",
+                           "epochs",
+                           "steps",
+                           "global-batch",
+                           "microbatch",
+                           "lr",
+                           "lr-schedule",
+                           "momentum",
+                           "weight-decay",
+                           "label-smoothing",
+                           "seed",
+                           "backend",
+                           "reduction",
+                           "checkpoint-every",
+                           "resume",
+                           "run-dir",
+                           "coordinator",
+                           "token-file",
+                           "chaos",
+                           "min-workers",
+                           "min-workers-timeout",
+                           "skip-corrupt",
+                           "digest-every",
+                           "threads"}) {
+    const Setting* setting = find_setting(name);
+    ASSERT_NE(setting, nullptr) << name;
+    EXPECT_EQ(flag_name(*setting), name);
+  }
+}
+
+TEST(Settings, PrintWhatTheyParse) {
+  for (const Setting& setting : settings()) {
+    JobConfig config;
+    const std::string text = other_value(setting);
+    ASSERT_TRUE(setting.set(config, text).ok()) << setting.name;
+    EXPECT_EQ(setting.get(config), text) << setting.name;
+  }
+}
+
+TEST(Toml, OfAnyConfigurationReadsBackToTheSameValues) {
+  JobConfig config;
+  for (const Setting& setting : settings()) {
+    ASSERT_TRUE(setting.set(config, other_value(setting)).ok());
+  }
+  JobConfig back;
+  const Result<void> read = apply_toml(back, to_toml(config), "config.toml");
+  ASSERT_TRUE(read.ok()) << error_of(read);
+  EXPECT_EQ(to_toml(back), to_toml(config));
+  for (const Setting& setting : settings()) {
+    EXPECT_EQ(setting.get(back), setting.get(config)) << setting.name;
+  }
+}
+
+TEST(Toml, OfTheDefaultsReadsBackToTheDefaults) {
+  JobConfig back;
+  back.lr = 7;
+  ASSERT_TRUE(apply_toml(back, to_toml(JobConfig{}), "config.toml").ok());
+  EXPECT_EQ(to_toml(back), to_toml(JobConfig{}));
+}
+
+TEST(Toml, UnknownKeyIsAnErrorWithLineAndNearestName) {
+  JobConfig config;
+  const std::string error =
+      error_of(apply_toml(config, "model = \"resnet20\"\n\nglobal_bacth = 64\n", "job.toml"));
+  EXPECT_THAT(error, HasSubstr("job.toml line 3"));
+  EXPECT_THAT(error, HasSubstr("'global_bacth'"));
+  EXPECT_THAT(error, HasSubstr("did you mean 'global_batch'?"));
+}
+
+TEST(Toml, WrongTypeIsAnErrorWithLine) {
+  JobConfig config;
+  EXPECT_EQ(error_of(apply_toml(config, "\nlr = \"fast\"\n", "job.toml")),
+            "job.toml line 2: lr expects a number, got a string");
+  EXPECT_EQ(error_of(apply_toml(config, "workers = 1.5\n", "job.toml")),
+            "job.toml line 1: workers expects a whole number, got a number with a fraction");
+  EXPECT_EQ(error_of(apply_toml(config, "quiet = 1\n", "job.toml")),
+            "job.toml line 1: quiet expects true or false, got a whole number");
+  EXPECT_EQ(error_of(apply_toml(config, "model = 20\n", "job.toml")),
+            "job.toml line 1: model expects a string, got a whole number");
+}
+
+TEST(Toml, BrokenSyntaxTablesAndNegativeCountsAreErrorsWithLine) {
+  JobConfig config;
+  EXPECT_THAT(error_of(apply_toml(config, "lr = 0.1\nmodel = \"resnet\n", "job.toml")),
+              HasSubstr("job.toml line 2"));
+  EXPECT_THAT(error_of(apply_toml(config, "lr = 0.1\nlr = 0.2\n", "job.toml")),
+              HasSubstr("job.toml line 2"));
+  EXPECT_THAT(error_of(apply_toml(config, "[train]\nlr = 0.1\n", "job.toml")),
+              HasSubstr("without tables"));
+  EXPECT_THAT(error_of(apply_toml(config, "workers = -2\n", "job.toml")),
+              HasSubstr("workers expects a whole number"));
+  EXPECT_THAT(error_of(apply_toml(config, "lr = inf\n", "job.toml")),
+              HasSubstr("lr expects a number"));
+}
+
+TEST(Toml, WithAnErrorChangesNothing) {
+  JobConfig config;
+  EXPECT_FALSE(apply_toml(config, "lr = 5.0\nnonsense = 1\n", "job.toml").ok());
+  EXPECT_EQ(config.lr, JobConfig{}.lr);
+}
+
+TEST(Environment, NamesFollowTheSettings) {
+  JobConfig config;
+  const Result<void> done = apply_environment(
+      config, {{"MAYFLY_GLOBAL_BATCH", "256"}, {"MAYFLY_AUGMENT", "false"}, {"PATH", "/bin"}});
+  ASSERT_TRUE(done.ok()) << error_of(done);
+  EXPECT_EQ(config.global_batch, 256u);
+  EXPECT_FALSE(config.augment);
+}
+
+TEST(Environment, ReservedNamesAreLeftAloneAndOthersAreErrors) {
+  JobConfig config;
+  EXPECT_TRUE(apply_environment(config, {{"MAYFLY_CIFAR10_DIR", "/data"},
+                                         {"MAYFLY_CIFAR100_DIR", "/data"},
+                                         {"MAYFLY_SIM_SEEDS", "9"},
+                                         {"MAYFLY_TEST_TORCH", "1"}})
+                  .ok());
+  const std::string error = error_of(apply_environment(config, {{"MAYFLY_WORKER", "3"}}));
+  EXPECT_THAT(error, HasSubstr("environment MAYFLY_WORKER"));
+  EXPECT_THAT(error, HasSubstr("did you mean 'workers'?"));
+}
+
+TEST(ApplySetting, NamesTheSourceOfABadValue) {
+  JobConfig config;
+  EXPECT_EQ(error_of(apply_setting(config, "lr", "fast", "flag --lr")),
+            "flag --lr: lr expects a number, got 'fast'");
+  EXPECT_EQ(error_of(apply_setting(config, "port", "70000", "flag --port")),
+            "flag --port: port expects a whole number from 0 to 65535, got '70000'");
+  for (const char* bad : {"", "1x", " 1", "-1", "1e3", "99999999999999999999"}) {
+    EXPECT_FALSE(apply_setting(config, "seed", bad, "flag --seed").ok()) << bad;
+  }
+  for (const char* bad : {"", "nan", "inf", "1,5", "0.1x"}) {
+    EXPECT_FALSE(apply_setting(config, "lr", bad, "flag --lr").ok()) << bad;
+  }
+}
+
+TEST(Validate, AcceptsTheDefaults) {
+  EXPECT_TRUE(validate(JobConfig{}).ok());
+}
+
+TEST(Validate, MicrobatchMustDivideTheGlobalBatch) {
+  EXPECT_EQ(validation_error([](JobConfig& c) { c.microbatch = 48; }),
+            "global_batch 128 is not a multiple of microbatch 48; the nearest that do are 32 and "
+            "64");
+}
+
+TEST(Validate, RefusesEachValueOutOfRange) {
+  using C = JobConfig;
+  EXPECT_THAT(validation_error([](C& c) { c.microbatch = 0; }), HasSubstr("microbatch"));
+  EXPECT_THAT(validation_error([](C& c) { c.global_batch = 0; }), HasSubstr("global_batch"));
+  EXPECT_THAT(validation_error([](C& c) { c.lr = 0; }), HasSubstr("lr 0"));
+  EXPECT_THAT(validation_error([](C& c) { c.momentum = 1; }), HasSubstr("momentum"));
+  EXPECT_THAT(validation_error([](C& c) { c.weight_decay = -1; }), HasSubstr("weight_decay"));
+  EXPECT_THAT(validation_error([](C& c) { c.label_smoothing = 1; }), HasSubstr("label_smoothing"));
+  EXPECT_THAT(validation_error([](C& c) { c.epochs = 0; }), HasSubstr("epochs"));
+  EXPECT_THAT(validation_error([](C& c) { c.workers = 0; }), HasSubstr("workers"));
+  EXPECT_THAT(validation_error([](C& c) { c.min_workers = 0; }), HasSubstr("min_workers"));
+  EXPECT_THAT(validation_error([](C& c) { c.digest_every = 0; }), HasSubstr("digest_every"));
+  EXPECT_THAT(validation_error([](C& c) { c.keep_checkpoints = 0; }),
+              HasSubstr("keep_checkpoints"));
+}
+
+TEST(Validate, StepsMakeEpochsUnneeded) {
+  EXPECT_EQ(validation_error([](JobConfig& c) {
+              c.epochs = 0;
+              c.steps = 10;
+            }),
+            "(no error)");
+}
+
+TEST(Validate, SuggestsTheNearestKnownName) {
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.model = "resnet21"; }),
+              HasSubstr("did you mean 'resnet20'?"));
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.lr_schedule = "cosinus"; }),
+              HasSubstr("did you mean 'cosine'?"));
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.backend = "glo"; }),
+              HasSubstr("did you mean 'gloo'?"));
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.reduction = "f32"; }),
+              HasSubstr("did you mean 'fp32'?"));
+}
+
+TEST(Validate, CoordinatorIsHostAndPort) {
+  for (const char* bad :
+       {"localhost", ":80", "host:", "host:0", "host:65536", "host:8x", "::1:80"}) {
+    EXPECT_THAT(validation_error([bad](JobConfig& c) { c.coordinator = bad; }),
+                HasSubstr("is not HOST:PORT"))
+        << bad;
+  }
+  for (const char* good : {"localhost:1", "10.0.0.1:65535", "[::1]:80"}) {
+    EXPECT_EQ(validation_error([good](JobConfig& c) { c.coordinator = good; }), "(no error)");
+  }
+}
+
+TEST(NearestName, FindsTyposAndNothingElse) {
+  const std::vector<std::string> known = {"workers", "model", "lr_schedule", "lr"};
+  EXPECT_EQ(nearest_name("worker", known), "workers");
+  EXPECT_EQ(nearest_name("wrokers", known), "workers");
+  EXPECT_EQ(nearest_name("LR-Schedule", known), "lr_schedule");
+  EXPECT_EQ(nearest_name("frobnicate", known), "");
+  EXPECT_EQ(nearest_name("xy", {}), "");
+}
+
+}  // namespace
+}  // namespace mayfly::engine
