@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::engine {
+
+/// A file that grows by whole records (a line, or a framed binary record), one write(2) each, so
+/// that a killed process can only lose the record it was writing. One thread at a time.
+class LineFile {
+ public:
+  enum class Content { kLines, kBinary };
+
+  /// Opens for appending, creating it if missing. With kLines a torn last line is closed first, so
+  /// that the next record starts on a line of its own.
+  static Result<std::unique_ptr<LineFile>> open(const std::string& path, Content content);
+
+  /// Appends the record (with kLines a newline is added). kIo if not all of it could be written; a
+  /// partly written record is cut off again.
+  [[nodiscard]] Result<void> append(std::string_view record);
+
+ private:
+  LineFile(std::string path, UniqueFd fd, Content content)
+      : path_(std::move(path)), fd_(std::move(fd)), content_(content) {}
+
+  [[nodiscard]] Result<void> end_torn_line();
+
+  std::string path_;
+  UniqueFd fd_;
+  Content content_;
+};
+
+}  // namespace mayfly::engine

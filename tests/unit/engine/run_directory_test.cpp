@@ -1,0 +1,235 @@
+#include "engine/run_directory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <boost/json.hpp>
+#include <fstream>
+#include <limits>
+
+#include "base/file.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string text_of(const std::string& path) {
+  Result<std::string> text = read_text_file(path, 1 << 20);
+  return text.ok() ? text.value() : "(" + text.error().detail + ")";
+}
+
+std::vector<boost::json::object> lines_of(const std::string& path) {
+  std::vector<boost::json::object> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(boost::json::parse(line).as_object());
+  }
+  return lines;
+}
+
+std::unique_ptr<RunDirectory> make(const JobConfig& config) {
+  Result<std::unique_ptr<RunDirectory>> made = RunDirectory::create(config);
+  EXPECT_TRUE(made.ok()) << made.error().detail;
+  return std::move(made).value();
+}
+
+JobConfig config_in(const std::string& path) {
+  JobConfig config;
+  config.run_dir = path;
+  return config;
+}
+
+StepMetric metric_of(std::uint64_t step) {
+  StepMetric metric;
+  metric.step = step;
+  metric.samples = 128;
+  metric.epoch = 0.1;
+  metric.loss = 2.302585092994046;
+  metric.learning_rate = 0.1;
+  metric.members = 4;
+  metric.view = 2;
+  metric.sample_hash = "00ff";
+  return metric;
+}
+
+Summary full_summary() {
+  Summary s;
+  s.outcome = "done";
+  s.steps = 3910;
+  s.samples = 500480;
+  s.final_digest = "0123456789abcdef0123456789abcdef";
+  s.test_top1 = 0.8162;
+  s.test_loss = 0.55;
+  s.images_per_second = 932.25;
+  s.train_seconds = 41.5;
+  s.membership_changes = 2;
+  RecoveryRecord recovery;
+  recovery.cause = "lost";
+  recovery.members = {2};
+  recovery.step = 200;
+  recovery.view = 3;
+  recovery.redone_microbatches = 2;
+  recovery.told_ms = 0.25;
+  recovery.step_ms = 41.125;
+  s.recoveries = {recovery};
+  s.reduction = "exact";
+  s.backend = "tcp";
+  s.device = "cpu";
+  s.isa = "avx512";
+  s.model = "resnet20";
+  s.data = "cifar10";
+  s.seed = 1;
+  s.last_checkpoint = "runs/x/checkpoints/step-3910";
+  return s;
+}
+
+TEST(RunDirectory, MakesTheTreeAndSavesTheResolvedConfiguration) {
+  const testing::TemporaryFolder folder;
+  JobConfig config = config_in(folder / "a/run");
+  config.lr = 0.25;
+  const auto run = make(config);
+  EXPECT_EQ(run->path(), config.run_dir);
+  for (const char* name : {"logs", "checkpoints", "tb"}) {
+    EXPECT_TRUE(std::filesystem::is_directory(run->path() + "/" + name)) << name;
+  }
+  JobConfig back;
+  ASSERT_TRUE(apply_toml(back, text_of(run->path() + "/config.toml"), "config.toml").ok());
+  EXPECT_EQ(to_toml(back), to_toml(config));
+}
+
+TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
+  const testing::TemporaryFolder folder;
+  const auto run = make(config_in(folder / "run"));
+  run->event("joined", {{"member", json_number(std::uint64_t{3})},
+                        {"host", json_string("a \"host\"\n\x01")}});
+  run->evaluation(10, 0.5, 1.25);
+  run->recovery(full_summary().recoveries[0]);
+  StepMetric metric = metric_of(10);
+  metric.digest = "abcd";
+  run->metric(metric_of(9));
+  run->metric(metric);
+
+  const auto events = lines_of(run->path() + "/events.jsonl");
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_GT(events[0].at("time").as_double(), 1.6e9);
+  EXPECT_EQ(events[0].at("kind").as_string(), "joined");
+  EXPECT_EQ(events[0].at("member").as_int64(), 3);
+  EXPECT_EQ(events[0].at("host").as_string(), "a \"host\"\n\x01");
+  EXPECT_EQ(events[1].at("kind").as_string(), "evaluation");
+  EXPECT_EQ(events[1].at("test_top1").as_double(), 0.5);
+  EXPECT_EQ(events[2].at("recovery").as_object().at("step_ms").as_double(), 41.125);
+
+  const auto metrics = lines_of(run->path() + "/metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[0].at("step").as_int64(), 9);
+  EXPECT_EQ(metrics[0].at("loss").as_double(), 2.302585092994046);
+  EXPECT_EQ(metrics[0].at("sample_hash").as_string(), "00ff");
+  EXPECT_FALSE(metrics[0].contains("digest"));
+  EXPECT_EQ(metrics[1].at("digest").as_string(), "abcd");
+}
+
+TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
+  const testing::TemporaryFolder folder;
+  JobConfig config = config_in(folder / "run");
+  make(config)->event("started", {});
+
+  const auto again = RunDirectory::create(config);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, Errc::kInvalidInput);
+  EXPECT_THAT(again.error().detail, HasSubstr("already holds a run"));
+
+  config.resume = folder / "elsewhere";
+  EXPECT_FALSE(RunDirectory::create(config).ok());
+  config.resume = folder / "run2";  // shares the name's beginning, not the folder
+  EXPECT_FALSE(RunDirectory::create(config).ok());
+
+  for (const std::string& resume : {folder / "run", folder / "run/checkpoints/step-5"}) {
+    config.resume = resume;
+    make(config)->event("resumed", {});
+  }
+  EXPECT_EQ(lines_of(config.run_dir + "/events.jsonl").size(), 3u);
+}
+
+TEST(RunDirectory, ClosesALineThatACrashLeftTorn) {
+  const testing::TemporaryFolder folder;
+  JobConfig config = config_in(folder / "run");
+  make(config)->event("started", {});
+  std::ofstream(config.run_dir + "/events.jsonl", std::ios::app) << "{\"time\": 1, \"ki";
+  config.resume = config.run_dir;
+  make(config)->event("resumed", {});
+  EXPECT_THAT(text_of(config.run_dir + "/events.jsonl"), HasSubstr("\"ki\n{\"time\""));
+}
+
+TEST(RunDirectory, DefaultPathNamesTheModelAndIsNeverShared) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const std::string first = make(JobConfig{})->path();
+  const std::string second = make(JobConfig{})->path();
+  std::filesystem::current_path(before);
+  EXPECT_THAT(first, HasSubstr("runs/resnet20-"));
+  EXPECT_NE(first, second);
+}
+
+// Method: a limit on file size makes every write beyond it fail, as on a full disk.
+TEST(RunDirectory, GoesOnWhenTheDiskIsFullAndLeavesWholeLines) {
+  const testing::TemporaryFolder folder;
+  const auto run = make(config_in(folder / "run"));
+  run->metric(metric_of(1));
+  const auto whole = static_cast<rlim_t>(text_of(run->path() + "/metrics.jsonl").size());
+
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = whole + 20;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  run->metric(metric_of(2));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+  run->metric(metric_of(3));
+
+  const auto metrics = lines_of(run->path() + "/metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[1].at("step").as_int64(), 3);
+}
+
+TEST(Summary, AsJsonHoldsEveryPromisedField) {
+  const testing::TemporaryFolder folder;
+  const auto run = make(config_in(folder / "run"));
+  run->summary(full_summary());
+  const auto json = boost::json::parse(text_of(run->path() + "/summary.json")).as_object();
+  for (const char* name :
+       {"steps", "samples", "final_digest", "test_top1", "images_per_second", "membership_changes",
+        "recoveries", "reduction", "backend", "device", "seed", "isa"}) {
+    EXPECT_TRUE(json.contains(name)) << name;
+  }
+  EXPECT_EQ(json.at("test_top1").as_double(), 0.8162);
+  EXPECT_EQ(json.at("images_per_second").as_double(), 932.25);
+  const auto& recovery = json.at("recoveries").as_array().at(0).as_object();
+  EXPECT_EQ(recovery.at("cause").as_string(), "lost");
+  EXPECT_EQ(recovery.at("told_ms").as_double(), 0.25);
+  EXPECT_EQ(recovery.at("members").as_array().at(0).as_int64(), 2);
+}
+
+TEST(Summary, AsTextSaysWhatPeopleAskFor) {
+  const std::string text = to_text(full_summary());
+  for (const char* part : {"Done: 3,910 steps", "932 images/s", "81.62 %", "41.1 ms", "lost",
+                           "0123456789abcdef0123456789abcdef", "runs/x/checkpoints/step-3910"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(Json, NumbersReadBackExactly) {
+  for (const double number : {0.1, 1e-300, 3.0, -2.5e17, 1.0 / 3.0}) {
+    EXPECT_EQ(boost::json::parse(json_number(number)).to_number<double>(), number);
+  }
+  EXPECT_EQ(json_number(std::numeric_limits<double>::quiet_NaN()), "null");
+  EXPECT_EQ(json_number(std::uint64_t{18446744073709551615u}), "18446744073709551615");
+}
+
+}  // namespace
+}  // namespace mayfly::engine
