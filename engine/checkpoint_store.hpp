@@ -1,0 +1,34 @@
+#pragma once
+
+// Checkpoints on disk: <checkpoints>/step-N/ with the files of nn/checkpoint.hpp, and `latest`, a
+// text file that names the newest. A folder named step-N is always complete: it is written as
+// .step-N.tmp, synced and renamed.
+
+#include <cstdint>
+#include <string>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+
+struct LoadedCheckpoint {
+  nn::CheckpointInfo info;
+  nn::CheckpointFiles files;  ///< restore with nn::decode_checkpoint, which checks every hash
+  std::string path;           ///< of the folder
+};
+
+/// Reads a checkpoint: `path` is its folder, or a run directory or a folder of checkpoints, of
+/// which the one named by `latest` is taken. kNotFound if there is none; kCorrupt if the manifest
+/// is torn or a file is missing, with the name.
+[[nodiscard]] Result<LoadedCheckpoint> load_checkpoint(const std::string& path);
+
+/// Writes a checkpoint, makes it the latest and removes all but the `keep` newest (at least 1).
+/// Returns its folder. On failure (a full disk) everything is as it was: the checkpoints before
+/// stay, `latest` names the last good one, and the partial one is gone. One process at a time.
+[[nodiscard]] Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
+                                                  const nn::CheckpointFiles& files, Step committed,
+                                                  std::uint32_t keep);
+
+}  // namespace mayfly::engine

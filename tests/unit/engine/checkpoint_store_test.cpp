@@ -1,0 +1,149 @@
+#include "engine/checkpoint_store.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "base/file.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CheckpointStore : public ::testing::Test {
+ protected:
+  /// The files of an untrained network that claims to have committed `step`.
+  nn::CheckpointFiles files_at(std::uint64_t step) {
+    nn::ModelState state = nn::make_initial_state(model_, 7, 0, 0);
+    state.committed = Step{step};
+    return nn::encode_checkpoint(model_, state, 7, {{"model", "resnet20"}});
+  }
+  std::string save(std::uint64_t step, std::uint32_t keep = 3) {
+    Result<std::string> saved = save_checkpoint(folder_.path(), files_at(step), Step{step}, keep);
+    EXPECT_TRUE(saved.ok()) << saved.error().detail;
+    return saved.ok() ? saved.value() : "";
+  }
+  [[nodiscard]] std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  static std::uint64_t step_loaded(const std::string& path) {
+    const Result<LoadedCheckpoint> loaded = load_checkpoint(path);
+    EXPECT_TRUE(loaded.ok()) << loaded.error().detail;
+    return loaded.ok() ? value(loaded.value().info.committed) : 0;
+  }
+  static Error load_error(const std::string& path) {
+    const Result<LoadedCheckpoint> loaded = load_checkpoint(path);
+    EXPECT_FALSE(loaded.ok());
+    return loaded.ok() ? Error{Errc::kIo, "loaded"} : loaded.error();
+  }
+
+  const testing::TemporaryFolder folder_;
+  const nn::Model model_ = nn::make_model("resnet20", 10).value();
+};
+
+TEST_F(CheckpointStore, LoadsWhatWasSaved) {
+  const std::string path = save(40);
+  EXPECT_EQ(path, folder_ / "step-40");
+  const Result<LoadedCheckpoint> loaded = load_checkpoint(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().detail;
+  EXPECT_EQ(loaded.value().files, files_at(40));
+  EXPECT_EQ(loaded.value().info.model, "resnet20");
+  const Result<nn::ModelState> state = nn::decode_checkpoint(model_, loaded.value().files);
+  ASSERT_TRUE(state.ok()) << state.error().detail;
+  EXPECT_EQ(nn::digest_of(state.value()), loaded.value().info.digest);
+}
+
+TEST_F(CheckpointStore, FindsTheLatestOfAFolderAndOfARunDirectory) {
+  save(5);
+  save(12);
+  save(9);  // saved last, so it is the latest, whatever its number
+  EXPECT_EQ(step_loaded(folder_.path()), 9u);
+
+  const testing::TemporaryFolder run;
+  std::filesystem::create_directory_symlink(folder_.path(), run / "checkpoints");
+  EXPECT_EQ(step_loaded(run.path()), 9u);
+
+  std::filesystem::remove(folder_ / "latest");
+  EXPECT_EQ(step_loaded(folder_.path()), 12u);
+}
+
+TEST_F(CheckpointStore, KeepsTheNewestAndRemovesLeftovers) {
+  std::filesystem::create_directory(folder_ / ".step-3.tmp");
+  for (const std::uint64_t step : {1, 2, 3, 4}) {
+    save(step, 2);
+  }
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-3", "step-4"}));
+  save(2, 1);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-2"}));
+}
+
+TEST_F(CheckpointStore, SavesAStepAgain) {
+  save(6);
+  save(6);
+  EXPECT_EQ(step_loaded(folder_.path()), 6u);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-6"}));
+}
+
+// Method: a limit on file size makes the large file's write fail half-way, as on a full disk.
+TEST_F(CheckpointStore, OnAFullDiskKeepsTheLastGoodOneAndNothingPartial) {
+  save(1);
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = 100'000;
+  const nn::CheckpointFiles files = files_at(2);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Result<std::string> saved = save_checkpoint(folder_.path(), files, Step{2}, 3);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+
+  ASSERT_FALSE(saved.ok());
+  EXPECT_EQ(saved.error().code, Errc::kIo);
+  EXPECT_THAT(saved.error().detail, HasSubstr("checkpoint of step 2 not saved"));
+  EXPECT_EQ(step_loaded(folder_.path()), 1u);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-1"}));
+}
+
+TEST_F(CheckpointStore, NamesWhatIsMissingOrTorn) {
+  EXPECT_EQ(load_error(folder_ / "nothing").code, Errc::kNotFound);
+  EXPECT_EQ(load_error(folder_.path()).code, Errc::kNotFound);
+
+  const std::string path = save(3);
+  std::filesystem::remove(path + "/" + nn::kModelFile);
+  EXPECT_EQ(load_error(path).code, Errc::kCorrupt);
+  EXPECT_THAT(load_error(path).detail, HasSubstr(nn::kModelFile));
+
+  save(3);
+  std::filesystem::resize_file(path + "/" + nn::kManifestFile, 20);
+  EXPECT_EQ(load_error(path).code, Errc::kCorrupt);
+  std::filesystem::remove(path + "/" + nn::kManifestFile);
+  EXPECT_THAT(load_error(path).detail, HasSubstr(nn::kManifestFile));
+
+  std::ofstream(folder_ / "latest") << "../../etc";
+  EXPECT_EQ(load_error(folder_.path()).code, Errc::kCorrupt);
+}
+
+TEST_F(CheckpointStore, ATornTensorFileIsFoundWhenItIsDecoded) {
+  const std::string path = save(3);
+  const std::string file = path + "/" + nn::kModelFile;
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  const Result<LoadedCheckpoint> loaded = load_checkpoint(path);
+  ASSERT_TRUE(loaded.ok());
+  const Result<nn::ModelState> state = nn::decode_checkpoint(model_, loaded.value().files);
+  ASSERT_FALSE(state.ok());
+  EXPECT_EQ(state.error().code, Errc::kCorrupt);
+  EXPECT_THAT(state.error().detail, HasSubstr(nn::kModelFile));
+}
+
+}  // namespace
+}  // namespace mayfly::engine
