@@ -1,7 +1,7 @@
 #pragma once
 
-// The coordinator as a pure state machine: the only author of views. Events in, effects out; no clock,
-// no socket, no thread. elastic/net/coordinator_server drives it, and so does the simulator.
+// The coordinator as a pure state machine: the only author of views. Events in, effects out; no
+// clock, no socket, no thread. elastic/net/coordinator_server drives it, and so does the simulator.
 
 #include <cstdint>
 #include <map>
@@ -12,26 +12,34 @@
 
 #include "base/random.hpp"
 #include "base/time.hpp"
+#include "elastic/core/blame.hpp"
+#include "elastic/core/failure_detector.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/core/view.hpp"
+#include "elastic/core/view_store.hpp"
 
 namespace mayfly::elastic {
 
 struct CoordinatorOptions {
-  std::uint32_t microbatches = 8;       ///< per step
-  std::uint32_t initial_workers = 1;    ///< the first view waits for so many
-  std::uint32_t min_workers = 1;        ///< below this the job waits
+  std::uint32_t microbatches = 8;     ///< per step
+  std::uint32_t initial_workers = 1;  ///< the first view waits for so many
+  std::uint32_t min_workers = 1;      ///< below this the job waits
   std::uint32_t max_workers = kMembersMax;
   Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
-  Duration silence_max = milliseconds(300);     ///< a member silent for so long is evicted (adaptive upwards)
-  std::uint64_t seed = 0;               ///< of view keys
-  /// Must be equal on all workers; a worker that differs is refused with the first difference. Empty
-  /// (embedded tests): the first worker's is taken.
+  Duration silence_max =
+      milliseconds(300);  ///< a member silent for so long is evicted (adaptive upwards)
+  /// A member that has not reported Stopped so long after it was told to stop at once is evicted.
+  /// An abort is quick, but a microbatch that is being computed is not interrupted.
+  Duration stop_timeout = seconds(10);
+  std::uint64_t seed = 0;  ///< of view keys
+  /// Must be equal on all workers; a worker that differs is refused with the first difference.
+  /// Empty (embedded tests): the first worker's is taken.
   std::vector<std::pair<std::string, std::string>> fingerprint;
 };
 
 namespace coordinator_event {
-/// A worker passed the handshake's proof. The machine answers with Welcome (choosing the id) or Refused.
+/// A worker passed the handshake's proof. The machine answers with Welcome (choosing the id) or
+/// Refused.
 struct WorkerConnected {
   std::uint64_t connection = 0;  ///< the adapter's name for the connection until a MemberId exists
   Hello hello;
@@ -45,7 +53,8 @@ struct ConnectionLost {
   MemberId member{};
   std::string detail;
 };
-/// The sentinel says that the worker's process is dead, or its own connection broke with the worker's.
+/// The sentinel says that the worker's process is dead, or its own connection broke with the
+/// worker's.
 struct SentinelReport {
   MemberId member{};
   std::string detail;
@@ -85,18 +94,18 @@ enum class Outcome : std::uint8_t { kDone, kStopped, kFailed, kTooFewWorkers };
 
 /// How one unplanned or planned change of view went; instants of the coordinator's clock.
 struct Recovery {
-  std::string cause;           ///< "lost", "group_failed", "join", "leave"
+  std::string cause;              ///< "lost", "group_failed", "join", "leave"
   std::vector<MemberId> members;  ///< who was lost, joined or left
   ViewId old_view{};
   ViewId new_view{};
-  Step committed{};            ///< of the new view
+  Step committed{};                       ///< of the new view
   std::uint32_t redone_microbatches = 0;  ///< computed again because their holder was lost
-  Instant detected;            ///< the event that caused it
-  Instant told;                ///< Stop sent to everybody
-  Instant stopped;             ///< last member reported Stopped; the new view is published
-  Instant formed;              ///< last member reported Formed
-  Instant synced;              ///< last member reported Synced
-  Instant step;                ///< first commit of the new view
+  Instant detected;                       ///< the event that caused it
+  Instant told;                           ///< Stop sent to everybody
+  Instant stopped;  ///< last member reported Stopped; the new view is published
+  Instant formed;   ///< last member reported Formed
+  Instant synced;   ///< last member reported Synced
+  Instant step;     ///< first commit of the new view
 };
 
 namespace coordinator_effect {
@@ -118,7 +127,8 @@ struct Send {
 struct Disconnect {
   MemberId member{};
 };
-/// A fact for events.jsonl: `kind` is one of joined, lost, left, evicted, view, waiting, resumed, ...
+/// A fact for events.jsonl: `kind` is one of joined, lost, left, evicted, view, waiting, resumed,
+/// ...
 struct Note {
   std::string kind;
   std::optional<MemberId> member;
@@ -153,7 +163,7 @@ struct MemberStatus {
   MemberId id{};
   std::string host;
   std::uint32_t pid = 0;
-  std::string phase;   ///< loading, ready, active, leaving
+  std::string phase;  ///< loading, ready, active, leaving
   Step committed{};
   float microbatch_ms = 0;
 };
@@ -171,6 +181,129 @@ class Coordinator {
   [[nodiscard]] std::string phase() const;
   /// The highest step that any member reported as committed.
   [[nodiscard]] Step committed() const;
+
+ private:
+  enum class Phase { kWaiting, kRunning, kStopping, kPaused, kEnded };
+
+  /// Loading -> ready -> active <-> stopped, or dismissed from anywhere. Ready and stopped peers
+  /// are the candidates for the next view.
+  struct Peer {
+    enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed };
+    Phase phase = Phase::kLoading;
+    std::string host;
+    std::uint32_t pid = 0;
+    std::string address;
+    bool leaving = false;
+    std::string leave_reason;
+    Step committed{};  // its own; from Ready, Progress or Stopped
+    float microbatch_ms = 0;
+    Stopped stopped;      // of the present view, in kStopped
+    bool formed = false;  // in the present view
+    bool synced = false;
+
+    [[nodiscard]] bool is_candidate() const {
+      return phase == Phase::kReady || phase == Phase::kStopped;
+    }
+  };
+  using Peers = std::map<MemberId, Peer>;
+  using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
+
+  // coordinator.cpp: events
+  void on(const coordinator_event::WorkerConnected& event);
+  void on(const coordinator_event::Received& event);
+  void on(const coordinator_event::ConnectionLost& event);
+  void on(const coordinator_event::SentinelReport& event);
+  void on(const coordinator_event::SentinelBeat& event);
+  void on(const coordinator_event::DrainAsked& event);
+  void on(const coordinator_event::PauseAsked& event);
+  void on(const coordinator_event::StopAsked& event);
+  void on(const coordinator_event::FailAsked& event);
+  void on(const coordinator_event::Tick& event);
+
+  // coordinator_messages.cpp: what members say
+  void on(MemberId id, Peer& peer, const Ready& ready);
+  void on(MemberId id, Peer& peer, const Stopped& stopped);
+  void on(MemberId id, Peer& peer, const Formed& formed);
+  void on(MemberId id, Peer& peer, const Synced& synced);
+  void on(MemberId id, Peer& peer, const Progress& progress);
+  void on(MemberId id, Peer& peer, const LeaveRequest& request);
+  void on(MemberId id, Peer& peer, const Report& report);
+  void on(MemberId id, Peer& peer, const StoreSet& set);
+  void on(MemberId id, Peer& peer, const StoreGet& get);
+  void on(MemberId id, Peer& peer, const WorkerDied& died);
+  template <typename Other>
+  void on(MemberId id, Peer& peer, const Other& other);
+  void settle_if_complete();
+
+  // coordinator_admission.cpp: who may come, who goes
+  [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello) const;
+  void lose(MemberId id, const std::string& detail, bool still_connected);
+  void evict(MemberId id, const std::string& reason);
+  void remove(Peers::iterator place);
+  void dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
+               const std::string& detail);
+  void dismiss_leavers();
+  [[nodiscard]] bool may_leave(MemberId id, const Peer& peer) const;
+  [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
+
+  // coordinator_change.cpp: from one view to the next
+  void advance();
+  void start_planned_change();
+  void begin_change(bool immediate, const std::string& cause, std::vector<MemberId> members);
+  void stop_now(const std::string& cause);
+  void tell_active(bool at_boundary);
+  void check_stop_deadline();
+  void judge_blame();
+  void go_on();
+  bool end_if_over();
+  void wait(const std::string& detail);
+  void check_waiting_time();
+  [[nodiscard]] std::size_t workers_needed() const;
+  void pause();
+  void end(Outcome outcome, DismissReason reason, const std::string& detail, bool with_checkpoint);
+
+  // coordinator_publish.cpp: the next view
+  void publish();
+  [[nodiscard]] View make_view(const Candidates& candidates) const;
+  void settle_later(const View& view);
+  [[nodiscard]] std::uint32_t count_redone(const View& view) const;
+  void announce(const View& view);
+
+  [[nodiscard]] Candidates candidates() const;
+  [[nodiscard]] bool is_in_view(MemberId id) const;
+  [[nodiscard]] std::size_t count(Peer::Phase phase) const;
+  [[nodiscard]] std::optional<MemberId> holder_of_newest_state() const;
+  void send(MemberId id, Message message);
+  void note(std::string kind, std::optional<MemberId> member, std::string detail);
+
+  CoordinatorOptions options_;
+  std::vector<std::pair<std::string, std::string>> fingerprint_;
+  FailureDetector detector_;
+  BlameRecord blame_;
+  ViewStore store_;
+
+  Phase phase_ = Phase::kWaiting;
+  Peers peers_;
+  std::optional<View> view_;  // the last published one
+  MemberId last_id_{};
+  Step committed_{};
+  bool pause_asked_ = false;
+  std::optional<std::string> stop_asked_;
+  std::optional<Instant> waiting_since_;
+
+  // The change under way, from the first Stop until the next view is published.
+  std::optional<Recovery> change_;
+  bool stop_is_immediate_ = false;
+  std::optional<Instant> stop_deadline_;
+  std::optional<MemberId>
+      first_to_break_;  // reported a broken group before anybody was told to stop
+  // The change that led to the present view, until that view's members have all started.
+  std::optional<Recovery> settling_;
+  bool has_first_commit_ = false;
+
+  // Valid during handle().
+  Instant now_;
+  std::vector<CoordinatorEffect> effects_;
 };
 
 }  // namespace mayfly::elastic

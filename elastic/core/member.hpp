@@ -1,7 +1,8 @@
 #pragma once
 
-// The member's side of membership, as a pure state machine: it takes one event and returns the effects
-// that the adapter (engine/worker) must carry out, in order. It never blocks and does no I/O.
+// The member's side of membership, as a pure state machine: it takes one event and returns the
+// effects that the adapter (engine/worker) must carry out, in order. It never blocks and does no
+// I/O.
 //
 // Life of a member:
 //
@@ -9,8 +10,8 @@
 //   stopped--> waiting --NewView--> running ... --Dismiss--> gone
 //
 // The trainer (the thread that computes) runs one view at a time: RunView starts it, TrainerStopped
-// ends it, whatever the cause. A view is announced only after this member has reported Stopped for the
-// one before, so at most one group exists at any time.
+// ends it, whatever the cause. A view is announced only after this member has reported Stopped for
+// the one before, so at most one group exists at any time.
 
 #include <optional>
 #include <string>
@@ -31,8 +32,8 @@ struct Received {
 struct Loaded {
   Step committed{};
 };
-/// The trainer left the view's group: told to, at an agreed boundary, after the last step, or because
-/// the group broke.
+/// The trainer left the view's group: told to, at an agreed boundary, after the last step, or
+/// because the group broke.
 struct TrainerStopped {
   ViewId view{};
   Step committed{};
@@ -52,7 +53,8 @@ struct StateSynced {
 struct LeaveAsked {
   std::string reason;
 };
-/// The control connection is gone. The member goes on with its view while its group holds.
+/// The control connection is gone. The member goes on with its view while its group holds; when it
+/// would need the coordinator, its part is over.
 struct CoordinatorLost {};
 }  // namespace member_event
 
@@ -69,7 +71,8 @@ struct Send {
 struct RunView {
   View view;
 };
-/// Abort the group of this view, or its forming, from outside. The trainer then reports TrainerStopped.
+/// Abort the group of this view, or its forming, from outside. The trainer then reports
+/// TrainerStopped.
 struct AbortGroup {
   ViewId view{};
 };
@@ -85,19 +88,42 @@ struct Leave {
 };
 }  // namespace member_effect
 
-using MemberEffect = std::variant<member_effect::Send, member_effect::RunView,
-                                  member_effect::AbortGroup, member_effect::AskForBoundary,
-                                  member_effect::Leave>;
+using MemberEffect =
+    std::variant<member_effect::Send, member_effect::RunView, member_effect::AbortGroup,
+                 member_effect::AskForBoundary, member_effect::Leave>;
 
 class Member {
  public:
-  /// Advances the machine by one event. Messages about other views than the present one are dropped.
-  /// After Leave it stays gone and returns nothing.
+  /// `self` is the id that the coordinator's Welcome gave.
+  explicit Member(MemberId self) : self_(self) {}
+
+  /// Advances the machine by one event. Messages about other views than the present one are
+  /// dropped. After Leave it stays gone and returns nothing.
   [[nodiscard]] std::vector<MemberEffect> handle(const MemberEvent& event);
 
  private:
   enum class Phase { kLoading, kWaiting, kRunning, kStopping, kGone };
-  // (owned by the implementer)
+  using Effects = std::vector<MemberEffect>;
+
+  Effects on(const member_event::Received& event);
+  Effects on(const member_event::Loaded& event);
+  Effects on(const member_event::TrainerStopped& event);
+  Effects on(const member_event::GroupFormed& event);
+  Effects on(const member_event::StateSynced& event);
+  Effects on(const member_event::LeaveAsked& event);
+  Effects on(const member_event::CoordinatorLost& event);
+
+  Effects stop(const Stop& stop);
+  Effects start(const View& view);
+  Effects dismiss(const Dismiss& dismiss);
+  Effects leave(DismissReason reason, bool write_checkpoint, std::string detail);
+  [[nodiscard]] bool in_view(ViewId view) const;
+
+  MemberId self_;
+  Phase phase_ = Phase::kLoading;
+  ViewId view_{};  // the last one that was run
+  bool leave_asked_ = false;
+  bool coordinator_lost_ = false;
 };
 
 }  // namespace mayfly::elastic

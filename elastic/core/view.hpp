@@ -44,9 +44,9 @@ class MicrobatchSet {
 /// One member of a view and its share of the work. Its rank is its index in View::members.
 struct ViewMember {
   MemberId id{};
-  std::string address;          ///< of its gradient transport; opaque here
-  MicrobatchSet first_step;     ///< its microbatches in the view's first step, kept sums included
-  std::uint32_t first = 0;      ///< in every later step: [first, first + count)
+  std::string address;       ///< of its gradient transport; opaque here
+  MicrobatchSet first_step;  ///< its microbatches in the view's first step, kept sums included
+  std::uint32_t first = 0;   ///< in every later step: [first, first + count)
   std::uint32_t count = 0;
 
   friend bool operator==(const ViewMember&, const ViewMember&) = default;
@@ -55,10 +55,10 @@ struct ViewMember {
 /// One membership of the job. Immutable: a change makes a new view.
 struct View {
   ViewId id{};
-  std::uint64_t key = 0;        ///< random; lets members of this view recognise each other
-  Step committed{};             ///< the highest committed step; the view resumes at the one after it
-  Rank source{};                ///< holds the state after `committed`; others may copy from it
-  bool anyone_behind = false;   ///< true if some member does not have that state yet
+  std::uint64_t key = 0;       ///< random; lets members of this view recognise each other
+  Step committed{};            ///< the highest committed step; the view resumes at the one after it
+  Rank source{};               ///< holds the state after `committed`; others may copy from it
+  bool anyone_behind = false;  ///< true if some member does not have that state yet
   std::vector<ViewMember> members;
 
   friend bool operator==(const View&, const View&) = default;

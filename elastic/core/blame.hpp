@@ -1,0 +1,41 @@
+#pragma once
+
+// Decides which member to evict when groups keep breaking although every member is connected: a
+// broken link or a sick host that still answers the coordinator. A member that is blamed may only
+// have left because another one broke first, so blame is followed to its root before it counts.
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/ids.hpp"
+
+namespace mayfly::elastic {
+
+/// What one member reported when the view's group broke.
+struct BreakReport {
+  MemberId member{};
+  bool failed = false;              ///< its group broke; otherwise it was told to stop
+  bool finished = false;            ///< it had nothing left to do
+  std::optional<MemberId> culprit;  ///< whom it blames
+};
+
+class BlameRecord {
+ public:
+  /// The group of a view broke by itself; `first` reported it before anybody was told to stop.
+  /// `reports` are those of all members of the view that are still connected. Returns whom to
+  /// evict: somebody blamed by two members, or by the same member in three such views in a row. Of
+  /// two that blame only each other the one with the larger id goes.
+  [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,
+                                                    const std::vector<BreakReport>& reports);
+  /// A view ended in another way: rows are broken.
+  void view_ended_otherwise() { streaks_.clear(); }
+
+ private:
+  using Pair = std::pair<MemberId, MemberId>;  // who blames, who is blamed
+
+  std::map<Pair, int> streaks_;
+};
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,187 @@
+#include "elastic/core/coordinator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+
+// What happens from outside, and what the outside may ask. What members say is in
+// coordinator_messages.cpp, who comes and goes in coordinator_admission.cpp, how one view ends in
+// coordinator_change.cpp and how the next one is made in coordinator_publish.cpp.
+
+namespace mayfly::elastic {
+
+Coordinator::Coordinator(CoordinatorOptions options)
+    : options_(std::move(options)),
+      fingerprint_(options_.fingerprint),
+      detector_(options_.silence_max) {
+  ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
+         "a step has 1 to kMicrobatchesMax microbatches");
+  ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
+         "a job has 1 to kMembersMax workers");
+}
+
+std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const CoordinatorEvent& event) {
+  ENSURE(effects_.empty(), "effects are handed out with the event that caused them");
+  now_ = now;
+  std::visit([this](const auto& e) { on(e); }, event);
+  advance();
+  return std::exchange(effects_, {});
+}
+
+void Coordinator::on(const coordinator_event::WorkerConnected& event) {
+  if (peers_.empty() && !view_) {
+    fingerprint_ = options_.fingerprint;  // a first worker that is gone again binds nobody
+  }
+  if (auto reason = reason_to_refuse(event.hello)) {
+    effects_.emplace_back(coordinator_effect::Refuse{event.connection, std::move(*reason)});
+    return;
+  }
+  if (fingerprint_.empty()) {
+    fingerprint_ = event.hello.fingerprint;
+  }
+  last_id_ = next(last_id_);
+  const auto [place, is_new] = peers_.try_emplace(last_id_);
+  ENSURE(is_new, "member ids are never reused");
+  place->second.host = event.hello.host;
+  place->second.pid = event.hello.pid;
+  place->second.address = event.hello.address;
+  detector_.heard(last_id_, now_);
+  effects_.emplace_back(coordinator_effect::Accept{event.connection, last_id_});
+  send(last_id_, Welcome{last_id_});
+  note("connected", last_id_, event.hello.host);
+}
+
+void Coordinator::on(const coordinator_event::ConnectionLost& event) {
+  lose(event.member, event.detail, false);
+}
+
+void Coordinator::on(const coordinator_event::SentinelReport& event) {
+  lose(event.member, event.detail, true);
+}
+
+void Coordinator::on(const coordinator_event::SentinelBeat& event) {
+  const auto place = peers_.find(event.member);
+  if (place != peers_.end() && place->second.phase != Peer::Phase::kDismissed) {
+    detector_.heard(event.member, now_);
+  }
+}
+
+void Coordinator::on(const coordinator_event::DrainAsked& event) {
+  const auto place = peers_.find(event.member);
+  if (place == peers_.end() || place->second.phase == Peer::Phase::kDismissed) {
+    note("drain_refused", event.member, "there is no such member");
+    return;
+  }
+  Peer& peer = place->second;
+  const bool is_spare = peer.phase == Peer::Phase::kLoading;
+  if (!is_spare && !stop_asked_ && !leaves_somebody(event.member)) {
+    note("drain_refused", event.member, "it would leave no member");
+    return;
+  }
+  peer.leaving = true;
+  peer.leave_reason = event.reason;
+}
+
+void Coordinator::on(const coordinator_event::PauseAsked& event) {
+  pause_asked_ = event.pause;
+}
+
+void Coordinator::on(const coordinator_event::StopAsked& event) {
+  if (!stop_asked_) {
+    stop_asked_ = event.reason;
+  }
+}
+
+void Coordinator::on(const coordinator_event::FailAsked& event) {
+  if (phase_ != Phase::kEnded) {
+    end(Outcome::kFailed, DismissReason::kJobFailed, event.reason, false);
+  }
+}
+
+void Coordinator::on(const coordinator_event::Tick& /*event*/) {
+  for (const MemberId silent : detector_.suspects(now_)) {
+    const auto patience_ms = static_cast<long>(to_ms(detector_.patience(silent)));
+    lose(silent, "silent for more than " + std::to_string(patience_ms) + " ms", true);
+  }
+  check_stop_deadline();
+  check_waiting_time();
+}
+
+const std::optional<View>& Coordinator::view() const {
+  return view_;
+}
+
+Step Coordinator::committed() const {
+  return committed_;
+}
+
+std::string Coordinator::phase() const {
+  switch (phase_) {
+    case Phase::kWaiting: return "waiting";
+    case Phase::kRunning: return "running";
+    case Phase::kStopping: return "stopping";
+    case Phase::kPaused: return "paused";
+    case Phase::kEnded: return "ended";
+  }
+  UNREACHABLE("every phase has a name");
+}
+
+std::vector<MemberStatus> Coordinator::members() const {
+  std::vector<MemberStatus> all;
+  for (const auto& [id, peer] : peers_) {
+    std::string phase = "active";
+    if (peer.leaving || peer.phase == Peer::Phase::kDismissed) {
+      phase = "leaving";
+    } else if (peer.phase == Peer::Phase::kLoading) {
+      phase = "loading";
+    } else if (peer.is_candidate()) {
+      phase = "ready";
+    }
+    all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.microbatch_ms});
+  }
+  return all;
+}
+
+Coordinator::Candidates Coordinator::candidates() const {
+  Candidates ready;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.is_candidate()) {
+      ready.emplace_back(id, &peer);
+    }
+  }
+  return ready;
+}
+
+bool Coordinator::is_in_view(MemberId id) const {
+  return view_ && std::any_of(view_->members.begin(), view_->members.end(),
+                              [id](const ViewMember& member) { return member.id == id; });
+}
+
+std::size_t Coordinator::count(Peer::Phase phase) const {
+  return static_cast<std::size_t>(std::count_if(
+      peers_.begin(), peers_.end(),
+      [phase](const Peers::value_type& entry) { return entry.second.phase == phase; }));
+}
+
+std::optional<MemberId> Coordinator::holder_of_newest_state() const {
+  std::optional<MemberId> holder;
+  Step newest{};
+  for (const auto& [id, peer] : candidates()) {
+    if (!holder || peer->committed > newest) {
+      holder = id;
+      newest = peer->committed;
+    }
+  }
+  return holder;
+}
+
+void Coordinator::send(MemberId id, Message message) {
+  effects_.emplace_back(coordinator_effect::Send{id, std::move(message)});
+}
+
+void Coordinator::note(std::string kind, std::optional<MemberId> member, std::string detail) {
+  effects_.emplace_back(coordinator_effect::Note{std::move(kind), member, std::move(detail)});
+}
+
+}  // namespace mayfly::elastic

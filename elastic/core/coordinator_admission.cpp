@@ -1,0 +1,140 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// Who may come, and how members go: lost, evicted or dismissed.
+
+namespace mayfly::elastic {
+namespace {
+
+using Fingerprint = std::vector<std::pair<std::string, std::string>>;
+
+const std::string* find(const Fingerprint& fingerprint, const std::string& name) {
+  const auto place = std::find_if(fingerprint.begin(), fingerprint.end(),
+                                  [&name](const auto& pair) { return pair.first == name; });
+  return place == fingerprint.end() ? nullptr : &place->second;
+}
+
+std::string difference(const std::string& name, const std::string* job, const std::string* worker) {
+  const std::string nothing = "nothing";
+  return name + ": the job has " + (job != nullptr ? *job : nothing) + ", this worker has " +
+         (worker != nullptr ? *worker : nothing);
+}
+
+std::optional<std::string> first_difference(const Fingerprint& job, const Fingerprint& worker) {
+  for (const auto& [name, expected] : job) {
+    const std::string* found = find(worker, name);
+    if (found == nullptr || *found != expected) {
+      return difference(name, &expected, found);
+    }
+  }
+  for (const auto& [name, found] : worker) {
+    if (find(job, name) == nullptr) {
+      return difference(name, nullptr, &found);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> Coordinator::reason_to_refuse(const Hello& hello) const {
+  if (hello.protocol != kProtocolVersion) {
+    return "protocol: the job has version " + std::to_string(kProtocolVersion) +
+           ", this worker has version " + std::to_string(hello.protocol);
+  }
+  if (hello.role != Role::kWorker) {
+    return "only workers become members";
+  }
+  if (phase_ == Phase::kEnded) {
+    return "the job has ended";
+  }
+  if (!fingerprint_.empty()) {
+    if (auto text = first_difference(fingerprint_, hello.fingerprint)) {
+      return text;
+    }
+  }
+  if (peers_.size() - count(Peer::Phase::kDismissed) >= options_.max_workers) {
+    return "the job has all the workers it may have (" + std::to_string(options_.max_workers) + ")";
+  }
+  return std::nullopt;
+}
+
+void Coordinator::lose(MemberId id, const std::string& detail, bool still_connected) {
+  const auto place = peers_.find(id);
+  if (place == peers_.end()) {
+    return;
+  }
+  const bool was_dismissed = place->second.phase == Peer::Phase::kDismissed;
+  if (still_connected && !was_dismissed) {
+    send(id, Dismiss{DismissReason::kEvicted, false, detail});  // should it still be able to hear
+  }
+  effects_.emplace_back(coordinator_effect::Disconnect{id});
+  note(was_dismissed ? "left" : "lost", id, detail);
+  remove(place);
+}
+
+void Coordinator::evict(MemberId id, const std::string& reason) {
+  const auto place = peers_.find(id);
+  ENSURE(place != peers_.end(), "only members can be evicted");
+  send(id, Dismiss{DismissReason::kEvicted, false, reason});
+  effects_.emplace_back(coordinator_effect::Disconnect{id});
+  note("evicted", id, reason);
+  remove(place);
+}
+
+void Coordinator::remove(Peers::iterator place) {
+  const MemberId id = place->first;
+  const bool is_change = (phase_ == Phase::kRunning || phase_ == Phase::kStopping) &&
+                         place->second.phase != Peer::Phase::kDismissed && is_in_view(id);
+  detector_.forget(id);
+  peers_.erase(place);
+  if (is_change) {
+    begin_change(true, "lost", {id});
+  }
+}
+
+void Coordinator::dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
+                          const std::string& detail) {
+  ENSURE(peer.phase != Peer::Phase::kDismissed, "a member is dismissed once");
+  peer.phase = Peer::Phase::kDismissed;
+  detector_.forget(id);
+  send(id, Dismiss{reason, write_checkpoint, detail});
+}
+
+void Coordinator::dismiss_leavers() {
+  const bool is_view_ending = phase_ == Phase::kStopping && count(Peer::Phase::kActive) > 0;
+  for (auto& [id, peer] : peers_) {
+    const bool is_free = peer.phase == Peer::Phase::kLoading ||
+                         (peer.is_candidate() && !is_view_ending && may_leave(id, peer));
+    if (peer.leaving && is_free) {
+      dismiss(id, peer, DismissReason::kDrained, false, peer.leave_reason);
+      note("left", id, peer.leave_reason);
+    }
+  }
+}
+
+bool Coordinator::may_leave(MemberId id, const Peer& peer) const {
+  const bool holds_no_state_of_the_job =
+      peer.phase == Peer::Phase::kReady && (!view_ || phase_ == Phase::kRunning);
+  if (holds_no_state_of_the_job) {
+    return true;
+  }
+  // The only holder of the last committed step stays for one more view, so that no commit is
+  // undone.
+  const Candidates others = candidates();
+  return std::any_of(others.begin(), others.end(), [&](const auto& other) {
+    return other.first != id && !other.second->leaving && other.second->committed >= peer.committed;
+  });
+}
+
+bool Coordinator::leaves_somebody(MemberId leaver) const {
+  return std::any_of(peers_.begin(), peers_.end(), [leaver](const Peers::value_type& entry) {
+    const auto& [id, peer] = entry;
+    const bool works = peer.phase == Peer::Phase::kActive || peer.is_candidate();
+    return id != leaver && works && !peer.leaving;
+  });
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,249 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// How a view ends and what follows: every event sets facts, then advance() decides once.
+
+namespace mayfly::elastic {
+namespace {
+
+bool is_unplanned(const Recovery& change) {
+  return change.cause == "lost" || change.cause == "group_failed";
+}
+
+}  // namespace
+
+void Coordinator::advance() {
+  if (phase_ == Phase::kEnded) {
+    return;
+  }
+  dismiss_leavers();
+  if (phase_ == Phase::kRunning) {
+    start_planned_change();
+  } else if (count(Peer::Phase::kActive) == 0) {
+    go_on();
+    if (phase_ == Phase::kRunning) {
+      start_planned_change();  // what was asked for meanwhile and could not be granted yet
+    }
+  }
+}
+
+void Coordinator::start_planned_change() {
+  ENSURE(phase_ == Phase::kRunning, "a planned change starts from a running view");
+  if (stop_asked_) {
+    begin_change(false, "stop", {});
+    return;
+  }
+  if (pause_asked_) {
+    begin_change(false, "pause", {});
+    return;
+  }
+  std::vector<MemberId> leavers;
+  std::vector<MemberId> joiners;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kActive && peer.leaving && leaves_somebody(id)) {
+      leavers.push_back(id);
+    } else if (peer.phase == Peer::Phase::kReady) {
+      joiners.push_back(id);
+    }
+  }
+  if (!leavers.empty()) {
+    begin_change(false, "leave", std::move(leavers));
+  } else if (!joiners.empty()) {
+    begin_change(false, "join", std::move(joiners));
+  }
+}
+
+void Coordinator::begin_change(bool immediate, const std::string& cause,
+                               std::vector<MemberId> members) {
+  ENSURE(view_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping),
+         "only a published view can end");
+  if (phase_ == Phase::kStopping) {
+    change_->members.insert(change_->members.end(), members.begin(), members.end());
+    if (immediate) {
+      stop_now(cause);
+    }
+    return;
+  }
+  phase_ = Phase::kStopping;
+  stop_is_immediate_ = false;
+  stop_deadline_.reset();
+  first_to_break_.reset();
+  change_ = Recovery{};
+  change_->cause = cause;
+  change_->members = std::move(members);
+  change_->old_view = view_->id;
+  change_->detected = change_->told = now_;
+  if (immediate) {
+    if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
+      change_->detected = settling_->detected;
+      change_->old_view = settling_->old_view;
+      change_->members.insert(change_->members.begin(), settling_->members.begin(),
+                              settling_->members.end());
+    }
+    settling_.reset();
+    stop_now(cause);
+  } else if (cause != "finish") {  // members finish by themselves
+    tell_active(true);
+  }
+}
+
+void Coordinator::stop_now(const std::string& cause) {
+  ENSURE(phase_ == Phase::kStopping && change_, "a view is stopped as part of a change");
+  if (stop_is_immediate_) {
+    if (cause == "lost") {
+      change_->cause = cause;
+    }
+    return;
+  }
+  if (!is_unplanned(*change_)) {
+    change_->detected = now_;
+  }
+  change_->cause = cause;
+  change_->told = now_;
+  stop_is_immediate_ = true;
+  stop_deadline_ = now_ + options_.stop_timeout;
+  tell_active(false);
+}
+
+void Coordinator::tell_active(bool at_boundary) {
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kActive) {
+      send(id, Stop{view_->id, at_boundary});
+    }
+  }
+}
+
+void Coordinator::check_stop_deadline() {
+  if (phase_ != Phase::kStopping || !stop_deadline_ || now_ < *stop_deadline_) {
+    return;
+  }
+  if (!stop_is_immediate_) {  // some have left at the boundary, others do not arrive there
+    begin_change(true, "group_failed", {});
+    return;
+  }
+  std::vector<MemberId> late;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kActive) {
+      late.push_back(id);
+    }
+  }
+  for (const MemberId id : late) {
+    evict(id, "did not leave the group within " +
+                  std::to_string(static_cast<long>(to_ms(options_.stop_timeout))) + " ms");
+  }
+}
+
+void Coordinator::judge_blame() {
+  if (phase_ != Phase::kStopping) {
+    return;
+  }
+  if (change_->cause != "group_failed" || !first_to_break_) {
+    blame_.view_ended_otherwise();
+    return;
+  }
+  std::vector<BreakReport> reports;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kStopped) {
+      reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit});
+    }
+  }
+  if (const auto culprit = blame_.group_broke(*first_to_break_, reports)) {
+    evict(*culprit, "other members could not exchange data with it");
+  }
+}
+
+void Coordinator::go_on() {
+  ENSURE(count(Peer::Phase::kActive) == 0, "a new view needs the report of every living member");
+  judge_blame();
+  store_.clear();
+  if (end_if_over()) {
+    return;
+  }
+  if (pause_asked_) {
+    pause();
+    return;
+  }
+  dismiss_leavers();
+  const std::size_t ready = candidates().size();
+  const std::size_t needed = workers_needed();
+  if (ready < needed) {
+    wait(std::to_string(ready) + " of " + std::to_string(needed) + " workers are ready");
+    return;
+  }
+  publish();
+}
+
+bool Coordinator::end_if_over() {
+  std::size_t finished = 0;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kStopped && peer.stopped.finished) {
+      ++finished;
+    }
+  }
+  if (finished > 0 && finished == count(Peer::Phase::kStopped)) {
+    end(Outcome::kDone, DismissReason::kJobDone, "", true);
+    return true;
+  }
+  if (stop_asked_) {
+    end(Outcome::kStopped, DismissReason::kJobStopped, *stop_asked_, view_.has_value());
+    return true;
+  }
+  return false;
+}
+
+void Coordinator::pause() {
+  if (phase_ != Phase::kPaused) {
+    phase_ = Phase::kPaused;
+    change_.reset();
+    waiting_since_.reset();
+    note("paused", std::nullopt, "");
+  }
+}
+
+std::size_t Coordinator::workers_needed() const {
+  const std::size_t least = std::max<std::size_t>(options_.min_workers, 1);
+  const bool waited_long = waiting_since_ && now_ - *waiting_since_ >= options_.min_workers_timeout;
+  const bool wants_initial = !view_ && !waited_long;
+  return wants_initial ? std::max<std::size_t>(least, options_.initial_workers) : least;
+}
+
+void Coordinator::wait(const std::string& detail) {
+  if (!waiting_since_ && (view_ || !candidates().empty())) {
+    waiting_since_ = now_;
+  }
+  if (phase_ != Phase::kWaiting) {
+    phase_ = Phase::kWaiting;
+    note("waiting", std::nullopt, detail);
+  }
+}
+
+void Coordinator::check_waiting_time() {
+  if (phase_ != Phase::kWaiting || !waiting_since_ ||
+      now_ - *waiting_since_ < options_.min_workers_timeout ||
+      candidates().size() >= workers_needed()) {
+    return;
+  }
+  end(Outcome::kTooFewWorkers, DismissReason::kJobFailed,
+      std::to_string(candidates().size()) + " workers are ready, " +
+          std::to_string(options_.min_workers) + " are needed",
+      view_.has_value());
+}
+
+void Coordinator::end(Outcome outcome, DismissReason reason, const std::string& detail,
+                      bool with_checkpoint) {
+  ENSURE(phase_ != Phase::kEnded, "a job ends once");
+  const std::optional<MemberId> writer =
+      with_checkpoint ? holder_of_newest_state() : std::optional<MemberId>{};
+  for (auto& [id, peer] : peers_) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      dismiss(id, peer, reason, id == writer, detail);
+    }
+  }
+  phase_ = Phase::kEnded;
+  store_.clear();
+  effects_.emplace_back(coordinator_effect::JobEnded{outcome, detail});
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,161 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// What members say. A message of a dismissed member changes nothing any more, except that its
+// reports (of the checkpoint it was asked for) still reach the engine.
+
+namespace mayfly::elastic {
+
+template <typename Other>
+void Coordinator::on(MemberId /*id*/, Peer& /*peer*/, const Other& /*other*/) {}
+
+void Coordinator::on(const coordinator_event::Received& event) {
+  const auto place = peers_.find(event.member);
+  if (place == peers_.end()) {
+    return;
+  }
+  const bool is_over = phase_ == Phase::kEnded || place->second.phase == Peer::Phase::kDismissed;
+  if (is_over && !std::holds_alternative<Report>(event.message)) {
+    return;
+  }
+  if (!is_over) {
+    detector_.heard(event.member, now_);
+  }
+  std::visit([&](const auto& message) { on(event.member, place->second, message); }, event.message);
+}
+
+void Coordinator::on(MemberId /*id*/, Peer& peer, const Ready& ready) {
+  if (peer.phase != Peer::Phase::kLoading) {
+    return;
+  }
+  peer.phase = Peer::Phase::kReady;
+  peer.committed = ready.committed;
+}
+
+void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
+  if (peer.phase != Peer::Phase::kActive || stopped.view != view_->id) {
+    return;
+  }
+  ENSURE(phase_ == Phase::kRunning || phase_ == Phase::kStopping,
+         "active members exist only while a view runs or ends");
+  peer.phase = Peer::Phase::kStopped;
+  peer.stopped = stopped;
+  peer.committed = stopped.committed;
+  committed_ = std::max(committed_, stopped.committed);
+  const bool is_first = phase_ == Phase::kRunning;
+  if (stopped.finished) {
+    if (is_first) {
+      begin_change(false, "finish", {});
+    }
+  } else if (is_first || (stopped.failed && !stop_is_immediate_)) {
+    begin_change(true, "group_failed", {});
+    if (is_first && stopped.failed) {
+      first_to_break_ = id;
+    }
+  }
+  if (!stop_deadline_) {
+    stop_deadline_ = now_ + options_.stop_timeout;
+  }
+}
+
+void Coordinator::on(MemberId /*id*/, Peer& peer, const Formed& formed) {
+  if (peer.phase != Peer::Phase::kActive || formed.view != view_->id) {
+    return;
+  }
+  peer.formed = true;
+  if (settling_) {
+    settling_->formed = now_;
+    settle_if_complete();
+  }
+}
+
+void Coordinator::on(MemberId /*id*/, Peer& peer, const Synced& synced) {
+  if (peer.phase != Peer::Phase::kActive || synced.view != view_->id) {
+    return;
+  }
+  peer.synced = true;
+  if (settling_) {
+    settling_->synced = now_;
+    settle_if_complete();
+  }
+}
+
+void Coordinator::on(MemberId /*id*/, Peer& peer, const Progress& progress) {
+  if (peer.phase != Peer::Phase::kActive || progress.view != view_->id) {
+    return;
+  }
+  peer.committed = std::max(peer.committed, progress.committed);
+  committed_ = std::max(committed_, progress.committed);
+  if (progress.microbatch_ms > 0) {
+    peer.microbatch_ms = progress.microbatch_ms;
+  }
+  if (settling_) {
+    if (!has_first_commit_) {
+      has_first_commit_ = true;
+      settling_->step = now_;
+    }
+    settle_if_complete();
+  }
+}
+
+void Coordinator::settle_if_complete() {
+  ENSURE(settling_ && view_, "only a published view settles");
+  const bool all_started =
+      std::all_of(view_->members.begin(), view_->members.end(), [this](const ViewMember& member) {
+        const auto place = peers_.find(member.id);
+        return place != peers_.end() && place->second.formed && place->second.synced;
+      });
+  if (all_started && has_first_commit_) {
+    effects_.emplace_back(coordinator_effect::RecoveryDone{*settling_});
+    settling_.reset();
+  }
+}
+
+void Coordinator::on(MemberId id, Peer& peer, const LeaveRequest& request) {
+  if (peer.leaving) {
+    return;
+  }
+  peer.leaving = true;
+  peer.leave_reason = request.reason;
+  if (peer.phase != Peer::Phase::kLoading && !leaves_somebody(id)) {
+    note("leave_deferred", id, "it would leave no member: " + request.reason);
+  }
+}
+
+void Coordinator::on(MemberId id, Peer& /*peer*/, const Report& report) {
+  effects_.emplace_back(coordinator_effect::ReportReceived{id, report.payload});
+}
+
+void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {
+  if (peer.phase != Peer::Phase::kActive || set.view != view_->id) {
+    return;
+  }
+  bool accepted = false;
+  const std::vector<MemberId> waiting = store_.set(set.key, set.value, accepted);
+  if (!accepted) {
+    note("store_full", id, set.key);
+  }
+  for (const MemberId member : waiting) {
+    const auto place = peers_.find(member);
+    if (place != peers_.end() && place->second.phase == Peer::Phase::kActive) {
+      send(member, StoreValue{set.view, set.key, set.value});
+    }
+  }
+}
+
+void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
+  if (peer.phase != Peer::Phase::kActive || get.view != view_->id) {
+    return;
+  }
+  if (const Bytes* found = store_.get(id, get.key)) {
+    send(id, StoreValue{get.view, get.key, *found});
+  }
+}
+
+void Coordinator::on(MemberId id, Peer& /*peer*/, const WorkerDied& died) {
+  lose(id, died.detail, true);
+}
+
+}  // namespace mayfly::elastic

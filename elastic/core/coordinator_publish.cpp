@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "elastic/core/assignment.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// The next view, made of the members that are ready.
+
+namespace mayfly::elastic {
+namespace {
+
+void check_covers_once(const View& view, std::uint32_t microbatches) {
+  MicrobatchSet seen;
+  std::uint32_t total = 0;
+  for (const ViewMember& member : view.members) {
+    seen.add_all(member.first_step);
+    total += member.first_step.count();
+  }
+  ENSURE(total == microbatches && seen == MicrobatchSet::range(0, microbatches),
+         "each microbatch of the first step has exactly one owner");
+}
+
+std::string describe(const View& view) {
+  std::string text = "view " + std::to_string(value(view.id)) + " resumes after step " +
+                     std::to_string(value(view.committed)) + " with members";
+  for (const ViewMember& member : view.members) {
+    text += ' ' + std::to_string(value(member.id));
+  }
+  return text;
+}
+
+}  // namespace
+
+void Coordinator::publish() {
+  const bool is_resumed = view_ && phase_ != Phase::kStopping;
+  View view = make_view(candidates());
+  ENSURE(!view_ || value(view.id) > value(view_->id), "views only grow");
+  if (view.committed < committed_) {
+    note("restarted", std::nullopt,
+         "every holder of step " + std::to_string(value(committed_)) + " is gone; resuming after " +
+             std::to_string(value(view.committed)));
+  }
+  if (is_resumed) {
+    note("resumed", std::nullopt, "");
+  }
+  settle_later(view);
+  for (const ViewMember& member : view.members) {
+    Peer& peer = peers_.at(member.id);
+    if (peer.phase == Peer::Phase::kReady) {
+      note("joined", member.id, peer.host);
+    }
+    peer.phase = Peer::Phase::kActive;
+    peer.formed = peer.synced = false;
+  }
+  phase_ = Phase::kRunning;
+  waiting_since_.reset();
+  view_ = std::move(view);
+  announce(*view_);
+}
+
+View Coordinator::make_view(const Candidates& candidates) const {
+  ENSURE(!candidates.empty() && candidates.size() <= kMembersMax, "a view has members");
+  View view;
+  view.id = view_ ? next(view_->id) : ViewId{1};
+  view.key = CounterRandom(options_.seed).split("view key").bits(value(view.id));
+  for (const auto& [id, peer] : candidates) {
+    view.committed = std::max(view.committed, peer->committed);
+  }
+  std::vector<float> speeds;
+  std::vector<MicrobatchSet> held;
+  bool has_source = false;
+  for (const auto& [id, peer] : candidates) {
+    const bool is_current = peer->committed == view.committed;
+    if (is_current && !has_source) {
+      has_source = true;
+      view.source = static_cast<Rank>(speeds.size());
+    }
+    view.anyone_behind = view.anyone_behind || !is_current;
+    const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
+    held.push_back(keeps_sums ? peer->stopped.held : MicrobatchSet{});
+    speeds.push_back(peer->microbatch_ms);
+  }
+  const auto ranges = proportional_ranges(speeds, options_.microbatches);
+  auto first_step = first_step_sets(held, speeds, options_.microbatches);
+  for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
+    const auto& [id, peer] = candidates[rank];
+    view.members.push_back(
+        {id, peer->address, std::move(first_step[rank]), ranges[rank].first, ranges[rank].count});
+  }
+  check_covers_once(view, options_.microbatches);
+  return view;
+}
+
+/// The change is published; it is reported when the new view's members have all started.
+void Coordinator::settle_later(const View& view) {
+  settling_.reset();
+  has_first_commit_ = false;
+  if (!change_ || change_->cause == "pause") {
+    change_.reset();
+    return;
+  }
+  if (change_->cause == "finish") {
+    change_->cause = "group_failed";  // some finished, some did not
+  }
+  for (const auto& [id, peer] : peers_) {
+    const bool is_listed =
+        std::find(change_->members.begin(), change_->members.end(), id) != change_->members.end();
+    if (peer.phase == Peer::Phase::kReady && !is_listed) {
+      change_->members.push_back(id);
+    }
+  }
+  change_->new_view = view.id;
+  change_->committed = view.committed;
+  change_->stopped = now_;
+  change_->redone_microbatches = count_redone(view);
+  settling_ = std::move(change_);
+  change_.reset();
+}
+
+std::uint32_t Coordinator::count_redone(const View& view) const {
+  MicrobatchSet held;
+  for (const auto& [id, peer] : candidates()) {
+    if (peer->phase == Peer::Phase::kStopped && peer->committed == view.committed) {
+      held.add_all(peer->stopped.held);
+    }
+  }
+  if (held.empty() || !view_) {
+    return 0;  // nobody had begun the step
+  }
+  MicrobatchSet of_lost;
+  for (const ViewMember& member : view_->members) {
+    if (!peers_.contains(member.id)) {
+      of_lost.add_all(view.committed == view_->committed
+                          ? member.first_step
+                          : MicrobatchSet::range(member.first, member.count));
+    }
+  }
+  return of_lost.minus(held).count();
+}
+
+void Coordinator::announce(const View& view) {
+  for (const ViewMember& member : view.members) {
+    send(member.id, NewView{view});
+  }
+  effects_.emplace_back(coordinator_effect::ViewPublished{view});
+  note("view", std::nullopt, describe(view));
+}
+
+}  // namespace mayfly::elastic

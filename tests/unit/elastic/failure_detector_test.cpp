@@ -1,0 +1,81 @@
+#include "elastic/core/failure_detector.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId kA{1};
+constexpr MemberId kB{2};
+
+Instant at_ms(std::int64_t ms) {
+  return Instant{} + milliseconds(ms);
+}
+
+/// Looks every 10 ms in (from, to]; returns the first time somebody is suspect, or -1.
+std::int64_t first_suspicion(FailureDetector& detector, std::int64_t from, std::int64_t to,
+                             const std::function<void(std::int64_t)>& each = {}) {
+  for (std::int64_t ms = from + 10; ms <= to; ms += 10) {
+    if (each) {
+      each(ms);
+    }
+    if (!detector.suspects(at_ms(ms)).empty()) {
+      return ms;
+    }
+  }
+  return -1;
+}
+
+TEST(FailureDetector, SuspectsAMemberOnlyAfterTheShortestSuspiciousSilence) {
+  FailureDetector detector(milliseconds(300));
+  detector.heard(kA, at_ms(0));
+  EXPECT_EQ(first_suspicion(detector, 0, 1000), 310);
+}
+
+TEST(FailureDetector, NamesOnlyTheSilentOne) {
+  FailureDetector detector(milliseconds(300));
+  detector.heard(kA, at_ms(0));
+  detector.heard(kB, at_ms(0));
+  const auto b_beats = [&](std::int64_t ms) { detector.heard(kB, at_ms(ms)); };
+  const std::int64_t when = first_suspicion(detector, 0, 1000, b_beats);
+  EXPECT_EQ(detector.suspects(at_ms(when)), std::vector<MemberId>{kA});
+}
+
+TEST(FailureDetector, IsMorePatientWithAMemberWhoseBeatsWereIrregular) {
+  FailureDetector detector(milliseconds(300));
+  std::int64_t ms = 0;
+  for (int beat = 0; beat < 60; ++beat) {
+    ms += beat % 2 == 0 ? 20 : 280;
+    detector.heard(kA, at_ms(ms));
+  }
+  EXPECT_GT(detector.patience(kA), milliseconds(500));
+  EXPECT_LE(detector.patience(kA), milliseconds(3000));
+}
+
+TEST(FailureDetector, PatienceIsBoundedAboveByTenTimesTheShortestSilence) {
+  FailureDetector detector(milliseconds(300));
+  detector.heard(kA, at_ms(0));
+  detector.heard(kA, at_ms(10));
+  detector.heard(kA, at_ms(100000));
+  EXPECT_EQ(detector.patience(kA), milliseconds(3000));
+}
+
+TEST(FailureDetector, ExcusesEverybodyWhenTheObserverItselfWasPaused) {
+  FailureDetector detector(milliseconds(300));
+  detector.heard(kA, at_ms(0));
+  EXPECT_TRUE(detector.suspects(at_ms(10)).empty());
+  EXPECT_TRUE(detector.suspects(at_ms(5000)).empty());
+  EXPECT_EQ(first_suspicion(detector, 5000, 6000), 5300);
+}
+
+TEST(FailureDetector, AForgottenMemberIsNeverSuspect) {
+  FailureDetector detector(milliseconds(300));
+  detector.heard(kA, at_ms(0));
+  detector.forget(kA);
+  EXPECT_EQ(first_suspicion(detector, 0, 1000), -1);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
