@@ -24,7 +24,7 @@ struct CheckpointInfo {
   int classes = 0;
   Step committed{};
   std::uint64_t seed = 0;
-  Digest digest;                          ///< digest_of(state)
+  Digest digest;  ///< digest_of(state)
   std::vector<std::pair<std::string, std::string>> fingerprint;
 };
 

@@ -1,0 +1,343 @@
+#include "nn/checkpoint.hpp"
+
+#include <boost/json.hpp>
+#include <cstring>
+#include <optional>
+
+#include "base/check.hpp"
+#include "nn/safetensors.hpp"
+
+namespace mayfly::nn {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* kFormat = "mayfly-checkpoint";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::size_t kManifestBytesMax = std::size_t{1} << 20;
+constexpr const char* kExponents = "exponents";
+const std::string kMomentumPrefix = "momentum.";
+
+using Tensors = std::map<std::string, TensorView>;
+
+Error corrupt(const std::string& file, const std::string& why) {
+  return {Errc::kCorrupt, file + ": " + why};
+}
+
+// ---- writing
+
+NamedTensor float_tensor(const std::string& name, const TensorInfo& info,
+                         std::span<const float> flat) {
+  return {name, {"F32", info.shape, std::as_bytes(flat.subspan(info.offset, info.size))}};
+}
+
+Bytes encode_model_file(const Model& model, const ModelState& state) {
+  std::vector<NamedTensor> tensors;
+  for (const TensorInfo& info : model.parameters) {
+    tensors.push_back(float_tensor(info.name, info, state.parameters.span()));
+  }
+  for (const TensorInfo& info : model.statistics) {
+    tensors.push_back(float_tensor(info.name, info, state.statistics.span()));
+  }
+  return encode_safetensors(tensors);
+}
+
+Bytes encode_optimizer_file(const Model& model, const ModelState& state) {
+  std::vector<NamedTensor> tensors;
+  for (const TensorInfo& info : model.parameters) {
+    tensors.push_back(float_tensor(kMomentumPrefix + info.name, info, state.momentum.span()));
+  }
+  if (!state.exponents.empty()) {
+    const auto count = static_cast<std::int64_t>(state.exponents.size());
+    tensors.push_back({kExponents, {"I32", {count}, std::as_bytes(std::span(state.exponents))}});
+  }
+  return encode_safetensors(tensors);
+}
+
+json::object file_entry(const Bytes& content) {
+  return {{"bytes", content.size()}, {"xxh3", to_string(mayfly::digest_of(ByteSpan(content)))}};
+}
+
+// ---- the manifest
+
+const json::value* field_of(const json::value& object, const char* name) {
+  const json::object* fields = object.if_object();
+  return fields == nullptr ? nullptr : fields->if_contains(name);
+}
+
+std::optional<std::uint64_t> number_of(const json::value& object, const char* name) {
+  const json::value* field = field_of(object, name);
+  if (field == nullptr) {
+    return std::nullopt;
+  }
+  if (const std::uint64_t* number = field->if_uint64()) {
+    return *number;
+  }
+  if (const std::int64_t* number = field->if_int64(); number != nullptr && *number >= 0) {
+    return static_cast<std::uint64_t>(*number);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> text_of(const json::value& object, const char* name) {
+  const json::value* field = field_of(object, name);
+  if (field == nullptr || !field->is_string()) {
+    return std::nullopt;
+  }
+  return std::string(field->get_string());
+}
+
+std::optional<Digest> parse_digest(const std::string& hex) {
+  Digest digest;
+  if (hex.size() != 32) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < 32; ++i) {
+    const char c = hex[i];
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) {
+      return std::nullopt;
+    }
+    std::uint64_t& half = i < 16 ? digest.high : digest.low;
+    half = half << 4 | static_cast<std::uint64_t>(digit);
+  }
+  return digest;
+}
+
+Result<json::value> parse_manifest(ByteSpan manifest) {
+  if (manifest.size() > kManifestBytesMax) {
+    return corrupt(kManifestFile, "larger than 1 MiB");
+  }
+  json::parse_options limits;
+  limits.max_depth = 4;
+  boost::system::error_code failure;
+  json::value parsed = json::parse(
+      {reinterpret_cast<const char*>(manifest.data()), manifest.size()}, failure, {}, limits);
+  if (failure) {
+    return corrupt(kManifestFile, "not JSON (" + failure.message() + "); torn?");
+  }
+  if (text_of(parsed, "format") != kFormat) {
+    return corrupt(kManifestFile, "not the manifest of a Mayfly checkpoint");
+  }
+  if (const auto version = number_of(parsed, "version"); version != kVersion) {
+    return Error{Errc::kUnsupported,
+                 std::string(kManifestFile) + ": format version " +
+                     (version ? std::to_string(*version) : std::string("missing")) +
+                     "; this build reads version " + std::to_string(kVersion)};
+  }
+  return parsed;
+}
+
+Result<CheckpointInfo> info_from(const json::value& manifest) {
+  const auto model = text_of(manifest, "model");
+  const auto classes = number_of(manifest, "classes");
+  const auto step = number_of(manifest, "step");
+  const auto seed = number_of(manifest, "seed");
+  const auto digest = parse_digest(text_of(manifest, "digest").value_or(""));
+  if (!model || !classes || *classes > INT32_MAX || !step || !seed || !digest) {
+    return corrupt(kManifestFile, "model, classes, step, seed or digest is missing or wrong");
+  }
+  const json::value* fingerprint = field_of(manifest, "fingerprint");
+  if (fingerprint == nullptr || !fingerprint->is_object()) {
+    return corrupt(kManifestFile, "the fingerprint is missing");
+  }
+  CheckpointInfo info{*model, static_cast<int>(*classes), Step{*step}, *seed, *digest, {}};
+  for (const auto& [key, text] : fingerprint->get_object()) {
+    if (!text.is_string()) {
+      return corrupt(kManifestFile, "the fingerprint holds something else than text");
+    }
+    info.fingerprint.emplace_back(key, text.get_string());
+  }
+  return info;
+}
+
+// ---- reading
+
+// The named file, once its size and hash are what the manifest says.
+Result<ByteSpan> checked_file(const CheckpointFiles& files, const json::value& manifest,
+                              const char* name) {
+  const auto found = files.find(name);
+  if (found == files.end()) {
+    return corrupt(name, "missing from the checkpoint");
+  }
+  const json::value* entries = field_of(manifest, "files");
+  const json::value* entry = entries == nullptr ? nullptr : field_of(*entries, name);
+  const auto bytes = entry == nullptr ? std::nullopt : number_of(*entry, "bytes");
+  const auto hash = entry == nullptr ? std::nullopt : text_of(*entry, "xxh3");
+  if (!bytes || !hash) {
+    return corrupt(kManifestFile, std::string("says nothing about ") + name);
+  }
+  const Bytes& content = found->second;
+  if (content.size() != *bytes) {
+    return corrupt(name, std::to_string(*bytes) + " bytes expected, " +
+                             std::to_string(content.size()) + " found; torn?");
+  }
+  if (const std::string actual = to_string(mayfly::digest_of(ByteSpan(content))); actual != *hash) {
+    return corrupt(name, "hash " + *hash + " expected, " + actual + " found");
+  }
+  return ByteSpan(content);
+}
+
+Result<void> copy_tensor(const Tensors& tensors, const std::string& name, const TensorInfo& info,
+                         std::span<float> flat) {
+  const auto found = tensors.find(name);
+  if (found == tensors.end()) {
+    return Error{Errc::kInvalidInput,
+                 "tensor " + name + " is missing; expected shape " + shape_text(info.shape)};
+  }
+  const TensorView& tensor = found->second;
+  if (tensor.type != "F32" || tensor.shape != info.shape) {
+    return Error{Errc::kInvalidInput, "tensor " + name + ": expected F32 " +
+                                          shape_text(info.shape) + ", found " + tensor.type + ' ' +
+                                          shape_text(tensor.shape)};
+  }
+  std::memcpy(flat.data() + info.offset, tensor.bytes.data(), tensor.bytes.size());
+  return {};
+}
+
+Result<void> copy_tensors(const Tensors& tensors, const std::string& prefix,
+                          const std::vector<TensorInfo>& infos, std::span<float> flat) {
+  for (const TensorInfo& info : infos) {
+    if (Result<void> copied = copy_tensor(tensors, prefix + info.name, info, flat); !copied.ok()) {
+      return copied;
+    }
+  }
+  return {};
+}
+
+Result<void> copy_exponents(const Tensors& tensors, std::vector<std::int32_t>& exponents) {
+  const auto found = tensors.find(kExponents);
+  if (found == tensors.end()) {
+    return {};
+  }
+  const TensorView& tensor = found->second;
+  if (tensor.type != "I32" || tensor.shape.size() != 1) {
+    return Error{Errc::kInvalidInput,
+                 std::string("tensor exponents: expected I32 of one dimension, found ") +
+                     tensor.type + ' ' + shape_text(tensor.shape)};
+  }
+  exponents.resize(tensor.bytes.size() / sizeof(std::int32_t));
+  if (!exponents.empty()) {
+    std::memcpy(exponents.data(), tensor.bytes.data(), tensor.bytes.size());
+  }
+  return {};
+}
+
+Result<Tensors> read_tensors(const CheckpointFiles& files, const json::value& manifest,
+                             const char* name) {
+  const Result<ByteSpan> content = checked_file(files, manifest, name);
+  if (!content.ok()) {
+    return content.error();
+  }
+  Result<Tensors> tensors = decode_safetensors(content.value());
+  if (!tensors.ok()) {
+    return corrupt(name, tensors.error().detail);
+  }
+  return tensors;
+}
+
+// Everything in the model's layout, exactly: a tensor too many means another network.
+Result<void> fill_state(const Model& model, const Tensors& model_tensors,
+                        const Tensors& optimizer_tensors, ModelState& state) {
+  Result<void> done = copy_tensors(model_tensors, "", model.parameters, state.parameters.span());
+  if (done.ok()) {
+    done = copy_tensors(model_tensors, "", model.statistics, state.statistics.span());
+  }
+  if (done.ok()) {
+    done =
+        copy_tensors(optimizer_tensors, kMomentumPrefix, model.parameters, state.momentum.span());
+  }
+  if (done.ok()) {
+    done = copy_exponents(optimizer_tensors, state.exponents);
+  }
+  const std::size_t expected = model.parameters.size() + model.statistics.size();
+  if (done.ok() && model_tensors.size() != expected) {
+    return Error{Errc::kInvalidInput, std::string(kModelFile) + " has " +
+                                          std::to_string(model_tensors.size()) + " tensors, " +
+                                          model.name + " has " + std::to_string(expected)};
+  }
+  return done;
+}
+
+}  // namespace
+
+CheckpointFiles encode_checkpoint(
+    const Model& model, const ModelState& state, std::uint64_t seed,
+    const std::vector<std::pair<std::string, std::string>>& fingerprint) {
+  CheckpointFiles files;
+  files[kModelFile] = encode_model_file(model, state);
+  files[kOptimizerFile] = encode_optimizer_file(model, state);
+  json::object entries;
+  for (const auto& [name, content] : files) {
+    entries[name] = file_entry(content);
+  }
+  json::object prints;
+  for (const auto& [key, text] : fingerprint) {
+    ENSURE(!prints.contains(key), "a fingerprint names each fact once");
+    prints[key] = text;
+  }
+  const json::object manifest = {{"format", kFormat},
+                                 {"version", kVersion},
+                                 {"model", model.name},
+                                 {"classes", model.classes},
+                                 {"step", value(state.committed)},
+                                 {"seed", seed},
+                                 {"digest", to_string(digest_of(state))},
+                                 {"files", std::move(entries)},
+                                 {"fingerprint", std::move(prints)}};
+  const std::string text = json::serialize(manifest) + '\n';
+  const auto bytes = std::as_bytes(std::span(text));
+  files[kManifestFile] = Bytes(bytes.begin(), bytes.end());
+  return files;
+}
+
+Result<CheckpointInfo> decode_manifest(ByteSpan manifest) {
+  const Result<json::value> parsed = parse_manifest(manifest);
+  return parsed.ok() ? info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
+}
+
+Result<ModelState> decode_checkpoint(const Model& model, const CheckpointFiles& files) {
+  const auto manifest_file = files.find(kManifestFile);
+  if (manifest_file == files.end()) {
+    return corrupt(kManifestFile, "missing from the checkpoint");
+  }
+  const Result<json::value> manifest = parse_manifest(manifest_file->second);
+  if (!manifest.ok()) {
+    return manifest.error();
+  }
+  const Result<CheckpointInfo> info = info_from(manifest.value());
+  if (!info.ok()) {
+    return info.error();
+  }
+  if (info.value().model != model.name || info.value().classes != model.classes) {
+    return Error{Errc::kInvalidInput, "the checkpoint holds " + info.value().model + " with " +
+                                          std::to_string(info.value().classes) +
+                                          " classes, expected " + model.name + " with " +
+                                          std::to_string(model.classes)};
+  }
+  const Result<Tensors> model_tensors = read_tensors(files, manifest.value(), kModelFile);
+  if (!model_tensors.ok()) {
+    return model_tensors.error();
+  }
+  const Result<Tensors> optimizer_tensors = read_tensors(files, manifest.value(), kOptimizerFile);
+  if (!optimizer_tensors.ok()) {
+    return optimizer_tensors.error();
+  }
+  ModelState state;
+  state.committed = info.value().committed;
+  state.parameters = AlignedBuffer<float>(model.parameter_count);
+  state.momentum = AlignedBuffer<float>(model.parameter_count);
+  state.statistics = AlignedBuffer<float>(model.statistic_count);
+  if (Result<void> filled =
+          fill_state(model, model_tensors.value(), optimizer_tensors.value(), state);
+      !filled.ok()) {
+    return std::move(filled).error();
+  }
+  if (const Digest actual = digest_of(state); actual != info.value().digest) {
+    return corrupt(kManifestFile, "digest " + to_string(info.value().digest) +
+                                      " expected, the state has " + to_string(actual));
+  }
+  return state;
+}
+
+}  // namespace mayfly::nn

@@ -1,0 +1,40 @@
+#pragma once
+
+// The safetensors container (https://huggingface.co/docs/safetensors): an 8-byte little-endian
+// header length, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors' bytes. Pure.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+
+namespace mayfly::nn {
+
+/// One tensor of a container; the bytes belong to somebody else.
+struct TensorView {
+  std::string type;  ///< "F32", "I32", ...
+  std::vector<std::int64_t> shape;
+  ByteSpan bytes;
+};
+
+/// A tensor with its name, in the order in which it shall be stored.
+struct NamedTensor {
+  std::string name;
+  TensorView tensor;
+};
+
+/// Builds a container. Names are distinct; each tensor's bytes fit its shape and type.
+[[nodiscard]] Bytes encode_safetensors(const std::vector<NamedTensor>& tensors);
+
+/// Reads a container; the views point into `file`. kCorrupt with the reason for anything that is
+/// not well formed: short file, bad JSON, header over 1 MiB, offsets outside the file or
+/// overlapping, sizes that do not fit shape and type.
+[[nodiscard]] Result<std::map<std::string, TensorView>> decode_safetensors(ByteSpan file);
+
+/// "[16, 3, 3, 3]", for messages.
+[[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
+
+}  // namespace mayfly::nn
