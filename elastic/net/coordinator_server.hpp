@@ -1,8 +1,8 @@
 #pragma once
 
-// The coordinator on the network: accepts control connections, authenticates them with the job token,
-// turns frames, timers and broken connections into events of elastic::Coordinator and carries out its
-// effects. Everything runs on one thread of its own.
+// The coordinator on the network: accepts control connections, authenticates them with the job
+// token, turns frames, timers and broken connections into events of elastic::Coordinator and
+// carries out its effects. Everything runs on one thread of its own.
 
 #include <cstdint>
 #include <memory>
@@ -23,8 +23,8 @@ struct CoordinatorServerOptions {
   CoordinatorOptions core;
 };
 
-/// What the rest of the process hears of. Called on the server's thread; must not block for long and
-/// must not call back into the server except through its thread-safe functions.
+/// What the rest of the process hears of. Called on the server's thread; must not block for long
+/// and must not call back into the server except through its thread-safe functions.
 class CoordinatorObserver {
  public:
   virtual ~CoordinatorObserver() = default;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A worker's control connection: drives elastic::Member on a thread of its own ("control"), which does
-// nothing else, so that an abort is never late because the trainer is busy.
+// A worker's control connection: drives elastic::Member on a thread of its own ("control"), which
+// does nothing else, so that an abort is never late because the trainer is busy.
 
 #include <memory>
 #include <string>
@@ -19,7 +19,7 @@ namespace mayfly::elastic {
 struct MemberClientOptions {
   std::string endpoint;  ///< "host:port" of the coordinator
   Bytes token;
-  std::string address;   ///< of our gradient transport
+  std::string address;  ///< of our gradient transport
   std::vector<std::pair<std::string, std::string>> fingerprint;
 };
 
@@ -35,10 +35,13 @@ class MemberHandler {
 
 class MemberClient {
  public:
+  /// Sends what was posted, then closes the connection. Not on the control thread; waiting calls of
+  /// store_get must have returned.
   virtual ~MemberClient() = default;
 
   [[nodiscard]] virtual MemberId id() const = 0;
-  /// Starts the control thread and heartbeats. `handler` must outlive the client.
+  /// Lets the machine act: from now on `handler`, which must outlive the client, hears of its
+  /// effects. Once. (Heartbeats are sent from the moment of connecting.)
   virtual void start(MemberHandler& handler) = 0;
 
   // Any thread:
@@ -46,13 +49,15 @@ class MemberClient {
   virtual void post(MemberEvent event) = 0;
   virtual void send_progress(const Progress& progress) = 0;
   virtual void send_report(Bytes payload) = 0;
-  /// The coordinator's key-value store of a view. store_get blocks; not on the control thread.
+  /// The coordinator's key-value store of a view. store_get waits until somebody sets the key; not
+  /// on the control thread. kPeerLost without a coordinator, kAborted once the view is over,
+  /// kDeadline.
   virtual Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) = 0;
   virtual Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) = 0;
 };
 
-/// Connects (retrying until the deadline while nobody listens) and authenticates. kRefused carries the
-/// coordinator's reason: wrong token, another model, full.
+/// Connects (retrying until the deadline while nobody listens) and authenticates. kRefused carries
+/// the coordinator's reason: wrong token, another model, full.
 [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect_member(
     const MemberClientOptions& options, Instant deadline);
 

@@ -2,8 +2,8 @@
 
 // A tiny process beside each worker that reports the worker's death. After SIGKILL the kernel frees
 // memory before it closes sockets, so a large worker's death shows late on its own connections; a
-// robust mutex shared with the sentinel shows it at once. The sentinel also sends the heartbeats, so
-// that a busy worker is not taken for a dead one.
+// robust mutex shared with the sentinel shows it at once. The sentinel also sends the heartbeats,
+// so that a busy worker is not taken for a dead one.
 
 #include <cstdint>
 #include <memory>
@@ -12,20 +12,30 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 
 namespace mayfly::elastic {
 
 class Sentinel {
  public:
+  /// Tells the sentinel that this is a normal end, not a death, and waits for its exit.
   virtual ~Sentinel() = default;
-  /// Tells the sentinel whom to report to. Once, after the coordinator has given us an id.
+  /// Tells the sentinel whom to report to. Once, after the coordinator has given us an id. From
+  /// then on it keeps a connection of its own, sends heartbeats and reports the worker's death.
   virtual void arm(const std::string& endpoint, ByteSpan token, MemberId self) = 0;
-  /// Counts something done, so that a worker that hangs can be told from one that computes.
+  /// Counts something done, so that a worker that hangs can be told from one that computes. Any
+  /// thread; one relaxed atomic addition.
   virtual void tick() = 0;
+  /// Reports the worker as dead too when it has ticked before and then not for `hang_max`; zero
+  /// (the default) switches this off. Whoever waits for something must tick while waiting. Any
+  /// thread.
+  virtual void watch_progress(Duration hang_max) = 0;
+  /// The sentinel's process, for records and tests.
+  [[nodiscard]] virtual int pid() const = 0;
 };
 
-/// Forks the sentinel. Call first thing in main, single-threaded, before any large allocation: in the
-/// child it does not return. The calling thread must live as long as the process (it holds the
+/// Forks the sentinel. Call first thing in main, single-threaded, before any large allocation: in
+/// the child it does not return. The calling thread must live as long as the process (it holds the
 /// robust mutex). The child closes every inherited descriptor and ends with its worker.
 [[nodiscard]] Result<std::unique_ptr<Sentinel>> fork_sentinel();
 

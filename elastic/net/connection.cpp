@@ -1,0 +1,155 @@
+#include "elastic/net/connection.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::chrono::seconds kFinishTimeout{2};
+
+tcp protocol_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
+}  // namespace
+
+Connection::Connection(boost::asio::io_context& io, UniqueFd fd, std::uint64_t id,
+                       std::size_t frame_bytes_max, ConnectionOwner& owner)
+    : socket_(io), finish_timer_(io), id_(id), owner_(owner), reader_(frame_bytes_max) {
+  error_code error;
+  const tcp protocol = protocol_of(fd.get());
+  socket_.assign(protocol, fd.release(), error);
+  ENSURE(!error, "a fresh socket can be registered");
+  socket_.non_blocking(true, error);
+}
+
+void Connection::start() {
+  read_more();
+}
+
+void Connection::read_more() {
+  const std::span<std::byte> space = reader_.space();
+  socket_.async_read_some(boost::asio::buffer(space.data(), space.size()),
+                          [self = shared_from_this()](const error_code& error, std::size_t count) {
+                            if (self->closed_) {
+                              return;
+                            }
+                            if (error) {
+                              self->close(error.message());
+                            } else {
+                              self->handle_input(count);
+                            }
+                          });
+}
+
+void Connection::handle_input(std::size_t count) {
+  if (!finishing_) {
+    reader_.filled(count);
+  }
+  while (!closed_ && !finishing_) {
+    Result<std::optional<Message>> next = reader_.next();
+    if (!next.ok()) {
+      close("malformed message: " + next.error().detail);
+      return;
+    }
+    if (!next.value()) {
+      break;
+    }
+    owner_.on_message(*this, *std::move(next).value());
+  }
+  if (!closed_) {
+    read_more();
+  }
+}
+
+void Connection::send(const Message& message) {
+  if (closed_ || finishing_) {
+    return;
+  }
+  queue_.push_back(to_frame(message));
+  queued_bytes_ += queue_.back().size();
+  if (queued_bytes_ > kQueueBytesMax) {
+    close("the peer does not read what it is sent");
+  } else if (in_flight_.empty()) {
+    write_more();
+  }
+}
+
+void Connection::write_more() {
+  in_flight_ = std::exchange(queue_, {});
+  std::vector<boost::asio::const_buffer> buffers;
+  buffers.reserve(in_flight_.size());
+  for (const Bytes& frame : in_flight_) {
+    buffers.emplace_back(frame.data(), frame.size());
+  }
+  boost::asio::async_write(
+      socket_, std::move(buffers),
+      [self = shared_from_this()](const error_code& error, std::size_t written) {
+        if (self->closed_) {
+          return;
+        }
+        if (error) {
+          self->close(error.message());
+          return;
+        }
+        self->queued_bytes_ -= written;
+        self->in_flight_.clear();
+        if (!self->queue_.empty()) {
+          self->write_more();
+        } else if (self->finishing_) {
+          self->end_output();
+        }
+      });
+}
+
+void Connection::finish() {
+  if (closed_ || finishing_) {
+    return;
+  }
+  finishing_ = true;
+  finish_timer_.expires_after(kFinishTimeout);
+  finish_timer_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error) {
+      self->close("finished; the peer did not close");
+    }
+  });
+  if (in_flight_.empty()) {
+    end_output();
+  }
+}
+
+void Connection::end_output() {
+  error_code error;
+  socket_.shutdown(tcp::socket::shutdown_send, error);
+}
+
+void Connection::close(const std::string& detail) {
+  if (closed_) {
+    return;
+  }
+  closed_ = true;
+  finish_timer_.cancel();
+  error_code error;
+  socket_.close(error);
+  // Posted, because the owner may be in the middle of a call to us.
+  boost::asio::post(socket_.get_executor(),
+                    [self = shared_from_this(), detail] { self->owner_.on_closed(*self, detail); });
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,74 @@
+#pragma once
+
+// A control connection on an io_context that one thread runs. Private to elastic/net (it shows
+// Asio).
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "base/unique_fd.hpp"
+#include "elastic/core/messages.hpp"
+#include "elastic/net/frame.hpp"
+
+namespace mayfly::elastic {
+
+class Connection;
+
+/// Hears of a connection. Called from the io_context only, never from inside a call to the
+/// connection.
+class ConnectionOwner {
+ public:
+  virtual ~ConnectionOwner() = default;
+  virtual void on_message(Connection& connection, Message message) = 0;
+  /// Once, last. `detail` says why: end of file, an error, a malformed frame, or our own finish().
+  virtual void on_closed(Connection& connection, const std::string& detail) = 0;
+};
+
+/// Shared by its owner and by the operations that Asio has in flight, which outlive close().
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  /// Takes over a connected socket. `owner` must outlive the io_context's run.
+  Connection(boost::asio::io_context& io, UniqueFd fd, std::uint64_t id,
+             std::size_t frame_bytes_max, ConnectionOwner& owner);
+
+  /// The owner's name for it.
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+
+  /// Starts reading.
+  void start();
+  /// Queues a message. A peer that lets more than kQueueBytesMax pile up is closed.
+  void send(const Message& message);
+  void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
+  /// Sends what is queued, says end of file and waits a moment for the peer to close too, ignoring
+  /// what it still sends: closing at once would reset the connection and could destroy our last
+  /// words.
+  void finish();
+  /// Closes now.
+  void close(const std::string& detail);
+
+  static constexpr std::size_t kQueueBytesMax = 64u << 20;
+
+ private:
+  void read_more();
+  void handle_input(std::size_t count);
+  void write_more();
+  void end_output();
+
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer finish_timer_;
+  std::uint64_t id_;
+  ConnectionOwner& owner_;
+  FrameReader reader_;
+  std::deque<Bytes> queue_;      // frames not yet handed to Asio
+  std::deque<Bytes> in_flight_;  // frames Asio is writing
+  std::size_t queued_bytes_ = 0;
+  bool finishing_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace mayfly::elastic

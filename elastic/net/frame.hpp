@@ -1,0 +1,48 @@
+#pragma once
+
+// Frames on a control connection: a 32-bit little-endian length, then one encoded Message.
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "elastic/core/messages.hpp"
+
+namespace mayfly::elastic {
+
+inline constexpr std::size_t kFrameHeaderBytes = 4;
+/// Bound on a frame until the sender has proved that it knows the job token.
+inline constexpr std::size_t kStrangerFrameBytesMax = 64u << 10;
+
+/// The message with its length in front, ready to be written.
+[[nodiscard]] Bytes to_frame(const Message& message);
+
+/// Cuts a stream of bytes into messages. Memory is bounded by the present frame limit plus one
+/// read. Use: read into space(), tell filled(), then call next() until it has nothing.
+class FrameReader {
+ public:
+  explicit FrameReader(std::size_t frame_bytes_max) : frame_bytes_max_(frame_bytes_max) {}
+
+  /// A new limit for the frames that follow.
+  void set_limit(std::size_t frame_bytes_max) { frame_bytes_max_ = frame_bytes_max; }
+
+  /// Where to read the next bytes to; never empty. Valid until the next call of any function.
+  [[nodiscard]] std::span<std::byte> space();
+  /// `count` bytes were read into space().
+  void filled(std::size_t count);
+  /// The next complete message; nothing if more bytes are needed; kCorrupt if the frame is empty,
+  /// too long or not a message. After an error the stream has lost its place: close it.
+  [[nodiscard]] Result<std::optional<Message>> next();
+
+ private:
+  [[nodiscard]] std::size_t frame_bytes() const;
+
+  std::size_t frame_bytes_max_;
+  Bytes buffer_;  // storage; bytes [begin_, end_) are unread
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+}  // namespace mayfly::elastic

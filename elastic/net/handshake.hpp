@@ -1,0 +1,33 @@
+#pragma once
+
+// The first words on a control connection. The coordinator sends Challenge; the one who connects
+// answers Hello with a proof of the job token; the coordinator answers Welcome or Refused.
+
+#include <optional>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "elastic/core/messages.hpp"
+
+namespace mayfly::elastic {
+
+/// A connection that the coordinator has welcomed.
+struct OpenSession {
+  UniqueFd fd;
+  MemberId member{};
+};
+
+/// Connects once and goes through the handshake. Fills in protocol, nonce, proof, host and pid of
+/// `hello`. kRefused with the coordinator's reason; kPeerLost if nobody listens or the connection
+/// broke; kDeadline; kCorrupt if something else answers there.
+[[nodiscard]] Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token,
+                                               Hello hello, Instant deadline);
+
+/// The coordinator's side: why this Hello must be refused, if it must.
+[[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello, ByteSpan token,
+                                                          ByteSpan challenge_nonce);
+
+}  // namespace mayfly::elastic

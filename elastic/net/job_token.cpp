@@ -1,0 +1,130 @@
+#include "elastic/net/job_token.hpp"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+Bytes random_bytes(std::size_t size) {
+  Bytes bytes(size);
+  ENSURE(size <= 256, "getrandom() is atomic only up to 256 bytes");
+  ssize_t got = -1;
+  do {
+    got = ::getrandom(bytes.data(), bytes.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  ENSURE(got == static_cast<ssize_t>(size), "a job without random numbers has no secret");
+  return bytes;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') {
+    return c - '0';
+  }
+  if (c >= 'a' && c <= 'f') {
+    return c - 'a' + 10;
+  }
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+Error io_error(const std::string& what, const std::string& path) {
+  return {Errc::kIo, what + " " + path + ": " + std::strerror(errno)};
+}
+
+Result<void> write_private_file(const std::string& path, const std::string& text) {
+  ::unlink(path.c_str());
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) {
+    return io_error("cannot create", path);
+  }
+  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fsync(fd.get()) != 0) {
+    return io_error("cannot write", path);
+  }
+  return {};
+}
+
+const unsigned char* raw(ByteSpan bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+}  // namespace
+
+Bytes make_token() {
+  return random_bytes(kTokenBytes);
+}
+Bytes make_nonce() {
+  return random_bytes(kNonceBytes);
+}
+
+Result<Bytes> read_token_file(const std::string& path) {
+  Result<std::string> text = read_text_file(path, 4096);
+  if (!text.ok()) {
+    return std::move(text).error();
+  }
+  std::string& hex = text.value();
+  while (!hex.empty() && std::strchr("\r\n \t", hex.back()) != nullptr) {
+    hex.pop_back();
+  }
+  Bytes token;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    const int high = hex_digit(hex[i]);
+    const int low = hex_digit(hex[i + 1]);
+    if (high < 0 || low < 0) {
+      break;
+    }
+    token.push_back(static_cast<std::byte>(high * 16 + low));
+  }
+  if (hex.size() != 2 * kTokenBytes || token.size() != kTokenBytes) {
+    return Error{Errc::kCorrupt, path + " is not a job token (64 hexadecimal digits)"};
+  }
+  return token;
+}
+
+Result<void> write_token_file(const std::string& path, ByteSpan token) {
+  ENSURE(token.size() == kTokenBytes, "a token has a fixed size");
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  Result<void> written = write_private_file(temporary, to_hex(token) + "\n");
+  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = io_error("cannot rename to", path);
+  }
+  if (!written.ok()) {
+    ::unlink(temporary.c_str());
+  }
+  return written;
+}
+
+Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce, Role role) {
+  ENSURE(challenge_nonce.size() == kNonceBytes && own_nonce.size() == kNonceBytes,
+         "with nonces of one size the hashed text has one meaning");
+  Bytes text(challenge_nonce.begin(), challenge_nonce.end());
+  text.insert(text.end(), own_nonce.begin(), own_nonce.end());
+  text.push_back(static_cast<std::byte>(role));
+  Bytes proof(kProofBytes);
+  std::size_t size = 0;
+  const unsigned char* done =
+      EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA256", nullptr, raw(token), token.size(), raw(text),
+                text.size(), reinterpret_cast<unsigned char*>(proof.data()), proof.size(), &size);
+  ENSURE(done != nullptr && size == kProofBytes, "OpenSSL has HMAC-SHA256");
+  return proof;
+}
+
+bool proof_holds(ByteSpan token, ByteSpan challenge_nonce, const Hello& hello) {
+  if (hello.nonce.size() != kNonceBytes || hello.proof.size() != kProofBytes) {
+    return false;
+  }
+  const Bytes expected = make_proof(token, challenge_nonce, hello.nonce, hello.role);
+  return CRYPTO_memcmp(expected.data(), hello.proof.data(), kProofBytes) == 0;
+}
+
+}  // namespace mayfly::elastic

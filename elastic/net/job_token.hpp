@@ -1,0 +1,35 @@
+#pragma once
+
+// The job token: a secret shared by everybody who may join or command a job. It never crosses the
+// wire; whoever connects proves to know it by an HMAC over the coordinator's challenge.
+
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "elastic/core/messages.hpp"
+
+namespace mayfly::elastic {
+
+inline constexpr std::size_t kTokenBytes = 32;
+inline constexpr std::size_t kNonceBytes = 32;
+inline constexpr std::size_t kProofBytes = 32;
+
+/// kTokenBytes bytes from the kernel's random source.
+[[nodiscard]] Bytes make_token();
+/// kNonceBytes bytes from the kernel's random source.
+[[nodiscard]] Bytes make_nonce();
+
+/// Reads a token written by write_token_file. kCorrupt if the file is not 64 hexadecimal digits.
+[[nodiscard]] Result<Bytes> read_token_file(const std::string& path);
+/// Writes the token as hexadecimal text that only the owner may read, replacing `path` atomically.
+[[nodiscard]] Result<void> write_token_file(const std::string& path, ByteSpan token);
+
+/// HMAC-SHA256 over both nonces and the role, so that a proof cannot be replayed for another
+/// session or for more rights.
+[[nodiscard]] Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce,
+                               Role role);
+/// True if `hello` answers the challenge with the right token. Constant time in the proof.
+[[nodiscard]] bool proof_holds(ByteSpan token, ByteSpan challenge_nonce, const Hello& hello);
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,118 @@
+#include "elastic/net/sentinel.hpp"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include "base/check.hpp"
+#include "elastic/net/sentinel_process.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+struct Unmap {
+  void operator()(SentinelShared* shared) const { ::munmap(shared, sizeof(SentinelShared)); }
+};
+using SharedPage = std::unique_ptr<SentinelShared, Unmap>;
+
+Error os_error(const char* what, int number) {
+  return {Errc::kIo, std::string(what) + ": " + std::strerror(number)};
+}
+
+int init_robust_mutex(pthread_mutex_t& mutex) {
+  pthread_mutexattr_t attributes;
+  ::pthread_mutexattr_init(&attributes);
+  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  const int rc = ::pthread_mutex_init(&mutex, &attributes);
+  ::pthread_mutexattr_destroy(&attributes);
+  return rc;
+}
+
+Result<SharedPage> make_shared_page() {
+  void* memory = ::mmap(nullptr, sizeof(SentinelShared), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return os_error("cannot map memory for the sentinel", errno);
+  }
+  SharedPage shared(new (memory) SentinelShared);
+  if (const int rc = init_robust_mutex(shared->alive); rc != 0) {
+    return os_error("cannot make the sentinel's mutex", rc);
+  }
+  return shared;
+}
+
+class ForkedSentinel final : public Sentinel {
+ public:
+  ForkedSentinel(SharedPage shared, pid_t child) : shared_(std::move(shared)), child_(child) {}
+  ~ForkedSentinel() override;
+
+  void arm(const std::string& endpoint, ByteSpan token, MemberId self) override;
+  void tick() override { shared_->progress.fetch_add(1, std::memory_order_relaxed); }
+  void watch_progress(Duration hang_max) override {
+    shared_->hang_max_ns.store(hang_max.count(), std::memory_order_relaxed);
+  }
+  [[nodiscard]] int pid() const override { return child_; }
+
+ private:
+  SharedPage shared_;
+  pid_t child_;
+};
+
+void ForkedSentinel::arm(const std::string& endpoint, ByteSpan token, MemberId self) {
+  ENSURE(!shared_->armed.load(), "a sentinel is armed once");
+  ENSURE(endpoint.size() < sizeof(shared_->endpoint), "an endpoint is a host name and a port");
+  ENSURE(token.size() <= sizeof(shared_->token), "a token is short");
+  std::memcpy(shared_->endpoint, endpoint.c_str(), endpoint.size() + 1);
+  std::copy(token.begin(), token.end(), shared_->token);
+  shared_->token_bytes = token.size();
+  shared_->self = self;
+  shared_->armed.store(true);
+}
+
+ForkedSentinel::~ForkedSentinel() {
+  shared_->ended_well.store(true);
+  // Wakes the child now; from another thread than the one that locked it fails, and the child sees
+  // the flag at its next heartbeat.
+  ::pthread_mutex_unlock(&shared_->alive);
+  const timespec pause{0, 1'000'000};
+  int status = 0;
+  for (int waited_ms = 0; waited_ms < 200; ++waited_ms) {
+    if (::waitpid(child_, &status, WNOHANG) != 0) {
+      return;
+    }
+    ::nanosleep(&pause, nullptr);
+  }
+  ::kill(child_, SIGKILL);  // it hangs in a connection attempt; it has nothing more to say
+  ::waitpid(child_, &status, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sentinel>> fork_sentinel() {
+  Result<SharedPage> shared = make_shared_page();
+  if (!shared.ok()) {
+    return std::move(shared).error();
+  }
+  // Before the fork, so that the child never finds the mutex free while the worker lives.
+  const int rc = ::pthread_mutex_lock(&shared.value()->alive);
+  ENSURE(rc == 0, "a fresh mutex can be locked");
+  const pid_t child = ::fork();
+  if (child < 0) {
+    return os_error("cannot fork the sentinel", errno);
+  }
+  if (child == 0) {
+    run_sentinel(*shared.value());
+  }
+  return std::unique_ptr<Sentinel>(
+      std::make_unique<ForkedSentinel>(std::move(shared).value(), child));
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,196 @@
+#include "elastic/net/sentinel_process.hpp"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <ctime>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "elastic/net/handshake.hpp"
+#include "elastic/net/sockets.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr Duration kInterval = milliseconds(50);         // between heartbeats
+constexpr Duration kIntervalUnarmed = milliseconds(10);  // how soon we notice that we are armed
+constexpr Duration kConnectTimeout = milliseconds(500);
+constexpr Duration kSendTimeout = milliseconds(500);
+constexpr Duration kRetryDelay = milliseconds(200);
+
+enum class Fate { kAlive, kDied, kEndedWell };
+
+/// Sleeps until the worker's end or for `patience`. The kernel hands us the mutex when its owner
+/// dies.
+Fate watch(SentinelShared& shared, Duration patience) {
+  const std::int64_t until_ns = (monotonic_now() + patience).ns;
+  const timespec until{static_cast<time_t>(until_ns / 1'000'000'000),
+                       static_cast<long>(until_ns % 1'000'000'000)};
+  const int rc = ::pthread_mutex_clocklock(&shared.alive, CLOCK_MONOTONIC, &until);
+  if (shared.ended_well.load() || rc == 0) {
+    return Fate::kEndedWell;
+  }
+  return rc == ETIMEDOUT ? Fate::kAlive : Fate::kDied;
+}
+
+/// Lets go of all that belongs to the worker: `mpirun` and shells wait until every copy of a pipe
+/// is closed, and signals to the process group are the worker's to answer.
+void detach() {
+  ::close_range(0, UINT_MAX, 0);
+  for (int fd = 0; fd < 3; ++fd) {
+    // Lowest free descriptors, so that no socket of ours becomes somebody's standard output.
+    [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
+  }
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
+    ::signal(ignored, SIG_IGN);
+  }
+  ::prctl(PR_SET_NAME, "mayfly-sentinel");
+  ::setpriority(PRIO_PROCESS, 0, -10);  // if we may: a report must not wait behind the computing
+}
+
+/// The connection to the coordinator, kept up as long as the worker lives.
+class Link {
+ public:
+  explicit Link(const SentinelShared& shared) : shared_(shared) {}
+
+  /// Connects if needed and not just tried, and sends the message if connected.
+  bool send(const Message& message) {
+    if (!fd_.valid() && monotonic_now() >= next_try_) {
+      connect();
+    }
+    if (fd_.valid() && (peer_closed() || !send_now(message))) {
+      fd_.reset();
+      next_try_ = monotonic_now() + kRetryDelay;
+    }
+    return fd_.valid();
+  }
+  void try_again_now() { next_try_ = {}; }
+  /// Says end of file and waits for the coordinator's, so that our last message is not lost.
+  void finish() {
+    if (fd_.valid()) {
+      ::shutdown(fd_.get(), SHUT_WR);
+      (void)receive_message(fd_.get(), monotonic_now() + kSendTimeout);
+    }
+  }
+
+ private:
+  void connect() {
+    Hello hello;
+    hello.role = Role::kSentinel;
+    hello.member = shared_.self;
+    const ByteSpan token(shared_.token, shared_.token_bytes);
+    const Instant deadline = monotonic_now() + kConnectTimeout;
+    Result<OpenSession> session = open_session(shared_.endpoint, token, std::move(hello), deadline);
+    if (session.ok()) {
+      fd_ = std::move(session.value().fd);
+    } else {
+      next_try_ = monotonic_now() + kRetryDelay;
+    }
+  }
+  bool send_now(const Message& message) {
+    return send_message(fd_.get(), message, monotonic_now() + kSendTimeout).ok();
+  }
+  bool peer_closed() {
+    std::byte ignored{};
+    const ssize_t n = ::recv(fd_.get(), &ignored, 1, MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+  }
+
+  const SentinelShared& shared_;
+  UniqueFd fd_;
+  Instant next_try_;
+};
+
+/// Tells a worker that computes from one that hangs.
+class HangWatch {
+ public:
+  explicit HangWatch(const SentinelShared& shared) : shared_(shared) {}
+
+  /// True once the counter has stood still for too long after it had begun to move.
+  bool hangs() {
+    const Instant now = monotonic_now();
+    const std::uint64_t progress = shared_.progress.load(std::memory_order_relaxed);
+    if (progress != last_progress_) {
+      last_progress_ = progress;
+      last_change_ = now;
+    }
+    const Duration hang_max(shared_.hang_max_ns.load(std::memory_order_relaxed));
+    return hang_max > Duration::zero() && progress > 0 && now - last_change_ > hang_max;
+  }
+
+ private:
+  const SentinelShared& shared_;
+  std::uint64_t last_progress_ = 0;
+  Instant last_change_;
+};
+
+/// Sees whether the worker's process is stopped (SIGSTOP): then it lives but does nothing.
+class StopWatch {
+ public:
+  explicit StopWatch(pid_t worker)
+      : stat_(::open(("/proc/" + std::to_string(worker) + "/stat").c_str(), O_RDONLY | O_CLOEXEC)) {
+  }
+
+  /// Without /proc nothing is seen as stopped.
+  [[nodiscard]] bool is_stopped() const {
+    char text[512];
+    const ssize_t size = ::pread(stat_.get(), text, sizeof(text), 0);
+    const std::string_view line(text, size > 0 ? static_cast<std::size_t>(size) : 0);
+    // pid (name) state ...; the name may hold anything, so its end is the last parenthesis.
+    const std::size_t name_end = line.rfind(')');
+    return name_end != std::string_view::npos && line.substr(name_end + 1, 2) == " T";
+  }
+
+ private:
+  UniqueFd stat_;
+};
+
+[[noreturn]] void report_and_exit(Link& link, const char* detail) {
+  link.try_again_now();
+  if (!link.send(WorkerDied{detail})) {
+    link.try_again_now();  // the connection may have been a stale one
+    (void)link.send(WorkerDied{detail});
+  }
+  link.finish();
+  ::_exit(0);
+}
+
+}  // namespace
+
+void run_sentinel(SentinelShared& shared) {
+  const pid_t worker = ::getppid();
+  detach();
+  const StopWatch stop_watch(worker);
+  Link link(shared);
+  HangWatch hang_watch(shared);
+  while (true) {
+    const bool armed = shared.armed.load();
+    const Fate fate = watch(shared, armed ? kInterval : kIntervalUnarmed);
+    if (fate == Fate::kEndedWell || (fate == Fate::kDied && !shared.armed.load())) {
+      ::_exit(0);
+    }
+    if (fate == Fate::kDied) {
+      report_and_exit(link, "the worker's process died");
+    }
+    if (armed && hang_watch.hangs()) {
+      report_and_exit(link, "the worker's process makes no progress");
+    }
+    // A beat says that the worker can be relied on even if it is too busy to say so itself.
+    if (armed && !stop_watch.is_stopped()) {
+      (void)link.send(Heartbeat{});
+    }
+  }
+}
+
+}  // namespace mayfly::elastic
