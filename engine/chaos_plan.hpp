@@ -1,0 +1,35 @@
+#pragma once
+
+// Scripted faults for the local launcher, for demonstrations and tests:
+//   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60
+// An event fires once, as soon as the step is committed. `worker` is the number of a local worker
+// in the order of starting, from 0; without it the lowest one that still runs. `for` is in
+// milliseconds.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace mayfly::engine {
+
+enum class ChaosKind {
+  kKill,   ///< SIGKILL
+  kStop,   ///< SIGSTOP, and SIGCONT after `for` (default 1000 ms)
+  kDrain,  ///< SIGTERM: leaves at the next boundary
+  kJoin,   ///< one more worker
+};
+
+struct ChaosEvent {
+  ChaosKind kind = ChaosKind::kKill;
+  std::uint64_t step = 0;
+  std::optional<std::uint32_t> worker;
+  std::uint32_t for_ms = 1000;
+};
+
+/// Events in the order of their steps. kInvalidInput names what is wrong and shows a right one.
+[[nodiscard]] Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,258 @@
+#include "engine/compute_pool.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cmath>
+#include <future>
+
+#include "base/check.hpp"
+#include "nn/cpu/cpu_engine.hpp"
+
+namespace mayfly::engine {
+
+/// One compute thread with its engine and buffers.
+class ComputePool::Worker final : public nn::GradientSink {
+ public:
+  Worker(ComputePool& pool, std::uint32_t index)
+      : pool_(pool),
+        vector_(pool.layout_.element_count()),
+        thread_([this, index] { run(index); }) {}
+  ~Worker() override { thread_.join(); }
+
+  /// The outcome of building the engine.
+  Result<void> built() { return built_.get_future().get(); }
+
+  void ready_from(std::size_t offset) override {
+    add_ready_buckets(pool_.layout_.parameters_offset() + offset,
+                      pool_.layout_.buckets().size() - 1);
+  }
+
+ private:
+  void run(std::uint32_t index);
+  void train(std::uint32_t microbatch);
+  void evaluate(std::uint32_t chunk);
+  void add_ready_buckets(std::size_t ready_from, std::size_t bucket_end);
+
+  ComputePool& pool_;
+  AlignedBuffer<float> vector_;  // one microbatch's [loss | statistics | gradients]
+  std::size_t next_bucket_ = 0;
+  std::vector<float> test_images_;
+  std::vector<std::uint8_t> test_labels_;
+  std::unique_ptr<nn::StepEngine> engine_;  // made and used on thread_
+  std::promise<Result<void>> built_;
+  std::thread thread_;
+};
+
+void ComputePool::Worker::run(std::uint32_t index) {
+  pthread_setname_np(pthread_self(), ("compute-" + std::to_string(index)).c_str());
+  Result<std::unique_ptr<nn::StepEngine>> engine =
+      nn::cpu::make_cpu_engine(pool_.job_.model, pool_.job_.config.microbatch);
+  if (!engine.ok()) {
+    built_.set_value(std::move(engine).error());
+    return;
+  }
+  engine_ = std::move(engine).value();
+  built_.set_value({});
+  std::unique_lock lock(pool_.mutex_);
+  while (true) {
+    pool_.work_added_.wait(lock, [this] { return pool_.stopping_ || !pool_.queue_.empty(); });
+    if (pool_.stopping_) {
+      return;
+    }
+    const Task task = pool_.queue_.front();
+    pool_.queue_.pop_front();
+    ++pool_.running_;
+    lock.unlock();
+    task.evaluate ? evaluate(task.number) : train(task.number);
+    lock.lock();
+    --pool_.running_;
+    pool_.work_done_.notify_all();
+  }
+}
+
+void ComputePool::Worker::train(std::uint32_t microbatch) {
+  std::unique_ptr<datasets::PreparedBatch> batch = pool_.loader_.take(pool_.step_, microbatch);
+  if (pool_.ledger_ != nullptr) {
+    pool_.ledger_->computed(pool_.step_, microbatch, batch->samples);
+  }
+  const Instant begin = monotonic_now();
+  const ReductionLayout& layout = pool_.layout_;
+  next_bucket_ = 0;
+  const nn::TrainResult result = engine_->train(
+      pool_.weights_, {batch->images, batch->labels},
+      static_cast<float>(pool_.job_.config.label_smoothing),
+      vector_.span().subspan(layout.parameters_offset()),
+      vector_.span().subspan(layout.statistics_offset(),
+                             layout.parameters_offset() - layout.statistics_offset()),
+      *this);
+  vector_[0] = result.loss;
+  add_ready_buckets(0, layout.buckets().size());
+
+  StepTotals totals;
+  totals.correct = static_cast<std::int32_t>(result.correct);
+  for (const std::uint32_t sample : batch->samples) {
+    totals.add_sample(sample);
+  }
+  pool_.sums_.add_totals(totals);
+  pool_.loader_.recycle(std::move(batch));
+
+  const double elapsed = to_ms(monotonic_now() - begin);
+  const std::lock_guard lock(pool_.mutex_);
+  ++pool_.complete_;
+  pool_.microbatch_ms_ =
+      pool_.microbatch_ms_ == 0 ? elapsed : 0.9 * pool_.microbatch_ms_ + 0.1 * elapsed;
+}
+
+void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t bucket_end) {
+  const auto& buckets = pool_.layout_.buckets();
+  while (next_bucket_ < bucket_end && buckets[next_bucket_].first >= ready_from) {
+    pool_.sums_.add_bucket(next_bucket_, vector_.span());
+    {
+      const std::lock_guard lock(pool_.mutex_);
+      ++pool_.bucket_counts_[next_bucket_];
+    }
+    pool_.work_done_.notify_all();
+    ++next_bucket_;
+  }
+}
+
+void ComputePool::Worker::evaluate(std::uint32_t chunk) {
+  const std::size_t size = pool_.job_.config.microbatch;
+  const std::size_t first = chunk * size;
+  const std::size_t count = std::min(size, pool_.job_.data.test->size() - first);
+  const auto pixels = static_cast<std::size_t>(pool_.job_.model.image_size);
+  test_images_.resize(count * 3 * pixels * pixels);
+  test_labels_.resize(count);
+  datasets::prepare_test_batch(pool_.job_.data, first, test_images_, test_labels_);
+  const nn::EvaluationResult result =
+      engine_->evaluate(pool_.weights_, {test_images_, test_labels_});
+  const std::lock_guard lock(pool_.mutex_);
+  pool_.evaluation_.correct += result.correct;
+  pool_.evaluation_.loss_fixed += std::llround(result.loss_sum * (1 << 20));
+  pool_.evaluation_.samples += static_cast<std::int64_t>(count);
+}
+
+ComputePool::ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
+                         Ledger* ledger)
+    : job_(job),
+      layout_(layout),
+      loader_(loader),
+      ledger_(ledger),
+      sums_(layout, job.exact(), job.microbatches),
+      bucket_counts_(layout.buckets().size()) {}
+
+Result<std::unique_ptr<ComputePool>> ComputePool::start(const Job& job,
+                                                        const ReductionLayout& layout,
+                                                        datasets::Loader& loader, Ledger* ledger,
+                                                        std::uint32_t threads) {
+  std::unique_ptr<ComputePool> pool(new ComputePool(job, layout, loader, ledger));
+  for (std::uint32_t i = 0; i < threads; ++i) {
+    pool->workers_.push_back(std::make_unique<Worker>(*pool, i));
+  }
+  Result<void> outcome;
+  for (const auto& worker : pool->workers_) {
+    Result<void> built = worker->built();
+    if (!built.ok()) {
+      outcome = std::move(built);
+    }
+  }
+  if (!outcome.ok()) {
+    return std::move(outcome).error();
+  }
+  return pool;
+}
+
+ComputePool::~ComputePool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_added_.notify_all();
+  workers_.clear();
+}
+
+void ComputePool::begin_step(std::uint64_t step, const nn::ModelState& state,
+                             std::span<const std::int32_t> exponents) {
+  std::unique_lock lock(mutex_);
+  ENSURE(queue_.empty(), "a step begins when the one before is complete or discarded");
+  work_done_.wait(lock, [this] { return running_ == 0; });
+  step_ = step;
+  weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
+  sums_.clear(exponents);
+  added_ = 0;
+  complete_ = 0;
+  std::fill(bucket_counts_.begin(), bucket_counts_.end(), 0);
+}
+
+void ComputePool::add_microbatches(std::span<const std::uint32_t> microbatches) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::uint32_t microbatch : microbatches) {
+      queue_.push_back({false, microbatch});
+    }
+    added_ += static_cast<std::uint32_t>(microbatches.size());
+  }
+  work_added_.notify_all();
+}
+
+bool ComputePool::wait_until_done(const std::uint32_t& counter) {
+  std::unique_lock lock(mutex_);
+  work_done_.wait(lock, [&] { return interrupted_ || counter == added_; });
+  return !interrupted_;
+}
+
+bool ComputePool::wait_for_bucket(std::size_t bucket) {
+  // The last bucket is launched together with the totals, which are counted when a microbatch ends.
+  return wait_until_done(bucket + 1 == bucket_counts_.size() ? complete_ : bucket_counts_[bucket]);
+}
+
+bool ComputePool::wait_for_step() {
+  return wait_until_done(complete_);
+}
+
+void ComputePool::discard() {
+  loader_.cancel_requests();
+  std::unique_lock lock(mutex_);
+  queue_.clear();
+  work_done_.wait(lock, [this] { return running_ == 0; });
+}
+
+double ComputePool::microbatch_ms() const {
+  const std::lock_guard lock(mutex_);
+  return microbatch_ms_ / static_cast<double>(std::max<std::size_t>(1, workers_.size()));
+}
+
+void ComputePool::interrupt() {
+  {
+    const std::lock_guard lock(mutex_);
+    interrupted_ = true;
+  }
+  work_done_.notify_all();
+}
+
+void ComputePool::clear_interrupt() {
+  const std::lock_guard lock(mutex_);
+  interrupted_ = false;
+}
+
+EvaluationSums ComputePool::evaluate(const nn::ModelState& state,
+                                     std::span<const std::uint32_t> chunks) {
+  std::unique_lock lock(mutex_);
+  ENSURE(queue_.empty(), "evaluation begins when the step before is complete or discarded");
+  work_done_.wait(lock, [this] { return running_ == 0; });
+  weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
+  evaluation_ = {};
+  for (const std::uint32_t chunk : chunks) {
+    queue_.push_back({true, chunk});
+  }
+  work_added_.notify_all();
+  work_done_.wait(lock, [this] { return (queue_.empty() && running_ == 0) || interrupted_; });
+  if (interrupted_) {
+    queue_.clear();
+    work_done_.wait(lock, [this] { return running_ == 0; });
+  }
+  return evaluation_;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,108 @@
+#pragma once
+
+// The compute threads of one worker. Each owns a StepEngine and runs whole microbatches; what it
+// computes goes straight into the step's GradientSums. The trainer hands out microbatches and waits
+// for buckets; it never computes itself.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "datasets/loader.hpp"
+#include "engine/gradient_sums.hpp"
+#include "engine/job.hpp"
+#include "engine/ledger.hpp"
+#include "engine/reduction_layout.hpp"
+#include "nn/model_state.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::engine {
+
+/// Sums over part of the test set, in units that add up exactly.
+struct EvaluationSums {
+  std::int64_t correct = 0;
+  std::int64_t loss_fixed = 0;  ///< cross entropy times 2^20
+  std::int64_t samples = 0;
+};
+
+class ComputePool {
+ public:
+  /// Starts the threads; each builds its engine. `ledger` may be null. All references must outlive
+  /// the pool.
+  static Result<std::unique_ptr<ComputePool>> start(const Job& job, const ReductionLayout& layout,
+                                                    datasets::Loader& loader, Ledger* ledger,
+                                                    std::uint32_t threads);
+  ~ComputePool();
+
+  // Everything below: trainer thread only, except interrupt().
+
+  /// Prepares a step: the weights must stay unchanged until the step is complete
+  /// or discarded. The step before must be.
+  void begin_step(std::uint64_t step, const nn::ModelState& state,
+                  std::span<const std::int32_t> exponents);
+  /// Adds microbatches to the present step; they run in this order.
+  void add_microbatches(std::span<const std::uint32_t> microbatches);
+  /// Blocks until every microbatch added so far is in this bucket's sums. False if interrupted
+  /// first.
+  [[nodiscard]] bool wait_for_bucket(std::size_t bucket);
+  /// Blocks until every microbatch added so far is complete, totals included. False if interrupted.
+  [[nodiscard]] bool wait_for_step();
+  /// Drops what has not begun and waits for what has.
+  void discard();
+
+  [[nodiscard]] const GradientSums& sums() const { return sums_; }
+  /// Typical time of one microbatch on one thread, over the threads; 0 before the first.
+  [[nodiscard]] double microbatch_ms() const;
+
+  /// Makes the waiting functions return false until clear_interrupt(). Any thread.
+  void interrupt();
+  void clear_interrupt();
+
+  /// Evaluates the test samples of the given chunks (of microbatch size, the last one shorter).
+  [[nodiscard]] EvaluationSums evaluate(const nn::ModelState& state,
+                                        std::span<const std::uint32_t> chunks);
+
+ private:
+  class Worker;
+  struct Task {
+    bool evaluate = false;
+    std::uint32_t number = 0;  // microbatch, or chunk of the test set
+  };
+
+  ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
+              Ledger* ledger);
+  bool wait_until_done(const std::uint32_t& counter);
+
+  const Job& job_;
+  const ReductionLayout& layout_;
+  datasets::Loader& loader_;
+  Ledger* ledger_;
+  GradientSums sums_;
+  nn::Weights weights_;     // set while idle
+  std::uint64_t step_ = 0;  // set while idle
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_added_;
+  std::condition_variable work_done_;
+  // Guarded by mutex_:
+  std::deque<Task> queue_;
+  std::uint32_t added_ = 0;                   // microbatches of this step
+  std::uint32_t running_ = 0;                 // tasks being computed
+  std::uint32_t complete_ = 0;                // microbatches entirely in the sums
+  std::vector<std::uint32_t> bucket_counts_;  // microbatches in each bucket's sums
+  EvaluationSums evaluation_;
+  double microbatch_ms_ = 0;
+  bool interrupted_ = false;
+  bool stopping_ = false;
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace mayfly::engine

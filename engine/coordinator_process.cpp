@@ -1,0 +1,187 @@
+#include "engine/coordinator_process.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "elastic/net/job_token.hpp"
+#include "engine/checkpoint_store.hpp"
+#include "engine/exit_codes.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::string fresh_run_dir(const std::string& model) {
+  std::tm now{};
+  const std::time_t seconds_now = std::time(nullptr);
+  localtime_r(&seconds_now, &now);
+  const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", model, now);
+  std::string path = base;
+  for (int copy = 2; std::filesystem::exists(path); ++copy) {
+    path = fmt::format("{}-{}", base, copy);
+  }
+  return path;
+}
+
+Result<Bytes> read_or_make_token(const std::string& path) {
+  if (std::filesystem::exists(path)) {
+    return elastic::read_token_file(path);
+  }
+  Bytes token = elastic::make_token();
+  if (Result<void> written = elastic::write_token_file(path, token); !written.ok()) {
+    return std::move(written).error();
+  }
+  return token;
+}
+
+int exit_code_of(elastic::Outcome outcome) {
+  switch (outcome) {
+    case elastic::Outcome::kDone: return kExitDone;
+    case elastic::Outcome::kStopped: return kExitStopped;
+    case elastic::Outcome::kFailed: return kExitFailed;
+    case elastic::Outcome::kTooFewWorkers: return kExitTooFewWorkers;
+  }
+  UNREACHABLE("every outcome has an exit code");
+}
+
+}  // namespace
+
+void resolve_defaults(JobConfig& config) {
+  if (config.run_dir.empty()) {
+    config.run_dir = fresh_run_dir(config.model);
+  }
+  if (config.token_file.empty()) {
+    config.token_file = config.run_dir + "/token";
+  }
+  if (config.threads == 0) {
+    config.threads =
+        std::max(1U, std::thread::hardware_concurrency() / std::max(1U, config.workers));
+  }
+}
+
+Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig config,
+                                                                      RunListener& listener,
+                                                                      ScaleHandler on_scale) {
+  resolve_defaults(config);
+  if (!config.resume.empty()) {  // pin "latest" to the folder it means now
+    Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+    if (!loaded.ok()) {
+      return std::move(loaded).error();
+    }
+    config.resume = loaded.value().path;
+  }
+  Result<std::unique_ptr<Job>> job = prepare_job(config);
+  if (!job.ok()) {
+    return std::move(job).error();
+  }
+  std::unique_ptr<CoordinatorProcess> process(
+      new CoordinatorProcess(listener, std::move(on_scale)));
+  process->job_ = std::move(job).value();
+  if (Result<void> opened = process->open_run_directory(); !opened.ok()) {
+    return std::move(opened).error();
+  }
+  if (Result<void> started = process->start_server(); !started.ok()) {
+    return std::move(started).error();
+  }
+  return process;
+}
+
+Result<void> CoordinatorProcess::open_run_directory() {
+  Result<std::unique_ptr<RunDirectory>> directory = RunDirectory::create(job_->config);
+  if (!directory.ok()) {
+    return std::move(directory).error();
+  }
+  directory_ = std::move(directory).value();
+  log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
+  recorder_ = std::make_unique<RunRecorder>(
+      *job_, *directory_, listener_,
+      [this](const elastic::Command& command) { return answer(command); },
+      [this](const std::string& reason) { server_->fail(reason); });
+  return {};
+}
+
+Result<void> CoordinatorProcess::start_server() {
+  const JobConfig& config = job_->config;
+  Result<Bytes> token = read_or_make_token(config.token_file);
+  if (!token.ok()) {
+    return std::move(token).error();
+  }
+  elastic::CoordinatorServerOptions options;
+  options.host = config.bind_host;
+  options.port = config.port;
+  options.token = std::move(token).value();
+  options.core.microbatches = job_->microbatches;
+  options.core.initial_workers = std::max(config.workers, config.min_workers);
+  options.core.min_workers = config.min_workers;
+  options.core.min_workers_timeout =
+      Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
+  options.core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
+  options.core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
+  options.core.fingerprint = job_->fingerprint;
+  Result<std::unique_ptr<elastic::CoordinatorServer>> server =
+      elastic::start_coordinator(std::move(options), *recorder_);
+  if (!server.ok()) {
+    return std::move(server).error();
+  }
+  server_ = std::move(server).value();
+  return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
+}
+
+void CoordinatorProcess::note(const std::string& kind, const std::string& detail) {
+  recorder_->note(kind, detail);
+}
+
+elastic::CommandReply CoordinatorProcess::answer(const elastic::Command& command) {
+  if (server_ == nullptr) {
+    return {false, "the coordinator is still starting"};
+  }
+  if (command.verb == "status") {
+    return {true, status_json()};
+  }
+  if (command.verb == "scale") {
+    std::uint32_t count = 0;
+    const char* end = command.argument.data() + command.argument.size();
+    const auto parsed = std::from_chars(command.argument.data(), end, count);
+    if (parsed.ec != std::errc() || parsed.ptr != end || count == 0) {
+      return {false, fmt::format("'{}' is not a number of workers", command.argument)};
+    }
+    Result<std::string> scaled = on_scale_(count);
+    return scaled.ok() ? elastic::CommandReply{true, scaled.value()}
+                       : elastic::CommandReply{false, scaled.error().detail};
+  }
+  return {false, fmt::format("the coordinator knows no command '{}'", command.verb)};
+}
+
+std::string CoordinatorProcess::status_json() const {
+  const elastic::JobStatus status = server_->status();
+  std::string members;
+  for (const elastic::MemberStatus& m : status.members) {
+    members += fmt::format(
+        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"committed":{},"microbatch_ms":{}}})",
+        members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid, json_string(m.phase),
+        value(m.committed), m.microbatch_ms);
+  }
+  return fmt::format(
+      R"({{"phase":{},"committed":{},"total_steps":{},"view":{},"model":{},"run_dir":{},)"
+      R"("members":[{}]}})",
+      json_string(status.phase), value(status.committed), job_->total_steps, value(status.view),
+      json_string(job_->config.model), json_string(job_->config.run_dir), members);
+}
+
+int CoordinatorProcess::finish(const JobEnd& end) {
+  server_.reset();
+  recorder_->write_summary(end);
+  std::error_code ignored;
+  std::filesystem::remove(job_->config.run_dir + "/coordinator", ignored);
+  return exit_code_of(end.outcome);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,102 @@
+#include "engine/job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/version.hpp"
+#include "nn/cpu/cpu_engine.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::uint64_t steps_for_epochs(double epochs, const Job& job) {
+  const double samples = epochs * static_cast<double>(job.data.train->size());
+  return static_cast<std::uint64_t>(std::llround(samples / job.config.global_batch));
+}
+
+void derive_steps(Job& job) {
+  const JobConfig& config = job.config;
+  job.total_steps = config.steps > 0
+                        ? config.steps
+                        : std::max<std::uint64_t>(1, steps_for_epochs(config.epochs, job));
+  job.evaluate_every_steps =
+      config.eval_every_epochs > 0
+          ? std::max<std::uint64_t>(1, steps_for_epochs(config.eval_every_epochs, job))
+          : 0;
+  job.microbatches = config.global_batch / config.microbatch;
+  job.schedule.base = config.lr;
+  job.schedule.total_steps = job.total_steps;
+  job.schedule.warmup_steps =
+      std::min(steps_for_epochs(config.warmup_epochs, job), job.total_steps / 5);
+}
+
+Fingerprint fingerprint_of(const Job& job) {
+  const JobConfig& c = job.config;
+  return {{"version", kVersion},
+          {"model", c.model},
+          {"data", job.data.name},
+          {"data content", to_string(job.data.digest)},
+          {"seed", fmt::format("{}", c.seed)},
+          {"steps", fmt::format("{}", job.total_steps)},
+          {"global_batch", fmt::format("{}", c.global_batch)},
+          {"microbatch", fmt::format("{}", c.microbatch)},
+          {"lr", fmt::format("{}", c.lr)},
+          {"lr_schedule", c.lr_schedule},
+          {"warmup steps", fmt::format("{}", job.schedule.warmup_steps)},
+          {"momentum", fmt::format("{}", c.momentum)},
+          {"weight_decay", fmt::format("{}", c.weight_decay)},
+          {"label_smoothing", fmt::format("{}", c.label_smoothing)},
+          {"augment", c.augment ? "true" : "false"},
+          {"evaluation", fmt::format("{}/{}", c.evaluate, job.evaluate_every_steps)},
+          {"checkpoint_every", fmt::format("{}", c.checkpoint_every)},
+          {"reduction", c.reduction},
+          {"backend", c.backend},
+          {"device", c.device},
+          {"instruction set", job.isa}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
+  auto job = std::make_unique<Job>();
+  job->config = config;
+  Result<std::string> isa = nn::cpu::select_isa(config.isa);
+  if (!isa.ok()) {
+    return std::move(isa).error();
+  }
+  job->isa = isa.value();
+
+  datasets::OpenOptions options;
+  options.skip_corrupt = config.skip_corrupt;
+  options.seed = config.seed;
+  Result<datasets::DatasetPair> data = datasets::open_dataset(config.data, options);
+  if (!data.ok()) {
+    return std::move(data).error();
+  }
+  job->data = std::move(data).value();
+
+  Result<nn::Model> model = nn::make_model(config.model, job->data.classes);
+  if (!model.ok()) {
+    return std::move(model).error();
+  }
+  job->model = std::move(model).value();
+  if (job->data.train->image_size() != job->model.image_size) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{} has {}x{} images, {} needs {}x{}", config.data,
+                             job->data.train->image_size(), job->data.train->image_size(),
+                             config.model, job->model.image_size, job->model.image_size)};
+  }
+
+  Result<nn::ScheduleKind> kind = nn::parse_schedule_kind(config.lr_schedule);
+  if (!kind.ok()) {
+    return std::move(kind).error();
+  }
+  job->schedule.kind = kind.value();
+  derive_steps(*job);
+  job->fingerprint = fingerprint_of(*job);
+  return job;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "datasets/dataset.hpp"
+#include "engine/config.hpp"
+#include "nn/model.hpp"
+#include "nn/optimizer.hpp"
+
+namespace mayfly::engine {
+
+/// What must be equal on all workers of a job, as (name, value) in a fixed order.
+using Fingerprint = std::vector<std::pair<std::string, std::string>>;
+
+/// A configuration with everything derived from it and from the data set. Immutable once prepared;
+/// equal on all workers, which is what the fingerprint asserts.
+struct Job {
+  JobConfig config;
+  nn::Model model;
+  datasets::DatasetPair data;
+  nn::Schedule schedule;
+  std::uint64_t total_steps = 0;
+  std::uint64_t evaluate_every_steps = 0;  ///< 0 = only at the end
+  std::uint32_t microbatches = 0;          ///< per step
+  std::string isa;                         ///< instruction set the arithmetic is fixed to
+  Fingerprint fingerprint;
+
+  [[nodiscard]] bool exact() const { return config.reduction == "exact"; }
+  [[nodiscard]] double epochs_at(std::uint64_t step) const {
+    return static_cast<double>(step) * config.global_batch /
+           static_cast<double>(data.train->size());
+  }
+};
+
+/// Opens the data, builds the model and derives the rest. Also fixes the process's instruction set
+/// (nn::cpu::select_isa). Errors are the user's to mend: exit code 2.
+[[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
+
+}  // namespace mayfly::engine

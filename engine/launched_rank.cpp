@@ -1,0 +1,98 @@
+// `mayfly train` under mpirun: MPI is only the launcher. Rank 0 starts a coordinator process beside
+// itself, everybody (rank 0 included) becomes a worker of the elastic job. No process is special:
+// the coordinator outlives the worker that started it.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "elastic/net/sentinel.hpp"
+#include "engine/coordinator_process.hpp"
+#include "engine/exit_codes.hpp"
+#include "engine/launch.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kCoordinatorTimeout = seconds(60);
+constexpr std::size_t kEndpointBytesMax = 512;
+
+std::uint32_t number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+/// Unique per mpirun and equal on all its ranks.
+std::string job_name() {
+  const char* name = std::getenv("PMIX_NAMESPACE");
+  if (name == nullptr) {
+    name = std::getenv("OMPI_MCA_ess_base_jobid");
+  }
+  return name == nullptr ? "unnamed" : name;
+}
+
+Result<std::string> wait_for_endpoint(const std::string& run_dir) {
+  const Instant deadline = monotonic_now() + kCoordinatorTimeout;
+  while (monotonic_now() < deadline) {
+    const Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
+    if (text.ok() && !text.value().empty()) {
+      return text.value().substr(0, text.value().find('\n'));
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return Error{
+      Errc::kDeadline,
+      fmt::format("no coordinator appeared in {}/coordinator; the run directory must be on "
+                  "a file system that all ranks share",
+                  run_dir)};
+}
+
+}  // namespace
+
+bool inside_mpirun() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+}
+
+int run_launched_rank(const JobConfig& requested, RunListener& listener,
+                      std::unique_ptr<elastic::Sentinel> sentinel) {
+  JobConfig config = requested;
+  config.workers = number_of("OMPI_COMM_WORLD_SIZE");
+  if (config.run_dir.empty()) {
+    config.run_dir = fmt::format("runs/{}-mpi-{}", config.model, job_name());
+  }
+  const std::uint32_t local = std::max(1U, number_of("OMPI_COMM_WORLD_LOCAL_SIZE"));
+  if (config.threads == 0) {
+    config.threads = std::max(1U, std::thread::hardware_concurrency() / local);
+  }
+  if (local < config.workers && config.bind_host == JobConfig{}.bind_host) {
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
+    config.bind_host = host;  // reachable from the other machines
+  }
+  if (number_of("OMPI_COMM_WORLD_RANK") == 0) {
+    if (std::filesystem::exists(config.run_dir + "/events.jsonl") && config.resume.empty()) {
+      log::error(fmt::format("{} already holds a run; choose another --run-dir", config.run_dir));
+      return kExitUsage;
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      sentinel.release();  // our parent's; its destructor would speak for the parent
+      ::_exit(run_coordinator(config, listener));
+    }
+  }
+  Result<std::string> endpoint = wait_for_endpoint(config.run_dir);
+  if (!endpoint.ok()) {
+    log::error(endpoint.error().detail);
+    return kExitFailed;
+  }
+  config.coordinator = endpoint.value();
+  config.token_file = config.run_dir + "/token";
+  return run_worker(config, std::move(sentinel));
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,299 @@
+// `mayfly train` on one machine: an embedded coordinator and child processes as workers.
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "cloud_hooks/local_provider.hpp"
+#include "engine/chaos_plan.hpp"
+#include "engine/coordinator_process.hpp"
+#include "engine/exit_codes.hpp"
+#include "engine/launch.hpp"
+#include "engine/signal_watcher.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kPollInterval = milliseconds(5);
+constexpr Duration kWorkersExitTimeout = seconds(20);
+
+class LocalLauncher {
+ public:
+  LocalLauncher(const JobConfig& config, RunListener& listener, std::vector<ChaosEvent> chaos)
+      : requested_(config), listener_(listener), chaos_(chaos.begin(), chaos.end()) {}
+
+  int run();
+
+ private:
+  Result<void> start_worker();
+  void poll_workers();
+  void play_chaos();
+  void play(const ChaosEvent& event);
+  void wake_stopped_workers();
+  void follow_scale_requests();
+  void follow_signals();
+  void wait_for_workers();
+  [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
+
+  JobConfig requested_;
+  RunListener& listener_;
+  std::deque<ChaosEvent> chaos_;
+  std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
+  int interrupts_seen_ = 0;
+  std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
+
+  struct Worker {
+    std::string id;  // of the provider
+    bool running = true;
+    std::string end;  // how it ended
+  };
+  struct Wake {
+    std::size_t worker;
+    Instant at;
+  };
+  std::vector<Worker> workers_;  // in the order of starting
+  std::vector<Wake> wakes_;      // stopped workers to be continued
+  std::unique_ptr<CoordinatorProcess> process_;
+  cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
+};
+
+std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
+  return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
+                            : fmt::format("exit code {}", status.exit_code);
+}
+
+int LocalLauncher::run() {
+  const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {
+    if (++interrupts_ >= 2) {
+      ::_exit(kExitFailed);  // workers are bound to us and end with us
+    }
+  });
+  Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
+      requested_, listener_, [this](std::uint32_t count) -> Result<std::string> {
+        scale_to_ = count;
+        return fmt::format("going to {} workers", count);
+      });
+  if (!process.ok()) {
+    log::error(process.error().detail);
+    return kExitUsage;
+  }
+  process_ = std::move(process).value();
+  for (std::uint32_t i = 0; i < process_->config().workers; ++i) {
+    if (Result<void> started = start_worker(); !started.ok()) {
+      log::error(started.error().detail);
+      return kExitFailed;
+    }
+  }
+  std::optional<JobEnd> end;
+  while (!end.has_value()) {
+    end = process_->recorder().wait_for_end(monotonic_now() + kPollInterval);
+    follow_signals();
+    play_chaos();
+    wake_stopped_workers();
+    follow_scale_requests();
+    poll_workers();
+  }
+  wait_for_workers();
+  return process_->finish(*end);
+}
+
+Result<void> LocalLauncher::start_worker() {
+  const JobConfig& config = process_->config();
+  const std::size_t number = workers_.size();
+  const std::vector<std::string> argv = {"/proc/self/exe", "worker",
+                                         "--config",       config.run_dir + "/config.toml",
+                                         "--coordinator",  process_->server().endpoint(),
+                                         "--launched"};
+  Result<std::string> id =
+      provider_.start(argv, fmt::format("{}/logs/worker-{}.log", config.run_dir, number));
+  if (!id.ok()) {
+    return std::move(id).error();
+  }
+  workers_.push_back({id.value(), true, ""});
+  return {};
+}
+
+void LocalLauncher::poll_workers() {
+  bool any_running = false;
+  for (const cloud_hooks::ServerStatus& status : provider_.poll()) {
+    any_running = any_running || status.running;
+    const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                     [&](const Worker& w) { return w.id == status.id; });
+    if (worker == workers_.end() || status.running || !worker->running) {
+      continue;
+    }
+    worker->running = false;
+    worker->end = how_it_ended(status);
+    log::info(fmt::format("local worker {} ended: {}", worker - workers_.begin(), worker->end));
+  }
+  const bool others = !process_->server().status().members.empty();
+  if (!any_running && !others && !process_->recorder().end().has_value() && chaos_.empty()) {
+    process_->server().fail(fmt::format("all workers are gone; the last one ended with {}, see {}",
+                                        workers_.back().end, process_->config().run_dir + "/logs"));
+  }
+}
+
+std::optional<std::size_t> LocalLauncher::target_of(const ChaosEvent& event) const {
+  if (event.worker.has_value()) {
+    const bool runs = *event.worker < workers_.size() && workers_[*event.worker].running;
+    return runs ? std::optional<std::size_t>(*event.worker) : std::nullopt;
+  }
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+void LocalLauncher::play_chaos() {
+  const std::uint64_t step = process_->recorder().last_step();
+  while (!chaos_.empty() && chaos_.front().step <= step) {
+    const ChaosEvent event = chaos_.front();
+    chaos_.pop_front();
+    play(event);
+  }
+}
+
+void LocalLauncher::play(const ChaosEvent& event) {
+  if (event.kind == ChaosKind::kJoin) {
+    const Result<void> started = start_worker();
+    process_->note("chaos", started.ok()
+                                ? fmt::format("chaos: local worker {} starts", workers_.size() - 1)
+                                : started.error().detail);
+    return;
+  }
+  const std::optional<std::size_t> target = target_of(event);
+  if (!target.has_value()) {
+    process_->note("chaos", "chaos: no such worker runs any more; event skipped");
+    return;
+  }
+  const char* what = event.kind == ChaosKind::kKill   ? "kill -9"
+                     : event.kind == ChaosKind::kStop ? "kill -STOP"
+                                                      : "kill -TERM (drain)";
+  const int signal = event.kind == ChaosKind::kKill   ? SIGKILL
+                     : event.kind == ChaosKind::kStop ? SIGSTOP
+                                                      : SIGTERM;
+  if (event.kind == ChaosKind::kStop) {
+    wakes_.push_back({*target, monotonic_now() + milliseconds(event.for_ms)});
+  }
+  (void)provider_.signal(workers_[*target].id, signal);  // it may have ended this instant
+  process_->note("chaos", fmt::format("chaos: {} local worker {}", what, *target));
+}
+
+void LocalLauncher::wake_stopped_workers() {
+  const Instant now = monotonic_now();
+  std::erase_if(wakes_, [&](const Wake& wake) {
+    if (wake.at > now) {
+      return false;
+    }
+    (void)provider_.signal(workers_[wake.worker].id, SIGCONT);
+    return true;
+  });
+}
+
+void LocalLauncher::follow_scale_requests() {
+  const std::uint32_t wanted = scale_to_.exchange(0);
+  if (wanted == 0) {
+    return;
+  }
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) {
+      running.push_back(i);
+    }
+  }
+  for (std::size_t n = running.size(); n < wanted; ++n) {
+    if (const Result<void> started = start_worker(); !started.ok()) {
+      process_->note("scale", started.error().detail);
+      return;
+    }
+  }
+  for (std::size_t n = running.size(); n > wanted; --n) {  // the youngest leave first
+    (void)provider_.signal(workers_[running[n - 1]].id, SIGTERM);
+  }
+  process_->note("scale", fmt::format("scale: from {} to {} workers", running.size(), wanted));
+}
+
+void LocalLauncher::follow_signals() {
+  if (interrupts_ > interrupts_seen_) {
+    interrupts_seen_ = interrupts_;
+    process_->note("stop", "stopping at the next step with a checkpoint; once more to end at once");
+    process_->server().stop("stopped by the user");
+  }
+}
+
+void LocalLauncher::wait_for_workers() {
+  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  const auto any_running = [this] {
+    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
+  };
+  for (const Worker& worker : workers_) {
+    if (worker.running) {
+      (void)provider_.signal(worker.id, SIGCONT);  // a stopped one must hear that it is over
+    }
+  }
+  while (any_running() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPollInterval);
+    poll_workers();
+  }
+}
+
+}  // namespace
+
+int run_train(const JobConfig& config, RunListener& listener) {
+  Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
+  if (!chaos.ok()) {
+    log::error(chaos.error().detail);
+    return kExitUsage;
+  }
+  LocalLauncher launcher(config, listener, std::move(chaos).value());
+  return launcher.run();
+}
+
+int run_coordinator(const JobConfig& config, RunListener& listener) {
+  std::atomic<int> interrupts = 0;
+  std::atomic<elastic::CoordinatorServer*> server = nullptr;
+  const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
+    if (++interrupts >= 2) {
+      ::_exit(kExitFailed);
+    }
+    if (elastic::CoordinatorServer* running = server.load(); running != nullptr) {
+      running->stop("stopped by the user");
+    }
+  });
+  Result<std::unique_ptr<CoordinatorProcess>> process =
+      CoordinatorProcess::start(config, listener, [](std::uint32_t) -> Result<std::string> {
+        return Error{Errc::kUnsupported,
+                     "this coordinator starts no workers itself; start them with `mayfly worker "
+                     "--coordinator HOST:PORT`, or drain one"};
+      });
+  if (!process.ok()) {
+    log::error(process.error().detail);
+    return kExitUsage;
+  }
+  server = &process.value()->server();
+  listener.on_event(fmt::format("coordinator at {}, token file {}",
+                                process.value()->server().endpoint(),
+                                process.value()->config().token_file));
+  std::optional<JobEnd> end;
+  while (!end.has_value()) {
+    end = process.value()->recorder().wait_for_end(monotonic_now() + seconds(1));
+  }
+  server = nullptr;
+  // Dismissed workers still send their last reports; they close the connection when they are done.
+  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return process.value()->finish(*end);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,54 @@
+#pragma once
+
+// What workers tell the coordinator's process for the run directory. elastic carries these as
+// opaque reports. The member with rank 0 sends them; after a change of view the new rank 0 repeats
+// the last few, and the receiver drops what it already has, so a death loses none.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+
+namespace mayfly::engine {
+
+struct StepRecord {
+  std::uint64_t step = 0;
+  std::uint64_t view = 0;
+  std::uint32_t members = 0;
+  std::uint32_t samples = 0;
+  std::uint32_t correct = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  std::string sample_hash;  ///< hex
+  std::string digest;       ///< hex; empty if not computed at this step
+};
+struct EvaluationRecord {
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t correct = 0;
+  double loss = 0;  ///< mean cross entropy
+};
+struct CheckpointRecord {
+  std::uint64_t step = 0;
+  bool ok = false;
+  std::string text;  ///< folder, or why it could not be written
+};
+/// The job cannot go on: the loss is not finite, members disagree, ...
+struct FatalRecord {
+  std::string reason;
+};
+/// Resources of one worker, at the end of its part.
+struct WorkerRecord {
+  double loader_wait_ms = 0;
+  std::uint64_t steps = 0;
+};
+
+using Record =
+    std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord, WorkerRecord>;
+
+[[nodiscard]] Bytes encode_record(const Record& record);
+[[nodiscard]] Result<Record> decode_record(ByteSpan bytes);
+
+}  // namespace mayfly::engine

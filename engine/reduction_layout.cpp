@@ -1,0 +1,39 @@
+#include "engine/reduction_layout.hpp"
+
+#include "base/check.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::vector<std::size_t> tensor_sizes(const nn::Model& model) {
+  std::vector<std::size_t> sizes = {ReductionLayout::kLossElements};
+  for (const nn::TensorInfo& tensor : model.statistics) {
+    sizes.push_back(tensor.size);
+  }
+  for (const nn::TensorInfo& tensor : model.parameters) {
+    sizes.push_back(tensor.size);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+ReductionLayout::ReductionLayout(const nn::Model& model)
+    : parameters_offset_(kLossElements + model.statistic_count), blocks_(tensor_sizes(model)) {
+  std::size_t last = element_count();
+  std::size_t last_block = blocks_.block_count();
+  for (auto tensor = model.parameters.rbegin(); tensor != model.parameters.rend(); ++tensor) {
+    const std::size_t first = parameters_offset_ + tensor->offset;
+    if (last - first >= kBucketElements && first > parameters_offset_) {
+      const std::size_t first_block = blocks_.first_block_at(first);
+      buckets_.push_back({first, last, first_block, last_block});
+      last = first;
+      last_block = first_block;
+    }
+  }
+  buckets_.push_back({0, last, 0, last_block});
+  ENSURE(element_count() == parameters_offset_ + model.parameter_count,
+         "the vector holds exactly the loss, the statistics and the parameters");
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collectives/plan/exact_sum.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::engine {
+
+/// What one step's reduction sums, as one flat vector of tensors:
+///   [ loss | batch statistics | parameters' gradients ]
+/// Gradients become ready from the end, so the buckets are contiguous ranges taken from the end;
+/// the last one also carries the loss and the statistics.
+class ReductionLayout {
+ public:
+  /// A contiguous range of the vector that is all-reduced as one message.
+  struct Bucket {
+    std::size_t first = 0;        ///< element
+    std::size_t last = 0;         ///< one past the last element
+    std::size_t first_block = 0;  ///< of the exact sum's blocks
+    std::size_t last_block = 0;   ///< one past the last
+  };
+
+  /// The loss takes one padded slot, so that what follows stays aligned for vector loads.
+  static constexpr std::size_t kLossElements = 16;
+  /// Smaller buckets start earlier but cost a round of latencies each; 128 Ki elements (512 KiB)
+  /// was the flattest point of `benchmarks` on two cores with four workers.
+  static constexpr std::size_t kBucketElements = std::size_t{128} << 10;
+
+  explicit ReductionLayout(const nn::Model& model);
+
+  [[nodiscard]] std::size_t statistics_offset() const { return kLossElements; }
+  [[nodiscard]] std::size_t parameters_offset() const { return parameters_offset_; }
+  [[nodiscard]] std::size_t element_count() const { return blocks_.element_count(); }
+  [[nodiscard]] const collectives::BlockLayout& blocks() const { return blocks_; }
+  /// In the order in which they become ready.
+  [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
+
+ private:
+  std::size_t parameters_offset_;
+  collectives::BlockLayout blocks_;
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace mayfly::engine

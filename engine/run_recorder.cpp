@@ -1,0 +1,256 @@
+#include "engine/run_recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "engine/version.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+const char* to_text(elastic::Outcome outcome) {
+  switch (outcome) {
+    case elastic::Outcome::kDone: return "done";
+    case elastic::Outcome::kStopped: return "stopped";
+    case elastic::Outcome::kFailed: return "failed";
+    case elastic::Outcome::kTooFewWorkers: return "too_few_workers";
+  }
+  return "unknown";
+}
+
+RecoveryRecord record_of(const elastic::Recovery& recovery) {
+  const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
+  RecoveryRecord record;
+  record.cause = recovery.cause;
+  for (const MemberId member : recovery.members) {
+    record.members.push_back(value(member));
+  }
+  record.step = value(recovery.committed);
+  record.view = value(recovery.new_view);
+  record.redone_microbatches = recovery.redone_microbatches;
+  record.told_ms = since_detected(recovery.told);
+  record.stopped_ms = since_detected(recovery.stopped);
+  record.formed_ms = since_detected(recovery.formed);
+  record.synced_ms = since_detected(recovery.synced);
+  record.step_ms = since_detected(recovery.step);
+  return record;
+}
+
+std::string sentence_of(const RecoveryRecord& r) {
+  const std::string who = fmt::format("{}", fmt::join(r.members, ", "));
+  if (r.cause == "join") {
+    return fmt::format("worker {} joined after step {}: first step together after {:.0f} ms", who,
+                       r.step, r.step_ms);
+  }
+  if (r.cause == "leave") {
+    return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
+                       r.step_ms);
+  }
+  return fmt::format(
+      "worker {} lost after step {}: the others re-formed in {:.0f} ms, next step after {:.0f} ms, "
+      "{} microbatches redone",
+      who, r.step, r.synced_ms, r.step_ms, r.redone_microbatches);
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
+                         CommandHandler on_other_command, FatalHandler on_fatal)
+    : job_(job),
+      directory_(directory),
+      listener_(listener),
+      on_other_command_(std::move(on_other_command)),
+      on_fatal_(std::move(on_fatal)) {}
+
+void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note) {
+  const std::lock_guard output(output_mutex_);
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (note.member.has_value()) {
+    fields.emplace_back("member", json_number(value(*note.member)));
+  }
+  fields.emplace_back("detail", json_string(note.detail));
+  directory_.event(note.kind, fields);
+  const std::string who =
+      note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
+  log::info(fmt::format("{}{}: {}", note.kind, who, note.detail));
+}
+
+void RunRecorder::note(const std::string& kind, const std::string& detail) {
+  const std::lock_guard lock(output_mutex_);
+  directory_.event(kind, {{"detail", json_string(detail)}});
+  listener_.on_event(detail);
+}
+
+void RunRecorder::on_view(Instant, const elastic::View& view) {
+  const std::lock_guard output(output_mutex_);
+  std::string members;
+  for (const elastic::ViewMember& member : view.members) {
+    members += fmt::format("{}{}", members.empty() ? "" : ",", value(member.id));
+  }
+  directory_.event("view", {{"view", json_number(value(view.id))},
+                            {"committed", json_number(value(view.committed))},
+                            {"members", "[" + members + "]"}});
+  const std::lock_guard lock(mutex_);
+  ++views_;
+}
+
+void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
+  const RecoveryRecord record = record_of(recovery);
+  const std::lock_guard output(output_mutex_);
+  directory_.recovery(record);
+  listener_.on_event(sentence_of(record));
+  const std::lock_guard lock(mutex_);
+  recoveries_.push_back(record);
+}
+
+void RunRecorder::on_report(MemberId member, ByteSpan payload) {
+  const Result<Record> record = decode_record(payload);
+  if (!record.ok()) {
+    log::warning(fmt::format("member {}: {}", value(member), record.error().detail));
+    return;
+  }
+  const std::lock_guard output(output_mutex_);
+  std::visit([this](const auto& r) { receive(r); }, record.value());
+}
+
+void RunRecorder::receive(const StepRecord& record) {
+  StepMetric metric;
+  {
+    const std::lock_guard lock(mutex_);
+    if (record.step <= last_step_) {
+      return;  // repeated after a change of view
+    }
+    const Instant now = monotonic_now();
+    if (last_step_ == 0) {
+      first_step_ = record.step;
+      first_commit_ = now;
+    } else {
+      metric.images_per_second = record.samples / std::max(1e-9, to_seconds(now - last_commit_));
+    }
+    last_step_ = record.step;
+    last_commit_ = now;
+    samples_ += record.samples;
+    if (!record.digest.empty()) {
+      last_digest_ = record.digest;
+    }
+  }
+  metric.step = record.step;
+  metric.samples = record.samples;
+  metric.epoch = job_.epochs_at(record.step);
+  metric.loss = record.loss;
+  metric.accuracy = static_cast<double>(record.correct) / record.samples;
+  metric.learning_rate = record.learning_rate;
+  metric.members = record.members;
+  metric.view = record.view;
+  metric.sample_hash = record.sample_hash;
+  metric.digest = record.digest;
+  directory_.metric(metric);
+  listener_.on_step(metric, job_.total_steps);
+}
+
+void RunRecorder::receive(const EvaluationRecord& record) {
+  const double top1 = static_cast<double>(record.correct) / static_cast<double>(record.samples);
+  {
+    const std::lock_guard lock(mutex_);
+    if (evaluation_.has_value() && evaluation_->step >= record.step) {
+      return;
+    }
+    evaluation_ = record;
+  }
+  directory_.evaluation(record.step, top1, record.loss);
+  listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}", record.step,
+                                 100 * top1, record.loss));
+}
+
+void RunRecorder::receive(const CheckpointRecord& record) {
+  directory_.event(record.ok ? "checkpoint" : "checkpoint_failed",
+                   {{"step", json_number(record.step)}, {"detail", json_string(record.text)}});
+  if (!record.ok) {
+    listener_.on_event(
+        fmt::format("the checkpoint of step {} was not written: {}; training goes on", record.step,
+                    record.text));
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  last_checkpoint_ = record.text;
+}
+
+void RunRecorder::receive(const FatalRecord& record) {
+  directory_.event("fatal", {{"detail", json_string(record.reason)}});
+  on_fatal_(record.reason);
+}
+
+void RunRecorder::receive(const WorkerRecord& record) {
+  directory_.event("worker_done", {{"steps", json_number(record.steps)},
+                                   {"loader_wait_ms", json_number(record.loader_wait_ms)}});
+}
+
+elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
+  return on_other_command_(command);
+}
+
+void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = JobEnd{outcome, detail};
+  }
+  ended_.notify_all();
+}
+
+std::uint64_t RunRecorder::last_step() const {
+  const std::lock_guard lock(mutex_);
+  return last_step_;
+}
+
+std::optional<JobEnd> RunRecorder::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+std::optional<JobEnd> RunRecorder::wait_for_end(Instant deadline) const {
+  std::unique_lock lock(mutex_);
+  ended_.wait_for(lock, std::max(Duration(0), deadline - monotonic_now()),
+                  [this] { return end_.has_value(); });
+  return end_;
+}
+
+Summary RunRecorder::make_summary(const JobEnd& end) const {
+  const std::lock_guard lock(mutex_);
+  Summary s;
+  s.outcome = to_text(end.outcome);
+  s.detail = end.detail;
+  s.steps = last_step_;
+  s.samples = samples_;
+  s.final_digest = last_digest_;
+  if (evaluation_.has_value()) {
+    s.test_top1 =
+        static_cast<double>(evaluation_->correct) / static_cast<double>(evaluation_->samples);
+    s.test_loss = evaluation_->loss;
+  }
+  s.train_seconds = to_seconds(last_commit_ - first_commit_);
+  const auto timed_steps = static_cast<double>(last_step_ - first_step_);
+  s.images_per_second =
+      s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
+  s.membership_changes = views_ > 0 ? views_ - 1 : 0;
+  s.recoveries = recoveries_;
+  s.reduction = job_.config.reduction;
+  s.backend = job_.config.backend;
+  s.device = job_.config.device;
+  s.isa = job_.isa;
+  s.model = job_.config.model;
+  s.data = job_.data.name;
+  s.seed = job_.config.seed;
+  s.last_checkpoint = last_checkpoint_;
+  s.version = kVersion;
+  return s;
+}
+
+void RunRecorder::write_summary(const JobEnd& end) {
+  const Summary summary = make_summary(end);
+  directory_.summary(summary);
+  listener_.on_summary(summary);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,85 @@
+#pragma once
+
+// The coordinator process's memory of a run: turns what the coordinator and the workers report into
+// the run directory's files, the terminal's lines and, at the end, the summary.
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "elastic/net/coordinator_server.hpp"
+#include "engine/job.hpp"
+#include "engine/launch.hpp"
+#include "engine/records.hpp"
+#include "engine/run_directory.hpp"
+
+namespace mayfly::engine {
+
+/// The end of a job, as the coordinator decided it.
+struct JobEnd {
+  elastic::Outcome outcome = elastic::Outcome::kDone;
+  std::string detail;
+};
+
+class RunRecorder final : public elastic::CoordinatorObserver {
+ public:
+  /// Answers `scale N` and the like; called on the coordinator's thread.
+  using CommandHandler = std::function<elastic::CommandReply(const elastic::Command&)>;
+  /// Told that the job cannot go on (a worker's FatalRecord); called on the coordinator's thread.
+  using FatalHandler = std::function<void(const std::string& reason)>;
+
+  RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
+              CommandHandler on_other_command, FatalHandler on_fatal);
+
+  void on_note(Instant when, const elastic::coordinator_effect::Note& note) override;
+  void on_view(Instant when, const elastic::View& view) override;
+  void on_recovery(const elastic::Recovery& recovery) override;
+  void on_report(MemberId member, ByteSpan payload) override;
+  elastic::CommandReply on_command(const elastic::Command& command) override;
+  void on_ended(elastic::Outcome outcome, const std::string& detail) override;
+
+  // Any thread:
+  /// A fact that the launcher knows.
+  void note(const std::string& kind, const std::string& detail);
+  /// The last committed step on record.
+  [[nodiscard]] std::uint64_t last_step() const;
+  [[nodiscard]] std::optional<JobEnd> end() const;
+  /// Waits until the job has ended, at most until the deadline.
+  std::optional<JobEnd> wait_for_end(Instant deadline) const;
+  /// Writes summary.json and tells the listener. After the server is gone.
+  void write_summary(const JobEnd& end);
+
+ private:
+  void receive(const StepRecord& record);
+  void receive(const EvaluationRecord& record);
+  void receive(const CheckpointRecord& record);
+  void receive(const FatalRecord& record);
+  void receive(const WorkerRecord& record);
+  [[nodiscard]] Summary make_summary(const JobEnd& end) const;
+
+  const Job& job_;
+  RunDirectory& directory_;
+  RunListener& listener_;
+  CommandHandler on_other_command_;
+  FatalHandler on_fatal_;
+
+  std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
+  mutable std::mutex mutex_;
+  mutable std::condition_variable ended_;
+  // Guarded by mutex_:
+  std::optional<JobEnd> end_;
+  std::uint64_t last_step_ = 0;
+  std::uint64_t first_step_ = 0;
+  Instant first_commit_;
+  Instant last_commit_;
+  std::uint64_t samples_ = 0;
+  std::string last_digest_;
+  std::optional<EvaluationRecord> evaluation_;
+  std::string last_checkpoint_;
+  std::vector<RecoveryRecord> recoveries_;
+  std::uint32_t views_ = 0;
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,351 @@
+#include "engine/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "engine/rendezvous.hpp"
+#include "engine/state_sync.hpp"
+#include "nn/optimizer.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+// Backstops only: the coordinator ends a view long before either passes, because it hears of a lost
+// member from the member's sentinel. They must outlast the slowest healthy step.
+constexpr Duration kFormTimeout = seconds(30);
+constexpr Duration kStepTimeout = seconds(300);
+constexpr Duration kProgressInterval = milliseconds(100);
+constexpr std::size_t kRecentRecords = 64;
+
+Rank rank_of(MemberId self, const elastic::View& view) {
+  for (std::size_t r = 0; r < view.members.size(); ++r) {
+    if (view.members[r].id == self) {
+      return static_cast<Rank>(r);
+    }
+  }
+  UNREACHABLE("a member is only ordered into views it belongs to");
+}
+
+std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
+    : parts_(parts),
+      state_(std::move(initial)),
+      buckets_(parts.layout, parts.job.exact()),
+      committer_(parts.job, parts.layout) {}
+
+elastic::member_effect::Leave Trainer::run() {
+  while (true) {
+    const WorkerLink::Order order = parts_.link.next_order();
+    if (const auto* leave = std::get_if<elastic::member_effect::Leave>(&order)) {
+      parts_.pool.discard();
+      if (leave->write_checkpoint) {
+        parts_.checkpoints.write_now(state_);
+      }
+      return *leave;
+    }
+    const auto& view = std::get<elastic::View>(order);
+    const ViewEnd end = run_view(view);
+    report_stopped(view.id, end);
+  }
+}
+
+Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
+  parts_.pool.clear_interrupt();
+  if (parts_.link.is_over(view.id)) {
+    return {false, Error{Errc::kAborted, "the view was over before it began"}};
+  }
+  rank_ = rank_of(parts_.client.id(), view);
+  first_step_of_view_ = true;
+  evaluated_.reset();
+  prefetched_ = 0;
+  parts_.loader.cancel_requests();
+
+  collectives::GroupSpec spec;
+  spec.view = view.id;
+  spec.rank = rank_;
+  spec.key = view.key;
+  for (const elastic::ViewMember& member : view.members) {
+    spec.peers.push_back({member.id, member.address});
+  }
+  RendezvousOverControl store(parts_.client, view.id);
+  spec.store = &store;
+  Result<std::unique_ptr<collectives::Group>> formed =
+      parts_.transport.form(spec, monotonic_now() + kFormTimeout);
+  if (!formed.ok()) {
+    return {false, formed.error()};
+  }
+  const std::unique_ptr<collectives::Group> group = std::move(formed).value();
+  parts_.link.attach(*group);
+  ViewEnd end;
+  if (Result<void> entered = enter(view, *group); entered.ok()) {
+    end = run_steps(view, *group);
+  } else {
+    end.failure = entered.error();
+  }
+  parts_.link.detach();
+  return end;
+}
+
+Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group) {
+  parts_.client.post(elastic::member_event::GroupFormed{view.id});
+  if (state_.committed < view.committed) {
+    parts_.pool.discard();  // what it computes belongs to a step that others have committed
+    computing_ = {};
+  }
+  Result<void> synced = sync_state(group, view, state_, monotonic_now() + kStepTimeout);
+  if (!synced.ok()) {
+    return synced;
+  }
+  parts_.client.post(elastic::member_event::StateSynced{view.id});
+  repeat_recent_records();
+  if (attempt_ > 0) {  // raised exponents are not agreed on yet: the step starts over
+    parts_.pool.discard();
+    computing_ = {};
+  }
+  return {};
+}
+
+Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {
+  const elastic::ViewMember& self = view.members[value(rank_)];
+  const auto later = elastic::MicrobatchSet::range(self.first, self.count);
+  while (value(state_.committed) < parts_.job.total_steps) {
+    const std::uint64_t every = parts_.job.evaluate_every_steps;
+    if (every > 0 && state_.committed != Step{} && value(state_.committed) % every == 0 &&
+        evaluated_ != state_.committed) {
+      if (Result<void> done = evaluate(view, group); !done.ok()) {
+        return {false, done.error()};
+      }
+    }
+    Result<bool> boundary =
+        run_step(view, group, first_step_of_view_ ? self.first_step : later, later);
+    if (!boundary.ok()) {
+      return {false, boundary.error()};
+    }
+    if (boundary.value()) {
+      return {};
+    }
+  }
+  if (Result<void> done = finish_job(view, group); !done.ok()) {
+    return {false, done.error()};
+  }
+  return {true, std::nullopt};
+}
+
+Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& group,
+                               const elastic::MicrobatchSet& share,
+                               const elastic::MicrobatchSet& next_share) {
+  while (true) {
+    compute_share(share);
+    prefetch(value(state_.committed) + 2, next_share);
+    Result<ReducedStep> reduced = reduce(view, group);
+    if (!reduced.ok()) {
+      return std::move(reduced).error();
+    }
+    const ReducedStep& step = reduced.value();
+    if (!step.states_agree) {
+      report_fatal(
+          fmt::format("the members' states differ before step {}", value(next(state_.committed))));
+      return Error{Errc::kDiverged, "the members' states differ"};
+    }
+    if (step.totals.nonfinite > 0) {
+      report_fatal(
+          fmt::format("the loss or a gradient became infinite or NaN in step {}; a lower "
+                      "--lr or a longer warm-up may help",
+                      value(next(state_.committed))));
+      return Error{Errc::kDiverged, "the loss is not finite"};
+    }
+    if (step.totals.overflows == 0) {
+      commit(view, step);
+      return step.boundary;
+    }
+    exponents_ = raised_exponents(exponents_, buckets_.observed());
+    ++attempt_;
+    parts_.pool.begin_step(value(computing_), state_, exponents_);
+    held_ = {};
+  }
+}
+
+void Trainer::compute_share(const elastic::MicrobatchSet& share) {
+  const Step step = next(state_.committed);
+  const bool keep = computing_ == step && held_.minus(share).empty();
+  if (!keep) {
+    parts_.pool.discard();
+    computing_ = step;
+    attempt_ = 0;
+    held_ = {};
+    exponents_ = state_.exponents;
+    parts_.pool.begin_step(value(step), state_, exponents_);
+  }
+  const std::vector<std::uint32_t> missing = share.minus(held_).list();
+  if (prefetched_ < value(step)) {
+    parts_.loader.request(value(step), missing);
+    prefetched_ = value(step);
+  }
+  parts_.pool.add_microbatches(missing);
+  held_ = share;
+}
+
+void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) {
+  if (prefetched_ < step && step <= parts_.job.total_steps) {
+    parts_.loader.request(step, share.list());
+    prefetched_ = step;
+  }
+}
+
+Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
+  const std::size_t bucket_count = parts_.layout.buckets().size();
+  for (std::size_t b = 0; b < bucket_count; ++b) {
+    if (!parts_.pool.wait_for_bucket(b)) {
+      group.abort();
+      (void)buckets_.finish(monotonic_now());
+      return Error{Errc::kAborted, "the view is over"};
+    }
+    buckets_.start(group, b, parts_.pool.sums());
+  }
+  buckets_.start_signals(group, parts_.pool.sums(),
+                         {parts_.link.boundary_asked(view.id), state_check()});
+  return buckets_.finish(monotonic_now() + kStepTimeout);
+}
+
+void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
+  const double loss = committer_.commit(buckets_, exponents_, state_);
+  computing_ = {};
+  attempt_ = 0;
+  held_ = {};
+  record(view, reduced, loss);
+  const std::uint64_t every = parts_.job.config.checkpoint_every;
+  if (rank_ == Rank{} && every > 0 && value(state_.committed) % every == 0 &&
+      value(state_.committed) < parts_.job.total_steps) {
+    parts_.checkpoints.write_later(state_);
+  }
+  if (parts_.sentinel != nullptr) {
+    parts_.sentinel->tick();
+  }
+  const Instant now = monotonic_now();
+  if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {
+    parts_.client.send_progress(
+        {view.id, state_.committed, static_cast<float>(parts_.pool.microbatch_ms())});
+    last_progress_ = now;
+  }
+  first_step_of_view_ = false;
+}
+
+void Trainer::record(const elastic::View& view, const ReducedStep& reduced, double loss) {
+  StepRecord record;
+  record.step = value(state_.committed);
+  record.view = value(view.id);
+  record.members = static_cast<std::uint32_t>(view.members.size());
+  record.samples = static_cast<std::uint32_t>(reduced.totals.samples);
+  record.correct = static_cast<std::uint32_t>(reduced.totals.correct);
+  record.loss = loss;
+  record.learning_rate = nn::learning_rate_at(parts_.job.schedule, record.step);
+  record.sample_hash = hex_of(reduced.totals.sample_hash);
+  if (is_digest_step(state_.committed)) {
+    record.digest = to_string(nn::digest_of(state_));
+  }
+  ENSURE(record.samples == parts_.job.config.global_batch,
+         "a committed step has used exactly the global batch");
+  if (rank_ == Rank{}) {
+    parts_.client.send_report(encode_record(record));
+  }
+  recent_.push_back(std::move(record));
+  if (recent_.size() > kRecentRecords) {
+    recent_.pop_front();
+  }
+}
+
+bool Trainer::is_digest_step(Step step) const {
+  const std::uint64_t every = parts_.job.config.digest_every;
+  return value(step) == parts_.job.total_steps || (every > 0 && value(step) % every == 0);
+}
+
+std::uint32_t Trainer::state_check() const {
+  // Members share the view and the step, so they all take the same branch.
+  const bool check = first_step_of_view_ || is_digest_step(state_.committed);
+  return check ? static_cast<std::uint32_t>(nn::digest_of(state_).low) : 0;
+}
+
+void Trainer::repeat_recent_records() {
+  if (rank_ == Rank{}) {
+    for (const StepRecord& record : recent_) {
+      parts_.client.send_report(encode_record(record));
+    }
+  }
+}
+
+Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& group) {
+  const std::size_t size = parts_.job.config.microbatch;
+  const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
+  std::vector<std::uint32_t> own;
+  for (std::size_t c = value(rank_); c < chunk_count; c += view.members.size()) {
+    own.push_back(static_cast<std::uint32_t>(c));
+  }
+  if (computing_ != Step{} && !parts_.pool.wait_for_step()) {  // sums kept from the view before
+    return Error{Errc::kAborted, "the view is over"};
+  }
+  const EvaluationSums sums = parts_.pool.evaluate(state_, own);
+  std::array<std::int64_t, 3> lanes = {sums.correct, sums.loss_fixed, sums.samples};
+  const auto work = group.all_reduce(lanes.data(), lanes.size(), collectives::DataType::kInt64,
+                                     collectives::ReduceOp::kSum);
+  if (Result<void> done = work->wait(monotonic_now() + kStepTimeout); !done.ok()) {
+    return done;
+  }
+  evaluated_ = state_.committed;
+  if (rank_ == Rank{}) {
+    const double loss = std::ldexp(static_cast<double>(lanes[1]), -20);
+    parts_.client.send_report(encode_record(EvaluationRecord{
+        value(state_.committed), static_cast<std::uint64_t>(lanes[2]),
+        static_cast<std::uint64_t>(lanes[0]), loss / static_cast<double>(lanes[2])}));
+  }
+  return {};
+}
+
+Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& group) {
+  if (parts_.job.config.evaluate) {
+    if (Result<void> done = evaluate(view, group); !done.ok()) {
+      return done;
+    }
+  }
+  if (rank_ == Rank{}) {
+    parts_.checkpoints.write_now(state_);
+  }
+  // Nobody reports "finished" before the results are recorded: if rank 0 dies here, the next view
+  // repeats this part.
+  return group.barrier()->wait(monotonic_now() + kStepTimeout);
+}
+
+void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
+  elastic::member_event::TrainerStopped stopped;
+  stopped.view = view;
+  stopped.committed = state_.committed;
+  stopped.finished = end.finished;
+  if (computing_ == next(state_.committed) && attempt_ == 0) {
+    stopped.held = held_;
+  }
+  if (end.failure.has_value()) {
+    stopped.failed = end.failure->code != Errc::kAborted;
+    stopped.culprit = end.failure->culprit;
+    stopped.detail = end.failure->detail;
+    log::info(fmt::format("view {} ended after step {}: {}", value(view), value(state_.committed),
+                          end.failure->detail));
+  }
+  parts_.client.post(stopped);
+}
+
+void Trainer::report_fatal(const std::string& reason) {
+  if (rank_ == Rank{}) {
+    parts_.client.send_report(encode_record(FatalRecord{reason}));
+  }
+}
+
+}  // namespace mayfly::engine

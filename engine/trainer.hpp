@@ -1,0 +1,100 @@
+#pragma once
+
+// The training loop of one worker. It runs one view at a time: form the group, bring everybody to
+// the same state, then step after step until the view ends; then it reports and waits for the next
+// order.
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "collectives/group.hpp"
+#include "elastic/core/view.hpp"
+#include "elastic/net/member_client.hpp"
+#include "elastic/net/sentinel.hpp"
+#include "engine/checkpoint_writer.hpp"
+#include "engine/commit.hpp"
+#include "engine/compute_pool.hpp"
+#include "engine/gradient_buckets.hpp"
+#include "engine/job.hpp"
+#include "engine/records.hpp"
+#include "engine/worker_link.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+/// What the trainer works with; everything outlives it.
+struct TrainerParts {
+  const Job& job;
+  const ReductionLayout& layout;
+  datasets::Loader& loader;
+  ComputePool& pool;
+  collectives::Transport& transport;
+  elastic::MemberClient& client;
+  WorkerLink& link;
+  elastic::Sentinel* sentinel;  ///< may be null
+  CheckpointWriter& checkpoints;
+};
+
+class Trainer {
+ public:
+  Trainer(TrainerParts parts, nn::ModelState initial);
+
+  /// Follows orders until told to leave; returns that order.
+  elastic::member_effect::Leave run();
+
+  /// The last step in this worker's state.
+  [[nodiscard]] Step committed() const { return state_.committed; }
+
+ private:
+  /// Why a view ended for this member.
+  struct ViewEnd {
+    bool finished = false;         ///< the job's last step is committed and recorded
+    std::optional<Error> failure;  ///< the group broke or was aborted
+  };
+
+  ViewEnd run_view(const elastic::View& view);
+  Result<void> enter(const elastic::View& view, collectives::Group& group);
+  ViewEnd run_steps(const elastic::View& view, collectives::Group& group);
+  /// One step until it is committed, exponents raised and tried again as often as it takes. The
+  /// value is true if the members agreed to stop at this boundary.
+  Result<bool> run_step(const elastic::View& view, collectives::Group& group,
+                        const elastic::MicrobatchSet& share,
+                        const elastic::MicrobatchSet& next_share);
+  void compute_share(const elastic::MicrobatchSet& share);
+  Result<ReducedStep> reduce(const elastic::View& view, collectives::Group& group);
+  void commit(const elastic::View& view, const ReducedStep& reduced);
+  void record(const elastic::View& view, const ReducedStep& reduced, double loss);
+  Result<void> evaluate(const elastic::View& view, collectives::Group& group);
+  /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
+  Result<void> finish_job(const elastic::View& view, collectives::Group& group);
+  void report_stopped(ViewId view, const ViewEnd& end);
+  void report_fatal(const std::string& reason);
+  void repeat_recent_records();
+  void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
+  [[nodiscard]] std::uint32_t state_check() const;
+  [[nodiscard]] bool is_digest_step(Step step) const;
+
+  TrainerParts parts_;
+  nn::ModelState state_;
+  GradientBuckets buckets_;
+  Committer committer_;
+
+  // The step being computed. Its sums outlive a view, see gradient_sums.hpp.
+  Step computing_{};                     // 0 = none
+  std::uint32_t attempt_ = 0;            // how often its exponents were raised
+  elastic::MicrobatchSet held_;          // in the sums, or on their way into them
+  std::vector<std::int32_t> exponents_;  // that it is quantised with
+
+  Rank rank_{};  // in the present view
+  bool first_step_of_view_ = true;
+  std::optional<Step> evaluated_;  // last step evaluated in this view
+  std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
+  Instant last_progress_;
+  std::deque<StepRecord> recent_;  // the last steps' records, for a new rank 0 to repeat
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,207 @@
+// `mayfly worker`: loads everything, joins the job, trains until told to leave.
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "cloud_hooks/launcher_bond.hpp"
+#include "collectives/gloo_transport.hpp"
+#include "collectives/plan/exact_sum.hpp"
+#include "collectives/tcp_transport.hpp"
+#include "elastic/net/job_token.hpp"
+#include "engine/checkpoint_store.hpp"
+#include "engine/coordinator_process.hpp"
+#include "engine/exit_codes.hpp"
+#include "engine/launch.hpp"
+#include "engine/signal_watcher.hpp"
+#include "engine/trainer.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kConnectTimeout = seconds(60);
+
+Result<nn::ModelState> starting_state(const Job& job, const ReductionLayout& layout) {
+  const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
+  if (job.config.resume.empty()) {
+    return nn::make_initial_state(job.model, job.config.seed, exponents,
+                                  collectives::kUnsetExponent);
+  }
+  Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
+  if (!loaded.ok()) {
+    return std::move(loaded).error();
+  }
+  Result<nn::ModelState> state = nn::decode_checkpoint(job.model, loaded.value().files);
+  if (state.ok() && state.value().exponents.size() != exponents) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{} was written with another --reduction", loaded.value().path)};
+  }
+  return state;
+}
+
+Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
+  if (config.backend == "gloo") {
+    collectives::GlooOptions options;
+    options.bind_host = config.bind_host;
+    return collectives::make_gloo_transport(options);
+  }
+  collectives::TcpOptions options;
+  options.bind_host = config.bind_host;
+  return collectives::make_tcp_transport(options);
+}
+
+std::uint32_t compute_threads(const JobConfig& config) {
+  return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
+int exit_code_of(const elastic::member_effect::Leave& leave) {
+  switch (leave.reason) {
+    case elastic::DismissReason::kJobDone:
+    case elastic::DismissReason::kDrained: return kExitDone;
+    case elastic::DismissReason::kJobStopped: return kExitStopped;
+    case elastic::DismissReason::kEvicted:
+    case elastic::DismissReason::kJobFailed: return kExitFailed;
+  }
+  UNREACHABLE("every reason has an exit code");
+}
+
+/// Everything of a worker that exists before it is a member. Built in this order, destroyed in
+/// reverse.
+struct WorkerParts {
+  std::unique_ptr<Job> job;
+  std::unique_ptr<ReductionLayout> layout;
+  std::unique_ptr<Ledger> ledger;
+  std::unique_ptr<datasets::Loader> loader;
+  std::unique_ptr<ComputePool> pool;
+  std::unique_ptr<collectives::Transport> transport;
+};
+
+Result<void> build(const JobConfig& config, WorkerParts& parts) {
+  Result<std::unique_ptr<Job>> job = prepare_job(config);
+  if (!job.ok()) {
+    return std::move(job).error();
+  }
+  parts.job = std::move(job).value();
+  parts.layout = std::make_unique<ReductionLayout>(parts.job->model);
+  if (config.ledger) {
+    parts.ledger = std::make_unique<Ledger>(config.run_dir + "/ledger");
+  }
+  const std::uint32_t threads = compute_threads(config);
+  datasets::LoaderOptions loader;
+  loader.seed = config.seed;
+  loader.global_batch = config.global_batch;
+  loader.microbatch = config.microbatch;
+  loader.augment = config.augment;
+  loader.prefetch_max = 2 * std::max(parts.job->microbatches, threads);
+  parts.loader = datasets::make_loader(parts.job->data, loader);
+  Result<std::unique_ptr<ComputePool>> pool =
+      ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads);
+  if (!pool.ok()) {
+    return std::move(pool).error();
+  }
+  parts.pool = std::move(pool).value();
+  Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
+  if (!transport.ok()) {
+    return std::move(transport).error();
+  }
+  parts.transport = std::move(transport).value();
+  return {};
+}
+
+Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
+                                                    const WorkerParts& parts, const Bytes& token) {
+  elastic::MemberClientOptions options;
+  options.endpoint = config.coordinator;
+  options.token = token;
+  options.address = parts.transport->address();
+  options.fingerprint = parts.job->fingerprint;
+  return elastic::connect_member(options, monotonic_now() + kConnectTimeout);
+}
+
+int fail(const Error& error, int code) {
+  log::error(error.detail);
+  return code;
+}
+
+}  // namespace
+
+int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> sentinel) {
+  JobConfig config = requested;
+  resolve_defaults(config);
+  if (config.launched) {
+    cloud_hooks::die_with_launcher();
+  }
+  log::open("worker", "", log::Level::kInfo);
+  // Signals that may arrive before there is a client to tell wait in the watcher's closure.
+  elastic::MemberClient* client_for_signals = nullptr;
+  std::mutex signal_mutex;
+  bool leave_asked = false;
+  const SignalWatcher signals({SIGTERM, SIGINT}, [&](int signal) {
+    const std::lock_guard lock(signal_mutex);
+    if (signal == SIGINT && config.launched) {
+      return;  // Ctrl-C reaches the whole terminal group; our launcher decides what it means
+    }
+    leave_asked = true;
+    if (client_for_signals != nullptr) {
+      client_for_signals->post(elastic::member_event::LeaveAsked{"asked by a signal"});
+    }
+  });
+
+  WorkerParts parts;
+  if (Result<void> built = build(config, parts); !built.ok()) {
+    return fail(built.error(), kExitUsage);
+  }
+  Result<Bytes> token = elastic::read_token_file(config.token_file);
+  if (!token.ok()) {
+    return fail(token.error(), kExitUsage);
+  }
+  Result<nn::ModelState> state = starting_state(*parts.job, *parts.layout);
+  if (!state.ok()) {
+    return fail(state.error(), kExitUsage);
+  }
+  Result<std::unique_ptr<elastic::MemberClient>> joined = join(config, parts, token.value());
+  if (!joined.ok()) {
+    const bool refused = joined.error().code == Errc::kRefused;
+    return fail(joined.error(), refused ? kExitUsage : kExitFailed);
+  }
+  elastic::MemberClient& client = *joined.value();
+  if (sentinel != nullptr) {
+    sentinel->arm(config.coordinator, token.value(), client.id());
+  }
+
+  WorkerLink link(*parts.transport, *parts.pool);
+  CheckpointWriter checkpoints(
+      *parts.job, config.run_dir + "/checkpoints",
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+  const Step committed = state.value().committed;
+  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
+                   link, sentinel.get(), checkpoints},
+                  std::move(state).value());
+  client.start(link);
+  client.post(elastic::member_event::Loaded{committed});
+  {
+    const std::lock_guard lock(signal_mutex);
+    client_for_signals = &client;
+    if (leave_asked) {
+      client.post(elastic::member_event::LeaveAsked{"asked by a signal"});
+    }
+  }
+  log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
+  const elastic::member_effect::Leave leave = trainer.run();
+  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  {
+    const std::lock_guard lock(signal_mutex);
+    client_for_signals = nullptr;
+  }
+  client.send_report(
+      encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
+  return exit_code_of(leave);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,3 @@
+mayfly_test(unit_engine LABEL unit
+  SOURCES chaos_plan_test.cpp gradient_sums_test.cpp records_test.cpp reduction_layout_test.cpp
+  LIBS mayfly_engine)

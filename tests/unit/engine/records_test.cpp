@@ -1,0 +1,41 @@
+#include "engine/records.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::engine {
+namespace {
+
+TEST(Records, SurviveTheWire) {
+  StepRecord step;
+  step.step = 7;
+  step.view = 3;
+  step.members = 4;
+  step.samples = 128;
+  step.correct = 60;
+  step.loss = 1.25;
+  step.learning_rate = 0.1;
+  step.sample_hash = "00ff";
+  step.digest = "abc";
+  const Result<Record> back = decode_record(encode_record(step));
+  ASSERT_TRUE(back.ok());
+  const auto& copy = std::get<StepRecord>(back.value());
+  EXPECT_EQ(copy.step, 7u);
+  EXPECT_EQ(copy.members, 4u);
+  EXPECT_EQ(copy.loss, 1.25);
+  EXPECT_EQ(copy.sample_hash, "00ff");
+  EXPECT_EQ(copy.digest, "abc");
+
+  const Result<Record> fatal = decode_record(encode_record(FatalRecord{"NaN in step 3"}));
+  ASSERT_TRUE(fatal.ok());
+  EXPECT_EQ(std::get<FatalRecord>(fatal.value()).reason, "NaN in step 3");
+}
+
+TEST(Records, EveryPrefixIsRefused) {
+  const Bytes whole = encode_record(CheckpointRecord{12, true, "runs/a/checkpoints/step-12"});
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_FALSE(decode_record(ByteSpan(whole).first(size)).ok()) << size;
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::engine

@@ -1,0 +1,38 @@
+#include "engine/reduction_layout.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::engine {
+namespace {
+
+// Method: walk the buckets of every model from the end of the vector to its beginning.
+TEST(ReductionLayout, BucketsTileTheVectorFromTheEndForEveryModel) {
+  for (const std::string& name : nn::model_names()) {
+    const nn::Model model = nn::make_model(name, 10).value();
+    const ReductionLayout layout(model);
+    std::size_t last = layout.element_count();
+    std::size_t last_block = layout.blocks().block_count();
+    for (const ReductionLayout::Bucket& bucket : layout.buckets()) {
+      EXPECT_EQ(bucket.last, last);
+      EXPECT_EQ(bucket.last_block, last_block);
+      EXPECT_LT(bucket.first, bucket.last);
+      EXPECT_EQ(layout.blocks().offset(bucket.first_block), bucket.first);
+      last = bucket.first;
+      last_block = bucket.first_block;
+    }
+    EXPECT_EQ(last, 0u);
+    EXPECT_EQ(last_block, 0u);
+  }
+}
+
+TEST(ReductionLayout, OnlyTheLastBucketHoldsLossAndStatistics) {
+  const nn::Model model = nn::make_model("resnet110", 10).value();
+  const ReductionLayout layout(model);
+  ASSERT_GT(layout.buckets().size(), 2u);
+  for (std::size_t b = 0; b + 1 < layout.buckets().size(); ++b) {
+    EXPECT_GE(layout.buckets()[b].first, layout.parameters_offset());
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::engine
