@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/ids.hpp"
+#include "collectives/abort_signal.hpp"
+
+namespace mayfly::collectives {
+
+/// Remembers which views were given up, and stops the formation that runs now if its view is among
+/// them. enter() is for the forming thread, give_up_on() for any thread.
+class FormingGuard {
+ public:
+  /// Ends the formation when destroyed.
+  class Entry {
+   public:
+    explicit Entry(FormingGuard& guard) : guard_(guard) {}
+    ~Entry() { guard_.leave(); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    FormingGuard& guard_;
+  };
+
+  /// `signal` is raised as soon as `view` is given up, which may be at once.
+  [[nodiscard]] Entry enter(ViewId view, std::shared_ptr<AbortSignal> signal) {
+    const std::lock_guard lock(mutex_);
+    if (given_up_ && view <= *given_up_) {
+      signal->raise();
+    }
+    forming_ = std::move(signal);
+    forming_view_ = view;
+    return Entry(*this);
+  }
+
+  void give_up_on(ViewId view) noexcept {
+    const std::lock_guard lock(mutex_);
+    given_up_ = given_up_ ? std::max(*given_up_, view) : view;
+    if (forming_ && forming_view_ <= view) {
+      forming_->raise();
+    }
+  }
+
+ private:
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    forming_.reset();
+  }
+
+  std::mutex mutex_;
+  std::optional<ViewId> given_up_;        // this and every older view; guarded by mutex_
+  std::shared_ptr<AbortSignal> forming_;  // null: no formation runs; guarded by mutex_
+  ViewId forming_view_{};                 // guarded by mutex_
+};
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,51 @@
+#pragma once
+
+// The few socket calls that the tcp transport needs, with errors as values. All descriptors are
+// non-blocking and close-on-exec.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::collectives {
+
+/// Listens on `host` (name or numeric, IPv4 or IPv6) and `port`; 0 lets the system choose.
+[[nodiscard]] Result<UniqueFd> listen_tcp(const std::string& host, std::uint16_t port);
+/// Listens on a path, or on "@NAME" in the abstract namespace.
+[[nodiscard]] Result<UniqueFd> listen_unix(const std::string& name);
+/// The numeric host and the port that a TCP socket is bound to.
+[[nodiscard]] Result<std::pair<std::string, std::uint16_t>> bound_endpoint(int fd);
+
+/// A connection that is complete or under way: it becomes writable, and connection_error() then
+/// tells whether it failed. An invalid descriptor: the other side's queue is full, try again soon.
+/// kPeerLost: nobody listens there.
+[[nodiscard]] Result<UniqueFd> start_connect_tcp(const std::string& host, std::uint16_t port);
+[[nodiscard]] Result<UniqueFd> start_connect_unix(const std::string& name);
+/// 0, or the errno with which a connection under way has failed.
+[[nodiscard]] int connection_error(int fd);
+
+/// The next waiting connection of a listening socket, or an invalid descriptor.
+[[nodiscard]] UniqueFd accept_one(int listener);
+
+/// Turns off delays for small TCP messages and sizes the buffers; harmless on Unix sockets.
+void tune_stream(int fd);
+
+/// Bytes moved, 0 if the call would have blocked.
+struct Moved {
+  std::size_t bytes = 0;
+  bool closed = false;  ///< the connection is over
+};
+[[nodiscard]] Moved send_some(int fd, const void* data, std::size_t bytes);
+[[nodiscard]] Moved receive_some(int fd, void* data, std::size_t bytes);
+/// True if the other side has closed and nothing is left to read.
+[[nodiscard]] bool at_end(int fd);
+
+/// Milliseconds for poll() until `deadline`, rounded up; 0 if it has passed.
+[[nodiscard]] int poll_timeout_ms(Instant deadline);
+
+}  // namespace mayfly::collectives

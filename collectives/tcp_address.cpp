@@ -1,0 +1,91 @@
+#include "collectives/tcp_address.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+
+#include "base/file.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+// Splits off what precedes the first `separator`; all of it if there is none.
+std::string_view take_until(std::string_view& rest, char separator) {
+  const std::size_t end = rest.find(separator);
+  const std::string_view head = rest.substr(0, end);
+  rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
+  return head;
+}
+
+// "HOST:PORT" or "[HOST]:PORT".
+bool parse_endpoint(std::string_view text, TcpAddress& out) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return false;
+  }
+  std::string_view host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  out.host = host;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + colon + 1, end, out.port);
+  return parsed.ec == std::errc{} && parsed.ptr == end && out.port != 0;
+}
+
+}  // namespace
+
+std::string to_string(const TcpAddress& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  std::string text = is_v6 ? fmt::format("tcp:[{}]:{}", address.host, address.port)
+                           : fmt::format("tcp:{}:{}", address.host, address.port);
+  if (!address.unix_name.empty()) {
+    text += fmt::format(";unix:{};host:{}", address.unix_name, address.host_id);
+  }
+  return text;
+}
+
+Result<TcpAddress> parse_tcp_address(std::string_view text) {
+  TcpAddress address;
+  bool has_endpoint = false;
+  bool wrong = false;
+  for (std::string_view rest = text; !rest.empty() && !wrong;) {
+    std::string_view value = take_until(rest, ';');
+    const std::string_view key = take_until(value, ':');
+    if (key == "tcp") {
+      has_endpoint = parse_endpoint(value, address);
+      wrong = !has_endpoint;
+    } else if (key == "unix") {
+      address.unix_name = value;
+    } else if (key == "host") {
+      address.host_id = value;
+    } else {
+      wrong = true;
+    }
+  }
+  if (wrong || !has_endpoint) {
+    return Error{Errc::kInvalidInput, fmt::format("not a tcp address: \"{}\"", text)};
+  }
+  return address;
+}
+
+std::string this_host_id() {
+  Result<std::string> boot = read_text_file("/proc/sys/kernel/random/boot_id", 64);
+  std::array<char, 64> space{};
+  const auto length = ::readlink("/proc/self/ns/net", space.data(), space.size());
+  if (!boot.ok() || length <= 0) {
+    return {};
+  }
+  std::string id;
+  for (const char c : boot.value() + std::string(space.data(), static_cast<std::size_t>(length))) {
+    const bool is_digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    if (is_digit) {
+      id += c;
+    }
+  }
+  return id;
+}
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,115 @@
+#include "collectives/tcp_transport.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <random>
+#include <utility>
+
+#include "collectives/forming_guard.hpp"
+#include "collectives/ring_group.hpp"
+#include "collectives/sockets.hpp"
+#include "collectives/tcp_formation.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(TcpDoor door, std::string address, std::string unix_path)
+      : door_(std::move(door)), address_(std::move(address)), unix_path_(std::move(unix_path)) {}
+  ~TcpTransport() override {
+    if (!unix_path_.empty()) {
+      ::unlink(unix_path_.c_str());
+    }
+  }
+
+  std::string address() const override { return address_; }
+
+  Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
+    if (Result<void> checked = check_spec(spec); !checked.ok()) {
+      return checked.error();
+    }
+    const auto signal = std::make_shared<AbortSignal>();
+    const FormingGuard::Entry entry = guard_.enter(spec.view, signal);
+    const auto size = static_cast<std::uint32_t>(spec.peers.size());
+    std::unique_ptr<RingLink> link;
+    if (size > 1) {
+      Result<TcpLinkSockets> sockets = connect_ring(spec, door_, *signal, deadline);
+      if (!sockets.ok()) {
+        return sockets.error();
+      }
+      link = make_tcp_ring_link(std::move(sockets).value(), neighbours_of(spec.peers, spec.rank),
+                                signal);
+      if (Result<void> met = run_first_barrier(*link, size, spec.rank, deadline); !met.ok()) {
+        return met.error();
+      }
+    }
+    if (signal->raised()) {
+      return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};
+    }
+    return make_ring_group(spec.view, spec.rank, size, std::move(link));
+  }
+
+  void give_up_on(ViewId view) noexcept override { guard_.give_up_on(view); }
+
+ private:
+  TcpDoor door_;
+  const std::string address_;
+  const std::string unix_path_;  // to remove at the end; empty: none
+  FormingGuard guard_;
+};
+
+std::string new_unix_name(const std::string& folder) {
+  std::random_device random;
+  const std::string name = fmt::format("mayfly-{}-{:08x}{:08x}", ::getpid(), random(), random());
+  return folder.empty() ? "@" + name : folder + "/" + name;
+}
+
+// Members of one host are still reachable over TCP, so that a system that refuses Unix-domain
+// sockets is not an error.
+void open_unix_door(const std::string& folder, TcpDoor& door, TcpAddress& address) {
+  std::string name = new_unix_name(folder);
+  Result<UniqueFd> fd = listen_unix(name);
+  door.host_id = this_host_id();
+  if (fd.ok() && !door.host_id.empty()) {
+    door.unix_domain = std::move(fd).value();
+    address.unix_name = std::move(name);
+    address.host_id = door.host_id;
+  }
+}
+
+bool is_wildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options) {
+  Result<UniqueFd> tcp = listen_tcp(options.bind_host, options.port);
+  if (!tcp.ok()) {
+    return tcp.error();
+  }
+  auto bound = bound_endpoint(tcp.value().get());
+  if (!bound.ok()) {
+    return bound.error();
+  }
+  TcpAddress address;
+  address.host = options.advertise_host.empty() ? bound.value().first : options.advertise_host;
+  address.port = bound.value().second;
+  if (is_wildcard(address.host)) {
+    return Error{Errc::kInvalidInput,
+                 "listening on every interface needs an address that others can connect to"};
+  }
+  TcpDoor door;
+  door.tcp = std::move(tcp).value();
+  if (options.use_unix) {
+    open_unix_door(options.unix_dir, door, address);
+  }
+  const bool is_path = !address.unix_name.empty() && address.unix_name.front() != '@';
+  std::string unix_path = is_path ? address.unix_name : std::string();
+  return std::unique_ptr<Transport>(
+      std::make_unique<TcpTransport>(std::move(door), to_string(address), std::move(unix_path)));
+}
+
+}  // namespace mayfly::collectives

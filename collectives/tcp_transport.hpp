@@ -1,0 +1,27 @@
+#pragma once
+
+// Groups over plain sockets: a ring in which every member is connected to the next. Members of one
+// host meet over Unix-domain sockets, others over TCP. No store is needed.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collectives/group.hpp"
+
+namespace mayfly::collectives {
+
+struct TcpOptions {
+  /// Interface to listen on (name or address). A wildcard needs `advertise_host`.
+  std::string bind_host = "127.0.0.1";
+  std::uint16_t port = 0;        ///< 0: the system chooses
+  std::string advertise_host{};  ///< what others connect to, numeric; empty: the bound address
+  std::string unix_dir{};        ///< folder for the Unix-domain socket; empty: abstract namespace
+  bool use_unix = true;          ///< false: TCP between members of one host too
+};
+
+/// Opens the listening sockets; fails with kIo (for example: port in use) or kInvalidInput.
+/// The transport has no thread; peers that connect early wait in the system's queue.
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,229 @@
+// What every Group promises when nothing fails: right results, the same bits everywhere.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "collectives/group.hpp"
+#include "tests/integration/collectives/test_cluster.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+using test::Cluster;
+using test::far;
+using test::Kind;
+using test::on_all;
+
+class GroupContract : public testing::TestWithParam<Kind> {
+ protected:
+  // Gloo's threads spin when ranks outnumber cores, so it is asked for less.
+  static std::vector<std::uint32_t> group_sizes() {
+    return GetParam() == Kind::kGloo ? std::vector<std::uint32_t>{1, 2, 3, 5}
+                                     : std::vector<std::uint32_t>{1, 2, 3, 4, 5, 8};
+  }
+  static std::vector<std::size_t> counts(std::uint32_t group_size) {
+    std::vector<std::size_t> counts{0, 1, 3, 1000, 65537};
+    if (group_size <= 3) {
+      counts.push_back(1 << 20);
+    }
+    return counts;
+  }
+};
+
+void expect_ok(const Result<void>& result) {
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().detail);
+}
+
+template <typename T>
+T element(std::uint32_t rank, std::size_t i) {
+  const auto mixed = static_cast<std::int64_t>((i * 2654435761U + rank * 40503U) % 2000003U);
+  return static_cast<T>(mixed - 1000000) * static_cast<T>(rank % 2 == 0 ? 1 : 3);
+}
+
+template <typename T>
+std::vector<T> elements(std::uint32_t rank, std::size_t count) {
+  std::vector<T> out(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = element<T>(rank, i);
+  }
+  return out;
+}
+
+template <typename T>
+std::vector<T> reduced(std::uint32_t size, std::size_t count, ReduceOp op) {
+  std::vector<T> out = elements<T>(0, count);
+  for (std::uint32_t rank = 1; rank < size; ++rank) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const T other = element<T>(rank, i);
+      out[i] = op == ReduceOp::kSum ? static_cast<T>(out[i] + other) : std::max(out[i], other);
+    }
+  }
+  return out;
+}
+
+template <typename T>
+void check_all_reduce(std::vector<std::unique_ptr<Group>>& groups, std::size_t count, DataType type,
+                      ReduceOp op) {
+  const auto size = static_cast<std::uint32_t>(groups.size());
+  std::vector<std::vector<T>> data(size);
+  on_all(size, [&](std::uint32_t rank) {
+    data[rank] = elements<T>(rank, count);
+    const auto work = groups[rank]->all_reduce(data[rank].data(), count, type, op);
+    expect_ok(work->wait(far()));
+  });
+  const std::vector<T> expected = reduced<T>(size, count, op);
+  for (std::uint32_t rank = 0; rank < size && count > 0; ++rank) {
+    // Float sums may differ from the expected ones in their order, never among the members.
+    const bool exact = op == ReduceOp::kMax || type != DataType::kFloat32;
+    const std::vector<T>& reference = exact ? expected : data[0];
+    EXPECT_EQ(std::memcmp(data[rank].data(), reference.data(), count * sizeof(T)), 0)
+        << "rank " << rank << " of " << size << ", " << count << " elements";
+    EXPECT_NEAR(static_cast<double>(data[rank][count / 2]),
+                static_cast<double>(expected[count / 2]), exact ? 0.0 : 100.0);
+  }
+}
+
+TEST_P(GroupContract, AllReduceIsExactForIntegersAndMaximaAndTheSameBitsOnAllRanks) {
+  for (const std::uint32_t size : group_sizes()) {
+    Cluster cluster(GetParam(), size);
+    auto groups = cluster.form(ViewId{1}, size);
+    for (const std::size_t count : counts(size)) {
+      check_all_reduce<std::int32_t>(groups, count, DataType::kInt32, ReduceOp::kSum);
+      check_all_reduce<std::int64_t>(groups, count, DataType::kInt64, ReduceOp::kSum);
+      check_all_reduce<float>(groups, count, DataType::kFloat32, ReduceOp::kSum);
+      check_all_reduce<std::int32_t>(groups, count, DataType::kInt32, ReduceOp::kMax);
+      check_all_reduce<std::int64_t>(groups, count, DataType::kInt64, ReduceOp::kMax);
+      check_all_reduce<float>(groups, count, DataType::kFloat32, ReduceOp::kMax);
+    }
+  }
+}
+
+TEST_P(GroupContract, BroadcastCopiesTheRootsBytesWhoeverIsRoot) {
+  for (const std::uint32_t size : group_sizes()) {
+    Cluster cluster(GetParam(), size);
+    auto groups = cluster.form(ViewId{1}, size);
+    for (const std::size_t count : counts(size)) {
+      for (std::uint32_t root = 0; root < size; root += 2) {
+        on_all(size, [&](std::uint32_t rank) {
+          std::vector<std::int32_t> data = elements<std::int32_t>(rank, count);
+          const auto work =
+              groups[rank]->broadcast(std::as_writable_bytes(std::span(data)), Rank{root});
+          expect_ok(work->wait(far()));
+          EXPECT_EQ(data, elements<std::int32_t>(root, count));
+        });
+      }
+    }
+  }
+}
+
+TEST_P(GroupContract, AllGatherConcatenatesByRank) {
+  for (const std::uint32_t size : group_sizes()) {
+    Cluster cluster(GetParam(), size);
+    auto groups = cluster.form(ViewId{1}, size);
+    for (const std::size_t count : {0, 1, 3, 1000, 65537}) {
+      std::vector<std::int32_t> expected;
+      for (std::uint32_t rank = 0; rank < size; ++rank) {
+        const auto part = elements<std::int32_t>(rank, count);
+        expected.insert(expected.end(), part.begin(), part.end());
+      }
+      on_all(size, [&](std::uint32_t rank) {
+        const auto mine = elements<std::int32_t>(rank, count);
+        std::vector<std::int32_t> all(count * size);
+        const auto work = groups[rank]->all_gather(std::as_bytes(std::span(mine)),
+                                                   std::as_writable_bytes(std::span(all)));
+        expect_ok(work->wait(far()));
+        EXPECT_EQ(all, expected);
+      });
+    }
+  }
+}
+
+TEST_P(GroupContract, NobodyLeavesABarrierBeforeEverybodyHasEntered) {
+  constexpr std::uint32_t kSize = 3;
+  Cluster cluster(GetParam(), kSize);
+  auto groups = cluster.form(ViewId{1}, kSize);
+  std::atomic<std::uint32_t> entered{0};
+  for (std::uint32_t round = 1; round <= 20; ++round) {
+    on_all(kSize, [&](std::uint32_t rank) {
+      ++entered;
+      expect_ok(groups[rank]->barrier()->wait(far()));
+      EXPECT_EQ(entered.load(), round * kSize);
+      expect_ok(groups[rank]->barrier()->wait(far()));
+    });
+  }
+}
+
+TEST_P(GroupContract, SeveralOperationsMayBeInFlightAndRunInOrder) {
+  constexpr std::uint32_t kSize = 3;
+  constexpr std::size_t kOperations = 20;
+  Cluster cluster(GetParam(), kSize);
+  auto groups = cluster.form(ViewId{1}, kSize);
+  on_all(kSize, [&](std::uint32_t rank) {
+    std::vector<std::vector<std::int64_t>> data;
+    std::vector<std::unique_ptr<Work>> works;
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      data.push_back(elements<std::int64_t>(rank, 100 * i * i));
+    }
+    for (auto& d : data) {
+      works.push_back(
+          groups[rank]->all_reduce(d.data(), d.size(), DataType::kInt64, ReduceOp::kSum));
+    }
+    // Waiting in another order is fine.
+    for (std::size_t i = kOperations; i-- > 0;) {
+      expect_ok(works[i]->wait(far()));
+      EXPECT_EQ(data[i], reduced<std::int64_t>(kSize, data[i].size(), ReduceOp::kSum));
+    }
+  });
+}
+
+TEST_P(GroupContract, ADeadlineLeavesTheOperationRunning) {
+  Cluster cluster(GetParam(), 2);
+  auto groups = cluster.form(ViewId{1}, 2);
+  std::int32_t first = 1;
+  std::int32_t second = 2;
+  const auto work = groups[0]->all_reduce(&first, 1, DataType::kInt32, ReduceOp::kSum);
+  const Result<void> early = work->wait(monotonic_now() + milliseconds(1));
+  ASSERT_FALSE(early.ok());
+  EXPECT_EQ(early.error().code, Errc::kDeadline);
+  const auto other = groups[1]->all_reduce(&second, 1, DataType::kInt32, ReduceOp::kSum);
+  expect_ok(other->wait(far()));
+  expect_ok(work->wait(far()));
+  EXPECT_EQ(first, 3);
+  EXPECT_EQ(second, 3);
+}
+
+TEST_P(GroupContract, DifferentOperationsAreFoundOut) {
+  Cluster cluster(GetParam(), 2);
+  auto groups = cluster.form(ViewId{1}, 2);
+  on_all(2, [&](std::uint32_t rank) {
+    std::vector<std::int32_t> data(1000);
+    const auto work =
+        groups[rank]->all_reduce(data.data(), 1000 - rank, DataType::kInt32, ReduceOp::kSum);
+    const Result<void> result = work->wait(far());
+    ASSERT_FALSE(result.ok());
+    // The first to see it says so; the other may only see that its neighbour has left.
+    EXPECT_TRUE(result.error().code == Errc::kCorrupt || result.error().code == Errc::kPeerLost);
+    groups[rank].reset();
+  });
+}
+
+TEST_P(GroupContract, AGroupKnowsItsViewRankAndSize) {
+  Cluster cluster(GetParam(), 2);
+  const auto groups = cluster.form(ViewId{17}, 2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(groups[rank]->view(), ViewId{17});
+    EXPECT_EQ(groups[rank]->rank(), Rank{rank});
+    EXPECT_EQ(groups[rank]->size(), 2U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, GroupContract, testing::ValuesIn(test::available_kinds()),
+                         [](const auto& kind) { return test::name_of(kind.param); });
+
+}  // namespace
+}  // namespace mayfly::collectives

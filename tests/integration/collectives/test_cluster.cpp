@@ -1,0 +1,117 @@
+#include "tests/integration/collectives/test_cluster.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "collectives/gloo_transport.hpp"
+#include "collectives/tcp_transport.hpp"
+
+namespace mayfly::collectives::test {
+
+std::string name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kUnix: return "Unix";
+    case Kind::kTcp: return "Tcp";
+    case Kind::kTcpV6: return "TcpV6";
+    case Kind::kGloo: return "Gloo";
+  }
+  return "?";
+}
+
+std::vector<Kind> available_kinds() {
+  std::vector<Kind> kinds;
+  for (const Kind kind : {Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kGloo}) {
+    if (make_transport(kind).ok()) {
+      kinds.push_back(kind);
+    }
+  }
+  return kinds;
+}
+
+Result<std::unique_ptr<Transport>> make_transport(Kind kind) {
+  switch (kind) {
+    case Kind::kUnix: return make_tcp_transport({});
+    case Kind::kTcp: return make_tcp_transport({.use_unix = false});
+    case Kind::kTcpV6: return make_tcp_transport({.bind_host = "::1", .use_unix = false});
+    case Kind::kGloo: return make_gloo_transport({});
+  }
+  return Error{Errc::kUnsupported, "unknown kind"};
+}
+
+Result<void> MemoryStore::set(const std::string& key, ByteSpan value) {
+  const std::lock_guard lock(mutex_);
+  values_[key] = Bytes(value.begin(), value.end());
+  changed_.notify_all();
+  return {};
+}
+
+Result<Bytes> MemoryStore::get(const std::string& key, Instant deadline) {
+  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, until, [&] { return values_.contains(key); })) {
+    return Error{Errc::kDeadline, "nobody has set " + key};
+  }
+  return values_.at(key);
+}
+
+void on_all(std::uint32_t size, const std::function<void(std::uint32_t)>& body) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back(body, rank);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+Instant far() {
+  return monotonic_now() + seconds(60);
+}
+
+Cluster::Cluster(Kind kind, std::uint32_t size) {
+  for (std::uint32_t i = 0; i < size; ++i) {
+    transports.push_back(make_transport(kind).value());
+  }
+}
+
+GroupSpec Cluster::spec(ViewId view, const std::vector<std::uint32_t>& members,
+                        std::uint32_t rank) {
+  GroupSpec spec;
+  spec.view = view;
+  spec.rank = Rank{rank};
+  for (const std::uint32_t m : members) {
+    spec.peers.push_back({member(m), transports[m] ? transports[m]->address() : "tcp:127.0.0.1:1"});
+  }
+  spec.key = value(view) * 1000 + 7;
+  spec.store = &store;
+  return spec;
+}
+
+std::vector<std::unique_ptr<Group>> Cluster::form(ViewId view, std::uint32_t size) {
+  std::vector<std::uint32_t> members(size);
+  std::iota(members.begin(), members.end(), 0U);
+  return form(view, members);
+}
+
+std::vector<std::unique_ptr<Group>> Cluster::form(ViewId view,
+                                                  const std::vector<std::uint32_t>& members) {
+  const auto size = static_cast<std::uint32_t>(members.size());
+  std::vector<GroupSpec> specs;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    specs.push_back(spec(view, members, rank));
+  }
+  std::vector<std::unique_ptr<Group>> groups(size);
+  on_all(size, [&](std::uint32_t rank) {
+    Result<std::unique_ptr<Group>> formed = transports[members[rank]]->form(specs[rank], far());
+    EXPECT_TRUE(formed.ok()) << formed.error().detail;
+    if (formed.ok()) {
+      groups[rank] = std::move(formed).value();
+    }
+  });
+  return groups;
+}
+
+}  // namespace mayfly::collectives::test
