@@ -1,0 +1,65 @@
+#include "elastic/core/blame.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId k1{1};
+constexpr MemberId k2{2};
+constexpr MemberId k3{3};
+constexpr MemberId k9{9};
+
+BreakReport blames(MemberId member, MemberId culprit) {
+  return {member, true, false, culprit};
+}
+BreakReport was_told(MemberId member) {
+  return {member, false, false, {}};
+}
+
+TEST(BlameRecord, TwoBlamersAreEnough) {
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k1, {blames(k1, k3), blames(k2, k3), was_told(k3)}), k3);
+}
+
+TEST(BlameRecord, OneThatOnlyLeftBecauseAnotherBrokeIsNotBlamed) {
+  BlameRecord record;
+  // Member 2 saw member 9 die and closed its connections; 1 and 3 saw only that.
+  EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), blames(k2, k9), blames(k3, k2)}), std::nullopt);
+}
+
+TEST(BlameRecord, OneThatFinishedIsNotBlamed) {
+  BlameRecord record;
+  const BreakReport done{k3, false, true, {}};
+  EXPECT_EQ(record.group_broke(k1, {blames(k1, k3), blames(k2, k3), done}), std::nullopt);
+}
+
+TEST(BlameRecord, OfTwoThatBlameEachOtherTheLargerIdGoesAfterThreeViews) {
+  BlameRecord record;
+  for (int view = 0; view < 2; ++view) {
+    EXPECT_EQ(record.group_broke(k2, {blames(k1, k2), blames(k2, k1)}), std::nullopt);
+  }
+  EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), blames(k2, k1)}), k2);
+}
+
+TEST(BlameRecord, OfTwoThatBlameEachOtherTheOneBlamedByMoreGoes) {
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k2, {blames(k1, k2), blames(k2, k1), blames(k3, k1)}), k1);
+}
+
+TEST(BlameRecord, AViewThatEndedOtherwiseBreaksTheRow) {
+  BlameRecord record;
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), was_told(k2)}), std::nullopt);
+    EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), was_told(k2)}), std::nullopt);
+    record.view_ended_otherwise();
+  }
+}
+
+TEST(BlameRecord, ABreakWithoutACulpritBlamesNobody) {
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k1, {{k1, true, false, {}}, was_told(k2)}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic

@@ -1,0 +1,110 @@
+#pragma once
+
+// Drives one Coordinator by hand: short names for events, and the effects of everything so far in
+// lists by kind.
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elastic/core/coordinator.hpp"
+
+namespace mayfly::elastic {
+
+class CoordinatorHarness {
+ public:
+  explicit CoordinatorHarness(CoordinatorOptions options) : coordinator(std::move(options)) {}
+
+  void give(const CoordinatorEvent& event) {
+    for (CoordinatorEffect& effect : coordinator.handle(now, event)) {
+      effects.push_back(std::move(effect));
+    }
+  }
+  void say(MemberId member, Message message) {
+    give(coordinator_event::Received{member, std::move(message)});
+  }
+  /// Lets time pass in small ticks; every listed member is heard from at each.
+  void pass(Duration time, const std::vector<MemberId>& alive) {
+    for (const Instant end = now + time; now < end;) {
+      now = now + milliseconds(10);
+      for (const MemberId member : alive) {
+        give(coordinator_event::SentinelBeat{member});
+      }
+      give(coordinator_event::Tick{});
+    }
+  }
+  MemberId connect(const std::string& address = "") {
+    Hello hello;
+    hello.address = address;
+    give(coordinator_event::WorkerConnected{++connections, hello});
+    return all<coordinator_effect::Accept>().back().member;
+  }
+  MemberId join(std::uint64_t committed = 0) {
+    const MemberId member = connect();
+    say(member, Ready{Step{committed}});
+    return member;
+  }
+  void stopped(MemberId member, std::uint64_t committed, MicrobatchSet held = {}) {
+    say(member, Stopped{view().id, Step{committed}, std::move(held), false, false, {}, ""});
+  }
+  void finished(MemberId member, std::uint64_t committed) {
+    say(member, Stopped{view().id, Step{committed}, {}, true, false, {}, ""});
+  }
+  void failed(MemberId member, std::uint64_t committed, std::optional<MemberId> culprit = {}) {
+    say(member, Stopped{view().id, Step{committed}, {}, false, true, culprit, "broken"});
+  }
+  void start(MemberId member, std::uint64_t committed) {
+    say(member, Formed{view().id});
+    say(member, Synced{view().id});
+    say(member, Progress{view().id, Step{committed}, 0});
+  }
+
+  [[nodiscard]] const View& view() const { return *coordinator.view(); }
+  [[nodiscard]] std::vector<MemberId> view_members() const {
+    std::vector<MemberId> ids;
+    for (const ViewMember& member : view().members) {
+      ids.push_back(member.id);
+    }
+    return ids;
+  }
+  template <typename Effect>
+  [[nodiscard]] std::vector<Effect> all() const {
+    std::vector<Effect> found;
+    for (const CoordinatorEffect& effect : effects) {
+      if (const auto* wanted = std::get_if<Effect>(&effect)) {
+        found.push_back(*wanted);
+      }
+    }
+    return found;
+  }
+  /// The messages of one kind that `member` was sent since clear().
+  template <typename Sent>
+  [[nodiscard]] std::vector<Sent> sent(MemberId member) const {
+    std::vector<Sent> found;
+    for (const auto& send : all<coordinator_effect::Send>()) {
+      if (send.member == member && std::holds_alternative<Sent>(send.message)) {
+        found.push_back(std::get<Sent>(send.message));
+      }
+    }
+    return found;
+  }
+  [[nodiscard]] bool noted(const std::string& kind) const {
+    const auto notes = all<coordinator_effect::Note>();
+    return std::any_of(notes.begin(), notes.end(),
+                       [&](const coordinator_effect::Note& note) { return note.kind == kind; });
+  }
+  [[nodiscard]] std::optional<Outcome> outcome() const {
+    const auto ends = all<coordinator_effect::JobEnded>();
+    return ends.empty() ? std::nullopt : std::optional(ends.back().outcome);
+  }
+  void clear() { effects.clear(); }
+
+  Coordinator coordinator;
+  Instant now = Instant{} + seconds(1);
+  std::vector<CoordinatorEffect> effects;
+  std::uint64_t connections = 0;
+};
+
+}  // namespace mayfly::elastic
