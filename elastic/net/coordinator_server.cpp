@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -91,6 +92,7 @@ class Server final : public CoordinatorServer, public ConnectionOwner {
   void accept_all();
   void greet(UniqueFd fd);
   void schedule_tick();
+  void drop_oldest_stranger();
   void drop_slow_strangers(Instant now);
 
   void handle_hello(std::uint64_t id, Session& session, Message message);
@@ -222,7 +224,7 @@ void Server::accept_all() {
 
 void Server::greet(UniqueFd fd) {
   if (strangers_ >= kStrangersMax) {
-    return;  // closes it: a flood of strangers must not exhaust our descriptors
+    drop_oldest_stranger();
   }
   const std::uint64_t id = next_id_++;
   Session session;
@@ -248,6 +250,19 @@ void Server::schedule_tick() {
     }
     schedule_tick();
   });
+}
+
+/// A flood of strangers must neither exhaust our descriptors nor keep others out: a handshake takes
+/// a millisecond, so whoever has waited longest has the least claim.
+void Server::drop_oldest_stranger() {
+  for (auto& [id, session] : sessions_) {
+    if (session.stage == Stage::kStranger) {
+      session.stage = Stage::kLeaving;
+      session.connection->close("too many connections without a handshake");
+      --strangers_;
+      return;
+    }
+  }
 }
 
 void Server::drop_slow_strangers(Instant now) {
@@ -340,7 +355,7 @@ void Server::admit(Session& session, Stage stage, MemberId member) {
 }
 
 void Server::refuse(Session& session, const std::string& reason) {
-  log::warning("refused a connection: " + reason);
+  log::info("refused a connection: " + reason);
   session.connection->send(Refused{reason});
   leave(session);
 }
@@ -417,13 +432,17 @@ void Server::post_event(CoordinatorEvent each) {
 
 void Server::handle(const CoordinatorEvent& each) {
   const Instant now = monotonic_now();
-  bool changed = std::holds_alternative<event::Tick>(each);
-  for (CoordinatorEffect& one : core_.handle(now, each)) {
-    changed = changed || !std::holds_alternative<effect::Send>(one);
-    std::visit([&](auto& which) { apply(now, which); }, one);
-  }
-  if (changed) {
+  std::vector<CoordinatorEffect> effects = core_.handle(now, each);
+  const bool quiet = std::all_of(effects.begin(), effects.end(), [](const auto& one) {
+    return std::holds_alternative<effect::Send>(one);
+  });
+  // Before the observer hears of anything, so that status() never lags behind its news. Messages
+  // that only change a number (progress) wait for the next tick.
+  if (!quiet || std::holds_alternative<event::Tick>(each)) {
     refresh_status();
+  }
+  for (CoordinatorEffect& one : effects) {
+    std::visit([&](auto& which) { apply(now, which); }, one);
   }
 }
 

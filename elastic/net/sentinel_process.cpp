@@ -28,6 +28,7 @@ constexpr Duration kIntervalUnarmed = milliseconds(10);  // how soon we notice t
 constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
+constexpr Duration kRefusedRetryDelay = seconds(5);  // only another coordinator would know us
 
 enum class Fate { kAlive, kDied, kEndedWell };
 
@@ -75,7 +76,11 @@ class Link {
     }
     return fd_.valid();
   }
-  void try_again_now() { next_try_ = {}; }
+  void try_again_now() {
+    if (!refused_) {
+      next_try_ = {};
+    }
+  }
   /// Says end of file and waits for the coordinator's, so that our last message is not lost.
   void finish() {
     if (fd_.valid()) {
@@ -92,10 +97,11 @@ class Link {
     const ByteSpan token(shared_.token, shared_.token_bytes);
     const Instant deadline = monotonic_now() + kConnectTimeout;
     Result<OpenSession> session = open_session(shared_.endpoint, token, std::move(hello), deadline);
+    refused_ = !session.ok() && session.error().code == Errc::kRefused;
     if (session.ok()) {
       fd_ = std::move(session.value().fd);
     } else {
-      next_try_ = monotonic_now() + kRetryDelay;
+      next_try_ = monotonic_now() + (refused_ ? kRefusedRetryDelay : kRetryDelay);
     }
   }
   bool send_now(const Message& message) {
@@ -110,6 +116,7 @@ class Link {
   const SentinelShared& shared_;
   UniqueFd fd_;
   Instant next_try_;
+  bool refused_ = false;
 };
 
 /// Tells a worker that computes from one that hangs.

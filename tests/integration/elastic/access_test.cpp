@@ -1,0 +1,171 @@
+// Who is let in, and that those who are not harm nobody.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "base/random.hpp"
+#include "elastic/net/handshake.hpp"
+#include "elastic/net/job_token.hpp"
+#include "elastic/net/sockets.hpp"
+#include "tests/integration/elastic/test_job.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+UniqueFd connect_raw(const TestJob& job) {
+  Result<UniqueFd> fd =
+      connect_tcp(parse_endpoint(job.endpoint()).value(), monotonic_now() + kHangBound);
+  EXPECT_TRUE(fd.ok());
+  return std::move(fd).value();
+}
+
+void send_raw(const UniqueFd& fd, ByteSpan bytes) {
+  (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+/// Reads messages until the server closes.
+void expect_closed(const UniqueFd& fd) {
+  Result<Message> message = receive_message(fd.get(), monotonic_now() + kHangBound);
+  while (message.ok()) {
+    message = receive_message(fd.get(), monotonic_now() + kHangBound);
+  }
+  EXPECT_EQ(message.error().code, Errc::kPeerLost);
+}
+
+/// A job that runs its first view; whatever happens at the door must not change that.
+class Access : public testing::Test {
+ protected:
+  Access() : worker_(job_.add_worker()) {
+    view_ = job_.observer().wait_for_view({worker_->id()});
+    worker_->wait_for_view(view_.id);
+  }
+  ~Access() override {
+    EXPECT_EQ(job_.observer().seen().views.size(), 1u);
+    EXPECT_TRUE(worker_->aborted().empty());
+    EXPECT_EQ(job_.server().status().members.size(), 1u);
+  }
+
+  TestJob job_{1};
+  std::unique_ptr<ToyWorker> worker_;
+  View view_;
+};
+
+TEST_F(Access, AWrongTokenIsRefusedAndTold) {
+  const auto refused = job_.connect(make_token());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kRefused);
+  EXPECT_EQ(refused.error().detail, "wrong token");
+}
+
+TEST_F(Access, AnOperatorWithAWrongTokenIsRefused) {
+  const auto reply = send_command(job_.endpoint(), make_token(), Command{"stop", ""}, kHangBound);
+  EXPECT_EQ(reply.error().code, Errc::kRefused);
+}
+
+TEST_F(Access, ASentinelOfNobodyIsRefused) {
+  Hello hello;
+  hello.role = Role::kSentinel;
+  hello.member = MemberId{4711};
+  const auto session =
+      open_session(job_.endpoint(), job_.token(), hello, monotonic_now() + kHangBound);
+  EXPECT_EQ(session.error().code, Errc::kRefused);
+}
+
+TEST_F(Access, GarbageIsDisconnected) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream random{CounterRandom(seed)};
+    Bytes junk(1 + random.below(5000));
+    for (std::byte& b : junk) {
+      b = static_cast<std::byte>(random.below(256));
+    }
+    const UniqueFd fd = connect_raw(job_);
+    send_raw(fd, junk);
+    ::shutdown(fd.get(), SHUT_WR);
+    expect_closed(fd);
+  }
+}
+
+TEST_F(Access, AStrangersOversizedFrameIsDisconnectedAtItsHeader) {
+  const UniqueFd fd = connect_raw(job_);
+  const std::uint32_t length = (64u << 10) + 1;
+  send_raw(fd, std::as_bytes(std::span(&length, 1)));
+  expect_closed(fd);
+}
+
+TEST_F(Access, AMembersOversizedFrameCostsOnlyItsOwnConnection) {
+  Result<OpenSession> session =
+      open_session(job_.endpoint(), job_.token(), Hello{}, monotonic_now() + kHangBound);
+  ASSERT_TRUE(session.ok());
+  const std::uint32_t length = kMessageBytesMax + 1;
+  send_raw(session.value().fd, std::as_bytes(std::span(&length, 1)));
+  expect_closed(session.value().fd);
+  job_.observer().wait_for_note("lost", session.value().member);
+}
+
+TEST_F(Access, AMessageThatAWorkerMayNotSendCostsItsConnection) {
+  Result<OpenSession> session =
+      open_session(job_.endpoint(), job_.token(), Hello{}, monotonic_now() + kHangBound);
+  ASSERT_TRUE(session.ok());
+  ASSERT_TRUE(send_message(session.value().fd.get(), Dismiss{}, monotonic_now() + kHangBound).ok());
+  expect_closed(session.value().fd);
+  job_.observer().wait_for_note("lost", session.value().member);
+}
+
+TEST_F(Access, AFloodOfSilentConnectionsKeepsNobodyOut) {
+  std::vector<UniqueFd> flood;
+  for (int i = 0; i < 300; ++i) {
+    flood.push_back(connect_raw(job_));
+  }
+  EXPECT_EQ(job_.command("hello").text, "heard hello ");
+  expect_closed(flood.front());
+}
+
+TEST(AccessToAJob, AnotherFingerprintIsRefusedWithTheDifference) {
+  CoordinatorOptions core;
+  core.fingerprint = {{"model", "resnet20"}, {"seed", "1"}};
+  TestJob job(1, core);
+  const auto refused = job.connect(job.token(), {{"model", "resnet56"}, {"seed", "1"}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kRefused);
+  EXPECT_NE(refused.error().detail.find("resnet56"), std::string::npos);
+  EXPECT_TRUE(job.connect(job.token(), core.fingerprint).ok());
+}
+
+TEST(AccessToAJob, APortInUseIsAnErrorThatNamesIt) {
+  TestJob job(1);
+  CoordinatorServerOptions options;
+  options.token = make_token();
+  options.port = parse_endpoint(job.endpoint()).value().port;
+  RecordingObserver observer;
+  const auto second = start_coordinator(std::move(options), observer);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Errc::kIo);
+  EXPECT_NE(second.error().detail.find(job.endpoint()), std::string::npos);
+}
+
+TEST(AccessToAJob, WithoutACoordinatorConnectingEndsAtTheDeadline) {
+  std::string endpoint;
+  {
+    TestJob gone(1);
+    endpoint = gone.endpoint();
+  }
+  MemberClientOptions options;
+  options.endpoint = endpoint;
+  options.token = make_token();
+  const auto client = connect_member(options, monotonic_now() + milliseconds(120));
+  ASSERT_FALSE(client.ok());
+  EXPECT_NE(client.error().detail.find(endpoint), std::string::npos);
+}
+
+// A listener that accepts (in the kernel) but never says a word.
+TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
+  Result<UniqueFd> listener = listen_tcp(Endpoint{"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  const std::string endpoint = to_string(Endpoint{"127.0.0.1", local_port(listener.value().get())});
+  const auto reply = send_command(endpoint, make_token(), Command{"status", ""}, milliseconds(100));
+  EXPECT_EQ(reply.error().code, Errc::kDeadline);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic

@@ -1,0 +1,211 @@
+// A worker process of its own, its sentinel, and a real coordinator that must hear of the worker's
+// end.
+
+#include "elastic/net/sentinel.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "cloud_hooks/local_provider.hpp"
+#include "elastic/net/job_token.hpp"
+#include "tests/integration/elastic/test_job.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+namespace fs = std::filesystem;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+/// Waits until `condition` holds; false, with a test failure, after kHangBound.
+template <typename Condition>
+bool wait_until(Condition condition, const char* what) {
+  const Instant deadline = monotonic_now() + kHangBound;
+  while (!condition()) {
+    if (monotonic_now() > deadline) {
+      ADD_FAILURE() << "never seen: " << what;
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+std::string first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return file.good() ? line : "";  // only if it is complete
+}
+
+/// What the process's descriptors are, without standard input, output and error.
+std::vector<std::string> descriptors_of(int pid) {
+  std::vector<std::string> targets;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) {
+    if (std::stoi(entry.path().filename()) > 2) {
+      targets.push_back(fs::read_symlink(entry, error));
+    }
+  }
+  return targets;
+}
+
+/// Gone, or a zombie that nobody has reaped yet.
+bool has_ended(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_end = text.rfind(')');
+  return name_end == std::string::npos || text.substr(name_end, 3) == ") Z";
+}
+
+/// Sums a kind of memory of the process, in KiB.
+long memory_kib(int pid, const std::string& kind) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(kind, 0) == 0) {
+      return std::stol(line.substr(kind.size()));
+    }
+  }
+  return -1;
+}
+
+struct ToyProcess {
+  std::string server_id;
+  int pid = 0;
+  int sentinel_pid = 0;
+  MemberId member{};
+};
+
+class SentinelTest : public testing::Test {
+ protected:
+  SentinelTest()
+      : scratch_(fs::temp_directory_path() / ("mayfly_sentinel_" + std::to_string(::getpid()))) {
+    fs::create_directories(scratch_);
+    EXPECT_TRUE(write_token_file(scratch_ / "token", job_->token()).ok());
+  }
+  ~SentinelTest() override { fs::remove_all(scratch_); }
+
+  /// Starts a worker and waits until it is connected and, if it has one, its sentinel too.
+  ToyProcess start_worker(const std::string& mode, int resident_mib = 4) {
+    const std::string log = scratch_ / ("worker-" + std::to_string(++workers_));
+    ToyProcess toy;
+    toy.server_id = provider_
+                        .start({TOY_WORKER, job_->endpoint(), scratch_ / "token",
+                                std::to_string(resident_mib), mode},
+                               log)
+                        .value();
+    toy.pid = provider_.pid_of(toy.server_id);
+    wait_until([&] { return !first_line(log).empty(); }, "the worker's first line");
+    std::uint64_t member = 0;
+    std::istringstream(first_line(log)) >> toy.sentinel_pid >> member;
+    toy.member = MemberId{member};
+    if (mode == "serve") {
+      wait_until([&] { return has_connection(toy.sentinel_pid); }, "the sentinel's connection");
+    }
+    return toy;
+  }
+  static bool has_connection(int pid) {
+    const std::vector<std::string> targets = descriptors_of(pid);
+    return std::any_of(targets.begin(), targets.end(),
+                       [](const std::string& each) { return each.rfind("socket:", 0) == 0; });
+  }
+
+  /// The median time from a SIGKILL until the coordinator knows, and by whom it knew last.
+  double kill_to_lost_ms(const std::string& mode, int resident_mib, std::string* detail) {
+    std::vector<double> times;
+    for (int i = 0; i < 5; ++i) {
+      const ToyProcess toy = start_worker(mode, resident_mib);
+      const Instant killed = monotonic_now();
+      EXPECT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
+      const auto lost = job_->observer().wait_for_note("lost", toy.member);
+      times.push_back(to_ms(lost.when - killed));
+      *detail = lost.note.detail;
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+
+  std::unique_ptr<TestJob> job_ = std::make_unique<TestJob>(1, patient());
+  cloud_hooks::LocalProvider provider_;
+  fs::path scratch_;
+  int workers_ = 0;
+
+ private:
+  static CoordinatorOptions patient() {
+    CoordinatorOptions core;
+    core.silence_max = kSanitized ? seconds(2) : milliseconds(300);
+    return core;
+  }
+};
+
+TEST_F(SentinelTest, AKilledWorkerIsReportedBeforeItsMemoryIsFreed) {
+  std::string detail;
+  const int large_mib = 512;
+  const double small_ms = kill_to_lost_ms("serve", 4, &detail);
+  const double large_ms = kill_to_lost_ms("serve", large_mib, &detail);
+  EXPECT_EQ(detail, "the worker's process died");  // and not an end of file
+  std::string eof_detail;
+  const double small_eof_ms = kill_to_lost_ms("alone", 4, &eof_detail);
+  const double large_eof_ms = kill_to_lost_ms("alone", large_mib, &eof_detail);
+  EXPECT_NE(eof_detail, detail);
+  std::cout << "SIGKILL -> known, median ms: sentinel " << small_ms << " (4 MiB), " << large_ms
+            << " (512 MiB); socket " << small_eof_ms << " (4 MiB), " << large_eof_ms
+            << " (512 MiB)\n";
+}
+
+TEST_F(SentinelTest, ANormalEndIsNotReportedAsADeath) {
+  const ToyProcess toy = start_worker("exit");
+  const auto lost = job_->observer().wait_for_note("lost", toy.member);
+  EXPECT_NE(lost.note.detail, "the worker's process died");
+  wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
+}
+
+TEST_F(SentinelTest, AStoppedWorkerIsSilentThoughItsSentinelLives) {
+  const ToyProcess toy = start_worker("serve");
+  ASSERT_TRUE(provider_.signal(toy.server_id, SIGSTOP).ok());
+  const auto lost = job_->observer().wait_for_note("lost", toy.member);
+  EXPECT_NE(lost.note.detail.find("silent"), std::string::npos);
+}
+
+TEST_F(SentinelTest, AWorkerThatMakesNoProgressIsReportedIfAskedFor) {
+  const ToyProcess toy = start_worker("hang");
+  const auto lost = job_->observer().wait_for_note("lost", toy.member);
+  EXPECT_NE(lost.note.detail.find("no progress"), std::string::npos);
+}
+
+TEST_F(SentinelTest, EndsWithItsWorkerEvenWithoutACoordinator) {
+  const ToyProcess toy = start_worker("serve");
+  job_.reset();
+  ASSERT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
+  wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
+}
+
+TEST_F(SentinelTest, IsSmallAndHoldsNoDescriptorOfItsWorker) {
+  const ToyProcess toy = start_worker("serve", 64);
+  for (const std::string& each : descriptors_of(toy.sentinel_pid)) {
+    const bool own = each.rfind("socket:", 0) == 0 || each.rfind("/proc/", 0) == 0;
+    EXPECT_TRUE(own) << each;
+  }
+  EXPECT_EQ(fs::read_symlink("/proc/" + std::to_string(toy.sentinel_pid) + "/fd/1"), "/dev/null");
+  if (!kSanitized) {
+    const long own_kib = memory_kib(toy.sentinel_pid, "Private_Dirty:");
+    EXPECT_GE(own_kib, 0);
+    EXPECT_LT(own_kib, 2048);
+    std::cout << "sentinel: " << own_kib << " KiB of its own, "
+              << memory_kib(toy.sentinel_pid, "Rss:") << " KiB resident with shared pages\n";
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::elastic

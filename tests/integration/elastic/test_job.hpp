@@ -1,0 +1,115 @@
+#pragma once
+
+// A job over loopback for tests: a real coordinator server and real member clients, with a trainer
+// that does nothing but follow orders.
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "elastic/net/coordinator_server.hpp"
+#include "elastic/net/member_client.hpp"
+
+namespace mayfly::elastic {
+
+/// So long may anything take before a test fails; nothing is expected to take as long.
+inline constexpr Duration kHangBound = seconds(60);
+
+/// Records what the server tells, and lets tests wait for it.
+class RecordingObserver final : public CoordinatorObserver {
+ public:
+  void on_note(Instant when, const coordinator_effect::Note& note) override;
+  void on_view(Instant when, const View& view) override;
+  void on_recovery(const Recovery& recovery) override;
+  void on_report(MemberId member, ByteSpan payload) override;
+  CommandReply on_command(const Command& command) override;
+  void on_ended(Outcome outcome, const std::string& detail) override;
+
+  struct Seen {
+    struct TimedNote {
+      Instant when;
+      coordinator_effect::Note note;
+    };
+    std::vector<TimedNote> notes;
+    std::vector<View> views;
+    std::vector<Recovery> recoveries;
+    std::vector<std::pair<MemberId, Bytes>> reports;
+    std::vector<Outcome> outcomes;
+  };
+  /// Waits until `condition` holds; false, with a test failure, after kHangBound.
+  bool wait_until(const std::function<bool(const Seen&)>& condition, const char* what);
+  /// Waits for a view of exactly these members and returns it.
+  View wait_for_view(std::vector<MemberId> members);
+  /// Waits for a note of this kind about this member and returns it.
+  Seen::TimedNote wait_for_note(const std::string& kind, MemberId member);
+  [[nodiscard]] Seen seen() const;
+
+ private:
+  void change(const std::function<void(Seen&)>& edit);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Seen seen_;  // guarded by mutex_
+};
+
+/// A worker in this process: says that each view formed and synced, and stops when told.
+class ToyWorker final : public MemberHandler {
+ public:
+  ToyWorker(std::unique_ptr<MemberClient> client, bool ready = true);
+
+  void run_view(const View& view) override;
+  void abort_group(ViewId view) override;
+  void ask_for_boundary(ViewId view) override;
+  void leave(const member_effect::Leave& leave) override;
+
+  [[nodiscard]] MemberClient& client() { return *client_; }
+  [[nodiscard]] MemberId id() const { return client_->id(); }
+  /// Waits for the end of this worker's part and says why it ended.
+  member_effect::Leave wait_for_leave();
+  /// Waits until this view runs here.
+  void wait_for_view(ViewId view);
+  [[nodiscard]] std::vector<ViewId> aborted() const;
+  /// Says that the job's last step is committed.
+  void finish();
+  /// Breaks the connection without a word.
+  void vanish() { client_.reset(); }
+
+ private:
+  void stopped(ViewId view, bool finished);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  ViewId view_{};  // guarded by mutex_, as all below
+  std::vector<ViewId> aborted_;
+  std::optional<member_effect::Leave> left_;
+  std::unique_ptr<MemberClient> client_;  // last: its thread calls us until it is gone
+};
+
+/// A coordinator and the means to add workers to it.
+class TestJob {
+ public:
+  explicit TestJob(std::uint32_t initial_workers, CoordinatorOptions core = {});
+
+  std::unique_ptr<ToyWorker> add_worker(bool ready = true);
+  [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect(
+      Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint = {});
+
+  [[nodiscard]] RecordingObserver& observer() { return observer_; }
+  [[nodiscard]] CoordinatorServer& server() { return *server_; }
+  [[nodiscard]] const Bytes& token() const { return token_; }
+  [[nodiscard]] std::string endpoint() const { return server_->endpoint(); }
+  [[nodiscard]] CommandReply command(const std::string& verb, const std::string& argument = "");
+
+ private:
+  Bytes token_;
+  RecordingObserver observer_;
+  std::unique_ptr<CoordinatorServer> server_;
+};
+
+/// The ids of these workers, ascending.
+[[nodiscard]] std::vector<MemberId> ids_of(const std::vector<std::unique_ptr<ToyWorker>>& workers);
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,66 @@
+// A worker process with a sentinel, for sentinel_test.
+// Arguments: ENDPOINT TOKEN_FILE RESIDENT_MIB MODE
+//   MODE serve: says on standard output when its sentinel is armed, then waits to be killed
+//        exit: ends normally at once
+//        hang: ticks once, then makes no progress, with a sentinel told to mind that
+//        alone: serves without a sentinel
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "elastic/net/job_token.hpp"
+#include "elastic/net/member_client.hpp"
+#include "elastic/net/sentinel.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+class Idle final : public MemberHandler {
+ public:
+  void run_view(const View&) override {}
+  void abort_group(ViewId) override {}
+  void ask_for_boundary(ViewId) override {}
+  void leave(const member_effect::Leave&) override {}
+};
+
+int run(char** arguments) {
+  const std::string mode = arguments[4];
+  std::unique_ptr<Sentinel> sentinel;
+  if (mode != "alone") {
+    sentinel = fork_sentinel().value();
+  }
+  const std::size_t resident = std::strtoul(arguments[3], nullptr, 10) << 20;
+  std::vector<char> memory(resident, 1);  // touched, so it is there
+  MemberClientOptions options;
+  options.endpoint = arguments[1];
+  options.token = read_token_file(arguments[2]).value();
+  auto client = connect_member(options, monotonic_now() + seconds(60)).value();
+  Idle idle;
+  client->start(idle);
+  if (sentinel != nullptr) {
+    sentinel->arm(options.endpoint, options.token, client->id());
+    sentinel->tick();
+    if (mode == "hang") {
+      sentinel->watch_progress(milliseconds(200));
+    }
+  }
+  std::printf("%d %llu\n", sentinel != nullptr ? sentinel->pid() : 0,
+              static_cast<unsigned long long>(value(client->id())));
+  std::fflush(stdout);
+  while (mode != "exit") {
+    ::pause();
+  }
+  return memory[resident / 2] - 1;
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
+
+int main(int count, char** arguments) {
+  return count == 5 ? mayfly::elastic::run(arguments) : 2;
+}
