@@ -1,4 +1,4 @@
-// `mayfly train` on one machine: an embedded coordinator and child processes as workers.
+#include "engine/local_launcher.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -24,50 +24,19 @@ namespace {
 constexpr Duration kPollInterval = milliseconds(5);
 constexpr Duration kWorkersExitTimeout = seconds(20);
 
-class LocalLauncher {
- public:
-  LocalLauncher(const JobConfig& config, RunListener& listener, std::vector<ChaosEvent> chaos)
-      : requested_(config), listener_(listener), chaos_(chaos.begin(), chaos.end()) {}
-
-  int run();
-
- private:
-  Result<void> start_worker();
-  void poll_workers();
-  void play_chaos();
-  void play(const ChaosEvent& event);
-  void wake_stopped_workers();
-  void follow_scale_requests();
-  void follow_signals();
-  void wait_for_workers();
-  [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
-
-  JobConfig requested_;
-  RunListener& listener_;
-  std::deque<ChaosEvent> chaos_;
-  std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
-  int interrupts_seen_ = 0;
-  std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
-
-  struct Worker {
-    std::string id;  // of the provider
-    bool running = true;
-    std::string end;  // how it ended
-  };
-  struct Wake {
-    std::size_t worker;
-    Instant at;
-  };
-  std::vector<Worker> workers_;  // in the order of starting
-  std::vector<Wake> wakes_;      // stopped workers to be continued
-  std::unique_ptr<CoordinatorProcess> process_;
-  cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
-};
-
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
   return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
                             : fmt::format("exit code {}", status.exit_code);
 }
+
+}  // namespace
+
+LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
+                             std::vector<ChaosEvent> chaos, PollHook on_poll)
+    : requested_(config),
+      listener_(listener),
+      chaos_(chaos.begin(), chaos.end()),
+      on_poll_(std::move(on_poll)) {}
 
 int LocalLauncher::run() {
   const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {
@@ -96,6 +65,9 @@ int LocalLauncher::run() {
     end = process_->recorder().wait_for_end(monotonic_now() + kPollInterval);
     follow_signals();
     play_chaos();
+    if (on_poll_ && !end.has_value()) {
+      on_poll_(*this);
+    }
     wake_stopped_workers();
     follow_scale_requests();
     poll_workers();
@@ -145,12 +117,8 @@ std::optional<std::size_t> LocalLauncher::target_of(const ChaosEvent& event) con
     const bool runs = *event.worker < workers_.size() && workers_[*event.worker].running;
     return runs ? std::optional<std::size_t>(*event.worker) : std::nullopt;
   }
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].running) {
-      return i;
-    }
-  }
-  return std::nullopt;
+  const std::vector<std::size_t> running = running_workers();
+  return running.empty() ? std::nullopt : std::optional(running.front());
 }
 
 void LocalLauncher::play_chaos() {
@@ -204,12 +172,7 @@ void LocalLauncher::follow_scale_requests() {
   if (wanted == 0) {
     return;
   }
-  std::vector<std::size_t> running;
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].running) {
-      running.push_back(i);
-    }
-  }
+  const std::vector<std::size_t> running = running_workers();
   for (std::size_t n = running.size(); n < wanted; ++n) {
     if (const Result<void> started = start_worker(); !started.ok()) {
       process_->note("scale", started.error().detail);
@@ -246,7 +209,19 @@ void LocalLauncher::wait_for_workers() {
   }
 }
 
-}  // namespace
+std::vector<std::size_t> LocalLauncher::running_workers() const {
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) {
+      running.push_back(i);
+    }
+  }
+  return running;
+}
+
+Result<void> LocalLauncher::signal_worker(std::size_t worker, int signal) {
+  return provider_.signal(workers_[worker].id, signal);
+}
 
 int run_train(const JobConfig& config, RunListener& listener) {
   Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
@@ -256,44 +231,6 @@ int run_train(const JobConfig& config, RunListener& listener) {
   }
   LocalLauncher launcher(config, listener, std::move(chaos).value());
   return launcher.run();
-}
-
-int run_coordinator(const JobConfig& config, RunListener& listener) {
-  std::atomic<int> interrupts = 0;
-  std::atomic<elastic::CoordinatorServer*> server = nullptr;
-  const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
-    if (++interrupts >= 2) {
-      ::_exit(kExitFailed);
-    }
-    if (elastic::CoordinatorServer* running = server.load(); running != nullptr) {
-      running->stop("stopped by the user");
-    }
-  });
-  Result<std::unique_ptr<CoordinatorProcess>> process =
-      CoordinatorProcess::start(config, listener, [](std::uint32_t) -> Result<std::string> {
-        return Error{Errc::kUnsupported,
-                     "this coordinator starts no workers itself; start them with `mayfly worker "
-                     "--coordinator HOST:PORT`, or drain one"};
-      });
-  if (!process.ok()) {
-    log::error(process.error().detail);
-    return kExitUsage;
-  }
-  server = &process.value()->server();
-  listener.on_event(fmt::format("coordinator at {}, token file {}",
-                                process.value()->server().endpoint(),
-                                process.value()->config().token_file));
-  std::optional<JobEnd> end;
-  while (!end.has_value()) {
-    end = process.value()->recorder().wait_for_end(monotonic_now() + seconds(1));
-  }
-  server = nullptr;
-  // Dismissed workers still send their last reports; they close the connection when they are done.
-  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
-  while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {
-    std::this_thread::sleep_for(kPollInterval);
-  }
-  return process.value()->finish(*end);
 }
 
 }  // namespace mayfly::engine

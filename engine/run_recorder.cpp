@@ -102,7 +102,7 @@ void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
   directory_.recovery(record);
   listener_.on_event(sentence_of(record));
   const std::lock_guard lock(mutex_);
-  recoveries_.push_back(record);
+  recoveries_.push_back(recovery);
 }
 
 void RunRecorder::on_report(MemberId member, ByteSpan payload) {
@@ -204,6 +204,11 @@ std::uint64_t RunRecorder::last_step() const {
   return last_step_;
 }
 
+std::vector<elastic::Recovery> RunRecorder::recoveries() const {
+  const std::lock_guard lock(mutex_);
+  return recoveries_;
+}
+
 std::optional<JobEnd> RunRecorder::end() const {
   const std::lock_guard lock(mutex_);
   return end_;
@@ -234,7 +239,9 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.images_per_second =
       s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
   s.membership_changes = views_ > 0 ? views_ - 1 : 0;
-  s.recoveries = recoveries_;
+  for (const elastic::Recovery& recovery : recoveries_) {
+    s.recoveries.push_back(record_of(recovery));
+  }
   s.reduction = job_.config.reduction;
   s.backend = job_.config.backend;
   s.device = job_.config.device;

@@ -46,6 +46,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// The last committed step on record.
   [[nodiscard]] std::uint64_t last_step() const;
   [[nodiscard]] std::optional<JobEnd> end() const;
+  /// Every change of view so far, with the coordinator's instants.
+  [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Waits until the job has ended, at most until the deadline.
   std::optional<JobEnd> wait_for_end(Instant deadline) const;
   /// Writes summary.json and tells the listener. After the server is gone.
@@ -78,7 +80,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::string last_digest_;
   std::optional<EvaluationRecord> evaluation_;
   std::string last_checkpoint_;
-  std::vector<RecoveryRecord> recoveries_;
+  std::vector<elastic::Recovery> recoveries_;
   std::uint32_t views_ = 0;
 };
 

@@ -1,0 +1,62 @@
+// `mayfly coordinator`: the coordinator alone.
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/log.hpp"
+#include "engine/coordinator_process.hpp"
+#include "engine/exit_codes.hpp"
+#include "engine/launch.hpp"
+#include "engine/signal_watcher.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kPollInterval = milliseconds(5);
+constexpr Duration kWorkersExitTimeout = seconds(20);
+
+}  // namespace
+
+int run_coordinator(const JobConfig& config, RunListener& listener) {
+  std::atomic<int> interrupts = 0;
+  std::atomic<elastic::CoordinatorServer*> server = nullptr;
+  const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
+    if (++interrupts >= 2) {
+      ::_exit(kExitFailed);
+    }
+    if (elastic::CoordinatorServer* running = server.load(); running != nullptr) {
+      running->stop("stopped by the user");
+    }
+  });
+  Result<std::unique_ptr<CoordinatorProcess>> process =
+      CoordinatorProcess::start(config, listener, [](std::uint32_t) -> Result<std::string> {
+        return Error{Errc::kUnsupported,
+                     "this coordinator starts no workers itself; start them with `mayfly worker "
+                     "--coordinator HOST:PORT`, or drain one"};
+      });
+  if (!process.ok()) {
+    log::error(process.error().detail);
+    return kExitUsage;
+  }
+  server = &process.value()->server();
+  listener.on_event(fmt::format("coordinator at {}, token file {}",
+                                process.value()->server().endpoint(),
+                                process.value()->config().token_file));
+  std::optional<JobEnd> end;
+  while (!end.has_value()) {
+    end = process.value()->recorder().wait_for_end(monotonic_now() + seconds(1));
+  }
+  server = nullptr;
+  // Dismissed workers still send their last reports; they close the connection when they are done.
+  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return process.value()->finish(*end);
+}
+
+}  // namespace mayfly::engine

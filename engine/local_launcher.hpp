@@ -1,0 +1,73 @@
+#pragma once
+
+// `mayfly train` on one machine: an embedded coordinator and child processes as workers. Everything
+// here runs on the thread that calls run(): workers are bound to the thread that starts them.
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/local_provider.hpp"
+#include "engine/chaos_plan.hpp"
+#include "engine/coordinator_process.hpp"
+#include "engine/launch.hpp"
+
+namespace mayfly::engine {
+
+class LocalLauncher {
+ public:
+  /// Called every few milliseconds while the job runs, for benchmarks that drive it.
+  using PollHook = std::function<void(LocalLauncher&)>;
+
+  LocalLauncher(const JobConfig& config, RunListener& listener, std::vector<ChaosEvent> chaos,
+                PollHook on_poll = {});
+
+  /// Runs the job to its end and returns the exit code.
+  int run();
+
+  // For the hook:
+  /// Starts one more worker.
+  Result<void> start_worker();
+  /// Numbers (in the order of starting, from 0) of the workers whose process runs.
+  [[nodiscard]] std::vector<std::size_t> running_workers() const;
+  Result<void> signal_worker(std::size_t worker, int signal);
+  [[nodiscard]] CoordinatorProcess& coordinator() { return *process_; }
+
+ private:
+  struct Worker {
+    std::string id;  // of the provider
+    bool running = true;
+    std::string end;  // how it ended
+  };
+  struct Wake {
+    std::size_t worker;
+    Instant at;
+  };
+
+  void poll_workers();
+  void play_chaos();
+  void play(const ChaosEvent& event);
+  void wake_stopped_workers();
+  void follow_scale_requests();
+  void follow_signals();
+  void wait_for_workers();
+  [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
+
+  JobConfig requested_;
+  RunListener& listener_;
+  std::deque<ChaosEvent> chaos_;
+  PollHook on_poll_;
+  std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
+  int interrupts_seen_ = 0;
+  std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
+  std::vector<Worker> workers_;              // in the order of starting
+  std::vector<Wake> wakes_;                  // stopped workers to be continued
+  std::unique_ptr<CoordinatorProcess> process_;
+  cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
+};
+
+}  // namespace mayfly::engine

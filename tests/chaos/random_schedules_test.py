@@ -1,0 +1,104 @@
+"""Goal: any schedule of kill -9 and joins, at random moments, ends with the bits of the undisturbed run.
+Method: per seed, a job of a random shape; faults hit at random times (not at step borders): kill -9 from
+outside, SIGSTOP for a while, SIGTERM, and joins through `mayfly scale`. At least one worker always
+lives. The digest after every step must be the oracle's.
+
+  MAYFLY_TEST_SEEDS=500 or FIRST:COUNT runs other seeds; the failing seed is printed.
+"""
+import signal
+import sys
+import time
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, Failure, Run, expect
+
+STEPS = 40
+oracle = {}
+
+
+def undisturbed():
+    if not oracle:
+        _, by_step = mayfly_run.train(
+            SMALL_JOB + ["--steps", str(STEPS), "--workers", "1", "--threads", "1"])
+        oracle.update(by_step)
+    return oracle
+
+
+class Schedule:
+    """What happens in one run, all drawn from the seed."""
+
+    def __init__(self, seed, backend):
+        random = mayfly_run.rng(seed)
+        self.random = random
+        self.workers = random.choice([2, 3, 3, 4, 4])
+        self.threads = random.choice([1, 1, 2])
+        self.backend = backend
+        self.faults = sorted(
+            (random.uniform(0.0, 0.9), random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
+            for _ in range(random.randint(2, 5)))
+
+    def arguments(self):
+        return SMALL_JOB + ["--steps", str(STEPS), "--workers", str(self.workers), "--threads",
+                            str(self.threads), "--backend", self.backend]
+
+    def __str__(self):
+        return f"{self.workers} workers, {self.threads} threads, {self.backend}, " + ", ".join(
+            f"{kind}@{when:.2f}" for when, kind in self.faults)
+
+
+def strike(run, kind, random):
+    pids = run.worker_pids()
+    if kind == "join":
+        run.command("scale", str(len(pids) + 1))
+        return
+    if len(pids) < 2:
+        return  # one must live
+    victim = random.choice(pids)
+    if kind == "stop":
+        mayfly_run.kill(victim, signal.SIGSTOP)
+        time.sleep(random.uniform(0.05, 0.6))
+        mayfly_run.kill(victim, signal.SIGCONT)
+    else:
+        mayfly_run.kill(victim, signal.SIGTERM if kind == "drain" else signal.SIGKILL)
+
+
+def play(seed, backend):
+    schedule = Schedule(seed, backend)
+    run = Run(schedule.arguments(), timeout=120)
+    try:
+        run.wait_for_step(1)
+        for when, kind in schedule.faults:
+            step = max(1, int(when * STEPS))
+            run.wait_for_step(step)
+            time.sleep(schedule.random.uniform(0, 0.02))  # anywhere inside the step
+            if run.process.poll() is None:
+                strike(run, kind, schedule.random)
+        summary = run.finish()
+        by_step = mayfly_run.digests(run)
+        for step, digest in undisturbed().items():
+            expect(by_step.get(step) == digest, f"step {step}: {by_step.get(step)} is not {digest}")
+        expect(summary["steps"] == STEPS, f"{summary['steps']} steps")
+    except Failure as failure:
+        run.stop_hard()
+        raise Failure(f"seed {seed} ({schedule}): {failure}\nkept in {run.folder}")
+    run.remove()
+    return summary["membership_changes"]
+
+
+def main():
+    backend = sys.argv[1] if len(sys.argv) > 1 else "tcp"
+    changes, failed, count = 0, 0, 0
+    for seed in mayfly_run.seeds(50 if backend == "tcp" else 10):
+        count += 1
+        try:
+            changes += play(seed, backend)
+        except Failure as failure:
+            failed += 1
+            print(f"FAILED {failure}", flush=True)
+    print(f"{count - failed} of {count} random schedules ({backend}) gave the oracle's bits, "
+          f"{changes} changes of membership")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

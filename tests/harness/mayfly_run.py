@@ -1,0 +1,186 @@
+"""Runs the mayfly binary for tests: start, kill workers from outside, read the run directory.
+
+Only Python's standard library, so that it runs wherever the project builds.
+"""
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIP = 77  # what CTest takes for "skipped"
+BINARY = os.environ.get("MAYFLY_TEST_BINARY", "build/release/mayfly")
+
+# Small enough for hundreds of runs, large enough that a kill lands in every phase.
+SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch", "16",
+             "--microbatch", "4", "--lr", "0.05", "--seed", "7", "--no-evaluate",
+             "--no-tensorboard", "--digest-every", "1"]
+
+
+class Failure(Exception):
+    """A test's expectation that does not hold; the text says which."""
+
+
+def expect(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+class Run:
+    """One `mayfly train` in a fresh run directory."""
+
+    def __init__(self, args, run_dir=None, timeout=300):
+        self.folder = os.path.dirname(run_dir) if run_dir else tempfile.mkdtemp(prefix="mayfly-test-")
+        self.run_dir = run_dir or os.path.join(self.folder, "run")
+        self.timeout = timeout
+        self.output_path = os.path.join(self.folder, "output.txt")
+        self.started = time.monotonic()
+        with open(self.output_path, "wb") as output:
+            self.process = subprocess.Popen(
+                [BINARY, "train", "--run-dir", self.run_dir] + list(args),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+    def path(self, *parts):
+        return os.path.join(self.run_dir, *parts)
+
+    def output(self):
+        with open(self.output_path, errors="replace") as f:
+            return f.read()
+
+    def wait(self):
+        """The exit code; a run that takes too long is a failure with its logs."""
+        left = self.timeout - (time.monotonic() - self.started)
+        try:
+            return self.process.wait(timeout=max(left, 1))
+        except subprocess.TimeoutExpired:
+            text = self.logs()
+            self.stop_hard()
+            raise Failure(f"still running after {self.timeout} s in {self.run_dir}\n{text}")
+
+    def stop_hard(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def logs(self, tail=25):
+        text = "--- output\n" + "\n".join(self.output().splitlines()[-tail:])
+        for name in sorted(glob.glob(self.path("logs", "*"))):
+            with open(name, errors="replace") as f:
+                lines = f.read().splitlines()[-tail:]
+            text += f"\n--- {os.path.basename(name)}\n" + "\n".join(lines)
+        return text
+
+    def finish(self):
+        """Waits for success and returns the summary."""
+        code = self.wait()
+        if code != 0:
+            raise Failure(f"exit code {code}\n{self.logs()}")
+        return self.summary()
+
+    def summary(self):
+        with open(self.path("summary.json")) as f:
+            return json.load(f)
+
+    def lines(self, name):
+        try:
+            with open(self.path(name)) as f:
+                return [json.loads(line) for line in f if line.endswith("\n")]
+        except FileNotFoundError:
+            return []
+
+    def metrics(self):
+        return [m for m in self.lines("metrics.jsonl") if "loss" in m and "sample_hash" in m]
+
+    def last_step(self):
+        metrics = self.metrics()
+        return metrics[-1]["step"] if metrics else 0
+
+    def wait_for_step(self, step):
+        while self.last_step() < step:
+            if self.process.poll() is not None:
+                raise Failure(f"ended before step {step}\n{self.logs()}")
+            if time.monotonic() - self.started > self.timeout:
+                text = self.logs()
+                self.stop_hard()
+                raise Failure(f"step {step} not reached in {self.timeout} s\n{text}")
+            time.sleep(0.005)
+
+    def worker_pids(self):
+        """The launcher's living worker processes, oldest first (sentinels and zombies left out)."""
+        pids = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open(f"/proc/{entry}/stat") as f:
+                    text = f.read()
+                name = text[text.index("(") + 1:text.rindex(")")]
+                state, parent = text[text.rindex(")") + 2:].split()[:2]
+            except OSError:
+                continue
+            if int(parent) == self.process.pid and state != "Z" and "sentinel" not in name:
+                pids.append(int(entry))
+        return sorted(pids)
+
+    def command(self, *args):
+        return subprocess.run([BINARY] + list(args) + ["--run-dir", self.run_dir],
+                              capture_output=True, text=True, timeout=30)
+
+    def remove(self):
+        self.stop_hard()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def digests(run):
+    """Digest of the state after each recorded step."""
+    return {m["step"]: m["digest"] for m in run.metrics() if m.get("digest")}
+
+
+def train(args, **options):
+    """Runs to the end, returns (summary, digests by step), leaves nothing behind on success."""
+    run = Run(args, **options)
+    summary = run.finish()
+    by_step = digests(run)
+    run.remove()
+    return summary, by_step
+
+
+def kill(pid, number=signal.SIGKILL):
+    try:
+        os.kill(pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def main(tests):
+    """Runs the named tests (all by default), prints one line each, returns the exit code."""
+    names = sys.argv[1:] or list(tests)
+    failed = 0
+    for name in names:
+        begin = time.monotonic()
+        try:
+            tests[name]()
+            print(f"ok     {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Failure as failure:
+            failed += 1
+            print(f"FAILED {name}: {failure}", flush=True)
+    return 1 if failed else 0
+
+
+def seeds(default_count, first=1):
+    """Seeds of random schedules; MAYFLY_TEST_SEEDS=COUNT or FIRST:COUNT changes how many."""
+    text = os.environ.get("MAYFLY_TEST_SEEDS", "")
+    if ":" in text:
+        first, count = (int(part) for part in text.split(":"))
+        return range(first, first + count)
+    return range(first, first + (int(text) if text else default_count))
+
+
+def rng(seed):
+    return random.Random(f"mayfly {seed}")

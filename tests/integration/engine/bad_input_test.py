@@ -1,0 +1,166 @@
+"""Goal: bad input ends with exit code 2 (or a continued job) and one clear line, and loses nothing.
+Method: each case starts the binary with one thing wrong and looks at the code and the text.
+"""
+import os
+import shutil
+import subprocess
+import tempfile
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, Run, expect
+
+STEPS = ["--steps", "12", "--workers", "2", "--threads", "1"]
+RECORD = 3073
+
+
+def refused(args, *words, code=2):
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    done = subprocess.run([mayfly_run.BINARY] + args, capture_output=True, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL, cwd=folder)
+    text = done.stdout + done.stderr
+    expect(done.returncode == code, f"{args}: exit code {done.returncode}, not {code}\n{text}")
+    for word in words:
+        expect(word in text, f"{args}: '{word}' is not in the message\n{text}")
+    expect(len(text.strip().splitlines()) <= 2, f"{args}: more than one clear line\n{text}")
+    expect(not os.path.exists(os.path.join(folder, "runs")), f"{args}: left a run directory behind")
+    shutil.rmtree(folder)
+
+
+def cifar_folder(batch_bytes):
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    for i in range(1, 6):
+        with open(f"{folder}/data_batch_{i}.bin", "wb") as f:
+            f.write(batch_bytes)
+    with open(f"{folder}/test_batch.bin", "wb") as f:
+        f.write(batch_bytes)
+    return folder
+
+
+def flags():
+    refused(["train", "--globel-batch", "64"], "global-batch")
+    refused(["train", "--global-batch", "128", "--microbatch", "48"], "128", "48")
+    refused(["train", "--model", "resnet21"], "resnet20")
+    refused(["train", "--backend", "tpc"], "tcp")
+    refused(["train", "--reduction", "exakt"], "exact")
+    refused(["train", "--lr", "fast"], "lr")
+    refused(["train", "--chaos", "explode@step=3"], "explode")
+    refused(["trian"], "train")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    with open(f"{folder}/job.toml", "w") as f:
+        f.write('model = "resnet20"\nglobal_bach = 64\n')
+    refused(["train", "--config", f"{folder}/job.toml"], "job.toml", "2", "global_batch")
+    shutil.rmtree(folder)
+
+
+def data_files():
+    refused(["train", "--data", "/nonexistent/cifar"], "/nonexistent/cifar")
+    record = bytes(RECORD)
+    folder = cifar_folder(record * 10000)
+    os.truncate(f"{folder}/data_batch_3.bin", RECORD * 10000 - 1)
+    refused(["train", "--data", folder], "data_batch_3.bin", str(RECORD * 10000),
+            str(RECORD * 10000 - 1))
+    os.truncate(f"{folder}/data_batch_3.bin", RECORD * 10000)
+    with open(f"{folder}/data_batch_2.bin", "r+b") as f:
+        f.seek(RECORD * 7)
+        f.write(b"\x0b")
+    refused(["train", "--data", folder], "data_batch_2.bin", "7", "11")
+    os.remove(f"{folder}/data_batch_5.bin")
+    refused(["train", "--data", folder], "data_batch_5.bin")
+    shutil.rmtree(folder)
+
+
+def checkpoints():
+    run = Run(SMALL_JOB + STEPS + ["--checkpoint-every", "5"])
+    run.finish()
+    torn = run.path("checkpoints", "step-10")
+    resume = ["train"] + SMALL_JOB + STEPS + ["--resume", torn]
+    refused(["train"] + SMALL_JOB + STEPS + ["--model", "resnet32", "--resume", torn], "resnet20")
+    model = os.path.join(torn, "model.safetensors")
+    with open(model, "r+b") as f:
+        f.seek(os.path.getsize(model) // 2)
+        byte = f.read(1)
+        f.seek(-1, 1)
+        f.write(bytes([byte[0] ^ 1]))
+    refused(resume, "model.safetensors")
+    os.truncate(model, os.path.getsize(model) - 100)
+    refused(resume, "model.safetensors")
+    refused(["train", "--resume", run.folder + "/nothing"], "nothing")
+    run.remove()
+
+
+def nan_loss():
+    run = Run(SMALL_JOB + ["--steps", "200", "--workers", "2", "--threads", "1", "--lr", "1e30",
+                           "--checkpoint-every", "1"])
+    code = run.wait()
+    expect(code == 1, f"exit code {code}\n{run.logs()}")
+    text = run.output()
+    expect("step" in text and ("NaN" in text or "infinite" in text), text)
+    expect(run.summary()["outcome"] == "failed", "summary does not say failed")
+    run.remove()
+
+
+def wrong_workers():
+    run = Run(SMALL_JOB + ["--steps", "150", "--workers", "2", "--threads", "1"])
+    run.wait_for_step(3)
+    with open(run.path("coordinator")) as f:
+        endpoint = f.read().strip()
+    join = ["worker", "--config", run.path("config.toml"), "--coordinator", endpoint]
+    bad_token = run.folder + "/token"
+    with open(bad_token, "w") as f:
+        f.write("00" * 32 + "\n")
+    os.chmod(bad_token, 0o600)
+    for args, word in ((["--token-file", bad_token], "token"), (["--model", "resnet32"], "resnet32"),
+                       (["--data", "procedural:1024"], "data"), (["--isa", "avx2"], "instruction")):
+        done = subprocess.run([mayfly_run.BINARY] + join + args, capture_output=True, text=True,
+                              timeout=60)
+        text = done.stdout + done.stderr
+        if word == "instruction" and "avx2" in open(run.path("summary.json")).read() \
+                if os.path.exists(run.path("summary.json")) else False:
+            continue
+        expect(done.returncode == 2, f"{args}: exit code {done.returncode}\n{text}")
+        expect(word in text, f"{args}: the reason does not name '{word}'\n{text}")
+    expect(run.finish()["membership_changes"] == 0, "the job was touched")
+    run.remove()
+
+
+def port_in_use():
+    run = Run(SMALL_JOB + ["--steps", "100", "--workers", "1", "--threads", "1"])
+    run.wait_for_step(1)
+    with open(run.path("coordinator")) as f:
+        port = f.read().strip().rsplit(":", 1)[1]
+    refused(["train"] + SMALL_JOB + STEPS + ["--port", port, "--run-dir", "x/run"], port)
+    run.finish()
+    run.remove()
+
+
+def disk_full():
+    """A file where the checkpoint folder should be: every write fails, training goes on."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder],
+                             capture_output=True)
+    if mounted.returncode != 0:
+        print("skipped part: cannot mount a small file system here")
+        shutil.rmtree(folder)
+        return
+    try:
+        run = Run(SMALL_JOB + ["--steps", "30", "--workers", "2", "--threads", "1",
+                               "--checkpoint-every", "10", "--keep-checkpoints", "9"],
+                  run_dir=folder + "/run")
+        summary = run.finish()
+        expect(summary["steps"] == 30, "training did not go on")
+        text = run.output()
+        expect("not written" in text, f"no word about the full disk\n{text}")
+        good = subprocess.run([mayfly_run.BINARY, "digest", run.path("checkpoints", "step-10")],
+                              capture_output=True, text=True)
+        expect(good.returncode == 0, f"the good checkpoint is gone: {good.stderr}")
+        left = os.listdir(run.path("checkpoints"))
+        expect(not [name for name in left if "tmp" in name], f"half-written: {left}")
+    finally:
+        subprocess.run(["umount", "-l", folder])
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({
+        "flags": flags, "data_files": data_files, "checkpoints": checkpoints, "nan_loss": nan_loss,
+        "wrong_workers": wrong_workers, "port_in_use": port_in_use, "disk_full": disk_full}))
