@@ -1,4 +1,4 @@
-"""The documents are true to the tree: links and file names in them lead somewhere."""
+"""The documents are true to the tree: links, file names and flags in them exist."""
 
 import re
 
@@ -27,6 +27,22 @@ def name_problems(root, path, text):
             yield f"{path.relative_to(root)}: `{name}` does not exist"
 
 
+def flag_problems(root, path, text):
+    """Flags of our program, in examples and prose, must be names of settings or options."""
+    known = set()
+    for folder in ("engine", "cli"):
+        for source in (root / folder).glob("*.cpp"):
+            known |= set(re.findall(r'"([a-z][a-z0-9_-]*)"', source.read_text()))
+    if not known:
+        return
+    ours = re.findall(r"`(--[a-z].*?)`", text)
+    ours += [line.split("mayfly ", 1)[1] for line in text.replace("\\\n", " ").splitlines()
+             if re.search(r"mayfly (train|worker|coordinator|eval|bench|simulate)\b", line)]
+    for flag in sorted({flag for part in ours for flag in re.findall(r"--([a-z][a-z-]*)", part)}):
+        if flag not in known and flag.replace("-", "_") not in known:
+            yield f"{path.relative_to(root)}: there is no flag --{flag}"
+
+
 def problems(root):
     found = []
     for path in markdown_files(root):
@@ -34,6 +50,7 @@ def problems(root):
         prose = re.sub(r"```.*?```", "", text, flags=re.S)
         found += link_problems(root, path, prose)
         found += name_problems(root, path, prose)
+        found += flag_problems(root, path, text)
     return found
 
 
