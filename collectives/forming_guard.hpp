@@ -1,13 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/ids.hpp"
-#include "collectives/abort_signal.hpp"
 
 namespace mayfly::collectives {
 
@@ -27,13 +26,14 @@ class FormingGuard {
     FormingGuard& guard_;
   };
 
-  /// `signal` is raised as soon as `view` is given up, which may be at once.
-  [[nodiscard]] Entry enter(ViewId view, std::shared_ptr<AbortSignal> signal) {
+  /// `stop` is called as soon as `view` is given up, which may be at once and on any thread, but
+  /// not after the Entry is gone. It must neither block nor throw.
+  [[nodiscard]] Entry enter(ViewId view, std::function<void()> stop) {
     const std::lock_guard lock(mutex_);
     if (given_up_ && view <= *given_up_) {
-      signal->raise();
+      stop();
     }
-    forming_ = std::move(signal);
+    stop_ = std::move(stop);
     forming_view_ = view;
     return Entry(*this);
   }
@@ -41,21 +41,21 @@ class FormingGuard {
   void give_up_on(ViewId view) noexcept {
     const std::lock_guard lock(mutex_);
     given_up_ = given_up_ ? std::max(*given_up_, view) : view;
-    if (forming_ && forming_view_ <= view) {
-      forming_->raise();
+    if (stop_ && forming_view_ <= view) {
+      stop_();
     }
   }
 
  private:
   void leave() {
     const std::lock_guard lock(mutex_);
-    forming_.reset();
+    stop_ = nullptr;
   }
 
   std::mutex mutex_;
-  std::optional<ViewId> given_up_;        // this and every older view; guarded by mutex_
-  std::shared_ptr<AbortSignal> forming_;  // null: no formation runs; guarded by mutex_
-  ViewId forming_view_{};                 // guarded by mutex_
+  std::optional<ViewId> given_up_;  // this and every older view; guarded by mutex_
+  std::function<void()> stop_;      // empty: no formation runs; guarded by mutex_
+  ViewId forming_view_{};           // guarded by mutex_
 };
 
 }  // namespace mayfly::collectives

@@ -31,7 +31,7 @@ class TcpTransport final : public Transport {
       return checked.error();
     }
     const auto signal = std::make_shared<AbortSignal>();
-    const FormingGuard::Entry entry = guard_.enter(spec.view, signal);
+    const FormingGuard::Entry entry = guard_.enter(spec.view, [signal] { signal->raise(); });
     const auto size = static_cast<std::uint32_t>(spec.peers.size());
     std::unique_ptr<RingLink> link;
     if (size > 1) {

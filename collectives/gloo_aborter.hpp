@@ -1,0 +1,64 @@
+#pragma once
+
+// How a thread that is inside Gloo is got out again. Private to the gloo transport; the header
+// needs no Gloo.
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/unique_fd.hpp"
+
+namespace gloo::transport {
+class UnboundBuffer;
+}
+
+namespace mayfly::collectives {
+
+/// Stops one formation and the group that comes out of it. Neither of Gloo's own means is enough:
+/// closing connections from another thread does not wake a waiting one, aborting waits does not
+/// reach a thread that is connecting, and shutting down sockets alone loses wake-ups. So abort()
+/// sets a flag, aborts the waits on all live buffers and shuts down the pairs' sockets.
+class GlooAborter {
+ public:
+  /// Any thread, any number of times, never blocks.
+  void abort() noexcept;
+  [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  /// Notes the addresses in what a rank publishes for `pair_count` peers: the sockets at those
+  /// addresses are the pairs'. Connecting thread.
+  void note_addresses(ByteSpan published, std::size_t pair_count);
+  /// Takes duplicates of the pairs' sockets, once all are connected. Duplicates, so that a
+  /// descriptor number that Gloo has closed and somebody else got can never be shut down by
+  /// mistake.
+  void capture_sockets();
+  /// Shuts the pairs down, so that Gloo closes them at once instead of at its next tick.
+  void shut_down() noexcept;
+
+  /// Makes abort() reach a wait on this buffer while the guard lives.
+  class Guard {
+   public:
+    Guard(GlooAborter& aborter, gloo::transport::UnboundBuffer& buffer);
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    GlooAborter& aborter_;
+    gloo::transport::UnboundBuffer& buffer_;
+  };
+
+ private:
+  [[nodiscard]] std::vector<UniqueFd> find_sockets() const;
+
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;
+  std::vector<sockaddr_storage> addresses_;               // guarded by mutex_
+  std::vector<UniqueFd> sockets_;                         // guarded by mutex_
+  std::vector<gloo::transport::UnboundBuffer*> buffers_;  // live ones; guarded by mutex_
+};
+
+}  // namespace mayfly::collectives

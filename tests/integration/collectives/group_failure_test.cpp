@@ -1,0 +1,273 @@
+// What every Group and Transport promises when members die, leave or are told to stop.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "collectives/group.hpp"
+#include "tests/integration/collectives/test_cluster.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+using test::Cluster;
+using test::far;
+using test::Kind;
+using test::member;
+using test::on_all;
+
+class GroupFailure : public testing::TestWithParam<Kind> {
+ protected:
+  static int rounds(int wanted) { return GetParam() == Kind::kGloo ? wanted / 4 : wanted; }
+};
+
+// Runs all-reduces until one fails; returns that error. `count` elements of int32 each.
+Error reduce_until_failure(Group& group, std::size_t count) {
+  std::vector<std::int32_t> data(count);
+  while (true) {
+    const auto work = group.all_reduce(data.data(), count, DataType::kInt32, ReduceOp::kSum);
+    const Result<void> result = work->wait(far());
+    if (!result.ok()) {
+      return result.error();
+    }
+  }
+}
+
+bool is_loss(Errc code) {
+  return code == Errc::kAborted || code == Errc::kPeerLost;
+}
+
+std::size_t entries_of(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+// The kernel may show a joined thread for a moment longer.
+bool settles_at(const char* folder, std::size_t expected) {
+  const Instant hang = far();
+  while (entries_of(folder) > expected && monotonic_now() < hang) {
+    std::this_thread::yield();
+  }
+  return entries_of(folder) <= expected;
+}
+
+// Goal: abort() from another thread ends every operation, whenever it comes.
+// Method: all ranks reduce in a loop; each is aborted at a random moment, as a control thread
+// would.
+TEST_P(GroupFailure, AbortFromAnotherThreadFreesEveryRankAtAnyMoment) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr std::uint32_t kSize = 3;
+  Cluster cluster(GetParam(), kSize);
+  for (int round = 1; round <= rounds(40); ++round) {
+    auto groups = cluster.form(ViewId{static_cast<std::uint64_t>(round)}, kSize);
+    const std::size_t count = round % 2 == 0 ? 10 : 300000;
+    const auto delay = std::chrono::microseconds(random() % 5000);
+    std::thread aborter([&] {
+      std::this_thread::sleep_for(delay);  // only to vary the moment; any interleaving must pass
+      for (auto& group : groups) {
+        group->abort();
+      }
+    });
+    on_all(kSize, [&](std::uint32_t rank) {
+      EXPECT_TRUE(is_loss(reduce_until_failure(*groups[rank], count).code));
+      // The failure sticks.
+      EXPECT_TRUE(is_loss(reduce_until_failure(*groups[rank], 1).code));
+    });
+    aborter.join();
+  }
+}
+
+TEST_P(GroupFailure, AbortFailsOperationsThatOnlyOneMemberHasStarted) {
+  Cluster cluster(GetParam(), 3);
+  auto groups = cluster.form(ViewId{1}, 3);
+  std::vector<std::int32_t> data(100000);
+  const auto reduce =
+      groups[0]->all_reduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum);
+  const auto barrier = groups[0]->barrier();
+  groups[0]->abort();
+  groups[0]->abort();
+  for (const auto* work : {&reduce, &barrier}) {
+    const Result<void> result = (*work)->wait(far());
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, Errc::kAborted);
+  }
+}
+
+TEST_P(GroupFailure, AGroupOfOneCanBeAbortedToo) {
+  Cluster cluster(GetParam(), 1);
+  auto groups = cluster.form(ViewId{1}, 1);
+  EXPECT_TRUE(groups[0]->barrier()->wait(far()).ok());
+  groups[0]->abort();
+  const Result<void> result = groups[0]->barrier()->wait(far());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, Errc::kAborted);
+}
+
+// Goal: survivors of a member that vanishes inside an operation get out and form the next view.
+// Method: one member destroys group and transport at a random moment; the others are aborted as
+// soon as one of them reports, as the coordinator would, and then form a view without it.
+TEST_P(GroupFailure, SurvivorsOfAVanishedMemberGoOnWithoutIt) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < rounds(20); ++round) {
+    constexpr std::uint32_t kSize = 4;
+    Cluster cluster(GetParam(), kSize);
+    auto groups = cluster.form(ViewId{1}, kSize);
+    const std::uint32_t victim = random() % kSize;
+    const unsigned last = random() % 4;
+    std::atomic<bool> told{false};
+    on_all(kSize, [&](std::uint32_t rank) {
+      if (rank == victim) {
+        std::vector<std::int32_t> data(200000);
+        for (unsigned i = 0; i < last; ++i) {
+          const auto work =
+              groups[rank]->all_reduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum);
+          (void)work->wait(far());
+        }
+        const auto work =
+            groups[rank]->all_reduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum);
+        groups[rank].reset();
+        cluster.transports[rank].reset();
+        return;
+      }
+      const Error error = reduce_until_failure(*groups[rank], 200000);
+      EXPECT_TRUE(is_loss(error.code)) << error.detail;
+      if (!told.exchange(true)) {
+        for (std::uint32_t other = 0; other < kSize; ++other) {
+          if (other != victim) {
+            groups[other]->abort();
+          }
+        }
+      }
+    });
+    groups.clear();
+    std::vector<std::uint32_t> survivors;
+    for (std::uint32_t i = 0; i < kSize; ++i) {
+      if (i != victim) {
+        survivors.push_back(i);
+      }
+    }
+    auto next = cluster.form(ViewId{2}, survivors);
+    on_all(kSize - 1, [&](std::uint32_t rank) {
+      std::int32_t one = 1;
+      const auto work = next[rank]->all_reduce(&one, 1, DataType::kInt32, ReduceOp::kSum);
+      EXPECT_TRUE(work->wait(far()).ok());
+      EXPECT_EQ(one, 3);
+    });
+  }
+}
+
+TEST_P(GroupFailure, TheNeighboursOfALostMemberNameIt) {
+  Cluster cluster(GetParam(), 2);
+  auto groups = cluster.form(ViewId{1}, 2);
+  groups[1].reset();
+  const Error error = reduce_until_failure(*groups[0], 100000);
+  EXPECT_EQ(error.code, Errc::kPeerLost);
+  ASSERT_TRUE(error.culprit.has_value());
+  EXPECT_EQ(*error.culprit, member(1));
+}
+
+TEST_P(GroupFailure, FormingEndsAtTheDeadlineWhenAPeerIsMissing) {
+  Cluster cluster(GetParam(), 2);
+  const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0),
+                                                  monotonic_now() + milliseconds(50));
+  ASSERT_FALSE(formed.ok());
+  EXPECT_EQ(formed.error().code, Errc::kDeadline);
+}
+
+TEST_P(GroupFailure, GivingUpOnAViewEndsItsFormationAndForbidsItLater) {
+  Cluster cluster(GetParam(), 2);
+  std::atomic<bool> forming{false};
+  std::thread other([&] {
+    while (!forming) {
+      std::this_thread::yield();
+    }
+    cluster.transports[0]->give_up_on(ViewId{5});
+  });
+  forming = true;
+  const auto running = cluster.transports[0]->form(cluster.spec(ViewId{5}, {0, 1}, 0), far());
+  other.join();
+  ASSERT_FALSE(running.ok());
+  EXPECT_EQ(running.error().code, Errc::kAborted);
+  const auto older = cluster.transports[0]->form(cluster.spec(ViewId{4}, {0, 1}, 0), far());
+  ASSERT_FALSE(older.ok());
+  EXPECT_EQ(older.error().code, Errc::kAborted);
+  cluster.transports[1]->give_up_on(ViewId{5});
+  EXPECT_EQ(cluster.form(ViewId{6}, 2).size(), 2U);
+}
+
+TEST_P(GroupFailure, ALatePeerIsWaitedFor) {
+  Cluster cluster(GetParam(), 3);
+  std::atomic<int> formed{0};
+  on_all(3, [&](std::uint32_t rank) {
+    if (rank == 2) {
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+    const auto group =
+        cluster.transports[rank]->form(cluster.spec(ViewId{1}, {0, 1, 2}, rank), far());
+    ASSERT_TRUE(group.ok()) << group.error().detail;
+    ++formed;
+    EXPECT_TRUE(group.value()->barrier()->wait(far()).ok());
+  });
+  EXPECT_EQ(formed, 3);
+}
+
+TEST_P(GroupFailure, AFailedFormationDoesNotDisturbTheNextOne) {
+  constexpr std::uint32_t kSize = 3;
+  Cluster cluster(GetParam(), kSize);
+  for (std::uint64_t view = 1; view <= 6; view += 2) {
+    // Two of three try, and are told to stop at different moments.
+    on_all(2, [&](std::uint32_t rank) {
+      const auto formed =
+          cluster.transports[rank]->form(cluster.spec(ViewId{view}, {0, 1, 2}, rank),
+                                         monotonic_now() + milliseconds(20 + 30 * rank));
+      EXPECT_FALSE(formed.ok());
+    });
+    auto groups = cluster.form(ViewId{view + 1}, kSize);
+    on_all(kSize,
+           [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
+  }
+}
+
+// Goal: hundreds of views leave nothing behind. Method: count descriptors and threads.
+TEST_P(GroupFailure, ReformingLeaksNeitherDescriptorsNorThreads) {
+  constexpr std::uint32_t kSize = 3;
+  Cluster cluster(GetParam(), kSize);
+  std::size_t descriptors = 0;
+  std::size_t threads = 0;
+  const int last = rounds(200) / 2;
+  for (int round = 0; round <= last; ++round) {
+    auto groups = cluster.form(ViewId{static_cast<std::uint64_t>(round + 1)}, kSize);
+    on_all(kSize, [&](std::uint32_t rank) {
+      std::vector<std::int32_t> data(20000);
+      const auto work =
+          groups[rank]->all_reduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum);
+      if (round % 2 == 0) {
+        groups[rank]->abort();  // in mid-flight
+      } else {
+        EXPECT_TRUE(work->wait(far()).ok());
+      }
+    });
+    groups.clear();
+    if (round == 2) {  // after what is made once
+      descriptors = entries_of("/proc/self/fd");
+      threads = entries_of("/proc/self/task");
+    }
+  }
+  EXPECT_TRUE(settles_at("/proc/self/fd", descriptors));
+  EXPECT_TRUE(settles_at("/proc/self/task", threads));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, GroupFailure, testing::ValuesIn(test::available_kinds()),
+                         [](const auto& kind) { return test::name_of(kind.param); });
+
+}  // namespace
+}  // namespace mayfly::collectives

@@ -1,0 +1,135 @@
+#include "collectives/tcp_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "collectives/sockets.hpp"
+#include "collectives/tcp_address.hpp"
+#include "tests/integration/collectives/test_cluster.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+using test::Cluster;
+using test::far;
+using test::Kind;
+using test::member;
+using test::on_all;
+
+TEST(TcpTransport, PublishesBothWaysToReachIt) {
+  const auto transport = make_tcp_transport({});
+  ASSERT_TRUE(transport.ok());
+  const Result<TcpAddress> address = parse_tcp_address(transport.value()->address());
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address.value().host, "127.0.0.1");
+  EXPECT_NE(address.value().port, 0);
+  EXPECT_FALSE(address.value().unix_name.empty());
+  EXPECT_EQ(address.value().host_id, this_host_id());
+}
+
+TEST(TcpTransport, SaysWhichPortIsInUse) {
+  const auto first = make_tcp_transport({});
+  const std::uint16_t port = parse_tcp_address(first.value()->address()).value().port;
+  const auto second = make_tcp_transport({.port = port});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Errc::kIo);
+  EXPECT_NE(second.error().detail.find(std::to_string(port)), std::string::npos);
+}
+
+TEST(TcpTransport, AWildcardNeedsAnAddressForOthers) {
+  const auto without = make_tcp_transport({.bind_host = "0.0.0.0"});
+  ASSERT_FALSE(without.ok());
+  EXPECT_EQ(without.error().code, Errc::kInvalidInput);
+  const auto with = make_tcp_transport({.bind_host = "0.0.0.0", .advertise_host = "127.0.0.1"});
+  ASSERT_TRUE(with.ok());
+}
+
+TEST(TcpTransport, ANeighbourWithTheWrongKeyIsRefusedAndHarmsNobody) {
+  Cluster cluster(Kind::kUnix, 3);
+  // Transport 2 claims rank 1 with another key while 0 and 1 form the view.
+  GroupSpec wrong = cluster.spec(ViewId{1}, {0, 1}, 1);
+  wrong.key += 1;
+  std::thread stranger([&] {
+    const auto formed = cluster.transports[2]->form(wrong, far());
+    ASSERT_FALSE(formed.ok());
+    EXPECT_EQ(formed.error().code, Errc::kRefused);
+  });
+  const GroupSpec spec0 = cluster.spec(ViewId{1}, {0, 1}, 0);
+  // Rank 0 alone: it must meet the stranger, refuse it, and go on waiting for the true rank 1.
+  std::thread true_member([&] {
+    stranger.join();
+    const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
+    EXPECT_TRUE(formed.ok()) << formed.error().detail;
+  });
+  const auto formed = cluster.transports[0]->form(spec0, far());
+  EXPECT_TRUE(formed.ok()) << formed.error().detail;
+  true_member.join();
+}
+
+TEST(TcpTransport, AMemberOfAStaleViewIsToldSoAndOneOfANewerViewWaits) {
+  Cluster cluster(Kind::kTcp, 2);
+  // 0 forms view 2 while 1 still tries view 1, and then comes to view 2 as well.
+  std::thread behind([&] {
+    const auto stale = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
+    ASSERT_FALSE(stale.ok());
+    EXPECT_EQ(stale.error().code, Errc::kAborted);
+    const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{2}, {0, 1}, 1), far());
+    EXPECT_TRUE(formed.ok()) << formed.error().detail;
+  });
+  const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{2}, {0, 1}, 0), far());
+  EXPECT_TRUE(formed.ok()) << formed.error().detail;
+  behind.join();
+}
+
+TEST(TcpTransport, APeerWhoseProcessIsGoneIsNamedAtOnce) {
+  for (const Kind kind : {Kind::kUnix, Kind::kTcp}) {
+    Cluster cluster(kind, 2);
+    const GroupSpec spec = cluster.spec(ViewId{1}, {0, 1}, 0);
+    cluster.transports[1].reset();
+    const auto formed = cluster.transports[0]->form(spec, far());
+    ASSERT_FALSE(formed.ok());
+    EXPECT_EQ(formed.error().code, Errc::kPeerLost);
+    EXPECT_EQ(formed.error().culprit, member(1));
+  }
+}
+
+TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
+  Cluster cluster(Kind::kTcp, 2);
+  const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 100; ++i) {
+    auto fd = start_connect_tcp(address.host, address.port);
+    ASSERT_TRUE(fd.ok());
+    if (i % 2 == 0) {
+      const std::string nonsense(100, 'x');
+      (void)send_some(fd.value().get(), nonsense.data(), nonsense.size());
+    }
+    strangers.push_back(std::move(fd).value());
+  }
+  auto groups = cluster.form(ViewId{1}, 2);
+  on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
+}
+
+TEST(TcpTransport, AnAddressThatIsNoneIsRefused) {
+  Cluster cluster(Kind::kTcp, 2);
+  GroupSpec spec = cluster.spec(ViewId{1}, {0, 1}, 0);
+  spec.peers[1].address = "nowhere";
+  const auto formed = cluster.transports[0]->form(spec, far());
+  ASSERT_FALSE(formed.ok());
+  EXPECT_EQ(formed.error().code, Errc::kInvalidInput);
+}
+
+TEST(TcpTransport, AUnixSocketFileIsRemovedAtTheEnd) {
+  const std::string folder = testing::TempDir();
+  auto transport = make_tcp_transport({.unix_dir = folder});
+  ASSERT_TRUE(transport.ok());
+  const std::string name = parse_tcp_address(transport.value()->address()).value().unix_name;
+  EXPECT_EQ(name.rfind(folder, 0), 0U);
+  EXPECT_TRUE(start_connect_unix(name).ok());
+  std::move(transport).value().reset();
+  EXPECT_FALSE(start_connect_unix(name).ok());
+}
+
+}  // namespace
+}  // namespace mayfly::collectives

@@ -1,0 +1,36 @@
+#include "collectives/tcp_address.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::collectives {
+namespace {
+
+TEST(TcpAddress, SurvivesTheTripThroughText) {
+  for (const TcpAddress& address :
+       {TcpAddress{"127.0.0.1", 4321, "", ""}, TcpAddress{"fe80::1", 1, "", ""},
+        TcpAddress{"10.0.0.7", 65535, "@mayfly-1-ab", "0123abcd"},
+        TcpAddress{"::1", 80, "/tmp/some where/s", "ff"}}) {
+    const Result<TcpAddress> parsed = parse_tcp_address(to_string(address));
+    ASSERT_TRUE(parsed.ok()) << to_string(address);
+    EXPECT_EQ(parsed.value().host, address.host);
+    EXPECT_EQ(parsed.value().port, address.port);
+    EXPECT_EQ(parsed.value().unix_name, address.unix_name);
+    EXPECT_EQ(parsed.value().host_id, address.host_id);
+  }
+}
+
+TEST(TcpAddress, IsWrittenAsDocumented) {
+  EXPECT_EQ(to_string(TcpAddress{"::1", 80, "@n", "ff"}), "tcp:[::1]:80;unix:@n;host:ff");
+}
+
+TEST(TcpAddress, RefusesWhatIsNone) {
+  for (const char* text : {"", "tcp:", "tcp:host", "tcp::80", "tcp:host:0", "tcp:host:65536",
+                           "tcp:host:8x", "unix:@a;host:b", "udp:host:80", "tcp:h:80;what:is"}) {
+    const Result<TcpAddress> parsed = parse_tcp_address(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.error().code, Errc::kInvalidInput);
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::collectives
