@@ -1,0 +1,202 @@
+#include "cli/arguments.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+
+#include "engine/config.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using engine::Setting;
+
+/// The usage line names the positionals, which are not declared to the parser: what it does not
+/// know comes back as "remaining" and is judged by us, with suggestions.
+class UsageFormatter final : public CLI::Formatter {
+ public:
+  explicit UsageFormatter(std::string positionals) : positionals_(std::move(positionals)) {
+    column_width(34);
+  }
+  std::string make_usage(const CLI::App*, std::string name) const override {
+    return "Usage: mayfly " + name + (positionals_.empty() ? "" : " " + positionals_) +
+           " [flags]\n";
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = " " + option->get_type_name();
+    if (!option->get_default_str().empty()) {
+      text += " [" + option->get_default_str() + "]";
+    }
+    return text;
+  }
+
+ private:
+  std::string positionals_;
+};
+
+const char* placeholder(engine::SettingKind kind) {
+  switch (kind) {
+    case engine::SettingKind::kWhole: return "N";
+    case engine::SettingKind::kReal: return "X";
+    case engine::SettingKind::kSwitch: return "BOOL";
+    case engine::SettingKind::kText: return "TEXT";
+  }
+  return "";
+}
+
+/// A switch whose default is on can be switched off by --no-NAME too.
+bool has_negative(const Setting& setting) {
+  return setting.is_switch && setting.get(engine::JobConfig{}) == "true";
+}
+
+/// The parser of one subcommand, with the declared options by their name.
+class Parser {
+ public:
+  explicit Parser(const CommandSpec& command) : app_(command.help, command.name) {
+    app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
+    app_.allow_extras();
+    for (const OptionSpec& option : command.options) {
+      declare(option);
+    }
+    for (const Setting& setting : engine::settings()) {
+      const bool wanted = std::find(command.settings.begin(), command.settings.end(),
+                                    setting.name) != command.settings.end();
+      if (command.all_settings || wanted) {
+        declare(setting);
+      }
+    }
+  }
+
+  std::string help() { return app_.help(); }
+  Result<ParsedArguments> parse(std::vector<std::string> words);
+
+ private:
+  void declare(const OptionSpec& option) {
+    if (option.placeholder.empty()) {
+      switches_[option.name] = app_.add_flag("--" + option.name, option.help);
+    } else {
+      options_[option.name] = add(option.name, option.help, option.placeholder);
+    }
+    names_.push_back("--" + option.name);
+  }
+
+  void declare(const Setting& setting) {
+    const std::string flag = engine::flag_name(setting);
+    CLI::Option* option = add(flag, setting.help, placeholder(setting.kind));
+    option->default_str(setting.get(engine::JobConfig{}));
+    names_.push_back("--" + flag);
+    if (setting.is_switch) {
+      option->expected(0, 1);  // --quiet alone, or --quiet false
+    }
+    if (has_negative(setting)) {
+      const std::string help = "the same as --" + flag + " false";
+      negatives_[setting.name] = app_.add_flag("--no-" + flag, help);
+      names_.push_back("--no-" + flag);
+    }
+    settings_[setting.name] = option;
+  }
+
+  CLI::Option* add(const std::string& flag, const std::string& help, const std::string& type) {
+    return app_
+        .add_option_function<std::string>(
+            "--" + flag, [](const std::string&) {}, help)
+        ->type_name(type)
+        ->take_last();
+  }
+
+  Result<void> judge_extras(ParsedArguments& parsed);
+  Result<void> collect(ParsedArguments& parsed);
+
+  CLI::App app_;
+  std::vector<std::string> names_;
+  std::map<std::string, CLI::Option*> options_;
+  std::map<std::string, CLI::Option*> switches_;
+  std::map<std::string, CLI::Option*> settings_;
+  std::map<std::string, CLI::Option*> negatives_;
+};
+
+/// Sorts what the parser did not know: positionals are kept, unknown flags are an error.
+Result<void> Parser::judge_extras(ParsedArguments& parsed) {
+  for (const std::string& word : app_.remaining()) {
+    if (word.size() < 2 || word.front() != '-') {
+      parsed.positionals.push_back(word);
+      continue;
+    }
+    if (word == "--") {
+      continue;
+    }
+    const std::string flag = word.substr(0, word.find('='));
+    return Error{Errc::kInvalidInput, "unknown flag " + flag + engine::suggestion(flag, names_) +
+                                          " (see mayfly " + app_.get_name() + " --help)"};
+  }
+  return {};
+}
+
+Result<void> Parser::collect(ParsedArguments& parsed) {
+  for (const auto& [name, option] : options_) {
+    if (option->count() > 0) {
+      parsed.options[name] = option->results().back();
+    }
+  }
+  for (const auto& [name, option] : switches_) {
+    if (option->count() > 0) {
+      parsed.switches.insert(name);
+    }
+  }
+  for (const auto& [name, option] : settings_) {
+    if (option->count() > 0) {
+      parsed.settings.emplace_back(name, option->results().back());
+    }
+  }
+  for (const auto& [name, option] : negatives_) {
+    if (option->count() == 0) {
+      continue;
+    }
+    if (settings_.at(name)->count() > 0) {
+      return Error{Errc::kInvalidInput, "both " + settings_.at(name)->get_name() + " and " +
+                                            option->get_name() + " are given"};
+    }
+    parsed.settings.emplace_back(name, "false");
+  }
+  return {};
+}
+
+Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
+  ParsedArguments parsed;
+  std::reverse(words.begin(), words.end());  // the parser takes words from the back
+  try {
+    app_.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    parsed.help_asked = true;
+    return parsed;
+  } catch (const CLI::ParseError& failure) {
+    return Error{Errc::kInvalidInput,
+                 std::string(failure.what()) + " (see mayfly " + app_.get_name() + " --help)"};
+  }
+  if (Result<void> judged = judge_extras(parsed); !judged.ok()) {
+    return judged.error();
+  }
+  if (Result<void> collected = collect(parsed); !collected.ok()) {
+    return collected.error();
+  }
+  return parsed;
+}
+
+}  // namespace
+
+std::string ParsedArguments::option(const std::string& name, std::string otherwise) const {
+  const auto found = options.find(name);
+  return found == options.end() ? std::move(otherwise) : found->second;
+}
+
+Result<ParsedArguments> parse_arguments(const CommandSpec& command,
+                                        const std::vector<std::string>& words) {
+  return Parser(command).parse(words);
+}
+
+std::string help_text(const CommandSpec& command) {
+  return Parser(command).help();
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+// Turns the words after a subcommand into settings, options and positional arguments. Third-party
+// parsing stays behind this header.
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace mayfly::cli {
+
+/// An option that is not a setting, for example --json.
+struct OptionSpec {
+  std::string name;         ///< without dashes
+  std::string placeholder;  ///< of its value, for the help; empty = a switch
+  std::string help;
+};
+
+/// What one subcommand accepts.
+struct CommandSpec {
+  std::string name;
+  std::string help;         ///< one line for the list of commands
+  std::string positionals;  ///< for the usage line, for example "ENDPOINT"
+  std::vector<OptionSpec> options;
+  /// Settings that are flags here, by name; `all_settings` stands for the whole list.
+  std::vector<std::string> settings;
+  bool all_settings = false;
+};
+
+struct ParsedArguments {
+  bool help_asked = false;
+  std::map<std::string, std::string> options;
+  std::set<std::string> switches;
+  std::vector<std::string> positionals;
+  std::vector<std::pair<std::string, std::string>> settings;  ///< (name, text), each at most once
+
+  [[nodiscard]] bool has(const std::string& name) const { return switches.contains(name); }
+  /// The option's value, or `otherwise`.
+  [[nodiscard]] std::string option(const std::string& name, std::string otherwise = {}) const;
+};
+
+/// Parses the words after the subcommand. A flag given twice counts as given last. kInvalidInput
+/// with one line that names the nearest flag for an unknown one.
+[[nodiscard]] Result<ParsedArguments> parse_arguments(const CommandSpec& command,
+                                                      const std::vector<std::string>& words);
+
+/// The text of `mayfly COMMAND --help`.
+[[nodiscard]] std::string help_text(const CommandSpec& command);
+
+}  // namespace mayfly::cli

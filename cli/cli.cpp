@@ -1,0 +1,177 @@
+#include "cli/cli.hpp"
+
+#include <algorithm>
+
+#include "cli/bench.hpp"
+#include "cli/commands.hpp"
+#include "engine/json_text.hpp"
+#include "engine/run_directory.hpp"
+#include "engine/version.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+const OptionSpec kJson = {"json", "", "print JSON"};
+const OptionSpec kConfig = {"config", "FILE", "settings from a TOML file"};
+const OptionSpec kRunDir = {"run-dir", "DIR",
+                            "take the endpoint and token from this run directory"};
+const OptionSpec kTokenFile = {"token-file", "FILE", "the job's token"};
+const OptionSpec kTimeout = {"timeout", "SECONDS", "wait so long for an answer (5)"};
+
+Subcommand launch(std::string name, std::string help,
+                  int (*run)(const ParsedArguments&, Context&)) {
+  return {{std::move(name), std::move(help), "", {kConfig}, {}, true}, run};
+}
+
+Subcommand order(std::string name, std::string help, std::string positionals,
+                 int (*run)(const ParsedArguments&, Context&)) {
+  return {{std::move(name),
+           std::move(help),
+           std::move(positionals),
+           {kRunDir, kTokenFile, kTimeout, kJson},
+           {},
+           false},
+          run};
+}
+
+std::string top_help() {
+  std::string text =
+      "Mayfly trains ResNets data-parallel on workers that may vanish at any moment.\n\n"
+      "Usage: mayfly COMMAND [flags]\n\n";
+  const auto add = [&text](const std::string& name, const std::string& help) {
+    text += "  " + name + std::string(name.size() < 13 ? 13 - name.size() : 1, ' ') + help + "\n";
+  };
+  for (const Subcommand& command : subcommands()) {
+    add(command.spec.name, command.spec.help);
+  }
+  add("bench", "run a benchmark");
+  return text +
+         "\nmayfly COMMAND --help lists the flags. Every setting is also an environment variable\n"
+         "(--global-batch: MAYFLY_GLOBAL_BATCH) and a TOML key (global_batch, see --config);\n"
+         "precedence: flag, environment, file, default. A switch can be written --quiet,\n"
+         "--quiet true or --quiet false; one that is on by default also --no-augment.\n\n"
+         "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 stopped by the user with "
+         "a\n"
+         "checkpoint written, 4 too few workers for too long.\n";
+}
+
+bool asks_for_help(const std::string& word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+int unknown_command(const std::string& word, const Context& context) {
+  std::vector<std::string> names = {"bench"};
+  for (const Subcommand& command : subcommands()) {
+    names.push_back(command.spec.name);
+  }
+  return context.complain(
+      "unknown command '" + word + "'" + engine::suggestion(word, names) + " (see mayfly --help)",
+      kExitUsage);
+}
+
+int run_subcommand(const Subcommand& command, const std::vector<std::string>& words,
+                   Context& context) {
+  const Result<ParsedArguments> parsed = parse_arguments(command.spec, words);
+  if (!parsed.ok()) {
+    return context.complain(parsed.error().detail, kExitUsage);
+  }
+  if (parsed.value().help_asked) {
+    context.out << help_text(command.spec);
+    return kExitDone;
+  }
+  if (command.spec.positionals.empty() && !parsed.value().positionals.empty()) {
+    return context.complain(
+        command.spec.name + ": unexpected argument '" + parsed.value().positionals[0] + "'",
+        kExitUsage);
+  }
+  return command.run(parsed.value(), context);
+}
+
+}  // namespace
+
+int Context::complain(const std::string& text, int exit_code) const {
+  err << "mayfly: " << text << "\n";
+  return exit_code;
+}
+
+int Context::complain(const Error& error) const {
+  const bool mendable = error.code == Errc::kInvalidInput || error.code == Errc::kNotFound;
+  return complain(error.detail, mendable ? kExitUsage : kExitFailed);
+}
+
+const std::vector<Subcommand>& subcommands() {
+  static const std::vector<Subcommand> list = {
+      launch("train", "train a model with elastic local workers, or join a running job", train),
+      launch("worker", "run one worker that joins --coordinator HOST:PORT", worker),
+      launch("coordinator", "run the coordinator alone", coordinator),
+      order("status", "show a running job", "[ENDPOINT]", status),
+      order("scale", "change the number of workers of a running job", "[ENDPOINT] WORKERS", scale),
+      order("drain", "let one worker leave at the next step boundary", "[ENDPOINT] MEMBER", drain),
+      order("pause", "pause a running job", "[ENDPOINT]", pause),
+      order("resume", "go on with a paused job", "[ENDPOINT]", resume),
+      order("stop", "stop a running job with a checkpoint", "[ENDPOINT]", stop),
+      {{"eval",
+        "measure a checkpoint's accuracy on the test part of a data set",
+        "CHECKPOINT",
+        {{"data", "SPEC", "data set; default: the one of the checkpoint's run"},
+         {"threads", "N", "compute threads; 0 = one per core"},
+         {"isa", "NAME", "instruction set: auto, avx512 or avx2"},
+         {"skip-corrupt", "", "leave corrupt images out and count them"},
+         kJson},
+        {},
+        false},
+       evaluate},
+      {{"inspect", "show what is in a checkpoint", "CHECKPOINT", {kJson}, {}, false}, inspect},
+      {{"digest",
+        "verify a checkpoint and print the digest of its state",
+        "CHECKPOINT",
+        {kJson},
+        {},
+        false},
+       digest},
+      {{"version", "print the version", "", {kJson}, {}, false}, version}};
+  return list;
+}
+
+int version(const ParsedArguments& arguments, Context& context) {
+  if (arguments.has("json")) {
+    context.out << engine::JsonObject()
+                       .add("version", engine::json_string(engine::kVersion))
+                       .add("protocol",
+                            engine::json_number(std::uint64_t{elastic::kProtocolVersion}))
+                       .text()
+                << "\n";
+  } else {
+    context.out << "mayfly " << engine::kVersion << "\n";
+  }
+  return kExitDone;
+}
+
+int run_cli(const std::vector<std::string>& words, Context& context) {
+  if (words.empty()) {
+    context.err << top_help();
+    return kExitUsage;
+  }
+  if (asks_for_help(words[0])) {
+    context.out << top_help();
+    return kExitDone;
+  }
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (words[0] == "bench") {
+    return run_bench(rest, context);
+  }
+  const std::string name = words[0] == "--version" ? "version" : words[0];
+  const auto& list = subcommands();
+  const auto command = std::find_if(list.begin(), list.end(),
+                                    [&name](const Subcommand& c) { return c.spec.name == name; });
+  if (command == list.end()) {
+    return unknown_command(name, context);
+  }
+  return run_subcommand(*command, rest, context);
+}
+
+bool starts_a_worker(const std::vector<std::string>& words, bool in_mpirun) {
+  return !words.empty() && (words[0] == "worker" || (words[0] == "train" && in_mpirun));
+}
+
+}  // namespace mayfly::cli

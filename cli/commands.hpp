@@ -1,0 +1,31 @@
+#pragma once
+
+// The subcommands, one function each; cli.cpp lists them with what they accept.
+
+#include "cli/arguments.hpp"
+#include "cli/context.hpp"
+
+namespace mayfly::cli {
+
+// launch_commands.cpp: processes of a job.
+int train(const ParsedArguments& arguments, Context& context);
+int worker(const ParsedArguments& arguments, Context& context);
+int coordinator(const ParsedArguments& arguments, Context& context);
+
+// operator_commands.cpp: questions and orders to a running job.
+int status(const ParsedArguments& arguments, Context& context);
+int scale(const ParsedArguments& arguments, Context& context);
+int drain(const ParsedArguments& arguments, Context& context);
+int pause(const ParsedArguments& arguments, Context& context);
+int resume(const ParsedArguments& arguments, Context& context);
+int stop(const ParsedArguments& arguments, Context& context);
+
+// checkpoint_commands.cpp and evaluate_command.cpp: checkpoints on disk.
+int inspect(const ParsedArguments& arguments, Context& context);
+int digest(const ParsedArguments& arguments, Context& context);
+int evaluate(const ParsedArguments& arguments, Context& context);
+
+// cli.cpp
+int version(const ParsedArguments& arguments, Context& context);
+
+}  // namespace mayfly::cli

@@ -1,0 +1,56 @@
+#pragma once
+
+// What a command is given besides its arguments. main.cpp fills it with the real world; tests with
+// doubles.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "elastic/net/coordinator_server.hpp"
+#include "elastic/net/sentinel.hpp"
+#include "engine/exit_codes.hpp"
+#include "engine/launch.hpp"
+
+namespace mayfly::cli {
+
+using engine::kExitDone;
+using engine::kExitFailed;
+using engine::kExitUsage;
+
+/// The jobs that commands start (engine/launch.hpp) and the question to a running one
+/// (elastic/net/coordinator_server.hpp).
+struct Services {
+  std::function<int(const engine::JobConfig&, engine::RunListener&)> train;
+  std::function<int(const engine::JobConfig&, engine::RunListener&)> coordinator;
+  std::function<int(const engine::JobConfig&, std::unique_ptr<elastic::Sentinel>)> worker;
+  std::function<int(const engine::JobConfig&, engine::RunListener&,
+                    std::unique_ptr<elastic::Sentinel>)>
+      launched_rank;
+  std::function<bool()> inside_mpirun;
+  std::function<Result<std::unique_ptr<elastic::Sentinel>>()> fork_sentinel;
+  std::function<Result<elastic::CommandReply>(const std::string& endpoint, ByteSpan token,
+                                              const elastic::Command&, Duration timeout)>
+      send_command;
+};
+
+struct Context {
+  std::ostream& out;
+  std::ostream& err;
+  bool err_is_terminal = false;
+  std::map<std::string, std::string> environment;
+  Services services;
+  /// Forked by main before anything else, if the command line looked like a worker's; else null.
+  std::unique_ptr<elastic::Sentinel> sentinel;
+
+  /// "mayfly: TEXT" on `err`; returns the exit code for it.
+  int complain(const std::string& text, int exit_code) const;
+  /// The same for an error: what the user can mend is kExitUsage, the rest kExitFailed.
+  int complain(const Error& error) const;
+};
+
+}  // namespace mayfly::cli

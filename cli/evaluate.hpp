@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.hpp"
+#include "datasets/dataset.hpp"
+#include "nn/model.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::cli {
+
+struct Accuracy {
+  std::uint64_t samples = 0;
+  std::uint64_t correct = 0;
+  double loss = 0;  ///< mean cross entropy
+
+  [[nodiscard]] double top1() const {
+    return samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
+  }
+};
+
+/// Runs the test part of `data` through the network on `threads` threads (0 = one per core). The
+/// result does not depend on their number. Call nn::cpu::select_isa first.
+[[nodiscard]] Result<Accuracy> measure_accuracy(const nn::Model& model, const nn::ModelState& state,
+                                                const datasets::DatasetPair& data,
+                                                std::uint32_t threads);
+
+}  // namespace mayfly::cli

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "cli/commands.hpp"
+#include "cli/evaluate.hpp"
+#include "cli/open_checkpoint.hpp"
+#include "engine/json_text.hpp"
+#include "nn/cpu/cpu_engine.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kConfigBytesMax = 1 << 20;
+
+/// The settings of the run that wrote the checkpoint, from RUN/config.toml above
+/// RUN/checkpoints/step-N; the defaults if the checkpoint was moved elsewhere.
+std::optional<engine::JobConfig> run_config(const std::string& checkpoint) {
+  const fs::path run = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
+  const std::string path = (run / "config.toml").string();
+  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
+  engine::JobConfig config;
+  if (!text.ok() || !engine::apply_toml(config, text.value(), path).ok()) {
+    return std::nullopt;
+  }
+  return config;
+}
+
+Result<std::string> data_of(const ParsedArguments& arguments, const std::string& checkpoint) {
+  if (const std::string spec = arguments.option("data"); !spec.empty()) {
+    return spec;
+  }
+  if (const std::optional<engine::JobConfig> config = run_config(checkpoint)) {
+    return config->data;
+  }
+  return Error{Errc::kInvalidInput, "eval needs --data SPEC: " + checkpoint +
+                                        " is not inside a run directory with a config.toml"};
+}
+
+Result<std::uint32_t> threads_of(const ParsedArguments& arguments) {
+  const std::string text = arguments.option("threads", "0");
+  std::uint32_t threads = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (failure != std::errc{} || end != text.data() + text.size() || threads > 1024) {
+    return Error{Errc::kInvalidInput,
+                 "--threads expects a whole number from 0 to 1024, got '" + text + "'"};
+  }
+  return threads;
+}
+
+Result<datasets::DatasetPair> open_data(const ParsedArguments& arguments,
+                                        const OpenCheckpoint& checkpoint) {
+  const Result<std::string> spec = data_of(arguments, checkpoint.loaded.path);
+  if (!spec.ok()) {
+    return spec.error();
+  }
+  datasets::OpenOptions options;
+  options.skip_corrupt = arguments.has("skip-corrupt");
+  options.seed = checkpoint.loaded.info.seed;  // as the run that wrote the checkpoint
+  Result<datasets::DatasetPair> data = datasets::open_dataset(spec.value(), options);
+  if (!data.ok()) {
+    return data;
+  }
+  if (data.value().classes != checkpoint.model.classes ||
+      data.value().test->image_size() != checkpoint.model.image_size) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{} has {} classes of {}x{} images, the checkpoint's {} expects {} of "
+                             "{}x{}",
+                             spec.value(), data.value().classes, data.value().test->image_size(),
+                             data.value().test->image_size(), checkpoint.model.name,
+                             checkpoint.model.classes, checkpoint.model.image_size,
+                             checkpoint.model.image_size)};
+  }
+  return data;
+}
+
+struct Evaluation {
+  std::string path;
+  std::uint64_t step = 0;
+  std::string data;
+  std::string isa;
+  Accuracy accuracy;
+};
+
+Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
+  const Result<std::string> path = checkpoint_argument("eval", arguments);
+  if (!path.ok()) {
+    return path.error();
+  }
+  const Result<std::uint32_t> threads = threads_of(arguments);
+  if (!threads.ok()) {
+    return threads.error();
+  }
+  const Result<std::string> isa = nn::cpu::select_isa(arguments.option("isa", "auto"));
+  if (!isa.ok()) {
+    return isa.error();
+  }
+  const Result<OpenCheckpoint> checkpoint = open_checkpoint(path.value());
+  if (!checkpoint.ok()) {
+    return checkpoint.error();
+  }
+  const Result<datasets::DatasetPair> data = open_data(arguments, checkpoint.value());
+  if (!data.ok()) {
+    return data.error();
+  }
+  const Result<Accuracy> accuracy = measure_accuracy(
+      checkpoint.value().model, checkpoint.value().state, data.value(), threads.value());
+  if (!accuracy.ok()) {
+    return accuracy.error();
+  }
+  return Evaluation{checkpoint.value().loaded.path, value(checkpoint.value().state.committed),
+                    data.value().name, isa.value(), accuracy.value()};
+}
+
+}  // namespace
+
+int evaluate(const ParsedArguments& arguments, Context& context) {
+  const Result<Evaluation> done = evaluate_checkpoint(arguments);
+  if (!done.ok()) {
+    return context.complain(done.error());
+  }
+  const Evaluation& e = done.value();
+  if (arguments.has("json")) {
+    context.out << engine::JsonObject()
+                       .add("path", engine::json_string(e.path))
+                       .add("step", engine::json_number(e.step))
+                       .add("data", engine::json_string(e.data))
+                       .add("samples", engine::json_number(e.accuracy.samples))
+                       .add("test_top1", engine::json_number(e.accuracy.top1()))
+                       .add("test_loss", engine::json_number(e.accuracy.loss))
+                       .add("isa", engine::json_string(e.isa))
+                       .text()
+                << "\n";
+  } else {
+    context.out << fmt::format("{}: step {}, {:.2f} % of {} test images of {}, loss {:.4f}\n",
+                               e.path, e.step, e.accuracy.top1() * 100, e.accuracy.samples, e.data,
+                               e.accuracy.loss);
+  }
+  return kExitDone;
+}
+
+}  // namespace mayfly::cli

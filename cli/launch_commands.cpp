@@ -1,0 +1,127 @@
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "cli/commands.hpp"
+#include "cli/operator_link.hpp"
+#include "cli/progress_line.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+constexpr std::size_t kConfigBytesMax = 1 << 20;
+
+Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
+  if (path.empty()) {
+    return {};
+  }
+  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
+  if (!text.ok()) {
+    return text.error();
+  }
+  return engine::apply_toml(config, text.value(), path);
+}
+
+/// The configuration by precedence: flag, environment, file, default.
+Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context) {
+  engine::JobConfig config;
+  if (Result<void> done = apply_file(config, arguments.option("config")); !done.ok()) {
+    return done.error();
+  }
+  if (Result<void> done = engine::apply_environment(config, context.environment); !done.ok()) {
+    return done.error();
+  }
+  for (const auto& [name, text] : arguments.settings) {
+    const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
+    if (Result<void> done = engine::apply_setting(config, name, text, source); !done.ok()) {
+      return done.error();
+    }
+  }
+  if (Result<void> valid = engine::validate(config); !valid.ok()) {
+    return valid.error();
+  }
+  return config;
+}
+
+/// Main forked it already if the words looked like a worker's; a coordinator named in the
+/// environment or a file shows only now, still before threads and large memory.
+Result<std::unique_ptr<elastic::Sentinel>> sentinel_of(Context& context) {
+  if (context.sentinel != nullptr) {
+    return std::move(context.sentinel);
+  }
+  return context.services.fork_sentinel();
+}
+
+int join(const engine::JobConfig& config, Context& context) {
+  Result<std::unique_ptr<elastic::Sentinel>> sentinel = sentinel_of(context);
+  if (!sentinel.ok()) {
+    return context.complain(sentinel.error());
+  }
+  return context.services.worker(config, std::move(sentinel).value());
+}
+
+ProgressLine make_listener(const engine::JobConfig& config, Context& context) {
+  return ProgressLine(context.out, context.err, {context.err_is_terminal, config.quiet},
+                      monotonic_now);
+}
+
+int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
+  Result<std::unique_ptr<elastic::Sentinel>> sentinel = sentinel_of(context);
+  if (!sentinel.ok()) {
+    return context.complain(sentinel.error());
+  }
+  ProgressLine listener = make_listener(config, context);
+  return context.services.launched_rank(config, listener, std::move(sentinel).value());
+}
+
+}  // namespace
+
+int train(const ParsedArguments& arguments, Context& context) {
+  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  if (!config.value().coordinator.empty()) {
+    return join(config.value(), context);
+  }
+  if (context.services.inside_mpirun()) {
+    return train_as_launched_rank(config.value(), context);
+  }
+  ProgressLine listener = make_listener(config.value(), context);
+  return context.services.train(config.value(), listener);
+}
+
+int worker(const ParsedArguments& arguments, Context& context) {
+  Result<engine::JobConfig> resolved = resolve_config(arguments, context);
+  if (!resolved.ok()) {
+    return context.complain(resolved.error());
+  }
+  engine::JobConfig config = std::move(resolved).value();
+  if (config.coordinator.empty() && !config.run_dir.empty()) {
+    Result<std::string> endpoint = endpoint_of_run(config.run_dir);
+    if (!endpoint.ok()) {
+      return context.complain(endpoint.error());
+    }
+    config.coordinator = std::move(endpoint).value();
+  }
+  if (config.coordinator.empty()) {
+    return context.complain("worker needs --coordinator HOST:PORT", kExitUsage);
+  }
+  return join(config, context);
+}
+
+int coordinator(const ParsedArguments& arguments, Context& context) {
+  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  if (!config.value().coordinator.empty()) {
+    return context.complain(
+        "coordinator listens itself; use --bind-host and --port instead of "
+        "--coordinator",
+        kExitUsage);
+  }
+  ProgressLine listener = make_listener(config.value(), context);
+  return context.services.coordinator(config.value(), listener);
+}
+
+}  // namespace mayfly::cli

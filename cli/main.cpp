@@ -1,0 +1,61 @@
+// The program. Everything that needs the real process (environment, terminal, signals, fork) is
+// gathered here and handed to run_cli.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <exception>
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+extern char** environ;
+
+namespace {
+
+using namespace mayfly;
+
+std::map<std::string, std::string> copy_environment() {
+  std::map<std::string, std::string> copy;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t sign = text.find('=');
+    if (sign != std::string::npos) {
+      copy.emplace(text.substr(0, sign), text.substr(sign + 1));
+    }
+  }
+  return copy;
+}
+
+cli::Services real_services() {
+  return {engine::run_train,         engine::run_coordinator, engine::run_worker,
+          engine::run_launched_rank, engine::inside_mpirun,   elastic::fork_sentinel,
+          elastic::send_command};
+}
+
+int run(const std::vector<std::string>& words) {
+  cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {}, {}, nullptr};
+  if (cli::starts_a_worker(words, engine::inside_mpirun())) {
+    // First of all: the child must inherit no thread, no connection and next to no memory.
+    Result<std::unique_ptr<elastic::Sentinel>> sentinel = elastic::fork_sentinel();
+    if (!sentinel.ok()) {
+      return context.complain(sentinel.error());
+    }
+    context.sentinel = std::move(sentinel).value();
+  }
+  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
+  context.environment = copy_environment();
+  context.services = real_services();
+  return cli::run_cli(words, context);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& failure) {
+    std::cerr << "mayfly: " << failure.what() << "\n";
+    return cli::kExitFailed;
+  }
+}

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "cli/arguments.hpp"
+#include "engine/checkpoint_store.hpp"
+#include "nn/model.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::cli {
+
+/// A checkpoint whose every hash, shape and digest has been verified.
+struct OpenCheckpoint {
+  engine::LoadedCheckpoint loaded;
+  nn::Model model;
+  nn::ModelState state;
+};
+
+/// The one positional argument of a command on checkpoints.
+[[nodiscard]] Result<std::string> checkpoint_argument(const std::string& command,
+                                                      const ParsedArguments& arguments);
+
+/// Loads and verifies; errors name the folder and what is wrong with it.
+[[nodiscard]] Result<OpenCheckpoint> open_checkpoint(const std::string& path);
+
+}  // namespace mayfly::cli

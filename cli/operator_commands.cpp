@@ -1,0 +1,109 @@
+#include <charconv>
+
+#include "cli/commands.hpp"
+#include "cli/operator_link.hpp"
+#include "cli/status_table.hpp"
+#include "engine/json_text.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+Result<Duration> timeout_of(const ParsedArguments& arguments) {
+  const std::string text = arguments.option("timeout", "5");
+  double wanted = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), wanted);
+  if (failure != std::errc{} || end != text.data() + text.size() || !(wanted > 0) ||
+      !(wanted <= 86400)) {
+    return Error{Errc::kInvalidInput, "--timeout expects seconds above 0, got '" + text + "'"};
+  }
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wanted));
+}
+
+/// Sends the verb; the reply, or an Error if there was none or it says no.
+Result<std::string> ask(const std::string& verb, const std::string& argument,
+                        const OperatorLink& link, const ParsedArguments& arguments,
+                        const Context& context) {
+  const Result<Duration> timeout = timeout_of(arguments);
+  if (!timeout.ok()) {
+    return timeout.error();
+  }
+  const Result<elastic::CommandReply> reply = context.services.send_command(
+      link.endpoint, link.token, elastic::Command{verb, argument}, timeout.value());
+  if (!reply.ok()) {
+    return Error{Errc::kRefused, verb + ": " + reply.error().detail};
+  }
+  if (!reply.value().ok) {
+    return Error{Errc::kRefused, verb + ": " + reply.value().text};
+  }
+  return reply.value().text;
+}
+
+int order(const std::string& verb, const std::vector<std::string>& rest_names,
+          const ParsedArguments& arguments, Context& context) {
+  const Result<OperatorLink> link = operator_link(verb, arguments, rest_names);
+  if (!link.ok()) {
+    return context.complain(link.error());
+  }
+  const std::string argument = link.value().rest.empty() ? "" : link.value().rest.front();
+  const bool is_number = argument.find_first_not_of("0123456789") == std::string::npos;
+  if (!rest_names.empty() && (argument.empty() || !is_number)) {
+    return context.complain(
+        verb + ": " + rest_names.front() + " expects a whole number, got '" + argument + "'",
+        kExitUsage);
+  }
+  const Result<std::string> text = ask(verb, argument, link.value(), arguments, context);
+  if (!text.ok()) {
+    return context.complain(text.error());
+  }
+  if (arguments.has("json")) {
+    context.out << engine::JsonObject()
+                       .add("ok", "true")
+                       .add("text", engine::json_string(text.value()))
+                       .text()
+                << "\n";
+  } else {
+    context.out << text.value() << "\n";
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+int status(const ParsedArguments& arguments, Context& context) {
+  const Result<OperatorLink> link = operator_link("status", arguments, {});
+  if (!link.ok()) {
+    return context.complain(link.error());
+  }
+  const Result<std::string> text = ask("status", "", link.value(), arguments, context);
+  if (!text.ok()) {
+    return context.complain(text.error());
+  }
+  if (arguments.has("json")) {
+    context.out << text.value() << "\n";
+    return kExitDone;
+  }
+  const Result<std::string> table = status_table(text.value());
+  if (!table.ok()) {
+    return context.complain(table.error());
+  }
+  context.out << table.value();
+  return kExitDone;
+}
+
+int scale(const ParsedArguments& arguments, Context& context) {
+  return order("scale", {"WORKERS"}, arguments, context);
+}
+int drain(const ParsedArguments& arguments, Context& context) {
+  return order("drain", {"MEMBER"}, arguments, context);
+}
+int pause(const ParsedArguments& arguments, Context& context) {
+  return order("pause", {}, arguments, context);
+}
+int resume(const ParsedArguments& arguments, Context& context) {
+  return order("resume", {}, arguments, context);
+}
+int stop(const ParsedArguments& arguments, Context& context) {
+  return order("stop", {}, arguments, context);
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "base/time.hpp"
+#include "engine/launch.hpp"
+
+namespace mayfly::cli {
+
+/// Shows a run while it goes on. On a terminal: one line that is rewritten (step, loss, images/s,
+/// members, time left), with events printed above it. Elsewhere: events, and a plain line at every
+/// twentieth of the job or every ten seconds, at most one per second. At the end the summary.
+/// One thread at a time.
+class ProgressLine final : public engine::RunListener {
+ public:
+  struct Options {
+    bool is_terminal = false;
+    bool quiet = false;  ///< only the summary
+  };
+  /// Progress and events go to `progress`, the summary to `results`. `now` is the clock.
+  ProgressLine(std::ostream& results, std::ostream& progress, Options options,
+               std::function<Instant()> now);
+  ~ProgressLine() override;
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void on_step(const engine::StepMetric& metric, std::uint64_t total_steps) override;
+  void on_event(const std::string& line) override;
+  void on_summary(const engine::Summary& summary) override;
+
+ private:
+  [[nodiscard]] bool is_due(Instant now, std::uint64_t step, std::uint64_t total_steps) const;
+  [[nodiscard]] std::string line_of(const engine::StepMetric& metric,
+                                    std::uint64_t total_steps) const;
+  /// Takes the rewritten line off the terminal.
+  void erase();
+
+  std::ostream& results_;
+  std::ostream& progress_;
+  Options options_;
+  std::function<Instant()> now_;
+  std::string shown_;  // the line on the terminal; empty = none
+  bool printed_once_ = false;
+  Instant last_printed_;
+  std::uint64_t last_step_ = 0;  // of the last plain line
+  double rate_ = 0;              // images/s, smoothed
+};
+
+}  // namespace mayfly::cli
