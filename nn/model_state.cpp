@@ -1,0 +1,91 @@
+#include "nn/model_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::nn {
+namespace {
+
+/// A nearly normal deviate (mean 0, variance 1, within +-6): the sum of twelve uniform 16-bit
+/// numbers. It is exact integer arithmetic up to one division by a power of two. The usual
+/// transformations call log and cos, whose last bits differ between C libraries and CPUs, and
+/// members that start on different machines must start with the same weights.
+double normal_deviate(const CounterRandom& random, std::uint64_t index) {
+  constexpr int kDraws = 3;  // of four 16-bit numbers each
+  constexpr std::int64_t kTwiceMean = 12 * 65535;
+  std::int64_t sum = 0;
+  for (std::uint64_t draw = 0; draw < kDraws; ++draw) {
+    const std::uint64_t bits = random.bits(index * kDraws + draw);
+    for (int shift = 0; shift < 64; shift += 16) {
+      sum += static_cast<std::int64_t>((bits >> shift) & 0xffff);
+    }
+  }
+  return static_cast<double>(2 * sum - kTwiceMean) * 0x1.0p-17;
+}
+
+void fill_normal(const CounterRandom& random, double deviation, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(deviation * normal_deviate(random, i));
+  }
+}
+
+void fill_uniform(const CounterRandom& random, double bound, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(bound * (2.0 * random.unit(i) - 1.0));
+  }
+}
+
+void initialise_parameters(const Model& model, const CounterRandom& random,
+                           std::span<float> parameters) {
+  const auto slice = [&](std::size_t index) {
+    return parameters.subspan(model.parameters[index].offset, model.parameters[index].size);
+  };
+  const auto convolution = [&](const ConvSpec& conv) {
+    const double fan_out = conv.out_channels * conv.kernel * conv.kernel;
+    fill_normal(random.split(model.parameters[conv.weight].name), std::sqrt(2.0 / fan_out),
+                slice(conv.weight));
+    std::ranges::fill(slice(conv.weight + 1), 1.0F);
+  };
+  convolution(model.stem);
+  for (const BlockSpec& block : model.blocks) {
+    convolution(block.conv1);
+    convolution(block.conv2);
+  }
+  const double bound = 1.0 / std::sqrt(static_cast<double>(model.features));
+  for (std::size_t i = model.classifier_weight; i < model.parameters.size(); ++i) {
+    fill_uniform(random.split(model.parameters[i].name), bound, slice(i));
+  }
+}
+
+}  // namespace
+
+ModelState make_initial_state(const Model& model, std::uint64_t seed, std::size_t exponent_count,
+                              std::int32_t unset) {
+  ModelState state;
+  state.parameters = AlignedBuffer<float>(model.parameter_count);  // zeroed
+  state.momentum = AlignedBuffer<float>(model.parameter_count);
+  state.statistics = AlignedBuffer<float>(model.statistic_count);
+  state.exponents.assign(exponent_count, unset);
+  initialise_parameters(model, CounterRandom(seed).split("initial-state"), state.parameters.span());
+  for (std::size_t variance = 1; variance < model.statistics.size(); variance += 2) {
+    const TensorInfo& info = model.statistics[variance];
+    std::ranges::fill(state.statistics.span().subspan(info.offset, info.size), 1.0F);
+  }
+  return state;
+}
+
+Digest digest_of(const ModelState& state) {
+  Digester digester;
+  digester.add_value(value(state.committed));
+  digester.add(std::as_bytes(state.parameters.span()));
+  digester.add(std::as_bytes(state.momentum.span()));
+  digester.add(std::as_bytes(state.statistics.span()));
+  digester.add(std::as_bytes(std::span(state.exponents)));
+  return digester.finish();
+}
+
+}  // namespace mayfly::nn
