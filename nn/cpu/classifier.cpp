@@ -1,0 +1,145 @@
+#include "nn/cpu/classifier.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "nn/cpu/portable_math.hpp"
+
+namespace mayfly::nn::cpu {
+namespace {
+
+/// ln of the sum of e^logit, without overflow. A NaN or infinite logit makes it NaN or infinite.
+double log_sum_exp(std::span<const double> logits) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const double logit : logits) {
+    sum += portable_exp(logit - top);
+  }
+  return top + portable_log(sum);
+}
+
+}  // namespace
+
+Classifier::Classifier(const BlockedShape& shape, int classes)
+    : shape_(shape),
+      classes_(static_cast<std::size_t>(classes)),
+      features_(shape.images * shape.channels),
+      logits_(shape.images * classes_),
+      logit_gradients_(shape.images * classes_),
+      feature_gradient_(shape.channels) {}
+
+std::span<const double> Classifier::logits_of(std::size_t image) const {
+  return std::span(logits_).subspan(image * classes_, classes_);
+}
+
+void Classifier::pool(const float* x, std::size_t image) {
+  double* features = features_.data() + image * shape_.channels;
+  std::fill_n(features, shape_.channels, 0.0);
+  const float* from = x + image * shape_.channels * shape_.pixels;
+  for (std::size_t b = 0; b < shape_.channels; b += shape_.block) {
+    for (std::size_t p = 0; p < shape_.pixels; ++p, from += shape_.block) {
+      for (std::size_t lane = 0; lane < shape_.block; ++lane) {
+        features[b + lane] += static_cast<double>(from[lane]);
+      }
+    }
+  }
+  for (std::size_t c = 0; c < shape_.channels; ++c) {
+    features[c] /= static_cast<double>(shape_.pixels);
+  }
+}
+
+void Classifier::forward(const ClassifierWeights& weights, const float* x, std::size_t count) {
+  for (std::size_t n = 0; n < count; ++n) {
+    pool(x, n);
+    const double* features = features_.data() + n * shape_.channels;
+    for (std::size_t k = 0; k < classes_; ++k) {
+      const float* row = weights.weight + k * shape_.channels;
+      double sum = static_cast<double>(weights.bias[k]);
+      for (std::size_t c = 0; c < shape_.channels; ++c) {
+        sum += static_cast<double>(row[c]) * features[c];
+      }
+      logits_[n * classes_ + k] = sum;
+    }
+  }
+}
+
+bool Classifier::is_hit(std::size_t image, std::uint8_t label) const {
+  const std::span<const double> logits = logits_of(image);
+  ENSURE(label < classes_, "data sets check their labels");
+  return std::ranges::max_element(logits) - logits.begin() == label;
+}
+
+TrainResult Classifier::loss_and_gradient(std::span<const std::uint8_t> labels, float smoothing) {
+  const double count = static_cast<double>(shape_.images);
+  const double off_target = static_cast<double>(smoothing) / static_cast<double>(classes_);
+  TrainResult result;
+  double loss = 0;
+  for (std::size_t n = 0; n < shape_.images; ++n) {
+    result.correct += is_hit(n, labels[n]) ? 1U : 0U;
+    const std::span<const double> logits = logits_of(n);
+    const double normaliser = log_sum_exp(logits);
+    for (std::size_t k = 0; k < classes_; ++k) {
+      const double on_target = k == labels[n] ? 1.0 - static_cast<double>(smoothing) : 0.0;
+      const double target = on_target + off_target;
+      const double log_probability = logits[k] - normaliser;
+      if (target != 0) {
+        loss -= target * log_probability;
+      }
+      logit_gradients_[n * classes_ + k] = (portable_exp(log_probability) - target) / count;
+    }
+  }
+  result.loss = static_cast<float>(loss / count);
+  return result;
+}
+
+EvaluationResult Classifier::score(std::span<const std::uint8_t> labels) const {
+  EvaluationResult result;
+  for (std::size_t n = 0; n < labels.size(); ++n) {
+    result.correct += is_hit(n, labels[n]) ? 1U : 0U;
+    result.loss_sum += log_sum_exp(logits_of(n)) - logits_of(n)[labels[n]];
+  }
+  return result;
+}
+
+void Classifier::spread(const float* weight, std::size_t image, float* x_gradient) {
+  std::ranges::fill(feature_gradient_, 0.0);
+  for (std::size_t k = 0; k < classes_; ++k) {
+    const double factor =
+        logit_gradients_[image * classes_ + k] / static_cast<double>(shape_.pixels);
+    for (std::size_t c = 0; c < shape_.channels; ++c) {
+      feature_gradient_[c] += factor * static_cast<double>(weight[k * shape_.channels + c]);
+    }
+  }
+  float* to = x_gradient + image * shape_.channels * shape_.pixels;
+  for (std::size_t b = 0; b < shape_.channels; b += shape_.block) {
+    for (std::size_t p = 0; p < shape_.pixels; ++p, to += shape_.block) {
+      for (std::size_t lane = 0; lane < shape_.block; ++lane) {
+        to[lane] = static_cast<float>(feature_gradient_[b + lane]);
+      }
+    }
+  }
+}
+
+void Classifier::backward(const ClassifierWeights& weights, float* weight_gradient,
+                          float* bias_gradient, float* x_gradient) {
+  for (std::size_t k = 0; k < classes_; ++k) {
+    double bias = 0;
+    std::ranges::fill(feature_gradient_, 0.0);  // borrowed: the gradient of one row of weights
+    for (std::size_t n = 0; n < shape_.images; ++n) {
+      const double factor = logit_gradients_[n * classes_ + k];
+      bias += factor;
+      for (std::size_t c = 0; c < shape_.channels; ++c) {
+        feature_gradient_[c] += factor * features_[n * shape_.channels + c];
+      }
+    }
+    bias_gradient[k] = static_cast<float>(bias);
+    for (std::size_t c = 0; c < shape_.channels; ++c) {
+      weight_gradient[k * shape_.channels + c] = static_cast<float>(feature_gradient_[c]);
+    }
+  }
+  for (std::size_t n = 0; n < shape_.images; ++n) {
+    spread(weights.weight, n, x_gradient);
+  }
+}
+
+}  // namespace mayfly::nn::cpu

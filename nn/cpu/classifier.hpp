@@ -1,0 +1,51 @@
+#pragma once
+
+// Private to nn/cpu: global average pooling, linear layer and softmax cross entropy. Small, so done
+// in double with plain loops of fixed order.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "nn/cpu/kernels.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::nn::cpu {
+
+struct ClassifierWeights {
+  const float* weight;  ///< classes x features
+  const float* bias;
+};
+
+class Classifier {
+ public:
+  Classifier(const BlockedShape& shape, int classes);
+
+  /// Logits of the first `count` images.
+  void forward(const ClassifierWeights& weights, const float* x, std::size_t count);
+
+  /// Mean smoothed loss over all images, and its gradient with respect to the logits.
+  TrainResult loss_and_gradient(std::span<const std::uint8_t> labels, float smoothing);
+
+  /// Plain loss summed over the images that forward() saw.
+  [[nodiscard]] EvaluationResult score(std::span<const std::uint8_t> labels) const;
+
+  /// After loss_and_gradient: gradients of weight, bias and x.
+  void backward(const ClassifierWeights& weights, float* weight_gradient, float* bias_gradient,
+                float* x_gradient);
+
+ private:
+  void pool(const float* x, std::size_t image);
+  void spread(const float* weight, std::size_t image, float* x_gradient);
+  [[nodiscard]] std::span<const double> logits_of(std::size_t image) const;
+  [[nodiscard]] bool is_hit(std::size_t image, std::uint8_t label) const;
+
+  BlockedShape shape_;
+  std::size_t classes_;
+  std::vector<double> features_;  ///< images x channels
+  std::vector<double> logits_;    ///< images x classes
+  std::vector<double> logit_gradients_;
+  std::vector<double> feature_gradient_;  ///< of one image
+};
+
+}  // namespace mayfly::nn::cpu

@@ -1,0 +1,104 @@
+#include "nn/cpu/isa.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+
+#include "base/check.hpp"
+#include "nn/cpu/cpu_engine.hpp"
+
+namespace mayfly::nn::cpu {
+namespace {
+
+struct IsaEntry {
+  Isa isa;
+  const char* name;
+  dnnl::cpu_isa limit;
+};
+
+// Best first. The limits leave out bf16 and AMX variants on purpose: fp32 does not use them, and
+// the same limit everywhere means the same code on every machine that has the basic set.
+constexpr IsaEntry kEntries[] = {{Isa::kAvx512, "avx512", dnnl::cpu_isa::avx512_core},
+                                 {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2},
+                                 {Isa::kSse41, "sse41", dnnl::cpu_isa::sse41}};
+
+struct Selection {
+  std::mutex mutex;
+  std::optional<Isa> chosen;
+};
+
+Selection& selection() {
+  static Selection instance;
+  return instance;
+}
+
+bool machine_has(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512cd") && machine_has(Isa::kAvx2);
+    case Isa::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::kSse41: return __builtin_cpu_supports("sse4.1");
+  }
+  UNREACHABLE("every instruction set is listed");
+}
+
+/// Needs the lock. The limit works only before oneDNN's first primitive.
+Result<std::string> choose(Selection& state, const IsaEntry& entry) {
+  if (state.chosen == entry.isa) {
+    return std::string(entry.name);
+  }
+  if (state.chosen.has_value()) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("cannot change to {}: the process already computes with another "
+                             "instruction set",
+                             entry.name)};
+  }
+  if (dnnl::set_max_cpu_isa(entry.limit) != dnnl::status::success) {
+    return Error{Errc::kUnsupported,
+                 fmt::format("oneDNN refuses to be limited to {} (it was used before, or was built "
+                             "without that control)",
+                             entry.name)};
+  }
+  state.chosen = entry.isa;
+  return std::string(entry.name);
+}
+
+}  // namespace
+
+Result<std::string> select_isa(const std::string& isa) {
+  Selection& state = selection();
+  const std::lock_guard lock(state.mutex);
+  for (const IsaEntry& entry : kEntries) {
+    if (isa == "auto" ? !machine_has(entry.isa) : isa != entry.name) {
+      continue;
+    }
+    if (!machine_has(entry.isa)) {
+      return Error{Errc::kUnsupported, fmt::format("this CPU has no {}", entry.name)};
+    }
+    return choose(state, entry);
+  }
+  if (isa == "auto") {
+    return Error{Errc::kUnsupported, "this CPU lacks even SSE4.1"};
+  }
+  return Error{Errc::kInvalidInput,
+               fmt::format("unknown instruction set \"{}\" (auto, avx512, avx2 or sse41)", isa)};
+}
+
+Isa selected_isa() {
+  {
+    const std::lock_guard lock(selection().mutex);
+    if (selection().chosen.has_value()) {
+      return *selection().chosen;
+    }
+  }
+  const Result<std::string> automatic = select_isa("auto");
+  ENSURE(automatic.ok(), "the CPU runs none of the supported instruction sets");
+  const std::lock_guard lock(selection().mutex);
+  return *selection().chosen;
+}
+
+}  // namespace mayfly::nn::cpu

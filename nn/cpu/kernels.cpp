@@ -1,0 +1,295 @@
+#include "nn/cpu/kernels.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+// For machines without AVX2; later AVX-512 extensions would only add copies of the same code.
+#define HWY_WANT_SSE4 1
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/cpu/kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace mayfly::nn::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr std::size_t kBlock = HWY_TARGET == HWY_AVX3 ? 16 : 8;
+constexpr std::size_t kChunkPixels = 64;
+
+using Tag = hn::CappedTag<float, kBlock>;
+using Vec = hn::Vec<Tag>;
+
+// Narrow vectors (SSE) cover a block in several passes, each over its own channels.
+HWY_INLINE std::size_t lanes() {
+  return hn::Lanes(Tag());
+}
+
+HWY_INLINE Vec load(const float* from) {
+  return hn::Load(Tag(), from);
+}
+HWY_INLINE Vec loadu(const float* from) {
+  return hn::LoadU(Tag(), from);
+}
+
+/// Adds the lanes of a chunk's fp32 sum to the channels' doubles.
+HWY_INLINE void add_to(double* totals, Vec chunk) {
+  HWY_ALIGN float values[kBlock];
+  hn::Store(chunk, Tag(), values);
+  for (std::size_t i = 0; i < lanes(); ++i) {
+    totals[i] += static_cast<double>(values[i]);
+  }
+}
+
+/// Calls visit(first element, first channel, pixels) for each chunk of each image, channels
+/// outermost.
+template <typename Visit>
+HWY_INLINE void for_each_chunk(const BlockedShape& shape, const Visit& visit) {
+  const std::size_t blocks = shape.channels / kBlock;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t lane = 0; lane < kBlock; lane += lanes()) {
+      for (std::size_t n = 0; n < shape.images; ++n) {
+        for (std::size_t p = 0; p < shape.pixels; p += kChunkPixels) {
+          visit(((n * blocks + b) * shape.pixels + p) * kBlock + lane, b * kBlock + lane,
+                HWY_MIN(kChunkPixels, shape.pixels - p));
+        }
+      }
+    }
+  }
+}
+
+/// Calls visit(first element, first channel) for each plane of one channel vector of one image, in
+/// memory order.
+template <typename Visit>
+HWY_INLINE void for_each_plane(const BlockedShape& shape, const Visit& visit) {
+  const std::size_t blocks = shape.channels / kBlock;
+  for (std::size_t n = 0; n < shape.images; ++n) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      for (std::size_t lane = 0; lane < kBlock; lane += lanes()) {
+        visit((n * blocks + b) * shape.pixels * kBlock + lane, b * kBlock + lane);
+      }
+    }
+  }
+}
+
+/// Sums term(pixel) over a chunk in four interleaved chains.
+template <typename Term>
+HWY_INLINE Vec chunk_sum(std::size_t pixels, const Term& term) {
+  Vec s0 = hn::Zero(Tag());
+  Vec s1 = s0;
+  Vec s2 = s0;
+  Vec s3 = s0;
+  std::size_t p = 0;
+  for (; p + 4 <= pixels; p += 4) {
+    s0 = hn::Add(s0, term(p));
+    s1 = hn::Add(s1, term(p + 1));
+    s2 = hn::Add(s2, term(p + 2));
+    s3 = hn::Add(s3, term(p + 3));
+  }
+  for (; p < pixels; ++p) {
+    s0 = hn::Add(s0, term(p));
+  }
+  return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+}
+
+void clear(const BlockedShape& shape, const ChannelSums& sums) {
+  for (std::size_t c = 0; c < shape.channels; ++c) {
+    sums.first[c] = 0;
+    sums.second[c] = 0;
+  }
+}
+
+void moments(const BlockedShape& shape, const float* x, const ChannelSums& sums) {
+  clear(shape, sums);
+  for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
+    const float* from = x + at;
+    const Vec sum =
+        chunk_sum(pixels, [&](std::size_t p) HWY_ATTR { return load(from + p * kBlock); });
+    const Vec mean = hn::Mul(sum, hn::Set(Tag(), 1.0F / static_cast<float>(pixels)));
+    const Vec centred = chunk_sum(pixels, [&](std::size_t p) HWY_ATTR {
+      const Vec d = hn::Sub(load(from + p * kBlock), mean);
+      return hn::Mul(d, d);
+    });
+    HWY_ALIGN float sums_f[kBlock];
+    HWY_ALIGN float means_f[kBlock];
+    HWY_ALIGN float centred_f[kBlock];
+    hn::Store(sum, Tag(), sums_f);
+    hn::Store(mean, Tag(), means_f);
+    hn::Store(centred, Tag(), centred_f);
+    // sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m.
+    for (std::size_t i = 0; i < lanes(); ++i) {
+      const double s = sums_f[i];
+      const double m = means_f[i];
+      sums.first[c + i] += s;
+      sums.second[c + i] += centred_f[i] + m * (2 * s - static_cast<double>(pixels) * m);
+    }
+  });
+}
+
+/// Not Max: on x86 that turns NaN into 0, and a network that has gone wrong would look healthy.
+HWY_INLINE Vec relu(Vec x) {
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(Tag())), x);
+}
+
+void normalise_relu(const BlockedShape& shape, const float* x, const Affine& affine, float* out) {
+  for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
+    const Vec scale = loadu(affine.scale + c);
+    const Vec shift = loadu(affine.shift + c);
+    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
+      hn::Store(relu(hn::MulAdd(load(x + i), scale, shift)), Tag(), out + i);
+    }
+  });
+}
+
+void normalise_add_relu(const BlockedShape& shape, const float* x, const Affine& affine,
+                        const float* residual, float* out) {
+  for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
+    const Vec scale = loadu(affine.scale + c);
+    const Vec shift = loadu(affine.shift + c);
+    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
+      const Vec y = hn::MulAdd(load(x + i), scale, shift);
+      hn::Store(relu(hn::Add(y, load(residual + i))), Tag(), out + i);
+    }
+  });
+}
+
+/// The gradient where the ReLU's input affine(x) is positive. The same expression as in the forward
+/// kernel, so the same bits: reading x spares reading the ReLU's output.
+HWY_INLINE Vec masked_by_affine(Vec gradient, Vec x, Vec scale, Vec shift) {
+  const auto active = hn::Gt(hn::MulAdd(x, scale, shift), hn::Zero(Tag()));
+  return hn::IfThenElseZero(active, gradient);
+}
+
+void relu_gradient_sums(const BlockedShape& shape, const float* gradient, const float* x,
+                        const Affine& affine, const float* mean, const ChannelSums& sums) {
+  clear(shape, sums);
+  for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
+    const Vec scale = loadu(affine.scale + c);
+    const Vec shift = loadu(affine.shift + c);
+    const Vec centre = loadu(mean + c);
+    Vec products0 = hn::Zero(Tag());
+    Vec products1 = products0;
+    const Vec total = chunk_sum(pixels, [&](std::size_t p) HWY_ATTR {
+      const Vec value = load(x + at + p * kBlock);
+      const Vec g = masked_by_affine(load(gradient + at + p * kBlock), value, scale, shift);
+      Vec& products = p % 2 == 0 ? products0 : products1;
+      products = hn::MulAdd(g, hn::Sub(value, centre), products);
+      return g;
+    });
+    add_to(sums.first + c, total);
+    add_to(sums.second + c, hn::Add(products0, products1));
+  });
+}
+
+struct InputGradient {
+  InputGradient(const NormGradient& factors, std::size_t c)
+      : gradient_factor(loadu(factors.gradient_factor + c)),
+        centred_factor(loadu(factors.centred_factor + c)),
+        constant(loadu(factors.constant + c)),
+        mean(loadu(factors.mean + c)) {}
+
+  HWY_INLINE Vec operator()(Vec gradient, Vec x) const {
+    return hn::MulAdd(gradient_factor, gradient,
+                      hn::MulAdd(centred_factor, hn::Sub(x, mean), constant));
+  }
+
+  Vec gradient_factor;
+  Vec centred_factor;
+  Vec constant;
+  Vec mean;
+};
+
+void relu_input_gradient(const BlockedShape& shape, float* gradient, const float* x,
+                         const Affine& affine, const NormGradient& factors) {
+  for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
+    const Vec scale = loadu(affine.scale + c);
+    const Vec shift = loadu(affine.shift + c);
+    const InputGradient input_gradient(factors, c);
+    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
+      const Vec value = load(x + i);
+      const Vec g = masked_by_affine(load(gradient + i), value, scale, shift);
+      hn::Store(input_gradient(g, value), Tag(), gradient + i);
+    }
+  });
+}
+
+template <bool kHasAddend>
+void join_sums(const BlockedShape& shape, float* gradient, const float* addend, const float* out,
+               const float* x, const float* mean, const ChannelSums& sums) {
+  clear(shape, sums);
+  for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
+    const Vec centre = loadu(mean + c);
+    const Vec zero = hn::Zero(Tag());
+    Vec products0 = zero;
+    Vec products1 = zero;
+    const Vec total = chunk_sum(pixels, [&](std::size_t p) HWY_ATTR {
+      const std::size_t i = at + p * kBlock;
+      Vec g = load(gradient + i);
+      if constexpr (kHasAddend) {
+        g = hn::Add(g, load(addend + i));
+      }
+      g = hn::IfThenElseZero(hn::Gt(load(out + i), zero), g);
+      hn::Store(g, Tag(), gradient + i);
+      Vec& products = p % 2 == 0 ? products0 : products1;
+      products = hn::MulAdd(g, hn::Sub(load(x + i), centre), products);
+      return g;
+    });
+    add_to(sums.first + c, total);
+    add_to(sums.second + c, hn::Add(products0, products1));
+  });
+}
+
+void join_gradient_sums(const BlockedShape& shape, float* gradient, const float* addend,
+                        const float* out, const float* x, const float* mean,
+                        const ChannelSums& sums) {
+  if (addend != nullptr) {
+    join_sums<true>(shape, gradient, addend, out, x, mean, sums);
+  } else {
+    join_sums<false>(shape, gradient, addend, out, x, mean, sums);
+  }
+}
+
+void input_gradient(const BlockedShape& shape, const float* gradient, const float* x,
+                    const NormGradient& factors, float* dx) {
+  for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
+    const InputGradient input_gradient_of(factors, c);
+    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
+      hn::Store(input_gradient_of(load(gradient + i), load(x + i)), Tag(), dx + i);
+    }
+  });
+}
+
+}  // namespace
+
+const Kernels& kernels() {
+  static constexpr Kernels kTable{.block = kBlock,
+                                  .moments = moments,
+                                  .normalise_relu = normalise_relu,
+                                  .normalise_add_relu = normalise_add_relu,
+                                  .relu_gradient_sums = relu_gradient_sums,
+                                  .relu_input_gradient = relu_input_gradient,
+                                  .join_gradient_sums = join_gradient_sums,
+                                  .input_gradient = input_gradient};
+  return kTable;
+}
+
+}  // namespace mayfly::nn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mayfly::nn::cpu {
+
+const Kernels& kernels_for(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return N_AVX3::kernels();
+    case Isa::kAvx2: return N_AVX2::kernels();
+    case Isa::kSse41: return N_SSE4::kernels();
+  }
+  UNREACHABLE("every instruction set has kernels");
+}
+
+}  // namespace mayfly::nn::cpu
+#endif

@@ -1,0 +1,30 @@
+#pragma once
+
+// Private to nn/cpu: the option-A shortcut of He et al. 2016, section 4.2, where the shape changes:
+// it takes every second pixel and pads the new channels with zeros, half before and half after.
+
+#include "nn/cpu/kernels.hpp"
+
+namespace mayfly::nn::cpu {
+
+class DownsamplingShortcut {
+ public:
+  /// `from` has `from_width` pixels per row and half the channels of the output.
+  DownsamplingShortcut(const BlockedShape& from, std::size_t from_width);
+
+  /// Writes all of `out`.
+  void forward(const float* x, float* out) const;
+  /// Adds the output's gradient to the pixels that were taken.
+  void backward_add(const float* out_gradient, float* x_gradient) const;
+
+ private:
+  /// Calls visit(offset in x, offset in out, channels) for each run of neighbouring channels.
+  template <typename Visit>
+  void for_each_run(const Visit& visit) const;
+
+  BlockedShape from_;
+  BlockedShape to_;
+  std::size_t from_width_;
+};
+
+}  // namespace mayfly::nn::cpu

@@ -1,0 +1,440 @@
+#include "nn/cpu/cpu_engine.hpp"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "base/random.hpp"
+#include "nn/cpu/portable_math.hpp"
+#include "nn/model_state.hpp"
+#include "reference_network.hpp"
+
+// Counts every allocation through operator new by the module that asked: ours is this program,
+// where all of our code is linked; the other is oneDNN's library (and what it calls).
+namespace {
+
+std::atomic<bool> g_counting{false};
+std::atomic<int> g_own_allocations{0};
+std::atomic<int> g_foreign_allocations{0};
+
+const void* own_module() {
+  static const void* const base = [] {
+    Dl_info info{};
+    dladdr(reinterpret_cast<const void*>(&own_module), &info);
+    return static_cast<const void*>(info.dli_fbase);
+  }();
+  return base;
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
+  if (g_counting.load(std::memory_order_relaxed)) {
+    Dl_info info{};
+    const bool own = dladdr(caller, &info) != 0 && info.dli_fbase == own_module();
+    (own ? g_own_allocations : g_foreign_allocations).fetch_add(1);
+  }
+  const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
+  void* const block = std::aligned_alloc(alignment, size == 0 ? alignment : size);
+  if (block == nullptr) {
+    throw std::bad_alloc();
+  }
+  return block;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return allocate(bytes, 16, __builtin_return_address(0));
+}
+void* operator new[](std::size_t bytes) {
+  return allocate(bytes, 16, __builtin_return_address(0));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
+}
+void operator delete(void* block) noexcept {
+  std::free(block);
+}
+void operator delete[](void* block) noexcept {
+  std::free(block);
+}
+void operator delete(void* block, std::size_t) noexcept {
+  std::free(block);
+}
+void operator delete[](void* block, std::size_t) noexcept {
+  std::free(block);
+}
+void operator delete(void* block, std::align_val_t) noexcept {
+  std::free(block);
+}
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
+  std::free(block);
+}
+
+namespace mayfly::nn::cpu {
+namespace {
+
+class RecordingSink final : public GradientSink {
+ public:
+  explicit RecordingSink(std::size_t room = 256) { offsets_.reserve(room); }
+  void ready_from(std::size_t offset) override { offsets_.push_back(offset); }
+  [[nodiscard]] const std::vector<std::size_t>& offsets() const { return offsets_; }
+  void clear() { offsets_.clear(); }
+
+ private:
+  std::vector<std::size_t> offsets_;
+};
+
+std::vector<float> random_images(std::size_t count, std::uint64_t seed) {
+  const CounterRandom random = CounterRandom(seed).split("images");
+  std::vector<float> images(count * 3 * 32 * 32);
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    images[i] = static_cast<float>(4.0 * random.unit(i) - 2.0);
+  }
+  return images;
+}
+
+std::vector<std::uint8_t> random_labels(std::size_t count, std::uint64_t classes,
+                                        std::uint64_t seed) {
+  const CounterRandom random = CounterRandom(seed).split("labels");
+  std::vector<std::uint8_t> labels(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    labels[i] = static_cast<std::uint8_t>(random.below(i, classes));
+  }
+  return labels;
+}
+
+/// An initial state, moved off the special values: scales around 1, shifts around 0, running
+/// statistics as if something had been measured.
+ModelState random_state(const Model& model, std::uint64_t seed) {
+  ModelState state = make_initial_state(model, seed, 0, 0);
+  const CounterRandom random = CounterRandom(seed).split("perturbation");
+  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
+    state.parameters[i] += static_cast<float>(0.1 * (random.unit(i) - 0.5));
+  }
+  for (std::size_t i = 0; i < state.statistics.size(); ++i) {
+    state.statistics[i] += static_cast<float>(random.unit(1'000'000 + i) - 0.4);
+  }
+  return state;
+}
+
+struct Outcome {
+  TrainResult result;
+  std::vector<float> gradient;
+  std::vector<float> statistics;
+
+  bool operator==(const Outcome& other) const {
+    return result.loss == other.result.loss && result.correct == other.result.correct &&
+           gradient == other.gradient && statistics == other.statistics;
+  }
+};
+
+struct Fixture {
+  explicit Fixture(const std::string& name, std::uint32_t size, int classes = 10)
+      : model(make_model(name, classes).value()),
+        state(random_state(model, 5)),
+        images(random_images(size, 11)),
+        labels(random_labels(size, static_cast<std::uint64_t>(classes), 11)),
+        microbatch(size) {}
+
+  [[nodiscard]] Weights weights(std::uint64_t version = 1) const {
+    return {state.parameters.span(), state.statistics.span(), version};
+  }
+  [[nodiscard]] Batch batch() const { return {images, labels}; }
+  [[nodiscard]] std::unique_ptr<StepEngine> engine() const {
+    return make_cpu_engine(model, microbatch).value();
+  }
+  [[nodiscard]] Outcome train(StepEngine& engine, float smoothing = 0.1F,
+                              std::uint64_t version = 1) const {
+    Outcome outcome{{},
+                    std::vector<float>(model.parameter_count, NAN),
+                    std::vector<float>(model.statistic_count, NAN)};
+    RecordingSink sink;
+    outcome.result = engine.train(weights(version), batch(), smoothing, outcome.gradient,
+                                  outcome.statistics, sink);
+    return outcome;
+  }
+
+  Model model;
+  ModelState state;
+  std::vector<float> images;
+  std::vector<std::uint8_t> labels;
+  std::uint32_t microbatch;
+};
+
+std::vector<double> as_doubles(std::span<const float> values) {
+  return {values.begin(), values.end()};
+}
+
+double relative_error(std::span<const float> found, std::span<const double> expected) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    difference += std::pow(static_cast<double>(found[i]) - expected[i], 2);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+reference::Problem problem_of(const Fixture& fixture, double smoothing) {
+  return {fixture.model, as_doubles(fixture.state.parameters.span()), as_doubles(fixture.images),
+          fixture.labels, smoothing};
+}
+
+TEST(ReferenceNetwork, ItsGradientIsTheSlopeOfItsLoss) {
+  const Fixture fixture("resnet20", 2);
+  reference::Problem problem = problem_of(fixture, 0.1);
+  const std::vector<double> gradient = reference::train(problem, true).gradient;
+  for (const char* name : {"conv1.weight", "layer1.1.bn2.weight", "layer2.0.conv1.weight",
+                           "layer3.2.bn1.bias", "fc.weight"}) {
+    const auto& infos = fixture.model.parameters;
+    const auto info = std::find_if(infos.begin(), infos.end(),
+                                   [&](const TensorInfo& each) { return each.name == name; });
+    const std::size_t at = info->offset + info->size / 2;
+    constexpr double kStep = 1e-7;  // small: a ReLU that flips inside it bends the loss
+    const double origin = problem.parameters[at];
+    problem.parameters[at] = origin + kStep;
+    const double above = reference::train(problem, false).loss;
+    problem.parameters[at] = origin - kStep;
+    const double below = reference::train(problem, false).loss;
+    problem.parameters[at] = origin;
+    EXPECT_NEAR((above - below) / (2 * kStep), gradient[at], 1e-5 + 1e-4 * std::abs(gradient[at]))
+        << name;
+  }
+}
+
+TEST(CpuEngine, AgreesWithTheDoublePrecisionReference) {
+  for (const int classes : {10, 100}) {
+    const Fixture fixture("resnet20", 2, classes);
+    const Outcome found = fixture.train(*fixture.engine(), 0.1F);
+    const reference::Step expected =
+        reference::train(problem_of(fixture, static_cast<double>(0.1F)), true);
+    EXPECT_NEAR(found.result.loss / expected.loss, 1.0, 1e-6);
+    for (const TensorInfo& info : fixture.model.parameters) {
+      const double error =
+          relative_error(std::span(found.gradient).subspan(info.offset, info.size),
+                         std::span(expected.gradient).subspan(info.offset, info.size));
+      EXPECT_LT(error, 1e-4) << info.name;
+    }
+    EXPECT_LT(relative_error(found.statistics, expected.statistics), 1e-5);
+  }
+}
+
+TEST(CpuEngine, EvaluatesAsTheReferenceDoes) {
+  const Fixture fixture("resnet20", 3);
+  const reference::Step expected =
+      reference::evaluate(problem_of(fixture, 0), as_doubles(fixture.state.statistics.span()));
+  double loss = 0;
+  std::uint32_t correct = 0;
+  for (std::size_t n = 0; n < 3; ++n) {
+    const auto logits = std::span(expected.logits).subspan(n * 10, 10);
+    const double top = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const double logit : logits) {
+      sum += std::exp(logit - top);
+    }
+    loss += top + std::log(sum) - logits[fixture.labels[n]];
+    correct += logits[fixture.labels[n]] == top ? 1U : 0U;
+  }
+  const EvaluationResult found = fixture.engine()->evaluate(fixture.weights(), fixture.batch());
+  EXPECT_NEAR(found.loss_sum / loss, 1.0, 1e-5);
+  EXPECT_EQ(found.correct, correct);
+}
+
+TEST(CpuEngine, ARerunAndAFreshEngineGiveTheSameBits) {
+  const Fixture fixture("resnet32", 4);
+  const auto engine = fixture.engine();
+  const Outcome first = fixture.train(*engine);
+  EXPECT_TRUE(first == fixture.train(*engine));
+  engine->evaluate(fixture.weights(), fixture.batch());
+  EXPECT_TRUE(first == fixture.train(*engine)) << "evaluation leaves traces";
+  EXPECT_TRUE(first == fixture.train(*fixture.engine()));
+}
+
+TEST(CpuEngine, ConcurrentThreadsGiveTheBitsOfOneAlone) {
+  const Fixture fixture("resnet20", 16);
+  const Outcome alone = fixture.train(*fixture.engine());
+  constexpr int kRounds = 3;
+  std::vector<std::vector<Outcome>> outcomes(2);
+  std::vector<std::thread> threads;
+  for (std::vector<Outcome>& mine : outcomes) {
+    threads.emplace_back([&fixture, &mine] {
+      const auto engine = fixture.engine();
+      for (int round = 0; round < kRounds; ++round) {
+        mine.push_back(fixture.train(*engine));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::vector<Outcome>& mine : outcomes) {
+    for (const Outcome& outcome : mine) {
+      EXPECT_TRUE(outcome == alone);
+    }
+  }
+}
+
+TEST(CpuEngine, ReloadsWeightsOnlyWhenTheVersionChanges) {
+  Fixture fixture("resnet20", 2);
+  const auto engine = fixture.engine();
+  const Outcome before = fixture.train(*engine, 0.0F, 1);
+  fixture.state = random_state(fixture.model, 99);
+  const Outcome after = fixture.train(*engine, 0.0F, 2);
+  EXPECT_FALSE(before == after);
+  EXPECT_TRUE(after == fixture.train(*fixture.engine(), 0.0F, 2));
+}
+
+TEST(CpuEngine, ReadyOffsetsFallFromTheClassifierToZeroOnTensorBorders) {
+  const Fixture fixture("resnet20", 2);
+  std::vector<float> gradient(fixture.model.parameter_count);
+  std::vector<float> statistics(fixture.model.statistic_count);
+  RecordingSink sink;
+  fixture.engine()->train(fixture.weights(), fixture.batch(), 0, gradient, statistics, sink);
+  ASSERT_EQ(sink.offsets().size(), 1 + 2 * fixture.model.blocks.size() + 1);
+  std::size_t last = fixture.model.parameter_count;
+  for (const std::size_t offset : sink.offsets()) {
+    EXPECT_LT(offset, last);
+    last = offset;
+    EXPECT_TRUE(std::ranges::any_of(fixture.model.parameters, [&](const TensorInfo& info) {
+      return info.offset == offset;
+    })) << offset;
+  }
+  EXPECT_EQ(last, 0U);
+}
+
+/// Compares, at each announcement, the announced part with the final gradient of an earlier run.
+class FinalitySink final : public GradientSink {
+ public:
+  FinalitySink(std::span<const float> gradient, std::span<const float> final)
+      : gradient_(gradient), final_(final) {}
+  void ready_from(std::size_t offset) override {
+    const std::size_t bytes = (gradient_.size() - offset) * sizeof(float);
+    all_final_ =
+        all_final_ && std::memcmp(gradient_.data() + offset, final_.data() + offset, bytes) == 0;
+  }
+  [[nodiscard]] bool all_final() const { return all_final_; }
+
+ private:
+  std::span<const float> gradient_;
+  std::span<const float> final_;
+  bool all_final_ = true;
+};
+
+TEST(CpuEngine, AnAnnouncedGradientDoesNotChangeAnyMore) {
+  const Fixture fixture("resnet20", 2);
+  const auto engine = fixture.engine();
+  const Outcome expected = fixture.train(*engine);
+  std::vector<float> gradient(fixture.model.parameter_count, NAN);
+  std::vector<float> statistics(fixture.model.statistic_count);
+  FinalitySink sink(gradient, expected.gradient);
+  engine->train(fixture.weights(), fixture.batch(), 0.1F, gradient, statistics, sink);
+  EXPECT_TRUE(sink.all_final());
+}
+
+TEST(CpuEngine, EvaluationOfASampleDoesNotDependOnItsCompany) {
+  const Fixture fixture("resnet20", 5);
+  const auto engine = fixture.engine();
+  const std::span<const float> images(fixture.images);
+  const std::span<const std::uint8_t> labels(fixture.labels);
+  constexpr std::size_t kImage = 3 * 32 * 32;
+  const auto evaluate = [&](std::size_t first, std::size_t count) {
+    return engine->evaluate(fixture.weights(), {images.subspan(first * kImage, count * kImage),
+                                                labels.subspan(first, count)});
+  };
+  EvaluationResult one_by_one;
+  for (std::size_t n = 0; n < 5; ++n) {
+    const EvaluationResult single = evaluate(n, 1);
+    one_by_one.loss_sum += single.loss_sum;
+    one_by_one.correct += single.correct;
+  }
+  const EvaluationResult together = evaluate(0, 5);
+  EXPECT_EQ(together.loss_sum, one_by_one.loss_sum);
+  EXPECT_EQ(together.correct, one_by_one.correct);
+}
+
+TEST(CpuEngine, SteadyStepsAllocateNothingOfTheirOwn) {
+  const Fixture fixture("resnet20", 2);
+  const auto engine = fixture.engine();
+  std::vector<float> gradient(fixture.model.parameter_count);
+  std::vector<float> statistics(fixture.model.statistic_count);
+  RecordingSink sink;
+  const auto step = [&](std::uint64_t version) {
+    sink.clear();
+    engine->train(fixture.weights(version), fixture.batch(), 0, gradient, statistics, sink);
+  };
+  step(1);
+  g_own_allocations = 0;
+  g_foreign_allocations = 0;
+  g_counting = true;
+  step(2);
+  engine->evaluate(fixture.weights(3), fixture.batch());
+  g_counting = false;
+  EXPECT_EQ(g_own_allocations, 0);
+  // oneDNN wraps the arguments of each call in small heap objects of its own and frees them.
+  RecordProperty("foreign_allocations", g_foreign_allocations);
+  std::printf("allocations inside oneDNN in one step and one evaluation: %d\n",
+              g_foreign_allocations.load());
+}
+
+TEST(CpuEngine, AnOverflowShowsInTheLoss) {
+  Fixture fixture("resnet20", 2);
+  fixture.state.parameters[fixture.model.parameter_count - 1] = INFINITY;
+  EXPECT_FALSE(std::isfinite(fixture.train(*fixture.engine()).result.loss));
+  fixture.state = random_state(fixture.model, 5);
+  fixture.state.parameters[3] = NAN;
+  EXPECT_TRUE(std::isnan(fixture.train(*fixture.engine()).result.loss));
+}
+
+TEST(CpuEngine, AnImpossibleMicrobatchIsRefused) {
+  const Model model = make_model("resnet20", 10).value();
+  EXPECT_EQ(make_cpu_engine(model, 0).error().code, Errc::kInvalidInput);
+}
+
+TEST(SelectIsa, RefusesUnknownNamesAndLaterChanges) {
+  EXPECT_EQ(select_isa("mmx").error().code, Errc::kInvalidInput);
+  const std::string current =
+      select_isa(std::getenv("MAYFLY_TEST_ISA") != nullptr ? std::getenv("MAYFLY_TEST_ISA")
+                                                           : "auto")
+          .value();
+  EXPECT_EQ(select_isa(current).value(), current);
+  EXPECT_FALSE(select_isa(current == "sse41" ? "avx2" : "sse41").ok());
+}
+
+TEST(PortableMath, AgreesWithTheLibrary) {
+  for (double x = -600; x <= 0; x += 0.37) {
+    EXPECT_NEAR(portable_exp(x) / std::exp(x), 1.0, 1e-15) << x;
+  }
+  EXPECT_EQ(portable_exp(0.0), 1.0);
+  EXPECT_EQ(portable_exp(-1e9), 0.0);
+  EXPECT_TRUE(std::isnan(portable_exp(NAN)));
+  for (double x = 1; x < 1e6; x *= 1.0137) {
+    EXPECT_NEAR(portable_log(x), std::log(x), 1e-15 * (1 + std::log(x))) << x;
+  }
+  EXPECT_TRUE(std::isnan(portable_log(NAN)));
+  EXPECT_EQ(portable_log(INFINITY), INFINITY);
+}
+
+}  // namespace
+}  // namespace mayfly::nn::cpu
+
+// The instruction set is fixed before the first engine, so that one program tests each in turn.
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const char* const isa = std::getenv("MAYFLY_TEST_ISA");
+  const auto selected = mayfly::nn::cpu::select_isa(isa != nullptr ? isa : "auto");
+  if (!selected.ok()) {
+    std::printf("skipped: %s\n", selected.error().detail.c_str());
+    return 77;
+  }
+  std::printf("instruction set: %s\n", selected.value().c_str());
+  return RUN_ALL_TESTS();
+}
