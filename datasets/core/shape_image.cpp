@@ -51,7 +51,7 @@ Colour contrasting_colour(RandomStream& random, const Colour& other) {
     for (std::size_t c = 0; c < 3; ++c) {
       difference += std::abs(candidate[c] - other[c]);
     }
-    if (difference >= 0.9F) {
+    if (difference >= 1.0F) {
       return candidate;
     }
   }
@@ -196,16 +196,16 @@ void paint_clutter(Canvas& canvas, RandomStream& random) {
 
 void paint_main(Canvas& canvas, RandomStream& random, int label, const Colour& background) {
   Placement at;
-  at.centre = {uniform(random, 10.5F, 21.5F), uniform(random, 10.5F, 21.5F)};
+  at.centre = {uniform(random, 11.0F, 21.0F), uniform(random, 11.0F, 21.0F)};
   at.axis = direction(random);
-  at.scale = uniform(random, 7.5F, 11.5F);
+  at.scale = uniform(random, 8.0F, 11.5F);
   paint_class(canvas, label, at, contrasting_colour(random, background));
 }
 
 // Uniform noise, of an amplitude drawn per image, and rounding to bytes. One draw serves the three
 // channels of a pixel.
 void finish(const Canvas& canvas, RandomStream& random, std::span<std::uint8_t> pixels) {
-  const float amplitude = uniform(random, 0.02F, 0.14F) / 32768.0F;
+  const float amplitude = uniform(random, 0.02F, 0.10F) / 32768.0F;
   for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {
     const std::uint64_t bits = random.bits();
     for (std::size_t c = 0; c < 3; ++c) {
@@ -228,12 +228,12 @@ void render_shape_image(std::uint64_t seed, ShapePart part, std::uint64_t index,
                           .split(index));
   Canvas canvas;
   const Colour background = paint_background(canvas, random);
-  const std::uint64_t behind = 2 + random.below(3);
+  const std::uint64_t behind = 1 + random.below(3);
   for (std::uint64_t i = 0; i < behind; ++i) {
     paint_clutter(canvas, random);
   }
   paint_main(canvas, random, shape_label(index), background);
-  const std::uint64_t before = 1 + random.below(2);
+  const std::uint64_t before = random.below(2);
   for (std::uint64_t i = 0; i < before; ++i) {
     paint_clutter(canvas, random);
   }

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "datasets/dataset.hpp"
+
+namespace mayfly::datasets {
+
+/// One of the two official binary distributions (https://www.cs.toronto.edu/~kriz/cifar.html).
+struct CifarFormat {
+  std::string name;    ///< "cifar10", "cifar100"
+  std::string folder;  ///< of the official archive
+  int classes = 0;
+  std::size_t label_bytes = 1;  ///< CIFAR-100 has the coarse label before the fine one
+  std::vector<std::string> train_files;
+  std::size_t records_per_train_file = 0;
+  std::string test_file;
+  std::size_t test_records = 0;
+  std::string names_file;  ///< one class name per line; optional
+  std::array<float, 3> mean{};
+  std::array<float, 3> deviation{};
+};
+
+[[nodiscard]] const CifarFormat& cifar10_format();
+[[nodiscard]] const CifarFormat& cifar100_format();
+
+/// The names of CIFAR-10's classes, by label.
+[[nodiscard]] const std::vector<std::string>& cifar10_class_names();
+
+/// Where `format`'s files are: `folder` itself or the official sub-folder, whichever has at least
+/// one of them; nothing if neither has.
+[[nodiscard]] std::optional<std::string> find_cifar(const CifarFormat& format,
+                                                    const std::string& folder);
+
+/// Maps the files in `folder`. kNotFound, kCorrupt or kIo with the file's name and, for a wrong
+/// size, the expected and the found bytes; for a wrong label the record and the value.
+[[nodiscard]] Result<DatasetPair> open_cifar(const CifarFormat& format, const std::string& folder);
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,328 @@
+#include "datasets/decoded_images.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "datasets/cifar.hpp"
+#include "datasets/jpeg.hpp"
+#include "datasets/record_set.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3145484341434d46;  // "FMCACHE1"
+constexpr std::size_t kBlockBytesMax = std::size_t{16} << 30;
+constexpr std::size_t kJpegBytesMax = std::size_t{64} << 20;
+constexpr std::size_t kNameBytesMax = 255;
+constexpr int kSideMin = 4;
+constexpr int kSideMax = 1024;
+
+struct Header {
+  Digest key;      // of the source
+  Digest records;  // hash of all records
+  Digest train;    // hash of the training records
+  std::uint32_t image_size = 0;
+  std::uint64_t train_count = 0;
+  std::uint64_t test_count = 0;
+  std::uint64_t skipped = 0;
+  std::array<float, 3> mean{};
+  std::array<float, 3> deviation{};
+  std::vector<std::string> classes;
+};
+
+void put_digest(WireWriter& writer, const Digest& digest) {
+  writer.put(digest.high);
+  writer.put(digest.low);
+}
+
+Digest get_digest(WireReader& reader) {
+  Digest digest;
+  digest.high = reader.get<std::uint64_t>();
+  digest.low = reader.get<std::uint64_t>();
+  return digest;
+}
+
+Bytes encode_fields(const Header& header) {
+  WireWriter writer;
+  for (const Digest* digest : {&header.key, &header.records, &header.train}) {
+    put_digest(writer, *digest);
+  }
+  writer.put(header.image_size);
+  writer.put(header.train_count);
+  writer.put(header.test_count);
+  writer.put(header.skipped);
+  for (const float field : header.mean) {
+    writer.put(field);
+  }
+  for (const float field : header.deviation) {
+    writer.put(field);
+  }
+  writer.put(static_cast<std::uint32_t>(header.classes.size()));
+  for (const std::string& name : header.classes) {
+    writer.put_string(name);
+  }
+  return writer.take();
+}
+
+// Magic, the fields with their length, the hash of the fields, zeros.
+Bytes encode_header(const Header& header) {
+  const Bytes fields = encode_fields(header);
+  WireWriter writer;
+  writer.put(kMagic);
+  writer.put_bytes(fields);
+  put_digest(writer, digest_of(fields));
+  Bytes bytes = writer.take();
+  ENSURE(bytes.size() <= kDecodedHeaderBytes, "256 names of 255 bytes fit the header");
+  bytes.resize(kDecodedHeaderBytes);
+  return bytes;
+}
+
+Result<Header> decode_header(ByteSpan bytes) {
+  const Error damaged{Errc::kCorrupt, "the header is damaged"};
+  WireReader outer(bytes);
+  const bool ours = outer.get<std::uint64_t>() == kMagic;
+  const Bytes fields = outer.get_bytes(kDecodedHeaderBytes);
+  if (!ours || get_digest(outer) != digest_of(fields) || outer.failed()) {
+    return damaged;
+  }
+  Header header;
+  WireReader reader(fields);
+  for (Digest* digest : {&header.key, &header.records, &header.train}) {
+    *digest = get_digest(reader);
+  }
+  header.image_size = reader.get<std::uint32_t>();
+  header.train_count = reader.get<std::uint64_t>();
+  header.test_count = reader.get<std::uint64_t>();
+  header.skipped = reader.get<std::uint64_t>();
+  for (float& field : header.mean) {
+    field = reader.get<float>();
+  }
+  for (float& field : header.deviation) {
+    field = reader.get<float>();
+  }
+  const std::size_t classes = reader.get_count(256, sizeof(std::uint32_t));
+  for (std::size_t i = 0; i < classes; ++i) {
+    header.classes.push_back(reader.get_string(kNameBytesMax));
+  }
+  const bool plausible = header.image_size >= kSideMin && header.image_size <= kSideMax &&
+                         header.train_count <= UINT32_MAX && header.test_count <= UINT32_MAX;
+  return reader.complete() && plausible ? Result<Header>(std::move(header)) : damaged;
+}
+
+RecordLayout layout_of(const Header& header) {
+  return {.image_size = static_cast<int>(header.image_size), .label_bytes = 1};
+}
+
+bool is_cifar10(const Header& header) {
+  return header.classes == cifar10_class_names() && header.image_size == 32;
+}
+
+// Mean and deviation of the training pixels per channel; exact sums, so independent of any order.
+void measure_channels(std::span<const std::uint8_t> train, Header& header) {
+  const RecordLayout layout = layout_of(header);
+  const std::size_t plane = layout.pixel_bytes() / 3;
+  std::array<std::uint64_t, 3> sum{};
+  std::array<std::uint64_t, 3> square{};
+  for (std::size_t record = 0; record < train.size(); record += layout.record_bytes()) {
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      const std::uint8_t* pixels = train.data() + record + 1 + channel * plane;
+      for (std::size_t i = 0; i < plane; ++i) {
+        sum[channel] += pixels[i];
+        square[channel] += std::uint64_t{pixels[i]} * pixels[i];
+      }
+    }
+  }
+  const double count = static_cast<double>(header.train_count * plane);
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    const double mean = static_cast<double>(sum[channel]) / count;
+    const double variance = static_cast<double>(square[channel]) / count - mean * mean;
+    header.mean[channel] = static_cast<float>(mean / 255);
+    // Constant images have no scale; 1 keeps them finite.
+    header.deviation[channel] =
+        variance > 1e-3 ? static_cast<float>(std::sqrt(variance) / 255) : 1.0F;
+  }
+}
+
+// Decodes one image after the other into records.
+class BlockBuilder {
+ public:
+  BlockBuilder(const std::string& source, std::size_t image_count)
+      : source_(source), image_count_(image_count) {}
+
+  // kCorrupt, with the image's name, if that is all that is wrong.
+  Result<void> add(EncodedImage& image) {
+    Result<Bytes> read = Bytes();
+    if (!image.in_memory) {
+      read = read_file(image.path, kJpegBytesMax);
+      if (!read.ok()) {
+        return std::move(read).error();
+      }
+    }
+    const Result<JpegDecoder::Image> decoded =
+        decoder_.decode(image.in_memory ? image.content : read.value());
+    if (!decoded.ok()) {
+      return Error{Errc::kCorrupt, name_of(image) + ": " + decoded.error().detail};
+    }
+    if (Result<void> fits = check_size(image, decoded.value()); !fits.ok()) {
+      return fits;
+    }
+    append(image, decoded.value());
+    return {};
+  }
+
+  Header header;
+
+  // Fills in what is known at the end and hands the block over.
+  Bytes finish(const Digest& key) {
+    const RecordLayout layout = layout_of(header);
+    block_.resize(next_);
+    const std::size_t train_bytes = header.train_count * layout.record_bytes();
+    const ByteSpan records = ByteSpan(block_).subspan(kDecodedHeaderBytes);
+    header.key = key;
+    header.records = digest_of(records);
+    header.train = digest_of(records.first(train_bytes));
+    if (is_cifar10(header)) {
+      header.mean = cifar10_format().mean;
+      header.deviation = cifar10_format().deviation;
+    } else {
+      measure_channels({reinterpret_cast<const std::uint8_t*>(records.data()), train_bytes},
+                       header);
+    }
+    const Bytes encoded = encode_header(header);
+    std::memcpy(block_.data(), encoded.data(), encoded.size());
+    return std::move(block_);
+  }
+
+ private:
+  std::string name_of(const EncodedImage& image) const {
+    return image.in_memory ? source_ + ": " + image.path : image.path;
+  }
+
+  // The first image fixes the size of all.
+  Result<void> check_size(const EncodedImage& image, const JpegDecoder::Image& found) {
+    const std::string size = std::to_string(found.width) + 'x' + std::to_string(found.height);
+    if (header.image_size == 0) {
+      if (found.width != found.height || found.width < kSideMin || found.width > kSideMax) {
+        return Error{Errc::kInvalidInput,
+                     name_of(image) + " has " + size + " pixels; expected a square of 4 to 1024"};
+      }
+      header.image_size = static_cast<std::uint32_t>(found.width);
+      const std::size_t bytes = image_count_ * layout_of(header).record_bytes();
+      if (bytes > kBlockBytesMax) {
+        return Error{Errc::kInvalidInput, source_ + " takes " + std::to_string(bytes) +
+                                              " bytes decoded; at most " +
+                                              std::to_string(kBlockBytesMax) + " are supported"};
+      }
+      block_.resize(kDecodedHeaderBytes + bytes);
+      next_ = kDecodedHeaderBytes;
+    }
+    const std::string side = std::to_string(header.image_size);
+    if (std::cmp_not_equal(found.width, header.image_size) ||
+        std::cmp_not_equal(found.height, header.image_size)) {
+      return Error{Errc::kInvalidInput, name_of(image) + " has " + size + " pixels; expected " +
+                                            side + 'x' + side + " like the images before it"};
+    }
+    return {};
+  }
+
+  void append(const EncodedImage& image, const JpegDecoder::Image& decoded) {
+    const auto label =
+        std::lower_bound(header.classes.begin(), header.classes.end(), image.class_name);
+    auto* record = reinterpret_cast<std::uint8_t*>(block_.data() + next_);
+    record[0] = static_cast<std::uint8_t>(label - header.classes.begin());
+    const std::size_t plane = decoded.rgb.size() / 3;
+    for (std::size_t i = 0; i < plane; ++i) {
+      for (std::size_t channel = 0; channel < 3; ++channel) {
+        record[1 + channel * plane + i] = decoded.rgb[3 * i + channel];
+      }
+    }
+    next_ += layout_of(header).record_bytes();
+    (image.test ? header.test_count : header.train_count) += 1;
+  }
+
+  std::string source_;
+  std::size_t image_count_;
+  JpegDecoder decoder_;
+  Bytes block_;
+  std::size_t next_ = 0;
+};
+
+// All classes of the training part, corrupt images or not: a label may not depend on those.
+std::vector<std::string> class_names_of(const EncodedImages& images) {
+  std::vector<std::string> classes;
+  for (const EncodedImage& image : images) {
+    if (!image.test && (classes.empty() || classes.back() != image.class_name)) {
+      classes.push_back(image.class_name);
+    }
+  }
+  return classes;
+}
+
+DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
+                      std::span<const std::uint8_t> records) {
+  const RecordLayout layout = layout_of(header);
+  const std::size_t train_bytes = header.train_count * layout.record_bytes();
+  DatasetPair pair;
+  pair.name = is_cifar10(header) ? "cifar10" : "folder";
+  pair.classes = static_cast<int>(header.classes.size());
+  pair.class_names = header.classes;
+  pair.mean = header.mean;
+  pair.deviation = header.deviation;
+  pair.train = std::make_shared<RecordSet>(
+      layout, std::vector<RecordChunk>{{owner, records.first(train_bytes)}});
+  pair.test = std::make_shared<RecordSet>(
+      layout, std::vector<RecordChunk>{{owner, records.subspan(train_bytes)}});
+  pair.digest = header.train;
+  pair.skipped = header.skipped;
+  return pair;
+}
+
+}  // namespace
+
+Result<Bytes> decode_images(const std::string& source, EncodedImages images, bool skip_corrupt,
+                            const Digest& key) {
+  BlockBuilder builder(source, images.size());
+  builder.header.classes = class_names_of(images);
+  for (EncodedImage& image : images) {
+    const Result<void> added = builder.add(image);
+    if (!added.ok()) {
+      if (added.error().code != Errc::kCorrupt || !skip_corrupt) {
+        return added.error();
+      }
+      builder.header.skipped += 1;
+    }
+    image.content = Bytes();
+  }
+  if (builder.header.train_count == 0 || builder.header.test_count == 0) {
+    return Error{Errc::kCorrupt, source + ": every training or every test image is corrupt"};
+  }
+  return builder.finish(key);
+}
+
+Result<DatasetPair> dataset_from_block(std::shared_ptr<const void> owner,
+                                       std::span<const std::uint8_t> block, const Digest& key) {
+  if (block.size() < kDecodedHeaderBytes) {
+    return Error{Errc::kCorrupt, "shorter than its header"};
+  }
+  const Result<Header> decoded = decode_header(std::as_bytes(block).first(kDecodedHeaderBytes));
+  if (!decoded.ok()) {
+    return decoded.error();
+  }
+  const Header& header = decoded.value();
+  const std::size_t count = header.train_count + header.test_count;
+  const std::span<const std::uint8_t> records = block.subspan(kDecodedHeaderBytes);
+  if (header.key != key) {
+    return Error{Errc::kCorrupt, "made from another source"};
+  }
+  if (records.size() != count * layout_of(header).record_bytes() ||
+      digest_of(std::as_bytes(records)) != header.records) {
+    return Error{Errc::kCorrupt, "the images are torn or damaged"};
+  }
+  return pair_from(header, std::move(owner), records);
+}
+
+}  // namespace mayfly::datasets

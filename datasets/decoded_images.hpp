@@ -1,0 +1,34 @@
+#pragma once
+
+// Decoded images in one block of memory that is, byte for byte, also the cache file: a header of
+// kDecodedHeaderBytes, the training records, the test records (RecordLayout with one label byte).
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/digest.hpp"
+#include "base/result.hpp"
+#include "datasets/dataset.hpp"
+#include "datasets/encoded_images.hpp"
+
+namespace mayfly::datasets {
+
+inline constexpr std::size_t kDecodedHeaderBytes = std::size_t{1} << 17;
+
+/// Decodes all images. `source` is for messages. With skip_corrupt, corrupt images are left out and
+/// counted; else the first one is an error that names it. Images of different or not square sizes
+/// are an error that names the image. The images' contents are freed on the way. `key` identifies
+/// the source (folder_key or tar_key).
+[[nodiscard]] Result<Bytes> decode_images(const std::string& source, EncodedImages images,
+                                          bool skip_corrupt, const Digest& key);
+
+/// Makes a data set of a block. The block's hash is checked; kCorrupt if it is torn or damaged, or
+/// belongs to another key. `owner` keeps `block` alive.
+[[nodiscard]] Result<DatasetPair> dataset_from_block(std::shared_ptr<const void> owner,
+                                                     std::span<const std::uint8_t> block,
+                                                     const Digest& key);
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "datasets/dataset.hpp"
+
+namespace mayfly::datasets {
+
+/// Opens a folder with train/CLASS/*.jpg and test/CLASS/*.jpg.
+[[nodiscard]] Result<DatasetPair> open_image_folder(const std::string& folder,
+                                                    const OpenOptions& options);
+
+/// Opens a tar of such a folder.
+[[nodiscard]] Result<DatasetPair> open_image_tar(const std::string& path,
+                                                 const OpenOptions& options);
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,38 @@
+#include "datasets/record_set.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace mayfly::datasets {
+
+RecordSet::RecordSet(RecordLayout layout, std::vector<RecordChunk> chunks)
+    : layout_(layout), chunks_(std::move(chunks)) {
+  for (const RecordChunk& chunk : chunks_) {
+    ENSURE(chunk.records.size() % layout_.record_bytes() == 0, "chunks hold whole records");
+    size_ += chunk.records.size() / layout_.record_bytes();
+  }
+}
+
+const std::uint8_t* RecordSet::record(std::size_t index) const {
+  std::size_t offset = index * layout_.record_bytes();
+  for (const RecordChunk& chunk : chunks_) {
+    if (offset < chunk.records.size()) {
+      return chunk.records.data() + offset;
+    }
+    offset -= chunk.records.size();
+  }
+  UNREACHABLE("the sample is in the data set");
+}
+
+void RecordSet::read(std::size_t index, std::span<std::uint8_t> pixels) const {
+  ENSURE(pixels.size() == layout_.pixel_bytes(), "an image is 3 x size x size bytes");
+  std::memcpy(pixels.data(), record(index) + layout_.label_bytes, pixels.size());
+}
+
+std::uint8_t RecordSet::label(std::size_t index) const {
+  return record(index)[layout_.label_bytes - 1];
+}
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "datasets/dataset.hpp"
+
+namespace mayfly::datasets {
+
+/// Records that lie one after the other in memory: a few label bytes, of which the last is the
+/// label, then 3 x S x S pixel bytes. This is CIFAR's file format, and that of our decoded images.
+struct RecordLayout {
+  int image_size = 32;
+  std::size_t label_bytes = 1;
+
+  [[nodiscard]] std::size_t pixel_bytes() const {
+    const auto side = static_cast<std::size_t>(image_size);
+    return 3 * side * side;
+  }
+  [[nodiscard]] std::size_t record_bytes() const { return label_bytes + pixel_bytes(); }
+};
+
+/// A piece of memory with whole records, kept alive by its owner (a mapped file, a buffer).
+struct RecordChunk {
+  std::shared_ptr<const void> owner;
+  std::span<const std::uint8_t> records;
+};
+
+/// A data set that reads from such memory in place.
+class RecordSet final : public Dataset {
+ public:
+  /// Every chunk holds a whole number of records.
+  RecordSet(RecordLayout layout, std::vector<RecordChunk> chunks);
+
+  [[nodiscard]] std::size_t size() const override { return size_; }
+  [[nodiscard]] int image_size() const override { return layout_.image_size; }
+  void read(std::size_t index, std::span<std::uint8_t> pixels) const override;
+  [[nodiscard]] std::uint8_t label(std::size_t index) const override;
+
+ private:
+  [[nodiscard]] const std::uint8_t* record(std::size_t index) const;
+
+  RecordLayout layout_;
+  std::vector<RecordChunk> chunks_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mayfly::datasets

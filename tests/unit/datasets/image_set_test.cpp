@@ -1,0 +1,362 @@
+#include "datasets/image_set.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <gtest/gtest.h>
+#include <turbojpeg.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "datasets/cifar.hpp"
+#include "datasets/encoded_images.hpp"
+#include "tests/unit/datasets/temporary_folder.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+using File = std::vector<std::uint8_t>;
+using Files = std::map<std::string, File>;  // by name inside the data set
+
+// A one-colour JPEG; such an image survives the compression almost unchanged.
+File jpeg(int width, int height, std::array<std::uint8_t, 3> colour) {
+  std::vector<std::uint8_t> rgb;
+  for (int i = 0; i < width * height; ++i) {
+    rgb.insert(rgb.end(), colour.begin(), colour.end());
+  }
+  const tjhandle encoder = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  tjCompress2(encoder, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_444, 95, 0);
+  File file(bytes, bytes + size);
+  tjFree(bytes);
+  tjDestroy(encoder);
+  return file;
+}
+
+// Two classes; the red value of every image tells which it is.
+Files good_files(int side = 8) {
+  Files files;
+  std::uint8_t red = 0;
+  for (const char* name : {"train/cat/a.jpg", "train/cat/b.jpeg", "train/dog/a.JPG",
+                           "test/cat/x.jpg", "test/dog/x.jpg"}) {
+    files[name] = jpeg(side, side, {red = static_cast<std::uint8_t>(red + 40), 100, 200});
+  }
+  files["train/cat/readme.txt"] = {'h', 'i'};
+  files["train/cat/._a.jpg"] = {'n', 'o'};
+  return files;
+}
+
+void write_folder(const Files& files, const std::string& folder) {
+  for (const auto& [name, content] : files) {
+    write_file(folder + '/' + name, content);
+  }
+}
+
+void write_tar(const Files& files, const std::string& path, const std::string& prefix = "") {
+  archive* writer = archive_write_new();
+  archive_write_set_format_ustar(writer);
+  if (path.ends_with(".xz")) {
+    archive_write_add_filter_xz(writer);
+  } else if (path.ends_with(".gz")) {
+    archive_write_add_filter_gzip(writer);
+  }
+  ASSERT_EQ(archive_write_open_filename(writer, path.c_str()), ARCHIVE_OK);
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {  // unsorted on purpose
+    archive_entry* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, (prefix + file->first).c_str());
+    archive_entry_set_size(entry, static_cast<la_int64_t>(file->second.size()));
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    archive_write_header(writer, entry);
+    archive_write_data(writer, file->second.data(), file->second.size());
+    archive_entry_free(entry);
+  }
+  archive_write_close(writer);
+  archive_write_free(writer);
+}
+
+void expect_good(const Result<DatasetPair>& opened) {
+  ASSERT_TRUE(opened.ok()) << opened.error().detail;
+  const DatasetPair& pair = opened.value();
+  EXPECT_EQ(pair.name, "folder");
+  EXPECT_EQ(pair.class_names, (std::vector<std::string>{"cat", "dog"}));
+  ASSERT_EQ(pair.train->size(), 3U);
+  ASSERT_EQ(pair.test->size(), 2U);
+  EXPECT_EQ(pair.train->image_size(), 8);
+  std::vector<std::uint8_t> pixels(3 * 64);
+  const auto check = [&](const Dataset& set, std::size_t index, int red, int label) {
+    set.read(index, pixels);
+    EXPECT_NEAR(pixels[0], red, 3);
+    EXPECT_NEAR(pixels[63], red, 3);
+    EXPECT_NEAR(pixels[64], 100, 3);
+    EXPECT_NEAR(pixels[191], 200, 3);
+    EXPECT_EQ(set.label(index), label);
+  };
+  check(*pair.train, 0, 40, 0);
+  check(*pair.train, 1, 80, 0);
+  check(*pair.train, 2, 120, 1);
+  check(*pair.test, 0, 160, 0);
+  check(*pair.test, 1, 200, 1);
+  EXPECT_NEAR(pair.mean[0], 80.0 / 255, 0.01);
+  EXPECT_NEAR(pair.deviation[0], std::sqrt(3200.0 / 3) / 255, 0.01);
+  EXPECT_EQ(pair.skipped, 0U);
+}
+
+std::string error_of(const Result<DatasetPair>& opened) {
+  EXPECT_FALSE(opened.ok());
+  return opened.ok() ? std::string() : opened.error().detail;
+}
+
+TEST(ImageSet, ReadsAFolderSortedByClassAndName) {
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder.path());
+  expect_good(open_image_folder(folder.path(), {}));
+}
+
+TEST(ImageSet, ReadsEveryKindOfTarWithAndWithoutATopFolder) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.tar", "a.tar.gz", "a.tar.xz"}) {
+    for (const char* prefix : {"", "./", "top/", "./top/"}) {
+      write_tar(good_files(), folder / name, prefix);
+      expect_good(open_image_tar(folder / name, {}));
+    }
+  }
+}
+
+TEST(ImageSet, FolderAndTarHaveTheSameDigest) {
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder / "set");
+  write_tar(good_files(), folder / "set.tar");
+  const Digest digest = open_image_folder(folder / "set", {}).value().digest;
+  EXPECT_EQ(digest, open_image_tar(folder / "set.tar", {}).value().digest);
+  Files other = good_files();
+  other["train/dog/a.JPG"] = jpeg(8, 8, {1, 2, 3});
+  write_tar(other, folder / "other.tar");
+  EXPECT_NE(digest, open_image_tar(folder / "other.tar", {}).value().digest);
+}
+
+TEST(ImageSet, KnowsCifar10ByItsClasses) {
+  Files files;
+  for (const std::string& name : cifar10_class_names()) {
+    files["train/" + name + "/1.jpg"] = jpeg(32, 32, {9, 9, 9});
+  }
+  files["test/cat/1.jpg"] = jpeg(32, 32, {9, 9, 9});
+  const TemporaryFolder folder;
+  write_folder(files, folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), {}).value();
+  EXPECT_EQ(pair.name, "cifar10");
+  EXPECT_EQ(pair.mean, cifar10_format().mean);
+  EXPECT_EQ(pair.deviation, cifar10_format().deviation);
+  EXPECT_EQ(pair.class_names, cifar10_class_names());
+}
+
+TEST(ImageSet, NamesACorruptImage) {
+  const File good = jpeg(8, 8, {1, 2, 3});
+  const std::vector<File> bad = {{},
+                                 {'n', 'o', 't', ' ', 'a', ' ', 'j', 'p', 'e', 'g'},
+                                 File(good.begin(), good.begin() + 20),
+                                 File(good.begin(), good.end() - 10)};
+  for (const File& content : bad) {
+    Files files = good_files();
+    files["train/cat/b.jpeg"] = content;
+    const TemporaryFolder folder;
+    write_folder(files, folder / "set");
+    write_tar(files, folder / "set.tar");
+    for (const auto& opened :
+         {open_image_folder(folder / "set", {}), open_image_tar(folder / "set.tar", {})}) {
+      ASSERT_FALSE(opened.ok()) << content.size();
+      EXPECT_EQ(opened.error().code, Errc::kCorrupt);
+      EXPECT_NE(error_of(opened).find("train/cat/b.jpeg"), std::string::npos) << error_of(opened);
+    }
+  }
+}
+
+TEST(ImageSet, SkipsAndCountsCorruptImagesWhenAsked) {
+  Files files = good_files();
+  files["train/cat/b.jpeg"] = {'x'};
+  files["test/cat/bad.jpg"] = {};
+  const TemporaryFolder folder;
+  write_tar(files, folder / "set.tar");
+  OpenOptions options;
+  options.skip_corrupt = true;
+  options.cache_dir = folder / "cache";
+  for (int round = 0; round < 2; ++round) {  // decoded, then from the cache
+    const DatasetPair pair = open_image_tar(folder / "set.tar", options).value();
+    EXPECT_EQ(pair.skipped, 2U);
+    EXPECT_EQ(pair.train->size(), 2U);
+    EXPECT_EQ(pair.test->size(), 2U);
+    EXPECT_EQ(pair.train->label(1), 1);
+  }
+  options.skip_corrupt = false;  // the cache of the other mode must not hide the error
+  EXPECT_NE(error_of(open_image_tar(folder / "set.tar", options)).find("b.jpeg"),
+            std::string::npos);
+}
+
+TEST(ImageSet, KeepsLabelsWhenAClassLosesAllItsImages) {
+  Files files = good_files();
+  files["train/cat/a.jpg"] = {'x'};
+  files["train/cat/b.jpeg"] = {'x'};
+  const TemporaryFolder folder;
+  write_folder(files, folder.path());
+  OpenOptions options;
+  options.skip_corrupt = true;
+  const DatasetPair pair = open_image_folder(folder.path(), options).value();
+  EXPECT_EQ(pair.classes, 2);
+  EXPECT_EQ(pair.train->label(0), 1);
+  EXPECT_EQ(pair.test->label(0), 0);
+}
+
+TEST(ImageSet, NamesAnImageOfAnotherSize) {
+  for (const auto& [width, height] : {std::pair(8, 9), std::pair(16, 16)}) {
+    Files files = good_files();
+    files["train/dog/a.JPG"] = jpeg(width, height, {1, 2, 3});
+    const TemporaryFolder folder;
+    write_folder(files, folder.path());
+    OpenOptions options;
+    options.skip_corrupt = true;  // a wrong size is no corruption
+    const std::string detail = error_of(open_image_folder(folder.path(), options));
+    EXPECT_NE(detail.find("train/dog/a.JPG"), std::string::npos) << detail;
+    EXPECT_NE(detail.find("8x8"), std::string::npos) << detail;
+    EXPECT_NE(detail.find(std::to_string(width) + 'x' + std::to_string(height)), std::string::npos);
+  }
+}
+
+TEST(ImageSet, SaysWhatAFolderLacks) {
+  const auto detail_without = [](const std::string& part) {
+    Files files = good_files();
+    std::erase_if(files, [&](const auto& file) { return file.first.starts_with(part); });
+    const TemporaryFolder folder;
+    write_folder(files, folder.path());
+    std::filesystem::create_directories(folder / part);
+    return error_of(open_image_folder(folder.path(), {}));
+  };
+  EXPECT_NE(detail_without("train").find("no training images"), std::string::npos);
+  EXPECT_NE(detail_without("test").find("no test images"), std::string::npos);
+  EXPECT_NE(detail_without("train/dog").find("class dog has test images"), std::string::npos);
+  const TemporaryFolder empty;
+  EXPECT_NE(error_of(open_image_folder(empty.path(), {})).find("train/CLASS"), std::string::npos);
+}
+
+TEST(ImageSet, RefusesATornTar) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.tar", "a.tar.gz", "a.tar.xz"}) {
+    write_tar(good_files(), folder / name);
+    const auto size = std::filesystem::file_size(folder / name);
+    for (const std::uintmax_t cut : {std::uintmax_t{1}, std::uintmax_t{100}, size / 2}) {
+      std::filesystem::resize_file(folder / name, std::min(cut, size));
+      EXPECT_NE(error_of(open_image_tar(folder / name, {})).find(name), std::string::npos);
+      write_tar(good_files(), folder / name);
+    }
+  }
+}
+
+TEST(ImageSet, RefusesANameThatComesTwice) {
+  const TemporaryFolder folder;
+  EncodedImages images(3);
+  for (const char* name : {"train/a/1.jpg", "train/a/1.jpg", "test/a/1.jpg"}) {
+    static std::size_t next = 0;
+    ASSERT_TRUE(parse_image_name(name, images[next++]));
+  }
+  EXPECT_NE(arrange_images("set.tar", images).error().detail.find("twice"), std::string::npos);
+}
+
+TEST(ImageSet, TakesOnlyNamesOfTheStatedForm) {
+  EncodedImage image;
+  EXPECT_TRUE(parse_image_name("top/test/cat/1.jpeg", image));
+  EXPECT_TRUE(image.test);
+  EXPECT_EQ(image.class_name, "cat");
+  EXPECT_EQ(image.file, "1.jpeg");
+  for (const char* name :
+       {"", "train", "train/cat", "train/cat/", "train/cat/1.png", "validation/cat/1.jpg",
+        "a/b/train/cat/1.jpg", "train/cat/.hidden.jpg", "train/cat/deep/1.jpg", "1.jpg"}) {
+    EXPECT_FALSE(parse_image_name(name, image)) << name;
+  }
+}
+
+std::string only_cache_file(const std::string& folder) {
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".bin") {
+      EXPECT_TRUE(found.empty());
+      found = entry.path().string();
+    }
+  }
+  return found;
+}
+
+TEST(ImageSet, UsesItsCacheAgain) {
+  const TemporaryFolder folder;
+  write_tar(good_files(), folder / "set.tar");
+  OpenOptions options;
+  options.cache_dir = folder / "deep/cache";
+  expect_good(open_image_tar(folder / "set.tar", options));
+  const auto time = std::filesystem::last_write_time(only_cache_file(options.cache_dir));
+  expect_good(open_image_tar(folder / "set.tar", options));
+  EXPECT_EQ(std::filesystem::last_write_time(only_cache_file(options.cache_dir)), time);
+  EXPECT_EQ(open_image_tar(folder / "set.tar", options).value().digest,
+            open_image_tar(folder / "set.tar", {}).value().digest);
+}
+
+TEST(ImageSet, RebuildsATornOrDamagedCache) {
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder / "set");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  expect_good(open_image_folder(folder / "set", options));
+  const std::string cache = only_cache_file(options.cache_dir);
+  const auto size = std::filesystem::file_size(cache);
+  for (const std::uintmax_t torn : {std::uintmax_t{0}, std::uintmax_t{50}, size / 2, size - 1}) {
+    std::filesystem::resize_file(cache, torn);
+    expect_good(open_image_folder(folder / "set", options));
+    EXPECT_EQ(std::filesystem::file_size(cache), size);
+  }
+  for (const std::uintmax_t place : {std::uintmax_t{0}, std::uintmax_t{20}, size - 1}) {
+    std::fstream file(cache, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(place));
+    file.put('\x5a');
+    file.close();
+    expect_good(open_image_folder(folder / "set", options));
+  }
+}
+
+TEST(ImageSet, DecodesAgainWhenTheSourceChanged) {
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder / "set");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  expect_good(open_image_folder(folder / "set", options));
+  write_file(folder / "set/train/cat/c.jpg", jpeg(8, 8, {1, 2, 3}));
+  EXPECT_EQ(open_image_folder(folder / "set", options).value().train->size(), 4U);
+}
+
+TEST(ImageSet, WorksWithoutACacheThatCannotBeWritten) {
+  const TemporaryFolder folder;
+  write_tar(good_files(), folder / "set.tar");
+  write_file(folder / "file", {'x'});
+  OpenOptions options;
+  options.cache_dir = folder / "file";
+  expect_good(open_image_tar(folder / "set.tar", options));
+}
+
+TEST(ImageSet, SeveralOpenersShareOneCache) {
+  const TemporaryFolder folder;
+  write_tar(good_files(), folder / "set.tar");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] { expect_good(open_image_tar(folder / "set.tar", options)); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  only_cache_file(options.cache_dir);
+}
+
+}  // namespace
+}  // namespace mayfly::datasets

@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include "datasets/dataset.hpp"
+#include "tests/unit/datasets/temporary_folder.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+std::string error_of(const std::string& spec) {
+  const Result<DatasetPair> opened = open_dataset(spec, {});
+  EXPECT_FALSE(opened.ok()) << spec;
+  const std::string detail = opened.ok() ? "" : opened.error().detail;
+  EXPECT_EQ(detail.find('\n'), std::string::npos) << "one line for people";
+  EXPECT_NE(detail.find(spec), std::string::npos) << detail;
+  return detail;
+}
+
+TEST(OpenDataset, OpensTheProceduralSetWithItsSeed) {
+  OpenOptions options;
+  options.seed = 3;
+  const DatasetPair three = open_dataset("procedural:100", options).value();
+  EXPECT_EQ(three.name, "procedural");
+  EXPECT_EQ(three.train->size(), 100U);
+  EXPECT_NE(three.digest, open_dataset("procedural:100", {}).value().digest);
+}
+
+TEST(OpenDataset, SaysThatNothingIsThere) {
+  EXPECT_NE(error_of("/nonexistent/data").find("no such folder"), std::string::npos);
+}
+
+TEST(OpenDataset, SaysWhatAnUnknownFolderLacks) {
+  const TemporaryFolder folder;
+  EXPECT_NE(error_of(folder.path()).find("data_batch_1.bin"), std::string::npos);
+}
+
+TEST(OpenDataset, RefusesAFileThatIsNoTar) {
+  const TemporaryFolder folder;
+  write_file(folder / "data.zip", {'x'});
+  EXPECT_NE(error_of(folder / "data.zip").find(".tar"), std::string::npos);
+}
+
+TEST(OpenDataset, ReportsAnIncompleteCifarFolder) {
+  const TemporaryFolder folder;
+  write_file(folder / "cifar-10-batches-bin/test_batch.bin", {'x'});
+  const Result<DatasetPair> opened = open_dataset(folder.path(), {});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().detail.find("data_batch_1.bin"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mayfly::datasets
