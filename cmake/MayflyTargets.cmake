@@ -43,3 +43,8 @@ if(MAYFLY_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
 endif()
+
+# GCC 12 sees overflows in its own inlining of fmt and std::vector that are not there.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-stringop-overflow -Wno-array-bounds)
+endif()

@@ -58,6 +58,9 @@ void CheckpointWriter::run() {
 
 void CheckpointWriter::write(const Pending& pending) {
   const std::lock_guard lock(write_mutex_);
+  if (last_written_ == pending.committed) {
+    return;
+  }
   const Result<std::string> written =
       save_checkpoint(folder_, pending.files, pending.committed, job_.config.keep_checkpoints);
   CheckpointRecord record{value(pending.committed), written.ok(),
@@ -65,6 +68,9 @@ void CheckpointWriter::write(const Pending& pending) {
   if (!written.ok()) {
     log::warning(fmt::format("the checkpoint of step {} was not written ({}); training goes on",
                              record.step, record.text));
+  }
+  if (written.ok()) {
+    last_written_ = pending.committed;
   }
   listener_(record);
 }

@@ -29,7 +29,7 @@ class CheckpointWriter {
 
   /// Encodes the state now and writes it in the background; replaces an older one that still waits.
   void write_later(const nn::ModelState& state);
-  /// Writes it before returning, after any write in progress.
+  /// Writes it before returning, after any write in progress; not again if it is on disk already.
   void write_now(const nn::ModelState& state);
 
  private:
@@ -44,7 +44,8 @@ class CheckpointWriter {
   const Job& job_;
   std::string folder_;
   Listener listener_;
-  std::mutex write_mutex_;  // one write at a time
+  std::mutex write_mutex_;            // one write at a time
+  std::optional<Step> last_written_;  // guarded by write_mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Pending> pending_;  // guarded by mutex_

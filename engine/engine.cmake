@@ -1,5 +1,5 @@
 mayfly_library(engine
-  SOURCES chaos_plan.cpp bench_recovery.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp coordinator_main.cpp coordinator_process.cpp
+  SOURCES chaos_plan.cpp bench_recovery.cpp bench_step.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp coordinator_main.cpp coordinator_process.cpp
           gradient_buckets.cpp gradient_sums.cpp job.cpp launched_rank.cpp ledger.cpp
           local_launcher.cpp records.cpp reduction_layout.cpp run_recorder.cpp signal_watcher.cpp
           state_sync.cpp trainer.cpp worker.cpp worker_link.cpp

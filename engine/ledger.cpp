@@ -22,8 +22,8 @@ Ledger::Ledger(const std::string& folder) {
 
 void Ledger::computed(std::uint64_t step, std::uint32_t microbatch,
                       std::span<const std::uint32_t> samples) {
-  fmt::memory_buffer line;
-  fmt::format_to(std::back_inserter(line), "{} {} {}\n", step, microbatch, fmt::join(samples, " "));
+  const std::string line =
+      fmt::format("{} {} {}\n", step, microbatch, fmt::join(samples, " "));
   const std::lock_guard lock(mutex_);
   if (file_.valid() && ::write(file_.get(), line.data(), line.size()) < 0) {
     log::warning("the ledger cannot be written any more; going on without it");

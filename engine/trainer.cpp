@@ -228,9 +228,6 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
       value(state_.committed) < parts_.job.total_steps) {
     parts_.checkpoints.write_later(state_);
   }
-  if (parts_.sentinel != nullptr) {
-    parts_.sentinel->tick();
-  }
   const Instant now = monotonic_now();
   if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {
     parts_.client.send_progress(

@@ -14,7 +14,6 @@
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
-#include "elastic/net/sentinel.hpp"
 #include "engine/checkpoint_writer.hpp"
 #include "engine/commit.hpp"
 #include "engine/compute_pool.hpp"
@@ -35,7 +34,6 @@ struct TrainerParts {
   collectives::Transport& transport;
   elastic::MemberClient& client;
   WorkerLink& link;
-  elastic::Sentinel* sentinel;  ///< may be null
   CheckpointWriter& checkpoints;
 };
 

@@ -1,6 +1,7 @@
 // `mayfly worker`: loads everything, joins the job, trains until told to leave.
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "collectives/plan/exact_sum.hpp"
 #include "collectives/tcp_transport.hpp"
 #include "elastic/net/job_token.hpp"
+#include "elastic/net/sentinel.hpp"
 #include "engine/checkpoint_store.hpp"
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
@@ -26,6 +28,27 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kConnectTimeout = seconds(60);
+// A worker whose process is stopped (SIGSTOP, a frozen VM guest) still has a living sentinel.
+// Longer than any scheduling delay seen on an oversubscribed machine, because an eviction costs a
+// worker.
+constexpr Duration kHangMax = seconds(1);
+constexpr Duration kPulseInterval = milliseconds(50);
+
+/// Ticks the sentinel as long as this process is scheduled at all.
+class Pulse {
+ public:
+  explicit Pulse(elastic::Sentinel* sentinel)
+      : thread_([sentinel](const std::stop_token& stop) {
+          pthread_setname_np(pthread_self(), "pulse");
+          while (sentinel != nullptr && !stop.stop_requested()) {
+            sentinel->tick();
+            std::this_thread::sleep_for(kPulseInterval);
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
 
 Result<nn::ModelState> starting_state(const Job& job, const ReductionLayout& layout) {
   const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
@@ -171,8 +194,10 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return fail(joined.error(), refused ? kExitUsage : kExitFailed);
   }
   elastic::MemberClient& client = *joined.value();
+  const Pulse pulse(sentinel.get());
   if (sentinel != nullptr) {
     sentinel->arm(config.coordinator, token.value(), client.id());
+    sentinel->watch_progress(kHangMax);
   }
 
   WorkerLink link(*parts.transport, *parts.pool);
@@ -181,7 +206,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
   const Step committed = state.value().committed;
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, sentinel.get(), checkpoints},
+                   link, checkpoints},
                   std::move(state).value());
   client.start(link);
   client.post(elastic::member_event::Loaded{committed});
