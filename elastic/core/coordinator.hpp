@@ -179,7 +179,8 @@ class Coordinator {
   [[nodiscard]] std::vector<MemberStatus> members() const;
   /// waiting, running, stopping, paused, ended
   [[nodiscard]] std::string phase() const;
-  /// The highest step that any member reported as committed.
+  /// The highest step that any member reported as committed; less after every holder of it was
+  /// lost.
   [[nodiscard]] Step committed() const;
 
  private:

@@ -39,6 +39,7 @@ void Coordinator::publish() {
     note("restarted", std::nullopt,
          "every holder of step " + std::to_string(value(committed_)) + " is gone; resuming after " +
              std::to_string(value(view.committed)));
+    committed_ = view.committed;
   }
   if (is_resumed) {
     note("resumed", std::nullopt, "");

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "elastic/core/view.hpp"
+#include "tests/sim/checkers/violations.hpp"
+#include "tests/sim/toy_model.hpp"
+
+namespace mayfly::sim {
+
+/// Committed steps are 1, 2, 3, ... for the job and, with synced states in between, for each
+/// member; and whoever holds the state after a step holds the one of the undisturbed run. A view
+/// never undoes a step that one of its members has committed.
+class CommitChecker {
+ public:
+  CommitChecker(Violations& violations, std::uint32_t microbatches)
+      : violations_(violations), microbatches_(microbatches) {}
+  void on_commit(MemberId member, std::uint64_t step, ToyState state);
+  void on_sync(MemberId member, std::uint64_t step, ToyState state);
+  void on_view(const elastic::View& view);
+  void on_end(std::uint64_t last_step);
+
+  [[nodiscard]] std::uint64_t highest() const { return highest_; }
+  [[nodiscard]] ToyState expected(std::uint64_t step);
+
+ private:
+  Violations& violations_;
+  std::uint32_t microbatches_;
+  std::uint64_t highest_ = 0;
+  std::map<MemberId, std::uint64_t> of_member_;
+  std::vector<ToyState> undisturbed_ = {kInitialState};
+};
+
+}  // namespace mayfly::sim

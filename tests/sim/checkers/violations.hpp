@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mayfly::sim {
+
+/// What the checkers found wrong in one run, first thing first.
+class Violations {
+ public:
+  void add(std::string text) { texts_.push_back(std::move(text)); }
+  void expect(bool holds, const std::string& text) {
+    if (!holds) {
+      add(text);
+    }
+  }
+  [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
+  [[nodiscard]] bool empty() const { return texts_.empty(); }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+}  // namespace mayfly::sim

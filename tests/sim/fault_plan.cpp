@@ -1,0 +1,68 @@
+#include "tests/sim/fault_plan.hpp"
+
+#include "base/random.hpp"
+
+namespace mayfly::sim {
+namespace {
+
+/// Half of all runs know this kind of fault; then its mean interval is anything between the bounds.
+Duration draw_interval(RandomStream& random, Duration least, Duration most) {
+  const bool exists = random.below(2) == 0;
+  const auto width = static_cast<std::uint64_t>((most - least).count());
+  const Duration interval = least + Duration(static_cast<std::int64_t>(random.below(width)));
+  return exists ? interval : Duration::zero();
+}
+
+FaultPlan draw_faults(RandomStream& random) {
+  FaultPlan plan;
+  plan.crash_every = draw_interval(random, milliseconds(60), seconds(2));
+  plan.vanish_every = draw_interval(random, milliseconds(400), seconds(4));
+  plan.freeze_every = draw_interval(random, milliseconds(200), seconds(3));
+  plan.bad_link_every = draw_interval(random, milliseconds(500), seconds(4));
+  plan.join_every = draw_interval(random, milliseconds(60), seconds(1));
+  plan.drain_every = draw_interval(random, milliseconds(150), seconds(2));
+  plan.notice_every = draw_interval(random, milliseconds(150), seconds(2));
+  plan.pause_every = draw_interval(random, milliseconds(500), seconds(4));
+  plan.crash_on_view = random.below(3) == 0;
+  plan.slow_members = random.below(2) == 0;
+  const bool delays = random.below(3) == 0;
+  plan.message_delay_max = delays ? milliseconds(150) : milliseconds(2);
+  plan.break_delay_max = random.below(2) == 0 ? milliseconds(5) : milliseconds(200);
+  return plan;
+}
+
+std::string ms(const char* name, Duration time) {
+  return time == Duration::zero()
+             ? std::string()
+             : std::string(" ") + name + '=' + std::to_string(static_cast<long>(to_ms(time)));
+}
+
+}  // namespace
+
+Scenario draw_scenario(std::uint64_t seed) {
+  RandomStream random{CounterRandom(seed).split("scenario")};
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.initial_workers = static_cast<std::uint32_t>(1 + random.below(6));
+  scenario.min_workers = random.below(3) == 0 ? scenario.initial_workers / 2 + 1 : 1;
+  scenario.microbatches = static_cast<std::uint32_t>(1 + random.below(12));
+  scenario.steps = 30 + random.below(250);
+  scenario.microbatch_time = milliseconds(1 + static_cast<std::int64_t>(random.below(12)));
+  scenario.faults = draw_faults(random);
+  return scenario;
+}
+
+std::string describe(const Scenario& s) {
+  const FaultPlan& f = s.faults;
+  return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.initial_workers) +
+         " workers, at least " + std::to_string(s.min_workers) + ", " +
+         std::to_string(s.microbatches) + " microbatches, " + std::to_string(s.steps) +
+         " steps; milliseconds between" + ms("crash", f.crash_every) +
+         ms("vanish", f.vanish_every) + ms("freeze", f.freeze_every) +
+         ms("bad_link", f.bad_link_every) + ms("join", f.join_every) + ms("drain", f.drain_every) +
+         ms("notice", f.notice_every) + ms("pause", f.pause_every) +
+         (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
+         "; delays" + ms("message", f.message_delay_max) + ms("break", f.break_delay_max);
+}
+
+}  // namespace mayfly::sim

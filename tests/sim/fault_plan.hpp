@@ -1,0 +1,63 @@
+#pragma once
+
+// What goes wrong in one run. Chosen at two levels: first which kinds of trouble exist at all, then
+// how often; so that runs explore combinations instead of a little of everything. Reading these
+// structs is reading the fault model.
+
+#include <cstdint>
+#include <string>
+
+#include "base/time.hpp"
+
+namespace mayfly::sim {
+
+inline constexpr int kSlowestFactor = 10;
+
+/// Mean time between faults of one kind, over the whole job; zero = this kind does not exist.
+struct FaultPlan {
+  Duration crash_every{};     ///< SIGKILL: connections break, the sentinel tells at once or late
+  Duration vanish_every{};    ///< a host drops off the network: only silence tells
+  Duration freeze_every{};    ///< SIGSTOP for freeze_max at most, then it goes on as if nothing was
+  Duration bad_link_every{};  ///< two members cannot exchange data any more, both still reach us
+  Duration join_every{};      ///< a new worker connects
+  Duration drain_every{};     ///< an operator drains a member
+  Duration notice_every{};    ///< a worker is asked to leave
+  Duration pause_every{};     ///< an operator pauses the job for pause_max at most
+  bool crash_on_view = false;  ///< whenever a view is published, somebody may crash right then
+  bool slow_members = false;   ///< every worker has its own speed, up to kSlowestFactor slower
+
+  Duration freeze_max = milliseconds(1200);
+  Duration pause_max = milliseconds(400);
+  Duration message_delay_max =
+      milliseconds(2);                         ///< of control messages; order per connection holds
+  Duration break_delay_max = milliseconds(5);  ///< until a member sees that its group broke
+  Duration faults_end = seconds(4);            ///< no faults begin after this
+};
+
+/// Something the trainer or the network does wrong on purpose, which a checker must find.
+enum class Sabotage {
+  kNone,
+  kKeepsStaleSums,    ///< a member that was behind counts its sums of the older step
+  kIgnoresFirstStep,  ///< some members do their usual range in a first step too
+  kReducesTooEarly,   ///< a reduction completes without its last member
+  kSkipsSync,         ///< a member that is behind does not take the state
+  kLosesViews,        ///< announcements of views after the third do not arrive
+};
+
+struct Scenario {
+  std::uint64_t seed = 0;
+  std::uint32_t initial_workers = 4;
+  std::uint32_t min_workers = 1;
+  std::uint32_t microbatches = 8;
+  std::uint64_t steps = 60;
+  Duration microbatch_time = milliseconds(5);
+  FaultPlan faults;
+  Sabotage sabotage = Sabotage::kNone;
+};
+
+/// Everything about the run with this seed.
+[[nodiscard]] Scenario draw_scenario(std::uint64_t seed);
+/// One line for people.
+[[nodiscard]] std::string describe(const Scenario& scenario);
+
+}  // namespace mayfly::sim

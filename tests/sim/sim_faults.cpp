@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/sim_world.hpp"
+
+// The trouble of the fault plan, and the launcher that replaces what it destroys.
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+void SimWorld::every(Duration mean, std::function<void()> fault) {
+  if (mean == Duration::zero()) {
+    return;
+  }
+  queue_.after(milliseconds(1) + draw_delay(2 * mean), [this, mean, fault = std::move(fault)] {
+    if (queue_.now() - Instant{} < scenario_.faults.faults_end) {
+      fault();
+      every(mean, fault);
+    }
+  });
+}
+
+void SimWorld::start_faults() {
+  const FaultPlan& plan = scenario_.faults;
+  const auto at_somebody = [this](Duration mean, std::function<void(SimWorker&)> what) {
+    every(mean, [this, what = std::move(what)] {
+      if (const auto index = pick_living()) {
+        what(*workers_[*index]);
+      }
+    });
+  };
+  at_somebody(plan.crash_every, [](SimWorker& worker) { worker.die(false); });
+  at_somebody(plan.vanish_every, [](SimWorker& worker) { worker.die(true); });
+  at_somebody(plan.freeze_every, [this](SimWorker& worker) {
+    worker.freeze_until(queue_.now() + draw_delay(scenario_.faults.freeze_max));
+  });
+  at_somebody(plan.notice_every, [](SimWorker& worker) { worker.on_leave_asked(); });
+  at_somebody(plan.drain_every, [this](SimWorker& worker) {
+    if (worker.id()) {
+      give(coordinator_event::DrainAsked{*worker.id(), "drill"});
+    }
+  });
+  every(plan.bad_link_every, [this] { break_a_link(); });
+  every(plan.join_every, [this] {
+    if (living().size() < 8) {
+      add_worker();
+    }
+  });
+  every(plan.pause_every, [this] {
+    give(coordinator_event::PauseAsked{true});
+    queue_.after(draw_delay(scenario_.faults.pause_max),
+                 [this] { give(coordinator_event::PauseAsked{false}); });
+  });
+  keep_enough_workers();
+}
+
+/// Replacements come late while there is trouble, and surely afterwards.
+void SimWorld::keep_enough_workers() {
+  const bool is_calm = queue_.now() - Instant{} >= scenario_.faults.faults_end;
+  const std::size_t wanted = std::max(scenario_.initial_workers, scenario_.min_workers);
+  const std::size_t have = living().size();
+  if (have < wanted && (is_calm || random_.below(4) == 0)) {
+    add_worker();
+  }
+  queue_.after(milliseconds(100), [this] { keep_enough_workers(); });
+}
+
+void SimWorld::maybe_crash_on_view(const View& view) {
+  if (!scenario_.faults.crash_on_view || random_.below(3) != 0 ||
+      queue_.now() - Instant{} >= scenario_.faults.faults_end) {
+    return;
+  }
+  const MemberId victim = view.members[random_.below(view.members.size())].id;
+  at_worker(victim, draw_delay(milliseconds(30)), [](SimWorker& worker) { worker.die(false); });
+}
+
+void SimWorld::break_a_link() {
+  const auto first = pick_living();
+  const auto second = pick_living();
+  if (first && second && *first != *second && workers_[*first]->id() && workers_[*second]->id()) {
+    bad_links_.emplace_back(*workers_[*first]->id(), *workers_[*second]->id());
+  }
+}
+
+std::optional<MemberId> SimWorld::bad_partner(MemberId member, const View& view) const {
+  const auto is_in_view = [&view](MemberId id) {
+    return std::any_of(view.members.begin(), view.members.end(),
+                       [id](const ViewMember& m) { return m.id == id; });
+  };
+  for (const auto& [one, other] : bad_links_) {
+    if (member == one && is_in_view(other)) {
+      return other;
+    }
+    if (member == other && is_in_view(one)) {
+      return one;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::size_t> SimWorld::living() const {
+  std::vector<std::size_t> alive;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i]->alive()) {
+      alive.push_back(i);
+    }
+  }
+  return alive;
+}
+
+std::optional<std::size_t> SimWorld::pick_living() {
+  const std::vector<std::size_t> alive = living();
+  return alive.empty() ? std::nullopt : std::optional(alive[random_.below(alive.size())]);
+}
+
+}  // namespace mayfly::sim

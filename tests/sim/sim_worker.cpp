@@ -1,0 +1,245 @@
+#include "tests/sim/sim_worker.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "tests/sim/sim_world.hpp"
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+template <typename Then>
+void SimWorker::in_view_after(Duration delay, Then then) {
+  world_.at_worker(*id_, delay, [generation = generation_, then](SimWorker& worker) {
+    if (worker.generation_ == generation) {
+      then(worker);
+    }
+  });
+}
+
+// --- the process
+
+void SimWorker::die(bool silently) {
+  if (!alive_) {
+    return;
+  }
+  alive_ = false;
+  ++generation_;
+  if (view_) {
+    if (silently) {
+      group().silence(*id_);
+    }
+    group().leave_broken(*id_);
+  }
+  world_.worker_died(index_, silently);
+}
+
+void SimWorker::heartbeat() {
+  world_.to_coordinator(index_, Heartbeat{});
+}
+
+void SimWorker::on_message(const Message& message) {
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    id_ = welcome->member;
+    member_.emplace(*id_);
+    world_.commit_checker().on_sync(*id_, committed_, state_);
+    world_.at_worker(*id_, world_.draw_delay(milliseconds(60)), [](SimWorker& worker) {
+      worker.give(member_event::Loaded{Step{worker.committed_}});
+    });
+    return;
+  }
+  if (member_) {
+    give(member_event::Received{message});
+  }
+}
+
+void SimWorker::on_connection_closed() {
+  if (member_) {
+    give(member_event::CoordinatorLost{});
+  }
+}
+
+void SimWorker::on_leave_asked() {
+  if (member_) {
+    give(member_event::LeaveAsked{"notice"});
+  }
+}
+
+void SimWorker::give(const MemberEvent& event) {
+  for (const MemberEffect& effect : member_->handle(event)) {
+    if (alive_) {
+      std::visit([this](const auto& e) { carry_out(e); }, effect);
+    }
+  }
+}
+
+// --- effects of the member machine
+
+void SimWorker::carry_out(const member_effect::Send& send) {
+  world_.to_coordinator(index_, send.message);
+}
+
+void SimWorker::carry_out(const member_effect::RunView& run) {
+  ENSURE(!view_, "the member machine runs one view at a time");
+  world_.view_checker().on_run(*id_, run.view);
+  view_ = run.view;
+  ++generation_;
+  boundary_asked_ = false;
+  has_reported_progress_ = false;
+  world_.group_of(*view_).enter(*id_);
+}
+
+void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
+  if (view_ && view_->id == abort.view) {
+    // The microbatch that is being computed is not interrupted.
+    stop_trainer(false, std::nullopt, world_.draw_delay(microbatch_time_));
+  }
+}
+
+void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
+  if (view_ && view_->id == ask.view) {
+    boundary_asked_ = true;
+  }
+}
+
+void SimWorker::carry_out(const member_effect::Leave& /*leave*/) {
+  die(false);
+}
+
+// --- the trainer
+
+const ViewMember& SimWorker::self_in_view() const {
+  ENSURE(view_, "the trainer runs a view");
+  return *std::find_if(view_->members.begin(), view_->members.end(),
+                       [this](const ViewMember& m) { return m.id == *id_; });
+}
+
+SimGroup& SimWorker::group() {
+  return world_.group_of(*view_);
+}
+
+void SimWorker::on_group_formed(ViewId view) {
+  if (!view_ || view_->id != view) {
+    return;
+  }
+  give(member_event::GroupFormed{view});
+  sync_or_start();
+}
+
+void SimWorker::sync_or_start() {
+  if (committed_ == value(view_->committed)) {
+    start_computing();
+    return;
+  }
+  in_view_after(world_.draw_delay(milliseconds(20)), [](SimWorker& w) { w.take_state(); });
+}
+
+void SimWorker::take_state() {
+  const MemberId source = view_->members[value(view_->source)].id;
+  const auto state = world_.state_of(source, value(view_->committed));
+  if (!state) {  // it died or left meanwhile: its end breaks the group
+    in_view_after(milliseconds(5), [](SimWorker& w) { w.take_state(); });
+    return;
+  }
+  const Sabotage sabotage = world_.scenario().sabotage;
+  committed_ = value(view_->committed);
+  if (sabotage != Sabotage::kSkipsSync) {
+    state_ = *state;
+  }
+  if (sabotage != Sabotage::kKeepsStaleSums) {
+    held_ = {};
+    held_sum_ = 0;
+  }
+  world_.commit_checker().on_sync(*id_, committed_, state_);
+  start_computing();
+}
+
+void SimWorker::start_computing() {
+  give(member_event::StateSynced{view_->id});
+  if (committed_ == world_.scenario().steps) {
+    stop_trainer(false, std::nullopt, Duration::zero());
+    return;
+  }
+  const ViewMember& self = self_in_view();
+  const bool usual =
+      world_.scenario().sabotage == Sabotage::kIgnoresFirstStep && value(*id_) % 2 == 0;
+  world_.count_kept(held_.minus(held_.minus(self.first_step)).count());
+  begin_step(usual ? MicrobatchSet::range(self.first, self.count) : self.first_step);
+}
+
+void SimWorker::begin_step(MicrobatchSet assigned) {
+  assigned_ = std::move(assigned);
+  for (const std::uint32_t other : held_.minus(assigned_).list()) {  // now somebody else's
+    held_sum_ -= gradient(state_, committed_ + 1, other);
+  }
+  held_ = held_.minus(held_.minus(assigned_));
+  compute_next();
+}
+
+void SimWorker::compute_next() {
+  const std::vector<std::uint32_t> missing = assigned_.minus(held_).list();
+  if (missing.empty()) {
+    contribute();
+    return;
+  }
+  in_view_after(microbatch_time_, [microbatch = missing.front()](SimWorker& w) {
+    w.held_sum_ += gradient(w.state_, w.committed_ + 1, microbatch);
+    w.held_.add(microbatch);
+    w.compute_next();
+  });
+}
+
+void SimWorker::contribute() {
+  group().contribute(*id_, committed_ + 1, {held_, held_sum_, boundary_asked_});
+}
+
+void SimWorker::on_reduced(ViewId view, std::uint64_t step, std::uint64_t sum, bool boundary) {
+  if (!view_ || view_->id != view || step != committed_ + 1) {
+    return;
+  }
+  state_ = update(state_, sum);
+  committed_ = step;
+  held_ = {};
+  held_sum_ = 0;
+  world_.commit_checker().on_commit(*id_, committed_, state_);
+  if (!has_reported_progress_ || step % 4 == 0) {
+    has_reported_progress_ = true;
+    world_.to_coordinator(
+        index_, Progress{view, Step{committed_}, static_cast<float>(to_ms(microbatch_time_))});
+  }
+  if (committed_ == world_.scenario().steps || boundary) {
+    stop_trainer(false, std::nullopt, Duration::zero());
+    return;
+  }
+  const ViewMember& self = self_in_view();
+  begin_step(MicrobatchSet::range(self.first, self.count));
+}
+
+void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
+  if (view_ && view_->id == view) {
+    stop_trainer(true, culprit, Duration::zero());
+  }
+}
+
+void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Duration later) {
+  const ViewId view = view_->id;
+  const bool finished = committed_ == world_.scenario().steps;
+  const bool clean = !failed && later == Duration::zero();
+  if (clean) {
+    group().leave_cleanly(*id_);
+  } else {
+    group().leave_broken(*id_);
+  }
+  ++generation_;
+  view_.reset();
+  const member_event::TrainerStopped report{view,   Step{committed_}, held_, finished,
+                                            failed, culprit,          ""};
+  in_view_after(later, [report](SimWorker& w) { w.give(report); });
+}
+
+std::optional<ToyState> SimWorker::state_after(std::uint64_t step) const {
+  return alive_ && committed_ == step ? std::optional(state_) : std::nullopt;
+}
+
+}  // namespace mayfly::sim

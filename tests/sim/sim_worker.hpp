@@ -1,0 +1,87 @@
+#pragma once
+
+// One worker process: the product's Member machine, and a toy trainer that computes microbatches
+// one after the other, contributes their sum and commits.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "elastic/core/member.hpp"
+#include "tests/sim/sim_group.hpp"
+#include "tests/sim/toy_model.hpp"
+
+namespace mayfly::sim {
+
+class SimWorker {
+ public:
+  /// `committed` and `state`: what it loads at start.
+  SimWorker(SimWorld& world, std::size_t index, Duration microbatch_time, std::uint64_t committed,
+            ToyState state)
+      : world_(world),
+        index_(index),
+        microbatch_time_(microbatch_time),
+        committed_(committed),
+        state_(state) {}
+
+  // The process.
+  [[nodiscard]] bool alive() const { return alive_; }
+  [[nodiscard]] std::optional<MemberId> id() const { return id_; }
+  [[nodiscard]] Instant frozen_until() const { return frozen_until_; }
+  void freeze_until(Instant when) { frozen_until_ = std::max(frozen_until_, when); }
+  /// Ends the process; `silently` means that its host is off the network.
+  void die(bool silently);
+  void heartbeat();
+
+  // What arrives.
+  void on_message(const elastic::Message& message);
+  void on_connection_closed();
+  void on_leave_asked();
+  void on_group_formed(ViewId view);
+  void on_reduced(ViewId view, std::uint64_t step, std::uint64_t sum, bool boundary);
+  void on_group_broken(ViewId view, MemberId culprit);
+
+  /// The state after `step`, if that is the one it holds.
+  [[nodiscard]] std::optional<ToyState> state_after(std::uint64_t step) const;
+
+ private:
+  void give(const elastic::MemberEvent& event);
+  void carry_out(const elastic::member_effect::Send& send);
+  void carry_out(const elastic::member_effect::RunView& run);
+  void carry_out(const elastic::member_effect::AbortGroup& abort);
+  void carry_out(const elastic::member_effect::AskForBoundary& ask);
+  void carry_out(const elastic::member_effect::Leave& leave);
+
+  void sync_or_start();
+  void take_state();
+  void start_computing();
+  void begin_step(elastic::MicrobatchSet assigned);
+  void compute_next();
+  void contribute();
+  void stop_trainer(bool failed, std::optional<MemberId> culprit, Duration later);
+  [[nodiscard]] const elastic::ViewMember& self_in_view() const;
+  [[nodiscard]] SimGroup& group();
+  /// Runs `then` after `delay` unless the trainer has left this view by then.
+  template <typename Then>
+  void in_view_after(Duration delay, Then then);
+
+  SimWorld& world_;
+  std::size_t index_;
+  Duration microbatch_time_;
+  bool alive_ = true;
+  Instant frozen_until_;
+  std::optional<MemberId> id_;
+  std::optional<elastic::Member> member_;
+  // The trainer.
+  std::uint64_t committed_;
+  ToyState state_;
+  std::optional<elastic::View> view_;  // while it runs one
+  std::uint64_t generation_ = 0;       // of what the trainer does; old timers are void
+  elastic::MicrobatchSet assigned_;
+  elastic::MicrobatchSet held_;  // computed for step committed_ + 1
+  std::uint64_t held_sum_ = 0;
+  bool boundary_asked_ = false;
+  bool has_reported_progress_ = false;
+};
+
+}  // namespace mayfly::sim

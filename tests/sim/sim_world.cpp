@@ -1,0 +1,242 @@
+#include "tests/sim/sim_world.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+namespace {
+
+constexpr Duration kTick = milliseconds(10);
+constexpr Duration kBeat = milliseconds(20);
+constexpr Duration kSettling = seconds(30);
+
+/// When the slowest possible worker alone would surely have done everything.
+Instant bound_of(const Scenario& scenario) {
+  const auto microbatches = static_cast<std::int64_t>(scenario.steps) * scenario.microbatches;
+  const int slowest = scenario.faults.slow_members ? kSlowestFactor : 1;
+  const Duration step_overhead = milliseconds(5) * static_cast<std::int64_t>(scenario.steps);
+  return Instant{} + scenario.faults.faults_end + kSettling + step_overhead +
+         scenario.microbatch_time * microbatches * slowest;
+}
+
+CoordinatorOptions options_of(const Scenario& scenario) {
+  CoordinatorOptions options;
+  options.microbatches = scenario.microbatches;
+  options.initial_workers = scenario.initial_workers;
+  options.min_workers = scenario.min_workers;
+  options.stop_timeout = seconds(2);
+  options.seed = scenario.seed;
+  return options;
+}
+
+}  // namespace
+
+SimWorld::SimWorld(const Scenario& scenario)
+    : scenario_(scenario),
+      random_(CounterRandom(scenario.seed).split("world")),
+      view_checker_(violations_),
+      commit_checker_(violations_, scenario.microbatches),
+      microbatch_checker_(violations_, scenario.microbatches),
+      liveness_(violations_, bound_of(scenario)),
+      coordinator_(options_of(scenario)) {}
+
+RunResult SimWorld::run() {
+  for (std::uint32_t i = 0; i < scenario_.initial_workers; ++i) {
+    add_worker();
+  }
+  tick();
+  start_faults();
+  while (!liveness_.ended() && violations_.empty() &&
+         liveness_.on_time(queue_.now(), coordinator_.phase()) && queue_.run_one()) {
+  }
+  if (liveness_.ended()) {
+    commit_checker_.on_end(scenario_.steps);
+  }
+  result_.violations = violations_.texts();
+  result_.fingerprint = mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns));
+  return std::move(result_);
+}
+
+Duration SimWorld::draw_delay(Duration most) {
+  return Duration(
+      static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most.count()) + 1)));
+}
+
+// --- workers
+
+void SimWorld::add_worker() {
+  const std::size_t index = workers_.size();
+  const auto factor = scenario_.faults.slow_members ? 1 + random_.below(kSlowestFactor) : 1;
+  // A checkpoint is written every ten steps; some workers find one.
+  const std::uint64_t saved = commit_checker_.highest() / 10 * 10;
+  const std::uint64_t committed = random_.below(3) == 0 ? saved : 0;
+  workers_.push_back(std::make_unique<SimWorker>(
+      *this, index, scenario_.microbatch_time * static_cast<std::int64_t>(factor), committed,
+      commit_checker_.expected(committed)));
+  connections_.push_back({});
+  queue_.after(draw_delay(milliseconds(20)), [this, index] {
+    if (workers_[index]->alive()) {
+      give(coordinator_event::WorkerConnected{index, Hello{}});
+    }
+  });
+}
+
+void SimWorld::at_index(std::size_t index, Duration delay, std::function<void(SimWorker&)> what) {
+  queue_.after(delay, [this, index, what = std::move(what)]() mutable {
+    SimWorker& worker = *workers_[index];
+    if (!worker.alive()) {
+      return;
+    }
+    if (worker.frozen_until() > queue_.now()) {  // wakes up to it, in the same order
+      at_index(index, worker.frozen_until() - queue_.now(), std::move(what));
+      return;
+    }
+    what(worker);
+  });
+}
+
+void SimWorld::at_worker(MemberId member, Duration delay, std::function<void(SimWorker&)> what) {
+  at_index(worker_of_.at(member), delay, std::move(what));
+}
+
+void SimWorld::worker_died(std::size_t index, bool silently) {
+  const auto id = workers_[index]->id();
+  if (silently || !id) {
+    return;
+  }
+  const bool sentinel = random_.below(2) == 0;  // tells at once; the socket's end may come late
+  const Duration delay = draw_delay(sentinel ? milliseconds(2) : milliseconds(250));
+  Instant& last = connections_[index].last_up;
+  queue_.after(sentinel ? delay : in_order(last, delay), [this, index, sentinel, member = *id] {
+    if (!connections_[index].open) {
+      return;
+    }
+    if (sentinel) {
+      give(coordinator_event::SentinelReport{member, "killed"});
+    } else {
+      connections_[index].open = false;
+      give(coordinator_event::ConnectionLost{member, "end of file"});
+    }
+  });
+}
+
+void SimWorld::beat(std::size_t index) {
+  at_index(index, kBeat, [this, index](SimWorker& worker) {
+    worker.heartbeat();
+    beat(index);
+  });
+}
+
+SimGroup& SimWorld::group_of(const View& view) {
+  return groups_.try_emplace(view.id, *this, view).first->second;
+}
+
+std::optional<ToyState> SimWorld::state_of(MemberId member, std::uint64_t step) const {
+  return workers_[worker_of_.at(member)]->state_after(step);
+}
+
+// --- network
+
+Duration SimWorld::in_order(Instant& last, Duration delay) {
+  const Instant arrival = std::max(last, queue_.now() + delay);
+  last = arrival;
+  return arrival - queue_.now();
+}
+
+void SimWorld::to_coordinator(std::size_t index, const Message& message) {
+  const Duration delay =
+      in_order(connections_[index].last_up, draw_delay(scenario_.faults.message_delay_max));
+  queue_.after(delay, [this, index, bytes = encode(message)] {
+    const auto id = workers_[index]->id();
+    if (!connections_[index].open || !id) {
+      return;
+    }
+    Result<Message> decoded = decode(bytes);
+    ENSURE(decoded.ok(), "what we encode can be decoded");
+    give(coordinator_event::Received{*id, std::move(decoded).value()});
+  });
+}
+
+void SimWorld::to_worker(std::size_t index, const Message& message) {
+  const auto* view = std::get_if<NewView>(&message);
+  if (view != nullptr && scenario_.sabotage == Sabotage::kLosesViews && value(view->view.id) > 3) {
+    return;
+  }
+  const Duration delay =
+      in_order(connections_[index].last_down, draw_delay(scenario_.faults.message_delay_max));
+  at_index(index, delay, [bytes = encode(message)](SimWorker& worker) {
+    Result<Message> decoded = decode(bytes);
+    ENSURE(decoded.ok(), "what we encode can be decoded");
+    worker.on_message(decoded.value());
+  });
+}
+
+void SimWorld::close_connection(std::size_t index) {
+  connections_[index].open = false;
+  const Duration delay =
+      in_order(connections_[index].last_down, draw_delay(scenario_.faults.message_delay_max));
+  at_index(index, delay, [](SimWorker& worker) { worker.on_connection_closed(); });
+}
+
+// --- the coordinator's shell
+
+void SimWorld::tick() {
+  give(coordinator_event::Tick{});
+  queue_.after(kTick, [this] { tick(); });
+}
+
+void SimWorld::give(const CoordinatorEvent& event) {
+  for (const CoordinatorEffect& effect : coordinator_.handle(queue_.now(), event)) {
+    carry_out(effect);
+  }
+}
+
+void SimWorld::carry_out(const CoordinatorEffect& effect) {
+  using namespace coordinator_effect;
+  if (const auto* accept = std::get_if<Accept>(&effect)) {
+    worker_of_[accept->member] = accept->connection;
+    beat(accept->connection);
+  } else if (const auto* send = std::get_if<Send>(&effect)) {
+    to_worker(worker_of_.at(send->member), send->message);
+  } else if (const auto* disconnect = std::get_if<Disconnect>(&effect)) {
+    close_connection(worker_of_.at(disconnect->member));
+  } else if (const auto* published = std::get_if<ViewPublished>(&effect)) {
+    ++result_.views;
+    view_checker_.on_published(published->view);
+    commit_checker_.on_view(published->view);
+    maybe_crash_on_view(published->view);
+  } else if (const auto* text = std::get_if<Note>(&effect)) {
+    note(*text);
+  } else if (std::holds_alternative<RecoveryDone>(effect)) {
+    ++result_.recoveries;
+  } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
+    liveness_.on_ended(ended->outcome);
+  }
+}
+
+void SimWorld::note(const coordinator_effect::Note& note) {
+  result_.losses += note.kind == "lost" ? 1 : 0;
+  result_.joins += note.kind == "joined" ? 1 : 0;
+  result_.leaves += note.kind == "left" ? 1 : 0;
+  result_.evictions += note.kind == "evicted" ? 1 : 0;
+  result_.fingerprint =
+      mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns) ^ note.kind.size());
+  std::string line = std::to_string(to_ms(queue_.now() - Instant{})) + " ms: " + note.kind;
+  if (note.member) {
+    line += ' ';
+    line += std::to_string(value(*note.member));
+  }
+  line += ' ';
+  line += note.detail;
+  result_.history.push_back(std::move(line));
+}
+
+RunResult simulate(const Scenario& scenario) {
+  return SimWorld(scenario).run();
+}
+
+}  // namespace mayfly::sim

@@ -1,0 +1,112 @@
+#pragma once
+
+// Everything around the machines: time, the network, the coordinator's shell, a launcher that
+// brings new workers, and the trouble of the fault plan. One thread; a run is a function of its
+// scenario.
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "elastic/core/coordinator.hpp"
+#include "tests/sim/checkers/commit_checker.hpp"
+#include "tests/sim/checkers/liveness_checker.hpp"
+#include "tests/sim/checkers/microbatch_checker.hpp"
+#include "tests/sim/checkers/view_checker.hpp"
+#include "tests/sim/event_queue.hpp"
+#include "tests/sim/fault_plan.hpp"
+#include "tests/sim/sim_group.hpp"
+#include "tests/sim/sim_worker.hpp"
+
+namespace mayfly::sim {
+
+/// What came out of one run.
+struct RunResult {
+  std::vector<std::string> violations;  ///< empty if all is well
+  std::vector<std::string> history;     ///< one line per membership event, for people
+  std::uint64_t views = 0;
+  std::uint64_t losses = 0;
+  std::uint64_t joins = 0;
+  std::uint64_t leaves = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t recoveries = 0;
+  std::uint64_t kept_sums = 0;    ///< microbatches that did not have to be computed again
+  std::uint64_t fingerprint = 0;  ///< equal for two runs of the same scenario
+};
+
+class SimWorld {
+ public:
+  explicit SimWorld(const Scenario& scenario);
+  [[nodiscard]] RunResult run();
+
+  // For workers and groups:
+  [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  [[nodiscard]] Duration draw_delay(Duration most);
+  /// Runs at that worker after `delay`: never if it is dead by then, later if it is frozen.
+  void at_worker(MemberId member, Duration delay, std::function<void(SimWorker&)> what);
+  void to_coordinator(std::size_t worker, const elastic::Message& message);
+  void worker_died(std::size_t worker, bool silently);
+  [[nodiscard]] SimGroup& group_of(const elastic::View& view);
+  [[nodiscard]] std::optional<MemberId> bad_partner(MemberId member,
+                                                    const elastic::View& view) const;
+  [[nodiscard]] std::optional<ToyState> state_of(MemberId member, std::uint64_t step) const;
+  void count_kept(std::uint32_t microbatches) { result_.kept_sums += microbatches; }
+  [[nodiscard]] ViewChecker& view_checker() { return view_checker_; }
+  [[nodiscard]] CommitChecker& commit_checker() { return commit_checker_; }
+  [[nodiscard]] MicrobatchChecker& microbatch_checker() { return microbatch_checker_; }
+
+ private:
+  /// One worker's control connection: FIFO in each direction, whatever the delays.
+  struct Connection {
+    bool open = true;  // seen from the coordinator
+    Instant last_up;
+    Instant last_down;
+  };
+
+  // sim_world.cpp: network and coordinator
+  void add_worker();
+  void give(const elastic::CoordinatorEvent& event);
+  void carry_out(const elastic::CoordinatorEffect& effect);
+  void to_worker(std::size_t worker, const elastic::Message& message);
+  void close_connection(std::size_t worker);
+  void at_index(std::size_t worker, Duration delay, std::function<void(SimWorker&)> what);
+  [[nodiscard]] Duration in_order(Instant& last, Duration delay);
+  void tick();
+  void beat(std::size_t worker);
+  void note(const elastic::coordinator_effect::Note& note);
+
+  // sim_faults.cpp: trouble
+  void start_faults();
+  void every(Duration mean, std::function<void()> fault);
+  void maybe_crash_on_view(const elastic::View& view);
+  void break_a_link();
+  void keep_enough_workers();
+  [[nodiscard]] std::vector<std::size_t> living() const;
+  [[nodiscard]] std::optional<std::size_t> pick_living();
+
+  Scenario scenario_;
+  RandomStream random_;
+  EventQueue queue_;
+  Violations violations_;
+  ViewChecker view_checker_;
+  CommitChecker commit_checker_;
+  MicrobatchChecker microbatch_checker_;
+  LivenessChecker liveness_;
+  elastic::Coordinator coordinator_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::vector<Connection> connections_;
+  std::map<MemberId, std::size_t> worker_of_;
+  std::map<ViewId, SimGroup> groups_;
+  std::vector<std::pair<MemberId, MemberId>> bad_links_;
+  RunResult result_;
+};
+
+/// Runs one scenario to its end.
+[[nodiscard]] RunResult simulate(const Scenario& scenario);
+
+}  // namespace mayfly::sim
