@@ -15,7 +15,6 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string_view>
 
 #include "collectives/forming_guard.hpp"
 #include "collectives/gloo_aborter.hpp"
@@ -29,8 +28,6 @@ using Device = std::shared_ptr<gloo::transport::Device>;  // shared with Gloo's 
 
 // How long a wait for a key may go on before we look whether the view was given up.
 constexpr milliseconds kStoreSlice{50};
-// Limit for connecting one pair, both of whose sides have published their addresses.
-constexpr std::chrono::milliseconds kConnectTimeout{10'000};
 
 // Ends connectFullMesh() from inside the store.
 struct StoreFailed : std::runtime_error {
@@ -90,14 +87,13 @@ class StoreAdapter final : public gloo::rendezvous::Store {
  private:
   [[nodiscard]] std::size_t pair_count() const { return spec_.peers.size() - 1; }
 
-  // The rank whose addresses are stored at this key: "rank_3" is what rank 3 publishes.
+  // The rank whose addresses are stored at this key: "3" is what rank 3 publishes. (At "rank_3" is
+  // its host name.)
   [[nodiscard]] std::optional<std::size_t> rank_of(const std::string& key) const {
-    static constexpr std::string_view kPrefix = "rank_";
     std::size_t rank = 0;
     const char* const end = key.data() + key.size();
-    if (key.rfind(kPrefix, 0) != 0 ||
-        std::from_chars(key.data() + kPrefix.size(), end, rank).ptr != end ||
-        rank >= spec_.peers.size()) {
+    const auto parsed = std::from_chars(key.data(), end, rank);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || rank >= spec_.peers.size()) {
       return std::nullopt;
     }
     return rank;
@@ -113,8 +109,9 @@ class StoreAdapter final : public gloo::rendezvous::Store {
     }
   }
 
+  // Names the member whose key, "rank_3" or "3", did not come.
   Error blame(const std::string& key, Error error) const {
-    const std::optional<std::size_t> rank = rank_of(key);
+    const std::optional<std::size_t> rank = rank_of(key.substr(key.rfind('_') + 1));
     if (rank && error.code == Errc::kDeadline) {
       error.culprit = spec_.peers[*rank].member;
     }
@@ -174,9 +171,11 @@ class GlooTransport final : public Transport {
     }
     auto context = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(value(spec.rank)),
                                                                static_cast<int>(spec.peers.size()));
+    // A pair may have to wait for a member that itself waits for a late one, so that only the whole
+    // formation has a deadline.
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - monotonic_now());
-    context->setTimeout(std::clamp(left, std::chrono::milliseconds(1), kConnectTimeout));
+    context->setTimeout(std::max(left, std::chrono::milliseconds(1)));
     try {
       StoreAdapter store(spec, *aborter, deadline);
       context->connectFullMesh(store, device_);

@@ -181,6 +181,7 @@ TEST_P(GroupFailure, FormingEndsAtTheDeadlineWhenAPeerIsMissing) {
                                                   monotonic_now() + milliseconds(50));
   ASSERT_FALSE(formed.ok());
   EXPECT_EQ(formed.error().code, Errc::kDeadline);
+  EXPECT_EQ(formed.error().culprit, member(1));
 }
 
 TEST_P(GroupFailure, GivingUpOnAViewEndsItsFormationAndForbidsItLater) {

@@ -1,0 +1,207 @@
+// Members as real processes, killed with SIGKILL at random moments: while a group is formed, inside
+// an operation, between views. The test plays the coordinator.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "tests/integration/collectives/test_cluster.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+using test::Kind;
+
+class Process {
+ public:
+  Process(const std::string& kind, const std::string& folder) {
+    std::array<int, 2> in{};
+    std::array<int, 2> out{};
+    EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC) | ::pipe2(out.data(), O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::array<std::string, 3> words{GROUP_PROCESS, kind, folder};
+    std::array<char*, 4> argv{words[0].data(), words[1].data(), words[2].data(), nullptr};
+    EXPECT_EQ(::posix_spawn(&pid_, GROUP_PROCESS, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    to_ = UniqueFd(in[1]);
+    from_ = UniqueFd(out[0]);
+    address_ = hear().substr(std::string("address ").size());
+  }
+  ~Process() { kill(); }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void kill() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+      pid_ = -1;
+    }
+  }
+  [[nodiscard]] bool alive() const { return pid_ > 0; }
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  void tell(const std::string& line) {
+    const std::string text = line + "\n";
+    EXPECT_EQ(::write(to_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  /// The next line; "hangs" after a time that only a hang takes.
+  std::string hear() {
+    while (heard_.find('\n') == std::string::npos) {
+      pollfd ready{.fd = from_.get(), .events = POLLIN, .revents = 0};
+      std::array<char, 512> chunk{};
+      if (::poll(&ready, 1, 30'000) <= 0) {
+        return "hangs";
+      }
+      const ssize_t got = ::read(from_.get(), chunk.data(), chunk.size());
+      if (got <= 0) {
+        return "gone";
+      }
+      heard_.append(chunk.data(), static_cast<std::size_t>(got));
+    }
+    const std::size_t end = heard_.find('\n');
+    const std::string line = heard_.substr(0, end);
+    heard_.erase(0, end + 1);
+    return line;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd to_;
+  UniqueFd from_;
+  std::string address_;
+  std::string heard_;
+};
+
+using Members = std::vector<std::unique_ptr<Process>>;
+
+class ProcessKill : public testing::TestWithParam<std::string> {
+ protected:
+  ProcessKill() : random_(seed_) {
+    std::string pattern = testing::TempDir() + "mayfly-group-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~ProcessKill() override { std::filesystem::remove_all(folder_); }
+
+  Members start(std::size_t count) {
+    Members members;
+    for (std::size_t i = 0; i < count; ++i) {
+      members.push_back(std::make_unique<Process>(GetParam(), folder_));
+    }
+    return members;
+  }
+  static void tell_to_form(const Members& members, int view) {
+    std::string peers;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      peers += " " + std::to_string(i) + " " + members[i]->address();
+    }
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      members[i]->tell("form " + std::to_string(view) + " " + std::to_string(i) + peers);
+    }
+  }
+  static void tell(const Members& members, const std::string& line) {
+    for (const auto& member : members) {
+      member->tell(line);
+    }
+  }
+  static void expect(const Members& members, const std::string& line) {
+    for (const auto& member : members) {
+      EXPECT_EQ(member->hear(), line);
+    }
+  }
+  void pause_at_random(unsigned max_us) {  // only to vary the moment
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % max_us));
+  }
+  void kill_one(Members& members) {
+    const std::size_t victim = random_() % members.size();
+    members[victim]->kill();
+    members.erase(members.begin() + static_cast<std::ptrdiff_t>(victim));
+  }
+
+  const unsigned seed_ = std::random_device{}();
+  std::mt19937 random_;
+  std::string folder_;
+};
+
+TEST_P(ProcessKill, SurvivorsOfAKillInAnOperationFormTheNextViewUntilOneIsLeft) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  for (int round = 0; round < 3; ++round) {
+    Members members = start(4);
+    int view = round * 10 + 1;
+    tell_to_form(members, view);
+    expect(members, "formed");
+    while (members.size() > 1) {
+      tell(members, "reduce " + std::to_string(random_() % 2 == 0 ? 100 : 500000));
+      expect(members, "reducing");
+      pause_at_random(20'000);
+      kill_one(members);
+      tell(members, "abort " + std::to_string(view));
+      for (const auto& member : members) {
+        const std::string answer = member->hear();
+        EXPECT_TRUE(answer == "failed aborted" || answer == "failed peer_lost") << answer;
+      }
+      tell_to_form(members, ++view);
+      expect(members, "formed");
+      tell(members, "sum");
+      expect(members, "sum " + std::to_string(members.size()));
+    }
+  }
+}
+
+TEST_P(ProcessKill, SurvivorsOfAKillWhileFormingFormTheNextView) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  for (int round = 0; round < 8; ++round) {
+    Members members = start(3);
+    const int view = round * 10 + 1;
+    tell_to_form(members, view);
+    pause_at_random(GetParam() == "gloo" ? 30'000 : 2'000);
+    kill_one(members);
+    pause_at_random(3'000);
+    tell(members, "abort " + std::to_string(view));
+    for (const auto& member : members) {
+      const std::string answer = member->hear();  // some may have finished before the kill
+      EXPECT_TRUE(answer == "formed" || answer == "failed aborted" || answer == "failed peer_lost")
+          << answer;
+    }
+    tell_to_form(members, view + 1);
+    expect(members, "formed");
+    tell(members, "sum");
+    expect(members, "sum 2");
+  }
+}
+
+std::vector<std::string> kinds() {
+  std::vector<std::string> names{"unix", "tcp"};
+  for (const Kind kind : test::available_kinds()) {
+    if (kind == Kind::kGloo) {
+      names.emplace_back("gloo");
+    }
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ProcessKill, testing::ValuesIn(kinds()),
+                         [](const auto& kind) { return kind.param; });
+
+}  // namespace
+}  // namespace mayfly::collectives
