@@ -127,8 +127,10 @@ struct Send {
 struct Disconnect {
   MemberId member{};
 };
-/// A fact for events.jsonl: `kind` is one of joined, lost, left, evicted, view, waiting, resumed,
-/// ...
+/// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
+/// left (drained), evicted, disconnected (after it was dismissed), drain_refused, leave_deferred,
+/// store_full; of the job, view, waiting, paused, resumed, restarted (every holder of the newest
+/// state was lost).
 struct Note {
   std::string kind;
   std::optional<MemberId> member;

@@ -71,7 +71,7 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
     send(id, Dismiss{DismissReason::kEvicted, false, detail});  // should it still be able to hear
   }
   effects_.emplace_back(coordinator_effect::Disconnect{id});
-  note(was_dismissed ? "left" : "lost", id, detail);
+  note(was_dismissed ? "disconnected" : "lost", id, detail);
   remove(place);
 }
 

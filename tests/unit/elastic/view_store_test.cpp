@@ -1,0 +1,46 @@
+#include "elastic/core/view_store.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId k1{1};
+constexpr MemberId k2{2};
+
+TEST(ViewStore, NamesThoseWhoWaitedInTheOrderTheyAsked) {
+  ViewStore store;
+  bool accepted = false;
+  EXPECT_EQ(store.get(k2, "key"), nullptr);
+  EXPECT_EQ(store.get(k1, "key"), nullptr);
+  EXPECT_EQ(store.set("key", Bytes(2), accepted), (std::vector<MemberId>{k2, k1}));
+  EXPECT_TRUE(store.set("key", Bytes(3), accepted).empty()) << "each request is answered once";
+  ASSERT_NE(store.get(k1, "key"), nullptr);
+  EXPECT_EQ(store.get(k1, "key")->size(), 3u);
+}
+
+TEST(ViewStore, RefusesMoreThanItsBoundAndTakesReplacementsIntoAccount) {
+  ViewStore store;
+  bool accepted = false;
+  (void)store.set("a", Bytes(kStoreBytesMax - 1), accepted);
+  EXPECT_TRUE(accepted);
+  (void)store.set("b", Bytes(1), accepted);
+  EXPECT_FALSE(accepted);
+  (void)store.set("a", Bytes(1), accepted);
+  EXPECT_TRUE(accepted);
+  (void)store.set("b", Bytes(1), accepted);
+  EXPECT_TRUE(accepted);
+}
+
+TEST(ViewStore, ForgetsValuesAndRequests) {
+  ViewStore store;
+  bool accepted = false;
+  (void)store.set("a", Bytes(1), accepted);
+  EXPECT_EQ(store.get(k1, "b"), nullptr);
+  store.clear();
+  EXPECT_EQ(store.get(k1, "a"), nullptr);
+  EXPECT_TRUE(store.set("b", Bytes(1), accepted).empty());
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
