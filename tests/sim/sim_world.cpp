@@ -78,6 +78,7 @@ void SimWorld::add_worker() {
       *this, index, scenario_.microbatch_time * static_cast<std::int64_t>(factor), committed,
       commit_checker_.expected(committed)));
   connections_.push_back({});
+  missed_.emplace_back();
   queue_.after(draw_delay(milliseconds(20)), [this, index] {
     if (workers_[index]->alive()) {
       give(coordinator_event::WorkerConnected{index, Hello{}});
@@ -88,14 +89,36 @@ void SimWorld::add_worker() {
 void SimWorld::at_index(std::size_t index, Duration delay, std::function<void(SimWorker&)> what) {
   queue_.after(delay, [this, index, what = std::move(what)]() mutable {
     SimWorker& worker = *workers_[index];
+    auto& missed = missed_[index];
     if (!worker.alive()) {
       return;
     }
-    if (worker.frozen_until() > queue_.now()) {  // wakes up to it, in the same order
-      at_index(index, worker.frozen_until() - queue_.now(), std::move(what));
+    if (worker.frozen_until() <= queue_.now() && missed.empty()) {
+      what(worker);
       return;
     }
-    what(worker);
+    missed.push_back(std::move(what));
+    if (missed.size() == 1) {
+      thaw_later(index);
+    }
+  });
+}
+
+/// A worker that was frozen wakes up to everything it missed, in order.
+void SimWorld::thaw_later(std::size_t index) {
+  const Duration rest = workers_[index]->frozen_until() - queue_.now();
+  queue_.after(std::max(rest, Duration::zero()), [this, index] {
+    SimWorker& worker = *workers_[index];
+    if (worker.alive() && worker.frozen_until() > queue_.now()) {
+      thaw_later(index);
+      return;
+    }
+    const std::vector<std::function<void(SimWorker&)>> missed = std::exchange(missed_[index], {});
+    for (const auto& what : missed) {
+      if (worker.alive()) {
+        what(worker);
+      }
+    }
   });
 }
 

@@ -75,6 +75,7 @@ class SimWorld {
   void to_worker(std::size_t worker, const elastic::Message& message);
   void close_connection(std::size_t worker);
   void at_index(std::size_t worker, Duration delay, std::function<void(SimWorker&)> what);
+  void thaw_later(std::size_t worker);
   [[nodiscard]] Duration in_order(Instant& last, Duration delay);
   void tick();
   void beat(std::size_t worker);
@@ -100,6 +101,7 @@ class SimWorld {
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::vector<Connection> connections_;
+  std::vector<std::vector<std::function<void(SimWorker&)>>> missed_;  // while a worker was frozen
   std::map<MemberId, std::size_t> worker_of_;
   std::map<ViewId, SimGroup> groups_;
   std::vector<std::pair<MemberId, MemberId>> bad_links_;
