@@ -24,7 +24,7 @@ function attribute(line, name,   start) {
   after_skip = 0
 }
 /<skipped / { message = attribute($0, "message") }
-/SKIPPED:/ && reason == "" { reason = $0; sub(/.*SKIPPED: */, "", reason) }
+/(SKIPPED|skipped):/ && reason == "" { reason = $0; sub(/.*(SKIPPED|skipped): */, "", reason) }
 after_skip { if (reason == "") reason = $0; after_skip = 0 }
 /: Skipped$/ { after_skip = 1 }
 /<\/testcase>/ {
