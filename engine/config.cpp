@@ -221,7 +221,7 @@ std::vector<std::string> setting_names() {
 
 /// MAYFLY_ names that scripts and tests read, not the product.
 bool is_reserved(const std::string& variable) {
-  return variable == "MAYFLY_CIFAR10_DIR" || variable == "MAYFLY_CIFAR100_DIR" ||
+  return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_CIFAR10_DIR" || variable == "MAYFLY_CIFAR100_DIR" ||
          variable == "MAYFLY_SIM_SEEDS" || variable.starts_with("MAYFLY_TEST_");
 }
 

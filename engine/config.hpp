@@ -91,7 +91,7 @@ struct Setting {
 [[nodiscard]] Result<void> apply_toml(JobConfig& config, const std::string& text,
                                       const std::string& file_name);
 /// Applies MAYFLY_... variables from a copy of the environment; unknown MAYFLY_ names are errors
-/// except those reserved for scripts and tests (MAYFLY_CIFAR10_DIR, MAYFLY_CIFAR100_DIR,
+/// except those reserved for launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_CIFAR10_DIR, MAYFLY_CIFAR100_DIR,
 /// MAYFLY_SIM_SEEDS, MAYFLY_TEST_...).
 [[nodiscard]] Result<void> apply_environment(JobConfig& config,
                                              const std::map<std::string, std::string>& environment);
