@@ -84,10 +84,14 @@ class Parser {
   void declare(const Setting& setting) {
     const std::string flag = engine::flag_name(setting);
     CLI::Option* option = add(flag, setting.help, placeholder(setting.kind));
-    option->default_str(setting.get(engine::JobConfig{}));
     names_.push_back("--" + flag);
+    const std::string otherwise = setting.get(engine::JobConfig{});
     if (setting.is_switch) {
-      option->expected(0, 1);  // --quiet alone, or --quiet false
+      // --quiet alone, or --quiet false. Its default must not be told to the parser, which would
+      // take it for the value of a bare --quiet.
+      option->expected(0, 1)->type_name("BOOL [" + otherwise + "]");
+    } else {
+      option->default_str(otherwise);
     }
     if (has_negative(setting)) {
       const std::string help = "the same as --" + flag + " false";
@@ -146,7 +150,9 @@ Result<void> Parser::collect(ParsedArguments& parsed) {
   }
   for (const auto& [name, option] : settings_) {
     if (option->count() > 0) {
-      parsed.settings.emplace_back(name, option->results().back());
+      const std::string text = option->results().back();
+      const bool is_bare = text.empty() && engine::find_setting(name)->is_switch;
+      parsed.settings.emplace_back(name, is_bare ? "true" : text);
     }
   }
   for (const auto& [name, option] : negatives_) {

@@ -1,0 +1,84 @@
+#include "cli/arguments.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mayfly::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+const CommandSpec kCommand = {"demo",
+                              "a demonstration",
+                              "THING",
+                              {{"json", "", "print JSON"}, {"config", "FILE", "a file"}},
+                              {"lr", "augment", "quiet"},
+                              false};
+
+ParsedArguments parsed(const std::vector<std::string>& words) {
+  Result<ParsedArguments> result = parse_arguments(kCommand, words);
+  EXPECT_TRUE(result.ok()) << result.error().detail;
+  return result.ok() ? std::move(result).value() : ParsedArguments{};
+}
+
+std::string error_of(const std::vector<std::string>& words) {
+  const Result<ParsedArguments> result = parse_arguments(kCommand, words);
+  return result.ok() ? "(no error)" : result.error().detail;
+}
+
+TEST(Arguments, FlagsTakeTheirValueWithASpaceOrAnEqualsSign) {
+  EXPECT_THAT(parsed({"--lr", "0.5"}).settings, ElementsAre(Pair("lr", "0.5")));
+  EXPECT_THAT(parsed({"--lr=0.5"}).settings, ElementsAre(Pair("lr", "0.5")));
+  EXPECT_EQ(parsed({"--config", "a.toml"}).option("config"), "a.toml");
+  EXPECT_EQ(parsed({}).option("config", "none"), "none");
+}
+
+TEST(Arguments, TheLastOfARepeatedFlagCounts) {
+  EXPECT_THAT(parsed({"--lr", "1", "--lr", "2"}).settings, ElementsAre(Pair("lr", "2")));
+}
+
+TEST(Arguments, SwitchesCanBeBareOrHaveAValueOrANegative) {
+  EXPECT_THAT(parsed({"--quiet"}).settings, ElementsAre(Pair("quiet", "true")));
+  EXPECT_THAT(parsed({"--quiet", "--lr", "1"}).settings,
+              ElementsAre(Pair("lr", "1"), Pair("quiet", "true")));
+  EXPECT_THAT(parsed({"--augment", "false"}).settings, ElementsAre(Pair("augment", "false")));
+  EXPECT_THAT(parsed({"--augment=false"}).settings, ElementsAre(Pair("augment", "false")));
+  EXPECT_THAT(parsed({"--no-augment"}).settings, ElementsAre(Pair("augment", "false")));
+  EXPECT_TRUE(parsed({"--json"}).has("json"));
+  EXPECT_FALSE(parsed({}).has("json"));
+  EXPECT_THAT(error_of({"--augment", "--no-augment"}),
+              HasSubstr("both --augment and --no-augment"));
+}
+
+TEST(Arguments, PositionalsMayStandAnywhere) {
+  EXPECT_THAT(parsed({"thing", "--lr", "1"}).positionals, ElementsAre("thing"));
+  EXPECT_THAT(parsed({"--lr", "1", "thing", "other"}).positionals, ElementsAre("thing", "other"));
+}
+
+TEST(Arguments, UnknownFlagsNameTheNearest) {
+  EXPECT_THAT(error_of({"--augmnet"}),
+              HasSubstr("unknown flag --augmnet; did you mean '--augment'?"));
+  EXPECT_THAT(error_of({"--jsn=1"}), HasSubstr("unknown flag --jsn; did you mean '--json'?"));
+  EXPECT_THAT(error_of({"--workers", "4"}), HasSubstr("unknown flag --workers"));
+  EXPECT_THAT(error_of({"-x"}), HasSubstr("unknown flag -x"));
+}
+
+TEST(Arguments, AMissingValueIsAnErrorOfOneLine) {
+  const std::string error = error_of({"--lr"});
+  EXPECT_THAT(error, HasSubstr("--lr"));
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+TEST(Arguments, HelpShowsUsageFlagsAndDefaults) {
+  EXPECT_TRUE(parsed({"--help"}).help_asked);
+  const std::string help = help_text(kCommand);
+  for (const char* part : {"Usage: mayfly demo THING [flags]", "--json", "--config FILE",
+                           "--lr X [0.1]", "--augment", "--no-augment"}) {
+    EXPECT_THAT(help, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::cli

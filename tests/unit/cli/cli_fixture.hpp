@@ -1,0 +1,79 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <sstream>
+
+#include "cli/cli.hpp"
+
+namespace mayfly::cli {
+
+/// A sentinel that is no process.
+class NoSentinel final : public elastic::Sentinel {
+ public:
+  void arm(const std::string&, ByteSpan, MemberId) override {}
+  void tick() override {}
+  void watch_progress(Duration) override {}
+  [[nodiscard]] int pid() const override { return 0; }
+};
+
+/// Runs commands with services that only write down what they were asked.
+class CliTest : public ::testing::Test {
+ protected:
+  CliTest() {
+    Services& s = context_.services;
+    s.train = [this](const engine::JobConfig& c, engine::RunListener&) { return note("train", c); };
+    s.coordinator = [this](const engine::JobConfig& c, engine::RunListener&) {
+      return note("coordinator", c);
+    };
+    s.worker = [this](const engine::JobConfig& c, std::unique_ptr<elastic::Sentinel> sentinel) {
+      EXPECT_NE(sentinel, nullptr);
+      return note("worker", c);
+    };
+    s.launched_rank = [this](const engine::JobConfig& c, engine::RunListener&,
+                             std::unique_ptr<elastic::Sentinel> sentinel) {
+      EXPECT_NE(sentinel, nullptr);
+      return note("launched_rank", c);
+    };
+    s.inside_mpirun = [this] { return inside_mpirun_; };
+    s.fork_sentinel = [this]() -> Result<std::unique_ptr<elastic::Sentinel>> {
+      ++sentinels_forked_;
+      return std::unique_ptr<elastic::Sentinel>(std::make_unique<NoSentinel>());
+    };
+    s.send_command = [this](const std::string& endpoint, ByteSpan, const elastic::Command& command,
+                            Duration) -> Result<elastic::CommandReply> {
+      asked_ = endpoint + " " + command.verb + " " + command.argument;
+      return reply_;
+    };
+  }
+
+  int run(const std::vector<std::string>& words) {
+    out_.str("");
+    err_.str("");
+    started_.clear();
+    return run_cli(words, context_);
+  }
+  [[nodiscard]] std::string out() const { return out_.str(); }
+  [[nodiscard]] std::string err() const { return err_.str(); }
+
+  std::ostringstream out_;
+  std::ostringstream err_;
+  Context context_{out_, err_, false, {}, {}, nullptr};
+  std::string started_;       // which service ran
+  engine::JobConfig config_;  // and with what
+  int exit_code_ = 0;         // what services return
+  bool inside_mpirun_ = false;
+  int sentinels_forked_ = 0;
+  std::string asked_;
+  Result<elastic::CommandReply> reply_ = elastic::CommandReply{true, "fine"};
+
+ private:
+  int note(const std::string& service, const engine::JobConfig& config) {
+    started_ = service;
+    config_ = config;
+    return exit_code_;
+  }
+};
+
+}  // namespace mayfly::cli

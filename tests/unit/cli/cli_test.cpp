@@ -1,0 +1,146 @@
+#include "cli/cli.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "cli/bench.hpp"
+#include "tests/unit/cli/cli_fixture.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(CliTest, TrainReceivesItsFlags) {
+  EXPECT_EQ(run({"train", "--workers", "4", "--global-batch", "256", "--lr-schedule=step",
+                 "--no-augment", "--chaos", "kill@step=200:worker=1,join@step=300"}),
+            0);
+  EXPECT_EQ(started_, "train");
+  EXPECT_EQ(config_.workers, 4u);
+  EXPECT_EQ(config_.global_batch, 256u);
+  EXPECT_EQ(config_.lr_schedule, "step");
+  EXPECT_FALSE(config_.augment);
+  EXPECT_EQ(config_.chaos, "kill@step=200:worker=1,join@step=300");
+  EXPECT_EQ(sentinels_forked_, 0);
+}
+
+TEST_F(CliTest, FlagsBeatTheEnvironmentAndThatBeatsTheFile) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "job.toml") << "lr = 1\nseed = 1\nworkers = 2\n";
+  context_.environment = {{"MAYFLY_LR", "2"}, {"MAYFLY_SEED", "2"}};
+  EXPECT_EQ(run({"train", "--lr", "3", "--config", folder / "job.toml"}), 0) << err();
+  EXPECT_EQ(config_.lr, 3);
+  EXPECT_EQ(config_.seed, 2u);
+  EXPECT_EQ(config_.workers, 2u);
+}
+
+TEST_F(CliTest, TheExitCodeIsTheJobs) {
+  exit_code_ = 4;
+  EXPECT_EQ(run({"train"}), 4);
+}
+
+TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "bad.toml") << "workers = 2\nlrr = 1\n";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"train", "--worker", "4"}, "did you mean '--workers'?"},
+      {{"train", "--lr", "fast"}, "flag --lr: lr expects a number, got 'fast'"},
+      {{"train", "--microbatch", "48"}, "global_batch 128 is not a multiple of microbatch 48"},
+      {{"train", "--model", "resnet21"}, "did you mean 'resnet20'?"},
+      {{"train", "--config", folder / "bad.toml"}, "bad.toml line 2: unknown setting 'lrr'"},
+      {{"train", "--config", folder / "none.toml"}, "none.toml"},
+      {{"train", "extra"}, "unexpected argument 'extra'"},
+      {{"train", "--chaos", "kill@step=1", "--coordinator", "h:1"}, "chaos"},
+      {{"trian"}, "unknown command 'trian'; did you mean 'train'?"},
+      {{"worker"}, "needs --coordinator HOST:PORT"},
+      {{"worker", "--coordinator", "nowhere"}, "is not HOST:PORT"},
+      {{"coordinator", "--coordinator", "h:1"}, "--bind-host"},
+      {{"bench"}, "needs the name of a benchmark"},
+      {{"bench", "nothing-like-it"}, "unknown benchmark"},
+      {{"status"}, "needs ENDPOINT"},
+      {{"digest"}, "needs CHECKPOINT"},
+      {{"eval", "/nonexistent"}, "does not exist"},
+  };
+  for (const auto& [words, expected] : cases) {
+    EXPECT_EQ(run(words), 2) << expected;
+    const std::string text = err();
+    EXPECT_THAT(text, HasSubstr(expected));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+    EXPECT_EQ(started_, "");
+    EXPECT_EQ(out(), "");
+  }
+}
+
+TEST_F(CliTest, AnUnknownEnvironmentVariableIsExitCode2) {
+  context_.environment = {{"MAYFLY_WORKER", "3"}};
+  EXPECT_EQ(run({"train"}), 2);
+  EXPECT_THAT(err(), HasSubstr("environment MAYFLY_WORKER"));
+}
+
+TEST_F(CliTest, TrainWithACoordinatorIsAWorker) {
+  EXPECT_EQ(run({"train", "--coordinator", "127.0.0.1:9"}), 0);
+  EXPECT_EQ(started_, "worker");
+  EXPECT_EQ(sentinels_forked_, 1);
+}
+
+TEST_F(CliTest, TrainInsideMpirunIsALaunchedRankWithTheSentinelOfMain) {
+  inside_mpirun_ = true;
+  context_.sentinel = std::make_unique<NoSentinel>();
+  EXPECT_EQ(run({"train"}), 0);
+  EXPECT_EQ(started_, "launched_rank");
+  EXPECT_EQ(sentinels_forked_, 0);
+}
+
+TEST_F(CliTest, AWorkerFindsTheCoordinatorOfItsRunDirectory) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "coordinator") << "127.0.0.1:4242\n";
+  EXPECT_EQ(run({"worker", "--run-dir", folder.path()}), 0) << err();
+  EXPECT_EQ(config_.coordinator, "127.0.0.1:4242");
+}
+
+TEST_F(CliTest, HelpListsEveryCommandAndEveryFlag) {
+  EXPECT_EQ(run({"--help"}), 0);
+  for (const char* command : {"train", "worker", "coordinator", "status", "scale", "drain", "pause",
+                              "resume", "stop", "eval", "inspect", "digest", "version", "bench"}) {
+    EXPECT_THAT(out(), HasSubstr(std::string("\n  ") + command + " "));
+  }
+  EXPECT_EQ(run({"train", "--help"}), 0);
+  for (const engine::Setting& setting : engine::settings()) {
+    EXPECT_THAT(out(), HasSubstr("--" + engine::flag_name(setting) + " "));
+  }
+  EXPECT_EQ(started_, "");
+}
+
+TEST_F(CliTest, WithoutACommandTheHelpIsAnError) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_THAT(err(), HasSubstr("Usage: mayfly COMMAND"));
+}
+
+TEST_F(CliTest, VersionIsPlainOrJson) {
+  EXPECT_EQ(run({"version"}), 0);
+  EXPECT_THAT(out(), HasSubstr("mayfly 0."));
+  EXPECT_EQ(run({"--version"}), 0);
+  EXPECT_EQ(run({"version", "--json"}), 0);
+  EXPECT_THAT(out(), HasSubstr("{\"version\": \"0."));
+}
+
+TEST(StartsAWorker, IsDecidedByTheFirstWordAndTheLauncher) {
+  EXPECT_TRUE(starts_a_worker({"worker"}, false));
+  EXPECT_TRUE(starts_a_worker({"train"}, true));
+  EXPECT_FALSE(starts_a_worker({"train"}, false));
+  EXPECT_FALSE(starts_a_worker({"status", "worker"}, true));
+  EXPECT_FALSE(starts_a_worker({}, true));
+}
+
+TEST(BenchCommands, HaveDistinctNames) {
+  std::set<std::string> names;
+  for (const BenchCommand& bench : bench_commands()) {
+    EXPECT_TRUE(names.insert(bench.name).second) << bench.name;
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::cli
