@@ -18,11 +18,11 @@ struct IsaEntry {
   dnnl::cpu_isa limit;
 };
 
-// Best first. The limits leave out bf16 and AMX variants on purpose: fp32 does not use them, and
-// the same limit everywhere means the same code on every machine that has the basic set.
+// Best first. Nothing below AVX2: there oneDNN has only reference code for backward passes, a
+// hundred times slower. The limits leave out bf16 and AMX variants on purpose: fp32 does not use
+// them, and the same limit everywhere means the same code on every machine that has the basic set.
 constexpr IsaEntry kEntries[] = {{Isa::kAvx512, "avx512", dnnl::cpu_isa::avx512_core},
-                                 {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2},
-                                 {Isa::kSse41, "sse41", dnnl::cpu_isa::sse41}};
+                                 {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2}};
 
 struct Selection {
   std::mutex mutex;
@@ -41,7 +41,6 @@ bool machine_has(Isa isa) {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512cd") && machine_has(Isa::kAvx2);
     case Isa::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    case Isa::kSse41: return __builtin_cpu_supports("sse4.1");
   }
   UNREACHABLE("every instruction set is listed");
 }
@@ -82,10 +81,10 @@ Result<std::string> select_isa(const std::string& isa) {
     return choose(state, entry);
   }
   if (isa == "auto") {
-    return Error{Errc::kUnsupported, "this CPU lacks even SSE4.1"};
+    return Error{Errc::kUnsupported, "training on a CPU needs AVX2 and FMA, which this one lacks"};
   }
   return Error{Errc::kInvalidInput,
-               fmt::format("unknown instruction set \"{}\" (auto, avx512, avx2 or sse41)", isa)};
+               fmt::format("unknown instruction set \"{}\" (auto, avx512 or avx2)", isa)};
 }
 
 Isa selected_isa() {

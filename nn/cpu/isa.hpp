@@ -2,7 +2,7 @@
 
 namespace mayfly::nn::cpu {
 
-enum class Isa { kSse41, kAvx2, kAvx512 };
+enum class Isa { kAvx2, kAvx512 };
 
 /// The instruction set that select_isa fixed for this process; "auto" is fixed on the first call if
 /// nobody chose. Thread-safe.

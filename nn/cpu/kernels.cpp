@@ -4,8 +4,6 @@
 
 #include "base/check.hpp"
 
-// For machines without AVX2; later AVX-512 extensions would only add copies of the same code.
-#define HWY_WANT_SSE4 1
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -23,7 +21,7 @@ constexpr std::size_t kChunkPixels = 64;
 using Tag = hn::CappedTag<float, kBlock>;
 using Vec = hn::Vec<Tag>;
 
-// Narrow vectors (SSE) cover a block in several passes, each over its own channels.
+// Vectors narrower than a block would cover a block in several passes, each over its own channels.
 HWY_INLINE std::size_t lanes() {
   return hn::Lanes(Tag());
 }
@@ -286,7 +284,6 @@ const Kernels& kernels_for(Isa isa) {
   switch (isa) {
     case Isa::kAvx512: return N_AVX3::kernels();
     case Isa::kAvx2: return N_AVX2::kernels();
-    case Isa::kSse41: return N_SSE4::kernels();
   }
   UNREACHABLE("every instruction set has kernels");
 }
