@@ -28,7 +28,7 @@ class GroupContract : public testing::TestWithParam<Kind> {
   }
   static std::vector<std::size_t> counts(std::uint32_t group_size) {
     std::vector<std::size_t> counts{0, 1, 3, 1000, 65537};
-    if (group_size <= 3) {
+    if (group_size <= 2) {
       counts.push_back(1 << 20);
     }
     return counts;
