@@ -139,7 +139,7 @@ Complaint check_workers(const JobConfig& c) {
   if (c.bind_host.empty()) {
     return "bind_host must not be empty";
   }
-  if (!c.coordinator.empty() && !c.chaos.empty()) {
+  if (!c.coordinator.empty() && !c.chaos.empty() && !c.launched) {
     return "chaos is scripted by the process that starts the workers; it cannot be used with "
            "coordinator";
   }

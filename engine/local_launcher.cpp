@@ -23,6 +23,7 @@ namespace {
 
 constexpr Duration kPollInterval = milliseconds(5);
 constexpr Duration kWorkersExitTimeout = seconds(20);
+constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
   return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
@@ -64,13 +65,13 @@ int LocalLauncher::run() {
   while (!end.has_value()) {
     end = process_->recorder().wait_for_end(monotonic_now() + kPollInterval);
     follow_signals();
+    poll_workers();
     play_chaos();
     if (on_poll_ && !end.has_value()) {
       on_poll_(*this);
     }
     wake_stopped_workers();
     follow_scale_requests();
-    poll_workers();
   }
   wait_for_workers();
   return process_->finish(*end);
@@ -78,17 +79,15 @@ int LocalLauncher::run() {
 
 Result<void> LocalLauncher::start_worker() {
   const JobConfig& config = process_->config();
-  const std::size_t number = workers_.size();
   const std::vector<std::string> argv = {"/proc/self/exe", "worker",
                                          "--config",       config.run_dir + "/config.toml",
                                          "--coordinator",  process_->server().endpoint(),
                                          "--launched"};
-  Result<std::string> id =
-      provider_.start(argv, fmt::format("{}/logs/worker-{}.log", config.run_dir, number));
+  Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
   if (!id.ok()) {
     return std::move(id).error();
   }
-  workers_.push_back({id.value(), true, ""});
+  workers_.emplace_back().id = id.value();
   return {};
 }
 
@@ -105,10 +104,39 @@ void LocalLauncher::poll_workers() {
     worker->end = how_it_ended(status);
     log::info(fmt::format("local worker {} ended: {}", worker - workers_.begin(), worker->end));
   }
-  const bool others = !process_->server().status().members.empty();
-  if (!any_running && !others && !process_->recorder().end().has_value() && chaos_.empty()) {
-    process_->server().fail(fmt::format("all workers are gone; the last one ended with {}, see {}",
-                                        workers_.back().end, process_->config().run_dir + "/logs"));
+  const elastic::JobStatus status = process_->server().status();
+  follow_membership(status);
+  const bool others = !status.members.empty();
+  if (!any_running && !others && !process_->recorder().end().has_value()) {
+    process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
+                                        workers_.back().end, last_words(workers_.size() - 1)));
+  }
+}
+
+std::string LocalLauncher::last_words(std::size_t worker) const {
+  const std::string path = log_path(worker);
+  const Result<std::string> log = read_text_file(path, kLogBytesMax);
+  if (!log.ok() || log.value().empty()) {
+    return "see " + path;
+  }
+  const std::string& text = log.value();
+  const std::size_t end = text.find_last_not_of('\n');
+  const std::size_t begin = text.rfind('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - begin);
+}
+
+std::string LocalLauncher::log_path(std::size_t worker) const {
+  return fmt::format("{}/logs/worker-{}.log", process_->config().run_dir, worker);
+}
+
+void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
+  for (Worker& worker : workers_) {
+    const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
+    worker.is_member = std::any_of(status.members.begin(), status.members.end(),
+                                   [pid](const elastic::MemberStatus& member) {
+                                     return member.pid == pid && member.phase != "leaving";
+                                   });
+    worker.was_member = worker.was_member || worker.is_member;
   }
 }
 
@@ -172,7 +200,12 @@ void LocalLauncher::follow_scale_requests() {
   if (wanted == 0) {
     return;
   }
-  const std::vector<std::size_t> running = running_workers();
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].stays()) {
+      running.push_back(i);
+    }
+  }
   for (std::size_t n = running.size(); n < wanted; ++n) {
     if (const Result<void> started = start_worker(); !started.ok()) {
       process_->note("scale", started.error().detail);
@@ -180,7 +213,9 @@ void LocalLauncher::follow_scale_requests() {
     }
   }
   for (std::size_t n = running.size(); n > wanted; --n) {  // the youngest leave first
-    (void)provider_.signal(workers_[running[n - 1]].id, SIGTERM);
+    Worker& youngest = workers_[running[n - 1]];
+    youngest.told_to_leave = true;
+    (void)provider_.signal(youngest.id, SIGTERM);
   }
   process_->note("scale", fmt::format("scale: from {} to {} workers", running.size(), wanted));
 }

@@ -41,7 +41,15 @@ class LocalLauncher {
   struct Worker {
     std::string id;  // of the provider
     bool running = true;
+    bool was_member = false;
+    bool is_member = false;  // of the job, and not on its way out
+    bool told_to_leave = false;
     std::string end;  // how it ended
+
+    /// Counts when the job is scaled: it is a member or is about to become one.
+    [[nodiscard]] bool stays() const {
+      return running && !told_to_leave && (is_member || !was_member);
+    }
   };
   struct Wake {
     std::size_t worker;
@@ -49,6 +57,10 @@ class LocalLauncher {
   };
 
   void poll_workers();
+  void follow_membership(const elastic::JobStatus& status);
+  [[nodiscard]] std::string log_path(std::size_t worker) const;
+  /// The last line of a worker's log, for error texts.
+  [[nodiscard]] std::string last_words(std::size_t worker) const;
   void play_chaos();
   void play(const ChaosEvent& event);
   void wake_stopped_workers();

@@ -5,17 +5,23 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.hpp"
+
 namespace mayfly::engine {
 
-/// Delivers signals as calls on a thread of their own, so that handlers may lock and allocate.
+/// Delivers signals as calls on a thread of their own, so that reactions may lock and allocate. A
+/// handler with a pipe rather than sigwait(): libraries start threads before main, which would take
+/// the signals with their default action. At most one at a time per process.
 class SignalWatcher {
  public:
-  /// Blocks the signals in the calling thread and all threads it starts afterwards; create it
-  /// before any other thread.
   SignalWatcher(std::initializer_list<int> signals, std::function<void(int)> on_signal);
+  /// Restores the default action of the signals.
   ~SignalWatcher();
 
  private:
+  std::vector<int> signals_;
+  UniqueFd read_end_;
+  UniqueFd write_end_;
   std::function<void(int)> on_signal_;
   std::thread thread_;
 };
