@@ -101,7 +101,7 @@ RecordingObserver::Seen RecordingObserver::seen() const {
 // -------------------------------------------------------------------------------------
 
 ToyWorker::ToyWorker(std::unique_ptr<MemberClient> client, bool ready)
-    : client_(std::move(client)) {
+    : id_(client->id()), owned_(std::move(client)) {
   client_->start(*this);
   if (ready) {
     client_->post(member_event::Loaded{Step{0}});

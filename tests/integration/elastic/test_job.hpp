@@ -66,7 +66,7 @@ class ToyWorker final : public MemberHandler {
   void leave(const member_effect::Leave& leave) override;
 
   [[nodiscard]] MemberClient& client() { return *client_; }
-  [[nodiscard]] MemberId id() const { return client_->id(); }
+  [[nodiscard]] MemberId id() const { return id_; }
   /// Waits for the end of this worker's part and says why it ended.
   member_effect::Leave wait_for_leave();
   /// Waits until this view runs here.
@@ -75,17 +75,19 @@ class ToyWorker final : public MemberHandler {
   /// Says that the job's last step is committed.
   void finish();
   /// Breaks the connection without a word.
-  void vanish() { client_.reset(); }
+  void vanish() { owned_.reset(); }
 
  private:
   void stopped(ViewId view, bool finished);
 
+  const MemberId id_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ViewId view_{};  // guarded by mutex_, as all below
   std::vector<ViewId> aborted_;
   std::optional<member_effect::Leave> left_;
-  std::unique_ptr<MemberClient> client_;  // last: its thread calls us until it is gone
+  std::unique_ptr<MemberClient> owned_;        // last: its thread calls us until it is gone
+  MemberClient* const client_ = owned_.get();  // what that thread uses while owned_ is being reset
 };
 
 /// A coordinator and the means to add workers to it.
