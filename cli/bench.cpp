@@ -15,11 +15,6 @@ std::string bench_help() {
 
 }  // namespace
 
-const std::vector<BenchCommand>& bench_commands() {
-  static const std::vector<BenchCommand> list = {};
-  return list;
-}
-
 int run_bench(const std::vector<std::string>& words, Context& context) {
   if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
     context.out << bench_help();

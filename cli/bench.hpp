@@ -14,7 +14,8 @@ struct BenchCommand {
   int (*run)(const std::vector<std::string>& words, Context& context);
 };
 
-/// The list that `mayfly bench` chooses from; a new benchmark is added in bench.cpp.
+/// The list that `mayfly bench` chooses from; a new benchmark is added in
+/// bench_commands.cpp.
 [[nodiscard]] const std::vector<BenchCommand>& bench_commands();
 
 /// Runs the benchmark named by the first word.

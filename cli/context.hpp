@@ -13,6 +13,8 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/bench_recovery.hpp"
+#include "engine/bench_step.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 
@@ -36,6 +38,8 @@ struct Services {
   std::function<Result<elastic::CommandReply>(const std::string& endpoint, ByteSpan token,
                                               const elastic::Command&, Duration timeout)>
       send_command;
+  std::function<int(const engine::RecoveryBenchOptions&)> bench_recovery;
+  std::function<int(const engine::StepBenchOptions&)> bench_step;
 };
 
 struct Context {

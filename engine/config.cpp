@@ -116,6 +116,8 @@ void append_training(std::vector<Setting>& list) {
                       "folder with CIFAR binaries or images, a tar of images, or "
                       "procedural[:SAMPLES]"));
   list.push_back(make("skip_corrupt", &C::skip_corrupt, "leave corrupt images out and count them"));
+  list.push_back(make("cache_dir", &C::cache_dir,
+                      "folder for decoded images; empty = .cache beside the run directory"));
   list.push_back(make("seed", &C::seed, "of initial weights, sample order and augmentation"));
   list.push_back(make("epochs", &C::epochs, "passes over the training set; see --steps"));
   list.push_back(make("steps", &C::steps, "optimizer steps of the job; 0 = as --epochs says"));
@@ -221,8 +223,9 @@ std::vector<std::string> setting_names() {
 
 /// MAYFLY_ names that scripts and tests read, not the product.
 bool is_reserved(const std::string& variable) {
-  return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_CIFAR10_DIR" || variable == "MAYFLY_CIFAR100_DIR" ||
-         variable == "MAYFLY_SIM_SEEDS" || variable.starts_with("MAYFLY_TEST_");
+  return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_CIFAR10_DIR" ||
+         variable == "MAYFLY_CIFAR100_DIR" || variable == "MAYFLY_SIM_SEEDS" ||
+         variable.starts_with("MAYFLY_TEST_");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct JobConfig {
   std::string model = "resnet20";
   std::string data = "procedural";  ///< see datasets/dataset.hpp
   bool skip_corrupt = false;
+  std::string cache_dir;  ///< of decoded images; empty = .cache beside the run directory
   std::uint64_t seed = 1;
 
   // How it is optimised.
@@ -91,8 +92,8 @@ struct Setting {
 [[nodiscard]] Result<void> apply_toml(JobConfig& config, const std::string& text,
                                       const std::string& file_name);
 /// Applies MAYFLY_... variables from a copy of the environment; unknown MAYFLY_ names are errors
-/// except those reserved for launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_CIFAR10_DIR, MAYFLY_CIFAR100_DIR,
-/// MAYFLY_SIM_SEEDS, MAYFLY_TEST_...).
+/// except those reserved for launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_CIFAR10_DIR,
+/// MAYFLY_CIFAR100_DIR, MAYFLY_SIM_SEEDS, MAYFLY_TEST_...).
 [[nodiscard]] Result<void> apply_environment(JobConfig& config,
                                              const std::map<std::string, std::string>& environment);
 /// One setting by name, with the source for the error text.

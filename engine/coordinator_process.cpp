@@ -61,6 +61,10 @@ void resolve_defaults(JobConfig& config) {
   if (config.token_file.empty()) {
     config.token_file = config.run_dir + "/token";
   }
+  if (config.cache_dir.empty()) {
+    const std::filesystem::path parent = std::filesystem::path(config.run_dir).parent_path();
+    config.cache_dir = (parent / ".cache").string();
+  }
   if (config.threads == 0) {
     config.threads =
         std::max(1U, std::thread::hardware_concurrency() / std::max(1U, config.workers));

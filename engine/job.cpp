@@ -71,6 +71,7 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   datasets::OpenOptions options;
   options.skip_corrupt = config.skip_corrupt;
   options.seed = config.seed;
+  options.cache_dir = config.cache_dir;
   Result<datasets::DatasetPair> data = datasets::open_dataset(config.data, options);
   if (!data.ok()) {
     return std::move(data).error();

@@ -1,0 +1,139 @@
+// The benchmarks that `mayfly bench` offers.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "cli/arguments.hpp"
+#include "cli/bench.hpp"
+#include "engine/bench_recovery.hpp"
+#include "engine/bench_step.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+/// Reads an option that must be a positive number; keeps `number` if it is not given.
+template <typename T>
+Result<void> read_number(const ParsedArguments& arguments, const std::string& name, T& number) {
+  const std::string text = arguments.option(name);
+  if (text.empty()) {
+    return {};
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number <= 0) {
+    return Error{Errc::kInvalidInput, fmt::format("--{} {}: not a positive number", name, text)};
+  }
+  return {};
+}
+
+CommandSpec step_spec() {
+  CommandSpec spec;
+  spec.name = "bench step";
+  spec.help = "images per second of forward, backward and update";
+  spec.options = {{"batch", "N", "microbatch of each thread (default 16)"},
+                  {"seconds", "S", "measuring time (default 5)"},
+                  {"dtype", "TYPE", "fp32"},
+                  {"json", "", "one JSON object"}};
+  spec.settings = {"model", "threads", "isa"};
+  return spec;
+}
+
+int run_bench_step(const std::vector<std::string>& words, Context& context) {
+  const Result<ParsedArguments> parsed = parse_arguments(step_spec(), words);
+  if (!parsed.ok()) {
+    return context.complain(parsed.error());
+  }
+  const ParsedArguments& arguments = parsed.value();
+  if (arguments.help_asked) {
+    context.out << help_text(step_spec());
+    return kExitDone;
+  }
+  engine::JobConfig config;
+  for (const auto& [name, text] : arguments.settings) {
+    if (Result<void> set = engine::apply_setting(config, name, text, "flag"); !set.ok()) {
+      return context.complain(set.error());
+    }
+  }
+  engine::StepBenchOptions options;
+  options.model = config.model;
+  options.threads = std::max(1U, config.threads);
+  options.isa = config.isa;
+  options.dtype = arguments.option("dtype", "fp32");
+  options.json = arguments.has("json");
+  for (const Result<void>& read : {read_number(arguments, "batch", options.batch),
+                                   read_number(arguments, "seconds", options.seconds)}) {
+    if (!read.ok()) {
+      return context.complain(read.error());
+    }
+  }
+  return context.services.bench_step(options);
+}
+
+CommandSpec recovery_spec() {
+  CommandSpec spec;
+  spec.name = "bench recovery";
+  spec.help = "milliseconds from kill -9 of a local worker to the next committed step";
+  spec.options = {{"kills", "N", "how many (default 30)"},
+                  {"json", "", "one JSON object per kill and one with the percentiles"}};
+  spec.settings = {"model",   "data", "workers",      "threads",    "backend",  "seed",
+                   "run_dir", "isa",  "global_batch", "microbatch", "reduction"};
+  return spec;
+}
+
+/// A job that never ends by itself.
+engine::JobConfig endless_job() {
+  engine::JobConfig config;
+  config.workers = 4;
+  config.data = "procedural:4096";
+  config.steps = 100'000'000;
+  config.lr = 0.01;
+  config.lr_schedule = "constant";
+  config.evaluate = false;
+  config.tensorboard = false;
+  config.quiet = true;
+  return config;
+}
+
+int run_bench_recovery(const std::vector<std::string>& words, Context& context) {
+  const Result<ParsedArguments> parsed = parse_arguments(recovery_spec(), words);
+  if (!parsed.ok()) {
+    return context.complain(parsed.error());
+  }
+  const ParsedArguments& arguments = parsed.value();
+  if (arguments.help_asked) {
+    context.out << help_text(recovery_spec());
+    return kExitDone;
+  }
+  engine::RecoveryBenchOptions options;
+  options.job = endless_job();
+  for (const auto& [name, text] : arguments.settings) {
+    if (Result<void> set = engine::apply_setting(options.job, name, text, "flag"); !set.ok()) {
+      return context.complain(set.error());
+    }
+  }
+  if (Result<void> valid = engine::validate(options.job); !valid.ok()) {
+    return context.complain(valid.error());
+  }
+  options.json = arguments.has("json");
+  if (Result<void> read = read_number(arguments, "kills", options.kills); !read.ok()) {
+    return context.complain(read.error());
+  }
+  if (options.job.workers < 2) {
+    return context.complain("bench recovery needs at least 2 workers: one must survive",
+                            kExitUsage);
+  }
+  return context.services.bench_recovery(options);
+}
+
+}  // namespace
+
+const std::vector<BenchCommand>& bench_commands() {
+  static const std::vector<BenchCommand> list = {
+      {"recovery", recovery_spec().help, run_bench_recovery},
+      {"step", step_spec().help, run_bench_step}};
+  return list;
+}
+
+}  // namespace mayfly::cli
