@@ -39,8 +39,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
                      "--coordinator HOST:PORT`, or drain one"};
       });
   if (!process.ok()) {
-    log::error(process.error().detail);
-    return kExitUsage;
+    return refuse(process.error(), kExitUsage);
   }
   server = &process.value()->server();
   listener.on_event(fmt::format("coordinator at {}, token file {}",

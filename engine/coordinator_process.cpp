@@ -15,6 +15,8 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/checkpoint_store.hpp"
 #include "engine/exit_codes.hpp"
+#include "engine/reduction_layout.hpp"
+#include "engine/starting_state.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -85,6 +87,11 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (!job.ok()) {
     return std::move(job).error();
+  }
+  // Every worker would refuse a wrong checkpoint; say so before anything is started.
+  const ReductionLayout layout(job.value()->model);
+  if (Result<nn::ModelState> state = starting_state(*job.value(), layout); !state.ok()) {
+    return std::move(state).error();
   }
   std::unique_ptr<CoordinatorProcess> process(
       new CoordinatorProcess(listener, std::move(on_scale)));

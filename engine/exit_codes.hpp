@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/result.hpp"
+
 namespace mayfly::engine {
 
 // What a process of Mayfly returns to its caller.
@@ -8,5 +10,10 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;          ///< bad usage or configuration; nothing was started
 inline constexpr int kExitStopped = 3;        ///< stopped by the user, a checkpoint is written
 inline constexpr int kExitTooFewWorkers = 4;  ///< fewer than --min-workers for too long
+
+
+/// Prints "mayfly: REASON" on standard error, for what keeps a command from starting, and returns
+/// `code`.
+int refuse(const Error& error, int code);
 
 }  // namespace mayfly::engine

@@ -87,8 +87,7 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
   }
   Result<std::string> endpoint = wait_for_endpoint(config.run_dir);
   if (!endpoint.ok()) {
-    log::error(endpoint.error().detail);
-    return kExitFailed;
+    return refuse(endpoint.error(), kExitFailed);
   }
   config.coordinator = endpoint.value();
   config.token_file = config.run_dir + "/token";

@@ -51,14 +51,12 @@ int LocalLauncher::run() {
         return fmt::format("going to {} workers", count);
       });
   if (!process.ok()) {
-    log::error(process.error().detail);
-    return kExitUsage;
+    return refuse(process.error(), kExitUsage);
   }
   process_ = std::move(process).value();
   for (std::uint32_t i = 0; i < process_->config().workers; ++i) {
     if (Result<void> started = start_worker(); !started.ok()) {
-      log::error(started.error().detail);
-      return kExitFailed;
+      return refuse(started.error(), kExitFailed);
     }
   }
   std::optional<JobEnd> end;
@@ -261,8 +259,7 @@ Result<void> LocalLauncher::signal_worker(std::size_t worker, int signal) {
 int run_train(const JobConfig& config, RunListener& listener) {
   Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
   if (!chaos.ok()) {
-    log::error(chaos.error().detail);
-    return kExitUsage;
+    return refuse(chaos.error(), kExitUsage);
   }
   LocalLauncher launcher(config, listener, std::move(chaos).value());
   return launcher.run();

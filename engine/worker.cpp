@@ -13,15 +13,14 @@
 #include "base/log.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
 #include "collectives/gloo_transport.hpp"
-#include "collectives/plan/exact_sum.hpp"
 #include "collectives/tcp_transport.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/checkpoint_store.hpp"
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 #include "engine/signal_watcher.hpp"
+#include "engine/starting_state.hpp"
 #include "engine/trainer.hpp"
 
 namespace mayfly::engine {
@@ -49,24 +48,6 @@ class Pulse {
  private:
   std::jthread thread_;
 };
-
-Result<nn::ModelState> starting_state(const Job& job, const ReductionLayout& layout) {
-  const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
-  if (job.config.resume.empty()) {
-    return nn::make_initial_state(job.model, job.config.seed, exponents,
-                                  collectives::kUnsetExponent);
-  }
-  Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
-  if (!loaded.ok()) {
-    return std::move(loaded).error();
-  }
-  Result<nn::ModelState> state = nn::decode_checkpoint(job.model, loaded.value().files);
-  if (state.ok() && state.value().exponents.size() != exponents) {
-    return Error{Errc::kInvalidInput,
-                 fmt::format("{} was written with another --reduction", loaded.value().path)};
-  }
-  return state;
-}
 
 Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
   if (config.backend == "gloo") {

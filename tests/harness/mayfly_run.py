@@ -2,6 +2,7 @@
 
 Only Python's standard library, so that it runs wherever the project builds.
 """
+import atexit
 import glob
 import json
 import os
@@ -40,6 +41,7 @@ class Run:
         self.timeout = timeout
         self.output_path = os.path.join(self.folder, "output.txt")
         self.started = time.monotonic()
+        atexit.register(self.stop_hard)  # a failed test leaves no job behind
         with open(self.output_path, "wb") as output:
             self.process = subprocess.Popen(
                 [BINARY, "train", "--run-dir", self.run_dir] + list(args),

@@ -64,6 +64,9 @@ def data_files():
         f.seek(RECORD * 7)
         f.write(b"\x0b")
     refused(["train", "--data", folder], "data_batch_2.bin", "7", "11")
+    with open(f"{folder}/data_batch_2.bin", "r+b") as f:
+        f.seek(RECORD * 7)
+        f.write(b"\x00")
     os.remove(f"{folder}/data_batch_5.bin")
     refused(["train", "--data", folder], "data_batch_5.bin")
     shutil.rmtree(folder)
@@ -109,14 +112,15 @@ def wrong_workers():
     with open(bad_token, "w") as f:
         f.write("00" * 32 + "\n")
     os.chmod(bad_token, 0o600)
-    for args, word in ((["--token-file", bad_token], "token"), (["--model", "resnet32"], "resnet32"),
-                       (["--data", "procedural:1024"], "data"), (["--isa", "avx2"], "instruction")):
+    wrong = [(["--token-file", bad_token], "token"), (["--model", "resnet32"], "resnet32"),
+             (["--data", "procedural:1024"], "data")]
+    with open("/proc/cpuinfo") as f:
+        if " avx512f " in f.read():  # the job runs on AVX-512 then
+            wrong.append((["--isa", "avx2"], "instruction"))
+    for args, word in wrong:
         done = subprocess.run([mayfly_run.BINARY] + join + args, capture_output=True, text=True,
                               timeout=60)
         text = done.stdout + done.stderr
-        if word == "instruction" and "avx2" in open(run.path("summary.json")).read() \
-                if os.path.exists(run.path("summary.json")) else False:
-            continue
         expect(done.returncode == 2, f"{args}: exit code {done.returncode}\n{text}")
         expect(word in text, f"{args}: the reason does not name '{word}'\n{text}")
     expect(run.finish()["membership_changes"] == 0, "the job was touched")
