@@ -88,7 +88,9 @@ class KillDriver {
  private:
   bool is_complete(LocalLauncher& launcher) const {
     const elastic::JobStatus status = launcher.coordinator().server().status();
-    return status.phase == "running" && status.members.size() == options_.job.workers;
+    return status.phase == "running" && status.members.size() == options_.job.workers &&
+           std::all_of(status.members.begin(), status.members.end(),
+                       [](const elastic::MemberStatus& m) { return m.phase == "active"; });
   }
 
   void kill_in_a_while(LocalLauncher& launcher) {
@@ -117,6 +119,7 @@ class KillDriver {
     if (results_.size() == options_.kills) {
       launcher.coordinator().server().stop("enough kills");
     } else {
+      kill_after_step_ = UINT64_MAX;  // until the replacement's join is complete
       (void)launcher.start_worker();
     }
   }
