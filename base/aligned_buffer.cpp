@@ -32,6 +32,8 @@ void* allocate_aligned(std::size_t bytes) {
   return block;
 }
 
-void free_aligned(void* block, std::size_t) noexcept { std::free(block); }
+void free_aligned(void* block, std::size_t) noexcept {
+  std::free(block);
+}
 
 }  // namespace mayfly

@@ -14,7 +14,7 @@ void free_aligned(void* block, std::size_t bytes) noexcept;
 
 /// A fixed-size array of trivially copyable elements in such memory. Movable, never resized.
 template <typename T>
-  requires std::is_trivially_copyable_v<T>
+requires std::is_trivially_copyable_v<T>
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;

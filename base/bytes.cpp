@@ -15,7 +15,9 @@ void WireWriter::put_bytes(ByteSpan bytes) {
   append(bytes.data(), bytes.size());
 }
 
-void WireWriter::put_string(std::string_view text) { put_bytes(std::as_bytes(std::span(text))); }
+void WireWriter::put_string(std::string_view text) {
+  put_bytes(std::as_bytes(std::span(text)));
+}
 
 ByteSpan WireReader::take(std::size_t size) {
   if (failed_ || input_.size() < size) {

@@ -24,8 +24,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is lit
 class WireWriter {
  public:
   template <typename T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void put(T field) {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void put(T field) {
     append(&field, sizeof(T));
   }
   /// A 32-bit length, then the bytes.
@@ -46,8 +45,7 @@ class WireReader {
   explicit WireReader(ByteSpan input) : input_(input) {}
 
   template <typename T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  [[nodiscard]] T get() {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) [[nodiscard]] T get() {
     T field{};
     const ByteSpan raw = take(sizeof(T));
     if (raw.size() == sizeof(T)) {

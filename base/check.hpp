@@ -1,7 +1,8 @@
 #pragma once
 
 // Checks for what must not happen. They stay on in release builds: a broken invariant in a training
-// engine is a wrong gradient, and stopping is cheaper. Never use them for input; see base/result.hpp.
+// engine is a wrong gradient, and stopping is cheaper. Never use them for input; see
+// base/result.hpp.
 
 namespace mayfly {
 
@@ -11,11 +12,11 @@ namespace mayfly {
 }  // namespace mayfly
 
 /// Aborts unless `condition` holds. `why` is one sentence that says what the reader should know.
-#define ENSURE(condition, why)                                            \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]] {                                      \
-      ::mayfly::check_failed(#condition, (why), __FILE__, __LINE__);      \
-    }                                                                     \
+#define ENSURE(condition, why)                                       \
+  do {                                                               \
+    if (!(condition)) [[unlikely]] {                                 \
+      ::mayfly::check_failed(#condition, (why), __FILE__, __LINE__); \
+    }                                                                \
   } while (false)
 
 /// Marks a place that control flow cannot reach.

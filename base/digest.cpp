@@ -11,7 +11,9 @@ struct alignas(64) Digester::State {
   XXH3_state_t xxh;
 };
 
-Digester::Digester() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->xxh); }
+Digester::Digester() : state_(std::make_unique<State>()) {
+  XXH3_128bits_reset(&state_->xxh);
+}
 Digester::~Digester() = default;
 
 void Digester::add(ByteSpan bytes) {

@@ -30,8 +30,7 @@ class Digester {
 
   void add(ByteSpan bytes);
   template <typename T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void add_value(T field) {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void add_value(T field) {
     add(std::as_bytes(std::span<const T, 1>(&field, 1)));
   }
   [[nodiscard]] Digest finish() const;

@@ -48,7 +48,8 @@ Result<void> write_and_sync(const std::string& path, ByteSpan content) {
 
 void sync_parent(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
-  const UniqueFd fd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd fd(
+      ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.valid()) {
     ::fsync(fd.get());
   }
@@ -70,8 +71,8 @@ Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
   }
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size > size_max) {
-    return Error{Errc::kInvalidInput, path + " has " + std::to_string(size) +
-                                          " bytes, at most " + std::to_string(size_max) + " expected"};
+    return Error{Errc::kInvalidInput, path + " has " + std::to_string(size) + " bytes, at most " +
+                                          std::to_string(size_max) + " expected"};
   }
   Bytes content(size);
   std::size_t done = 0;

@@ -14,8 +14,9 @@ namespace mayfly {
 /// The same, as text.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);
 
-/// Replaces `path` so that a crash at any moment leaves the old or the new content, never a mixture:
-/// temporary file beside it, fsync, rename, fsync of the folder. On failure nothing is left behind.
+/// Replaces `path` so that a crash at any moment leaves the old or the new content, never a
+/// mixture: temporary file beside it, fsync, rename, fsync of the folder. On failure nothing is
+/// left behind.
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
 

@@ -18,14 +18,14 @@ enum class Step : std::uint64_t {};
 
 /// The plain number behind an id, for arithmetic, printing and the wire.
 template <typename Id>
-  requires std::is_enum_v<Id>
+requires std::is_enum_v<Id>
 [[nodiscard]] constexpr auto value(Id id) {
   return static_cast<std::underlying_type_t<Id>>(id);
 }
 
 /// The id after this one.
 template <typename Id>
-  requires std::is_enum_v<Id>
+requires std::is_enum_v<Id>
 [[nodiscard]] constexpr Id next(Id id) {
   return static_cast<Id>(value(id) + 1);
 }

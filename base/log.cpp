@@ -34,9 +34,17 @@ void open(std::string_view who, const std::string& path, Level stderr_level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-void debug(std::string_view text) { spdlog::debug("{}", text); }
-void info(std::string_view text) { spdlog::info("{}", text); }
-void warning(std::string_view text) { spdlog::warn("{}", text); }
-void error(std::string_view text) { spdlog::error("{}", text); }
+void debug(std::string_view text) {
+  spdlog::debug("{}", text);
+}
+void info(std::string_view text) {
+  spdlog::info("{}", text);
+}
+void warning(std::string_view text) {
+  spdlog::warn("{}", text);
+}
+void error(std::string_view text) {
+  spdlog::error("{}", text);
+}
 
 }  // namespace mayfly::log

@@ -1,8 +1,8 @@
 #pragma once
 
 // Counter-based random numbers: the value is a pure function of (key, counter), so any worker can
-// compute the draw of any sample without having made the draws before it. Keys are split by number or
-// by name. Same values on every machine; not for cryptography.
+// compute the draw of any sample without having made the draws before it. Keys are split by number
+// or by name. Same values on every machine; not for cryptography.
 
 #include <cstdint>
 #include <string_view>

@@ -1,7 +1,8 @@
 #pragma once
 
-// Errors that will happen (a peer is lost, a file is torn, an input is wrong) are values. They carry
-// what to do about it (the code), a text for people, and who caused it (for the membership layer).
+// Errors that will happen (a peer is lost, a file is torn, an input is wrong) are values. They
+// carry what to do about it (the code), a text for people, and who caused it (for the membership
+// layer).
 
 #include <optional>
 #include <string>
@@ -14,16 +15,16 @@
 namespace mayfly {
 
 enum class Errc {
-  kInvalidInput,   ///< the caller's data is wrong; trying again will not help
-  kNotFound,       ///< something that was named does not exist
-  kCorrupt,        ///< stored or received bytes do not mean what they should
-  kIo,             ///< the operating system refused: disk full, permission, ...
-  kPeerLost,       ///< another member stopped answering; `culprit` says which, if known
-  kAborted,        ///< we were told to stop this operation; nothing is wrong with it
-  kDeadline,       ///< the deadline passed first; `culprit` says who was waited for, if known
-  kRefused,        ///< the other side understood and said no; the text says why
-  kUnsupported,    ///< this build or this machine cannot do it
-  kDiverged,       ///< the numbers went to infinity or members disagree about them
+  kInvalidInput,  ///< the caller's data is wrong; trying again will not help
+  kNotFound,      ///< something that was named does not exist
+  kCorrupt,       ///< stored or received bytes do not mean what they should
+  kIo,            ///< the operating system refused: disk full, permission, ...
+  kPeerLost,      ///< another member stopped answering; `culprit` says which, if known
+  kAborted,       ///< we were told to stop this operation; nothing is wrong with it
+  kDeadline,      ///< the deadline passed first; `culprit` says who was waited for, if known
+  kRefused,       ///< the other side understood and said no; the text says why
+  kUnsupported,   ///< this build or this machine cannot do it
+  kDiverged,      ///< the numbers went to infinity or members disagree about them
 };
 
 /// A short fixed name for logs and records, for example "peer_lost".

@@ -13,8 +13,12 @@ std::int64_t read_clock_ns(clockid_t clock) {
 
 }  // namespace
 
-Instant monotonic_now() { return {read_clock_ns(CLOCK_MONOTONIC)}; }
+Instant monotonic_now() {
+  return {read_clock_ns(CLOCK_MONOTONIC)};
+}
 
-double wall_clock_seconds() { return static_cast<double>(read_clock_ns(CLOCK_REALTIME)) / 1e9; }
+double wall_clock_seconds() {
+  return static_cast<double>(read_clock_ns(CLOCK_REALTIME)) / 1e9;
+}
 
 }  // namespace mayfly

@@ -22,8 +22,7 @@ Ledger::Ledger(const std::string& folder) {
 
 void Ledger::computed(std::uint64_t step, std::uint32_t microbatch,
                       std::span<const std::uint32_t> samples) {
-  const std::string line =
-      fmt::format("{} {} {}\n", step, microbatch, fmt::join(samples, " "));
+  const std::string line = fmt::format("{} {} {}\n", step, microbatch, fmt::join(samples, " "));
   const std::lock_guard lock(mutex_);
   if (file_.valid() && ::write(file_.get(), line.data(), line.size()) < 0) {
     log::warning("the ledger cannot be written any more; going on without it");

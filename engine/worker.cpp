@@ -133,6 +133,65 @@ int fail(const Error& error, int code) {
   return code;
 }
 
+/// SIGTERM and Ctrl-C ask the job for a planned leave; one that comes before there is a client to
+/// tell is kept.
+class LeaveSignals {
+ public:
+  explicit LeaveSignals(bool launched)
+      : watcher_({SIGTERM, SIGINT}, [this, launched](int signal) {
+          // Ctrl-C reaches the whole terminal group; a launcher decides itself what it means.
+          if (signal != SIGINT || !launched) {
+            ask();
+          }
+        }) {}
+
+  /// From now on `client` is told; null = nobody.
+  void tell(elastic::MemberClient* client) {
+    const std::lock_guard lock(mutex_);
+    client_ = client;
+    if (client_ != nullptr && asked_) {
+      client_->post(elastic::member_event::LeaveAsked{"asked by a signal"});
+    }
+  }
+
+ private:
+  void ask() {
+    const std::lock_guard lock(mutex_);
+    asked_ = true;
+    if (client_ != nullptr) {
+      client_->post(elastic::member_event::LeaveAsked{"asked by a signal"});
+    }
+  }
+
+  std::mutex mutex_;
+  elastic::MemberClient* client_ = nullptr;  // guarded by mutex_
+  bool asked_ = false;                       // guarded by mutex_
+  SignalWatcher watcher_;                    // last: its thread uses the rest
+};
+
+/// From the moment this worker is a member until it leaves.
+int take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
+              nn::ModelState initial, LeaveSignals& signals) {
+  WorkerLink link(*parts.transport, *parts.pool);
+  CheckpointWriter checkpoints(
+      *parts.job, config.run_dir + "/checkpoints",
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+  const Step committed = initial.committed;
+  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
+                   link, checkpoints},
+                  std::move(initial));
+  client.start(link);
+  client.post(elastic::member_event::Loaded{committed});
+  signals.tell(&client);
+  log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
+  const elastic::member_effect::Leave leave = trainer.run();
+  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  signals.tell(nullptr);
+  client.send_report(
+      encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
+  return exit_code_of(leave);
+}
+
 }  // namespace
 
 int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> sentinel) {
@@ -142,21 +201,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     cloud_hooks::die_with_launcher();
   }
   log::open("worker", "", log::Level::kInfo);
-  // Signals that may arrive before there is a client to tell wait in the watcher's closure.
-  elastic::MemberClient* client_for_signals = nullptr;
-  std::mutex signal_mutex;
-  bool leave_asked = false;
-  const SignalWatcher signals({SIGTERM, SIGINT}, [&](int signal) {
-    const std::lock_guard lock(signal_mutex);
-    if (signal == SIGINT && config.launched) {
-      return;  // Ctrl-C reaches the whole terminal group; our launcher decides what it means
-    }
-    leave_asked = true;
-    if (client_for_signals != nullptr) {
-      client_for_signals->post(elastic::member_event::LeaveAsked{"asked by a signal"});
-    }
-  });
-
+  LeaveSignals signals(config.launched);
   WorkerParts parts;
   if (Result<void> built = build(config, parts); !built.ok()) {
     return fail(built.error(), kExitUsage);
@@ -181,33 +226,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     sentinel->watch_progress(kHangMax);
   }
 
-  WorkerLink link(*parts.transport, *parts.pool);
-  CheckpointWriter checkpoints(
-      *parts.job, config.run_dir + "/checkpoints",
-      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
-  const Step committed = state.value().committed;
-  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints},
-                  std::move(state).value());
-  client.start(link);
-  client.post(elastic::member_event::Loaded{committed});
-  {
-    const std::lock_guard lock(signal_mutex);
-    client_for_signals = &client;
-    if (leave_asked) {
-      client.post(elastic::member_event::LeaveAsked{"asked by a signal"});
-    }
-  }
-  log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
-  const elastic::member_effect::Leave leave = trainer.run();
-  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
-  {
-    const std::lock_guard lock(signal_mutex);
-    client_for_signals = nullptr;
-  }
-  client.send_report(
-      encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
-  return exit_code_of(leave);
+  return take_part(config, parts, client, std::move(state).value(), signals);
 }
 
 }  // namespace mayfly::engine

@@ -13,11 +13,11 @@ namespace mayfly::nn {
 /// The replicated state of training: equal, bit for bit, on all members after every committed step.
 /// Flat fp32 arrays in the layout of Model::parameters and Model::statistics.
 struct ModelState {
-  Step committed{};                       ///< steps applied so far
+  Step committed{};  ///< steps applied so far
   AlignedBuffer<float> parameters;
-  AlignedBuffer<float> momentum;          ///< as long as parameters
-  AlignedBuffer<float> statistics;        ///< running means and variances of batch norm
-  std::vector<std::int32_t> exponents;    ///< of the exact sum's blocks; empty in fp32 reduction
+  AlignedBuffer<float> momentum;        ///< as long as parameters
+  AlignedBuffer<float> statistics;      ///< running means and variances of batch norm
+  std::vector<std::int32_t> exponents;  ///< of the exact sum's blocks; empty in fp32 reduction
 };
 
 /// Initial state: He-normal convolutions (fan-out, as torchvision), linear layer uniform in

@@ -1,7 +1,8 @@
 #pragma once
 
 // The port between the training loop and a device: forward and backward of one microbatch. One
-// StepEngine belongs to one compute thread (or one GPU); different engines may run at the same time.
+// StepEngine belongs to one compute thread (or one GPU); different engines may run at the same
+// time.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,19 +12,20 @@ namespace mayfly::nn {
 
 /// Samples of one microbatch, ready for the network. Views; owned by the loader.
 struct Batch {
-  std::span<const float> images;          ///< count x 3 x S x S (NCHW), normalised
-  std::span<const std::uint8_t> labels;   ///< count
+  std::span<const float> images;         ///< count x 3 x S x S (NCHW), normalised
+  std::span<const std::uint8_t> labels;  ///< count
 };
 
 /// The weights a microbatch is computed with. All views stay valid and unchanged during the call.
 struct Weights {
   std::span<const float> parameters;
-  std::span<const float> statistics;      ///< used by evaluate() only
-  std::uint64_t version = 0;              ///< changes whenever the values change (the committed step)
+  std::span<const float> statistics;  ///< used by evaluate() only
+  std::uint64_t version = 0;          ///< changes whenever the values change (the committed step)
 };
 
-/// Told, during backward, that every gradient element from `offset` to the end of the flat parameter
-/// array is final. Offsets only fall; the last call says 0. Always called on tensor borders.
+/// Told, during backward, that every gradient element from `offset` to the end of the flat
+/// parameter array is final. Offsets only fall; the last call says 0. Always called on tensor
+/// borders.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
@@ -31,12 +33,12 @@ class GradientSink {
 };
 
 struct TrainResult {
-  float loss = 0;               ///< mean over the microbatch, label smoothing included
-  std::uint32_t correct = 0;    ///< top-1 hits
+  float loss = 0;             ///< mean over the microbatch, label smoothing included
+  std::uint32_t correct = 0;  ///< top-1 hits
 };
 
 struct EvaluationResult {
-  double loss_sum = 0;          ///< cross entropy without smoothing, summed over the samples
+  double loss_sum = 0;  ///< cross entropy without smoothing, summed over the samples
   std::uint32_t correct = 0;
 };
 

@@ -16,7 +16,7 @@
 #include "base/random.hpp"
 #include "nn/cpu/portable_math.hpp"
 #include "nn/model_state.hpp"
-#include "reference_network.hpp"
+#include "tests/unit/nn/reference_network.hpp"
 
 // Counts every allocation through operator new by the module that asked: ours is this program,
 // where all of our code is linked; the other is oneDNN's library (and what it calls).

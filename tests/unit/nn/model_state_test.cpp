@@ -29,7 +29,8 @@ TEST(ModelState, IsAPureFunctionOfModelAndSeed) {
 // A changed value here means that old seeds no longer reproduce old runs.
 TEST(ModelState, HasTheRecordedBits) {
   const Model model = resnet20();
-  EXPECT_EQ(to_string(digest_of(make_initial_state(model, 1, 0, 0))), "cade4fc309315d5891416a87ce953e36");
+  EXPECT_EQ(to_string(digest_of(make_initial_state(model, 1, 0, 0))),
+            "cade4fc309315d5891416a87ce953e36");
 }
 
 TEST(ModelState, ConvolutionsAreHeNormal) {

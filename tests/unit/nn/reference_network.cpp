@@ -1,4 +1,4 @@
-#include "reference_network.hpp"
+#include "tests/unit/nn/reference_network.hpp"
 
 #include <algorithm>
 #include <cmath>
