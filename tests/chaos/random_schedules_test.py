@@ -1,7 +1,8 @@
-"""Goal: any schedule of kill -9 and joins, at random moments, ends with the bits of the undisturbed run.
-Method: per seed, a job of a random shape; faults hit at random times (not at step borders): kill -9 from
-outside, SIGSTOP for a while, SIGTERM, and joins through `mayfly scale`. At least one worker always
-lives. The digest after every step must be the oracle's.
+"""Goal: any schedule of kill -9 and joins, at random moments, ends with the bits of the
+undisturbed run.
+Method: per seed, a job of a random shape; faults hit at random times (not at step borders):
+kill -9 from outside, SIGSTOP for a while, SIGTERM, and joins through `mayfly scale`. At least
+one worker always lives. The digest after every step must be the oracle's.
 
   MAYFLY_TEST_SEEDS=500 or FIRST:COUNT runs other seeds; the failing seed is printed.
 """
@@ -34,7 +35,8 @@ class Schedule:
         self.threads = random.choice([1, 1, 2])
         self.backend = backend
         self.faults = sorted(
-            (random.uniform(0.0, 0.9), random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
+            (random.uniform(0.0, 0.9),
+             random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
             for _ in range(random.randint(2, 5)))
 
     def arguments(self):

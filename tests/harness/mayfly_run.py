@@ -36,7 +36,8 @@ class Run:
     """One `mayfly train` in a fresh run directory."""
 
     def __init__(self, args, run_dir=None, timeout=300):
-        self.folder = os.path.dirname(run_dir) if run_dir else tempfile.mkdtemp(prefix="mayfly-test-")
+        self.folder = (os.path.dirname(run_dir) if run_dir
+                       else tempfile.mkdtemp(prefix="mayfly-test-"))
         self.run_dir = run_dir or os.path.join(self.folder, "run")
         self.timeout = timeout
         self.output_path = os.path.join(self.folder, "output.txt")

@@ -10,9 +10,10 @@ gradient and momentum 1e-4 per tensor, running statistics and updated parameters
 
 The gradient of a ReLU jumps where its input crosses zero. Two correct implementations round
 differently, so among millions of inputs a few lie so near to zero that one lets them pass and the
-other does not, and from there on upwards the gradients differ by far more than rounding. So PyTorch's
-training pass takes the engine's decisions, after checking that each one that differs from its own is
-about an input within 2e-5 of zero (inputs have a spread of about 1), and that these are few.
+other does not, and from there on upwards the gradients differ by far more than rounding. So
+PyTorch's training pass takes the engine's decisions, after checking that each one that differs from
+its own is about an input within 2e-5 of zero (inputs have a spread of about 1), and that these are
+few.
 """
 import os
 import subprocess
@@ -187,7 +188,7 @@ def check(dump):
     report.compare("updated momentum", GRADIENT_LIMIT,
                    paired(dump.tensors("parameters.txt", "updated_momentum.f32"), momentum))
 
-    # Inference is compared on the very same weights and statistics, not on the two updates' results.
+    # Inference is compared on the very same weights and statistics, not on the updates' results.
     for target, table, array in ((parameters, "parameters.txt", "updated_parameters.f32"),
                                  (running, "statistics.txt", "updated_statistics.f32")):
         for name, tensor in dump.tensors(table, array).items():

@@ -1,4 +1,4 @@
-"""Goal: a running job can be watched, scaled, drained, paused and stopped; too few workers end with 4.
+"""Goal: a running job can be watched, scaled, drained, paused and stopped; too few workers: exit 4.
 Method: the operator's commands against a running local job.
 """
 import json

@@ -47,7 +47,8 @@ def threads():
 
 
 def resume():
-    first = Run(SMALL_JOB + STEPS + ["--workers", "3", "--threads", "1", "--checkpoint-every", "10"])
+    first = Run(SMALL_JOB + STEPS +
+                ["--workers", "3", "--threads", "1", "--checkpoint-every", "10"])
     first.wait_for_step(14)
     first.process.send_signal(2)  # Ctrl-C
     code = first.wait()
