@@ -165,12 +165,11 @@ void print(const RecoveryBenchOptions& options, const std::vector<KillTimes>& re
                                phase.name, p50, p90, max);
   }
   if (options.json) {
-    fmt::print(
-        R"({{"kills":{},"workers":{},"model":"{}","backend":"{}",)"
-        R"("undisturbed_step_p50_ms":{:.3f}{}}})"
-        "\n",
-        results.size(), options.job.workers, options.job.model, options.job.backend, step_ms,
-        percentiles);
+    fmt::print(R"({{"kills":{},"workers":{},"model":"{}","backend":"{}",)"
+               R"("undisturbed_step_p50_ms":{:.3f}{}}})"
+               "\n",
+               results.size(), options.job.workers, options.job.model, options.job.backend, step_ms,
+               percentiles);
   } else {
     fmt::print("an undisturbed step takes {:.1f} ms (median)\n", step_ms);
   }
