@@ -3,6 +3,8 @@
 // the coordinator outlives the worker that started it.
 
 #include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -34,6 +36,29 @@ std::string job_name() {
     name = std::getenv("OMPI_MCA_ess_base_jobid");
   }
   return name == nullptr ? "unnamed" : name;
+}
+
+/// The numeric address under which the other machines of the job reach this one.
+Result<std::string> own_address() {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  char numeric[NI_MAXHOST] = {};
+  const int failure = ::getaddrinfo(host, nullptr, &hints, &found);
+  if (failure == 0) {
+    ::getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof numeric, nullptr, 0,
+                  NI_NUMERICHOST);
+    ::freeaddrinfo(found);
+  }
+  if (numeric[0] == '\0') {
+    return Error{
+        Errc::kNotFound,
+        fmt::format("this machine's name {} has no address; give one with --bind-host", host)};
+  }
+  return std::string(numeric);
 }
 
 Result<std::string> wait_for_endpoint(const std::string& run_dir) {
@@ -70,14 +95,18 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
     config.threads = std::max(1U, std::thread::hardware_concurrency() / local);
   }
   if (local < config.workers && config.bind_host == JobConfig{}.bind_host) {
-    char host[256] = {};
-    ::gethostname(host, sizeof host - 1);
-    config.bind_host = host;  // reachable from the other machines
+    Result<std::string> address = own_address();
+    if (!address.ok()) {
+      return refuse(address.error(), kExitUsage);
+    }
+    config.bind_host = address.value();
   }
   if (number_of("OMPI_COMM_WORLD_RANK") == 0) {
     if (std::filesystem::exists(config.run_dir + "/events.jsonl") && config.resume.empty()) {
-      log::error(fmt::format("{} already holds a run; choose another --run-dir", config.run_dir));
-      return kExitUsage;
+      return refuse({Errc::kInvalidInput, fmt::format("{} already holds a run; choose another "
+                                                      "--run-dir",
+                                                      config.run_dir)},
+                    kExitUsage);
     }
     const pid_t child = ::fork();
     if (child == 0) {
