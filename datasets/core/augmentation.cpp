@@ -8,15 +8,19 @@
 namespace mayfly::datasets {
 namespace {
 
-// One row of the output: table[input[x + shift]], or `padding` where that lies outside.
+// What lies outside the image, once normalised: its mean colour (He et al. 2016, section 4.2, pad
+// the normalised image).
+constexpr float kOutside = 0.0F;
+
+// One row of the output: table[input[x + shift]], or kOutside where that lies outside.
 void crop_row(const std::uint8_t* input, int size, int shift, const float* table, float* output) {
   const int first = std::max(0, -shift);
   const int last = std::min(size, size - shift);
-  std::fill(output, output + first, table[0]);
+  std::fill(output, output + first, kOutside);
   for (int x = first; x < last; ++x) {
     output[x] = table[input[x + shift]];
   }
-  std::fill(output + last, output + size, table[0]);
+  std::fill(output + last, output + size, kOutside);
 }
 
 }  // namespace
@@ -53,7 +57,7 @@ void Normaliser::apply(const Augmentation& augmentation, int size,
       float* row = output.data() + (channel * side + static_cast<std::size_t>(y)) * side;
       const int from = y + shift_y;
       if (from < 0 || from >= size) {
-        std::fill(row, row + side, table[0]);
+        std::fill(row, row + side, kOutside);
         continue;
       }
       const auto offset = (channel * side + static_cast<std::size_t>(from)) * side;

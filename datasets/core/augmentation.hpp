@@ -31,9 +31,9 @@ class Normaliser {
  public:
   Normaliser(const std::array<float, 3>& mean, const std::array<float, 3>& deviation);
 
-  /// Crops, flips and normalises one image, CHW bytes to CHW floats, in one pass. Padding is what
-  /// black (byte 0) becomes, as in torchvision's RandomCrop(padding=4) ahead of Normalize. Both
-  /// spans hold 3 x size x size elements, `size` >= 4. The default Augmentation changes nothing.
+  /// Crops, flips and normalises one image, CHW bytes to CHW floats, in one pass. What the crop
+  /// takes from outside the image is 0 after normalising, the mean colour. Both spans hold 3 x size
+  /// x size elements, `size` >= 4. The default Augmentation changes nothing.
   void apply(const Augmentation& augmentation, int size, std::span<const std::uint8_t> pixels,
              std::span<float> output) const;
 

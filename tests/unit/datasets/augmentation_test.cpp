@@ -18,34 +18,33 @@ std::vector<std::uint8_t> numbered_image(int size) {
   return pixels;
 }
 
-// The obvious way: pad, crop, flip, normalise, one after the other.
+// The obvious way: normalise, pad with zeros, crop, flip, one after the other.
 std::vector<float> reference(const Augmentation& draw, int size,
                              const std::vector<std::uint8_t>& pixels) {
   const int padded = size + 8;
   std::vector<float> output(pixels.size());
   for (int c = 0; c < 3; ++c) {
-    std::vector<std::uint8_t> canvas(static_cast<std::size_t>(padded * padded), 0);
+    const auto channel = static_cast<std::size_t>(c);
+    std::vector<float> canvas(static_cast<std::size_t>(padded * padded), 0.0F);
     for (int y = 0; y < size; ++y) {
       for (int x = 0; x < size; ++x) {
+        const auto byte = pixels[static_cast<std::size_t>((c * size + y) * size + x)];
         canvas[static_cast<std::size_t>((y + 4) * padded + x + 4)] =
-            pixels[static_cast<std::size_t>((c * size + y) * size + x)];
+            (static_cast<float>(byte) / 255.0F - kMean[channel]) / kDeviation[channel];
       }
     }
     for (int y = 0; y < size; ++y) {
       for (int x = 0; x < size; ++x) {
         const int from = draw.flip ? size - 1 - x : x;
-        const auto byte =
-            canvas[static_cast<std::size_t>((y + draw.crop_y) * padded + from + draw.crop_x)];
-        const auto channel = static_cast<std::size_t>(c);
         output[static_cast<std::size_t>((c * size + y) * size + x)] =
-            (static_cast<float>(byte) / 255.0F - kMean[channel]) / kDeviation[channel];
+            canvas[static_cast<std::size_t>((y + draw.crop_y) * padded + from + draw.crop_x)];
       }
     }
   }
   return output;
 }
 
-TEST(Augmentation, EqualsPadCropFlipNormaliseForEveryDraw) {
+TEST(Augmentation, EqualsNormalisePadCropFlipForEveryDraw) {
   const Normaliser normaliser(kMean, kDeviation);
   for (const int size : {4, 7, 32}) {
     const std::vector<std::uint8_t> pixels = numbered_image(size);
