@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """Alternates `mayfly bench step` with the same training step in PyTorch as it is shipped.
 
-    benchmarks/pytorch_step.py [--binary build/release/mayfly] [--rounds 5] [--depth 20] [--threads 1]
+    benchmarks/pytorch_step.py [--binary PATH] [--rounds 5] [--depth 20] [--threads 1]
 
 Both sides run forward, loss, backward and SGD with momentum and weight decay on synthetic images:
-PyTorch with batch 128 in its default layout and allocator, Mayfly with microbatch 16. Prints one JSON
-object per round and one with the medians. Images per CPU-second are compared because they stay usable
-on a machine that does other things too; wall-clock rates are printed beside them.
+PyTorch with batch 128 in its default layout and allocator, Mayfly with microbatch 16. Prints one
+JSON object per round and one with the medians. Images per CPU-second are compared because they stay
+usable on a machine that does other things too; wall-clock rates are printed beside them.
 """
 import argparse
 import json

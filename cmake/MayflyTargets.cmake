@@ -14,8 +14,8 @@ function(mayfly_test name)
   cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  # Tests need no speed: -O1 builds them in half the time. GCC 12 warns wrongly of "literal" + string
-  # and of an operator new that a test replaces to count allocations.
+  # Tests need no speed: -O1 builds them in half the time. GCC 12 warns wrongly of "literal" +
+  # string and of an operator new that a test replaces to count allocations.
   target_compile_options(${name} PRIVATE -O1 -Wno-restrict -Wno-mismatched-new-delete)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   set(properties LABELS ${ARG_LABEL})
