@@ -1,6 +1,6 @@
 """Goal: a worker that lives through 100 re-formations in 2,000 steps holds no more memory,
 descriptors or threads at the end than early on, and stays below 400 MB.
-Method: local worker 0 survives while others are killed and started 50 times; its /proc entries
+Method: local worker 0 survives while others are killed and started 56 times; its /proc entries
 are read after the first changes and before the last step.
 """
 import os
@@ -8,7 +8,7 @@ import os
 import mayfly_run
 from mayfly_run import Run, expect
 
-STEPS, PAIRS = 2000, 50
+STEPS, PAIRS = 2000, 56
 
 
 def usage(pid):
@@ -37,7 +37,7 @@ def no_growth():
     late = usage(oldest)
     summary = run.finish()
     print(f"early {early}, late {late}, {summary['membership_changes']} changes of view")
-    expect(summary["membership_changes"] >= 95, f"only {summary['membership_changes']} changes")
+    expect(summary["membership_changes"] >= 100, f"only {summary['membership_changes']} changes")
     expect(late["rss_mb"] < 400, f"{late['rss_mb']:.0f} MB resident")
     expect(late["rss_mb"] < early["rss_mb"] + 16, f"memory grew from {early} to {late}")
     expect(late["threads"] <= early["threads"] + 1, f"threads grew from {early} to {late}")
