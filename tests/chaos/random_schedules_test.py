@@ -34,6 +34,7 @@ class Schedule:
         self.workers = random.choice([2, 3, 3, 4, 4])
         self.threads = random.choice([1, 1, 2])
         self.backend = backend
+        self.silence_ms = random.choice([300, 2000])  # a stopped worker is evicted, or waited for
         self.faults = sorted(
             (random.uniform(0.0, 0.9),
              random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
@@ -41,7 +42,8 @@ class Schedule:
 
     def arguments(self):
         return SMALL_JOB + ["--steps", str(STEPS), "--workers", str(self.workers), "--threads",
-                            str(self.threads), "--backend", self.backend]
+                            str(self.threads), "--backend", self.backend, "--silence-max-ms",
+                            str(self.silence_ms)]
 
     def __str__(self):
         return f"{self.workers} workers, {self.threads} threads, {self.backend}, " + ", ".join(

@@ -20,7 +20,9 @@ BINARY = os.environ.get("MAYFLY_TEST_BINARY", "build/release/mayfly")
 # Small enough for hundreds of runs, large enough that a kill lands in every phase.
 SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch", "16",
              "--microbatch", "4", "--lr", "0.05", "--seed", "7", "--no-evaluate",
-             "--no-tensorboard", "--digest-every", "1"]
+             "--no-tensorboard", "--digest-every", "1",
+             # A machine busy with other tests must not look like a silent worker.
+             "--silence-max-ms", "2000"]
 
 
 class Failure(Exception):
