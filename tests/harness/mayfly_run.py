@@ -50,6 +50,17 @@ class Run:
                 [BINARY, "train", "--run-dir", self.run_dir] + list(args),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
+    @classmethod
+    def attach(cls, folder, process, timeout):
+        """A run that somebody else started: output.txt and run/ are in `folder`."""
+        run = cls.__new__(cls)
+        run.folder, run.process, run.timeout = folder, process, timeout
+        run.run_dir = os.path.join(folder, "run")
+        run.output_path = os.path.join(folder, "output.txt")
+        run.started = time.monotonic()
+        atexit.register(run.stop_hard)
+        return run
+
     def path(self, *parts):
         return os.path.join(self.run_dir, *parts)
 

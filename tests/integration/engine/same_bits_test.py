@@ -66,27 +66,61 @@ def resume():
     first.remove()
 
 
-def mpirun():
-    probe = subprocess.run(["sh", "-c", "command -v mpirun"], capture_output=True)
-    if probe.returncode != 0:
+def start_mpirun(folder, ranks):
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    with open(folder + "/output.txt", "wb") as output:
+        return subprocess.Popen(
+            ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np",
+             str(ranks), mayfly_run.BINARY, "train", "--run-dir", folder + "/run", "--threads", "1"]
+            + SMALL_JOB + STEPS,
+            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+
+def pid_of_rank(launcher, rank):
+    """The rank's worker: a child of mpirun with that rank in its environment."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as f:
+                parent = int(f.read().rsplit(")", 1)[1].split()[1])
+            with open(f"/proc/{entry}/environ", "rb") as f:
+                variables = f.read().split(b"\0")
+        except OSError:
+            continue
+        if parent == launcher.pid and f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables:
+            return int(entry)
+    raise Failure(f"mpirun has no rank {rank}")
+
+
+def mpirun_job(ranks, killed_rank=None):
+    """Runs under mpirun, kills a rank on the way, and compares every digest."""
+    if subprocess.run(["sh", "-c", "command -v mpirun"], capture_output=True).returncode != 0:
         print("skipped: mpirun is not installed")
         raise SystemExit(mayfly_run.SKIP)
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = subprocess.run(
-        ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", "4",
-         mayfly_run.BINARY, "train", "--run-dir", folder + "/run"] + SMALL_JOB + STEPS +
-        ["--threads", "1"],
-        env=environment, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL)
-    run = Run.__new__(Run)
-    run.run_dir = folder + "/run"
+    run = Run.attach(folder, start_mpirun(folder, ranks), timeout=120)
+    if killed_rank is not None:
+        run.wait_for_step(3)
+        mayfly_run.kill(pid_of_rank(run.process, killed_rank))
+    run.wait()
     by_step = mayfly_run.digests(run)
-    if by_step != oracle():
-        raise Failure(f"mpirun: other digests ({len(by_step)})\n{done.stdout}\n{done.stderr}")
+    expect(by_step == oracle(), f"other digests ({len(by_step)})\n{run.logs()}")
     members = {m["members"] for m in run.metrics()}
+    run.remove()
+    return members
+
+
+def mpirun():
+    members = mpirun_job(4)
     expect(members == {4}, f"the job had {members} members")
+
+
+def mpirun_loses_rank_0():
+    """Rank 0 started the coordinator, yet it is not special."""
+    members = mpirun_job(3, killed_rank=0)
+    expect(members == {3, 2}, f"the job had {members} members")
 
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
-        "workers": workers, "gloo": gloo, "threads": threads, "resume": resume, "mpirun": mpirun}))
+        "workers": workers, "gloo": gloo, "threads": threads, "resume": resume, "mpirun": mpirun,
+        "mpirun_loses_rank_0": mpirun_loses_rank_0}))
