@@ -44,11 +44,11 @@ class Run:
         self.timeout = timeout
         self.output_path = os.path.join(self.folder, "output.txt")
         self.started = time.monotonic()
-        atexit.register(self.stop_hard)  # a failed test leaves no job behind
         with open(self.output_path, "wb") as output:
             self.process = subprocess.Popen(
                 [BINARY, "train", "--run-dir", self.run_dir] + list(args),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        atexit.register(self.stop_hard)  # a failed test leaves no job behind
 
     @classmethod
     def attach(cls, folder, process, timeout):
