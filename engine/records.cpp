@@ -13,6 +13,7 @@ void put(WireWriter& out, const StepRecord& r) {
   out.put(r.correct);
   out.put(r.loss);
   out.put(r.learning_rate);
+  out.put(r.seconds);
   out.put_string(r.sample_hash);
   out.put_string(r.digest);
 }
@@ -43,6 +44,7 @@ void get(WireReader& in, StepRecord& r) {
   r.correct = in.get<std::uint32_t>();
   r.loss = in.get<double>();
   r.learning_rate = in.get<double>();
+  r.seconds = in.get<double>();
   r.sample_hash = in.get_string(kTextBytesMax);
   r.digest = in.get_string(kTextBytesMax);
 }

@@ -21,6 +21,7 @@ struct StepRecord {
   std::uint32_t correct = 0;
   double loss = 0;
   double learning_rate = 0;
+  double seconds = 0;       ///< since this member's commit before; 0 = its first
   std::string sample_hash;  ///< hex
   std::string digest;       ///< hex; empty if not computed at this step
 };

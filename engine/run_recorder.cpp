@@ -126,9 +126,9 @@ void RunRecorder::receive(const StepRecord& record) {
     if (last_step_ == 0) {
       first_step_ = record.step;
       first_commit_ = now;
-    } else {
-      metric.images_per_second = record.samples / std::max(1e-9, to_seconds(now - last_commit_));
     }
+    // By the member's own clock: its reports may arrive in bursts.
+    metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
     last_step_ = record.step;
     last_commit_ = now;
     samples_ += record.samples;

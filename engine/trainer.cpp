@@ -246,6 +246,9 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced, doub
   record.correct = static_cast<std::uint32_t>(reduced.totals.correct);
   record.loss = loss;
   record.learning_rate = nn::learning_rate_at(parts_.job.schedule, record.step);
+  const Instant now = monotonic_now();
+  record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);
+  last_commit_ = now;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
   if (is_digest_step(state_.committed)) {
     record.digest = to_string(nn::digest_of(state_));

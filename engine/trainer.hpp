@@ -92,6 +92,7 @@ class Trainer {
   std::optional<Step> evaluated_;  // last step evaluated in this view
   std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
   Instant last_progress_;
+  Instant last_commit_;
   std::deque<StepRecord> recent_;  // the last steps' records, for a new rank 0 to repeat
 };
 

@@ -14,6 +14,7 @@ TEST(Records, SurviveTheWire) {
   step.correct = 60;
   step.loss = 1.25;
   step.learning_rate = 0.1;
+  step.seconds = 0.25;
   step.sample_hash = "00ff";
   step.digest = "abc";
   const Result<Record> back = decode_record(encode_record(step));
@@ -22,6 +23,7 @@ TEST(Records, SurviveTheWire) {
   EXPECT_EQ(copy.step, 7u);
   EXPECT_EQ(copy.members, 4u);
   EXPECT_EQ(copy.loss, 1.25);
+  EXPECT_EQ(copy.seconds, 0.25);
   EXPECT_EQ(copy.sample_hash, "00ff");
   EXPECT_EQ(copy.digest, "abc");
 
