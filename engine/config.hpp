@@ -51,7 +51,7 @@ struct JobConfig {
   std::string token_file;   ///< empty = <run-dir>/token, made if missing
   std::uint32_t min_workers = 1;
   double min_workers_timeout = 600;  ///< seconds
-  double silence_max_ms = 300;       ///< a worker silent for longer is evicted (adaptive upwards)
+  double silence_max_ms = 1000;      ///< a worker silent for longer is evicted (adaptive upwards)
   std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
 
   // Records.

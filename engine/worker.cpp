@@ -1,7 +1,6 @@
 // `mayfly worker`: loads everything, joins the job, trains until told to leave.
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -27,27 +26,6 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kConnectTimeout = seconds(60);
-// A worker whose process is stopped (SIGSTOP, a frozen VM guest) still has a living sentinel.
-// Longer than any scheduling delay seen on an oversubscribed machine, because an eviction costs a
-// worker.
-constexpr Duration kHangMax = seconds(1);
-constexpr Duration kPulseInterval = milliseconds(50);
-
-/// Ticks the sentinel as long as this process is scheduled at all.
-class Pulse {
- public:
-  explicit Pulse(elastic::Sentinel* sentinel)
-      : thread_([sentinel](const std::stop_token& stop) {
-          pthread_setname_np(pthread_self(), "pulse");
-          while (sentinel != nullptr && !stop.stop_requested()) {
-            sentinel->tick();
-            std::this_thread::sleep_for(kPulseInterval);
-          }
-        }) {}
-
- private:
-  std::jthread thread_;
-};
 
 Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
   if (config.backend == "gloo") {
@@ -220,10 +198,8 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return fail(joined.error(), refused ? kExitUsage : kExitFailed);
   }
   elastic::MemberClient& client = *joined.value();
-  const Pulse pulse(sentinel.get());
   if (sentinel != nullptr) {
     sentinel->arm(config.coordinator, token.value(), client.id());
-    sentinel->watch_progress(kHangMax);
   }
 
   return take_part(config, parts, client, std::move(state).value(), signals);

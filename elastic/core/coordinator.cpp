@@ -57,7 +57,10 @@ void Coordinator::on(const coordinator_event::ConnectionLost& event) {
 }
 
 void Coordinator::on(const coordinator_event::SentinelReport& event) {
-  lose(event.member, event.detail, true);
+  // The last one is nobody's obstacle: if it is really dead its own connection will say so.
+  if (leaves_somebody(event.member)) {
+    lose(event.member, event.detail, true);
+  }
 }
 
 void Coordinator::on(const coordinator_event::SentinelBeat& event) {
@@ -101,6 +104,9 @@ void Coordinator::on(const coordinator_event::FailAsked& event) {
 
 void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   for (const MemberId silent : detector_.suspects(now_)) {
+    if (!leaves_somebody(silent)) {
+      continue;  // a suspicion may be wrong, and evicting the last one ends the job
+    }
     const auto patience_ms = static_cast<long>(to_ms(detector_.patience(silent)));
     lose(silent, "silent for more than " + std::to_string(patience_ms) + " ms", true);
   }

@@ -1,0 +1,56 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/coordinator_harness.hpp"
+
+// A suspicion may be wrong. Whoever is the last one holds the job's state and stands in nobody's
+// way.
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId k1{1};
+
+/// A job whose first view has `count` members.
+CoordinatorHarness running(std::uint32_t count) {
+  CoordinatorOptions options;
+  options.initial_workers = count;
+  CoordinatorHarness job(options);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    (void)job.join();
+  }
+  for (const MemberId member : job.view_members()) {
+    job.start(member, 10);
+  }
+  job.clear();
+  return job;
+}
+
+TEST(CoordinatorLastMember, IsNotEvictedForSilence) {
+  CoordinatorHarness job = running(1);
+  job.pass(seconds(30), {});
+  EXPECT_FALSE(job.noted("lost"));
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorLastMember, IsNotEvictedOnTheWordOfItsSentinel) {
+  CoordinatorHarness job = running(1);
+  job.give(coordinator_event::SentinelReport{k1, "makes no progress"});
+  EXPECT_FALSE(job.noted("lost"));
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorLastMember, IsLostWhenItsConnectionBreaks) {
+  CoordinatorHarness job = running(1);
+  job.give(coordinator_event::ConnectionLost{k1, "reset"});
+  EXPECT_TRUE(job.noted("lost"));
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+}
+
+TEST(CoordinatorLastMember, OfTwoSilentOnesOneGoesOn) {
+  CoordinatorHarness job = running(2);
+  job.pass(seconds(30), {});
+  EXPECT_EQ(job.coordinator.members().size(), 1u);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
