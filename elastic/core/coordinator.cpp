@@ -104,8 +104,8 @@ void Coordinator::on(const coordinator_event::FailAsked& event) {
 
 void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   for (const MemberId silent : detector_.suspects(now_)) {
-    if (!leaves_somebody(silent)) {
-      continue;  // a suspicion may be wrong, and evicting the last one ends the job
+    if (!leaves_somebody(silent) && detector_.silence(silent, now_) < options_.stop_timeout) {
+      continue;  // a suspicion may be wrong, and without the last one nothing goes on
     }
     const auto patience_ms = static_cast<long>(to_ms(detector_.patience(silent)));
     lose(silent, "silent for more than " + std::to_string(patience_ms) + " ms", true);

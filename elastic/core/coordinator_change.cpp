@@ -130,9 +130,6 @@ void Coordinator::check_stop_deadline() {
     }
   }
   for (const MemberId id : late) {
-    if (!leaves_somebody(id)) {
-      continue;  // nobody waits for the last one
-    }
     evict(id, "did not leave the group within " +
                   std::to_string(static_cast<long>(to_ms(options_.stop_timeout))) + " ms");
   }

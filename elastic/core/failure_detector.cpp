@@ -59,6 +59,11 @@ std::vector<MemberId> FailureDetector::suspects(Instant now) {
   return silent;
 }
 
+Duration FailureDetector::silence(MemberId member, Instant now) const {
+  const auto place = watched_.find(member);
+  return place == watched_.end() ? Duration::zero() : now - place->second.last;
+}
+
 Duration FailureDetector::patience(MemberId member) const {
   const auto place = watched_.find(member);
   return place == watched_.end() ? silence_max_ : patience_with(place->second);

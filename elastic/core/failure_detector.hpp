@@ -27,6 +27,8 @@ class FailureDetector {
   /// Time passes; to be called much more often than silence_max. Returns the suspects in the order
   /// of their ids. If the last call was long ago, nobody is suspect: we were not listening.
   [[nodiscard]] std::vector<MemberId> suspects(Instant now);
+  /// For how long nothing has been heard of the member; zero if it is not watched.
+  [[nodiscard]] Duration silence(MemberId member, Instant now) const;
   /// The silence that would make this member suspect now; silence_max if it is not watched.
   [[nodiscard]] Duration patience(MemberId member) const;
 
