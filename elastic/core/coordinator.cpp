@@ -57,10 +57,7 @@ void Coordinator::on(const coordinator_event::ConnectionLost& event) {
 }
 
 void Coordinator::on(const coordinator_event::SentinelReport& event) {
-  // The last one is nobody's obstacle: if it is really dead its own connection will say so.
-  if (leaves_somebody(event.member)) {
-    lose(event.member, event.detail, true);
-  }
+  lose(event.member, event.detail, true);
 }
 
 void Coordinator::on(const coordinator_event::SentinelBeat& event) {
