@@ -119,8 +119,11 @@ void RunRecorder::receive(const StepRecord& record) {
   StepMetric metric;
   {
     const std::lock_guard lock(mutex_);
-    if (record.step <= last_step_) {
+    if (record.step <= last_step_ && missing_.erase(record.step) == 0) {
       return;  // repeated after a change of view
+    }
+    for (std::uint64_t step = last_step_ + 1; last_step_ > 0 && step < record.step; ++step) {
+      missing_.insert(step);  // another member's report of it is on its way
     }
     const Instant now = monotonic_now();
     if (last_step_ == 0) {
@@ -129,7 +132,7 @@ void RunRecorder::receive(const StepRecord& record) {
     }
     // By the member's own clock: its reports may arrive in bursts.
     metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
-    last_step_ = record.step;
+    last_step_ = std::max(last_step_, record.step);
     last_commit_ = now;
     samples_ += record.samples;
     if (!record.digest.empty()) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "elastic/net/coordinator_server.hpp"
@@ -73,6 +74,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   // Guarded by mutex_:
   std::optional<JobEnd> end_;
   std::uint64_t last_step_ = 0;
+  std::set<std::uint64_t> missing_;  // steps below last_step_ without a record yet
   std::uint64_t first_step_ = 0;
   Instant first_commit_;
   Instant last_commit_;

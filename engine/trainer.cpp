@@ -107,7 +107,7 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
     return synced;
   }
   parts_.client.post(elastic::member_event::StateSynced{view.id});
-  repeat_recent_records();
+  repeat_recent_records(view);
   if (attempt_ > 0) {  // raised exponents are not agreed on yet: the step starts over
     parts_.pool.discard();
     computing_ = {};
@@ -275,8 +275,9 @@ std::uint32_t Trainer::state_check() const {
   return check ? static_cast<std::uint32_t>(nn::digest_of(state_).low) : 0;
 }
 
-void Trainer::repeat_recent_records() {
-  if (rank_ == Rank{}) {
+void Trainer::repeat_recent_records(const elastic::View& view) {
+  // The source too: the last commit may be known only to it and to a rank 0 that is lost.
+  if (rank_ == Rank{} || rank_ == view.source) {
     for (const StepRecord& record : recent_) {
       parts_.client.send_report(encode_record(record));
     }

@@ -71,7 +71,7 @@ class Trainer {
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
   void report_stopped(ViewId view, const ViewEnd& end);
   void report_fatal(const std::string& reason);
-  void repeat_recent_records();
+  void repeat_recent_records(const elastic::View& view);
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
   [[nodiscard]] std::uint32_t state_check() const;
   [[nodiscard]] bool is_digest_step(Step step) const;
