@@ -135,7 +135,7 @@ void RunRecorder::receive(const StepRecord& record) {
     last_step_ = std::max(last_step_, record.step);
     last_commit_ = now;
     samples_ += record.samples;
-    if (!record.digest.empty()) {
+    if (!record.digest.empty() && record.step == last_step_) {
       last_digest_ = record.digest;
     }
   }
