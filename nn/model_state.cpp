@@ -50,10 +50,8 @@ void initialise_parameters(const Model& model, const CounterRandom& random,
                 slice(conv.weight));
     std::ranges::fill(slice(conv.weight + 1), 1.0F);
   };
-  convolution(model.stem);
-  for (const BlockSpec& block : model.blocks) {
-    convolution(block.conv1);
-    convolution(block.conv2);
+  for (const ConvSpec* conv : convolutions_of(model)) {
+    convolution(*conv);
   }
   const double bound = 1.0 / std::sqrt(static_cast<double>(model.features));
   for (std::size_t i = model.classifier_weight; i < model.parameters.size(); ++i) {

@@ -26,7 +26,7 @@ BlockedShape output_shape(const ConvSpec& spec, std::size_t images, std::size_t 
 }
 
 Classifier classifier_for(const Model& model, std::size_t images, std::size_t block) {
-  return {output_shape(model.blocks.back().conv2, images, block), model.classes};
+  return {output_shape(model.blocks.back().convs.back(), images, block), model.classes};
 }
 
 }  // namespace
@@ -60,8 +60,8 @@ ResnetEngine::ResnetEngine(const Model& model, std::uint32_t microbatch)
 void ResnetEngine::build_units() {
   units_.emplace_back(context_, kernels_, model_.stem, false, arena_);
   for (const BlockSpec& block : model_.blocks) {
-    units_.emplace_back(context_, kernels_, block.conv1, true, arena_);
-    units_.emplace_back(context_, kernels_, block.conv2, true, arena_);
+    units_.emplace_back(context_, kernels_, block.convs[0], true, arena_);
+    units_.emplace_back(context_, kernels_, block.convs[1], true, arena_);
   }
 }
 
@@ -72,7 +72,7 @@ void ResnetEngine::build_blocks() {
     block.second = &units_[2 + 2 * i];
     if (model_.blocks[i].downsample) {
       block.shortcut.emplace(units_[2 * i].shape,
-                             static_cast<std::size_t>(model_.blocks[i].conv1.input_size));
+                             static_cast<std::size_t>(model_.blocks[i].convs[0].input_size));
     }
     const bool is_last = i + 1 == model_.blocks.size();
     block.has_addend = !is_last && !model_.blocks[i + 1].downsample;
@@ -266,6 +266,11 @@ Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uin
     return Error{Errc::kInvalidInput,
                  fmt::format("a microbatch of {} samples; 1 to {} are possible", microbatch,
                              kMicrobatchMax)};
+  }
+  if (model.stem_pool) {
+    return Error{
+        Errc::kUnsupported,
+        fmt::format("the CPU engine computes the CIFAR networks only, not {}", model.name)};
   }
   // Per thread, and baked into primitives when they are built: with more threads oneDNN's weight
   // gradients have other bits, and inside a parallel region they can hang.

@@ -34,14 +34,17 @@ TEST(ModelState, HasTheRecordedBits) {
 }
 
 TEST(ModelState, ConvolutionsAreHeNormal) {
-  const Model model = resnet20();
-  const ModelState state = make_initial_state(model, 1, 0, 0);
-  for (const BlockSpec& block : model.blocks) {
-    const TensorInfo& info = model.parameters[block.conv2.weight];
-    const double expected = 2.0 / (9.0 * block.conv2.out_channels);
-    const double found = mean_square(state.parameters.span().subspan(info.offset, info.size));
-    const double tolerance = 6.0 * std::sqrt(2.0 / static_cast<double>(info.size));
-    EXPECT_NEAR(found / expected, 1.0, tolerance) << info.name;
+  for (const char* name : {"resnet20", "resnet50"}) {
+    const Model model = make_model(name, 10).value();
+    const ModelState state = make_initial_state(model, 1, 0, 0);
+    for (const ConvSpec* conv : convolutions_of(model)) {
+      const TensorInfo& info = model.parameters[conv->weight];
+      const double expected = 2.0 / (conv->kernel * conv->kernel * conv->out_channels);
+      const double found = mean_square(state.parameters.span().subspan(info.offset, info.size));
+      const double tolerance = 6.0 * std::sqrt(2.0 / static_cast<double>(info.size));
+      EXPECT_NEAR(found / expected, 1.0, tolerance) << name << " " << info.name;
+      EXPECT_EQ(state.parameters[model.parameters[conv->weight + 1].offset], 1.0F);
+    }
   }
 }
 
@@ -59,7 +62,7 @@ TEST(ModelState, LinearLayerStaysWithinItsBound) {
 TEST(ModelState, NormsStartAsIdentity) {
   const Model model = resnet20();
   const ModelState state = make_initial_state(model, 1, 4, 77);
-  const ConvSpec& conv = model.blocks[4].conv1;
+  const ConvSpec& conv = model.blocks[4].convs[0];
   EXPECT_EQ(state.parameters[model.parameters[conv.weight + 1].offset], 1.0F);
   EXPECT_EQ(state.parameters[model.parameters[conv.weight + 2].offset], 0.0F);
   EXPECT_EQ(state.statistics[model.statistics[conv.running_mean].offset], 0.0F);

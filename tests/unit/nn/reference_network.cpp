@@ -84,10 +84,10 @@ class Network {
     units_.back().output = x;
     for (const BlockSpec& block : model_.blocks) {
       const Tensor input = x;
-      x = convolve_norm(block.conv1, input);
+      x = convolve_norm(block.convs[0], input);
       rectify(x);
       units_.back().output = x;
-      x = convolve_norm(block.conv2, x);
+      x = convolve_norm(block.convs[1], x);
       add_shortcut(input, x, block.downsample);
       rectify(x);
       units_.back().output = x;

@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/check.hpp"
+#include "nn/model_builder.hpp"
+
+namespace mayfly::nn {
+namespace {
+
+constexpr int kStemChannels = 64;
+constexpr int kExpansion = 4;  // of a bottleneck's output over its 3x3 convolution
+
+struct Plan {
+  std::array<int, 4> blocks;  ///< per stage
+  bool bottleneck;
+};
+
+Plan plan_for(int depth) {
+  switch (depth) {
+    case 18: return {{2, 2, 2, 2}, false};
+    case 34: return {{3, 4, 6, 3}, false};
+    case 50: return {{3, 4, 6, 3}, true};
+  }
+  UNREACHABLE("make_model lists the depths");
+}
+
+/// What a block does to its input.
+struct BlockGeometry {
+  int in_channels;
+  int width;  ///< channels of the 3x3 convolutions
+  int out_channels;
+  int stride;
+  int input_size;
+};
+
+BlockSpec basic_block(ModelBuilder& builder, const std::string& prefix, const BlockGeometry& g) {
+  const int halved = g.input_size / g.stride;
+  return {.convs = {builder.conv_and_norm(prefix + "conv1", prefix + "bn1",
+                                          {g.in_channels, g.width, 3, g.stride, g.input_size}),
+                    builder.conv_and_norm(prefix + "conv2", prefix + "bn2",
+                                          {g.width, g.width, 3, 1, halved})},
+          .projection = std::nullopt};
+}
+
+BlockSpec bottleneck(ModelBuilder& builder, const std::string& prefix, const BlockGeometry& g) {
+  const int halved = g.input_size / g.stride;
+  return {.convs = {builder.conv_and_norm(prefix + "conv1", prefix + "bn1",
+                                          {g.in_channels, g.width, 1, 1, g.input_size}),
+                    builder.conv_and_norm(prefix + "conv2", prefix + "bn2",
+                                          {g.width, g.width, 3, g.stride, g.input_size}),
+                    builder.conv_and_norm(prefix + "conv3", prefix + "bn3",
+                                          {g.width, g.out_channels, 1, 1, halved})},
+          .projection = std::nullopt};
+}
+
+}  // namespace
+
+void describe_imagenet_resnet(Model& model, int depth) {
+  const Plan plan = plan_for(depth);
+  ModelBuilder builder(model);
+  model.stem = builder.conv_and_norm("conv1", "bn1", {3, kStemChannels, 7, 2, model.image_size});
+  model.stem_pool = true;
+  int channels = kStemChannels;
+  int size = model.stem.output_size() / 2;
+  for (std::size_t stage = 0; stage < plan.blocks.size(); ++stage) {
+    const int width = kStemChannels << stage;
+    const int out = plan.bottleneck ? width * kExpansion : width;
+    for (int i = 0; i < plan.blocks[stage]; ++i) {
+      const std::string prefix = fmt::format("layer{}.{}.", stage + 1, i);
+      const int stride = stage > 0 && i == 0 ? 2 : 1;
+      const BlockGeometry geometry{channels, width, out, stride, size};
+      BlockSpec block = plan.bottleneck ? bottleneck(builder, prefix, geometry)
+                                        : basic_block(builder, prefix, geometry);
+      if (stride != 1 || channels != out) {
+        block.projection = builder.conv_and_norm(prefix + "downsample.0", prefix + "downsample.1",
+                                                 {channels, out, 1, stride, size});
+      }
+      model.blocks.push_back(std::move(block));
+      channels = out;
+      size /= stride;
+    }
+  }
+  builder.classifier(channels);
+}
+
+}  // namespace mayfly::nn
