@@ -30,7 +30,7 @@ Result<void> run_thread(SharedWork& work) {
   const auto side = static_cast<std::size_t>(work.data.test->image_size());
   const std::size_t pixels = 3 * side * side;
   std::vector<float> images(kBatch * pixels);
-  std::vector<std::uint8_t> labels(kBatch);
+  std::vector<std::uint16_t> labels(kBatch);
   const nn::Weights weights{work.state.parameters.span(), work.state.statistics.span(), 1};
   for (;;) {
     const std::size_t batch = work.next_batch.fetch_add(1);
@@ -40,7 +40,7 @@ Result<void> run_thread(SharedWork& work) {
     const std::size_t first = batch * kBatch;
     const std::size_t count = std::min<std::size_t>(kBatch, work.data.test->size() - first);
     const std::span<float> pixel_part(images.data(), count * pixels);
-    const std::span<std::uint8_t> label_part(labels.data(), count);
+    const std::span<std::uint16_t> label_part(labels.data(), count);
     datasets::prepare_test_batch(work.data, first, pixel_part, label_part);
     work.results[batch] = engine.value()->evaluate(weights, nn::Batch{pixel_part, label_part});
   }

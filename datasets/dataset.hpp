@@ -23,7 +23,7 @@ class Dataset {
   [[nodiscard]] virtual int image_size() const = 0;
   /// Copies sample `index` as 3 x S x S bytes (CHW) into `pixels`.
   virtual void read(std::size_t index, std::span<std::uint8_t> pixels) const = 0;
-  [[nodiscard]] virtual std::uint8_t label(std::size_t index) const = 0;
+  [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
 };
 
 /// Training and test part of a data set, with what the network needs to know about it.

@@ -14,10 +14,13 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3145484341434d46;  // "FMCACHE1"
+constexpr std::uint64_t kMagic = 0x3245484341434d46;  // "FMCACHE2"
 constexpr std::size_t kBlockBytesMax = std::size_t{16} << 30;
 constexpr std::size_t kJpegBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kNameBytesMax = 255;
+constexpr std::size_t kClassesMax = std::size_t{1} << 16;
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kFieldsBytesMax = kPageBytes + kClassesMax * (kNameBytesMax + 4);
 constexpr int kSideMin = 4;
 constexpr int kSideMax = 1024;
 
@@ -68,7 +71,7 @@ Bytes encode_fields(const Header& header) {
   return writer.take();
 }
 
-// Magic, the fields with their length, the hash of the fields, zeros.
+// Magic, the fields with their length, the hash of the fields, zeros up to a whole page.
 Bytes encode_header(const Header& header) {
   const Bytes fields = encode_fields(header);
   WireWriter writer;
@@ -76,17 +79,18 @@ Bytes encode_header(const Header& header) {
   writer.put_bytes(fields);
   put_digest(writer, digest_of(fields));
   Bytes bytes = writer.take();
-  ENSURE(bytes.size() <= kDecodedHeaderBytes, "256 names of 255 bytes fit the header");
-  bytes.resize(kDecodedHeaderBytes);
+  bytes.resize((bytes.size() + kPageBytes - 1) / kPageBytes * kPageBytes);
   return bytes;
 }
 
 Result<Header> decode_header(ByteSpan bytes) {
   const Error damaged{Errc::kCorrupt, "the header is damaged"};
   WireReader outer(bytes);
-  const bool ours = outer.get<std::uint64_t>() == kMagic;
-  const Bytes fields = outer.get_bytes(kDecodedHeaderBytes);
-  if (!ours || get_digest(outer) != digest_of(fields) || outer.failed()) {
+  if (outer.get<std::uint64_t>() != kMagic) {
+    return Error{Errc::kCorrupt, "damaged or of another version"};
+  }
+  const Bytes fields = outer.get_bytes(kFieldsBytesMax);
+  if (get_digest(outer) != digest_of(fields) || outer.failed()) {
     return damaged;
   }
   Header header;
@@ -104,7 +108,7 @@ Result<Header> decode_header(ByteSpan bytes) {
   for (float& field : header.deviation) {
     field = reader.get<float>();
   }
-  const std::size_t classes = reader.get_count(256, sizeof(std::uint32_t));
+  const std::size_t classes = reader.get_count(kClassesMax, sizeof(std::uint32_t));
   for (std::size_t i = 0; i < classes; ++i) {
     header.classes.push_back(reader.get_string(kNameBytesMax));
   }
@@ -114,7 +118,10 @@ Result<Header> decode_header(ByteSpan bytes) {
 }
 
 RecordLayout layout_of(const Header& header) {
-  return {.image_size = static_cast<int>(header.image_size), .label_bytes = 1};
+  const bool wide = header.classes.size() > 256;
+  return {.image_size = static_cast<int>(header.image_size),
+          .label_bytes = wide ? 2U : 1U,
+          .wide_labels = wide};
 }
 
 bool is_cifar10(const Header& header) {
@@ -129,7 +136,7 @@ void measure_channels(std::span<const std::uint8_t> train, Header& header) {
   std::array<std::uint64_t, 3> square{};
   for (std::size_t record = 0; record < train.size(); record += layout.record_bytes()) {
     for (std::size_t channel = 0; channel < 3; ++channel) {
-      const std::uint8_t* pixels = train.data() + record + 1 + channel * plane;
+      const std::uint8_t* pixels = train.data() + record + layout.label_bytes + channel * plane;
       for (std::size_t i = 0; i < plane; ++i) {
         sum[channel] += pixels[i];
         square[channel] += std::uint64_t{pixels[i]} * pixels[i];
@@ -181,7 +188,7 @@ class BlockBuilder {
     const RecordLayout layout = layout_of(header);
     block_.resize(next_);
     const std::size_t train_bytes = header.train_count * layout.record_bytes();
-    const ByteSpan records = ByteSpan(block_).subspan(kDecodedHeaderBytes);
+    const ByteSpan records = ByteSpan(block_).subspan(header_bytes_);
     header.key = key;
     header.records = digest_of(records);
     header.train = digest_of(records.first(train_bytes));
@@ -193,6 +200,7 @@ class BlockBuilder {
                        header);
     }
     const Bytes encoded = encode_header(header);
+    ENSURE(encoded.size() == header_bytes_, "only the classes decide the length of the header");
     std::memcpy(block_.data(), encoded.data(), encoded.size());
     return std::move(block_);
   }
@@ -217,8 +225,9 @@ class BlockBuilder {
                                               " bytes decoded; at most " +
                                               std::to_string(kBlockBytesMax) + " are supported"};
       }
-      block_.resize(kDecodedHeaderBytes + bytes);
-      next_ = kDecodedHeaderBytes;
+      header_bytes_ = encode_header(header).size();
+      block_.resize(header_bytes_ + bytes);
+      next_ = header_bytes_;
     }
     const std::string side = std::to_string(header.image_size);
     if (std::cmp_not_equal(found.width, header.image_size) ||
@@ -233,11 +242,14 @@ class BlockBuilder {
     const auto label =
         std::lower_bound(header.classes.begin(), header.classes.end(), image.class_name);
     auto* record = reinterpret_cast<std::uint8_t*>(block_.data() + next_);
-    record[0] = static_cast<std::uint8_t>(label - header.classes.begin());
+    const auto number = static_cast<std::uint16_t>(label - header.classes.begin());
+    const std::size_t label_bytes = layout_of(header).label_bytes;
+    std::memcpy(record, &number, label_bytes);  // little-endian: the low byte first
+    record += label_bytes;
     const std::size_t plane = decoded.rgb.size() / 3;
     for (std::size_t i = 0; i < plane; ++i) {
       for (std::size_t channel = 0; channel < 3; ++channel) {
-        record[1 + channel * plane + i] = decoded.rgb[3 * i + channel];
+        record[channel * plane + i] = decoded.rgb[3 * i + channel];
       }
     }
     next_ += layout_of(header).record_bytes();
@@ -248,6 +260,7 @@ class BlockBuilder {
   std::size_t image_count_;
   JpegDecoder decoder_;
   Bytes block_;
+  std::size_t header_bytes_ = 0;
   std::size_t next_ = 0;
 };
 
@@ -305,16 +318,14 @@ Result<Bytes> decode_images(const std::string& source, EncodedImages images, boo
 
 Result<DatasetPair> dataset_from_block(std::shared_ptr<const void> owner,
                                        std::span<const std::uint8_t> block, const Digest& key) {
-  if (block.size() < kDecodedHeaderBytes) {
-    return Error{Errc::kCorrupt, "shorter than its header"};
-  }
-  const Result<Header> decoded = decode_header(std::as_bytes(block).first(kDecodedHeaderBytes));
+  const Result<Header> decoded = decode_header(std::as_bytes(block));
   if (!decoded.ok()) {
     return decoded.error();
   }
   const Header& header = decoded.value();
   const std::size_t count = header.train_count + header.test_count;
-  const std::span<const std::uint8_t> records = block.subspan(kDecodedHeaderBytes);
+  const std::size_t header_bytes = std::min(encode_header(header).size(), block.size());
+  const std::span<const std::uint8_t> records = block.subspan(header_bytes);
   if (header.key != key) {
     return Error{Errc::kCorrupt, "made from another source"};
   }

@@ -1,7 +1,8 @@
 #pragma once
 
 // Decoded images in one block of memory that is, byte for byte, also the cache file: a header of
-// kDecodedHeaderBytes, the training records, the test records (RecordLayout with one label byte).
+// whole pages, the training records, the test records (RecordLayout; one label byte where the
+// classes fit into it, else two).
 
 #include <array>
 #include <memory>
@@ -15,8 +16,6 @@
 #include "datasets/encoded_images.hpp"
 
 namespace mayfly::datasets {
-
-inline constexpr std::size_t kDecodedHeaderBytes = std::size_t{1} << 17;
 
 /// Decodes all images. `source` is for messages. With skip_corrupt, corrupt images are left out and
 /// counted; else the first one is an error that names it. Images of different or not square sizes

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kClassesMax = 256;
+constexpr std::size_t kClassesMax = 65'536;  // labels have 16 bits
 constexpr const char* kForm = "expected train/CLASS/*.jpg and test/CLASS/*.jpg";
 
 bool is_jpeg_name(const std::string& file) {
@@ -131,7 +131,8 @@ Result<void> arrange_images(const std::string& source, EncodedImages& images) {
   }
   if (classes.size() > kClassesMax) {
     return Error{Errc::kInvalidInput, source + " has " + std::to_string(classes.size()) +
-                                          " classes, at most 256 are possible"};
+                                          " classes, at most " + std::to_string(kClassesMax) +
+                                          " are possible"};
   }
   return {};
 }

@@ -30,7 +30,7 @@ using EncodedImages = std::vector<EncodedImage>;
 [[nodiscard]] bool parse_image_name(const std::string& name, EncodedImage& image);
 
 /// Sorts. kInvalidInput if there is no training or no test image, if a name comes twice, a test
-/// class has no training images or there are more than 256 classes. `source` is for messages.
+/// class has no training images or there are more than 65,536 classes. `source` is for messages.
 [[nodiscard]] Result<void> arrange_images(const std::string& source, EncodedImages& images);
 
 /// Lists the images of a folder (contents stay on disk).

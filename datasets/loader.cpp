@@ -282,7 +282,7 @@ std::unique_ptr<Loader> make_loader(const DatasetPair& pair, const LoaderOptions
 }
 
 void prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
-                        std::span<std::uint8_t> labels) {
+                        std::span<std::uint16_t> labels) {
   const Dataset& test = *pair.test;
   const std::size_t image = image_bytes(test);
   ENSURE(first + labels.size() <= test.size() && images.size() == labels.size() * image,

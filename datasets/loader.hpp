@@ -27,7 +27,7 @@ struct PreparedBatch {
   std::uint64_t step = 0;  ///< from 1
   std::uint32_t microbatch = 0;
   std::vector<float> images;  ///< microbatch x 3 x S x S, normalised
-  std::vector<std::uint8_t> labels;
+  std::vector<std::uint16_t> labels;
   std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
 };
 
@@ -55,6 +55,6 @@ class Loader {
 
 /// Normalised test images [first, first + labels.size()) without augmentation.
 void prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
-                        std::span<std::uint8_t> labels);
+                        std::span<std::uint16_t> labels);
 
 }  // namespace mayfly::datasets

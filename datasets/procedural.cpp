@@ -23,7 +23,7 @@ class ShapeSet final : public Dataset {
     ENSURE(index < count_, "the sample is in the data set");
     render_shape_image(seed_, part_, index, pixels);
   }
-  [[nodiscard]] std::uint8_t label(std::size_t index) const override { return shape_label(index); }
+  [[nodiscard]] std::uint16_t label(std::size_t index) const override { return shape_label(index); }
 
  private:
   std::uint64_t seed_;

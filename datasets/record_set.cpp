@@ -9,6 +9,7 @@ namespace mayfly::datasets {
 
 RecordSet::RecordSet(RecordLayout layout, std::vector<RecordChunk> chunks)
     : layout_(layout), chunks_(std::move(chunks)) {
+  ENSURE(layout_.label_bytes >= (layout_.wide_labels ? 2U : 1U), "every record has a label");
   for (const RecordChunk& chunk : chunks_) {
     ENSURE(chunk.records.size() % layout_.record_bytes() == 0, "chunks hold whole records");
     size_ += chunk.records.size() / layout_.record_bytes();
@@ -31,8 +32,11 @@ void RecordSet::read(std::size_t index, std::span<std::uint8_t> pixels) const {
   std::memcpy(pixels.data(), record(index) + layout_.label_bytes, pixels.size());
 }
 
-std::uint8_t RecordSet::label(std::size_t index) const {
-  return record(index)[layout_.label_bytes - 1];
+std::uint16_t RecordSet::label(std::size_t index) const {
+  const std::uint8_t* end = record(index) + layout_.label_bytes;
+  const unsigned high = layout_.wide_labels ? end[-1] : 0U;
+  const unsigned low = layout_.wide_labels ? end[-2] : end[-1];
+  return static_cast<std::uint16_t>(high << 8 | low);
 }
 
 }  // namespace mayfly::datasets

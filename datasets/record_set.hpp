@@ -10,11 +10,13 @@
 
 namespace mayfly::datasets {
 
-/// Records that lie one after the other in memory: a few label bytes, of which the last is the
-/// label, then 3 x S x S pixel bytes. This is CIFAR's file format, and that of our decoded images.
+/// Records that lie one after the other in memory: a few label bytes, then 3 x S x S pixel bytes.
+/// This is CIFAR's file format, and that of our decoded images.
 struct RecordLayout {
   int image_size = 32;
   std::size_t label_bytes = 1;
+  /// The label is the last two of the label bytes, little-endian; else the last one.
+  bool wide_labels = false;
 
   [[nodiscard]] std::size_t pixel_bytes() const {
     const auto side = static_cast<std::size_t>(image_size);
@@ -38,7 +40,7 @@ class RecordSet final : public Dataset {
   [[nodiscard]] std::size_t size() const override { return size_; }
   [[nodiscard]] int image_size() const override { return layout_.image_size; }
   void read(std::size_t index, std::span<std::uint8_t> pixels) const override;
-  [[nodiscard]] std::uint8_t label(std::size_t index) const override;
+  [[nodiscard]] std::uint16_t label(std::size_t index) const override;
 
  private:
   [[nodiscard]] const std::uint8_t* record(std::size_t index) const;

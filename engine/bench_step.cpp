@@ -54,8 +54,8 @@ class StepLoop final : public nn::GradientSink {
     for (float& x : images_) {
       x = static_cast<float>(random.unit() * 2 - 1);
     }
-    for (std::uint8_t& label : labels_) {
-      label = static_cast<std::uint8_t>(random.below(kClasses));
+    for (std::uint16_t& label : labels_) {
+      label = static_cast<std::uint16_t>(random.below(kClasses));
     }
   }
 
@@ -110,7 +110,7 @@ class StepLoop final : public nn::GradientSink {
   AlignedBuffer<float> vector_;
   nn::ModelState state_;
   std::vector<float> images_;
-  std::vector<std::uint8_t> labels_;
+  std::vector<std::uint16_t> labels_;
 };
 
 void print(const StepBenchOptions& options, const std::string& isa,

@@ -38,7 +38,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   AlignedBuffer<float> vector_;  // one microbatch's [loss | statistics | gradients]
   std::size_t next_bucket_ = 0;
   std::vector<float> test_images_;
-  std::vector<std::uint8_t> test_labels_;
+  std::vector<std::uint16_t> test_labels_;
   std::unique_ptr<nn::StepEngine> engine_;  // made and used on thread_
   std::promise<Result<void>> built_;
   std::thread thread_;

@@ -12,8 +12,8 @@ namespace mayfly::nn {
 
 /// Samples of one microbatch, ready for the network. Views; owned by the loader.
 struct Batch {
-  std::span<const float> images;         ///< count x 3 x S x S (NCHW), normalised
-  std::span<const std::uint8_t> labels;  ///< count
+  std::span<const float> images;          ///< count x 3 x S x S (NCHW), normalised
+  std::span<const std::uint16_t> labels;  ///< count
 };
 
 /// The weights a microbatch is computed with. All views stay valid and unchanged during the call.

@@ -63,13 +63,13 @@ void Classifier::forward(const ClassifierWeights& weights, const float* x, std::
   }
 }
 
-bool Classifier::is_hit(std::size_t image, std::uint8_t label) const {
+bool Classifier::is_hit(std::size_t image, std::uint16_t label) const {
   const std::span<const double> logits = logits_of(image);
   ENSURE(label < classes_, "data sets check their labels");
   return std::ranges::max_element(logits) - logits.begin() == label;
 }
 
-TrainResult Classifier::loss_and_gradient(std::span<const std::uint8_t> labels, float smoothing) {
+TrainResult Classifier::loss_and_gradient(std::span<const std::uint16_t> labels, float smoothing) {
   const double count = static_cast<double>(shape_.images);
   const double off_target = static_cast<double>(smoothing) / static_cast<double>(classes_);
   TrainResult result;
@@ -92,7 +92,7 @@ TrainResult Classifier::loss_and_gradient(std::span<const std::uint8_t> labels, 
   return result;
 }
 
-EvaluationResult Classifier::score(std::span<const std::uint8_t> labels) const {
+EvaluationResult Classifier::score(std::span<const std::uint16_t> labels) const {
   EvaluationResult result;
   for (std::size_t n = 0; n < labels.size(); ++n) {
     result.correct += is_hit(n, labels[n]) ? 1U : 0U;

@@ -25,10 +25,10 @@ class Classifier {
   void forward(const ClassifierWeights& weights, const float* x, std::size_t count);
 
   /// Mean smoothed loss over all images, and its gradient with respect to the logits.
-  TrainResult loss_and_gradient(std::span<const std::uint8_t> labels, float smoothing);
+  TrainResult loss_and_gradient(std::span<const std::uint16_t> labels, float smoothing);
 
   /// Plain loss summed over the images that forward() saw.
-  [[nodiscard]] EvaluationResult score(std::span<const std::uint8_t> labels) const;
+  [[nodiscard]] EvaluationResult score(std::span<const std::uint16_t> labels) const;
 
   /// After loss_and_gradient: gradients of weight, bias and x.
   void backward(const ClassifierWeights& weights, float* weight_gradient, float* bias_gradient,
@@ -38,7 +38,7 @@ class Classifier {
   void pool(const float* x, std::size_t image);
   void spread(const float* weight, std::size_t image, float* x_gradient);
   [[nodiscard]] std::span<const double> logits_of(std::size_t image) const;
-  [[nodiscard]] bool is_hit(std::size_t image, std::uint8_t label) const;
+  [[nodiscard]] bool is_hit(std::size_t image, std::uint16_t label) const;
 
   BlockedShape shape_;
   std::size_t classes_;

@@ -68,7 +68,7 @@ std::string table_of(const std::vector<TensorInfo>& tensors) {
 
 struct Samples {
   std::vector<float> images;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::uint16_t> labels;
 };
 
 /// Smooth fields plus noise: pixels of one image depend on each other, as in photographs.
@@ -77,7 +77,7 @@ Samples make_samples() {
   constexpr std::size_t kSide = 32;
   Samples samples;
   for (std::uint64_t n = 0; n < kMicrobatch; ++n) {
-    samples.labels.push_back(static_cast<std::uint8_t>(random.below(n, kClasses)));
+    samples.labels.push_back(static_cast<std::uint16_t>(random.below(n, kClasses)));
     for (std::uint64_t plane = 0; plane < 3; ++plane) {
       const CounterRandom draw = random.split(1 + n * 3 + plane);
       for (std::uint64_t pixel = 0; pixel < kSide * kSide; ++pixel) {
@@ -132,7 +132,7 @@ void dump(const Model& model, cpu::ResnetEngine& engine, Folder& folder) {
   folder.write_text("options.txt", fmt::format("{} {} {} {}\n", model.blocks.size(),
                                                kLabelSmoothing, kLearningRate, kStatisticsRate));
   folder.write("images.f32", std::span<const float>(samples.images));
-  folder.write("labels.u8", std::span<const std::uint8_t>(samples.labels));
+  folder.write("labels.u16", std::span<const std::uint16_t>(samples.labels));
   folder.write<float>("parameters.f32", state.parameters.span());
   folder.write<float>("momentum.f32", state.momentum.span());
 

@@ -51,6 +51,10 @@ class Dump:
     def array(self, name, dtype="<f4"):
         return torch.from_numpy(np.fromfile(os.path.join(self.folder, name), dtype))
 
+    def labels(self):
+        numbers = np.fromfile(os.path.join(self.folder, "labels.u16"), "<u2")
+        return torch.from_numpy(numbers.astype(np.int64))
+
     def tensors(self, table, array):
         """The named tensors of a flat array."""
         flat = self.array(array)
@@ -162,7 +166,7 @@ def check(dump):
     for tensor in parameters.values():
         tensor.requires_grad_(True)
     images = dump.array("images.f32").reshape(-1, 3, 32, 32)
-    labels = dump.array("labels.u8", np.uint8).long()
+    labels = dump.labels()
     network = CifarResNet(dump.blocks, parameters, running, dump.statistics_rate)
     optimizer = torch.optim.SGD(parameters.values(), lr=dump.learning_rate, momentum=0.9,
                                 weight_decay=1e-4)

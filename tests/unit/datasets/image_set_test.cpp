@@ -1,42 +1,20 @@
 #include "datasets/image_set.hpp"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <gtest/gtest.h>
-#include <turbojpeg.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <thread>
 
 #include "datasets/cifar.hpp"
 #include "datasets/encoded_images.hpp"
+#include "tests/unit/datasets/image_files.hpp"
 #include "tests/unit/datasets/temporary_folder.hpp"
 
 namespace mayfly::datasets {
 namespace {
-
-using File = std::vector<std::uint8_t>;
-using Files = std::map<std::string, File>;  // by name inside the data set
-
-// A one-colour JPEG; such an image survives the compression almost unchanged.
-File jpeg(int width, int height, std::array<std::uint8_t, 3> colour) {
-  std::vector<std::uint8_t> rgb;
-  for (int i = 0; i < width * height; ++i) {
-    rgb.insert(rgb.end(), colour.begin(), colour.end());
-  }
-  const tjhandle encoder = tjInitCompress();
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;
-  tjCompress2(encoder, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_444, 95, 0);
-  File file(bytes, bytes + size);
-  tjFree(bytes);
-  tjDestroy(encoder);
-  return file;
-}
 
 // Two classes; the red value of every image tells which it is.
 Files good_files(int side = 8) {
@@ -49,35 +27,6 @@ Files good_files(int side = 8) {
   files["train/cat/readme.txt"] = {'h', 'i'};
   files["train/cat/._a.jpg"] = {'n', 'o'};
   return files;
-}
-
-void write_folder(const Files& files, const std::string& folder) {
-  for (const auto& [name, content] : files) {
-    write_file(folder + '/' + name, content);
-  }
-}
-
-void write_tar(const Files& files, const std::string& path, const std::string& prefix = "") {
-  archive* writer = archive_write_new();
-  archive_write_set_format_ustar(writer);
-  if (path.ends_with(".xz")) {
-    archive_write_add_filter_xz(writer);
-  } else if (path.ends_with(".gz")) {
-    archive_write_add_filter_gzip(writer);
-  }
-  ASSERT_EQ(archive_write_open_filename(writer, path.c_str()), ARCHIVE_OK);
-  for (auto file = files.rbegin(); file != files.rend(); ++file) {  // unsorted on purpose
-    archive_entry* entry = archive_entry_new();
-    archive_entry_set_pathname(entry, (prefix + file->first).c_str());
-    archive_entry_set_size(entry, static_cast<la_int64_t>(file->second.size()));
-    archive_entry_set_filetype(entry, AE_IFREG);
-    archive_entry_set_perm(entry, 0644);
-    archive_write_header(writer, entry);
-    archive_write_data(writer, file->second.data(), file->second.size());
-    archive_entry_free(entry);
-  }
-  archive_write_close(writer);
-  archive_write_free(writer);
 }
 
 void expect_good(const Result<DatasetPair>& opened) {
@@ -321,6 +270,56 @@ TEST(ImageSet, RebuildsATornOrDamagedCache) {
     file.put('\x5a');
     file.close();
     expect_good(open_image_folder(folder / "set", options));
+  }
+}
+
+TEST(ImageSet, RebuildsACacheOfAnotherVersion) {
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder / "set");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  expect_good(open_image_folder(folder / "set", options));
+  const std::string cache = only_cache_file(options.cache_dir);
+  const auto first_bytes = [&] {
+    std::ifstream file(cache, std::ios::binary);
+    std::string magic(8, ' ');
+    file.read(magic.data(), 8);
+    return magic;
+  };
+  const std::string magic = first_bytes();
+  EXPECT_EQ(magic, "FMCACHE2");
+  {
+    std::fstream file(cache, std::ios::in | std::ios::out | std::ios::binary);
+    file.write("FMCACHE1", 8);
+  }
+  expect_good(open_image_folder(folder / "set", options));
+  EXPECT_EQ(first_bytes(), magic);
+}
+
+// Goal: labels beyond one byte survive decoding and the cache.
+TEST(ImageSet, HasRoomForMoreThan256Classes) {
+  constexpr int kClasses = 300;
+  const File small = jpeg(8, 8, {90, 90, 90});
+  Files files;
+  for (int i = 0; i < kClasses; ++i) {
+    files["train/class" + std::to_string(1000 + i) + "/a.jpg"] = small;
+  }
+  files["test/class1299/a.jpg"] = jpeg(8, 8, {200, 10, 10});
+  const TemporaryFolder folder;
+  write_folder(files, folder / "set");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  for (int round = 0; round < 2; ++round) {  // decoded, then from the cache
+    const DatasetPair pair = open_image_folder(folder / "set", options).value();
+    ASSERT_EQ(pair.classes, kClasses);
+    for (int i = 0; i < kClasses; ++i) {
+      ASSERT_EQ(pair.train->label(static_cast<std::size_t>(i)), i);
+    }
+    EXPECT_EQ(pair.test->label(0), 299);
+    std::vector<std::uint8_t> pixels(3 * 64);
+    pair.test->read(0, pixels);
+    EXPECT_NEAR(pixels[0], 200, 3);
+    EXPECT_NEAR(pair.mean[0], 90.0 / 255, 0.01);
   }
 }
 

@@ -189,7 +189,7 @@ TEST(Loader, CountsTheTimeThatCallersWaited) {
 TEST(Loader, TestBatchesAreNormalisedInOrder) {
   const DatasetPair pair = make_procedural(100, 1);
   std::vector<float> images(3 * 3072);
-  std::vector<std::uint8_t> labels(3);
+  std::vector<std::uint16_t> labels(3);
   prepare_test_batch(pair, 997, images, labels);
   std::vector<std::uint8_t> pixels(3072);
   std::vector<float> expected(3072);

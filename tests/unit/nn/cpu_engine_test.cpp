@@ -102,12 +102,12 @@ std::vector<float> random_images(std::size_t count, std::uint64_t seed) {
   return images;
 }
 
-std::vector<std::uint8_t> random_labels(std::size_t count, std::uint64_t classes,
-                                        std::uint64_t seed) {
+std::vector<std::uint16_t> random_labels(std::size_t count, std::uint64_t classes,
+                                         std::uint64_t seed) {
   const CounterRandom random = CounterRandom(seed).split("labels");
-  std::vector<std::uint8_t> labels(count);
+  std::vector<std::uint16_t> labels(count);
   for (std::size_t i = 0; i < count; ++i) {
-    labels[i] = static_cast<std::uint8_t>(random.below(i, classes));
+    labels[i] = static_cast<std::uint16_t>(random.below(i, classes));
   }
   return labels;
 }
@@ -166,7 +166,7 @@ struct Fixture {
   Model model;
   ModelState state;
   std::vector<float> images;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::uint16_t> labels;
   std::uint32_t microbatch;
 };
 
@@ -344,7 +344,7 @@ TEST(CpuEngine, EvaluationOfASampleDoesNotDependOnItsCompany) {
   const Fixture fixture("resnet20", 5);
   const auto engine = fixture.engine();
   const std::span<const float> images(fixture.images);
-  const std::span<const std::uint8_t> labels(fixture.labels);
+  const std::span<const std::uint16_t> labels(fixture.labels);
   constexpr std::size_t kImage = 3 * 32 * 32;
   const auto evaluate = [&](std::size_t first, std::size_t count) {
     return engine->evaluate(fixture.weights(), {images.subspan(first * kImage, count * kImage),

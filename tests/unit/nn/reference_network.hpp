@@ -22,7 +22,7 @@ struct Problem {
   const Model& model;
   std::vector<double> parameters;
   std::vector<double> images;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::uint16_t> labels;
   double smoothing = 0;
 };
 

@@ -1,0 +1,69 @@
+#pragma once
+
+// Image folders and tars for tests.
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <gtest/gtest.h>
+#include <turbojpeg.h>
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/unit/datasets/temporary_folder.hpp"
+
+namespace mayfly::datasets {
+
+using File = std::vector<std::uint8_t>;
+using Files = std::map<std::string, File>;  // by name inside the data set
+
+/// A one-colour JPEG; such an image survives the compression almost unchanged.
+inline File jpeg(int width, int height, std::array<std::uint8_t, 3> colour) {
+  std::vector<std::uint8_t> rgb;
+  for (int i = 0; i < width * height; ++i) {
+    rgb.insert(rgb.end(), colour.begin(), colour.end());
+  }
+  const tjhandle encoder = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  tjCompress2(encoder, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_444, 95, 0);
+  File file(bytes, bytes + size);
+  tjFree(bytes);
+  tjDestroy(encoder);
+  return file;
+}
+
+/// Writes the files below `folder`.
+inline void write_folder(const Files& files, const std::string& folder) {
+  for (const auto& [name, content] : files) {
+    write_file(folder + '/' + name, content);
+  }
+}
+
+/// Packs the files, in reverse order; the name's end says how it is compressed.
+inline void write_tar(const Files& files, const std::string& path, const std::string& prefix = "") {
+  archive* writer = archive_write_new();
+  archive_write_set_format_ustar(writer);
+  if (path.ends_with(".xz")) {
+    archive_write_add_filter_xz(writer);
+  } else if (path.ends_with(".gz")) {
+    archive_write_add_filter_gzip(writer);
+  }
+  ASSERT_EQ(archive_write_open_filename(writer, path.c_str()), ARCHIVE_OK);
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {  // unsorted on purpose
+    archive_entry* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, (prefix + file->first).c_str());
+    archive_entry_set_size(entry, static_cast<la_int64_t>(file->second.size()));
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    archive_write_header(writer, entry);
+    archive_write_data(writer, file->second.data(), file->second.size());
+    archive_entry_free(entry);
+  }
+  archive_write_close(writer);
+  archive_write_free(writer);
+}
+
+}  // namespace mayfly::datasets
