@@ -1,0 +1,58 @@
+#pragma once
+
+// Private to nn/cpu: the 3x3 max pooling with stride 2 and padding 1 behind the stem of the
+// ImageNet networks, on blocked activations (nn/cpu/kernels.hpp). Stateless apart from the shape:
+// the caller owns all memory, so one thread may use one object with many buffers.
+//
+// Forward notes for each output element which of the window's nine places gave the maximum;
+// backward gathers: each input pixel adds up the windows that chose it, at most four, in one fixed
+// order. So nothing is cleared and nothing scattered, and the bits depend on no instruction set.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nn/cpu/isa.hpp"
+#include "nn/cpu/kernels.hpp"
+
+namespace mayfly::nn::cpu {
+
+class MaxPool {
+ public:
+  /// For `images` images of `channels` x `width` x `width`, in blocks of `block` (8 or 16) channels
+  /// that divide `channels`; computed with the instructions of `isa`.
+  MaxPool(Isa isa, std::size_t images, std::size_t channels, std::size_t width, std::size_t block);
+
+  [[nodiscard]] std::size_t from_width() const { return from_width_; }
+  [[nodiscard]] std::size_t to_width() const { return (from_width_ + 1) / 2; }
+  [[nodiscard]] BlockedShape from() const { return shape(from_width_); }
+  [[nodiscard]] BlockedShape to() const { return shape(to_width()); }
+  /// Size of `places`, one byte per output element.
+  [[nodiscard]] std::size_t place_count() const { return to().elements(); }
+
+  /// out = maximum of the window, places = where it was (0 to 8, row by row). As in PyTorch the
+  /// first of equal values wins, and a NaN wins over every number.
+  void forward(const float* x, float* out, std::uint8_t* places) const;
+
+  /// The same over max(0, affine(x)) without storing that: norm, ReLU and pooling in one pass over
+  /// the convolution's output. Where no value of a window is above 0 the place says "nowhere", so
+  /// that backward returns the gradient before the ReLU.
+  void forward_normalised(const float* x, const Affine& affine, float* out,
+                          std::uint8_t* places) const;
+
+  /// Overwrites the whole input gradient: of x after forward(), of affine(x) after
+  /// forward_normalised().
+  void backward(const float* out_gradient, const std::uint8_t* places, float* x_gradient) const;
+
+ private:
+  [[nodiscard]] BlockedShape shape(std::size_t width) const {
+    return {.images = images_, .channels = channels_, .pixels = width * width, .block = block_};
+  }
+
+  Isa isa_;
+  std::size_t images_;
+  std::size_t channels_;
+  std::size_t from_width_;
+  std::size_t block_;
+};
+
+}  // namespace mayfly::nn::cpu
