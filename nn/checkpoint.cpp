@@ -178,6 +178,12 @@ Result<ByteSpan> checked_file(const CheckpointFiles& files, const json::value& m
   return ByteSpan(content);
 }
 
+Result<json::value> manifest_of(const CheckpointFiles& files) {
+  const auto manifest = files.find(kManifestFile);
+  return manifest == files.end() ? corrupt(kManifestFile, "missing from the checkpoint")
+                                 : parse_manifest(manifest->second);
+}
+
 Result<void> copy_tensor(const Tensors& tensors, const std::string& name, const TensorInfo& info,
                          std::span<float> flat) {
   const auto found = tensors.find(name);
@@ -296,12 +302,14 @@ Result<CheckpointInfo> decode_manifest(ByteSpan manifest) {
   return parsed.ok() ? info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
 }
 
+Result<ByteSpan> checked_model_file(const CheckpointFiles& files) {
+  const Result<json::value> manifest = manifest_of(files);
+  return manifest.ok() ? checked_file(files, manifest.value(), kModelFile)
+                       : Result<ByteSpan>(manifest.error());
+}
+
 Result<ModelState> decode_checkpoint(const Model& model, const CheckpointFiles& files) {
-  const auto manifest_file = files.find(kManifestFile);
-  if (manifest_file == files.end()) {
-    return corrupt(kManifestFile, "missing from the checkpoint");
-  }
-  const Result<json::value> manifest = parse_manifest(manifest_file->second);
+  const Result<json::value> manifest = manifest_of(files);
   if (!manifest.ok()) {
     return manifest.error();
   }

@@ -47,6 +47,11 @@ inline constexpr const char* kManifestFile = "manifest.json";
 [[nodiscard]] Result<ModelState> decode_checkpoint(const Model& model,
                                                    const CheckpointFiles& files);
 
+/// The model file (a weight file, see nn/weight_file.hpp) of a checkpoint whose manifest can be
+/// read, once its size and hash are what the manifest says. The view points into `files`. kCorrupt
+/// with the file and the reason.
+[[nodiscard]] Result<ByteSpan> checked_model_file(const CheckpointFiles& files);
+
 /// The flat encoding of a state for sending it to another member: fixed size for a given model.
 [[nodiscard]] std::size_t packed_state_size(const ModelState& like);
 void pack_state(const ModelState& state, std::span<std::byte> out);
