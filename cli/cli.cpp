@@ -129,6 +129,23 @@ const std::vector<Subcommand>& subcommands() {
         {},
         false},
        digest},
+      {{"export",
+        "write a checkpoint's weights as safetensors with torchvision's names",
+        "CHECKPOINT",
+        {{"output", "FILE", "the file to write; must not exist"}, kJson},
+        {},
+        false},
+       export_weights},
+      {{"import",
+        "make a checkpoint of weights that PyTorch wrote as safetensors",
+        "FILE",
+        {{"model", "NAME", "network that the weights are for"},
+         {"classes", "N", "its class count; default: the file's"},
+         {"output", "FOLDER", "where to write the checkpoint step-0; must not exist"},
+         kJson},
+        {},
+        false},
+       import_weights},
       {{"version", "print the version", "", {kJson}, {}, false}, version}};
   return list;
 }

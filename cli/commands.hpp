@@ -25,6 +25,10 @@ int inspect(const ParsedArguments& arguments, Context& context);
 int digest(const ParsedArguments& arguments, Context& context);
 int evaluate(const ParsedArguments& arguments, Context& context);
 
+// weight_commands.cpp: weights for and from PyTorch.
+int export_weights(const ParsedArguments& arguments, Context& context);
+int import_weights(const ParsedArguments& arguments, Context& context);
+
 // cli.cpp
 int version(const ParsedArguments& arguments, Context& context);
 

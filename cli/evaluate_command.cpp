@@ -65,15 +65,10 @@ Result<datasets::DatasetPair> open_data(const ParsedArguments& arguments,
   if (!data.ok()) {
     return data;
   }
-  if (data.value().classes != checkpoint.model.classes ||
-      data.value().test->image_size() != checkpoint.model.image_size) {
-    return Error{Errc::kInvalidInput,
-                 fmt::format("{} has {} classes of {}x{} images, the checkpoint's {} expects {} of "
-                             "{}x{}",
-                             spec.value(), data.value().classes, data.value().test->image_size(),
-                             data.value().test->image_size(), checkpoint.model.name,
-                             checkpoint.model.classes, checkpoint.model.image_size,
-                             checkpoint.model.image_size)};
+  if (data.value().classes != checkpoint.model.classes) {
+    return Error{Errc::kInvalidInput, fmt::format("{} has {} classes, the checkpoint's {} has {}",
+                                                  spec.value(), data.value().classes,
+                                                  checkpoint.model.name, checkpoint.model.classes)};
   }
   return data;
 }
@@ -107,8 +102,15 @@ Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
   if (!data.ok()) {
     return data.error();
   }
-  const Result<Accuracy> accuracy = measure_accuracy(
-      checkpoint.value().model, checkpoint.value().state, data.value(), threads.value());
+  // A checkpoint does not say how large the images were: its tensors do not depend on it.
+  const Result<nn::Model> model =
+      nn::make_model(checkpoint.value().model.name, checkpoint.value().model.classes,
+                     data.value().test->image_size());
+  if (!model.ok()) {
+    return Error{model.error().code, data.value().name + ": " + model.error().detail};
+  }
+  const Result<Accuracy> accuracy =
+      measure_accuracy(model.value(), checkpoint.value().state, data.value(), threads.value());
   if (!accuracy.ok()) {
     return accuracy.error();
   }

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/edit_distance.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -111,7 +113,9 @@ Setting make(std::string name, std::string JobConfig::*field, std::string help) 
 
 void append_training(std::vector<Setting>& list) {
   using C = JobConfig;
-  list.push_back(make("model", &C::model, "network: resnet20, resnet32, resnet44, ..."));
+  list.push_back(
+      make("model", &C::model,
+           "network: resnet20, 32, 44, 56 or 110 (CIFAR), resnet18, 34 or 50 (ImageNet)"));
   list.push_back(make("data", &C::data,
                       "folder with CIFAR binaries or images, a tar of images, or "
                       "procedural[:SAMPLES]"));
@@ -119,6 +123,9 @@ void append_training(std::vector<Setting>& list) {
   list.push_back(make("cache_dir", &C::cache_dir,
                       "folder for decoded images; empty = .cache beside the run directory"));
   list.push_back(make("seed", &C::seed, "of initial weights, sample order and augmentation"));
+  list.push_back(make("init_from", &C::init_from,
+                      "start with these weights: a safetensors file, a checkpoint or a run "
+                      "directory; ignored with --resume"));
   list.push_back(make("epochs", &C::epochs, "passes over the training set; see --steps"));
   list.push_back(make("steps", &C::steps, "optimizer steps of the job; 0 = as --epochs says"));
   list.push_back(make("global_batch", &C::global_batch, "samples per step, whoever is alive"));
@@ -190,27 +197,6 @@ std::string normalised(std::string_view name) {
     c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return out;
-}
-
-/// Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    last[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replace = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, replace});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
-    }
-    before.swap(last);
-    last.swap(row);
-  }
-  return last[b.size()];
 }
 
 std::vector<std::string> setting_names() {

@@ -22,6 +22,9 @@ struct JobConfig {
   bool skip_corrupt = false;
   std::string cache_dir;  ///< of decoded images; empty = .cache beside the run directory
   std::uint64_t seed = 1;
+  /// Fine-tuning: a weight file (nn/weight_file.hpp), checkpoint folder or run directory whose
+  /// weights and statistics step 0 has; ignored with `resume`, which brings its own.
+  std::string init_from;
 
   // How it is optimised.
   double epochs = 10;                ///< passes over the training set; ignored if steps > 0

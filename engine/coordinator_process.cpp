@@ -54,6 +54,15 @@ int exit_code_of(elastic::Outcome outcome) {
   UNREACHABLE("every outcome has an exit code");
 }
 
+/// Every worker would refuse wrong starting weights; says so before anything is started. Returns
+/// what the user should know about them.
+Result<std::string> try_starting_state(const Job& job) {
+  const ReductionLayout layout(job.model);
+  Result<StartingState> start = starting_state(job, layout);
+  return start.ok() ? Result<std::string>(std::move(start).value().remark)
+                    : Result<std::string>(start.error());
+}
+
 }  // namespace
 
 void resolve_defaults(JobConfig& config) {
@@ -88,16 +97,18 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
   if (!job.ok()) {
     return std::move(job).error();
   }
-  // Every worker would refuse a wrong checkpoint; say so before anything is started.
-  const ReductionLayout layout(job.value()->model);
-  if (Result<nn::ModelState> state = starting_state(*job.value(), layout); !state.ok()) {
-    return std::move(state).error();
+  const Result<std::string> remark = try_starting_state(*job.value());
+  if (!remark.ok()) {
+    return remark.error();
   }
   std::unique_ptr<CoordinatorProcess> process(
       new CoordinatorProcess(listener, std::move(on_scale)));
   process->job_ = std::move(job).value();
   if (Result<void> opened = process->open_run_directory(); !opened.ok()) {
     return std::move(opened).error();
+  }
+  if (!remark.value().empty()) {
+    process->note("init", remark.value());
   }
   if (Result<void> started = process->start_server(); !started.ok()) {
     return std::move(started).error();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/initial_weights.hpp"
 #include "engine/version.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
@@ -39,6 +40,8 @@ Fingerprint fingerprint_of(const Job& job) {
           {"data", job.data.name},
           {"data content", to_string(job.data.digest)},
           {"seed", fmt::format("{}", c.seed)},
+          {"initial weights",
+           job.initial_weights.has_value() ? to_string(*job.initial_weights) : "none"},
           {"steps", fmt::format("{}", job.total_steps)},
           {"global_batch", fmt::format("{}", c.global_batch)},
           {"microbatch", fmt::format("{}", c.microbatch)},
@@ -55,6 +58,22 @@ Fingerprint fingerprint_of(const Job& job) {
           {"backend", c.backend},
           {"device", c.device},
           {"instruction set", job.isa}};
+}
+
+/// Workers that start by themselves must start with the same weights, so the fingerprint has their
+/// digest. A resumed job has no use for them.
+Result<void> note_initial_weights(Job& job) {
+  JobConfig& config = job.config;
+  if (config.init_from.empty() || !config.resume.empty()) {
+    return {};
+  }
+  Result<InitialWeights> weights = read_initial_weights(config.init_from, config.model);
+  if (!weights.ok()) {
+    return std::move(weights).error();
+  }
+  config.init_from = weights.value().path;
+  job.initial_weights = weights.value().digest();
+  return {};
 }
 
 }  // namespace
@@ -78,16 +97,14 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   }
   job->data = std::move(data).value();
 
-  Result<nn::Model> model = nn::make_model(config.model, job->data.classes);
+  Result<nn::Model> model =
+      nn::make_model(config.model, job->data.classes, job->data.train->image_size());
   if (!model.ok()) {
-    return std::move(model).error();
+    return Error{model.error().code, config.data + ": " + model.error().detail};
   }
   job->model = std::move(model).value();
-  if (job->data.train->image_size() != job->model.image_size) {
-    return Error{Errc::kInvalidInput,
-                 fmt::format("{} has {}x{} images, {} needs {}x{}", config.data,
-                             job->data.train->image_size(), job->data.train->image_size(),
-                             config.model, job->model.image_size, job->model.image_size)};
+  if (Result<void> noted = note_initial_weights(*job); !noted.ok()) {
+    return std::move(noted).error();
   }
 
   Result<nn::ScheduleKind> kind = nn::parse_schedule_kind(config.lr_schedule);

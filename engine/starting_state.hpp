@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/result.hpp"
 #include "engine/job.hpp"
 #include "engine/reduction_layout.hpp"
@@ -7,8 +9,14 @@
 
 namespace mayfly::engine {
 
-/// The state a job starts from: that of config.resume, or the initial state of (model, seed).
-/// Errors name the file and what is wrong with it: torn, another model, another reduction.
-[[nodiscard]] Result<nn::ModelState> starting_state(const Job& job, const ReductionLayout& layout);
+struct StartingState {
+  nn::ModelState state;
+  std::string remark;  ///< what the user should know about it; often empty
+};
+
+/// The state a job starts from: that of config.resume; else the initial state of (model, seed),
+/// with the weights of config.init_from if it is set. Errors name the file and what is wrong with
+/// it: torn, another model, another reduction, changed since the job was prepared.
+[[nodiscard]] Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout);
 
 }  // namespace mayfly::engine

@@ -188,9 +188,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (!token.ok()) {
     return fail(token.error(), kExitUsage);
   }
-  Result<nn::ModelState> state = starting_state(*parts.job, *parts.layout);
-  if (!state.ok()) {
-    return fail(state.error(), kExitUsage);
+  Result<StartingState> start = starting_state(*parts.job, *parts.layout);
+  if (!start.ok()) {
+    return fail(start.error(), kExitUsage);
   }
   Result<std::unique_ptr<elastic::MemberClient>> joined = join(config, parts, token.value());
   if (!joined.ok()) {
@@ -202,7 +202,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     sentinel->arm(config.coordinator, token.value(), client.id());
   }
 
-  return take_part(config, parts, client, std::move(state).value(), signals);
+  return take_part(config, parts, client, std::move(start).value().state, signals);
 }
 
 }  // namespace mayfly::engine

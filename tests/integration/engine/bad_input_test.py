@@ -91,6 +91,29 @@ def checkpoints():
     run.remove()
 
 
+def initial_weights():
+    run = Run(SMALL_JOB + ["--steps", "1", "--threads", "1"])
+    run.finish()
+    weights = run.folder + "/weights.safetensors"
+    done = subprocess.run([mayfly_run.BINARY, "export", run.run_dir, "--output", weights],
+                          capture_output=True, text=True, timeout=60)
+    expect(done.returncode == 0, f"export: {done.stderr}")
+    small = ["train"] + SMALL_JOB + STEPS
+    refused(small + ["--init-from", "/nonexistent/weights"], "/nonexistent/weights")
+    refused(small + ["--model", "resnet32", "--init-from", run.run_dir], "resnet20", "resnet32")
+    refused(small + ["--model", "resnet32", "--init-from", weights], weights,
+            "layer1.3.conv1.weight", "missing")
+    with open(weights, "r+b") as f:
+        content = f.read().replace(b'"layer2.0.conv1.weight"', b'"layer2.0.conv1.weigth"')
+        f.seek(0)
+        f.write(content)
+    refused(small + ["--init-from", weights], "layer2.0.conv1.weigth",
+            "did you mean layer2.0.conv1.weight?")
+    os.truncate(weights, 5)
+    refused(small + ["--init-from", weights], weights, "no safetensors file")
+    run.remove()
+
+
 def nan_loss():
     run = Run(SMALL_JOB + ["--steps", "200", "--workers", "2", "--threads", "1", "--lr", "1e30",
                            "--checkpoint-every", "1"])
@@ -103,6 +126,8 @@ def nan_loss():
 
 
 def wrong_workers():
+    other = Run(SMALL_JOB + ["--steps", "1", "--threads", "1"])
+    other.finish()
     run = Run(SMALL_JOB + ["--steps", "150", "--workers", "2", "--threads", "1"])
     run.wait_for_step(3)
     with open(run.path("coordinator")) as f:
@@ -113,7 +138,8 @@ def wrong_workers():
         f.write("00" * 32 + "\n")
     os.chmod(bad_token, 0o600)
     wrong = [(["--token-file", bad_token], "token"), (["--model", "resnet32"], "resnet32"),
-             (["--data", "procedural:1024"], "data")]
+             (["--data", "procedural:1024"], "data"),
+             (["--init-from", other.run_dir], "initial weights")]
     with open("/proc/cpuinfo") as f:
         if " avx512f " in f.read():  # the job runs on AVX-512 then
             wrong.append((["--isa", "avx2"], "instruction"))
@@ -125,6 +151,7 @@ def wrong_workers():
         expect(word in text, f"{args}: the reason does not name '{word}'\n{text}")
     expect(run.finish()["membership_changes"] == 0, "the job was touched")
     run.remove()
+    other.remove()
 
 
 def port_in_use():
@@ -166,5 +193,6 @@ def disk_full():
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
-        "flags": flags, "data_files": data_files, "checkpoints": checkpoints, "nan_loss": nan_loss,
+        "flags": flags, "data_files": data_files, "checkpoints": checkpoints,
+        "initial_weights": initial_weights, "nan_loss": nan_loss,
         "wrong_workers": wrong_workers, "port_in_use": port_in_use, "disk_full": disk_full}))

@@ -66,6 +66,26 @@ def resume():
     first.remove()
 
 
+def init_from():
+    """Fine-tuning starts all workers, and those that join later, with the same weights."""
+    first = Run(SMALL_JOB + ["--steps", "4", "--workers", "1", "--threads", "1"])
+    first.finish()
+    weights = first.folder + "/weights.safetensors"
+    done = subprocess.run([mayfly_run.BINARY, "export", first.run_dir, "--output", weights],
+                          capture_output=True, text=True, timeout=60)
+    expect(done.returncode == 0, f"export: {done.stderr}")
+    # A copy: the run directory goes on living while the others start from it.
+    job = SMALL_JOB + STEPS + ["--threads", "1", "--init-from"]
+    _, alone = mayfly_run.train(job + [weights, "--workers", "1"])
+    expect(len(alone) == 30 and alone[1] != oracle()[1], "the weights had no effect")
+    _, four = mayfly_run.train(job + [weights, "--workers", "4"])
+    expect(four == alone, "4 workers have other bits than one")
+    _, churn = mayfly_run.train(job + [first.run_dir, "--workers", "2", "--chaos",
+                                       "kill@step=5:worker=1,join@step=8"])
+    expect(churn == alone, "a lost and a new worker changed the bits")
+    first.remove()
+
+
 def start_mpirun(folder, ranks):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     with open(folder + "/output.txt", "wb") as output:
@@ -122,5 +142,6 @@ def mpirun_loses_rank_0():
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
-        "workers": workers, "gloo": gloo, "threads": threads, "resume": resume, "mpirun": mpirun,
+        "workers": workers, "gloo": gloo, "threads": threads, "resume": resume,
+        "init_from": init_from, "mpirun": mpirun,
         "mpirun_loses_rank_0": mpirun_loses_rank_0}))

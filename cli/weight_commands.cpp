@@ -1,0 +1,223 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "cli/commands.hpp"
+#include "cli/open_checkpoint.hpp"
+#include "engine/json_text.hpp"
+#include "nn/weight_file.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+using engine::json_number;
+using engine::json_string;
+
+constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
+
+Error usage(const std::string& text) {
+  return {Errc::kInvalidInput, text};
+}
+
+Result<std::string> needed(const std::string& command, const ParsedArguments& arguments,
+                           const std::string& name, const std::string& placeholder) {
+  std::string value = arguments.option(name);
+  if (value.empty()) {
+    return usage(fmt::format("{} needs --{} {}", command, name, placeholder));
+  }
+  return value;
+}
+
+/// Weights are hours of work: no command here writes over anything.
+Result<void> refuse_existing(const std::string& path) {
+  std::error_code failure;
+  const bool is_free = !fs::exists(path, failure) ||
+                       (fs::is_directory(path, failure) && fs::is_empty(path, failure));
+  if (!is_free) {
+    return usage(path + " already exists; choose another --output or remove it");
+  }
+  return {};
+}
+
+// ---- export
+
+struct Exported {
+  std::string path;
+  OpenCheckpoint checkpoint;
+  std::size_t bytes = 0;
+};
+
+Result<Exported> export_checkpoint(const ParsedArguments& arguments) {
+  const Result<std::string> source = checkpoint_argument("export", arguments);
+  if (!source.ok()) {
+    return source.error();
+  }
+  const Result<std::string> output = needed("export", arguments, "output", "FILE");
+  if (!output.ok()) {
+    return output.error();
+  }
+  if (Result<void> fine = refuse_existing(output.value()); !fine.ok()) {
+    return std::move(fine).error();
+  }
+  Result<OpenCheckpoint> checkpoint = open_checkpoint(source.value());
+  if (!checkpoint.ok()) {
+    return std::move(checkpoint).error();
+  }
+  const Bytes file = nn::encode_weight_file(checkpoint.value().model, checkpoint.value().state);
+  const Result<void> written = write_file_atomic(output.value(), ByteSpan(file));
+  if (!written.ok()) {
+    return written.error();
+  }
+  return Exported{output.value(), std::move(checkpoint).value(), file.size()};
+}
+
+// ---- import
+
+struct Imported {
+  std::string path;
+  nn::Model model;
+  std::string digest;
+};
+
+/// The class count of --classes, or of the file.
+Result<int> classes_for(const ParsedArguments& arguments, const nn::WeightTensors& tensors) {
+  const std::string text = arguments.option("classes");
+  if (text.empty()) {
+    const std::optional<int> found = nn::classes_of(tensors);
+    return found.has_value() ? Result<int>(*found)
+                             : Result<int>(usage("the file has no classifier (fc.weight and "
+                                                 "fc.bias, or linear.weight and linear.bias)"));
+  }
+  int classes = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), classes);
+  if (failure != std::errc{} || end != text.data() + text.size()) {
+    return usage("--classes expects a whole number, got '" + text + "'");
+  }
+  return classes;
+}
+
+struct Weights {
+  nn::Model model;
+  nn::ModelState state;
+};
+
+Result<Weights> weights_from(const ParsedArguments& arguments, const std::string& name,
+                             ByteSpan file) {
+  const Result<nn::WeightTensors> tensors = nn::read_weight_file(file);
+  if (!tensors.ok()) {
+    return tensors.error();
+  }
+  const Result<int> classes = classes_for(arguments, tensors.value());
+  if (!classes.ok()) {
+    return classes.error();
+  }
+  Result<nn::Model> model = nn::make_model(name, classes.value());
+  if (!model.ok()) {
+    return std::move(model).error();
+  }
+  // Step 0 with fresh momentum: what a new job would start from.
+  Weights weights{std::move(model).value(), {}};
+  weights.state = nn::make_initial_state(weights.model, 0, 0, 0);
+  const Result<bool> loaded = nn::load_weights(weights.model, tensors.value(),
+                                               nn::ClassifierPolicy::kMustFit, weights.state);
+  if (!loaded.ok()) {
+    return loaded.error();
+  }
+  return weights;
+}
+
+Result<std::string> save(const std::string& folder, const std::string& source,
+                         const Weights& weights) {
+  const bool is_new = !fs::exists(folder);
+  Result<std::string> saved = engine::save_checkpoint(
+      folder, nn::encode_checkpoint(weights.model, weights.state, 0, {{"imported from", source}}),
+      Step{0}, 1);
+  if (!saved.ok() && is_new) {
+    std::error_code ignored;
+    fs::remove(folder, ignored);  // if it is empty
+  }
+  return saved;
+}
+
+Result<Imported> import_file(const ParsedArguments& arguments) {
+  if (arguments.positionals.size() != 1) {
+    return usage(arguments.positionals.empty()
+                     ? "import needs FILE, a safetensors file with weights"
+                     : "import: unexpected argument '" + arguments.positionals[1] + "'");
+  }
+  const std::string& source = arguments.positionals.front();
+  const Result<std::string> name = needed("import", arguments, "model", "NAME");
+  const Result<std::string> folder = needed("import", arguments, "output", "FOLDER");
+  if (!name.ok() || !folder.ok()) {
+    return name.ok() ? folder.error() : name.error();
+  }
+  if (Result<void> fine = refuse_existing(folder.value()); !fine.ok()) {
+    return std::move(fine).error();
+  }
+  const Result<Bytes> file = read_file(source, kFileBytesMax);
+  if (!file.ok()) {
+    return file.error();
+  }
+  const Result<Weights> weights = weights_from(arguments, name.value(), file.value());
+  if (!weights.ok()) {
+    return Error{weights.error().code, source + ": " + weights.error().detail};
+  }
+  Result<std::string> saved = save(folder.value(), source, weights.value());
+  if (!saved.ok()) {
+    return std::move(saved).error();
+  }
+  return Imported{saved.value(), weights.value().model,
+                  to_string(nn::digest_of(weights.value().state))};
+}
+
+engine::JsonObject json_about(const std::string& path, const nn::Model& model) {
+  engine::JsonObject object;
+  object.add("path", json_string(path))
+      .add("model", json_string(model.name))
+      .add("classes", json_number(static_cast<std::uint64_t>(model.classes)));
+  return object;
+}
+
+}  // namespace
+
+int export_weights(const ParsedArguments& arguments, Context& context) {
+  const Result<Exported> done = export_checkpoint(arguments);
+  if (!done.ok()) {
+    return context.complain(done.error());
+  }
+  const auto& [path, checkpoint, bytes] = done.value();
+  const std::uint64_t step = value(checkpoint.state.committed);
+  if (arguments.has("json")) {
+    context.out << json_about(path, checkpoint.model)
+                       .add("step", json_number(step))
+                       .add("bytes", json_number(std::uint64_t{bytes}))
+                       .text()
+                << "\n";
+  } else {
+    context.out << fmt::format("{}: {}, {} classes, step {} of {}, {} bytes\n", path,
+                               checkpoint.model.name, checkpoint.model.classes, step,
+                               checkpoint.loaded.path, bytes);
+  }
+  return kExitDone;
+}
+
+int import_weights(const ParsedArguments& arguments, Context& context) {
+  const Result<Imported> done = import_file(arguments);
+  if (!done.ok()) {
+    return context.complain(done.error());
+  }
+  const auto& [path, model, digest] = done.value();
+  if (arguments.has("json")) {
+    context.out << json_about(path, model).add("digest", json_string(digest)).text() << "\n";
+  } else {
+    context.out << fmt::format("{}: {}, {} classes, digest {}\n", path, model.name, model.classes,
+                               digest);
+  }
+  return kExitDone;
+}
+
+}  // namespace mayfly::cli
