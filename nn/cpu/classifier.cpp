@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "nn/cpu/portable_math.hpp"
+#include "base/portable_math.hpp"
 
 namespace mayfly::nn::cpu {
 namespace {
