@@ -30,6 +30,9 @@ class Classifier {
   /// Plain loss summed over the images that forward() saw.
   [[nodiscard]] EvaluationResult score(std::span<const std::uint16_t> labels) const;
 
+  /// Of the last forward(), images x classes.
+  [[nodiscard]] std::span<const double> logits() const { return logits_; }
+
   /// After loss_and_gradient: gradients of weight, bias and x.
   void backward(const ClassifierWeights& weights, float* weight_gradient, float* bias_gradient,
                 float* x_gradient);

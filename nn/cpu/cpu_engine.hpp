@@ -10,9 +10,9 @@
 namespace mayfly::nn::cpu {
 
 /// Prepares the process for reproducible arithmetic: limits oneDNN to the chosen instruction set
-/// and to one thread per caller. Call once, before the first engine. `isa` is "auto", "avx512" or
-/// "avx2"; the result names what is used ("avx512" or "avx2") and belongs in the job's
-/// fingerprint: bits differ between instruction sets. kUnsupported if the machine lacks the one
+/// and to one thread per caller. Call once, before the first engine. `isa` is "auto", "avx512",
+/// "avx2" or "portable"; the result names what is used and belongs in the job's fingerprint: bits
+/// differ between instruction sets. kUnsupported if the machine lacks the one
 /// asked for.
 [[nodiscard]] Result<std::string> select_isa(const std::string& isa);
 

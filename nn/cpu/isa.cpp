@@ -18,11 +18,13 @@ struct IsaEntry {
   dnnl::cpu_isa limit;
 };
 
-// Best first. Nothing below AVX2: there oneDNN has only reference code for backward passes, a
-// hundred times slower. The limits leave out bf16 and AMX variants on purpose: fp32 does not use
-// them, and the same limit everywhere means the same code on every machine that has the basic set.
+// Best first. "auto" takes nothing below AVX2: there oneDNN has only reference code for backward
+// passes, a hundred times slower. The limits leave out bf16 and AMX variants on purpose: fp32 does
+// not use them, and the same limit everywhere means the same code on every machine that has the
+// basic set.
 constexpr IsaEntry kEntries[] = {{Isa::kAvx512, "avx512", dnnl::cpu_isa::avx512_core},
-                                 {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2}};
+                                 {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2},
+                                 {Isa::kPortable, "portable", dnnl::cpu_isa::sse41}};
 
 struct Selection {
   std::mutex mutex;
@@ -32,17 +34,6 @@ struct Selection {
 Selection& selection() {
   static Selection instance;
   return instance;
-}
-
-bool machine_has(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512cd") && machine_has(Isa::kAvx2);
-    case Isa::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  }
-  UNREACHABLE("every instruction set is listed");
 }
 
 /// Needs the lock. The limit works only before oneDNN's first primitive.
@@ -68,11 +59,25 @@ Result<std::string> choose(Selection& state, const IsaEntry& entry) {
 
 }  // namespace
 
+bool machine_has(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512cd") && machine_has(Isa::kAvx2);
+    case Isa::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::kPortable: return __builtin_cpu_supports("sse4.1");
+  }
+  UNREACHABLE("every instruction set is listed");
+}
+
 Result<std::string> select_isa(const std::string& isa) {
   Selection& state = selection();
   const std::lock_guard lock(state.mutex);
   for (const IsaEntry& entry : kEntries) {
-    if (isa == "auto" ? !machine_has(entry.isa) : isa != entry.name) {
+    const bool taken =
+        isa == "auto" ? entry.isa != Isa::kPortable && machine_has(entry.isa) : isa == entry.name;
+    if (!taken) {
       continue;
     }
     if (!machine_has(entry.isa)) {
@@ -81,10 +86,12 @@ Result<std::string> select_isa(const std::string& isa) {
     return choose(state, entry);
   }
   if (isa == "auto") {
-    return Error{Errc::kUnsupported, "training on a CPU needs AVX2 and FMA, which this one lacks"};
+    return Error{Errc::kUnsupported,
+                 "training on a CPU needs AVX2 and FMA, which this one lacks (--isa portable "
+                 "works, a hundred times slower)"};
   }
   return Error{Errc::kInvalidInput,
-               fmt::format("unknown instruction set \"{}\" (auto, avx512 or avx2)", isa)};
+               fmt::format("unknown instruction set \"{}\" (auto, avx512, avx2 or portable)", isa)};
 }
 
 Isa selected_isa() {

@@ -3,43 +3,26 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "nn/cpu/tensor_access.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "nn/cpu/block_vector-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr std::size_t kBlock = HWY_TARGET == HWY_AVX3 ? 16 : 8;
 constexpr std::size_t kChunkPixels = 64;
-
-using Tag = hn::CappedTag<float, kBlock>;
-using Vec = hn::Vec<Tag>;
-
-// Vectors narrower than a block would cover a block in several passes, each over its own channels.
-HWY_INLINE std::size_t lanes() {
-  return hn::Lanes(Tag());
-}
 
 HWY_INLINE Vec load(const float* from) {
   return hn::Load(Tag(), from);
 }
 HWY_INLINE Vec loadu(const float* from) {
   return hn::LoadU(Tag(), from);
-}
-
-/// Adds the lanes of a chunk's fp32 sum to the channels' doubles.
-HWY_INLINE void add_to(double* totals, Vec chunk) {
-  HWY_ALIGN float values[kBlock];
-  hn::Store(chunk, Tag(), values);
-  for (std::size_t i = 0; i < lanes(); ++i) {
-    totals[i] += static_cast<double>(values[i]);
-  }
 }
 
 /// Calls visit(first element, first channel, pixels) for each chunk of each image, channels
@@ -127,11 +110,6 @@ void moments(const BlockedShape& shape, const float* x, const ChannelSums& sums)
   });
 }
 
-/// Not Max: on x86 that turns NaN into 0, and a network that has gone wrong would look healthy.
-HWY_INLINE Vec relu(Vec x) {
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(Tag())), x);
-}
-
 void normalise_relu(const BlockedShape& shape, const float* x, const Affine& affine, float* out) {
   for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
     const Vec scale = loadu(affine.scale + c);
@@ -154,25 +132,34 @@ void normalise_add_relu(const BlockedShape& shape, const float* x, const Affine&
   });
 }
 
-/// The gradient where the ReLU's input affine(x) is positive. The same expression as in the forward
-/// kernel, so the same bits: reading x spares reading the ReLU's output.
-HWY_INLINE Vec masked_by_affine(Vec gradient, Vec x, Vec scale, Vec shift) {
-  const auto active = hn::Gt(hn::MulAdd(x, scale, shift), hn::Zero(Tag()));
-  return hn::IfThenElseZero(active, gradient);
-}
-
-void relu_gradient_sums(const BlockedShape& shape, const float* gradient, const float* x,
-                        const Affine& affine, const float* mean, const ChannelSums& sums) {
-  clear(shape, sums);
-  for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
+void normalise_both_add_relu(const BlockedShape& shape, const float* x, const Affine& affine,
+                             const float* residual, const Affine& residual_affine, float* out) {
+  for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
     const Vec scale = loadu(affine.scale + c);
     const Vec shift = loadu(affine.shift + c);
+    const Vec residual_scale = loadu(residual_affine.scale + c);
+    const Vec residual_shift = loadu(residual_affine.shift + c);
+    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
+      const Vec y = hn::MulAdd(load(x + i), scale, shift);
+      const Vec r = hn::MulAdd(load(residual + i), residual_scale, residual_shift);
+      hn::Store(relu(hn::Add(y, r)), Tag(), out + i);
+    }
+  });
+}
+
+/// Takes the sums over term(element, x), the gradient through the ReLU, on the way.
+template <typename Term>
+HWY_INLINE void sum_gradients(const BlockedShape& shape, const float* x, const float* mean,
+                              const ChannelSums& sums, const Term& term) {
+  clear(shape, sums);
+  for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
     const Vec centre = loadu(mean + c);
     Vec products0 = hn::Zero(Tag());
     Vec products1 = products0;
     const Vec total = chunk_sum(pixels, [&](std::size_t p) HWY_ATTR {
-      const Vec value = load(x + at + p * kBlock);
-      const Vec g = masked_by_affine(load(gradient + at + p * kBlock), value, scale, shift);
+      const std::size_t i = at + p * kBlock;
+      const Vec value = load(x + i);
+      const Vec g = term(i, c, value);
       Vec& products = p % 2 == 0 ? products0 : products1;
       products = hn::MulAdd(g, hn::Sub(value, centre), products);
       return g;
@@ -180,6 +167,58 @@ void relu_gradient_sums(const BlockedShape& shape, const float* gradient, const 
     add_to(sums.first + c, total);
     add_to(sums.second + c, hn::Add(products0, products1));
   });
+}
+
+void gradient_sums(const BlockedShape& shape, const float* gradient, const float* x,
+                   const float* mean, const ChannelSums& sums) {
+  sum_gradients(shape, x, mean, sums,
+                [&](std::size_t i, std::size_t, Vec) HWY_ATTR { return load(gradient + i); });
+}
+
+template <bool kHasAddend>
+HWY_INLINE Vec total_gradient(const GradientWrite& to, std::size_t i) {
+  const Vec g = load(to.out + i);
+  if constexpr (kHasAddend) {
+    return hn::Add(g, load(to.addend + i));
+  } else {
+    return g;
+  }
+}
+
+template <bool kHasAddend>
+void finish_masked(const BlockedShape& shape, const GradientWrite& to) {
+  const auto store = [&](std::size_t i, Vec g) HWY_ATTR {
+    hn::Store(g, Tag(), to.out + i);
+    return g;
+  };
+  if (to.mask == ReluMask::kAffine) {
+    sum_gradients(shape, to.x, to.mean, to.sums, [&](std::size_t i, std::size_t c, Vec x) HWY_ATTR {
+      return store(i, masked_by_affine(total_gradient<kHasAddend>(to, i), x,
+                                       loadu(to.affine.scale + c), loadu(to.affine.shift + c)));
+    });
+    return;
+  }
+  sum_gradients(shape, to.x, to.mean, to.sums, [&](std::size_t i, std::size_t, Vec) HWY_ATTR {
+    const auto active = hn::Gt(load(to.relu_output + i), hn::Zero(Tag()));
+    return store(i, hn::IfThenElseZero(active, total_gradient<kHasAddend>(to, i)));
+  });
+}
+
+void add_in_place(const BlockedShape& shape, const GradientWrite& to) {
+  for_each_plane(shape, [&](std::size_t at, std::size_t) HWY_ATTR {
+    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
+      hn::Store(total_gradient<true>(to, i), Tag(), to.out + i);
+    }
+  });
+}
+
+void finish_gradient(const BlockedShape& shape, const GradientWrite& to) {
+  const bool has_addend = to.addend != nullptr;
+  if (to.mask != ReluMask::kNone) {
+    has_addend ? finish_masked<true>(shape, to) : finish_masked<false>(shape, to);
+  } else if (has_addend) {
+    add_in_place(shape, to);
+  }
 }
 
 struct InputGradient {
@@ -200,56 +239,6 @@ struct InputGradient {
   Vec mean;
 };
 
-void relu_input_gradient(const BlockedShape& shape, float* gradient, const float* x,
-                         const Affine& affine, const NormGradient& factors) {
-  for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
-    const Vec scale = loadu(affine.scale + c);
-    const Vec shift = loadu(affine.shift + c);
-    const InputGradient input_gradient(factors, c);
-    for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
-      const Vec value = load(x + i);
-      const Vec g = masked_by_affine(load(gradient + i), value, scale, shift);
-      hn::Store(input_gradient(g, value), Tag(), gradient + i);
-    }
-  });
-}
-
-template <bool kHasAddend>
-void join_sums(const BlockedShape& shape, float* gradient, const float* addend, const float* out,
-               const float* x, const float* mean, const ChannelSums& sums) {
-  clear(shape, sums);
-  for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
-    const Vec centre = loadu(mean + c);
-    const Vec zero = hn::Zero(Tag());
-    Vec products0 = zero;
-    Vec products1 = zero;
-    const Vec total = chunk_sum(pixels, [&](std::size_t p) HWY_ATTR {
-      const std::size_t i = at + p * kBlock;
-      Vec g = load(gradient + i);
-      if constexpr (kHasAddend) {
-        g = hn::Add(g, load(addend + i));
-      }
-      g = hn::IfThenElseZero(hn::Gt(load(out + i), zero), g);
-      hn::Store(g, Tag(), gradient + i);
-      Vec& products = p % 2 == 0 ? products0 : products1;
-      products = hn::MulAdd(g, hn::Sub(load(x + i), centre), products);
-      return g;
-    });
-    add_to(sums.first + c, total);
-    add_to(sums.second + c, hn::Add(products0, products1));
-  });
-}
-
-void join_gradient_sums(const BlockedShape& shape, float* gradient, const float* addend,
-                        const float* out, const float* x, const float* mean,
-                        const ChannelSums& sums) {
-  if (addend != nullptr) {
-    join_sums<true>(shape, gradient, addend, out, x, mean, sums);
-  } else {
-    join_sums<false>(shape, gradient, addend, out, x, mean, sums);
-  }
-}
-
 void input_gradient(const BlockedShape& shape, const float* gradient, const float* x,
                     const NormGradient& factors, float* dx) {
   for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
@@ -267,9 +256,9 @@ const Kernels& kernels() {
                                   .moments = moments,
                                   .normalise_relu = normalise_relu,
                                   .normalise_add_relu = normalise_add_relu,
-                                  .relu_gradient_sums = relu_gradient_sums,
-                                  .relu_input_gradient = relu_input_gradient,
-                                  .join_gradient_sums = join_gradient_sums,
+                                  .normalise_both_add_relu = normalise_both_add_relu,
+                                  .finish_gradient = finish_gradient,
+                                  .gradient_sums = gradient_sums,
                                   .input_gradient = input_gradient};
   return kTable;
 }
@@ -283,6 +272,7 @@ namespace mayfly::nn::cpu {
 const Kernels& kernels_for(Isa isa) {
   switch (isa) {
     case Isa::kAvx512: return N_AVX3::kernels();
+    case Isa::kPortable: return HWY_STATIC_DISPATCH(kernels)();
     case Isa::kAvx2: return N_AVX2::kernels();
   }
   UNREACHABLE("every instruction set has kernels");

@@ -42,6 +42,8 @@ struct NormGradient {
   const float* mean;
 };
 
+struct GradientWrite;
+
 struct Kernels {
   std::size_t block;  ///< channels per block that these kernels work on
 
@@ -56,22 +58,19 @@ struct Kernels {
   void (*normalise_add_relu)(const BlockedShape&, const float* x, const Affine&,
                              const float* residual, float* out);
 
-  /// With g = gradient where affine(x) > 0, else 0: first = sum of g, second = sum of g * (x -
-  /// mean).
-  void (*relu_gradient_sums)(const BlockedShape&, const float* gradient, const float* x,
-                             const Affine&, const float* mean, const ChannelSums& sums);
+  /// out = max(0, affine(x) + residual_affine(residual))
+  void (*normalise_both_add_relu)(const BlockedShape&, const float* x, const Affine&,
+                                  const float* residual, const Affine& residual_affine, float* out);
 
-  /// gradient = the input gradient of norm and ReLU, from g as above, in place.
-  void (*relu_input_gradient)(const BlockedShape&, float* gradient, const float* x, const Affine&,
-                              const NormGradient&);
+  /// What nn/cpu/tensor_access.hpp says of a gradient that is already in `out`: adds, masks, sums,
+  /// in place.
+  void (*finish_gradient)(const BlockedShape&, const GradientWrite&);
 
-  /// gradient = (gradient + addend) where out > 0, else 0, in place (addend may be null); the sums
-  /// as above over the new gradient.
-  void (*join_gradient_sums)(const BlockedShape&, float* gradient, const float* addend,
-                             const float* out, const float* x, const float* mean,
-                             const ChannelSums& sums);
+  /// first = sum of gradient, second = sum of gradient * (x - mean).
+  void (*gradient_sums)(const BlockedShape&, const float* gradient, const float* x,
+                        const float* mean, const ChannelSums& sums);
 
-  /// dx = the input gradient of the norm alone. dx may be `gradient`.
+  /// dx = the input gradient of the norm. dx may be `gradient`.
   void (*input_gradient)(const BlockedShape&, const float* gradient, const float* x,
                          const NormGradient&, float* dx);
 };

@@ -257,6 +257,7 @@ namespace {
 PoolKernels kernels_of(Isa isa, std::size_t block) {
   switch (isa) {
     case Isa::kAvx512: return N_AVX3::pool_kernels(block);
+    case Isa::kPortable: return HWY_STATIC_DISPATCH(pool_kernels)(block);
     case Isa::kAvx2: return N_AVX2::pool_kernels(block);
   }
   UNREACHABLE("every instruction set has kernels");

@@ -1,7 +1,8 @@
 #pragma once
 
-// Private to nn/cpu: batch norm over the images of a microbatch, fused with what follows it (ReLU,
-// or shortcut and ReLU). As torch.nn.BatchNorm2d: biased variance to normalise, unbiased to report.
+// Private to nn/cpu: batch norm over the images of a microbatch, as torch.nn.BatchNorm2d: biased
+// variance to normalise, unbiased to report. Only the arithmetic per channel is here; the passes
+// over the pixels belong to the convolutions around it (nn/cpu/tensor_access.hpp).
 
 #include <vector>
 
@@ -11,44 +12,39 @@ namespace mayfly::nn::cpu {
 
 class NormLayer {
  public:
-  NormLayer(const Kernels& kernels, const BlockedShape& shape);
+  /// A norm over `count` values of each of `channels` channels.
+  NormLayer(std::size_t channels, std::size_t count);
 
-  /// Training: measures x; writes its mean and unbiased variance (one value per channel each) to
-  /// `mean` and `variance`, and normalises with the batch's own from now on.
-  void measure(const float* x, const float* scale, const float* shift, float* mean,
-               float* variance);
+  /// Where the pass before measure() puts the moments of x, and the pass before
+  /// derive_input_gradient() the sums over the gradient.
+  [[nodiscard]] ChannelSums sums() { return {first_.data(), second_.data()}; }
+
+  /// Training, once sums() holds the moments: writes mean and unbiased variance (one value per
+  /// channel each) to `mean` and `variance`, and normalises with the batch's own from now on.
+  void measure(const float* scale, const float* shift, float* mean, float* variance);
 
   /// Inference: normalises with running statistics from now on.
   void use_running(const float* scale, const float* shift, const float* mean,
                    const float* variance);
 
-  void forward_relu(const float* x, float* out) const;
-  void forward_add_relu(const float* x, const float* residual, float* out) const;
+  /// The whole norm: x * scale + shift.
+  [[nodiscard]] Affine affine() const { return {folded_scale_.data(), folded_shift_.data()}; }
+  [[nodiscard]] const float* mean() const { return mean_.data(); }
 
-  /// Through ReLU and norm, in place: `gradient` comes as that of the output and leaves as that of
-  /// x.
-  void backward_relu(float* gradient, const float* x, float* scale_gradient, float* shift_gradient);
-
-  /// Through shortcut addition, ReLU and norm. `gradient` (plus `addend`, unless null) comes as the
-  /// gradient of `out` and leaves as that of the sum before the ReLU, which is also the shortcut's.
-  /// The gradient of x goes to `x_gradient`, which may be `gradient` if nobody needs the sum's.
-  void backward_add_relu(float* gradient, const float* addend, const float* out, const float* x,
-                         float* x_gradient, float* scale_gradient, float* shift_gradient);
+  /// Backward, once sums() holds those over the gradient of the norm's output: writes the gradients
+  /// of scale and shift, and makes gradient_factors() valid.
+  void derive_input_gradient(float* scale_gradient, float* shift_gradient);
+  [[nodiscard]] NormGradient gradient_factors() const;
 
  private:
   void fold(const float* scale, const float* shift);
-  void derive_gradient_factors(float* scale_gradient, float* shift_gradient);
-  [[nodiscard]] ChannelSums sums() { return {first_.data(), second_.data()}; }
-  [[nodiscard]] Affine affine() const { return {folded_scale_.data(), folded_shift_.data()}; }
-  [[nodiscard]] NormGradient gradient_factors() const;
 
-  const Kernels& kernels_;
-  BlockedShape shape_;
-  std::vector<double> first_;  ///< sums of the kernels
+  double count_;
+  std::vector<double> first_;  ///< sums of the passes
   std::vector<double> second_;
   std::vector<double> inverse_deviation_;
   std::vector<float> mean_;
-  std::vector<float> folded_scale_;  ///< x * folded_scale + folded_shift is the whole norm
+  std::vector<float> folded_scale_;
   std::vector<float> folded_shift_;
   std::vector<float> gradient_factor_;
   std::vector<float> centred_factor_;

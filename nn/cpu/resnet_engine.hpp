@@ -1,62 +1,90 @@
 #pragma once
 
-// Private to nn/cpu. The CPU step engine: walks a CIFAR ResNet forward and backward over fixed
-// buffers.
+// Private to nn/cpu. The CPU step engine: walks a residual network forward and backward.
 //
-// Kept from forward for backward, per convolution: its output (before the norm) and the activation
-// after norm and ReLU, which is the next convolution's input. Backward needs three more buffers,
-// whose roles rotate from block to block:
-//   joint   gradient of the block's output from the next block's first convolution; after the join
-//   it
-//           is the gradient before the ReLU, which also goes down the shortcut
-//   addend  the same from the next block's shortcut; afterwards free
-//   other   free
-// A block turns them into: joint' = other, addend' = joint, other' = addend.
+// A unit is a convolution with the norm behind it. What units keep between the passes is only the
+// convolution's output; norm and ReLU are applied where it is read (nn/cpu/tensor_access.hpp), so a
+// normalised tensor is stored only where a shortcut begins: behind the stem and behind each block.
+// The gradient that is stored for a unit is that of its norm's output, masked by the ReLU.
 
-#include <array>
 #include <deque>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "nn/cpu/arena.hpp"
 #include "nn/cpu/classifier.hpp"
-#include "nn/cpu/conv_layer.hpp"
+#include "nn/cpu/convolution.hpp"
 #include "nn/cpu/kernels.hpp"
+#include "nn/cpu/max_pool.hpp"
+#include "nn/cpu/memory_plan.hpp"
 #include "nn/cpu/norm_layer.hpp"
 #include "nn/cpu/shortcut.hpp"
 #include "nn/step_engine.hpp"
 
 namespace mayfly::nn::cpu {
 
-/// A convolution with the norm behind it, and what forward leaves for backward.
+/// Positions in a step, for lifetimes: units go forward in the order of their tensors and backward
+/// the other way around.
+class StepTimes {
+ public:
+  explicit StepTimes(std::size_t units) : units_(static_cast<int>(units)) {}
+
+  [[nodiscard]] int forward(std::size_t unit) const { return 1 + static_cast<int>(unit); }
+  [[nodiscard]] int classifier() const { return 1 + units_; }
+  [[nodiscard]] int backward(std::size_t unit) const {
+    return 2 * units_ + 1 - static_cast<int>(unit);
+  }
+  [[nodiscard]] Lifetime whole() const { return {0, 2 * units_ + 2}; }
+
+ private:
+  int units_;
+};
+
+/// A convolution with the norm behind it.
 struct Unit {
-  Unit(const ConvContext& context, const Kernels& kernels, const ConvSpec& conv_spec,
-       bool has_source_gradient, Arena& arena);
+  Unit(const ConvSpec& conv_spec, const BlockedShape& output_shape)
+      : spec(conv_spec),
+        shape(output_shape),
+        norm(output_shape.channels, output_shape.images * output_shape.pixels) {}
 
   const ConvSpec& spec;
   BlockedShape shape;
-  ConvLayer conv;
   NormLayer norm;
-  Arena::Slot raw_slot;
-  Arena::Slot active_slot;
-  float* raw = nullptr;     ///< the convolution's output
-  float* active = nullptr;  ///< after norm (and shortcut) and ReLU
+  std::unique_ptr<Convolution> conv;
+  TensorId raw_id = kNoTensor;
+  TensorId gradient_id = kNoTensor;  ///< none for a projection: it has its block's
+  float* raw = nullptr;              ///< the convolution's output
+  float* gradient = nullptr;         ///< of the norm's output, masked by the ReLU
+
+  [[nodiscard]] ActivationRead through_norm() const { return {raw, true, norm.affine()}; }
 };
 
-/// One residual block: its two units and the buffers that backward uses in it.
+/// One residual block.
 struct Block {
-  Unit* first;
-  Unit* second;
-  const float* input = nullptr;
+  std::vector<Unit*> units;
+  Unit* projection = nullptr;
   std::optional<DownsamplingShortcut> shortcut;
-  float* joint = nullptr;
-  float* addend = nullptr;
-  float* other = nullptr;
-  bool has_addend = false;  ///< false: the next block's shortcut is already in `joint`
+  TensorId out_id = kNoTensor;
+  TensorId residual_id = kNoTensor;           ///< of a downsampling shortcut
+  TensorId shortcut_gradient_id = kNoTensor;  ///< of any shortcut that is not the identity
+  const float* input = nullptr;
+  float* out = nullptr;
+  float* residual = nullptr;
+  float* shortcut_gradient = nullptr;
+
+  [[nodiscard]] Unit& last() const { return *units.back(); }
+};
+
+struct ResnetEngineOptions {
+  bool keep_activations = false;  ///< so that activations() can show them; costs memory
 };
 
 class ResnetEngine final : public StepEngine {
  public:
-  ResnetEngine(const Model& model, std::uint32_t microbatch);
+  /// Throws dnnl::error.
+  ResnetEngine(const Model& model, std::uint32_t microbatch, const ResnetEngineOptions& options);
 
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
@@ -64,30 +92,41 @@ class ResnetEngine final : public StepEngine {
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
 
-  /// What the last train() left behind the ReLU of convolution `unit` (in forward order), blocked.
-  /// For checks against other implementations.
-  [[nodiscard]] const float* activation(std::size_t unit) const { return units_[unit].active; }
-  [[nodiscard]] const BlockedShape& activation_shape(std::size_t unit) const {
-    return units_[unit].shape;
-  }
-  [[nodiscard]] std::size_t unit_count() const { return units_.size(); }
+  /// Logits of the last pass, images x classes.
+  [[nodiscard]] std::span<const double> logits() const { return classifier_.logits(); }
+  [[nodiscard]] const MemoryPlan& memory_plan() const { return plan_; }
+
+  /// With keep_activations: calls visit(shape, values) with what the last train() had behind every
+  /// ReLU, in forward order, blocked. For checks against other implementations.
+  template <typename Visit>
+  void visit_activations(const Visit& visit) const;
 
  private:
   void build_units();
   void build_blocks();
-  void reserve_shared();
+  void build_convolution(std::size_t index, const ConvUse& use);
+  void plan_stem();
+  void plan_block(std::size_t index, std::size_t first_unit);
+  void plan_memory();
   void bind();
-  void bind_blocks(const std::array<float*, 3>& gradients, void* scratchpad);
+  void bind_block(Block& block, const float* input);
 
-  /// Copies the images, and brings the weights into oneDNN's layouts if they changed.
+  /// Copies the images, and brings the weights into the kernels' layouts if they changed.
   void load(const Weights& weights, const Batch& batch);
   /// Up to the logits of the first `count` images; prepare_norm(unit) sets how a norm normalises.
   template <typename PrepareNorm>
-  void forward(const Weights& weights, std::size_t count, const PrepareNorm& prepare_norm);
+  void forward(const Weights& weights, std::size_t count, bool training,
+               const PrepareNorm& prepare_norm);
+  void join(Block& block);
   void measure(Unit& unit, const Weights& weights, std::span<float> statistics);
   void use_running(Unit& unit, const Weights& weights);
-  void backward(Block& block, std::span<float> gradient, GradientSink& sink);
+
+  void derive(Unit& unit, std::span<float> gradient);
+  void backward(std::size_t block, std::span<float> gradient, GradientSink& sink);
+  void backward_shortcut(Block& block, std::span<float> gradient, GradientSink& sink);
   void backward_stem(std::span<float> gradient, GradientSink& sink);
+  /// What becomes of the gradient of block `index`'s input.
+  [[nodiscard]] GradientWrite input_gradient_of(std::size_t index);
 
   [[nodiscard]] std::size_t offset(std::size_t parameter) const {
     return model_.parameters[parameter].offset;
@@ -96,24 +135,50 @@ class ResnetEngine final : public StepEngine {
     return model_.statistics[statistic].offset;
   }
   [[nodiscard]] ClassifierWeights classifier_weights(const Weights& weights) const;
+  [[nodiscard]] Lifetime kept(int first, int last) const;
 
   const Model& model_;
   std::uint32_t microbatch_;
-  const Kernels& kernels_;
+  ResnetEngineOptions options_;
   ConvContext context_;
-  Arena arena_;
-  std::deque<Unit> units_;  ///< a deque, because blocks point at them; the stem comes first
-  std::deque<Block> blocks_;
+  std::deque<Unit> units_;  ///< in the order of convolutions_of(); blocks point at them
+  std::vector<Block> blocks_;
+  StepTimes times_;
+  std::optional<MaxPool> pool_;
   Classifier classifier_;
-  Arena::Slot image_slot_{};
-  Arena::Slot shortcut_slot_{};
-  Arena::Slot scratchpad_slot_{};
-  std::array<Arena::Slot, 3> gradient_slots_{};
+
+  MemoryPlan plan_;
+  Arena arena_;
+  TensorId image_id_ = kNoTensor;
+  TensorId stem_out_id_ = kNoTensor;
+  TensorId pool_places_id_ = kNoTensor;
+  TensorId pool_gradient_id_ = kNoTensor;
+  TensorId scratch_id_ = kNoTensor;
   float* images_ = nullptr;
-  float* shortcut_out_ = nullptr;
-  float* stem_joint_ = nullptr;
-  float* stem_addend_ = nullptr;
+  float* stem_out_ = nullptr;  ///< input of the first block: after norm, ReLU and pooling
+  std::uint8_t* pool_places_ = nullptr;
+  float* pool_gradient_ = nullptr;  ///< of the pooling's output
   std::optional<std::uint64_t> loaded_version_;
 };
+
+/// make_cpu_engine (nn/cpu/cpu_engine.hpp) with options, for checks.
+[[nodiscard]] Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(
+    const Model& model, std::uint32_t microbatch, const ResnetEngineOptions& options);
+
+template <typename Visit>
+void ResnetEngine::visit_activations(const Visit& visit) const {
+  const auto show = [&](const Unit& unit) {
+    AlignedBuffer<float> values(unit.shape.elements());
+    context_.kernels->normalise_relu(unit.shape, unit.raw, unit.norm.affine(), values.data());
+    visit(unit.shape, static_cast<const float*>(values.data()));
+  };
+  show(units_.front());
+  for (const Block& block : blocks_) {
+    for (std::size_t i = 0; i + 1 < block.units.size(); ++i) {
+      show(*block.units[i]);
+    }
+    visit(block.last().shape, static_cast<const float*>(block.out));
+  }
+}
 
 }  // namespace mayfly::nn::cpu

@@ -48,11 +48,10 @@ void DownsamplingShortcut::forward(const float* x, float* out) const {
   });
 }
 
-void DownsamplingShortcut::backward_add(const float* out_gradient, float* x_gradient) const {
+void DownsamplingShortcut::backward(const float* out_gradient, float* x_gradient) const {
+  std::fill_n(x_gradient, from_.elements(), 0.0F);
   for_each_run([&](std::size_t from, std::size_t to, std::size_t run) {
-    for (std::size_t i = 0; i < run; ++i) {
-      x_gradient[from + i] += out_gradient[to + i];
-    }
+    std::copy_n(out_gradient + to, run, x_gradient + from);
   });
 }
 

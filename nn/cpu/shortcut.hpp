@@ -14,8 +14,8 @@ class DownsamplingShortcut {
 
   /// Writes all of `out`.
   void forward(const float* x, float* out) const;
-  /// Adds the output's gradient to the pixels that were taken.
-  void backward_add(const float* out_gradient, float* x_gradient) const;
+  /// Writes all of `x_gradient`: the output's gradient where a pixel was taken, else zero.
+  void backward(const float* out_gradient, float* x_gradient) const;
 
  private:
   /// Calls visit(offset in x, offset in out, channels) for each run of neighbouring channels.

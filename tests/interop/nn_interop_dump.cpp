@@ -107,16 +107,14 @@ std::vector<double> losses_one_by_one(StepEngine& engine, const Weights& weights
 /// One byte per activation of all ReLUs, in forward order and NCHW: 1 where the ReLU let it pass.
 std::vector<std::uint8_t> relu_masks(const cpu::ResnetEngine& engine) {
   std::vector<std::uint8_t> masks;
-  for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
-    const cpu::BlockedShape& shape = engine.activation_shape(unit);
-    const float* values = engine.activation(unit);
+  engine.visit_activations([&](const cpu::BlockedShape& shape, const float* values) {
     for (std::size_t plane = 0; plane < shape.images * shape.channels; ++plane) {
       const float* from = values + plane / shape.block * shape.pixels * shape.block;
       for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel) {
         masks.push_back(from[pixel * shape.block + plane % shape.block] > 0 ? 1 : 0);
       }
     }
-  }
+  });
   return masks;
 }
 
@@ -161,13 +159,14 @@ int run(const std::string& model_name, const std::string& path) {
     fmt::print(stderr, "{}\n", model.error().detail);
     return 2;
   }
-  const auto engine = cpu::make_cpu_engine(model.value(), kMicrobatch);
+  const auto engine =
+      cpu::make_resnet_engine(model.value(), kMicrobatch, {.keep_activations = true});
   if (!engine.ok()) {
     fmt::print(stderr, "{}\n", engine.error().detail);
     return 2;
   }
   Folder folder(path);
-  dump(model.value(), dynamic_cast<cpu::ResnetEngine&>(*engine.value()), folder);
+  dump(model.value(), *engine.value(), folder);
   if (!folder.complete()) {
     fmt::print(stderr, "cannot write into {}\n", path);
     return 2;

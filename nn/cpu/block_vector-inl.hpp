@@ -1,0 +1,57 @@
+// Private to nn/cpu's kernels, compiled once per instruction set (Highway's "-inl.h" convention):
+// the vector type of blocked activations.
+
+#if defined(MAYFLY_BLOCK_VECTOR_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef MAYFLY_BLOCK_VECTOR_INL
+#undef MAYFLY_BLOCK_VECTOR_INL
+#else
+#define MAYFLY_BLOCK_VECTOR_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace mayfly::nn::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Channels per block.
+constexpr std::size_t kBlock = HWY_TARGET == HWY_AVX3 ? 16 : 8;
+
+using Tag = hn::CappedTag<float, kBlock>;
+using Vec = hn::Vec<Tag>;
+
+// Vectors narrower than a block cover a block in several passes, each over its own channels.
+HWY_INLINE constexpr std::size_t lanes() {
+  return hn::MaxLanes(Tag());
+}
+
+/// Adds the lanes of an fp32 sum to the channels' doubles.
+HWY_INLINE void add_to(double* totals, Vec sum) {
+  HWY_ALIGN float values[kBlock];
+  hn::Store(sum, Tag(), values);
+  for (std::size_t i = 0; i < lanes(); ++i) {
+    totals[i] += static_cast<double>(values[i]);
+  }
+}
+
+/// Not Max: on x86 that turns NaN into 0, and a network that has gone wrong would look healthy.
+HWY_INLINE Vec relu(Vec x) {
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(Tag())), x);
+}
+
+/// The gradient where the ReLU's input affine(x) is positive. The same expression as in the forward
+/// kernel, so the same bits: reading x spares reading the ReLU's output.
+HWY_INLINE Vec masked_by_affine(Vec gradient, Vec x, Vec scale, Vec shift) {
+  const auto active = hn::Gt(hn::MulAdd(x, scale, shift), hn::Zero(Tag()));
+  return hn::IfThenElseZero(active, gradient);
+}
+
+}  // namespace
+}  // namespace mayfly::nn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

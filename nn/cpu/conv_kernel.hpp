@@ -1,0 +1,40 @@
+#pragma once
+
+// Which kernel computes a convolution: a table by instruction set and shape. The choice decides the
+// bits of the result, so it is part of what workers compare in exact mode.
+
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "nn/cpu/isa.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::nn::cpu {
+
+enum class ConvKernel {
+  kDirect,    ///< oneDNN's direct convolution
+  kWinograd,  ///< our F(4x4, 3x3), nn/cpu/winograd.hpp
+};
+
+[[nodiscard]] const char* name_of(ConvKernel kernel);
+
+/// Takes "auto" (the table), "direct" (oneDNN everywhere) or "winograd" (wherever it can). Counts
+/// for engines built later; call before the first. kInvalidInput for another word. Thread-safe.
+[[nodiscard]] Result<void> select_conv_kernels(const std::string& choice);
+
+/// The kernel for one convolution.
+[[nodiscard]] ConvKernel kernel_for(Isa isa, const ConvSpec& spec);
+
+/// One line per convolution of a network.
+struct KernelChoice {
+  std::string layer;  ///< name of its weights
+  ConvSpec spec;
+  ConvKernel kernel;
+};
+[[nodiscard]] std::vector<KernelChoice> kernel_choices(Isa isa, const Model& model);
+
+/// The table's version and the choice, in one word: equal words mean equal kernels for every shape.
+[[nodiscard]] std::string conv_kernels_fingerprint();
+
+}  // namespace mayfly::nn::cpu

@@ -1,0 +1,215 @@
+#include "nn/cpu/direct_conv.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace mayfly::nn::cpu {
+namespace {
+
+using dnnl::memory;
+
+constexpr auto kFloat = memory::data_type::f32;
+constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+
+/// The tensors of one convolution. Activations have the layout of our own kernels; weights are left
+/// to oneDNN, pass by pass.
+struct ConvDescs {
+  memory::desc source;
+  memory::desc destination;
+  memory::desc weights;
+  memory::dims strides;
+  memory::dims padding;
+};
+
+memory::desc activation(const ConvContext& context, memory::dims dims) {
+  using Tag = memory::format_tag;
+  const bool blocked = dims[1] % context.block == 0;
+  const Tag tag = !blocked ? Tag::nchw : context.block == 16 ? Tag::nChw16c : Tag::nChw8c;
+  return {std::move(dims), kFloat, tag};
+}
+
+memory::dims weight_dims(const ConvSpec& spec) {
+  return {spec.out_channels, spec.in_channels, spec.kernel, spec.kernel};
+}
+
+ConvDescs describe(const ConvContext& context, const ConvSpec& spec) {
+  const int output_size = spec.output_size();
+  return {.source = activation(
+              context, {context.images, spec.in_channels, spec.input_size, spec.input_size}),
+          .destination =
+              activation(context, {context.images, spec.out_channels, output_size, output_size}),
+          .weights = {weight_dims(spec), kFloat, memory::format_tag::any},
+          .strides = {spec.stride, spec.stride},
+          .padding = {spec.padding, spec.padding}};
+}
+
+BlockedShape blocked_shape(const ConvContext& context, int channels, int size) {
+  const auto width = static_cast<std::size_t>(size);
+  return {.images = static_cast<std::size_t>(context.images),
+          .channels = static_cast<std::size_t>(channels),
+          .pixels = width * width,
+          .block = static_cast<std::size_t>(context.block)};
+}
+
+void point_at(dnnl::memory& memory, const float* data) {
+  memory.set_data_handle(const_cast<float*>(data));  // sources are only read
+}
+
+}  // namespace
+
+DirectConv::DirectConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
+                       MemoryPlan& plan)
+    : context_(context),
+      has_source_gradient_(use.has_source_gradient),
+      source_shape_(blocked_shape(context, spec.in_channels, spec.input_size)),
+      destination_shape_(blocked_shape(context, spec.out_channels, spec.output_size())),
+      flat_weights_desc_(weight_dims(spec), kFloat, memory::format_tag::oihw) {
+  const ConvDescs d = describe(context, spec);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  forward_desc_ = {{dnnl::prop_kind::forward_training, kAlgorithm, d.source, d.weights,
+                    d.destination, d.strides, d.padding, d.padding},
+                   attributes,
+                   context.engine};
+  backward_weights_desc_ = {
+      {kAlgorithm, d.source, d.weights, d.destination, d.strides, d.padding, d.padding},
+      attributes,
+      context.engine,
+      forward_desc_};
+  scratchpad_bytes_ = std::max(forward_desc_.scratchpad_desc().get_size(),
+                               backward_weights_desc_.scratchpad_desc().get_size());
+  if (has_source_gradient_) {
+    backward_data_desc_ = {
+        {kAlgorithm, d.source, d.weights, d.destination, d.strides, d.padding, d.padding},
+        attributes,
+        context.engine,
+        forward_desc_};
+    scratchpad_bytes_ =
+        std::max(scratchpad_bytes_, backward_data_desc_.scratchpad_desc().get_size());
+  }
+  plan_memory(use, plan);
+}
+
+void DirectConv::plan_memory(const ConvUse& use, MemoryPlan& plan) {
+  const Lifetime backward{use.backward_time, use.backward_time};
+  weights_id_ =
+      plan.add(use.name + " blocked", forward_desc_.weights_desc().get_size(), use.whole_step);
+  weight_gradient_id_ = plan.add(use.name + " gradient, blocked",
+                                 backward_weights_desc_.diff_weights_desc().get_size(), backward);
+  plain_gradient_id_ = plan.add_floats(use.name + " gradient of the output",
+                                       destination_shape_.elements(), backward);
+  if (has_source_gradient_) {
+    backward_weights_id_ = plan.add(use.name + " blocked for backward",
+                                    backward_data_desc_.weights_desc().get_size(), use.whole_step);
+  }
+  if (use.reads_through_norm) {
+    active_id_ = plan.add_floats(use.name + " input", source_shape_.elements(),
+                                 {use.forward_time, use.backward_time});
+  }
+}
+
+void DirectConv::bind(Arena& arena, void* scratch) {
+  weights_ = memory(forward_desc_.weights_desc(), arena.at(weights_id_));
+  weight_gradient_ =
+      memory(backward_weights_desc_.diff_weights_desc(), arena.at(weight_gradient_id_));
+  plain_gradient_ = arena.floats(plain_gradient_id_);
+  if (active_id_ != kNoTensor) {
+    active_ = arena.floats(active_id_);
+  }
+  source_ = memory(forward_desc_.src_desc(), nullptr);
+  destination_ = memory(forward_desc_.dst_desc(), nullptr);
+  destination_gradient_ = memory(backward_weights_desc_.diff_dst_desc(), nullptr);
+  flat_weights_ = memory(flat_weights_desc_, nullptr);
+  flat_gradient_ = memory(flat_weights_desc_, nullptr);
+  if (has_source_gradient_) {
+    weights_for_backward_ =
+        memory(backward_data_desc_.weights_desc(), arena.at(backward_weights_id_));
+    source_gradient_ = memory(backward_data_desc_.diff_src_desc(), nullptr);
+  }
+  scratchpad_ = memory(forward_desc_.scratchpad_desc(), scratch);
+  bind_passes();
+  bind_reorders();
+}
+
+void DirectConv::bind_passes() {
+  void* const scratch = scratchpad_.get_data_handle();
+  forward_ = DnnlCall(Forward(forward_desc_), {{DNNL_ARG_SRC, source_},
+                                               {DNNL_ARG_WEIGHTS, weights_},
+                                               {DNNL_ARG_DST, destination_},
+                                               {DNNL_ARG_SCRATCHPAD, scratchpad_}});
+  backward_weights_ =
+      DnnlCall(BackwardWeights(backward_weights_desc_),
+               {{DNNL_ARG_SRC, source_},
+                {DNNL_ARG_DIFF_DST, destination_gradient_},
+                {DNNL_ARG_DIFF_WEIGHTS, weight_gradient_},
+                {DNNL_ARG_SCRATCHPAD, memory(backward_weights_desc_.scratchpad_desc(), scratch)}});
+  if (has_source_gradient_) {
+    backward_data_ =
+        DnnlCall(BackwardData(backward_data_desc_),
+                 {{DNNL_ARG_DIFF_DST, destination_gradient_},
+                  {DNNL_ARG_WEIGHTS, weights_for_backward_},
+                  {DNNL_ARG_DIFF_SRC, source_gradient_},
+                  {DNNL_ARG_SCRATCHPAD, memory(backward_data_desc_.scratchpad_desc(), scratch)}});
+  }
+}
+
+void DirectConv::bind_reorders() {
+  const auto reorder = [](const dnnl::memory& from, const dnnl::memory& to) {
+    return DnnlCall(dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  };
+  load_ = reorder(flat_weights_, weights_);
+  unload_gradient_ = reorder(weight_gradient_, flat_gradient_);
+  if (has_source_gradient_) {
+    load_for_backward_ = reorder(flat_weights_, weights_for_backward_);
+  }
+}
+
+void DirectConv::load_weights(const float* weights) {
+  point_at(flat_weights_, weights);
+  load_.run(context_.stream);
+  if (has_source_gradient_) {
+    load_for_backward_.run(context_.stream);
+  }
+}
+
+void DirectConv::forward(const ActivationRead& from, const ActivationWrite& to) {
+  const float* source = from.x;
+  if (from.through_norm) {
+    ENSURE(active_ != nullptr, "reading through a norm was announced");
+    context_.kernels->normalise_relu(source_shape_, from.x, from.affine, active_);
+    source = active_;
+  }
+  point_at(source_, source);
+  point_at(destination_, to.out);
+  forward_.run(context_.stream);
+  if (to.wants_moments) {
+    context_.kernels->moments(destination_shape_, to.out, to.moments);
+  }
+}
+
+const float* DirectConv::plain(const GradientRead& gradient) {
+  if (!gradient.through_norm) {
+    return gradient.gradient;
+  }
+  context_.kernels->input_gradient(destination_shape_, gradient.gradient, gradient.x,
+                                   gradient.factors, plain_gradient_);
+  return plain_gradient_;
+}
+
+void DirectConv::backward(const ActivationRead& from, const GradientRead& gradient,
+                          const GradientWrite* to, float* weight_gradient) {
+  ENSURE((to != nullptr) == has_source_gradient_, "the passes were chosen at the beginning");
+  point_at(source_, from.through_norm ? active_ : from.x);
+  point_at(destination_gradient_, plain(gradient));
+  backward_weights_.run(context_.stream);
+  point_at(flat_gradient_, weight_gradient);
+  unload_gradient_.run(context_.stream);
+  if (to != nullptr) {
+    point_at(source_gradient_, to->out);
+    backward_data_.run(context_.stream);
+    context_.kernels->finish_gradient(source_shape_, *to);
+  }
+}
+
+}  // namespace mayfly::nn::cpu

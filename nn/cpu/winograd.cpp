@@ -1,0 +1,321 @@
+#include "nn/cpu/winograd.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "nn/cpu/winograd_batch.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/cpu/winograd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "nn/cpu/winograd_gemm-inl.hpp"
+#include "nn/cpu/winograd_rows-inl.hpp"
+#include "nn/cpu/winograd_transforms-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mayfly::nn::cpu::HWY_NAMESPACE {
+namespace {
+
+/// One pass's geometry and working memory.
+struct Pass {
+  Pass(const WinogradShape& pass_shape, float* scratch)
+      : shape(pass_shape), layout(pass_shape), tiles(pass_shape.tiles()) {
+    for (float*& each : matrices) {
+      each = scratch;
+      scratch += layout.matrices();
+    }
+    band = scratch;
+  }
+
+  const WinogradShape& shape;
+  WinogradLayout layout;
+  std::size_t tiles;
+  float* matrices[4];
+  float* band;
+
+  [[nodiscard]] std::size_t slots(const TileRows& rows) const { return rows.count * tiles; }
+  [[nodiscard]] Plane plane(std::size_t channels, std::size_t channel) const {
+    return {channels / kBlock, shape.size, channel};
+  }
+};
+
+/// Calls visit(rows) for each batch.
+template <typename Visit>
+HWY_INLINE void for_each_batch(const Pass& pass, const Visit& visit) {
+  const std::size_t all = pass.shape.images * pass.tiles;
+  for (std::size_t first = 0; first < all; first += pass.layout.rows_per_batch()) {
+    visit(TileRows{first, std::min(pass.layout.rows_per_batch(), all - first)});
+  }
+}
+
+/// A ring of the six pixel rows that a row of tiles depends on, for one vector of channels. Two of
+/// them are the next row's as well.
+class PatchRows {
+ public:
+  PatchRows(const Pass& pass, float* memory)
+      : memory_(memory), row_floats_(pass.layout.patch_row_pixels() * lanes()) {
+    const Vec zero = hn::Zero(Tag());
+    for (std::size_t row = 0; row < kWinogradPatch; ++row) {
+      float* const begin = memory_ + row * row_floats_;
+      hn::Store(zero, Tag(), begin);
+      for (std::size_t x = pass.shape.size + 1; x < pass.layout.patch_row_pixels(); ++x) {
+        hn::Store(zero, Tag(), begin + x * lanes());
+      }
+    }
+  }
+
+  /// Makes the rows for tile row `tile_row` of `image` present; `is_next` if the last call was for
+  /// the row above.
+  template <typename From>
+  HWY_INLINE void advance(const From& from, const Plane& plane, std::size_t image,
+                          std::size_t tile_row, bool is_next) {
+    const std::size_t begin = kWinogradTile * tile_row;  // with one row of border above the image
+    const std::size_t kept = is_next ? 2 : 0;
+    for (std::size_t i = kept; i < kWinogradPatch; ++i) {
+      float* const to = memory_ + (begin + i) % kWinogradPatch * row_floats_ + lanes();
+      const std::size_t y = begin + i;  // 1 is the image's first row
+      if (y == 0 || y > plane.size) {
+        std::fill_n(to, plane.size * lanes(), 0.0F);
+      } else {
+        fill_row(from, plane, image, y - 1, to);
+      }
+    }
+    for (std::size_t i = 0; i < kWinogradPatch; ++i) {
+      rows_[i] = memory_ + (begin + i) % kWinogradPatch * row_floats_;
+    }
+  }
+
+  /// The patch of the tile in column `column`.
+  HWY_INLINE void patch(std::size_t column, const float* (&rows)[6]) const {
+    for (std::size_t i = 0; i < kWinogradPatch; ++i) {
+      rows[i] = rows_[i] + column * kWinogradTile * lanes();
+    }
+  }
+
+ private:
+  float* memory_;
+  std::size_t row_floats_;
+  const float* rows_[kWinogradPatch] = {};
+};
+
+/// Calls transform(patch rows, slot, channel) for each tile of a batch and each vector of channels.
+template <typename From, typename Transform>
+HWY_INLINE void for_each_patch(const Pass& pass, const TileRows& rows, std::size_t channels,
+                               const From& from, const Transform& transform) {
+  PatchRows ring(pass, pass.band);
+  for (std::size_t channel = 0; channel < channels; channel += lanes()) {
+    const Plane plane = pass.plane(channels, channel);
+    for (std::size_t i = 0; i < rows.count; ++i) {
+      const std::size_t tile_row = (rows.first + i) % pass.tiles;
+      ring.advance(from, plane, (rows.first + i) / pass.tiles, tile_row, i > 0 && tile_row > 0);
+      for (std::size_t column = 0; column < pass.tiles; ++column) {
+        const float* patch[6];
+        ring.patch(column, patch);
+        transform(patch, i * pass.tiles + column, channel);
+      }
+    }
+  }
+}
+
+/// Transforms a batch's results back and hands them on.
+template <typename To>
+HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_t channels,
+                              const float* points, const To& to) {
+  const std::size_t stride = pass.layout.point_stride(channels);
+  const std::size_t row_stride = pass.tiles * kWinogradTile * lanes();
+  for (std::size_t channel = 0; channel < channels; channel += lanes()) {
+    const Plane plane = pass.plane(channels, channel);
+    for (std::size_t i = 0; i < rows.count; ++i) {
+      const float* from = points + i * pass.tiles * channels + channel;
+      for (std::size_t column = 0; column < pass.tiles; ++column) {
+        transform_output_tile(from + column * channels, stride,
+                              pass.band + column * kWinogradTile * lanes(), row_stride);
+      }
+      const std::size_t y = (rows.first + i) % pass.tiles * kWinogradTile;
+      const Strip strip{pass.band, row_stride, std::min(kWinogradTile, pass.shape.size - y),
+                        pass.shape.size};
+      drain(strip, plane, (rows.first + i) / pass.tiles, y, to);
+    }
+  }
+}
+
+void clear(const ChannelSums& sums, std::size_t channels) {
+  std::fill_n(sums.first, channels, 0.0);
+  std::fill_n(sums.second, channels, 0.0);
+}
+
+void forward(const WinogradShape& shape, const ActivationRead& from, const float* transformed,
+             const ActivationWrite& to, float* scratch) {
+  const Pass pass(shape, scratch);
+  const std::size_t in = shape.in_channels;
+  const std::size_t out = shape.out_channels;
+  const std::size_t in_stride = pass.layout.point_stride(in);
+  const std::size_t out_stride = pass.layout.point_stride(out);
+  float* const patches = pass.matrices[0];
+  // multiply() has used up its rows of input when it stores them, if one vector or two are a whole
+  // row: then the results may take their place, and half as much passes through the caches.
+  const bool in_place = in == out && out <= 2 * lanes();
+  float* const results = in_place ? patches : pass.matrices[1];
+  if (to.wants_moments) {
+    clear(to.moments, out);
+  }
+  for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
+    for_each_patch(
+        pass, rows, in, from,
+        [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
+            HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
+    for (std::size_t point = 0; point < kWinogradPoints; ++point) {
+      multiply(patches + point * in_stride, pass.slots(rows), in, transformed + point * in * out,
+               out, results + point * out_stride);
+    }
+    write_results(pass, rows, out, results, to);
+  });
+}
+
+constexpr std::size_t kTaps = 9;  // weights of a kernel
+
+/// The nine taps of a vector of kernels, `stride` floats apart, transformed to 36 points.
+HWY_INLINE void transform_kernels(const float* weights, std::size_t stride, bool rotated, float* to,
+                                  std::size_t point_stride) {
+  const hn::RebindToSigned<Tag> index_tag;
+  const auto index =
+      hn::Mul(hn::Iota(index_tag, 0), hn::Set(index_tag, static_cast<std::int32_t>(stride)));
+  Vec columns[3][6];
+  for (std::size_t x = 0; x < 3; ++x) {
+    Vec in[3];
+    for (std::size_t y = 0; y < 3; ++y) {
+      const std::size_t tap = 3 * y + x;
+      in[y] = hn::GatherIndex(Tag(), weights + (rotated ? kTaps - 1 - tap : tap), index);
+    }
+    weight_transform(in, columns[x]);
+  }
+  for (std::size_t y = 0; y < 6; ++y) {
+    const Vec in[3] = {columns[0][y], columns[1][y], columns[2][y]};
+    Vec out[6];
+    weight_transform(in, out);
+    for (std::size_t x = 0; x < 6; ++x) {
+      hn::Store(out[x], Tag(), to + (6 * y + x) * point_stride);
+    }
+  }
+}
+
+void transform_weights(const WinogradShape& shape, const float* weights, float* transformed) {
+  const std::size_t in = shape.in_channels;
+  const std::size_t out = shape.out_channels;
+  for (std::size_t c = 0; c < in; ++c) {
+    for (std::size_t k = 0; k < out; k += lanes()) {
+      transform_kernels(weights + (k * in + c) * kTaps, in * kTaps, false,
+                        transformed + c * out + k, in * out);
+    }
+  }
+}
+
+void transform_weights_for_backward(const WinogradShape& shape, const float* weights,
+                                    float* transformed) {
+  const std::size_t in = shape.in_channels;
+  const std::size_t out = shape.out_channels;
+  for (std::size_t k = 0; k < out; ++k) {
+    for (std::size_t c = 0; c < in; c += lanes()) {
+      transform_kernels(weights + (k * in + c) * kTaps, kTaps, true, transformed + k * in + c,
+                        in * out);
+    }
+  }
+}
+
+/// The sums at the 36 points, [point][out channel][in channel], to flat OIHW weight gradients.
+HWY_INLINE void finish_weight_gradient(const WinogradShape& shape, const float* sums,
+                                       float* gradient) {
+  const hn::RebindToSigned<Tag> index_tag;
+  const auto index =
+      hn::Mul(hn::Iota(index_tag, 0), hn::Set(index_tag, static_cast<std::int32_t>(kTaps)));
+  const std::size_t kernels = shape.in_channels * shape.out_channels;
+  for (std::size_t at = 0; at < kernels; at += lanes()) {
+    Vec columns[6][3];
+    for (std::size_t x = 0; x < 6; ++x) {
+      Vec in[6];
+      for (std::size_t y = 0; y < 6; ++y) {
+        in[y] = hn::Load(Tag(), sums + (6 * y + x) * kernels + at);
+      }
+      weight_gradient_transform(in, columns[x]);
+    }
+    for (std::size_t y = 0; y < 3; ++y) {
+      const Vec in[6] = {columns[0][y], columns[1][y], columns[2][y],
+                         columns[3][y], columns[4][y], columns[5][y]};
+      Vec out[3];
+      weight_gradient_transform(in, out);
+      for (std::size_t x = 0; x < 3; ++x) {
+        hn::ScatterIndex(out[x], Tag(), gradient + at * kTaps + 3 * y + x, index);
+      }
+    }
+  }
+}
+
+void backward(const WinogradShape& shape, const ActivationRead& from, const GradientRead& gradient,
+              const float* transformed, const GradientWrite& to, float* weight_sums,
+              float* weight_gradient, float* scratch) {
+  const Pass pass(shape, scratch);
+  const std::size_t in = shape.in_channels;
+  const std::size_t out = shape.out_channels;
+  const std::size_t in_stride = pass.layout.point_stride(in);
+  const std::size_t out_stride = pass.layout.point_stride(out);
+  auto& [patches, gradient_patches, gradient_tiles, results] = pass.matrices;
+  std::fill_n(weight_sums, shape.weight_floats(), 0.0F);
+  if (to.mask != ReluMask::kNone) {
+    clear(to.sums, in);
+  }
+  for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
+    for_each_patch(
+        pass, rows, out, gradient,
+        [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel) HWY_ATTR {
+          transform_input_patch(patch, gradient_patches + slot * out + channel, out_stride);
+          transform_gradient_tile(patch, gradient_tiles + slot * out + channel, out_stride);
+        });
+    for_each_patch(
+        pass, rows, in, from,
+        [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
+            HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
+    for (std::size_t point = 0; point < kWinogradPoints; ++point) {
+      multiply(gradient_patches + point * out_stride, pass.slots(rows), out,
+               transformed + point * in * out, in, results + point * in_stride);
+      accumulate_outer(gradient_tiles + point * out_stride, out, patches + point * in_stride, in,
+                       pass.slots(rows), weight_sums + point * in * out);
+    }
+    write_results(pass, rows, in, results, to);
+  });
+  finish_weight_gradient(shape, weight_sums, weight_gradient);
+}
+
+}  // namespace
+
+const WinogradKernels& winograd_kernels() {
+  static constexpr WinogradKernels kTable{
+      .transform_weights = transform_weights,
+      .transform_weights_for_backward = transform_weights_for_backward,
+      .forward = forward,
+      .backward = backward};
+  return kTable;
+}
+
+}  // namespace mayfly::nn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mayfly::nn::cpu {
+
+std::size_t WinogradShape::scratch_floats() const {
+  return WinogradLayout(*this).total();
+}
+
+const WinogradKernels& winograd_for(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return N_AVX3::winograd_kernels();
+    case Isa::kPortable: return HWY_STATIC_DISPATCH(winograd_kernels)();
+    case Isa::kAvx2: return N_AVX2::winograd_kernels();
+  }
+  UNREACHABLE("every instruction set has kernels");
+}
+
+}  // namespace mayfly::nn::cpu
+#endif
