@@ -41,7 +41,10 @@ Result<void> run_thread(SharedWork& work) {
     const std::size_t count = std::min<std::size_t>(kBatch, work.data.test->size() - first);
     const std::span<float> pixel_part(images.data(), count * pixels);
     const std::span<std::uint16_t> label_part(labels.data(), count);
-    datasets::prepare_test_batch(work.data, first, pixel_part, label_part);
+    if (Result<void> read = datasets::prepare_test_batch(work.data, first, pixel_part, label_part);
+        !read.ok()) {
+      return read;
+    }
     work.results[batch] = engine.value()->evaluate(weights, nn::Batch{pixel_part, label_part});
   }
 }

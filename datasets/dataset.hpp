@@ -10,25 +10,39 @@
 
 #include "base/digest.hpp"
 #include "base/result.hpp"
+#include "datasets/core/augmentation.hpp"
 
 namespace mayfly::datasets {
 
-/// A fixed, indexed set of labelled square RGB images held in memory. Immutable after opening, so
-/// any thread may read.
+/// Which pass over the data an image is read for; with the sample it decides all random draws.
+struct EpochKey {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+};
+
+/// An indexed set of labelled RGB images that the network sees as squares. Two kinds: images that
+/// have that size already and lie decoded in memory (reading those cannot fail), and JPEGs of any
+/// size that are decoded each time. Immutable after opening, so any thread may read.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::size_t size() const = 0;
-  /// Height = width in pixels.
+  /// S: height = width in pixels of what is read.
   [[nodiscard]] virtual int image_size() const = 0;
-  /// Copies sample `index` as 3 x S x S bytes (CHW) into `pixels`.
-  virtual void read(std::size_t index, std::span<std::uint8_t> pixels) const = 0;
+  /// Sample `index` as evaluation sees it, 3 x S x S bytes (CHW) into `pixels`. Errors name the
+  /// image.
+  [[nodiscard]] virtual Result<void> read(std::size_t index,
+                                          std::span<std::uint8_t> pixels) const = 0;
+  /// The same as training sees it in one epoch. Returns what is still to be done to the pixels when
+  /// they are normalised. A pure function of the key, the index and the image.
+  [[nodiscard]] virtual Result<Augmentation> read_for_training(
+      std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const;
   [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
 };
 
 /// Training and test part of a data set, with what the network needs to know about it.
 struct DatasetPair {
-  std::string name;  ///< "cifar10", "cifar100", "folder", "procedural"
+  std::string name;  ///< "cifar10", "cifar100", "folder", "images" (of any size), "procedural"
   int classes = 0;
   std::vector<std::string> class_names;
   std::array<float, 3> mean{};  ///< per channel, of pixels in [0, 1]
@@ -36,12 +50,17 @@ struct DatasetPair {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
   Digest digest;            ///< of the training content; in the job's fingerprint
-  std::size_t skipped = 0;  ///< corrupt images left out (skip_corrupt)
+  std::size_t skipped = 0;  ///< unusable images left out (skip_corrupt)
+  /// Reading decodes a JPEG each time: worth several threads.
+  bool encoded = false;
 };
 
 struct OpenOptions {
-  bool skip_corrupt = false;  ///< leave corrupt images out and count them, instead of failing
-  std::uint64_t seed = 0;     ///< of a procedural set
+  bool skip_corrupt = false;  ///< leave unusable images out and count them, instead of failing
+  /// Height = width of what the network sees; 0 = that of the images if all have one small size.
+  int image_size = 0;
+  int usual_image_size = 224;  ///< if image_size is 0 and the images have any size
+  std::uint64_t seed = 0;      ///< of a procedural set
   /// Folder for the decoded form of an image folder or tar, so that each is decoded once; empty =
   /// none.
   std::string cache_dir;
@@ -49,7 +68,9 @@ struct OpenOptions {
 
 /// Opens `spec`: a folder with CIFAR-10 or CIFAR-100 binary files (also inside the official
 /// sub-folder), an image folder (train/CLASS/*.jpg, test/CLASS/*.jpg), a tar of one (.tar, .tar.gz,
-/// .tar.xz), or "procedural[:SAMPLES]". Errors name the file, what was expected and what was found.
+/// .tar.xz), or "procedural[:SAMPLES]". The images of a folder or tar are decoded at once if all
+/// are squares of the image size asked for (up to 64 pixels if none is), else each time they are
+/// read. Errors name the file, what was expected and what was found.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
 }  // namespace mayfly::datasets

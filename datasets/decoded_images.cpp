@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/file.hpp"
 #include "datasets/cifar.hpp"
 #include "datasets/jpeg.hpp"
 #include "datasets/record_set.hpp"
@@ -15,8 +14,6 @@ namespace mayfly::datasets {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3245484341434d46;  // "FMCACHE2"
-constexpr std::size_t kBlockBytesMax = std::size_t{16} << 30;
-constexpr std::size_t kJpegBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kNameBytesMax = 255;
 constexpr std::size_t kClassesMax = std::size_t{1} << 16;
 constexpr std::size_t kPageBytes = 4096;
@@ -157,25 +154,27 @@ void measure_channels(std::span<const std::uint8_t> train, Header& header) {
 // Decodes one image after the other into records.
 class BlockBuilder {
  public:
-  BlockBuilder(const std::string& source, std::size_t image_count)
-      : source_(source), image_count_(image_count) {}
+  BlockBuilder(const std::string& source, std::size_t image_count, Header start)
+      : header(std::move(start)), source_(source) {
+    const std::size_t bytes = image_count * layout_of(header).record_bytes();
+    header_bytes_ = encode_header(header).size();
+    block_.resize(header_bytes_ + bytes);
+    next_ = header_bytes_;
+  }
 
   // kCorrupt, with the image's name, if that is all that is wrong.
-  Result<void> add(EncodedImage& image) {
-    Result<Bytes> read = Bytes();
-    if (!image.in_memory) {
-      read = read_file(image.path, kJpegBytesMax);
-      if (!read.ok()) {
-        return std::move(read).error();
-      }
+  Result<void> add(const EncodedImage& image) {
+    const Result<ByteSpan> bytes = bytes_of(image, buffer_);
+    if (!bytes.ok()) {
+      return bytes.error();
     }
-    const Result<JpegDecoder::Image> decoded =
-        decoder_.decode(image.in_memory ? image.content : read.value());
+    const Result<RgbImage> decoded = decoder_.decode(bytes.value());
     if (!decoded.ok()) {
-      return Error{Errc::kCorrupt, name_of(image) + ": " + decoded.error().detail};
+      return Error{Errc::kCorrupt, name_of(source_, image) + ": " + decoded.error().detail};
     }
-    if (Result<void> fits = check_size(image, decoded.value()); !fits.ok()) {
-      return fits;
+    if (std::cmp_not_equal(decoded.value().width, header.image_size) ||
+        std::cmp_not_equal(decoded.value().height, header.image_size)) {
+      return Error{Errc::kCorrupt, name_of(source_, image) + " has changed while it was in use"};
     }
     append(image, decoded.value());
     return {};
@@ -206,39 +205,7 @@ class BlockBuilder {
   }
 
  private:
-  std::string name_of(const EncodedImage& image) const {
-    return image.in_memory ? source_ + ": " + image.path : image.path;
-  }
-
-  // The first image fixes the size of all.
-  Result<void> check_size(const EncodedImage& image, const JpegDecoder::Image& found) {
-    const std::string size = std::to_string(found.width) + 'x' + std::to_string(found.height);
-    if (header.image_size == 0) {
-      if (found.width != found.height || found.width < kSideMin || found.width > kSideMax) {
-        return Error{Errc::kInvalidInput,
-                     name_of(image) + " has " + size + " pixels; expected a square of 4 to 1024"};
-      }
-      header.image_size = static_cast<std::uint32_t>(found.width);
-      const std::size_t bytes = image_count_ * layout_of(header).record_bytes();
-      if (bytes > kBlockBytesMax) {
-        return Error{Errc::kInvalidInput, source_ + " takes " + std::to_string(bytes) +
-                                              " bytes decoded; at most " +
-                                              std::to_string(kBlockBytesMax) + " are supported"};
-      }
-      header_bytes_ = encode_header(header).size();
-      block_.resize(header_bytes_ + bytes);
-      next_ = header_bytes_;
-    }
-    const std::string side = std::to_string(header.image_size);
-    if (std::cmp_not_equal(found.width, header.image_size) ||
-        std::cmp_not_equal(found.height, header.image_size)) {
-      return Error{Errc::kInvalidInput, name_of(image) + " has " + size + " pixels; expected " +
-                                            side + 'x' + side + " like the images before it"};
-    }
-    return {};
-  }
-
-  void append(const EncodedImage& image, const JpegDecoder::Image& decoded) {
+  void append(const EncodedImage& image, const RgbImage& decoded) {
     const auto label =
         std::lower_bound(header.classes.begin(), header.classes.end(), image.class_name);
     auto* record = reinterpret_cast<std::uint8_t*>(block_.data() + next_);
@@ -246,10 +213,10 @@ class BlockBuilder {
     const std::size_t label_bytes = layout_of(header).label_bytes;
     std::memcpy(record, &number, label_bytes);  // little-endian: the low byte first
     record += label_bytes;
-    const std::size_t plane = decoded.rgb.size() / 3;
+    const std::size_t plane = decoded.pixels.size() / 3;
     for (std::size_t i = 0; i < plane; ++i) {
       for (std::size_t channel = 0; channel < 3; ++channel) {
-        record[channel * plane + i] = decoded.rgb[3 * i + channel];
+        record[channel * plane + i] = decoded.pixels[3 * i + channel];
       }
     }
     next_ += layout_of(header).record_bytes();
@@ -257,23 +224,12 @@ class BlockBuilder {
   }
 
   std::string source_;
-  std::size_t image_count_;
   JpegDecoder decoder_;
+  Bytes buffer_;
   Bytes block_;
   std::size_t header_bytes_ = 0;
   std::size_t next_ = 0;
 };
-
-// All classes of the training part, corrupt images or not: a label may not depend on those.
-std::vector<std::string> class_names_of(const EncodedImages& images) {
-  std::vector<std::string> classes;
-  for (const EncodedImage& image : images) {
-    if (!image.test && (classes.empty() || classes.back() != image.class_name)) {
-      classes.push_back(image.class_name);
-    }
-  }
-  return classes;
-}
 
 DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
                       std::span<const std::uint8_t> records) {
@@ -296,11 +252,15 @@ DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
 
 }  // namespace
 
-Result<Bytes> decode_images(const std::string& source, EncodedImages images, bool skip_corrupt,
+Result<Bytes> decode_images(const std::string& source, MeasuredImages measured, bool skip_corrupt,
                             const Digest& key) {
-  BlockBuilder builder(source, images.size());
-  builder.header.classes = class_names_of(images);
-  for (EncodedImage& image : images) {
+  ENSURE(!measured.images.empty(), "a set has images");
+  Header header;
+  header.classes = std::move(measured.class_names);
+  header.image_size = static_cast<std::uint32_t>(measured.images.front().width);
+  header.skipped = measured.skipped;
+  BlockBuilder builder(source, measured.images.size(), std::move(header));
+  for (EncodedImage& image : measured.images) {
     const Result<void> added = builder.add(image);
     if (!added.ok()) {
       if (added.error().code != Errc::kCorrupt || !skip_corrupt) {
@@ -308,7 +268,7 @@ Result<Bytes> decode_images(const std::string& source, EncodedImages images, boo
       }
       builder.header.skipped += 1;
     }
-    image.content = Bytes();
+    image.owner.reset();
   }
   if (builder.header.train_count == 0 || builder.header.test_count == 0) {
     return Error{Errc::kCorrupt, source + ": every training or every test image is corrupt"};

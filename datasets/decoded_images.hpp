@@ -13,15 +13,18 @@
 #include "base/digest.hpp"
 #include "base/result.hpp"
 #include "datasets/dataset.hpp"
-#include "datasets/encoded_images.hpp"
+#include "datasets/image_sizes.hpp"
 
 namespace mayfly::datasets {
 
-/// Decodes all images. `source` is for messages. With skip_corrupt, corrupt images are left out and
-/// counted; else the first one is an error that names it. Images of different or not square sizes
-/// are an error that names the image. The images' contents are freed on the way. `key` identifies
-/// the source (folder_key or tar_key).
-[[nodiscard]] Result<Bytes> decode_images(const std::string& source, EncodedImages images,
+/// Bytes that a decoded set has at most.
+inline constexpr std::size_t kDecodedBytesMax = std::size_t{16} << 30;
+
+/// Decodes all images, which have one square size from 4 to 1024. `source` is for messages. With
+/// skip_corrupt, corrupt images are left out and counted; else the first one is an error that names
+/// it. The images' contents are freed on the way. `key` identifies the source (folder_key or
+/// tar_key).
+[[nodiscard]] Result<Bytes> decode_images(const std::string& source, MeasuredImages measured,
                                           bool skip_corrupt, const Digest& key);
 
 /// Makes a data set of a block. The block's hash is checked; kCorrupt if it is torn or damaged, or

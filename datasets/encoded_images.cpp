@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/check.hpp"
+#include "datasets/image_file.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -47,6 +48,7 @@ Result<void> list_class(const fs::path& folder, EncodedImage image, EncodedImage
     if (is_jpeg_name(file) && entry.is_regular_file()) {
       image.file = file;
       image.path = entry.path().string();
+      image.size = entry.file_size();
       images.push_back(image);
     }
   }
@@ -149,6 +151,27 @@ Result<EncodedImages> list_image_folder(const std::string& folder) {
     return std::move(arranged).error();
   }
   return images;
+}
+
+std::string name_of(const std::string& source, const EncodedImage& image) {
+  return image.place == ImagePlace::kFile ? image.path : source + ": " + image.path;
+}
+
+Result<ByteSpan> bytes_of(const EncodedImage& image, Bytes& buffer) {
+  if (image.place == ImagePlace::kFile) {
+    return read_image_file(image.path, image.size, buffer);
+  }
+  return image.content;
+}
+
+std::vector<std::string> class_names_of(const EncodedImages& images) {
+  std::vector<std::string> classes;
+  for (const EncodedImage& image : images) {
+    if (!image.test && (classes.empty() || classes.back() != image.class_name)) {
+      classes.push_back(image.class_name);
+    }
+  }
+  return classes;
 }
 
 Result<Digest> folder_key(const EncodedImages& images) {

@@ -3,6 +3,7 @@
 // The JPEGs of an image folder or a tar of one, before they are decoded:
 //   train/CLASS/*.jpg and test/CLASS/*.jpg
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,14 +13,25 @@
 
 namespace mayfly::datasets {
 
-/// One JPEG. Its bytes are in `content` if `in_memory` (from a tar), else in the file `path`.
+/// Where the bytes of a JPEG are.
+enum class ImagePlace : std::uint8_t {
+  kFile,      ///< in a file of its own
+  kMapped,    ///< in a tar that is mapped
+  kUnpacked,  ///< in memory, from a compressed tar
+};
+
+/// One JPEG.
 struct EncodedImage {
   bool test = false;
   std::string class_name;
   std::string file;  ///< last component of the name
   std::string path;  ///< of the file, or its name in the tar
-  bool in_memory = false;
-  Bytes content;
+  ImagePlace place = ImagePlace::kFile;
+  ByteSpan content;                   ///< not for kFile
+  std::shared_ptr<const void> owner;  ///< of `content`: the mapped tar, or the image's own bytes
+  std::uint64_t size = 0;             ///< in bytes
+  int width = 0;                      ///< in pixels; 0 until measured, see image_sizes.hpp
+  int height = 0;
 };
 
 /// Sorted: training before test, then by class, then by file.
@@ -36,7 +48,18 @@ using EncodedImages = std::vector<EncodedImage>;
 /// Lists the images of a folder (contents stay on disk).
 [[nodiscard]] Result<EncodedImages> list_image_folder(const std::string& folder);
 
-/// Reads all images of a tar (.tar, .tar.gz, .tar.xz) into memory.
+/// The bytes of one image: those of a file are read into `buffer`. kCorrupt if a file has changed
+/// its size since it was listed; errors name it.
+[[nodiscard]] Result<ByteSpan> bytes_of(const EncodedImage& image, Bytes& buffer);
+
+/// What messages call the image: its path, or the tar's and its name in it.
+[[nodiscard]] std::string name_of(const std::string& source, const EncodedImage& image);
+
+/// All classes of the training part, in order.
+[[nodiscard]] std::vector<std::string> class_names_of(const EncodedImages& images);
+
+/// Finds all images of a tar: in place if it is not compressed (.tar), else (.tar.gz, .tar.xz)
+/// unpacked into memory, at most 4 GiB.
 [[nodiscard]] Result<EncodedImages> read_image_tar(const std::string& path);
 
 /// What a decoded cache depends on: names, sizes and times of a folder's images; path, size and

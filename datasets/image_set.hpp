@@ -7,6 +7,10 @@
 
 namespace mayfly::datasets {
 
+// Image folders and tars. Small images of one size are decoded at once, as CIFAR has them; others
+// stay encoded (encoded_set.hpp). What is decoded, and how large the others are, is kept in
+// OpenOptions::cache_dir.
+
 /// Opens a folder with train/CLASS/*.jpg and test/CLASS/*.jpg.
 [[nodiscard]] Result<DatasetPair> open_image_folder(const std::string& folder,
                                                     const OpenOptions& options);

@@ -7,8 +7,16 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "datasets/core/resample.hpp"
 
 namespace mayfly::datasets {
+
+/// What a JPEG says about itself before its pixels.
+struct JpegHeader {
+  int width = 0;
+  int height = 0;
+  int channels = 3;  ///< 1 (grey), 3, or 4 (CMYK or YCCK)
+};
 
 /// Decodes JPEGs one after the other; the decoder's tables and buffers are used again. One thread.
 class JpegDecoder {
@@ -18,14 +26,15 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  struct Image {
-    int width = 0;
-    int height = 0;
-    std::span<const std::uint8_t> rgb;  ///< height x width x 3; valid until the next decode
-  };
-  /// kCorrupt, with libjpeg's reason, for anything it complains about, warnings included: a
-  /// truncated file decodes to a half grey image with no more than a warning.
-  [[nodiscard]] Result<Image> decode(ByteSpan jpeg);
+  /// Reads the header; the bytes may end behind it. kCorrupt with libjpeg's reason.
+  [[nodiscard]] Result<JpegHeader> read_header(ByteSpan jpeg);
+
+  /// The pixels, valid until the next decode; grey ones with three equal values. `eighths` from 1
+  /// to 8 scales both sides to ceil(side * eighths / 8), which costs less than decoding everything
+  /// and scaling it afterwards. kCorrupt, with libjpeg's reason, for anything it complains about,
+  /// warnings included: a truncated file decodes to a half grey image with no more than a warning.
+  /// kInvalidInput for four channels.
+  [[nodiscard]] Result<RgbImage> decode(ByteSpan jpeg, int eighths = 8);
 
  private:
   struct Handle;

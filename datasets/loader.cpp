@@ -1,6 +1,8 @@
 #include "datasets/loader.hpp"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +17,10 @@
 
 namespace mayfly::datasets {
 namespace {
+
+// Threads of this niceness get a tenth of a core that others want, and all of one that nobody
+// wants.
+constexpr int kYieldingNiceness = 10;
 
 std::size_t image_bytes(const Dataset& set) {
   const auto side = static_cast<std::size_t>(set.image_size());
@@ -46,6 +52,7 @@ class Preparer {
     const std::size_t image = image_bytes(train_);
     batch.step = step;
     batch.microbatch = microbatch;
+    batch.failure.reset();
     batch.images.resize(options_.microbatch * image);
     batch.labels.resize(options_.microbatch);
     batch.samples.resize(options_.microbatch);
@@ -54,12 +61,12 @@ class Preparer {
     const std::span<std::uint8_t> pixels = scratch_pixels(image);
     for (std::size_t i = 0; i < options_.microbatch; ++i) {
       const StreamEntry entry = stream_.at(first + i);
-      Augmentation draw;
-      if (options_.augment) {
-        draw = draw_augmentation(options_.seed, entry.epoch, entry.sample);
+      const Result<Augmentation> draw = read(entry, pixels);
+      if (!draw.ok()) {
+        batch.failure = draw.error();
+        return;
       }
-      train_.read(entry.sample, pixels);
-      normaliser_.apply(draw, train_.image_size(), pixels,
+      normaliser_.apply(draw.value(), train_.image_size(), pixels,
                         std::span(batch.images).subspan(i * image, image));
       batch.labels[i] = train_.label(entry.sample);
       batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
@@ -67,6 +74,16 @@ class Preparer {
   }
 
  private:
+  Result<Augmentation> read(const StreamEntry& entry, std::span<std::uint8_t> pixels) const {
+    if (options_.augment) {
+      return train_.read_for_training(entry.sample, {options_.seed, entry.epoch}, pixels);
+    }
+    if (Result<void> done = train_.read(entry.sample, pixels); !done.ok()) {
+      return std::move(done).error();
+    }
+    return Augmentation();
+  }
+
   const Dataset& train_;
   LoaderOptions options_;
   SampleStream stream_;
@@ -88,7 +105,9 @@ struct Entry {
 class ThreadedLoader final : public Loader {
  public:
   ThreadedLoader(const DatasetPair& pair, const LoaderOptions& options)
-      : preparer_(pair, options), prefetch_max_(std::max(options.prefetch_max, 1U)) {
+      : preparer_(pair, options),
+        prefetch_max_(std::max(options.prefetch_max, 1U)),
+        yield_cores_(options.yield_cores) {
     // Beyond these sizes the vectors grow; below them a step allocates nothing.
     entries_.reserve(1024);
     pool_.reserve(1024);
@@ -228,6 +247,11 @@ class ThreadedLoader final : public Loader {
     char name[16];
     std::snprintf(name, sizeof name, "loader-%u", number);
     ::pthread_setname_np(::pthread_self(), name);
+    if (yield_cores_) {
+      // Of this thread only (Linux). Failing costs no more than the order of who runs first.
+      static_cast<void>(
+          ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kYieldingNiceness));
+    }
     std::unique_lock lock(mutex_);
     for (;;) {
       Entry* entry = nullptr;
@@ -263,6 +287,7 @@ class ThreadedLoader final : public Loader {
 
   const Preparer preparer_;
   const std::uint32_t prefetch_max_;
+  const bool yield_cores_;
   std::atomic<std::int64_t> waited_ns_{0};
 
   std::mutex mutex_;  // guards everything below except threads_
@@ -281,8 +306,8 @@ std::unique_ptr<Loader> make_loader(const DatasetPair& pair, const LoaderOptions
   return std::make_unique<ThreadedLoader>(pair, options);
 }
 
-void prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
-                        std::span<std::uint16_t> labels) {
+Result<void> prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
+                                std::span<std::uint16_t> labels) {
   const Dataset& test = *pair.test;
   const std::size_t image = image_bytes(test);
   ENSURE(first + labels.size() <= test.size() && images.size() == labels.size() * image,
@@ -290,10 +315,13 @@ void prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<fl
   const Normaliser normaliser(pair.mean, pair.deviation);
   const std::span<std::uint8_t> pixels = scratch_pixels(image);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    test.read(first + i, pixels);
+    if (Result<void> done = test.read(first + i, pixels); !done.ok()) {
+      return done;
+    }
     normaliser.apply({}, test.image_size(), pixels, images.subspan(i * image, image));
     labels[i] = test.label(first + i);
   }
+  return {};
 }
 
 }  // namespace mayfly::datasets

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,18 +18,23 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   std::uint32_t global_batch = 128;  ///< samples per step
   std::uint32_t microbatch = 16;     ///< samples; divides global_batch
-  bool augment = true;               ///< pad 4, random crop, random flip
+  bool augment = true;               ///< random crop and flip, as the data set has it
   std::uint32_t prefetch_max = 16;   ///< microbatches prepared or being prepared at most
   std::uint32_t threads = 1;         ///< preparing threads; 0 = prepare in take()
+  /// Preparing threads leave the cores to others where these have work: for sets whose images take
+  /// long to prepare. A caller of take() that is faster prepares itself.
+  bool yield_cores = false;
 };
 
-/// One prepared microbatch.
+/// One prepared microbatch. If `failure` is there, an image could not be read and the rest means
+/// nothing.
 struct PreparedBatch {
   std::uint64_t step = 0;  ///< from 1
   std::uint32_t microbatch = 0;
   std::vector<float> images;  ///< microbatch x 3 x S x S, normalised
   std::vector<std::uint16_t> labels;
   std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
+  std::optional<Error> failure;
 };
 
 class Loader {
@@ -53,8 +59,10 @@ class Loader {
 [[nodiscard]] std::unique_ptr<Loader> make_loader(const DatasetPair& pair,
                                                   const LoaderOptions& options);
 
-/// Normalised test images [first, first + labels.size()) without augmentation.
-void prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
-                        std::span<std::uint16_t> labels);
+/// Normalised test images [first, first + labels.size()) without augmentation. Any thread. Errors
+/// name the image that could not be read.
+[[nodiscard]] Result<void> prepare_test_batch(const DatasetPair& pair, std::size_t first,
+                                              std::span<float> images,
+                                              std::span<std::uint16_t> labels);
 
 }  // namespace mayfly::datasets

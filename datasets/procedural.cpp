@@ -19,9 +19,11 @@ class ShapeSet final : public Dataset {
 
   [[nodiscard]] std::size_t size() const override { return count_; }
   [[nodiscard]] int image_size() const override { return kShapeImageSize; }
-  void read(std::size_t index, std::span<std::uint8_t> pixels) const override {
+  [[nodiscard]] Result<void> read(std::size_t index,
+                                  std::span<std::uint8_t> pixels) const override {
     ENSURE(index < count_, "the sample is in the data set");
     render_shape_image(seed_, part_, index, pixels);
+    return {};
   }
   [[nodiscard]] std::uint16_t label(std::size_t index) const override { return shape_label(index); }
 

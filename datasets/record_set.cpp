@@ -27,9 +27,10 @@ const std::uint8_t* RecordSet::record(std::size_t index) const {
   UNREACHABLE("the sample is in the data set");
 }
 
-void RecordSet::read(std::size_t index, std::span<std::uint8_t> pixels) const {
+Result<void> RecordSet::read(std::size_t index, std::span<std::uint8_t> pixels) const {
   ENSURE(pixels.size() == layout_.pixel_bytes(), "an image is 3 x size x size bytes");
   std::memcpy(pixels.data(), record(index) + layout_.label_bytes, pixels.size());
+  return {};
 }
 
 std::uint16_t RecordSet::label(std::size_t index) const {

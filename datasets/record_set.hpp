@@ -39,7 +39,7 @@ class RecordSet final : public Dataset {
 
   [[nodiscard]] std::size_t size() const override { return size_; }
   [[nodiscard]] int image_size() const override { return layout_.image_size; }
-  void read(std::size_t index, std::span<std::uint8_t> pixels) const override;
+  [[nodiscard]] Result<void> read(std::size_t index, std::span<std::uint8_t> pixels) const override;
   [[nodiscard]] std::uint16_t label(std::size_t index) const override;
 
  private:

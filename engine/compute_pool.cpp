@@ -73,6 +73,10 @@ void ComputePool::Worker::run(std::uint32_t index) {
 
 void ComputePool::Worker::train(std::uint32_t microbatch) {
   std::unique_ptr<datasets::PreparedBatch> batch = pool_.loader_.take(pool_.step_, microbatch);
+  if (batch->failure.has_value()) {
+    pool_.fail(*batch->failure);
+    return;
+  }
   if (pool_.ledger_ != nullptr) {
     pool_.ledger_->computed(pool_.step_, microbatch, batch->samples);
   }
@@ -124,7 +128,12 @@ void ComputePool::Worker::evaluate(std::uint32_t chunk) {
   const auto pixels = static_cast<std::size_t>(pool_.job_.model.image_size);
   test_images_.resize(count * 3 * pixels * pixels);
   test_labels_.resize(count);
-  datasets::prepare_test_batch(pool_.job_.data, first, test_images_, test_labels_);
+  const Result<void> read =
+      datasets::prepare_test_batch(pool_.job_.data, first, test_images_, test_labels_);
+  if (!read.ok()) {
+    pool_.fail(read.error());
+    return;
+  }
   const nn::EvaluationResult result =
       engine_->evaluate(pool_.weights_, {test_images_, test_labels_});
   const std::lock_guard lock(pool_.mutex_);
@@ -198,8 +207,23 @@ void ComputePool::add_microbatches(std::span<const std::uint32_t> microbatches) 
 
 bool ComputePool::wait_until_done(const std::uint32_t& counter) {
   std::unique_lock lock(mutex_);
-  work_done_.wait(lock, [&] { return interrupted_ || counter == added_; });
-  return !interrupted_;
+  work_done_.wait(lock, [&] { return interrupted_ || failure_.has_value() || counter == added_; });
+  return !interrupted_ && !failure_.has_value();
+}
+
+void ComputePool::fail(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.has_value()) {
+      failure_ = error;
+    }
+  }
+  work_done_.notify_all();
+}
+
+std::optional<Error> ComputePool::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
 }
 
 bool ComputePool::wait_for_bucket(std::size_t bucket) {

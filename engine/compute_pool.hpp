@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -50,9 +51,10 @@ class ComputePool {
   /// Adds microbatches to the present step; they run in this order.
   void add_microbatches(std::span<const std::uint32_t> microbatches);
   /// Blocks until every microbatch added so far is in this bucket's sums. False if interrupted
-  /// first.
+  /// first, or after a failure.
   [[nodiscard]] bool wait_for_bucket(std::size_t bucket);
-  /// Blocks until every microbatch added so far is complete, totals included. False if interrupted.
+  /// Blocks until every microbatch added so far is complete, totals included. False if interrupted,
+  /// or after a failure.
   [[nodiscard]] bool wait_for_step();
   /// Drops what has not begun and waits for what has.
   void discard();
@@ -61,11 +63,16 @@ class ComputePool {
   /// Typical time of one microbatch on one thread, over the threads; 0 before the first.
   [[nodiscard]] double microbatch_ms() const;
 
+  [[nodiscard]] std::size_t thread_count() const { return workers_.size(); }
+  /// Why this worker cannot compute what it was given: an image that cannot be read. It stays.
+  [[nodiscard]] std::optional<Error> failure() const;
+
   /// Makes the waiting functions return false until clear_interrupt(). Any thread.
   void interrupt();
   void clear_interrupt();
 
-  /// Evaluates the test samples of the given chunks (of microbatch size, the last one shorter).
+  /// Evaluates the test samples of the given chunks (of microbatch size, the last one shorter). The
+  /// sums mean nothing after a failure.
   [[nodiscard]] EvaluationSums evaluate(const nn::ModelState& state,
                                         std::span<const std::uint32_t> chunks);
 
@@ -79,6 +86,7 @@ class ComputePool {
   ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
               Ledger* ledger);
   bool wait_until_done(const std::uint32_t& counter);
+  void fail(const Error& error);
 
   const Job& job_;
   const ReductionLayout& layout_;
@@ -99,6 +107,7 @@ class ComputePool {
   std::vector<std::uint32_t> bucket_counts_;  // microbatches in each bucket's sums
   EvaluationSums evaluation_;
   double microbatch_ms_ = 0;
+  std::optional<Error> failure_;
   bool interrupted_ = false;
   bool stopping_ = false;
 

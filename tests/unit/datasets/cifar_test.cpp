@@ -43,7 +43,7 @@ void expect_numbered(const Dataset& set, const CifarFormat& format, unsigned sta
   std::vector<std::uint8_t> pixels(3072);
   for (unsigned i = 0; i < set.size(); ++i) {
     EXPECT_EQ(set.label(i), (start + i) % static_cast<unsigned>(format.classes));
-    set.read(i, pixels);
+    EXPECT_TRUE(set.read(i, pixels).ok());
     for (const unsigned pixel : {0U, 1U, 1024U, 3071U}) {
       EXPECT_EQ(pixels[pixel], static_cast<std::uint8_t>((start + i) * 31 + pixel));
     }

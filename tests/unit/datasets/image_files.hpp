@@ -8,6 +8,7 @@
 #include <turbojpeg.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,6 +30,33 @@ inline File jpeg(int width, int height, std::array<std::uint8_t, 3> colour) {
   unsigned char* bytes = nullptr;
   unsigned long size = 0;
   tjCompress2(encoder, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_444, 95, 0);
+  File file(bytes, bytes + size);
+  tjFree(bytes);
+  tjDestroy(encoder);
+  return file;
+}
+
+/// A JPEG of a soft random pattern: every part of it looks different, and scaling it keeps it
+/// recognisable. `subsampling` is one of turbojpeg's TJSAMP_; `format` TJPF_RGB or TJPF_CMYK.
+inline File photo(int width, int height, int seed, int subsampling = TJSAMP_420,
+                  int format = TJPF_RGB) {
+  const int channels = format == TJPF_CMYK ? 4 : 3;
+  std::vector<std::uint8_t> pixels;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < channels; ++c) {
+        const double wave = std::sin(0.05 * x * (1 + c) + seed) + std::cos(0.07 * y + seed * c);
+        pixels.push_back(static_cast<std::uint8_t>(128 + 60 * wave));
+      }
+    }
+  }
+  const tjhandle encoder = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  EXPECT_EQ(tjCompress2(encoder, pixels.data(), width, 0, height, format, &bytes, &size,
+                        subsampling, 90, 0),
+            0)
+      << tjGetErrorStr2(encoder);
   File file(bytes, bytes + size);
   tjFree(bytes);
   tjDestroy(encoder);

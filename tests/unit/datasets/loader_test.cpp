@@ -52,7 +52,7 @@ TEST(Loader, MicrobatchesTileTheStreamAndCarryItsAugmentedSamples) {
         const StreamEntry entry = stream.at((step - 1) * 32 + microbatch * 8 + i);
         ASSERT_EQ(batch->samples[i], entry.sample);
         ASSERT_EQ(batch->labels[i], pair.train->label(entry.sample));
-        pair.train->read(entry.sample, pixels);
+        EXPECT_TRUE(pair.train->read(entry.sample, pixels).ok());
         normaliser.apply(draw_augmentation(11, entry.epoch, entry.sample), 32, pixels, expected);
         ASSERT_TRUE(std::equal(expected.begin(), expected.end(),
                                batch->images.begin() + static_cast<long>(i * 3072)));
@@ -69,7 +69,7 @@ TEST(Loader, WithoutAugmentationImagesAreOnlyNormalised) {
   const auto batch = loader->take(1, 0);
   std::vector<std::uint8_t> pixels(3072);
   std::vector<float> expected(3072);
-  pair.train->read(batch->samples[0], pixels);
+  EXPECT_TRUE(pair.train->read(batch->samples[0], pixels).ok());
   Normaliser(pair.mean, pair.deviation).apply({}, 32, pixels, expected);
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), batch->images.begin()));
 }
@@ -190,11 +190,11 @@ TEST(Loader, TestBatchesAreNormalisedInOrder) {
   const DatasetPair pair = make_procedural(100, 1);
   std::vector<float> images(3 * 3072);
   std::vector<std::uint16_t> labels(3);
-  prepare_test_batch(pair, 997, images, labels);
+  EXPECT_TRUE(prepare_test_batch(pair, 997, images, labels).ok());
   std::vector<std::uint8_t> pixels(3072);
   std::vector<float> expected(3072);
   for (std::size_t i = 0; i < 3; ++i) {
-    pair.test->read(997 + i, pixels);
+    EXPECT_TRUE(pair.test->read(997 + i, pixels).ok());
     Normaliser(pair.mean, pair.deviation).apply({}, 32, pixels, expected);
     EXPECT_EQ(labels[i], pair.test->label(997 + i));
     EXPECT_TRUE(

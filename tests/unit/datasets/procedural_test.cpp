@@ -15,7 +15,7 @@ constexpr std::size_t kImage = 3 * 32 * 32;
 
 std::vector<std::uint8_t> image(const Dataset& set, std::size_t index) {
   std::vector<std::uint8_t> pixels(kImage);
-  set.read(index, pixels);
+  EXPECT_TRUE(set.read(index, pixels).ok());
   return pixels;
 }
 

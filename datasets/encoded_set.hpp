@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "datasets/core/resized_crop.hpp"
+#include "datasets/dataset.hpp"
+#include "datasets/image_sizes.hpp"
+
+namespace mayfly::datasets {
+
+/// Colours of ImageNet's training images (as torchvision's networks expect them).
+inline constexpr std::array<float, 3> kImagenetMean = {0.485F, 0.456F, 0.406F};
+inline constexpr std::array<float, 3> kImagenetDeviation = {0.229F, 0.224F, 0.225F};
+
+/// A data set of JPEGs that stay encoded, in a folder or in a mapped tar. Every read decodes the
+/// image and scales the part that is asked for. Keeps about 50 bytes per image. Reading fails if a
+/// file is gone, has changed or is corrupt; with skip_corrupt a corrupt image is read as the mean
+/// colour instead (the number of samples may not change during a job) and named in the log once.
+class EncodedSet final : public Dataset {
+ public:
+  struct Options {
+    std::string source;  ///< the folder or the tar
+    int image_size = 224;
+    bool skip_corrupt = false;
+  };
+  /// `images` are those of one part; their places are kFile or kMapped, and measured.
+  EncodedSet(Options options, std::vector<std::string> class_names,
+             std::span<const EncodedImage> images);
+
+  [[nodiscard]] std::size_t size() const override { return samples_.size(); }
+  [[nodiscard]] int image_size() const override { return options_.image_size; }
+  [[nodiscard]] Result<void> read(std::size_t index, std::span<std::uint8_t> pixels) const override;
+  [[nodiscard]] Result<Augmentation> read_for_training(
+      std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const override;
+  [[nodiscard]] std::uint16_t label(std::size_t index) const override {
+    return samples_[index].label;
+  }
+
+  /// How many images have been replaced by the mean colour so far.
+  [[nodiscard]] std::size_t replaced() const;
+
+ private:
+  struct Sample {
+    const std::byte* content = nullptr;  // in the tar; null = a file
+    std::uint32_t size = 0;
+    std::uint32_t name_end = 0;  // in names_; the name before ends where this one begins
+    std::uint16_t width = 0;
+    std::uint16_t height = 0;
+    std::uint16_t label = 0;
+  };
+
+  [[nodiscard]] std::string name_of_sample(std::size_t index) const;
+  [[nodiscard]] Result<void> decode_part(std::size_t index, const ImagePart& part,
+                                         std::span<std::uint8_t> pixels) const;
+  [[nodiscard]] Result<void> read_part(std::size_t index, const ImagePart& part,
+                                       std::span<std::uint8_t> pixels) const;
+  void replace(std::size_t index, const std::string& reason, std::span<std::uint8_t> pixels) const;
+
+  Options options_;
+  std::vector<std::string> class_names_;
+  bool test_ = false;
+  std::shared_ptr<const void> owner_;  // of a tar's bytes
+  std::vector<Sample> samples_;
+  std::string names_;  // the files' names, without their folders
+
+  mutable std::mutex mutex_;
+  mutable std::set<std::size_t> replaced_;  // guarded by mutex_
+};
+
+/// The data set of all images, with ImageNet's colours. Its digest is one of names, labels and
+/// sizes, in bytes and in pixels: reading all contents would take minutes, and copies on several
+/// machines must have the same one.
+[[nodiscard]] DatasetPair make_encoded_pair(const EncodedSet::Options& options,
+                                            MeasuredImages measured);
+
+}  // namespace mayfly::datasets

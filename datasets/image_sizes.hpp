@@ -1,0 +1,31 @@
+#pragma once
+
+// Reads the header of every JPEG of a set, once: which images are usable and how large they are.
+
+#include <string>
+
+#include "datasets/encoded_images.hpp"
+
+namespace mayfly::datasets {
+
+/// The images of a set after their headers were read.
+struct MeasuredImages {
+  EncodedImages images;                  ///< usable ones, with width and height
+  std::vector<std::string> class_names;  ///< of all training images, usable or not
+  std::size_t skipped = 0;
+};
+
+/// Measures all images on a few threads. An unusable image (a damaged header, four channels) is an
+/// error that names it, the first in order; with skip_corrupt it is left out and counted. kCorrupt
+/// if no training or no test image is left. `cache_file`, unless empty, keeps the result for the
+/// next time; the caller makes sure that its name belongs to these images and this skip_corrupt.
+[[nodiscard]] Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,
+                                                    bool skip_corrupt,
+                                                    const std::string& cache_file);
+
+/// Takes images below `side_min` pixels out of the set, if skip_corrupt; else the first one is an
+/// error that names it.
+[[nodiscard]] Result<void> refuse_small_images(const std::string& source, int side_min,
+                                               bool skip_corrupt, MeasuredImages& measured);
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,284 @@
+#include "datasets/encoded_set.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "datasets/image_set.hpp"
+#include "datasets/jpeg.hpp"
+#include "datasets/loader.hpp"
+#include "tests/unit/datasets/image_files.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+constexpr int kSide = 32;
+constexpr std::size_t kBytes = 3UL * kSide * kSide;
+
+Files some_files() {
+  Files files;
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = i % 2 == 0 ? "train/cat/" : "train/dog/";
+    files[name + std::to_string(i) + ".jpg"] = photo(90 + 61 * i, 200 - 23 * i, i);
+  }
+  files["test/cat/1.jpg"] = photo(120, 100, 7);
+  files["test/dog/1.jpg"] = photo(400, 300, 8);
+  return files;
+}
+
+OpenOptions options_with(bool skip_corrupt = false) {
+  OpenOptions options;
+  options.image_size = kSide;
+  options.skip_corrupt = skip_corrupt;
+  return options;
+}
+
+using Pixels = std::vector<std::uint8_t>;
+
+Pixels read(const Dataset& set, std::size_t index) {
+  Pixels pixels(kBytes);
+  const Result<void> done = set.read(index, pixels);
+  EXPECT_TRUE(done.ok()) << done.error().detail;
+  return pixels;
+}
+
+Pixels read_for_training(const Dataset& set, std::size_t index, const EpochKey& key) {
+  Pixels pixels(kBytes);
+  EXPECT_TRUE(set.read_for_training(index, key, pixels).ok());
+  return pixels;
+}
+
+double difference(const Pixels& a, const Pixels& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += std::abs(int{a[i]} - int{b[i]});
+  }
+  return sum / static_cast<double>(a.size());
+}
+
+TEST(EncodedSet, FolderAndPlainTarAreTheSame) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder / "set");
+  write_tar(some_files(), folder / "set.tar", "top/");
+  const DatasetPair a = open_image_folder(folder / "set", options_with()).value();
+  const DatasetPair b = open_image_tar(folder / "set.tar", options_with()).value();
+  EXPECT_TRUE(a.encoded);
+  EXPECT_EQ(a.name, "images");
+  EXPECT_EQ(a.mean, kImagenetMean);
+  EXPECT_EQ(a.class_names, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(a.digest, b.digest);
+  ASSERT_EQ(a.train->size(), 6U);
+  ASSERT_EQ(a.test->size(), 2U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(a.train->label(i), i / 3);
+    EXPECT_EQ(read(*a.train, i), read(*b.train, i));
+    EXPECT_EQ(read_for_training(*a.train, i, {1, 2}), read_for_training(*b.train, i, {1, 2}));
+  }
+  EXPECT_EQ(a.test->label(1), 1);
+  EXPECT_EQ(read(*a.test, 1), read(*b.test, 1));
+}
+
+// Goal: decoding at a fraction of the size changes next to nothing. Method: decode whole, scale.
+TEST(EncodedSet, PartsLookLikeTheWholeImageScaled) {
+  const TemporaryFolder folder;
+  Files files = some_files();
+  files["test/dog/1.jpg"] = photo(1200, 900, 8);  // decoded at 2/8
+  write_folder(files, folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const auto whole = [](const File& file, const ImagePart& part) {
+    JpegDecoder decoder;
+    const RgbImage image = decoder.decode(std::as_bytes(std::span(file))).value();
+    Pixels pixels(kBytes);
+    Resampler().scale(image, part, kSide, pixels);
+    return pixels;
+  };
+  EXPECT_LT(difference(read(*pair.test, 1), whole(files["test/dog/1.jpg"], centre_part(1200, 900))),
+            2.0);
+  const File& cat = files["train/cat/0.jpg"];
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    const ResizedCrop draw = draw_resized_crop(5, epoch, 0, 90, 200);
+    EXPECT_LT(difference(read_for_training(*pair.train, 0, {5, epoch}), whole(cat, draw.part)),
+              2.0);
+  }
+}
+
+TEST(EncodedSet, TrainingSeesAnotherPartInEveryEpoch) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const Pixels first = read_for_training(*pair.train, 3, {1, 0});
+  EXPECT_EQ(first, read_for_training(*pair.train, 3, {1, 0}));
+  EXPECT_NE(first, read_for_training(*pair.train, 3, {1, 1}));
+  EXPECT_NE(first, read_for_training(*pair.train, 3, {2, 0}));
+}
+
+// Goal: what a microbatch contains does not depend on who prepares it.
+TEST(EncodedSet, LoadersWithAnyNumberOfThreadsAgree) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  LoaderOptions options;
+  options.seed = 3;
+  options.global_batch = 12;
+  options.microbatch = 3;
+  const std::vector<std::uint32_t> all = {0, 1, 2, 3};
+  std::vector<std::vector<float>> expected;
+  for (const std::uint32_t threads : {0U, 1U, 3U}) {
+    options.threads = threads;
+    options.yield_cores = threads > 1;
+    const auto loader = make_loader(pair, options);
+    std::vector<std::vector<float>> images;
+    for (std::uint64_t step = 1; step <= 4; ++step) {
+      loader->request(step, all);
+      for (const std::uint32_t microbatch : all) {
+        images.push_back(loader->take(step, microbatch)->images);
+      }
+    }
+    if (expected.empty()) {
+      expected = images;
+    }
+    EXPECT_EQ(images, expected) << threads;
+  }
+}
+
+TEST(EncodedSet, GreyImagesHaveThreeEqualChannels) {
+  Files files = some_files();
+  files["train/cat/2.jpg"] = photo(100, 80, 3, TJSAMP_GRAY);
+  const TemporaryFolder folder;
+  write_folder(files, folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const Pixels pixels = read(*pair.train, 1);
+  const auto plane = static_cast<std::ptrdiff_t>(kBytes / 3);
+  EXPECT_TRUE(std::equal(pixels.begin(), pixels.begin() + plane, pixels.begin() + plane));
+  EXPECT_TRUE(std::equal(pixels.begin(), pixels.begin() + plane, pixels.begin() + 2 * plane));
+  EXPECT_NE(pixels.front(), pixels[static_cast<std::size_t>(plane) - 1]);
+}
+
+TEST(EncodedSet, SmallImagesAreNamedOrLeftOut) {
+  Files files = some_files();
+  files["train/cat/2.jpg"] = photo(100, 7, 3);
+  const TemporaryFolder folder;
+  write_folder(files, folder.path());
+  const Result<DatasetPair> refused = open_image_folder(folder.path(), options_with());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().detail.find("train/cat/2.jpg has 100x7 pixels"), std::string::npos);
+  const DatasetPair rest = open_image_folder(folder.path(), options_with(true)).value();
+  EXPECT_EQ(rest.skipped, 1U);
+  EXPECT_EQ(rest.train->size(), 5U);
+}
+
+// The header is fine, so opening finds nothing.
+Files with_torn_body(const std::string& name) {
+  Files files = some_files();
+  files[name].resize(files[name].size() - 200);
+  return files;
+}
+
+TEST(EncodedSet, ABodyThatIsCorruptIsNamedWhenItIsRead) {
+  const Files files = with_torn_body("train/cat/2.jpg");
+  const TemporaryFolder folder;
+  write_folder(files, folder / "set");
+  write_tar(files, folder / "set.tar");
+  for (const auto& opened : {open_image_folder(folder / "set", options_with()),
+                             open_image_tar(folder / "set.tar", options_with())}) {
+    const DatasetPair& pair = opened.value();
+    Pixels pixels(kBytes);
+    const Result<void> done = pair.train->read(1, pixels);
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().code, Errc::kCorrupt);
+    EXPECT_NE(done.error().detail.find("train/cat/2.jpg"), std::string::npos)
+        << done.error().detail;
+  }
+}
+
+TEST(EncodedSet, ALoaderHandsTheErrorOn) {
+  const TemporaryFolder folder;
+  write_folder(with_torn_body("train/cat/2.jpg"), folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  LoaderOptions options;
+  options.global_batch = 6;
+  options.microbatch = 6;
+  const auto loader = make_loader(pair, options);
+  const auto batch = loader->take(1, 0);
+  ASSERT_TRUE(batch->failure.has_value());
+  EXPECT_NE(batch->failure->detail.find("train/cat/2.jpg"), std::string::npos);
+}
+
+TEST(EncodedSet, ACorruptBodyBecomesTheMeanColourWhenAsked) {
+  const TemporaryFolder folder;
+  write_folder(with_torn_body("train/cat/2.jpg"), folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with(true)).value();
+  ASSERT_EQ(pair.train->size(), 6U);
+  for (int round = 0; round < 2; ++round) {
+    const Pixels pixels = read(*pair.train, 1);
+    EXPECT_EQ(pixels.front(), 124);
+    EXPECT_EQ(pixels[kBytes / 2], 116);
+    EXPECT_EQ(pixels.back(), 104);
+  }
+  EXPECT_EQ(dynamic_cast<const EncodedSet&>(*pair.train).replaced(), 1U);
+}
+
+TEST(EncodedSet, AFileThatIsGoneIsAnErrorInAnyCase) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with(true)).value();
+  std::filesystem::remove(folder / "train/cat/2.jpg");
+  Pixels pixels(kBytes);
+  const Result<void> done = pair.train->read(1, pixels);
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().detail.find("train/cat/2.jpg"), std::string::npos);
+}
+
+TEST(EncodedSet, AFileThatChangedItsSizeIsAnError) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder.path());
+  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  write_file(folder / "train/cat/2.jpg", photo(10, 10, 1));
+  Pixels pixels(kBytes);
+  EXPECT_NE(pair.train->read(1, pixels).error().detail.find("has changed"), std::string::npos);
+}
+
+TEST(EncodedSet, ACompressedTarIsRefusedWithAdvice) {
+  const TemporaryFolder folder;
+  write_tar(some_files(), folder / "set.tar.gz");
+  const Result<DatasetPair> opened = open_image_tar(folder / "set.tar.gz", options_with());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().detail.find("unpack it"), std::string::npos) << opened.error().detail;
+}
+
+TEST(EncodedSet, CopiesHaveTheSameDigestAndOthersDoNot) {
+  const TemporaryFolder folder;
+  const auto digest_of_set = [&](const Files& files, const std::string& name) {
+    write_folder(files, folder / name);
+    return open_image_folder(folder / name, options_with()).value().digest;
+  };
+  const Digest digest = digest_of_set(some_files(), "a");
+  EXPECT_EQ(digest_of_set(some_files(), "b"), digest);
+  Files renamed = some_files();
+  renamed["train/cat/22.jpg"] = renamed["train/cat/2.jpg"];
+  renamed.erase("train/cat/2.jpg");
+  EXPECT_NE(digest_of_set(renamed, "c"), digest);
+  Files resized = some_files();
+  resized["train/cat/2.jpg"] = photo(212, 155, 2);
+  EXPECT_NE(digest_of_set(resized, "d"), digest);
+}
+
+TEST(EncodedSet, OpensAgainFromTheCacheOfSizes) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder / "set");
+  OpenOptions options = options_with();
+  options.cache_dir = folder / "cache";
+  const DatasetPair first = open_image_folder(folder / "set", options).value();
+  const DatasetPair second = open_image_folder(folder / "set", options).value();
+  EXPECT_EQ(first.digest, second.digest);
+  EXPECT_EQ(read(*first.train, 5), read(*second.train, 5));
+  const auto files = std::filesystem::directory_iterator(options.cache_dir);
+  EXPECT_EQ(std::count_if(begin(files), end(files),
+                          [](const auto& file) { return file.path().extension() == ".sizes"; }),
+            1);
+}
+
+}  // namespace
+}  // namespace mayfly::datasets
