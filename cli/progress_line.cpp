@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace mayfly::cli {
@@ -11,7 +12,8 @@ constexpr Duration kTerminalPeriod = milliseconds(100);
 constexpr Duration kPlainPeriodMin = seconds(1);
 constexpr Duration kPlainPeriodMax = seconds(10);
 constexpr std::uint64_t kPlainParts = 20;
-constexpr double kSmoothing = 0.05;  // weight of the newest step's rate
+constexpr double kSmoothing = 0.05;      // weight of the newest step's rate
+constexpr double kDataWaitShown = 0.05;  // share of the time from which on it is shown
 
 std::string time_left(double left) {
   if (!std::isfinite(left) || left < 0 || left > 360000) {
@@ -38,6 +40,9 @@ void ProgressLine::on_step(const engine::StepMetric& metric, std::uint64_t total
   }
   rate_ = rate_ == 0 ? metric.images_per_second
                      : rate_ + kSmoothing * (metric.images_per_second - rate_);
+  const double share = metric.data_wait_ms / 1000 * metric.images_per_second /
+                       static_cast<double>(std::max<std::uint64_t>(metric.samples, 1));
+  data_wait_ += kSmoothing * (share - data_wait_);
   const Instant now = now_();
   if (!is_due(now, metric.step, total_steps)) {
     return;
@@ -72,9 +77,14 @@ std::string ProgressLine::line_of(const engine::StepMetric& metric,
                                   std::uint64_t total_steps) const {
   const double images_left = static_cast<double>(total_steps - std::min(metric.step, total_steps)) *
                              static_cast<double>(metric.samples);
-  return fmt::format("step {}/{}  epoch {:.2f}  loss {:.4f}  {:.0f} images/s  {} worker{}  {} left",
-                     metric.step, total_steps, metric.epoch, metric.loss, rate_, metric.members,
-                     metric.members == 1 ? "" : "s", time_left(images_left / rate_));
+  std::string line =
+      fmt::format("step {}/{}  epoch {:.2f}  loss {:.4f}  {:.0f} images/s  {} worker{}  {} left",
+                  metric.step, total_steps, metric.epoch, metric.loss, rate_, metric.members,
+                  metric.members == 1 ? "" : "s", time_left(images_left / rate_));
+  if (data_wait_ >= kDataWaitShown) {
+    line += fmt::format("  {:.0f} % waiting for data", 100 * data_wait_);
+  }
+  return line;
 }
 
 void ProgressLine::erase() {

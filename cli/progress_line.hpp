@@ -11,8 +11,9 @@
 namespace mayfly::cli {
 
 /// Shows a run while it goes on. On a terminal: one line that is rewritten (step, loss, images/s,
-/// members, time left), with events printed above it. Elsewhere: events, and a plain line at every
-/// twentieth of the job or every ten seconds, at most one per second. At the end the summary.
+/// members, time left, and how much of the time went into waiting for
+/// data if that is much), with events printed above it. Elsewhere: events, and a plain line at
+/// every twentieth of the job or every ten seconds, at most one per second. At the end the summary.
 /// One thread at a time.
 class ProgressLine final : public engine::RunListener {
  public:
@@ -47,6 +48,7 @@ class ProgressLine final : public engine::RunListener {
   Instant last_printed_;
   std::uint64_t last_step_ = 0;  // of the last plain line
   double rate_ = 0;              // images/s, smoothed
+  double data_wait_ = 0;         // share of the time spent waiting for data, smoothed
 };
 
 }  // namespace mayfly::cli

@@ -14,6 +14,7 @@ void put(WireWriter& out, const StepRecord& r) {
   out.put(r.loss);
   out.put(r.learning_rate);
   out.put(r.seconds);
+  out.put(r.wait_ms);
   out.put_string(r.sample_hash);
   out.put_string(r.digest);
 }
@@ -45,6 +46,7 @@ void get(WireReader& in, StepRecord& r) {
   r.loss = in.get<double>();
   r.learning_rate = in.get<double>();
   r.seconds = in.get<double>();
+  r.wait_ms = in.get<double>();
   r.sample_hash = in.get_string(kTextBytesMax);
   r.digest = in.get_string(kTextBytesMax);
 }

@@ -22,6 +22,7 @@ struct StepRecord {
   double loss = 0;
   double learning_rate = 0;
   double seconds = 0;       ///< since this member's commit before; 0 = its first
+  double wait_ms = 0;       ///< of it, waiting for data or preparing it; mean of compute threads
   std::string sample_hash;  ///< hex
   std::string digest;       ///< hex; empty if not computed at this step
 };

@@ -24,6 +24,7 @@ struct StepMetric {
   double accuracy = 0;  ///< on the training batch, 0 to 1
   double learning_rate = 0;
   double images_per_second = 0;
+  double data_wait_ms = 0;  ///< of the step, a compute thread of rank 0 waiting for its data
   std::uint32_t members = 0;
   std::uint64_t view = 0;
   std::string sample_hash;  ///< order-free hash of the sample ids in the reduced sum, hex
@@ -50,6 +51,7 @@ struct Summary {
   std::optional<double> test_loss;
   double images_per_second = 0;  ///< over the whole training time
   double train_seconds = 0;
+  double data_wait_seconds = 0;  ///< the steps' data_wait_ms together
   std::uint32_t membership_changes = 0;
   std::vector<RecoveryRecord> recoveries;
   std::string reduction, backend, device, isa, model, data;

@@ -135,6 +135,7 @@ void RunRecorder::receive(const StepRecord& record) {
     last_step_ = std::max(last_step_, record.step);
     last_commit_ = now;
     samples_ += record.samples;
+    data_wait_seconds_ += record.wait_ms / 1000;
     if (!record.digest.empty() && record.step == last_step_) {
       last_digest_ = record.digest;
     }
@@ -145,6 +146,7 @@ void RunRecorder::receive(const StepRecord& record) {
   metric.loss = record.loss;
   metric.accuracy = static_cast<double>(record.correct) / record.samples;
   metric.learning_rate = record.learning_rate;
+  metric.data_wait_ms = record.wait_ms;
   metric.members = record.members;
   metric.view = record.view;
   metric.sample_hash = record.sample_hash;
@@ -238,6 +240,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
     s.test_loss = evaluation_->loss;
   }
   s.train_seconds = to_seconds(last_commit_ - first_commit_);
+  s.data_wait_seconds = data_wait_seconds_;
   const auto timed_steps = static_cast<double>(last_step_ - first_step_);
   s.images_per_second =
       s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;

@@ -79,6 +79,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   Instant first_commit_;
   Instant last_commit_;
   std::uint64_t samples_ = 0;
+  double data_wait_seconds_ = 0;
   std::string last_digest_;
   std::optional<EvaluationRecord> evaluation_;
   std::string last_checkpoint_;

@@ -7,6 +7,8 @@
 namespace mayfly::engine {
 namespace {
 
+constexpr double kDataWaitShare = 0.05;  // of the training time; less is not worth a line
+
 std::string with_thousands(std::uint64_t number) {
   std::string digits = std::to_string(number);
   for (std::size_t at = digits.size(); at > 3;) {
@@ -75,6 +77,7 @@ std::string to_json(const StepMetric& m) {
       .add("accuracy", json_number(m.accuracy))
       .add("learning_rate", json_number(m.learning_rate))
       .add("images_per_second", json_number(m.images_per_second))
+      .add("data_wait_ms", json_number(m.data_wait_ms))
       .add("members", json_number(std::uint64_t{m.members}))
       .add("view", json_number(m.view))
       .add("sample_hash", json_string(m.sample_hash));
@@ -103,6 +106,7 @@ std::string to_json(const Summary& s) {
   }
   return object.add("images_per_second", json_number(s.images_per_second))
       .add("train_seconds", json_number(s.train_seconds))
+      .add("data_wait_seconds", json_number(s.data_wait_seconds))
       .add("membership_changes", json_number(std::uint64_t{s.membership_changes}))
       .add("recoveries", json_array(recoveries))
       .add("reduction", json_string(s.reduction))
@@ -125,6 +129,11 @@ std::string to_text(const Summary& s) {
   }
   out += line("trained", fmt::format("{} on {}, seed {}, {} sum over {}, {} {}", s.model, s.data,
                                      s.seed, s.reduction, s.backend, s.device, s.isa));
+  if (s.data_wait_seconds > kDataWaitShare * s.train_seconds && s.train_seconds > 0) {
+    out +=
+        line("data", fmt::format("compute threads waited {:.1f} s for it ({:.0f} %)",
+                                 s.data_wait_seconds, 100 * s.data_wait_seconds / s.train_seconds));
+  }
   out += line("membership", fmt::format("{} changes", s.membership_changes));
   for (const RecoveryRecord& recovery : s.recoveries) {
     out += line("", recovery_line(recovery));

@@ -208,6 +208,9 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     if (!parts_.pool.wait_for_bucket(b)) {
       group.abort();
       (void)buckets_.finish(monotonic_now());
+      if (Result<void> computed = check_pool(); !computed.ok()) {
+        return std::move(computed).error();
+      }
       return Error{Errc::kAborted, "the view is over"};
     }
     buckets_.start(group, b, parts_.pool.sums());
@@ -249,6 +252,10 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced, doub
   const Instant now = monotonic_now();
   record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);
   last_commit_ = now;
+  const Duration waited = parts_.loader.time_waited();
+  record.wait_ms = to_ms(waited - waited_at_commit_) /
+                   static_cast<double>(std::max<std::size_t>(1, parts_.pool.thread_count()));
+  waited_at_commit_ = waited;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
   if (is_digest_step(state_.committed)) {
     record.digest = to_string(nn::digest_of(state_));
@@ -292,9 +299,15 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
     own.push_back(static_cast<std::uint32_t>(c));
   }
   if (computing_ != Step{} && !parts_.pool.wait_for_step()) {  // sums kept from the view before
+    if (Result<void> computed = check_pool(); !computed.ok()) {
+      return computed;
+    }
     return Error{Errc::kAborted, "the view is over"};
   }
   const EvaluationSums sums = parts_.pool.evaluate(state_, own);
+  if (Result<void> computed = check_pool(); !computed.ok()) {
+    return computed;
+  }
   std::array<std::int64_t, 3> lanes = {sums.correct, sums.loss_fixed, sums.samples};
   const auto work = group.all_reduce(lanes.data(), lanes.size(), collectives::DataType::kInt64,
                                      collectives::ReduceOp::kSum);
@@ -343,8 +356,16 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   parts_.client.post(stopped);
 }
 
-void Trainer::report_fatal(const std::string& reason) {
-  if (rank_ == Rank{}) {
+Result<void> Trainer::check_pool() {
+  if (const std::optional<Error> failure = parts_.pool.failure()) {
+    report_fatal(failure->detail, true);
+    return *failure;
+  }
+  return {};
+}
+
+void Trainer::report_fatal(const std::string& reason, bool only_here) {
+  if (only_here || rank_ == Rank{}) {
     parts_.client.send_report(encode_record(FatalRecord{reason}));
   }
 }

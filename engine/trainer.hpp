@@ -70,7 +70,10 @@ class Trainer {
   /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
   void report_stopped(ViewId view, const ViewEnd& end);
-  void report_fatal(const std::string& reason);
+  /// Ends the job; only rank 0's word is sent unless only this member knows.
+  void report_fatal(const std::string& reason, bool only_here = false);
+  /// If this worker cannot compute its share, ends the job and says why.
+  [[nodiscard]] Result<void> check_pool();
   void repeat_recent_records(const elastic::View& view);
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
   [[nodiscard]] std::uint32_t state_check() const;
@@ -93,6 +96,7 @@ class Trainer {
   std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
   Instant last_progress_;
   Instant last_commit_;
+  Duration waited_at_commit_{};    // of the loader
   std::deque<StepRecord> recent_;  // the last steps' records, for a new rank 0 to repeat
 };
 

@@ -15,6 +15,7 @@ TEST(Records, SurviveTheWire) {
   step.loss = 1.25;
   step.learning_rate = 0.1;
   step.seconds = 0.25;
+  step.wait_ms = 1.5;
   step.sample_hash = "00ff";
   step.digest = "abc";
   const Result<Record> back = decode_record(encode_record(step));
@@ -24,6 +25,7 @@ TEST(Records, SurviveTheWire) {
   EXPECT_EQ(copy.members, 4u);
   EXPECT_EQ(copy.loss, 1.25);
   EXPECT_EQ(copy.seconds, 0.25);
+  EXPECT_EQ(copy.wait_ms, 1.5);
   EXPECT_EQ(copy.sample_hash, "00ff");
   EXPECT_EQ(copy.digest, "abc");
 
