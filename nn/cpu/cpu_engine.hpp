@@ -4,6 +4,8 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "nn/cpu/memory_plan.hpp"
+#include "nn/cpu/step_observer.hpp"
 #include "nn/model.hpp"
 #include "nn/step_engine.hpp"
 
@@ -18,8 +20,13 @@ namespace mayfly::nn::cpu {
 
 /// Builds the engine of one compute thread: all primitives and one arena for everything a step
 /// touches. Must be called, and the engine used, on the same thread (oneDNN's thread count is per
-/// thread). `model` must outlive the engine.
+/// thread). `model` must outlive the engine, and so must `observer`, which is told about every
+/// train().
 [[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model,
-                                                                  std::uint32_t microbatch);
+                                                                  std::uint32_t microbatch,
+                                                                  StepObserver* observer = nullptr);
+
+/// Where that engine has its tensors. Builds, and drops, a whole engine; same errors.
+[[nodiscard]] Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch);
 
 }  // namespace mayfly::nn::cpu

@@ -1,9 +1,9 @@
 #pragma once
 
-// Private to nn/cpu: one block of memory for everything a step touches, laid out before the first
-// step. Each tensor says from when to when it is needed; tensors that are never needed at the same
-// time may share addresses. So the gradients of the early layers lie where the late layers'
-// activations were, which keeps the step small enough for the caches.
+// One block of memory for everything a step touches, laid out before the first step. Each tensor
+// says from when to when it is needed; tensors that are never needed at the same time may share
+// addresses. So the gradients of the early layers lie where the late layers' activations were,
+// which keeps the step small enough for the caches.
 
 #include <cstddef>
 #include <string>
@@ -17,7 +17,9 @@ namespace mayfly::nn::cpu {
 enum class TensorId : std::size_t {};
 inline constexpr TensorId kNoTensor{static_cast<std::size_t>(-1)};
 
-/// Both ends belong to it. Times are positions in the step: see StepTimes.
+/// Both ends belong to it. Times are positions in the step of a network with U convolutions: 0 is
+/// the load of images and weights, 1 to U forward in the order of convolutions_of(), U + 1 the
+/// classifier, then backward the other way around (resnet_engine.hpp: StepTimes).
 struct Lifetime {
   int first = 0;
   int last = 0;

@@ -59,6 +59,7 @@ void ResnetEngine::forward(const Weights& weights, std::size_t count, bool train
   const auto convolve = [&](Unit& unit, const ActivationRead& from) {
     unit.conv->forward(from, {unit.raw, training, unit.norm.sums()});
     prepare_norm(unit);
+    passed(StepPart::kForward, &unit);
   };
   Unit& stem = units_.front();
   convolve(stem, {.x = images_});
@@ -67,6 +68,7 @@ void ResnetEngine::forward(const Weights& weights, std::size_t count, bool train
   } else {
     context_.kernels->normalise_relu(stem.shape, stem.raw, stem.norm.affine(), stem_out_);
   }
+  passed(StepPart::kForwardElementwise, &stem);
   for (Block& block : blocks_) {
     ActivationRead from{.x = block.input};
     for (Unit* unit : block.units) {
@@ -77,6 +79,7 @@ void ResnetEngine::forward(const Weights& weights, std::size_t count, bool train
       convolve(*block.projection, {.x = block.input});
     }
     join(block);
+    passed(StepPart::kForwardElementwise, &block.last());
   }
   classifier_.forward(classifier_weights(weights), blocks_.back().out, count);
 }
@@ -148,6 +151,7 @@ void ResnetEngine::backward_shortcut(Block& block, std::span<float> gradient, Gr
   const float* joint = block.last().gradient;
   if (block.shortcut.has_value()) {
     block.shortcut->backward(joint, block.shortcut_gradient);
+    passed(StepPart::kBackwardElementwise, &block.last());
   }
   if (block.projection == nullptr) {
     return;
@@ -159,6 +163,7 @@ void ResnetEngine::backward_shortcut(Block& block, std::span<float> gradient, Gr
   const GradientWrite to{.out = block.shortcut_gradient};
   projection.conv->backward({.x = block.input}, through_norm(projection, joint), &to,
                             gradient.data() + offset(projection.spec.weight));
+  passed(StepPart::kBackward, &projection);
   sink.ready_from(offset(projection.spec.weight));
 }
 
@@ -180,6 +185,7 @@ void ResnetEngine::backward(std::size_t index, std::span<float> gradient, Gradie
     }
     unit.conv->backward(from, through_norm(unit, unit.gradient), &to,
                         gradient.data() + offset(unit.spec.weight));
+    passed(StepPart::kBackward, &unit);
     sink.ready_from(offset(unit.spec.weight));
   }
 }
@@ -190,10 +196,12 @@ void ResnetEngine::backward_stem(std::span<float> gradient, GradientSink& sink) 
     pool_->backward(pool_gradient_, pool_places_, stem.gradient);
     context_.kernels->gradient_sums(stem.shape, stem.gradient, stem.raw, stem.norm.mean(),
                                     stem.norm.sums());
+    passed(StepPart::kBackwardElementwise, &stem);
   }
   derive(stem, gradient);
   stem.conv->backward({.x = images_}, through_norm(stem, stem.gradient), nullptr,
                       gradient.data() + offset(stem.spec.weight));
+  passed(StepPart::kBackward, &stem);
   sink.ready_from(offset(stem.spec.weight));
 }
 
@@ -203,7 +211,9 @@ TrainResult ResnetEngine::train(const Weights& weights, const Batch& batch, floa
   ENSURE(batch.labels.size() == microbatch_, "training uses whole microbatches");
   ENSURE(gradient.size() == model_.parameter_count, "the gradient has a place for each parameter");
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
+  passed(StepPart::kOutside);
   load(weights, batch);
+  passed(StepPart::kLoad);
   forward(weights, microbatch_, true, [&](Unit& unit) { measure(unit, weights, statistics); });
   const TrainResult result = classifier_.loss_and_gradient(batch.labels, label_smoothing);
 
@@ -212,7 +222,9 @@ TrainResult ResnetEngine::train(const Weights& weights, const Batch& batch, floa
   classifier_.backward(classifier_weights(weights), gradient.data() + classifier,
                        gradient.data() + offset(model_.classifier_weight + 1), last.gradient);
   sink.ready_from(classifier);
+  passed(StepPart::kClassifier);
   context_.kernels->finish_gradient(last.shape, masked_by_output(last, blocks_.back().out));
+  passed(StepPart::kBackwardElementwise, &last);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     backward(i, gradient, sink);
   }
@@ -248,12 +260,22 @@ Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(const Model& model,
   }
 }
 
-Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uint32_t microbatch) {
-  Result<std::unique_ptr<ResnetEngine>> engine = make_resnet_engine(model, microbatch, {});
+Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uint32_t microbatch,
+                                                    StepObserver* observer) {
+  Result<std::unique_ptr<ResnetEngine>> engine =
+      make_resnet_engine(model, microbatch, {.observer = observer});
   if (!engine.ok()) {
     return engine.error();
   }
   return std::unique_ptr<StepEngine>(std::move(engine.value()));
+}
+
+Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch) {
+  Result<std::unique_ptr<ResnetEngine>> engine = make_resnet_engine(model, microbatch, {});
+  if (!engine.ok()) {
+    return engine.error();
+  }
+  return engine.value()->memory_plan();
 }
 
 }  // namespace mayfly::nn::cpu

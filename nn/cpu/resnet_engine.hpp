@@ -21,6 +21,7 @@
 #include "nn/cpu/memory_plan.hpp"
 #include "nn/cpu/norm_layer.hpp"
 #include "nn/cpu/shortcut.hpp"
+#include "nn/cpu/step_observer.hpp"
 #include "nn/step_engine.hpp"
 
 namespace mayfly::nn::cpu {
@@ -78,7 +79,8 @@ struct Block {
 };
 
 struct ResnetEngineOptions {
-  bool keep_activations = false;  ///< so that activations() can show them; costs memory
+  bool keep_activations = false;     ///< so that activations() can show them; costs memory
+  StepObserver* observer = nullptr;  ///< of train(); outlives the engine
 };
 
 class ResnetEngine final : public StepEngine {
@@ -135,6 +137,11 @@ class ResnetEngine final : public StepEngine {
     return model_.statistics[statistic].offset;
   }
   [[nodiscard]] ClassifierWeights classifier_weights(const Weights& weights) const;
+  void passed(StepPart part, const Unit* unit = nullptr) const {
+    if (options_.observer != nullptr) {
+      options_.observer->passed(part, unit != nullptr ? &unit->spec : nullptr);
+    }
+  }
   [[nodiscard]] Lifetime kept(int first, int last) const;
 
   const Model& model_;
