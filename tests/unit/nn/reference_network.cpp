@@ -55,6 +55,24 @@ void for_each_product(const ConvSpec& spec, const Tensor& x, const Tensor& y, co
   }
 }
 
+/// Calls visit(x index, y index) for each pixel that a window of the stem's max pooling sees,
+/// window by window.
+template <typename Visit>
+void for_each_pooled(const Tensor& x, const Tensor& y, const Visit& visit) {
+  for (std::size_t plane = 0; plane < y.images * y.channels; ++plane) {
+    for (std::size_t to = 0; to < y.pixels(); ++to) {
+      const std::size_t row = 2 * (to / y.width);  // of the window's middle
+      const std::size_t column = 2 * (to % y.width);
+      for (std::size_t r = row - (row > 0 ? 1 : 0); r < std::min(row + 2, x.width); ++r) {
+        for (std::size_t c = column - (column > 0 ? 1 : 0); c < std::min(column + 2, x.width);
+             ++c) {
+          visit(plane * x.pixels() + r * x.width + c, plane * y.pixels() + to);
+        }
+      }
+    }
+  }
+}
+
 struct Norm {
   std::vector<double> mean;
   std::vector<double> inverse_deviation;
@@ -67,6 +85,13 @@ struct Unit {
   Tensor raw;
   Norm norm;
   Tensor output;
+};
+
+/// The units of one residual block; the projection's, if there is one, is the last.
+struct BlockUnits {
+  std::size_t first = 0;
+  std::size_t convs = 0;
+  bool has_projection = false;
 };
 
 class Network {
@@ -82,15 +107,11 @@ class Network {
     x = convolve_norm(model_.stem, x);
     rectify(x);
     units_.back().output = x;
+    if (model_.stem_pool) {
+      x = pool(x);
+    }
     for (const BlockSpec& block : model_.blocks) {
-      const Tensor input = x;
-      x = convolve_norm(block.convs[0], input);
-      rectify(x);
-      units_.back().output = x;
-      x = convolve_norm(block.convs[1], x);
-      add_shortcut(input, x, block.downsample);
-      rectify(x);
-      units_.back().output = x;
+      x = run_block(block, x);
     }
     classify(x);
     if (with_gradient) {
@@ -107,12 +128,46 @@ class Network {
     return step_.gradient.data() + model_.parameters[index].offset;
   }
 
+  Tensor run_block(const BlockSpec& block, const Tensor& input) {
+    const BlockUnits units{units_.size(), block.convs.size(), block.projection.has_value()};
+    Tensor x = input;
+    for (std::size_t i = 0; i < units.convs; ++i) {
+      x = convolve_norm(block.convs[i], x);
+      if (i + 1 < units.convs) {
+        rectify(x);
+        units_.back().output = x;
+      }
+    }
+    if (units.has_projection) {
+      add_shortcut(convolve_norm(*block.projection, input), x, false);
+    } else {
+      add_shortcut(input, x, block.downsample);
+    }
+    rectify(x);
+    units_[units.first + units.convs - 1].output = x;
+    blocks_.push_back(units);
+    return x;
+  }
+
+  /// The first of equal values wins.
+  Tensor pool(const Tensor& x) {
+    Tensor y(x.images, x.channels, (x.width + 1) / 2);
+    chosen_.assign(y.values.size(), x.values.size());
+    for_each_pooled(x, y, [&](std::size_t from, std::size_t to) {
+      if (chosen_[to] == x.values.size() || x.values[from] > y.values[to]) {
+        chosen_[to] = from;
+        y.values[to] = x.values[from];
+      }
+    });
+    return y;
+  }
+
   Tensor convolve_norm(const ConvSpec& spec, const Tensor& x) {
     Unit& unit = units_.emplace_back();
     unit.spec = &spec;
     unit.input = x;
     unit.raw = Tensor(x.images, static_cast<std::size_t>(spec.out_channels),
-                      (x.width - 1) / static_cast<std::size_t>(spec.stride) + 1);
+                      static_cast<std::size_t>(spec.output_size()));
     const double* weights = parameter(spec.weight);
     for_each_product(spec, x, unit.raw, [&](std::size_t from, std::size_t w, std::size_t to) {
       unit.raw.values[to] += x.values[from] * weights[w];
@@ -219,8 +274,8 @@ class Network {
 
   Tensor backward_classifier() {
     const auto classes = static_cast<std::size_t>(model_.classes);
-    Tensor dx(units_.back().output.images, units_.back().output.channels,
-              units_.back().output.width);
+    const Tensor& last = units_[blocks_.back().first + blocks_.back().convs - 1].output;
+    Tensor dx(last.images, last.channels, last.width);
     for (std::size_t n = 0; n < dx.images; ++n) {
       for (std::size_t k = 0; k < classes; ++k) {
         const double g = logit_gradient_[n * classes + k];
@@ -275,19 +330,40 @@ class Network {
     return dx;
   }
 
+  Tensor backward_block(const BlockUnits& units, bool downsample, Tensor g) {
+    mask(g, units_[units.first + units.convs - 1].output);
+    Tensor dx = g;
+    for (std::size_t i = units.convs; i-- > 0;) {
+      if (i + 1 < units.convs) {
+        mask(dx, units_[units.first + i].output);
+      }
+      dx = backward_unit(units_[units.first + i], dx);
+    }
+    if (units.has_projection) {
+      g = backward_unit(units_[units.first + units.convs], g);
+    }
+    for_each_connection(dx, g, downsample,
+                        [&](std::size_t x, std::size_t y) { dx.values[x] += g.values[y]; });
+    return dx;
+  }
+
+  [[nodiscard]] Tensor backward_pool(const Tensor& g) const {
+    const Tensor& stem = units_.front().output;
+    Tensor dx(stem.images, stem.channels, stem.width);
+    for (std::size_t to = 0; to < g.values.size(); ++to) {
+      dx.values[chosen_[to]] += g.values[to];
+    }
+    return dx;
+  }
+
   void backward() {
     step_.gradient.assign(model_.parameter_count, 0.0);
     Tensor g = backward_classifier();
     for (std::size_t i = model_.blocks.size(); i-- > 0;) {
-      const Unit& first = units_[1 + 2 * i];
-      const Unit& second = units_[2 + 2 * i];
-      mask(g, second.output);
-      Tensor inner = backward_unit(second, g);
-      mask(inner, first.output);
-      Tensor dx = backward_unit(first, inner);
-      for_each_connection(dx, g, model_.blocks[i].downsample,
-                          [&](std::size_t x, std::size_t y) { dx.values[x] += g.values[y]; });
-      g = dx;
+      g = backward_block(blocks_[i], model_.blocks[i].downsample, g);
+    }
+    if (model_.stem_pool) {
+      g = backward_pool(g);
     }
     mask(g, units_.front().output);
     backward_unit(units_.front(), g);
@@ -297,6 +373,8 @@ class Network {
   const Model& model_;
   const std::vector<double>* running_;
   std::vector<Unit> units_;
+  std::vector<BlockUnits> blocks_;
+  std::vector<std::size_t> chosen_;  ///< by each window of the pooling: an index into its input
   std::vector<double> features_;
   std::vector<double> logit_gradient_;
   Step step_;
