@@ -41,15 +41,40 @@ Result<std::string> data_of(const ParsedArguments& arguments, const std::string&
                                         " is not inside a run directory with a config.toml"};
 }
 
-Result<std::uint32_t> threads_of(const ParsedArguments& arguments) {
-  const std::string text = arguments.option("threads", "0");
-  std::uint32_t threads = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  if (failure != std::errc{} || end != text.data() + text.size() || threads > 1024) {
-    return Error{Errc::kInvalidInput,
-                 "--threads expects a whole number from 0 to 1024, got '" + text + "'"};
+Result<std::uint32_t> number_of(const ParsedArguments& arguments, const std::string& name,
+                                std::uint32_t max) {
+  const std::string text = arguments.option(name, "0");
+  std::uint32_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size() || number > max) {
+    return Error{
+        Errc::kInvalidInput,
+        fmt::format("--{} expects a whole number from 0 to {}, got '{}'", name, max, text)};
   }
-  return threads;
+  return number;
+}
+
+/// The size asked for, else the run's, if it is the run's data; else it is left to the data.
+Result<datasets::OpenOptions> open_options(const ParsedArguments& arguments,
+                                           const OpenCheckpoint& checkpoint) {
+  const Result<std::uint32_t> image_size = number_of(arguments, "image-size", 4096);
+  if (!image_size.ok()) {
+    return image_size.error();
+  }
+  datasets::OpenOptions options;
+  options.skip_corrupt = arguments.has("skip-corrupt");
+  options.seed = checkpoint.loaded.info.seed;  // as the run that wrote the checkpoint
+  options.image_size = static_cast<int>(image_size.value());
+  options.usual_image_size = checkpoint.model.image_size;
+  const std::optional<engine::JobConfig> run = run_config(checkpoint.loaded.path);
+  if (run.has_value() && options.image_size == 0 && arguments.option("data").empty()) {
+    options.image_size = static_cast<int>(run->image_size);
+  }
+  std::error_code ignored;
+  if (run.has_value() && fs::is_directory(run->cache_dir, ignored)) {
+    options.cache_dir = run->cache_dir;  // spares decoding or measuring the images again
+  }
+  return options;
 }
 
 Result<datasets::DatasetPair> open_data(const ParsedArguments& arguments,
@@ -58,10 +83,11 @@ Result<datasets::DatasetPair> open_data(const ParsedArguments& arguments,
   if (!spec.ok()) {
     return spec.error();
   }
-  datasets::OpenOptions options;
-  options.skip_corrupt = arguments.has("skip-corrupt");
-  options.seed = checkpoint.loaded.info.seed;  // as the run that wrote the checkpoint
-  Result<datasets::DatasetPair> data = datasets::open_dataset(spec.value(), options);
+  const Result<datasets::OpenOptions> options = open_options(arguments, checkpoint);
+  if (!options.ok()) {
+    return options.error();
+  }
+  Result<datasets::DatasetPair> data = datasets::open_dataset(spec.value(), options.value());
   if (!data.ok()) {
     return data;
   }
@@ -86,7 +112,7 @@ Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
   if (!path.ok()) {
     return path.error();
   }
-  const Result<std::uint32_t> threads = threads_of(arguments);
+  const Result<std::uint32_t> threads = number_of(arguments, "threads", 1024);
   if (!threads.ok()) {
     return threads.error();
   }

@@ -23,10 +23,21 @@ bool is_tar_name(const std::string& path) {
   return false;
 }
 
+// Images that lie ready in memory have the size that they have.
+Result<DatasetPair> with_size(Result<DatasetPair> opened, int wanted) {
+  if (!opened.ok() || wanted == 0 || opened.value().train->image_size() == wanted) {
+    return opened;
+  }
+  const std::string side = std::to_string(opened.value().train->image_size());
+  return Error{Errc::kInvalidInput, opened.value().name + " has " + side + 'x' + side +
+                                        " images; --image-size " + std::to_string(wanted) +
+                                        " is possible for image folders and tars only"};
+}
+
 Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& options) {
   for (const CifarFormat* format : {&cifar10_format(), &cifar100_format()}) {
     if (const std::optional<std::string> place = find_cifar(*format, folder)) {
-      return open_cifar(*format, *place);
+      return with_size(open_cifar(*format, *place), options.image_size);
     }
   }
   std::error_code ignored;
@@ -43,7 +54,7 @@ Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& op
 
 Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options) {
   if (spec == "procedural" || spec.rfind("procedural:", 0) == 0) {
-    return open_procedural(spec, options.seed);
+    return with_size(open_procedural(spec, options.seed), options.image_size);
   }
   std::error_code ignored;
   if (fs::is_directory(spec, ignored)) {

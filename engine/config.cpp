@@ -119,9 +119,14 @@ void append_training(std::vector<Setting>& list) {
   list.push_back(make("data", &C::data,
                       "folder with CIFAR binaries or images, a tar of images, or "
                       "procedural[:SAMPLES]"));
-  list.push_back(make("skip_corrupt", &C::skip_corrupt, "leave corrupt images out and count them"));
+  list.push_back(make("image_size", &C::image_size,
+                      "pixels a side that the network sees; 0 = as small equal images have it, "
+                      "else 32 or 224 by the model"));
+  list.push_back(
+      make("skip_corrupt", &C::skip_corrupt, "leave unusable images out and count them"));
   list.push_back(make("cache_dir", &C::cache_dir,
-                      "folder for decoded images; empty = .cache beside the run directory"));
+                      "folder for decoded images and images' sizes; empty = .cache beside the "
+                      "run directory"));
   list.push_back(make("seed", &C::seed, "of initial weights, sample order and augmentation"));
   list.push_back(make("init_from", &C::init_from,
                       "start with these weights: a safetensors file, a checkpoint or a run "
@@ -138,7 +143,7 @@ void append_training(std::vector<Setting>& list) {
   list.push_back(make("momentum", &C::momentum, "of stochastic gradient descent"));
   list.push_back(make("weight_decay", &C::weight_decay, "L2 penalty on all parameters"));
   list.push_back(make("label_smoothing", &C::label_smoothing, "0 = none"));
-  list.push_back(make("augment", &C::augment, "pad, crop and flip training images"));
+  list.push_back(make("augment", &C::augment, "crop and flip training images at random"));
 }
 
 void append_computing(std::vector<Setting>& list) {
@@ -147,6 +152,9 @@ void append_computing(std::vector<Setting>& list) {
       make("workers", &C::workers, "local workers to start (train), or to wait for (coordinator)"));
   list.push_back(
       make("threads", &C::threads, "compute threads per worker; 0 = cores / workers, at least 1"));
+  list.push_back(make("loader_threads", &C::loader_threads,
+                      "threads per worker that prepare data; 0 = 1, or as many as compute threads "
+                      "if images are decoded while training"));
   list.push_back(make("backend", &C::backend, "gradient exchange: tcp or gloo"));
   list.push_back(
       make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));

@@ -19,6 +19,9 @@ struct JobConfig {
   // What is trained.
   std::string model = "resnet20";
   std::string data = "procedural";  ///< see datasets/dataset.hpp
+  /// Height = width in pixels of what the network sees; 0 = that of the images if all have one
+  /// small size, else the model's usual one (32 or 224).
+  std::uint32_t image_size = 0;
   bool skip_corrupt = false;
   std::string cache_dir;  ///< of decoded images; empty = .cache beside the run directory
   std::uint64_t seed = 1;
@@ -40,9 +43,12 @@ struct JobConfig {
   bool augment = true;
 
   // Who computes, and how gradients travel.
-  std::uint32_t workers = 1;    ///< local workers to start (train), or to wait for (coordinator)
-  std::uint32_t threads = 0;    ///< compute threads per worker; 0 = cores / workers, at least 1
-  std::string backend = "tcp";  ///< tcp or gloo
+  std::uint32_t workers = 1;  ///< local workers to start (train), or to wait for (coordinator)
+  std::uint32_t threads = 0;  ///< compute threads per worker; 0 = cores / workers, at least 1
+  /// Threads per worker that prepare data; 0 = 1, or as many as compute threads if images are
+  /// decoded while training.
+  std::uint32_t loader_threads = 0;
+  std::string backend = "tcp";      ///< tcp or gloo
   std::string reduction = "exact";  ///< exact or fp32
   std::string device = "cpu";
   std::string isa = "auto";             ///< auto, avx512, avx2

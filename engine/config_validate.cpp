@@ -96,9 +96,17 @@ Complaint check_names(const JobConfig& c) {
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}),
         one_of("backend", c.backend, {"tcp", "gloo"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
-        one_of("isa", c.isa, {"auto", "avx512", "avx2"})}) {
+        one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"})}) {
     if (complaint) {
       return complaint;
+    }
+  }
+  if (c.image_size > 0) {
+    constexpr int kAnyClasses = 2;
+    const Result<nn::Model> model =
+        nn::make_model(c.model, kAnyClasses, static_cast<int>(std::min(c.image_size, 1U << 20)));
+    if (!model.ok()) {
+      return "image_size: " + model.error().detail;
     }
   }
   return unless(!c.data.empty(), "data must not be empty");
@@ -132,6 +140,9 @@ Complaint check_workers(const JobConfig& c) {
   }
   if (!(c.silence_max_ms >= 10)) {
     return "silence_max_ms " + shown(c.silence_max_ms) + " must be at least 10";
+  }
+  if (c.loader_threads > 1024) {
+    return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
   }
   if (c.threads > 1024) {
     return "threads " + std::to_string(c.threads) + " is not between 0 and 1024";

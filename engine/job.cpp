@@ -39,6 +39,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"model", c.model},
           {"data", job.data.name},
           {"data content", to_string(job.data.digest)},
+          {"image_size", fmt::format("{}", job.model.image_size)},
           {"seed", fmt::format("{}", c.seed)},
           {"initial weights",
            job.initial_weights.has_value() ? to_string(*job.initial_weights) : "none"},
@@ -76,6 +77,21 @@ Result<void> note_initial_weights(Job& job) {
   return {};
 }
 
+Result<datasets::DatasetPair> open_data(const JobConfig& config) {
+  constexpr int kAnyClasses = 2;
+  const Result<nn::Model> usual = nn::make_model(config.model, kAnyClasses);
+  if (!usual.ok()) {
+    return usual.error();
+  }
+  datasets::OpenOptions options;
+  options.skip_corrupt = config.skip_corrupt;
+  options.image_size = static_cast<int>(config.image_size);
+  options.usual_image_size = usual.value().image_size;
+  options.seed = config.seed;
+  options.cache_dir = config.cache_dir;
+  return datasets::open_dataset(config.data, options);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
@@ -87,11 +103,7 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   }
   job->isa = isa.value();
 
-  datasets::OpenOptions options;
-  options.skip_corrupt = config.skip_corrupt;
-  options.seed = config.seed;
-  options.cache_dir = config.cache_dir;
-  Result<datasets::DatasetPair> data = datasets::open_dataset(config.data, options);
+  Result<datasets::DatasetPair> data = open_data(config);
   if (!data.ok()) {
     return std::move(data).error();
   }

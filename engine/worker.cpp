@@ -42,6 +42,27 @@ std::uint32_t compute_threads(const JobConfig& config) {
   return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
 }
 
+datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_threads) {
+  constexpr std::size_t kPreparedBytesMax = std::size_t{512} << 20;
+  const JobConfig& config = job.config;
+  const auto side = static_cast<std::size_t>(job.model.image_size);
+  const std::size_t batch_bytes = config.microbatch * 3 * side * side * sizeof(float);
+  datasets::LoaderOptions options;
+  options.seed = config.seed;
+  options.global_batch = config.global_batch;
+  options.microbatch = config.microbatch;
+  options.augment = config.augment;
+  options.prefetch_max = static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(kPreparedBytesMax / batch_bytes, std::size_t{2} * compute_threads,
+                              std::size_t{2} * std::max(job.microbatches, compute_threads)));
+  options.threads = job.data.encoded ? compute_threads : 1;
+  if (config.loader_threads > 0) {
+    options.threads = config.loader_threads;
+  }
+  options.yield_cores = job.data.encoded;
+  return options;
+}
+
 int exit_code_of(const elastic::member_effect::Leave& leave) {
   switch (leave.reason) {
     case elastic::DismissReason::kJobDone:
@@ -75,13 +96,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     parts.ledger = std::make_unique<Ledger>(config.run_dir + "/ledger");
   }
   const std::uint32_t threads = compute_threads(config);
-  datasets::LoaderOptions loader;
-  loader.seed = config.seed;
-  loader.global_batch = config.global_batch;
-  loader.microbatch = config.microbatch;
-  loader.augment = config.augment;
-  loader.prefetch_max = 2 * std::max(parts.job->microbatches, threads);
-  parts.loader = datasets::make_loader(parts.job->data, loader);
+  parts.loader = datasets::make_loader(parts.job->data, loader_options(*parts.job, threads));
   Result<std::unique_ptr<ComputePool>> pool =
       ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads);
   if (!pool.ok()) {

@@ -24,6 +24,16 @@ TEST(OpenDataset, OpensTheProceduralSetWithItsSeed) {
   EXPECT_NE(three.digest, open_dataset("procedural:100", {}).value().digest);
 }
 
+TEST(OpenDataset, RefusesToScaleImagesThatLieInMemory) {
+  OpenOptions options;
+  options.image_size = 64;
+  const Result<DatasetPair> opened = open_dataset("procedural:100", options);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().detail.find("32x32 images; --image-size 64"), std::string::npos);
+  options.image_size = 32;
+  EXPECT_TRUE(open_dataset("procedural:100", options).ok());
+}
+
 TEST(OpenDataset, SaysThatNothingIsThere) {
   EXPECT_NE(error_of("/nonexistent/data").find("no such folder"), std::string::npos);
 }

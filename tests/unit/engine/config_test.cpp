@@ -205,10 +205,25 @@ TEST(Validate, RefusesEachValueOutOfRange) {
   EXPECT_THAT(validation_error([](C& c) { c.label_smoothing = 1; }), HasSubstr("label_smoothing"));
   EXPECT_THAT(validation_error([](C& c) { c.epochs = 0; }), HasSubstr("epochs"));
   EXPECT_THAT(validation_error([](C& c) { c.workers = 0; }), HasSubstr("workers"));
+  EXPECT_THAT(validation_error([](C& c) { c.image_size = 30; }), HasSubstr("multiples of 4"));
+  EXPECT_THAT(validation_error([](C& c) { c.loader_threads = 2000; }), HasSubstr("loader_threads"));
   EXPECT_THAT(validation_error([](C& c) { c.min_workers = 0; }), HasSubstr("min_workers"));
   EXPECT_THAT(validation_error([](C& c) { c.digest_every = 0; }), HasSubstr("digest_every"));
   EXPECT_THAT(validation_error([](C& c) { c.keep_checkpoints = 0; }),
               HasSubstr("keep_checkpoints"));
+}
+
+TEST(Validate, ImageSizesFitTheModel) {
+  const auto error_of = [](const std::string& model, std::uint32_t size) {
+    return validation_error([&](JobConfig& c) {
+      c.model = model;
+      c.image_size = size;
+    });
+  };
+  EXPECT_EQ(error_of("resnet20", 64), "(no error)");
+  EXPECT_EQ(error_of("resnet18", 96), "(no error)");
+  EXPECT_THAT(error_of("resnet18", 100), HasSubstr("image_size: resnet18 cannot take 100x100"));
+  EXPECT_THAT(error_of("resnet20", 4'294'967'295), HasSubstr("image_size: resnet20"));
 }
 
 TEST(Validate, StepsMakeEpochsUnneeded) {
