@@ -8,6 +8,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/bench.hpp"
+#include "engine/bench_data.hpp"
 #include "engine/bench_recovery.hpp"
 #include "engine/bench_step.hpp"
 
@@ -71,6 +72,43 @@ int run_bench_step(const std::vector<std::string>& words, Context& context) {
   return context.services.bench_step(options);
 }
 
+CommandSpec data_spec() {
+  CommandSpec spec;
+  spec.name = "bench data";
+  spec.help = "images per second of reading, decoding, cropping and normalising";
+  spec.options = {{"seconds", "S", "measuring time (default 5)"}, {"json", "", "one JSON object"}};
+  spec.settings = {"data", "image_size", "threads", "skip_corrupt"};
+  return spec;
+}
+
+int run_bench_data(const std::vector<std::string>& words, Context& context) {
+  const Result<ParsedArguments> parsed = parse_arguments(data_spec(), words);
+  if (!parsed.ok()) {
+    return context.complain(parsed.error());
+  }
+  const ParsedArguments& arguments = parsed.value();
+  if (arguments.help_asked) {
+    context.out << help_text(data_spec());
+    return kExitDone;
+  }
+  engine::JobConfig config;
+  for (const auto& [name, text] : arguments.settings) {
+    if (Result<void> set = engine::apply_setting(config, name, text, "flag"); !set.ok()) {
+      return context.complain(set.error());
+    }
+  }
+  engine::DataBenchOptions options;
+  options.data = config.data;
+  options.image_size = config.image_size;
+  options.threads = std::max(1U, config.threads);
+  options.skip_corrupt = config.skip_corrupt;
+  options.json = arguments.has("json");
+  if (Result<void> read = read_number(arguments, "seconds", options.seconds); !read.ok()) {
+    return context.complain(read.error());
+  }
+  return context.services.bench_data(options);
+}
+
 CommandSpec recovery_spec() {
   CommandSpec spec;
   spec.name = "bench recovery";
@@ -131,6 +169,7 @@ int run_bench_recovery(const std::vector<std::string>& words, Context& context) 
 
 const std::vector<BenchCommand>& bench_commands() {
   static const std::vector<BenchCommand> list = {
+      {"data", data_spec().help, run_bench_data},
       {"recovery", recovery_spec().help, run_bench_recovery},
       {"step", step_spec().help, run_bench_step}};
   return list;

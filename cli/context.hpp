@@ -13,6 +13,7 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/bench_data.hpp"
 #include "engine/bench_recovery.hpp"
 #include "engine/bench_step.hpp"
 #include "engine/exit_codes.hpp"
@@ -40,6 +41,7 @@ struct Services {
       send_command;
   std::function<int(const engine::RecoveryBenchOptions&)> bench_recovery;
   std::function<int(const engine::StepBenchOptions&)> bench_step;
+  std::function<int(const engine::DataBenchOptions&)> bench_data;
 };
 
 struct Context {

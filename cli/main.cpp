@@ -30,7 +30,8 @@ std::map<std::string, std::string> copy_environment() {
 cli::Services real_services() {
   return {engine::run_train,         engine::run_coordinator, engine::run_worker,
           engine::run_launched_rank, engine::inside_mpirun,   elastic::fork_sentinel,
-          elastic::send_command,     engine::bench_recovery,  engine::bench_step};
+          elastic::send_command,     engine::bench_recovery,  engine::bench_step,
+          engine::bench_data};
 }
 
 int run(const std::vector<std::string>& words) {

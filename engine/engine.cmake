@@ -1,5 +1,6 @@
 mayfly_library(engine
-  SOURCES bench_recovery.cpp bench_step.cpp chaos_plan.cpp checkpoint_writer.cpp commit.cpp
+  SOURCES bench_data.cpp bench_recovery.cpp bench_step.cpp chaos_plan.cpp checkpoint_writer.cpp
+          commit.cpp
           compute_pool.cpp coordinator_main.cpp coordinator_process.cpp exit_codes.cpp
           gradient_buckets.cpp gradient_sums.cpp initial_weights.cpp job.cpp launched_rank.cpp
           ledger.cpp local_launcher.cpp records.cpp reduction_layout.cpp run_recorder.cpp

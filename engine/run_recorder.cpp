@@ -135,7 +135,8 @@ void RunRecorder::receive(const StepRecord& record) {
     last_step_ = std::max(last_step_, record.step);
     last_commit_ = now;
     samples_ += record.samples;
-    data_wait_seconds_ += record.wait_ms / 1000;
+    // The first step is not part of the training time either.
+    data_wait_seconds_ += record.seconds > 0 ? record.wait_ms / 1000 : 0;
     if (!record.digest.empty() && record.step == last_step_) {
       last_digest_ = record.digest;
     }
