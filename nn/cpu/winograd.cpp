@@ -26,14 +26,19 @@ struct Pass {
       each = scratch;
       scratch += layout.matrices();
     }
-    band = scratch;
+    for (float*& each : rings) {
+      each = scratch;
+      scratch += layout.rings();
+    }
+    strip = scratch;
   }
 
   const WinogradShape& shape;
   WinogradLayout layout;
   std::size_t tiles;
   float* matrices[4];
-  float* band;
+  float* rings[2];
+  float* strip;
 
   [[nodiscard]] std::size_t slots(const TileRows& rows) const { return rows.count * tiles; }
   [[nodiscard]] Plane plane(std::size_t channels, std::size_t channel) const {
@@ -50,74 +55,73 @@ HWY_INLINE void for_each_batch(const Pass& pass, const Visit& visit) {
   }
 }
 
-/// A ring of the six pixel rows that a row of tiles depends on, for one vector of channels. Two of
-/// them are the next row's as well.
-class PatchRows {
+/// For each vector of channels a ring of the six rows of pixels that a row of tiles depends on. Two
+/// of them serve the next row of tiles as well, so that each row of pixels is read once per pass.
+class PatchRings {
  public:
-  PatchRows(const Pass& pass, float* memory)
-      : memory_(memory), row_floats_(pass.layout.patch_row_pixels() * lanes()) {
-    const Vec zero = hn::Zero(Tag());
-    for (std::size_t row = 0; row < kWinogradPatch; ++row) {
-      float* const begin = memory_ + row * row_floats_;
-      hn::Store(zero, Tag(), begin);
-      for (std::size_t x = pass.shape.size + 1; x < pass.layout.patch_row_pixels(); ++x) {
-        hn::Store(zero, Tag(), begin + x * lanes());
+  PatchRings(const Pass& pass, std::size_t channels, float* memory)
+      : pass_(pass),
+        channels_(channels),
+        memory_(memory),
+        row_floats_(pass.layout.ring_row_pixels() * lanes()) {
+    for (std::size_t row = 0; row < kWinogradPatch * (channels / lanes()); ++row) {
+      clear_border(memory_ + row * row_floats_);
+    }
+  }
+
+  /// Calls transform(patch rows, slot, channel) for each tile of a batch and each vector of
+  /// channels. Batches come in order.
+  template <typename From, typename Transform>
+  HWY_INLINE void for_each_patch(const TileRows& rows, const From& from,
+                                 const Transform& transform) {
+    for (std::size_t channel = 0; channel < channels_; channel += lanes()) {
+      const Plane plane = pass_.plane(channels_, channel);
+      float* const ring = memory_ + channel * (row_floats_ / lanes()) * kWinogradPatch;
+      for (std::size_t i = 0; i < rows.count; ++i) {
+        const std::size_t tile_row = (rows.first + i) % pass_.tiles;
+        advance(ring, from, plane, (rows.first + i) / pass_.tiles, tile_row);
+        for (std::size_t column = 0; column < pass_.tiles; ++column) {
+          const float* patch[kWinogradPatch];
+          for (std::size_t y = 0; y < kWinogradPatch; ++y) {
+            patch[y] = row(ring, kWinogradTile * tile_row + y) + column * kWinogradTile * lanes();
+          }
+          transform(patch, i * pass_.tiles + column, channel);
+        }
       }
     }
   }
 
-  /// Makes the rows for tile row `tile_row` of `image` present; `is_next` if the last call was for
-  /// the row above.
+ private:
+  [[nodiscard]] HWY_INLINE float* row(float* ring, std::size_t y) const {
+    return ring + y % kWinogradPatch * row_floats_;
+  }
+  void clear_border(float* row) const {
+    hn::Store(hn::Zero(Tag()), Tag(), row);
+    for (std::size_t x = pass_.shape.size + 1; x < pass_.layout.ring_row_pixels(); ++x) {
+      hn::Store(hn::Zero(Tag()), Tag(), row + x * lanes());
+    }
+  }
+  /// Makes the six rows for a row of tiles present. Row 0 is the border above the image.
   template <typename From>
-  HWY_INLINE void advance(const From& from, const Plane& plane, std::size_t image,
-                          std::size_t tile_row, bool is_next) {
-    const std::size_t begin = kWinogradTile * tile_row;  // with one row of border above the image
-    const std::size_t kept = is_next ? 2 : 0;
-    for (std::size_t i = kept; i < kWinogradPatch; ++i) {
-      float* const to = memory_ + (begin + i) % kWinogradPatch * row_floats_ + lanes();
-      const std::size_t y = begin + i;  // 1 is the image's first row
+  HWY_INLINE void advance(float* ring, const From& from, const Plane& plane, std::size_t image,
+                          std::size_t tile_row) {
+    const std::size_t begin = kWinogradTile * tile_row;
+    const std::size_t kept = tile_row > 0 ? kWinogradPatch - kWinogradTile : 0;
+    for (std::size_t y = begin + kept; y < begin + kWinogradPatch; ++y) {
+      float* const to = row(ring, y) + lanes();
       if (y == 0 || y > plane.size) {
         std::fill_n(to, plane.size * lanes(), 0.0F);
       } else {
         fill_row(from, plane, image, y - 1, to);
       }
     }
-    for (std::size_t i = 0; i < kWinogradPatch; ++i) {
-      rows_[i] = memory_ + (begin + i) % kWinogradPatch * row_floats_;
-    }
   }
 
-  /// The patch of the tile in column `column`.
-  HWY_INLINE void patch(std::size_t column, const float* (&rows)[6]) const {
-    for (std::size_t i = 0; i < kWinogradPatch; ++i) {
-      rows[i] = rows_[i] + column * kWinogradTile * lanes();
-    }
-  }
-
- private:
+  const Pass& pass_;
+  std::size_t channels_;
   float* memory_;
   std::size_t row_floats_;
-  const float* rows_[kWinogradPatch] = {};
 };
-
-/// Calls transform(patch rows, slot, channel) for each tile of a batch and each vector of channels.
-template <typename From, typename Transform>
-HWY_INLINE void for_each_patch(const Pass& pass, const TileRows& rows, std::size_t channels,
-                               const From& from, const Transform& transform) {
-  PatchRows ring(pass, pass.band);
-  for (std::size_t channel = 0; channel < channels; channel += lanes()) {
-    const Plane plane = pass.plane(channels, channel);
-    for (std::size_t i = 0; i < rows.count; ++i) {
-      const std::size_t tile_row = (rows.first + i) % pass.tiles;
-      ring.advance(from, plane, (rows.first + i) / pass.tiles, tile_row, i > 0 && tile_row > 0);
-      for (std::size_t column = 0; column < pass.tiles; ++column) {
-        const float* patch[6];
-        ring.patch(column, patch);
-        transform(patch, i * pass.tiles + column, channel);
-      }
-    }
-  }
-}
 
 /// Transforms a batch's results back and hands them on.
 template <typename To>
@@ -131,10 +135,10 @@ HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_
       const float* from = points + i * pass.tiles * channels + channel;
       for (std::size_t column = 0; column < pass.tiles; ++column) {
         transform_output_tile(from + column * channels, stride,
-                              pass.band + column * kWinogradTile * lanes(), row_stride);
+                              pass.strip + column * kWinogradTile * lanes(), row_stride);
       }
       const std::size_t y = (rows.first + i) % pass.tiles * kWinogradTile;
-      const Strip strip{pass.band, row_stride, std::min(kWinogradTile, pass.shape.size - y),
+      const Strip strip{pass.strip, row_stride, std::min(kWinogradTile, pass.shape.size - y),
                         pass.shape.size};
       drain(strip, plane, (rows.first + i) / pass.tiles, y, to);
     }
@@ -161,9 +165,10 @@ void forward(const WinogradShape& shape, const ActivationRead& from, const float
   if (to.wants_moments) {
     clear(to.moments, out);
   }
+  PatchRings rings(pass, in, pass.rings[0]);
   for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
-    for_each_patch(
-        pass, rows, in, from,
+    rings.for_each_patch(
+        rows, from,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
             HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
     for (std::size_t point = 0; point < kWinogradPoints; ++point) {
@@ -207,7 +212,7 @@ void transform_weights(const WinogradShape& shape, const float* weights, float* 
   for (std::size_t c = 0; c < in; ++c) {
     for (std::size_t k = 0; k < out; k += lanes()) {
       transform_kernels(weights + (k * in + c) * kTaps, in * kTaps, false,
-                        transformed + c * out + k, in * out);
+                        transformed + in_panels(c, k, in, out), in * out);
     }
   }
 }
@@ -218,36 +223,46 @@ void transform_weights_for_backward(const WinogradShape& shape, const float* wei
   const std::size_t out = shape.out_channels;
   for (std::size_t k = 0; k < out; ++k) {
     for (std::size_t c = 0; c < in; c += lanes()) {
-      transform_kernels(weights + (k * in + c) * kTaps, kTaps, true, transformed + k * in + c,
-                        in * out);
+      transform_kernels(weights + (k * in + c) * kTaps, kTaps, true,
+                        transformed + in_panels(k, c, out, in), in * out);
     }
   }
 }
 
-/// The sums at the 36 points, [point][out channel][in channel], to flat OIHW weight gradients.
-HWY_INLINE void finish_weight_gradient(const WinogradShape& shape, const float* sums,
-                                       float* gradient) {
+/// The sums at the 36 points, matrices [out channel][in channel] in panels, to the flat OIHW
+/// gradient of the kernels of output channel `k` and a vector of input channels from `c`.
+HWY_INLINE void finish_kernels(const WinogradShape& shape, const float* sums, std::size_t k,
+                               std::size_t c, float* gradient) {
   const hn::RebindToSigned<Tag> index_tag;
   const auto index =
       hn::Mul(hn::Iota(index_tag, 0), hn::Set(index_tag, static_cast<std::int32_t>(kTaps)));
   const std::size_t kernels = shape.in_channels * shape.out_channels;
-  for (std::size_t at = 0; at < kernels; at += lanes()) {
-    Vec columns[6][3];
-    for (std::size_t x = 0; x < 6; ++x) {
-      Vec in[6];
-      for (std::size_t y = 0; y < 6; ++y) {
-        in[y] = hn::Load(Tag(), sums + (6 * y + x) * kernels + at);
-      }
-      weight_gradient_transform(in, columns[x]);
+  const float* from = sums + in_panels(k, c, shape.out_channels, shape.in_channels);
+  float* const to = gradient + (k * shape.in_channels + c) * kTaps;
+  Vec columns[6][3];
+  for (std::size_t x = 0; x < 6; ++x) {
+    Vec in[6];
+    for (std::size_t y = 0; y < 6; ++y) {
+      in[y] = hn::Load(Tag(), from + (6 * y + x) * kernels);
     }
-    for (std::size_t y = 0; y < 3; ++y) {
-      const Vec in[6] = {columns[0][y], columns[1][y], columns[2][y],
-                         columns[3][y], columns[4][y], columns[5][y]};
-      Vec out[3];
-      weight_gradient_transform(in, out);
-      for (std::size_t x = 0; x < 3; ++x) {
-        hn::ScatterIndex(out[x], Tag(), gradient + at * kTaps + 3 * y + x, index);
-      }
+    weight_gradient_transform(in, columns[x]);
+  }
+  for (std::size_t y = 0; y < 3; ++y) {
+    const Vec in[6] = {columns[0][y], columns[1][y], columns[2][y],
+                       columns[3][y], columns[4][y], columns[5][y]};
+    Vec out[3];
+    weight_gradient_transform(in, out);
+    for (std::size_t x = 0; x < 3; ++x) {
+      hn::ScatterIndex(out[x], Tag(), to + 3 * y + x, index);
+    }
+  }
+}
+
+HWY_INLINE void finish_weight_gradient(const WinogradShape& shape, const float* sums,
+                                       float* gradient) {
+  for (std::size_t k = 0; k < shape.out_channels; ++k) {
+    for (std::size_t c = 0; c < shape.in_channels; c += lanes()) {
+      finish_kernels(shape, sums, k, c, gradient);
     }
   }
 }
@@ -265,15 +280,17 @@ void backward(const WinogradShape& shape, const ActivationRead& from, const Grad
   if (to.mask != ReluMask::kNone) {
     clear(to.sums, in);
   }
+  PatchRings rings(pass, in, pass.rings[0]);
+  PatchRings gradient_rings(pass, out, pass.rings[1]);
   for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
-    for_each_patch(
-        pass, rows, out, gradient,
+    gradient_rings.for_each_patch(
+        rows, gradient,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel) HWY_ATTR {
           transform_input_patch(patch, gradient_patches + slot * out + channel, out_stride);
           transform_gradient_tile(patch, gradient_tiles + slot * out + channel, out_stride);
         });
-    for_each_patch(
-        pass, rows, in, from,
+    rings.for_each_patch(
+        rows, from,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
             HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
     for (std::size_t point = 0; point < kWinogradPoints; ++point) {

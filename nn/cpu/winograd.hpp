@@ -34,7 +34,8 @@ struct WinogradShape {
   [[nodiscard]] std::size_t scratch_floats() const;
 };
 
-/// Transformed weights are [point][channel of the pass's input][channel of its output].
+/// Transformed weights are one matrix per point, [channel of the input][channel of the output] of
+/// the pass, in the order in which it reads them.
 struct WinogradKernels {
   /// From flat OIHW weights to those of the forward pass.
   void (*transform_weights)(const WinogradShape&, const float* weights, float* transformed);

@@ -47,11 +47,18 @@ class WinogradLayout {
   [[nodiscard]] std::size_t matrices() const {
     return kWinogradPoints * point_stride(channels_) + kLine;
   }
-  /// Pixels per row of the buffer with the border.
-  [[nodiscard]] std::size_t patch_row_pixels() const { return tiles_ * kWinogradTile + 2; }
-  [[nodiscard]] std::size_t band() const { return kWinogradPatch * patch_row_pixels() * kLine; }
-  /// Four sets of matrices and a band.
-  [[nodiscard]] std::size_t total() const { return 4 * matrices() + band(); }
+  /// Pixels per row of a ring of rows, with the border.
+  [[nodiscard]] std::size_t ring_row_pixels() const { return tiles_ * kWinogradTile + 2; }
+  /// The rings of all vectors of channels of one tensor.
+  [[nodiscard]] std::size_t rings() const {
+    return kWinogradPatch * ring_row_pixels() * (channels_ + kLine);
+  }
+  /// A row of tiles of one vector of channels.
+  [[nodiscard]] std::size_t strip() const {
+    return tiles_ * kWinogradTile * kWinogradTile * kLine + kLine;
+  }
+  /// Four sets of matrices, two of rings, a strip.
+  [[nodiscard]] std::size_t total() const { return 4 * matrices() + 2 * rings() + strip(); }
 
  private:
   static constexpr std::size_t kLine = 16;         // floats per cache line, and lanes at most
