@@ -12,7 +12,8 @@ namespace mayfly::log {
 enum class Level { kDebug, kInfo, kWarning, kError };
 
 /// Sends the log to standard error, and to `path` too unless it is empty. `who` (for example
-/// "worker 3") is printed on every line. Called once, early in main, after any fork.
+/// "worker 3") is printed on every line. Called early in main, after any fork, and again when the
+/// process knows what it is; never while other threads log.
 void open(std::string_view who, const std::string& path, Level stderr_level);
 
 void debug(std::string_view text);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <iostream>
 
+#include "base/log.hpp"
 #include "cli/cli.hpp"
 
 extern char** environ;
@@ -44,6 +45,8 @@ int run(const std::vector<std::string>& words) {
     }
     context.sentinel = std::move(sentinel).value();
   }
+  // Standard output is for results; jobs open a log of their own later.
+  log::open("mayfly", "", log::Level::kWarning);
   ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
   context.environment = copy_environment();
   context.services = real_services();

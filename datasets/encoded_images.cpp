@@ -45,10 +45,14 @@ Result<void> list_class(const fs::path& folder, EncodedImage image, EncodedImage
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
     const std::string file = entry.path().filename().string();
-    if (is_jpeg_name(file) && entry.is_regular_file()) {
+    std::error_code unreadable;
+    if (is_jpeg_name(file) && entry.is_regular_file(unreadable)) {
       image.file = file;
       image.path = entry.path().string();
-      image.size = entry.file_size();
+      image.size = entry.file_size(unreadable);
+      if (unreadable) {
+        return Error{Errc::kIo, "cannot stat " + image.path + ": " + unreadable.message()};
+      }
       images.push_back(image);
     }
   }

@@ -73,6 +73,25 @@ TEST_F(ProgressLineTest, ElsewhereAPlainLinePerTwentiethOrTenSeconds) {
   EXPECT_EQ(progress_.str().find('\x1b'), std::string::npos);
 }
 
+TEST_F(ProgressLineTest, WaitingForDataIsShownWhereItIsMuch) {
+  ProgressLine line = make(true);
+  engine::StepMetric metric;
+  metric.samples = 128;
+  metric.images_per_second = 1280;  // 100 ms a step
+  metric.data_wait_ms = 2;
+  for (metric.step = 1; metric.step <= 200; ++metric.step) {
+    now_ = now_ + milliseconds(200);
+    line.on_step(metric, 1000);
+  }
+  EXPECT_EQ(progress_.str().find("waiting for data"), std::string::npos);
+  metric.data_wait_ms = 25;
+  for (; metric.step <= 400; ++metric.step) {
+    now_ = now_ + milliseconds(200);
+    line.on_step(metric, 1000);
+  }
+  EXPECT_THAT(progress_.str(), HasSubstr("25 % waiting for data"));
+}
+
 TEST_F(ProgressLineTest, QuietShowsOnlyTheSummary) {
   ProgressLine line = make(true, true);
   step(line, 1);
