@@ -14,7 +14,7 @@ namespace mayfly::datasets {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3153455a49534d46;  // "FMSIZES1"
-constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 16;
+constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 14;
 constexpr std::size_t kChunk = 64;  // images that a thread takes at a time
 constexpr std::size_t kImagesMax = UINT32_MAX;
 
