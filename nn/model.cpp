@@ -16,13 +16,14 @@ constexpr int kImageSizeMax = 4096;
 struct Family {
   const char* name;
   int usual_size;
+  int usual_classes;
   int size_min;
   int size_multiple;  ///< so that every stride-2 layer halves an even size
   void (*describe)(Model& model, int depth);
 };
 
-constexpr Family kCifar{"CIFAR", 32, 8, 4, describe_cifar_resnet};
-constexpr Family kImagenet{"ImageNet", 224, 32, 32, describe_imagenet_resnet};
+constexpr Family kCifar{"CIFAR", 32, 10, 8, 4, describe_cifar_resnet};
+constexpr Family kImagenet{"ImageNet", 224, 1000, 32, 32, describe_imagenet_resnet};
 
 struct Entry {
   const char* name;
@@ -47,6 +48,12 @@ Error unknown_model(const std::string& name) {
   }
   return {Errc::kInvalidInput, "unknown model \"" + name + "\"; did you mean \"" + *nearest +
                                    "\"? (known: " + known + ")"};
+}
+
+const Entry* find_entry(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kEntries), std::end(kEntries),
+                                   [&name](const Entry& entry) { return name == entry.name; });
+  return found == std::end(kEntries) ? nullptr : found;
 }
 
 Result<Model> build(const Entry& entry, int classes, int image_size) {
@@ -95,12 +102,14 @@ Result<Model> make_model(const std::string& name, int classes, int image_size) {
     return Error{Errc::kInvalidInput,
                  fmt::format("{} classes; a model needs 2 to {}", classes, kClassesMax)};
   }
-  for (const Entry& entry : kEntries) {
-    if (name == entry.name) {
-      return build(entry, classes, image_size);
-    }
-  }
-  return unknown_model(name);
+  const Entry* entry = find_entry(name);
+  return entry != nullptr ? build(*entry, classes, image_size) : Result<Model>(unknown_model(name));
+}
+
+Result<Model> make_usual_model(const std::string& name, int image_size) {
+  const Entry* entry = find_entry(name);
+  return entry != nullptr ? build(*entry, entry->family.usual_classes, image_size)
+                          : Result<Model>(unknown_model(name));
 }
 
 }  // namespace mayfly::nn

@@ -87,4 +87,7 @@ struct Model {
 /// takes multiples of 4 from 8, the ImageNet family multiples of 32; both up to 4096.
 [[nodiscard]] Result<Model> make_model(const std::string& name, int classes, int image_size = 0);
 
+/// The same with the class count of the data set that the family is named after, 10 or 1000.
+[[nodiscard]] Result<Model> make_usual_model(const std::string& name, int image_size = 0);
+
 }  // namespace mayfly::nn

@@ -12,6 +12,8 @@
 
 #include <cstddef>
 
+#include "nn/cpu/stored_value-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::cpu::HWY_NAMESPACE {
 namespace {
@@ -27,6 +29,15 @@ using Vec = hn::Vec<Tag>;
 // Vectors narrower than a block cover a block in several passes, each over its own channels.
 HWY_INLINE constexpr std::size_t lanes() {
   return hn::MaxLanes(Tag());
+}
+
+template <typename T>
+HWY_INLINE Vec load(const T* from) {
+  return load_value(Tag(), from);
+}
+template <typename T>
+HWY_INLINE void store(Vec value, T* to) {
+  store_value(Tag(), value, to);
 }
 
 /// Adds the lanes of an fp32 sum to the channels' doubles.

@@ -1,6 +1,7 @@
 #include "nn/cpu/classifier.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.hpp"
 #include "base/portable_math.hpp"
@@ -18,11 +19,33 @@ double log_sum_exp(std::span<const double> logits) {
   return top + portable_log(sum);
 }
 
+/// bfloat16: the upper half of a float.
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+double value_of(float x) {
+  return static_cast<double>(x);
+}
+double value_of(Bf16 x) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16));
+}
+
+void set(float& to, double value) {
+  to = static_cast<float>(value);
+}
+/// Rounds to nearest even.
+void set(Bf16& to, double value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  to.bits = static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
 }  // namespace
 
-Classifier::Classifier(const BlockedShape& shape, int classes)
+Classifier::Classifier(const BlockedShape& shape, int classes, Dtype dtype)
     : shape_(shape),
       classes_(static_cast<std::size_t>(classes)),
+      dtype_(dtype),
       features_(shape.images * shape.channels),
       logits_(shape.images * classes_),
       logit_gradients_(shape.images * classes_),
@@ -32,14 +55,15 @@ std::span<const double> Classifier::logits_of(std::size_t image) const {
   return std::span(logits_).subspan(image * classes_, classes_);
 }
 
-void Classifier::pool(const float* x, std::size_t image) {
+template <typename T>
+void Classifier::pool(const T* x, std::size_t image) {
   double* features = features_.data() + image * shape_.channels;
   std::fill_n(features, shape_.channels, 0.0);
-  const float* from = x + image * shape_.channels * shape_.pixels;
+  const T* from = x + image * shape_.channels * shape_.pixels;
   for (std::size_t b = 0; b < shape_.channels; b += shape_.block) {
     for (std::size_t p = 0; p < shape_.pixels; ++p, from += shape_.block) {
       for (std::size_t lane = 0; lane < shape_.block; ++lane) {
-        features[b + lane] += static_cast<double>(from[lane]);
+        features[b + lane] += value_of(from[lane]);
       }
     }
   }
@@ -48,9 +72,10 @@ void Classifier::pool(const float* x, std::size_t image) {
   }
 }
 
-void Classifier::forward(const ClassifierWeights& weights, const float* x, std::size_t count) {
+void Classifier::forward(const ClassifierWeights& weights, const void* x, std::size_t count) {
   for (std::size_t n = 0; n < count; ++n) {
-    pool(x, n);
+    dtype_ == Dtype::kBf16 ? pool(static_cast<const Bf16*>(x), n)
+                           : pool(static_cast<const float*>(x), n);
     const double* features = features_.data() + n * shape_.channels;
     for (std::size_t k = 0; k < classes_; ++k) {
       const float* row = weights.weight + k * shape_.channels;
@@ -101,7 +126,8 @@ EvaluationResult Classifier::score(std::span<const std::uint16_t> labels) const 
   return result;
 }
 
-void Classifier::spread(const float* weight, std::size_t image, float* x_gradient) {
+template <typename T>
+void Classifier::spread(const float* weight, std::size_t image, T* x_gradient) {
   std::ranges::fill(feature_gradient_, 0.0);
   for (std::size_t k = 0; k < classes_; ++k) {
     const double factor =
@@ -110,18 +136,18 @@ void Classifier::spread(const float* weight, std::size_t image, float* x_gradien
       feature_gradient_[c] += factor * static_cast<double>(weight[k * shape_.channels + c]);
     }
   }
-  float* to = x_gradient + image * shape_.channels * shape_.pixels;
+  T* to = x_gradient + image * shape_.channels * shape_.pixels;
   for (std::size_t b = 0; b < shape_.channels; b += shape_.block) {
     for (std::size_t p = 0; p < shape_.pixels; ++p, to += shape_.block) {
       for (std::size_t lane = 0; lane < shape_.block; ++lane) {
-        to[lane] = static_cast<float>(feature_gradient_[b + lane]);
+        set(to[lane], feature_gradient_[b + lane]);
       }
     }
   }
 }
 
 void Classifier::backward(const ClassifierWeights& weights, float* weight_gradient,
-                          float* bias_gradient, float* x_gradient) {
+                          float* bias_gradient, void* x_gradient) {
   for (std::size_t k = 0; k < classes_; ++k) {
     double bias = 0;
     std::ranges::fill(feature_gradient_, 0.0);  // borrowed: the gradient of one row of weights
@@ -138,7 +164,8 @@ void Classifier::backward(const ClassifierWeights& weights, float* weight_gradie
     }
   }
   for (std::size_t n = 0; n < shape_.images; ++n) {
-    spread(weights.weight, n, x_gradient);
+    dtype_ == Dtype::kBf16 ? spread(weights.weight, n, static_cast<Bf16*>(x_gradient))
+                           : spread(weights.weight, n, static_cast<float*>(x_gradient));
   }
 }
 

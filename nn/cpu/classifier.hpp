@@ -19,10 +19,11 @@ struct ClassifierWeights {
 
 class Classifier {
  public:
-  Classifier(const BlockedShape& shape, int classes);
+  /// `dtype` is that of x and its gradient.
+  Classifier(const BlockedShape& shape, int classes, Dtype dtype);
 
   /// Logits of the first `count` images.
-  void forward(const ClassifierWeights& weights, const float* x, std::size_t count);
+  void forward(const ClassifierWeights& weights, const void* x, std::size_t count);
 
   /// Mean smoothed loss over all images, and its gradient with respect to the logits.
   TrainResult loss_and_gradient(std::span<const std::uint16_t> labels, float smoothing);
@@ -35,16 +36,19 @@ class Classifier {
 
   /// After loss_and_gradient: gradients of weight, bias and x.
   void backward(const ClassifierWeights& weights, float* weight_gradient, float* bias_gradient,
-                float* x_gradient);
+                void* x_gradient);
 
  private:
-  void pool(const float* x, std::size_t image);
-  void spread(const float* weight, std::size_t image, float* x_gradient);
+  template <typename T>
+  void pool(const T* x, std::size_t image);
+  template <typename T>
+  void spread(const float* weight, std::size_t image, T* x_gradient);
   [[nodiscard]] std::span<const double> logits_of(std::size_t image) const;
   [[nodiscard]] bool is_hit(std::size_t image, std::uint16_t label) const;
 
   BlockedShape shape_;
   std::size_t classes_;
+  Dtype dtype_;
   std::vector<double> features_;  ///< images x channels
   std::vector<double> logits_;    ///< images x classes
   std::vector<double> logit_gradients_;

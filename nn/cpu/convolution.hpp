@@ -17,6 +17,7 @@ namespace mayfly::nn::cpu {
 /// What the layers of one engine share.
 struct ConvContext {
   Isa isa = Isa::kAvx2;
+  Dtype dtype = Dtype::kFp32;
   const Kernels* kernels = nullptr;
   dnnl::engine engine;
   dnnl::stream stream;

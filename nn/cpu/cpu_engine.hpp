@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "nn/cpu/memory_plan.hpp"
 #include "nn/cpu/step_observer.hpp"
+#include "nn/dtype.hpp"
 #include "nn/model.hpp"
 #include "nn/step_engine.hpp"
 
@@ -16,7 +17,8 @@ namespace mayfly::nn::cpu {
 /// "avx2" or "portable"; the result names what is used and belongs in the job's fingerprint: bits
 /// differ between instruction sets. kUnsupported if the machine lacks the one
 /// asked for.
-[[nodiscard]] Result<std::string> select_isa(const std::string& isa);
+/// With bf16 the machine must also have AVX512-BF16.
+[[nodiscard]] Result<std::string> select_isa(const std::string& isa, Dtype dtype = Dtype::kFp32);
 
 /// Builds the engine of one compute thread: all primitives and one arena for everything a step
 /// touches. Must be called, and the engine used, on the same thread (oneDNN's thread count is per
@@ -24,7 +26,8 @@ namespace mayfly::nn::cpu {
 /// train().
 [[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model,
                                                                   std::uint32_t microbatch,
-                                                                  StepObserver* observer = nullptr);
+                                                                  StepObserver* observer = nullptr,
+                                                                  Dtype dtype = Dtype::kFp32);
 
 /// Where that engine has its tensors. Builds, and drops, a whole engine; same errors.
 [[nodiscard]] Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch);

@@ -10,6 +10,11 @@ namespace {
 using dnnl::memory;
 
 constexpr auto kFloat = memory::data_type::f32;
+
+memory::data_type data_type(Dtype dtype) {
+  return dtype == Dtype::kBf16 ? memory::data_type::bf16 : kFloat;
+}
+
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 
 /// The tensors of one convolution. Activations have the layout of our own kernels; weights are left
@@ -18,6 +23,7 @@ struct ConvDescs {
   memory::desc source;
   memory::desc destination;
   memory::desc weights;
+  memory::desc weight_gradient;
   memory::dims strides;
   memory::dims padding;
 };
@@ -26,7 +32,7 @@ memory::desc activation(const ConvContext& context, memory::dims dims) {
   using Tag = memory::format_tag;
   const bool blocked = dims[1] % context.block == 0;
   const Tag tag = !blocked ? Tag::nchw : context.block == 16 ? Tag::nChw16c : Tag::nChw8c;
-  return {std::move(dims), kFloat, tag};
+  return {std::move(dims), data_type(context.dtype), tag};
 }
 
 memory::dims weight_dims(const ConvSpec& spec) {
@@ -39,7 +45,8 @@ ConvDescs describe(const ConvContext& context, const ConvSpec& spec) {
               context, {context.images, spec.in_channels, spec.input_size, spec.input_size}),
           .destination =
               activation(context, {context.images, spec.out_channels, output_size, output_size}),
-          .weights = {weight_dims(spec), kFloat, memory::format_tag::any},
+          .weights = {weight_dims(spec), data_type(context.dtype), memory::format_tag::any},
+          .weight_gradient = {weight_dims(spec), kFloat, memory::format_tag::any},
           .strides = {spec.stride, spec.stride},
           .padding = {spec.padding, spec.padding}};
 }
@@ -52,8 +59,8 @@ BlockedShape blocked_shape(const ConvContext& context, int channels, int size) {
           .block = static_cast<std::size_t>(context.block)};
 }
 
-void point_at(dnnl::memory& memory, const float* data) {
-  memory.set_data_handle(const_cast<float*>(data));  // sources are only read
+void point_at(dnnl::memory& memory, const void* data) {
+  memory.set_data_handle(const_cast<void*>(data));  // sources are only read
 }
 
 }  // namespace
@@ -73,7 +80,7 @@ DirectConv::DirectConv(const ConvContext& context, const ConvSpec& spec, const C
                    attributes,
                    context.engine};
   backward_weights_desc_ = {
-      {kAlgorithm, d.source, d.weights, d.destination, d.strides, d.padding, d.padding},
+      {kAlgorithm, d.source, d.weight_gradient, d.destination, d.strides, d.padding, d.padding},
       attributes,
       context.engine,
       forward_desc_};
@@ -97,15 +104,16 @@ void DirectConv::plan_memory(const ConvUse& use, MemoryPlan& plan) {
       plan.add(use.name + " blocked", forward_desc_.weights_desc().get_size(), use.whole_step);
   weight_gradient_id_ = plan.add(use.name + " gradient, blocked",
                                  backward_weights_desc_.diff_weights_desc().get_size(), backward);
-  plain_gradient_id_ = plan.add_floats(use.name + " gradient of the output",
-                                       destination_shape_.elements(), backward);
+  const std::size_t element = bytes_of(context_.dtype);
+  plain_gradient_id_ = plan.add(use.name + " gradient of the output",
+                                destination_shape_.elements() * element, backward);
   if (has_source_gradient_) {
     backward_weights_id_ = plan.add(use.name + " blocked for backward",
                                     backward_data_desc_.weights_desc().get_size(), use.whole_step);
   }
   if (use.reads_through_norm) {
-    active_id_ = plan.add_floats(use.name + " input", source_shape_.elements(),
-                                 {use.forward_time, use.backward_time});
+    active_id_ = plan.add(use.name + " input", source_shape_.elements() * element,
+                          {use.forward_time, use.backward_time});
   }
 }
 
@@ -113,9 +121,9 @@ void DirectConv::bind(Arena& arena, void* scratch) {
   weights_ = memory(forward_desc_.weights_desc(), arena.at(weights_id_));
   weight_gradient_ =
       memory(backward_weights_desc_.diff_weights_desc(), arena.at(weight_gradient_id_));
-  plain_gradient_ = arena.floats(plain_gradient_id_);
+  plain_gradient_ = arena.at(plain_gradient_id_);
   if (active_id_ != kNoTensor) {
-    active_ = arena.floats(active_id_);
+    active_ = arena.at(active_id_);
   }
   source_ = memory(forward_desc_.src_desc(), nullptr);
   destination_ = memory(forward_desc_.dst_desc(), nullptr);
@@ -174,7 +182,7 @@ void DirectConv::load_weights(const float* weights) {
 }
 
 void DirectConv::forward(const ActivationRead& from, const ActivationWrite& to) {
-  const float* source = from.x;
+  const void* source = from.x;
   if (from.through_norm) {
     ENSURE(active_ != nullptr, "reading through a norm was announced");
     context_.kernels->normalise_relu(source_shape_, from.x, from.affine, active_);
@@ -188,7 +196,7 @@ void DirectConv::forward(const ActivationRead& from, const ActivationWrite& to) 
   }
 }
 
-const float* DirectConv::plain(const GradientRead& gradient) {
+const void* DirectConv::plain(const GradientRead& gradient) {
   if (!gradient.through_norm) {
     return gradient.gradient;
   }

@@ -36,7 +36,7 @@ class DirectConv final : public Convolution {
   void bind_passes();
   void bind_reorders();
   /// The output's gradient as oneDNN can read it.
-  const float* plain(const GradientRead& gradient);
+  const void* plain(const GradientRead& gradient);
 
   const ConvContext& context_;
   bool has_source_gradient_;
@@ -53,8 +53,8 @@ class DirectConv final : public Convolution {
   TensorId weight_gradient_id_ = kNoTensor;
   TensorId active_id_ = kNoTensor;
   TensorId plain_gradient_id_ = kNoTensor;
-  float* active_ = nullptr;          ///< input after norm and ReLU, kept for backward
-  float* plain_gradient_ = nullptr;  ///< output's gradient before the norm
+  void* active_ = nullptr;          ///< input after norm and ReLU, kept for backward
+  void* plain_gradient_ = nullptr;  ///< output's gradient before the norm
 
   // They point at the caller's arrays, call by call.
   dnnl::memory source_;

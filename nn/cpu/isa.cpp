@@ -29,6 +29,7 @@ constexpr IsaEntry kEntries[] = {{Isa::kAvx512, "avx512", dnnl::cpu_isa::avx512_
 struct Selection {
   std::mutex mutex;
   std::optional<Isa> chosen;
+  dnnl::cpu_isa limit = dnnl::cpu_isa::all;
 };
 
 Selection& selection() {
@@ -37,23 +38,32 @@ Selection& selection() {
 }
 
 /// Needs the lock. The limit works only before oneDNN's first primitive.
-Result<std::string> choose(Selection& state, const IsaEntry& entry) {
-  if (state.chosen == entry.isa) {
+Result<std::string> choose(Selection& state, const IsaEntry& entry, Dtype dtype) {
+  if (dtype == Dtype::kBf16 &&
+      (entry.isa != Isa::kAvx512 || !__builtin_cpu_supports("avx512bf16"))) {
+    return Error{Errc::kUnsupported,
+                 fmt::format("bf16 needs a CPU with AVX512-BF16 and that instruction set; {} has "
+                             "fp32 only",
+                             entry.isa == Isa::kAvx512 ? "this CPU" : entry.name)};
+  }
+  const dnnl::cpu_isa limit = dtype == Dtype::kBf16 ? dnnl::cpu_isa::avx512_core_bf16 : entry.limit;
+  if (state.chosen == entry.isa && state.limit == limit) {
     return std::string(entry.name);
   }
   if (state.chosen.has_value()) {
     return Error{Errc::kInvalidInput,
                  fmt::format("cannot change to {}: the process already computes with another "
-                             "instruction set",
+                             "instruction set or dtype",
                              entry.name)};
   }
-  if (dnnl::set_max_cpu_isa(entry.limit) != dnnl::status::success) {
+  if (dnnl::set_max_cpu_isa(limit) != dnnl::status::success) {
     return Error{Errc::kUnsupported,
                  fmt::format("oneDNN refuses to be limited to {} (it was used before, or was built "
                              "without that control)",
                              entry.name)};
   }
   state.chosen = entry.isa;
+  state.limit = limit;
   return std::string(entry.name);
 }
 
@@ -71,7 +81,7 @@ bool machine_has(Isa isa) {
   UNREACHABLE("every instruction set is listed");
 }
 
-Result<std::string> select_isa(const std::string& isa) {
+Result<std::string> select_isa(const std::string& isa, Dtype dtype) {
   Selection& state = selection();
   const std::lock_guard lock(state.mutex);
   for (const IsaEntry& entry : kEntries) {
@@ -83,7 +93,7 @@ Result<std::string> select_isa(const std::string& isa) {
     if (!machine_has(entry.isa)) {
       return Error{Errc::kUnsupported, fmt::format("this CPU has no {}", entry.name)};
     }
-    return choose(state, entry);
+    return choose(state, entry, dtype);
   }
   if (isa == "auto") {
     return Error{Errc::kUnsupported,

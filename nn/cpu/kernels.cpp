@@ -1,6 +1,7 @@
 #include "nn/cpu/kernels.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/check.hpp"
 #include "nn/cpu/tensor_access.hpp"
@@ -18,9 +19,15 @@ namespace {
 
 constexpr std::size_t kChunkPixels = 64;
 
-HWY_INLINE Vec load(const float* from) {
-  return hn::Load(Tag(), from);
+template <typename T>
+HWY_INLINE const T* typed(const void* values) {
+  return static_cast<const T*>(values);
 }
+template <typename T>
+HWY_INLINE T* typed(void* values) {
+  return static_cast<T*>(values);
+}
+
 HWY_INLINE Vec loadu(const float* from) {
   return hn::LoadU(Tag(), from);
 }
@@ -83,10 +90,28 @@ void clear(const BlockedShape& shape, const ChannelSums& sums) {
   }
 }
 
-void moments(const BlockedShape& shape, const float* x, const ChannelSums& sums) {
+template <typename T>
+void store_images(const float* values, std::size_t count, void* out) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::copy_n(values, count, typed<float>(out));
+  } else {
+    std::size_t i = 0;
+    for (; i + lanes() <= count; i += lanes()) {
+      store(loadu(values + i), typed<T>(out) + i);
+    }
+    HWY_ALIGN float rest[kBlock] = {};
+    HWY_ALIGN T rounded[kBlock] = {};
+    std::copy_n(values + i, count - i, rest);
+    store(hn::Load(Tag(), rest), rounded);
+    std::copy_n(rounded, count - i, typed<T>(out) + i);
+  }
+}
+
+template <typename T>
+void moments(const BlockedShape& shape, const void* x, const ChannelSums& sums) {
   clear(shape, sums);
   for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
-    const float* from = x + at;
+    const T* from = typed<T>(x) + at;
     const Vec sum =
         chunk_sum(pixels, [&](std::size_t p) HWY_ATTR { return load(from + p * kBlock); });
     const Vec mean = hn::Mul(sum, hn::Set(Tag(), 1.0F / static_cast<float>(pixels)));
@@ -110,46 +135,49 @@ void moments(const BlockedShape& shape, const float* x, const ChannelSums& sums)
   });
 }
 
-void normalise_relu(const BlockedShape& shape, const float* x, const Affine& affine, float* out) {
+template <typename T>
+void normalise_relu(const BlockedShape& shape, const void* x, const Affine& affine, void* out) {
   for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
     const Vec scale = loadu(affine.scale + c);
     const Vec shift = loadu(affine.shift + c);
     for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
-      hn::Store(relu(hn::MulAdd(load(x + i), scale, shift)), Tag(), out + i);
+      store(relu(hn::MulAdd(load(typed<T>(x) + i), scale, shift)), typed<T>(out) + i);
     }
   });
 }
 
-void normalise_add_relu(const BlockedShape& shape, const float* x, const Affine& affine,
-                        const float* residual, float* out) {
+template <typename T>
+void normalise_add_relu(const BlockedShape& shape, const void* x, const Affine& affine,
+                        const void* residual, void* out) {
   for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
     const Vec scale = loadu(affine.scale + c);
     const Vec shift = loadu(affine.shift + c);
     for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
-      const Vec y = hn::MulAdd(load(x + i), scale, shift);
-      hn::Store(relu(hn::Add(y, load(residual + i))), Tag(), out + i);
+      const Vec y = hn::MulAdd(load(typed<T>(x) + i), scale, shift);
+      store(relu(hn::Add(y, load(typed<T>(residual) + i))), typed<T>(out) + i);
     }
   });
 }
 
-void normalise_both_add_relu(const BlockedShape& shape, const float* x, const Affine& affine,
-                             const float* residual, const Affine& residual_affine, float* out) {
+template <typename T>
+void normalise_both_add_relu(const BlockedShape& shape, const void* x, const Affine& affine,
+                             const void* residual, const Affine& residual_affine, void* out) {
   for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
     const Vec scale = loadu(affine.scale + c);
     const Vec shift = loadu(affine.shift + c);
     const Vec residual_scale = loadu(residual_affine.scale + c);
     const Vec residual_shift = loadu(residual_affine.shift + c);
     for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
-      const Vec y = hn::MulAdd(load(x + i), scale, shift);
-      const Vec r = hn::MulAdd(load(residual + i), residual_scale, residual_shift);
-      hn::Store(relu(hn::Add(y, r)), Tag(), out + i);
+      const Vec y = hn::MulAdd(load(typed<T>(x) + i), scale, shift);
+      const Vec r = hn::MulAdd(load(typed<T>(residual) + i), residual_scale, residual_shift);
+      store(relu(hn::Add(y, r)), typed<T>(out) + i);
     }
   });
 }
 
 /// Takes the sums over term(element, x), the gradient through the ReLU, on the way.
-template <typename Term>
-HWY_INLINE void sum_gradients(const BlockedShape& shape, const float* x, const float* mean,
+template <typename T, typename Term>
+HWY_INLINE void sum_gradients(const BlockedShape& shape, const void* x, const float* mean,
                               const ChannelSums& sums, const Term& term) {
   clear(shape, sums);
   for_each_chunk(shape, [&](std::size_t at, std::size_t c, std::size_t pixels) HWY_ATTR {
@@ -158,7 +186,7 @@ HWY_INLINE void sum_gradients(const BlockedShape& shape, const float* x, const f
     Vec products1 = products0;
     const Vec total = chunk_sum(pixels, [&](std::size_t p) HWY_ATTR {
       const std::size_t i = at + p * kBlock;
-      const Vec value = load(x + i);
+      const Vec value = load(typed<T>(x) + i);
       const Vec g = term(i, c, value);
       Vec& products = p % 2 == 0 ? products0 : products1;
       products = hn::MulAdd(g, hn::Sub(value, centre), products);
@@ -169,55 +197,61 @@ HWY_INLINE void sum_gradients(const BlockedShape& shape, const float* x, const f
   });
 }
 
-void gradient_sums(const BlockedShape& shape, const float* gradient, const float* x,
+template <typename T>
+void gradient_sums(const BlockedShape& shape, const void* gradient, const void* x,
                    const float* mean, const ChannelSums& sums) {
-  sum_gradients(shape, x, mean, sums,
-                [&](std::size_t i, std::size_t, Vec) HWY_ATTR { return load(gradient + i); });
+  sum_gradients<T>(shape, x, mean, sums, [&](std::size_t i, std::size_t, Vec) HWY_ATTR {
+    return load(typed<T>(gradient) + i);
+  });
 }
 
-template <bool kHasAddend>
+template <typename T, bool kHasAddend>
 HWY_INLINE Vec total_gradient(const GradientWrite& to, std::size_t i) {
-  const Vec g = load(to.out + i);
+  const Vec g = load(typed<T>(to.out) + i);
   if constexpr (kHasAddend) {
-    return hn::Add(g, load(to.addend + i));
+    return hn::Add(g, load(typed<T>(to.addend) + i));
   } else {
     return g;
   }
 }
 
-template <bool kHasAddend>
+template <typename T, bool kHasAddend>
 void finish_masked(const BlockedShape& shape, const GradientWrite& to) {
-  const auto store = [&](std::size_t i, Vec g) HWY_ATTR {
-    hn::Store(g, Tag(), to.out + i);
+  const auto stored = [&](std::size_t i, Vec g) HWY_ATTR {
+    store(g, typed<T>(to.out) + i);
     return g;
   };
   if (to.mask == ReluMask::kAffine) {
-    sum_gradients(shape, to.x, to.mean, to.sums, [&](std::size_t i, std::size_t c, Vec x) HWY_ATTR {
-      return store(i, masked_by_affine(total_gradient<kHasAddend>(to, i), x,
-                                       loadu(to.affine.scale + c), loadu(to.affine.shift + c)));
-    });
+    sum_gradients<T>(
+        shape, to.x, to.mean, to.sums, [&](std::size_t i, std::size_t c, Vec x) HWY_ATTR {
+          return stored(i,
+                        masked_by_affine(total_gradient<T, kHasAddend>(to, i), x,
+                                         loadu(to.affine.scale + c), loadu(to.affine.shift + c)));
+        });
     return;
   }
-  sum_gradients(shape, to.x, to.mean, to.sums, [&](std::size_t i, std::size_t, Vec) HWY_ATTR {
-    const auto active = hn::Gt(load(to.relu_output + i), hn::Zero(Tag()));
-    return store(i, hn::IfThenElseZero(active, total_gradient<kHasAddend>(to, i)));
+  sum_gradients<T>(shape, to.x, to.mean, to.sums, [&](std::size_t i, std::size_t, Vec) HWY_ATTR {
+    const auto active = hn::Gt(load(typed<T>(to.relu_output) + i), hn::Zero(Tag()));
+    return stored(i, hn::IfThenElseZero(active, total_gradient<T, kHasAddend>(to, i)));
   });
 }
 
+template <typename T>
 void add_in_place(const BlockedShape& shape, const GradientWrite& to) {
   for_each_plane(shape, [&](std::size_t at, std::size_t) HWY_ATTR {
     for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
-      hn::Store(total_gradient<true>(to, i), Tag(), to.out + i);
+      store(total_gradient<T, true>(to, i), typed<T>(to.out) + i);
     }
   });
 }
 
+template <typename T>
 void finish_gradient(const BlockedShape& shape, const GradientWrite& to) {
   const bool has_addend = to.addend != nullptr;
   if (to.mask != ReluMask::kNone) {
-    has_addend ? finish_masked<true>(shape, to) : finish_masked<false>(shape, to);
+    has_addend ? finish_masked<T, true>(shape, to) : finish_masked<T, false>(shape, to);
   } else if (has_addend) {
-    add_in_place(shape, to);
+    add_in_place<T>(shape, to);
   }
 }
 
@@ -239,29 +273,40 @@ struct InputGradient {
   Vec mean;
 };
 
-void input_gradient(const BlockedShape& shape, const float* gradient, const float* x,
-                    const NormGradient& factors, float* dx) {
+template <typename T>
+void input_gradient(const BlockedShape& shape, const void* gradient, const void* x,
+                    const NormGradient& factors, void* dx) {
   for_each_plane(shape, [&](std::size_t at, std::size_t c) HWY_ATTR {
     const InputGradient input_gradient_of(factors, c);
     for (std::size_t i = at; i < at + shape.pixels * kBlock; i += kBlock) {
-      hn::Store(input_gradient_of(load(gradient + i), load(x + i)), Tag(), dx + i);
+      store(input_gradient_of(load(typed<T>(gradient) + i), load(typed<T>(x) + i)),
+            typed<T>(dx) + i);
     }
   });
 }
 
+template <typename T>
+constexpr Kernels kTable{.block = kBlock,
+                         .store_images = store_images<T>,
+                         .moments = moments<T>,
+                         .normalise_relu = normalise_relu<T>,
+                         .normalise_add_relu = normalise_add_relu<T>,
+                         .normalise_both_add_relu = normalise_both_add_relu<T>,
+                         .finish_gradient = finish_gradient<T>,
+                         .gradient_sums = gradient_sums<T>,
+                         .input_gradient = input_gradient<T>};
+
 }  // namespace
 
 const Kernels& kernels() {
-  static constexpr Kernels kTable{.block = kBlock,
-                                  .moments = moments,
-                                  .normalise_relu = normalise_relu,
-                                  .normalise_add_relu = normalise_add_relu,
-                                  .normalise_both_add_relu = normalise_both_add_relu,
-                                  .finish_gradient = finish_gradient,
-                                  .gradient_sums = gradient_sums,
-                                  .input_gradient = input_gradient};
-  return kTable;
+  return kTable<float>;
 }
+
+#if HWY_TARGET == HWY_AVX3
+const Kernels& kernels_bf16() {
+  return kTable<hwy::bfloat16_t>;
+}
+#endif
 
 }  // namespace mayfly::nn::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -269,7 +314,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mayfly::nn::cpu {
 
-const Kernels& kernels_for(Isa isa) {
+const Kernels& kernels_for(Isa isa, Dtype dtype) {
+  if (dtype == Dtype::kBf16) {
+    ENSURE(isa == Isa::kAvx512, "bf16 needs AVX-512");
+    return N_AVX3::kernels_bf16();
+  }
   switch (isa) {
     case Isa::kAvx512: return N_AVX3::kernels();
     case Isa::kPortable: return HWY_STATIC_DISPATCH(kernels)();

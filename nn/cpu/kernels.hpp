@@ -2,7 +2,8 @@
 
 // Our own element-wise kernels, once per instruction set. Activations are in oneDNN's blocked
 // layout nChw16c or nChw8c: [image][channel block][pixel][channel in block]. Per-channel arrays are
-// plain and padded to nothing: the channel count is a multiple of the block.
+// plain and padded to nothing: the channel count is a multiple of the block. Pointers to
+// activations are untyped: they point at values of the dtype that the table is for.
 //
 // Every sum has a fixed order that depends only on the shape: chunks of 64 pixels in fp32, chunks
 // in double over pixels and then images.
@@ -10,6 +11,7 @@
 #include <cstddef>
 
 #include "nn/cpu/isa.hpp"
+#include "nn/dtype.hpp"
 
 namespace mayfly::nn::cpu {
 
@@ -47,34 +49,38 @@ struct GradientWrite;
 struct Kernels {
   std::size_t block;  ///< channels per block that these kernels work on
 
+  /// Brings `count` fp32 values into the dtype; `out` is aligned, `values` need not be.
+  void (*store_images)(const float* values, std::size_t count, void* out);
+
   /// first = sum of x, second = sum of x squared (each chunk is centred first, so that a large mean
   /// does not eat the variance's digits).
-  void (*moments)(const BlockedShape&, const float* x, const ChannelSums& sums);
+  void (*moments)(const BlockedShape&, const void* x, const ChannelSums& sums);
 
   /// out = max(0, affine(x))
-  void (*normalise_relu)(const BlockedShape&, const float* x, const Affine&, float* out);
+  void (*normalise_relu)(const BlockedShape&, const void* x, const Affine&, void* out);
 
   /// out = max(0, affine(x) + residual)
-  void (*normalise_add_relu)(const BlockedShape&, const float* x, const Affine&,
-                             const float* residual, float* out);
+  void (*normalise_add_relu)(const BlockedShape&, const void* x, const Affine&,
+                             const void* residual, void* out);
 
   /// out = max(0, affine(x) + residual_affine(residual))
-  void (*normalise_both_add_relu)(const BlockedShape&, const float* x, const Affine&,
-                                  const float* residual, const Affine& residual_affine, float* out);
+  void (*normalise_both_add_relu)(const BlockedShape&, const void* x, const Affine&,
+                                  const void* residual, const Affine& residual_affine, void* out);
 
   /// What nn/cpu/tensor_access.hpp says of a gradient that is already in `out`: adds, masks, sums,
   /// in place.
   void (*finish_gradient)(const BlockedShape&, const GradientWrite&);
 
   /// first = sum of gradient, second = sum of gradient * (x - mean).
-  void (*gradient_sums)(const BlockedShape&, const float* gradient, const float* x,
-                        const float* mean, const ChannelSums& sums);
+  void (*gradient_sums)(const BlockedShape&, const void* gradient, const void* x, const float* mean,
+                        const ChannelSums& sums);
 
   /// dx = the input gradient of the norm. dx may be `gradient`.
-  void (*input_gradient)(const BlockedShape&, const float* gradient, const float* x,
-                         const NormGradient&, float* dx);
+  void (*input_gradient)(const BlockedShape&, const void* gradient, const void* x,
+                         const NormGradient&, void* dx);
 };
 
-[[nodiscard]] const Kernels& kernels_for(Isa isa);
+/// bf16 exists for AVX-512 only.
+[[nodiscard]] const Kernels& kernels_for(Isa isa, Dtype dtype);
 
 }  // namespace mayfly::nn::cpu

@@ -9,18 +9,20 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "nn/cpu/stored_value-inl.hpp"
+
 #ifndef MAYFLY_NN_CPU_MAX_POOL_KERNELS
 #define MAYFLY_NN_CPU_MAX_POOL_KERNELS
 namespace mayfly::nn::cpu {
 
 /// One instruction set's kernels. `planes` are pairs of (image, channel block).
 struct PoolKernels {
-  void (*forward)(std::size_t planes, std::size_t width, const float* x, float* out,
+  void (*forward)(std::size_t planes, std::size_t width, const void* x, void* out,
                   std::uint8_t* places);
   void (*forward_normalised)(std::size_t planes, std::size_t width, std::size_t channels,
-                             const float* x, const Affine&, float* out, std::uint8_t* places);
-  void (*backward)(std::size_t planes, std::size_t width, const float* out_gradient,
-                   const std::uint8_t* places, float* x_gradient);
+                             const void* x, const Affine&, void* out, std::uint8_t* places);
+  void (*backward)(std::size_t planes, std::size_t width, const void* out_gradient,
+                   const std::uint8_t* places, void* x_gradient);
 };
 
 }  // namespace mayfly::nn::cpu
@@ -45,7 +47,14 @@ struct Lanes {
   using Indices = hn::Vec<Ints>;
 
   static HWY_INLINE std::size_t count() { return hn::Lanes(Floats()); }
-  static HWY_INLINE Vec load(const float* from) { return hn::Load(Floats(), from); }
+  template <typename T>
+  static HWY_INLINE Vec load(const T* from) {
+    return load_value(Floats(), from);
+  }
+  template <typename T>
+  static HWY_INLINE void store(Vec value, T* to) {
+    store_value(Floats(), value, to);
+  }
   static HWY_INLINE Indices load_places(const std::uint8_t* from) {
     return hn::PromoteTo(Ints(), hn::LoadU(Bytes(), from));
   }
@@ -89,9 +98,9 @@ struct Normalised {
 
 /// One window. `x` is the window's upper left corner, which may lie outside the image: only places
 /// inside the spans are read.
-template <std::size_t kBlock, typename Value>
-HWY_INLINE void window(const float* x, std::size_t width, Span rows, Span columns,
-                       const Value& value, float* out, std::uint8_t* places) {
+template <std::size_t kBlock, typename T, typename Value>
+HWY_INLINE void window(const T* x, std::size_t width, Span rows, Span columns, const Value& value,
+                       T* out, std::uint8_t* places) {
   using L = Lanes<kBlock>;
   const auto row_stride = static_cast<std::ptrdiff_t>(width * kBlock);
   auto best = hn::Set(typename L::Floats(), -HUGE_VALF);
@@ -110,12 +119,12 @@ HWY_INLINE void window(const float* x, std::size_t width, Span rows, Span column
     place = hn::IfThenElse(hn::RebindMask(typename L::Ints(), active), place,
                            hn::Set(typename L::Ints(), kNowhere));
   }
-  hn::Store(best, typename L::Floats(), out);
+  L::store(best, out);
   L::store_places(place, places);
 }
 
-template <std::size_t kBlock, typename Value>
-HWY_INLINE void pool_plane(std::size_t width, const float* x, const Value& value, float* out,
+template <std::size_t kBlock, typename T, typename Value>
+HWY_INLINE void pool_plane(std::size_t width, const T* x, const Value& value, T* out,
                            std::uint8_t* places) {
   const std::size_t to_width = (width + 1) / 2;
   for (std::size_t row = 0; row < to_width; ++row) {
@@ -132,9 +141,9 @@ HWY_INLINE void pool_plane(std::size_t width, const float* x, const Value& value
   }
 }
 
-template <std::size_t kBlock, typename Value>
-void pool(std::size_t planes, std::size_t width, std::size_t channels, const float* x,
-          const Affine* affine, float* out, std::uint8_t* places) {
+template <std::size_t kBlock, typename T, typename Value>
+void pool(std::size_t planes, std::size_t width, std::size_t channels, const T* x,
+          const Affine* affine, T* out, std::uint8_t* places) {
   const std::size_t to_pixels = ((width + 1) / 2) * ((width + 1) / 2);
   for (std::size_t plane = 0; plane < planes; ++plane) {
     for (std::size_t lane = 0; lane < kBlock; lane += Lanes<kBlock>::count()) {
@@ -146,20 +155,22 @@ void pool(std::size_t planes, std::size_t width, std::size_t channels, const flo
   }
 }
 
-template <std::size_t kBlock>
-void forward(std::size_t planes, std::size_t width, const float* x, float* out,
+template <std::size_t kBlock, typename T>
+void forward(std::size_t planes, std::size_t width, const void* x, void* out,
              std::uint8_t* places) {
-  pool<kBlock, Plain<kBlock>>(planes, width, kBlock, x, nullptr, out, places);
+  pool<kBlock, T, Plain<kBlock>>(planes, width, kBlock, static_cast<const T*>(x), nullptr,
+                                 static_cast<T*>(out), places);
 }
 
-template <std::size_t kBlock>
-void forward_normalised(std::size_t planes, std::size_t width, std::size_t channels, const float* x,
-                        const Affine& affine, float* out, std::uint8_t* places) {
-  pool<kBlock, Normalised<kBlock>>(planes, width, channels, x, &affine, out, places);
+template <std::size_t kBlock, typename T>
+void forward_normalised(std::size_t planes, std::size_t width, std::size_t channels, const void* x,
+                        const Affine& affine, void* out, std::uint8_t* places) {
+  pool<kBlock, T, Normalised<kBlock>>(planes, width, channels, static_cast<const T*>(x), &affine,
+                                      static_cast<T*>(out), places);
 }
 
 /// The gradients of one plane's windows, and which place each chose.
-template <std::size_t kBlock>
+template <std::size_t kBlock, typename T>
 struct Windows {
   using L = Lanes<kBlock>;
 
@@ -171,7 +182,7 @@ struct Windows {
                               L::load(gradient + at));
   }
 
-  const float* gradient;
+  const T* gradient;
   const std::uint8_t* places;
   std::size_t width;
 };
@@ -179,30 +190,29 @@ struct Windows {
 /// The two pixels (2 row, 2 column) and (2 row, 2 column + 1) and the two below them, as far as
 /// they exist. Window (r, c) covers the rows 2r - 1 to 2r + 1, so an even pixel lies in the middle
 /// of one window and an odd one on the border of two.
-template <std::size_t kBlock>
-HWY_INLINE void gather(const Windows<kBlock>& from, std::size_t row, std::size_t column,
-                       std::size_t width, float* x_gradient) {
+template <std::size_t kBlock, typename T>
+HWY_INLINE void gather(const Windows<kBlock, T>& from, std::size_t row, std::size_t column,
+                       std::size_t width, T* x_gradient) {
   using L = Lanes<kBlock>;
-  const typename L::Floats tag;
   const bool has_right = 2 * column + 1 < width;
   const bool has_below = 2 * row + 1 < width;
   const bool right_window = column + 1 < from.width;
   const bool below_window = row + 1 < from.width;
-  float* const to = x_gradient + (2 * row * width + 2 * column) * kBlock;
-  hn::Store(from.chosen(row, column, 4), tag, to);
+  T* const to = x_gradient + (2 * row * width + 2 * column) * kBlock;
+  L::store(from.chosen(row, column, 4), to);
   if (has_right) {
     auto sum = from.chosen(row, column, 5);
     if (right_window) {
       sum = hn::Add(sum, from.chosen(row, column + 1, 3));
     }
-    hn::Store(sum, tag, to + kBlock);
+    L::store(sum, to + kBlock);
   }
   if (has_below) {
     auto sum = from.chosen(row, column, 7);
     if (below_window) {
       sum = hn::Add(sum, from.chosen(row + 1, column, 1));
     }
-    hn::Store(sum, tag, to + width * kBlock);
+    L::store(sum, to + width * kBlock);
   }
   if (has_right && has_below) {
     auto sum = from.chosen(row, column, 8);
@@ -215,20 +225,21 @@ HWY_INLINE void gather(const Windows<kBlock>& from, std::size_t row, std::size_t
     if (right_window && below_window) {
       sum = hn::Add(sum, from.chosen(row + 1, column + 1, 0));
     }
-    hn::Store(sum, tag, to + (width + 1) * kBlock);
+    L::store(sum, to + (width + 1) * kBlock);
   }
 }
 
-template <std::size_t kBlock>
-void backward(std::size_t planes, std::size_t width, const float* out_gradient,
-              const std::uint8_t* places, float* x_gradient) {
+template <std::size_t kBlock, typename T>
+void backward(std::size_t planes, std::size_t width, const void* out_gradient,
+              const std::uint8_t* places, void* x_gradient) {
   const std::size_t to_width = (width + 1) / 2;
   const std::size_t to_pixels = to_width * to_width;
   for (std::size_t plane = 0; plane < planes; ++plane) {
     for (std::size_t lane = 0; lane < kBlock; lane += Lanes<kBlock>::count()) {
       const std::size_t at = plane * to_pixels * kBlock + lane;
-      const Windows<kBlock> from{out_gradient + at, places + at, to_width};
-      float* const to = x_gradient + plane * width * width * kBlock + lane;
+      const Windows<kBlock, T> from{static_cast<const T*>(out_gradient) + at, places + at,
+                                    to_width};
+      T* const to = static_cast<T*>(x_gradient) + plane * width * width * kBlock + lane;
       for (std::size_t row = 0; row < to_width; ++row) {
         for (std::size_t column = 0; column < to_width; ++column) {
           gather(from, row, column, width, to);
@@ -238,14 +249,21 @@ void backward(std::size_t planes, std::size_t width, const float* out_gradient,
   }
 }
 
-template <std::size_t kBlock>
-constexpr PoolKernels kTable{forward<kBlock>, forward_normalised<kBlock>, backward<kBlock>};
+template <std::size_t kBlock, typename T>
+constexpr PoolKernels kTable{forward<kBlock, T>, forward_normalised<kBlock, T>,
+                             backward<kBlock, T>};
 
 }  // namespace
 
 PoolKernels pool_kernels(std::size_t block) {
-  return block == 16 ? kTable<16> : kTable<8>;
+  return block == 16 ? kTable<16, float> : kTable<8, float>;
 }
+
+#if HWY_TARGET == HWY_AVX3
+PoolKernels pool_kernels_bf16() {
+  return kTable<16, hwy::bfloat16_t>;
+}
+#endif
 
 }  // namespace mayfly::nn::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -254,7 +272,10 @@ HWY_AFTER_NAMESPACE();
 namespace mayfly::nn::cpu {
 namespace {
 
-PoolKernels kernels_of(Isa isa, std::size_t block) {
+PoolKernels kernels_of(Isa isa, std::size_t block, Dtype dtype) {
+  if (dtype == Dtype::kBf16) {
+    return N_AVX3::pool_kernels_bf16();
+  }
   switch (isa) {
     case Isa::kAvx512: return N_AVX3::pool_kernels(block);
     case Isa::kPortable: return HWY_STATIC_DISPATCH(pool_kernels)(block);
@@ -266,26 +287,33 @@ PoolKernels kernels_of(Isa isa, std::size_t block) {
 }  // namespace
 
 MaxPool::MaxPool(Isa isa, std::size_t images, std::size_t channels, std::size_t width,
-                 std::size_t block)
-    : isa_(isa), images_(images), channels_(channels), from_width_(width), block_(block) {
+                 std::size_t block, Dtype dtype)
+    : isa_(isa),
+      images_(images),
+      channels_(channels),
+      from_width_(width),
+      block_(block),
+      dtype_(dtype) {
+  ENSURE(dtype == Dtype::kFp32 || (isa == Isa::kAvx512 && block == 16), "bf16 needs AVX-512");
   ENSURE(block == 8 || block == 16, "blocks have 8 or 16 channels");
   ENSURE(channels % block == 0 && width > 0, "whole blocks of images with pixels");
 }
 
-void MaxPool::forward(const float* x, float* out, std::uint8_t* places) const {
-  kernels_of(isa_, block_).forward(images_ * channels_ / block_, from_width_, x, out, places);
+void MaxPool::forward(const void* x, void* out, std::uint8_t* places) const {
+  kernels_of(isa_, block_, dtype_)
+      .forward(images_ * channels_ / block_, from_width_, x, out, places);
 }
 
-void MaxPool::forward_normalised(const float* x, const Affine& affine, float* out,
+void MaxPool::forward_normalised(const void* x, const Affine& affine, void* out,
                                  std::uint8_t* places) const {
-  kernels_of(isa_, block_)
+  kernels_of(isa_, block_, dtype_)
       .forward_normalised(images_ * channels_ / block_, from_width_, channels_, x, affine, out,
                           places);
 }
 
-void MaxPool::backward(const float* out_gradient, const std::uint8_t* places,
-                       float* x_gradient) const {
-  kernels_of(isa_, block_)
+void MaxPool::backward(const void* out_gradient, const std::uint8_t* places,
+                       void* x_gradient) const {
+  kernels_of(isa_, block_, dtype_)
       .backward(images_ * channels_ / block_, from_width_, out_gradient, places, x_gradient);
 }
 

@@ -19,8 +19,9 @@ namespace mayfly::nn::cpu {
 class MaxPool {
  public:
   /// For `images` images of `channels` x `width` x `width`, in blocks of `block` (8 or 16) channels
-  /// that divide `channels`; computed with the instructions of `isa`.
-  MaxPool(Isa isa, std::size_t images, std::size_t channels, std::size_t width, std::size_t block);
+  /// that divide `channels`; computed with the instructions of `isa`. bf16 needs AVX-512.
+  MaxPool(Isa isa, std::size_t images, std::size_t channels, std::size_t width, std::size_t block,
+          Dtype dtype = Dtype::kFp32);
 
   [[nodiscard]] std::size_t from_width() const { return from_width_; }
   [[nodiscard]] std::size_t to_width() const { return (from_width_ + 1) / 2; }
@@ -31,17 +32,17 @@ class MaxPool {
 
   /// out = maximum of the window, places = where it was (0 to 8, row by row). As in PyTorch the
   /// first of equal values wins, and a NaN wins over every number.
-  void forward(const float* x, float* out, std::uint8_t* places) const;
+  void forward(const void* x, void* out, std::uint8_t* places) const;
 
   /// The same over max(0, affine(x)) without storing that: norm, ReLU and pooling in one pass over
   /// the convolution's output. Where no value of a window is above 0 the place says "nowhere", so
   /// that backward returns the gradient before the ReLU.
-  void forward_normalised(const float* x, const Affine& affine, float* out,
+  void forward_normalised(const void* x, const Affine& affine, void* out,
                           std::uint8_t* places) const;
 
   /// Overwrites the whole input gradient: of x after forward(), of affine(x) after
   /// forward_normalised().
-  void backward(const float* out_gradient, const std::uint8_t* places, float* x_gradient) const;
+  void backward(const void* out_gradient, const std::uint8_t* places, void* x_gradient) const;
 
  private:
   [[nodiscard]] BlockedShape shape(std::size_t width) const {
@@ -53,6 +54,7 @@ class MaxPool {
   std::size_t channels_;
   std::size_t from_width_;
   std::size_t block_;
+  Dtype dtype_;
 };
 
 }  // namespace mayfly::nn::cpu

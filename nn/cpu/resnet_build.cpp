@@ -16,10 +16,11 @@ BlockedShape output_shape(const ConvSpec& spec, std::size_t images, std::size_t 
           .block = block};
 }
 
-ConvContext make_context(std::uint32_t microbatch) {
+ConvContext make_context(std::uint32_t microbatch, Dtype dtype) {
   const Isa isa = selected_isa();
-  const Kernels& kernels = kernels_for(isa);
+  const Kernels& kernels = kernels_for(isa, dtype);
   ConvContext context{.isa = isa,
+                      .dtype = dtype,
                       .kernels = &kernels,
                       .engine = dnnl::engine(dnnl::engine::kind::cpu, 0),
                       .stream = {},
@@ -29,9 +30,10 @@ ConvContext make_context(std::uint32_t microbatch) {
   return context;
 }
 
-Classifier classifier_for(const Model& model, std::size_t images, int block) {
-  return {output_shape(model.blocks.back().convs.back(), images, static_cast<std::size_t>(block)),
-          model.classes};
+Classifier classifier_for(const Model& model, const ConvContext& context) {
+  return {output_shape(model.blocks.back().convs.back(), static_cast<std::size_t>(context.images),
+                       static_cast<std::size_t>(context.block)),
+          model.classes, context.dtype};
 }
 
 }  // namespace
@@ -41,9 +43,9 @@ ResnetEngine::ResnetEngine(const Model& model, std::uint32_t microbatch,
     : model_(model),
       microbatch_(microbatch),
       options_(options),
-      context_(make_context(microbatch)),
+      context_(make_context(microbatch, options.dtype)),
       times_(convolutions_of(model).size()),
-      classifier_(classifier_for(model, microbatch, context_.block)) {
+      classifier_(classifier_for(model, context_)) {
   build_units();
   build_blocks();
   plan_memory();
@@ -71,7 +73,8 @@ void ResnetEngine::build_blocks() {
     if (spec.downsample) {
       const Block* before = blocks_.size() > 1 ? &blocks_[blocks_.size() - 2] : nullptr;
       block.shortcut.emplace(before != nullptr ? before->last().shape : units_.front().shape,
-                             static_cast<std::size_t>(spec.convs.front().input_size));
+                             static_cast<std::size_t>(spec.convs.front().input_size),
+                             options_.dtype);
     }
   }
 }
@@ -90,8 +93,8 @@ void ResnetEngine::build_convolution(std::size_t index, const ConvUse& use) {
   all.whole_step = times_.whole();
   unit.conv =
       make_convolution(context_, unit.spec, all, kernel_for(context_.isa, unit.spec), plan_);
-  unit.raw_id = plan_.add_floats(all.name + " output", unit.shape.elements(),
-                                 kept(all.forward_time, all.backward_time));
+  unit.raw_id = plan_values(all.name + " output", unit.shape.elements(),
+                            kept(all.forward_time, all.backward_time));
 }
 
 void ResnetEngine::plan_stem() {
@@ -100,21 +103,22 @@ void ResnetEngine::plan_stem() {
   const std::size_t first_block_end =
       blocks_.front().units.size() + (blocks_.front().projection != nullptr ? 1 : 0);
   build_convolution(0, {.has_source_gradient = false});
-  image_id_ = plan_.add_floats("images", std::size_t{microbatch_} * 3 * side * side,
-                               {0, times_.backward(0)});
+  image_id_ =
+      plan_values("images", std::size_t{microbatch_} * 3 * side * side, {0, times_.backward(0)});
   std::size_t out = stem.shape.elements();
   if (model_.stem_pool) {
     pool_.emplace(context_.isa, stem.shape.images, stem.shape.channels,
-                  static_cast<std::size_t>(stem.spec.output_size()), stem.shape.block);
+                  static_cast<std::size_t>(stem.spec.output_size()), stem.shape.block,
+                  options_.dtype);
     out = pool_->to().elements();
     pool_places_id_ =
         plan_.add("pooling places", pool_->place_count(), {times_.forward(0), times_.backward(0)});
-    pool_gradient_id_ = plan_.add_floats("pooling gradient", out,
-                                         {times_.backward(first_block_end), times_.backward(0)});
+    pool_gradient_id_ = plan_values("pooling gradient", out,
+                                    {times_.backward(first_block_end), times_.backward(0)});
   }
-  stem_out_id_ = plan_.add_floats("stem output", out, {times_.forward(0), times_.backward(1)});
-  units_.front().gradient_id = plan_.add_floats("stem gradient", stem.shape.elements(),
-                                                {times_.backward(1), times_.backward(0)});
+  stem_out_id_ = plan_values("stem output", out, {times_.forward(0), times_.backward(1)});
+  units_.front().gradient_id =
+      plan_values("stem gradient", stem.shape.elements(), {times_.backward(1), times_.backward(0)});
 }
 
 // A block's units have the indices first_unit, first_unit + 1, ..., its projection the last one.
@@ -131,7 +135,7 @@ void ResnetEngine::plan_block(std::size_t index, std::size_t first_unit) {
     const std::size_t at = first_unit + i;
     build_convolution(at, {.reads_through_norm = i > 0});
     const bool ends_block = i + 1 == block.units.size();
-    unit.gradient_id = plan_.add_floats(
+    unit.gradient_id = plan_values(
         model_.parameters[unit.spec.weight].name + " output gradient", unit.shape.elements(),
         ends_block ? Lifetime{gradient_begins, times_.backward(first_unit)}
                    : Lifetime{times_.backward(at + 1), times_.backward(at)});
@@ -139,16 +143,16 @@ void ResnetEngine::plan_block(std::size_t index, std::size_t first_unit) {
   if (block.projection != nullptr) {
     build_convolution(end - 1, {});
   }
-  block.out_id = plan_.add_floats(name + " output", block.last().shape.elements(),
-                                  kept(joined, gradient_begins));
+  block.out_id =
+      plan_values(name + " output", block.last().shape.elements(), kept(joined, gradient_begins));
   if (block.shortcut.has_value()) {
     block.residual_id =
-        plan_.add_floats(name + " shortcut", block.last().shape.elements(), {joined, joined});
+        plan_values(name + " shortcut", block.last().shape.elements(), {joined, joined});
   }
   if (block.shortcut.has_value() || block.projection != nullptr) {
     const ConvSpec& first = block.units.front()->spec;
     const auto size = static_cast<std::size_t>(first.input_size);
-    block.shortcut_gradient_id = plan_.add_floats(
+    block.shortcut_gradient_id = plan_values(
         name + " shortcut gradient",
         std::size_t{microbatch_} * static_cast<std::size_t>(first.in_channels) * size * size,
         {times_.backward(end - 1), times_.backward(first_unit)});
@@ -170,32 +174,32 @@ void ResnetEngine::plan_memory() {
   plan_.place();
 }
 
-void ResnetEngine::bind_block(Block& block, const float* input) {
+void ResnetEngine::bind_block(Block& block, const void* input) {
   block.input = input;
-  block.out = arena_.floats(block.out_id);
+  block.out = arena_.at(block.out_id);
   if (block.residual_id != kNoTensor) {
-    block.residual = arena_.floats(block.residual_id);
+    block.residual = arena_.at(block.residual_id);
   }
   if (block.shortcut_gradient_id != kNoTensor) {
-    block.shortcut_gradient = arena_.floats(block.shortcut_gradient_id);
+    block.shortcut_gradient = arena_.at(block.shortcut_gradient_id);
   }
 }
 
 void ResnetEngine::bind() {
   for (Unit& unit : units_) {
-    unit.raw = arena_.floats(unit.raw_id);
+    unit.raw = arena_.at(unit.raw_id);
     if (unit.gradient_id != kNoTensor) {
-      unit.gradient = arena_.floats(unit.gradient_id);
+      unit.gradient = arena_.at(unit.gradient_id);
     }
     unit.conv->bind(arena_, arena_.at(scratch_id_));
   }
-  images_ = arena_.floats(image_id_);
-  stem_out_ = arena_.floats(stem_out_id_);
+  images_ = arena_.at(image_id_);
+  stem_out_ = arena_.at(stem_out_id_);
   if (pool_.has_value()) {
     pool_places_ = static_cast<std::uint8_t*>(arena_.at(pool_places_id_));
-    pool_gradient_ = arena_.floats(pool_gradient_id_);
+    pool_gradient_ = arena_.at(pool_gradient_id_);
   }
-  const float* input = stem_out_;
+  const void* input = stem_out_;
   for (Block& block : blocks_) {
     bind_block(block, input);
     input = block.out;

@@ -20,7 +20,7 @@ void ResnetEngine::load(const Weights& weights, const Batch& batch) {
   const auto side = static_cast<std::size_t>(model_.image_size);
   ENSURE(weights.parameters.size() == model_.parameter_count, "weights belong to this model");
   ENSURE(batch.images.size() == batch.labels.size() * 3 * side * side, "one image per label");
-  std::ranges::copy(batch.images, images_);
+  context_.kernels->store_images(batch.images.data(), batch.images.size(), images_);
   if (loaded_version_ == weights.version) {
     return;
   }
@@ -45,7 +45,7 @@ void ResnetEngine::join(Block& block) {
                                     block.projection->norm.affine(), block.out);
     return;
   }
-  const float* residual = block.input;
+  const void* residual = block.input;
   if (block.shortcut.has_value()) {
     block.shortcut->forward(block.input, block.residual);
     residual = block.residual;
@@ -110,7 +110,7 @@ void ResnetEngine::derive(Unit& unit, std::span<float> gradient) {
 
 namespace {
 
-GradientRead through_norm(const Unit& unit, const float* gradient) {
+GradientRead through_norm(const Unit& unit, const void* gradient) {
   return {gradient, true, unit.raw, unit.norm.gradient_factors()};
 }
 
@@ -125,7 +125,7 @@ GradientWrite masked_by_norm(Unit& unit) {
 }
 
 /// The same where the ReLU's output is stored.
-GradientWrite masked_by_output(Unit& unit, const float* relu_output) {
+GradientWrite masked_by_output(Unit& unit, const void* relu_output) {
   return {.out = unit.gradient,
           .mask = ReluMask::kPositive,
           .relu_output = relu_output,
@@ -148,7 +148,7 @@ GradientWrite ResnetEngine::input_gradient_of(std::size_t index) {
 
 /// The shortcut's part of the gradient of the block's input, unless the shortcut is the identity.
 void ResnetEngine::backward_shortcut(Block& block, std::span<float> gradient, GradientSink& sink) {
-  const float* joint = block.last().gradient;
+  const void* joint = block.last().gradient;
   if (block.shortcut.has_value()) {
     block.shortcut->backward(joint, block.shortcut_gradient);
     passed(StepPart::kBackwardElementwise, &block.last());
@@ -261,9 +261,9 @@ Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(const Model& model,
 }
 
 Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uint32_t microbatch,
-                                                    StepObserver* observer) {
+                                                    StepObserver* observer, Dtype dtype) {
   Result<std::unique_ptr<ResnetEngine>> engine =
-      make_resnet_engine(model, microbatch, {.observer = observer});
+      make_resnet_engine(model, microbatch, {.dtype = dtype, .observer = observer});
   if (!engine.ok()) {
     return engine.error();
   }

@@ -56,8 +56,8 @@ struct Unit {
   std::unique_ptr<Convolution> conv;
   TensorId raw_id = kNoTensor;
   TensorId gradient_id = kNoTensor;  ///< none for a projection: it has its block's
-  float* raw = nullptr;              ///< the convolution's output
-  float* gradient = nullptr;         ///< of the norm's output, masked by the ReLU
+  void* raw = nullptr;               ///< the convolution's output
+  void* gradient = nullptr;          ///< of the norm's output, masked by the ReLU
 
   [[nodiscard]] ActivationRead through_norm() const { return {raw, true, norm.affine()}; }
 };
@@ -70,15 +70,16 @@ struct Block {
   TensorId out_id = kNoTensor;
   TensorId residual_id = kNoTensor;           ///< of a downsampling shortcut
   TensorId shortcut_gradient_id = kNoTensor;  ///< of any shortcut that is not the identity
-  const float* input = nullptr;
-  float* out = nullptr;
-  float* residual = nullptr;
-  float* shortcut_gradient = nullptr;
+  const void* input = nullptr;
+  void* out = nullptr;
+  void* residual = nullptr;
+  void* shortcut_gradient = nullptr;
 
   [[nodiscard]] Unit& last() const { return *units.back(); }
 };
 
 struct ResnetEngineOptions {
+  Dtype dtype = Dtype::kFp32;
   bool keep_activations = false;     ///< so that activations() can show them; costs memory
   StepObserver* observer = nullptr;  ///< of train(); outlives the engine
 };
@@ -98,8 +99,8 @@ class ResnetEngine final : public StepEngine {
   [[nodiscard]] std::span<const double> logits() const { return classifier_.logits(); }
   [[nodiscard]] const MemoryPlan& memory_plan() const { return plan_; }
 
-  /// With keep_activations: calls visit(shape, values) with what the last train() had behind every
-  /// ReLU, in forward order, blocked. For checks against other implementations.
+  /// With keep_activations and fp32: calls visit(shape, values) with what the last train() had
+  /// behind every ReLU, in forward order, blocked. For checks against other implementations.
   template <typename Visit>
   void visit_activations(const Visit& visit) const;
 
@@ -111,7 +112,7 @@ class ResnetEngine final : public StepEngine {
   void plan_block(std::size_t index, std::size_t first_unit);
   void plan_memory();
   void bind();
-  void bind_block(Block& block, const float* input);
+  void bind_block(Block& block, const void* input);
 
   /// Copies the images, and brings the weights into the kernels' layouts if they changed.
   void load(const Weights& weights, const Batch& batch);
@@ -143,6 +144,9 @@ class ResnetEngine final : public StepEngine {
     }
   }
   [[nodiscard]] Lifetime kept(int first, int last) const;
+  TensorId plan_values(const std::string& name, std::size_t count, Lifetime lifetime) {
+    return plan_.add(name, count * bytes_of(options_.dtype), lifetime);
+  }
 
   const Model& model_;
   std::uint32_t microbatch_;
@@ -161,10 +165,10 @@ class ResnetEngine final : public StepEngine {
   TensorId pool_places_id_ = kNoTensor;
   TensorId pool_gradient_id_ = kNoTensor;
   TensorId scratch_id_ = kNoTensor;
-  float* images_ = nullptr;
-  float* stem_out_ = nullptr;  ///< input of the first block: after norm, ReLU and pooling
+  void* images_ = nullptr;
+  void* stem_out_ = nullptr;  ///< input of the first block: after norm, ReLU and pooling
   std::uint8_t* pool_places_ = nullptr;
-  float* pool_gradient_ = nullptr;  ///< of the pooling's output
+  void* pool_gradient_ = nullptr;  ///< of the pooling's output
   std::optional<std::uint64_t> loaded_version_;
 };
 

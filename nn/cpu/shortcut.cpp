@@ -1,6 +1,6 @@
 #include "nn/cpu/shortcut.hpp"
 
-#include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace mayfly::nn::cpu {
@@ -15,8 +15,9 @@ std::size_t offset(const BlockedShape& shape, std::size_t image, std::size_t cha
 
 }  // namespace
 
-DownsamplingShortcut::DownsamplingShortcut(const BlockedShape& from, std::size_t from_width)
-    : from_(from), to_(from), from_width_(from_width) {
+DownsamplingShortcut::DownsamplingShortcut(const BlockedShape& from, std::size_t from_width,
+                                           Dtype dtype)
+    : from_(from), to_(from), from_width_(from_width), element_bytes_(bytes_of(dtype)) {
   const std::size_t to_width = (from_width + 1) / 2;
   to_.channels = 2 * from.channels;
   to_.pixels = to_width * to_width;
@@ -33,25 +34,27 @@ void DownsamplingShortcut::for_each_run(const Visit& visit) const {
     for (std::size_t c = 0; c < from_.channels; c += run) {
       for (std::size_t row = 0; row < to_width; ++row) {
         for (std::size_t column = 0; column < to_width; ++column) {
-          visit(offset(from_, n, c, 2 * row * from_width_ + 2 * column),
-                offset(to_, n, c + padding, row * to_width + column), run);
+          visit(offset(from_, n, c, 2 * row * from_width_ + 2 * column) * element_bytes_,
+                offset(to_, n, c + padding, row * to_width + column) * element_bytes_,
+                run * element_bytes_);
         }
       }
     }
   }
 }
 
-void DownsamplingShortcut::forward(const float* x, float* out) const {
-  std::fill_n(out, to_.elements(), 0.0F);
-  for_each_run([&](std::size_t from, std::size_t to, std::size_t run) {
-    std::copy_n(x + from, run, out + to);
+void DownsamplingShortcut::forward(const void* x, void* out) const {
+  std::memset(out, 0, to_.elements() * element_bytes_);
+  for_each_run([&](std::size_t from, std::size_t to, std::size_t bytes) {
+    std::memcpy(static_cast<std::byte*>(out) + to, static_cast<const std::byte*>(x) + from, bytes);
   });
 }
 
-void DownsamplingShortcut::backward(const float* out_gradient, float* x_gradient) const {
-  std::fill_n(x_gradient, from_.elements(), 0.0F);
-  for_each_run([&](std::size_t from, std::size_t to, std::size_t run) {
-    std::copy_n(out_gradient + to, run, x_gradient + from);
+void DownsamplingShortcut::backward(const void* out_gradient, void* x_gradient) const {
+  std::memset(x_gradient, 0, from_.elements() * element_bytes_);
+  for_each_run([&](std::size_t from, std::size_t to, std::size_t bytes) {
+    std::memcpy(static_cast<std::byte*>(x_gradient) + from,
+                static_cast<const std::byte*>(out_gradient) + to, bytes);
   });
 }
 

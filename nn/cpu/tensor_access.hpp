@@ -2,7 +2,7 @@
 
 // Private to nn/cpu: how a convolution reads its tensors and what it does with its results on the
 // way, so that norm, ReLU and shortcut need no passes of their own. All activations are blocked
-// (nn/cpu/kernels.hpp).
+// (nn/cpu/kernels.hpp), of the dtype that the engine was built for.
 
 #include "nn/cpu/kernels.hpp"
 
@@ -10,14 +10,14 @@ namespace mayfly::nn::cpu {
 
 /// A convolution's input: x as it is stored, or max(0, affine(x)).
 struct ActivationRead {
-  const float* x = nullptr;
+  const void* x = nullptr;
   bool through_norm = false;  ///< read norm and ReLU of x
   Affine affine{};            ///< with through_norm
 };
 
 /// A convolution's output, and the sums over it that batch norm wants.
 struct ActivationWrite {
-  float* out = nullptr;
+  void* out = nullptr;
   bool wants_moments = false;
   ChannelSums moments{};  ///< with wants_moments: sums of out and of its squares, overwritten
 };
@@ -25,10 +25,10 @@ struct ActivationWrite {
 /// The gradient of a convolution's output: as it is stored, or through the batch norm behind the
 /// convolution: the gradient of the norm's output is stored, and x is the norm's input.
 struct GradientRead {
-  const float* gradient = nullptr;
+  const void* gradient = nullptr;
   bool through_norm = false;
-  const float* x = nullptr;  ///< with through_norm
-  NormGradient factors{};    ///< with through_norm
+  const void* x = nullptr;  ///< with through_norm
+  NormGradient factors{};   ///< with through_norm
 };
 
 /// Where the ReLU in front of a convolution's input was active.
@@ -41,14 +41,14 @@ enum class ReluMask {
 /// What becomes of the gradient of a convolution's input: the shortcut's part is added, the ReLU
 /// that made the input masks it, and the sums that the norm before that ReLU wants are taken.
 struct GradientWrite {
-  float* out = nullptr;
-  const float* addend = nullptr;  ///< null: none
+  void* out = nullptr;
+  const void* addend = nullptr;  ///< null: none
   ReluMask mask = ReluMask::kNone;
-  Affine affine{};                     ///< with kAffine
-  const float* relu_output = nullptr;  ///< with kPositive
-  const float* x = nullptr;            ///< input of the norm before the ReLU, unless kNone
-  const float* mean = nullptr;         ///< of that norm
-  ChannelSums sums{};                  ///< sum of out, sum of out * (x - mean); overwritten
+  Affine affine{};                    ///< with kAffine
+  const void* relu_output = nullptr;  ///< with kPositive
+  const void* x = nullptr;            ///< input of the norm before the ReLU, unless kNone
+  const float* mean = nullptr;        ///< of that norm
+  ChannelSums sums{};                 ///< sum of out, sum of out * (x - mean); overwritten
 };
 
 }  // namespace mayfly::nn::cpu

@@ -71,7 +71,7 @@ class PatchRings {
 
   /// Calls transform(patch rows, slot, channel) for each tile of a batch and each vector of
   /// channels. Batches come in order.
-  template <typename From, typename Transform>
+  template <typename T, typename From, typename Transform>
   HWY_INLINE void for_each_patch(const TileRows& rows, const From& from,
                                  const Transform& transform) {
     for (std::size_t channel = 0; channel < channels_; channel += lanes()) {
@@ -79,7 +79,7 @@ class PatchRings {
       float* const ring = memory_ + channel * (row_floats_ / lanes()) * kWinogradPatch;
       for (std::size_t i = 0; i < rows.count; ++i) {
         const std::size_t tile_row = (rows.first + i) % pass_.tiles;
-        advance(ring, from, plane, (rows.first + i) / pass_.tiles, tile_row);
+        advance<T>(ring, from, plane, (rows.first + i) / pass_.tiles, tile_row);
         for (std::size_t column = 0; column < pass_.tiles; ++column) {
           const float* patch[kWinogradPatch];
           for (std::size_t y = 0; y < kWinogradPatch; ++y) {
@@ -102,7 +102,7 @@ class PatchRings {
     }
   }
   /// Makes the six rows for a row of tiles present. Row 0 is the border above the image.
-  template <typename From>
+  template <typename T, typename From>
   HWY_INLINE void advance(float* ring, const From& from, const Plane& plane, std::size_t image,
                           std::size_t tile_row) {
     const std::size_t begin = kWinogradTile * tile_row;
@@ -112,7 +112,7 @@ class PatchRings {
       if (y == 0 || y > plane.size) {
         std::fill_n(to, plane.size * lanes(), 0.0F);
       } else {
-        fill_row(from, plane, image, y - 1, to);
+        fill_row<T>(from, plane, image, y - 1, to);
       }
     }
   }
@@ -124,7 +124,7 @@ class PatchRings {
 };
 
 /// Transforms a batch's results back and hands them on.
-template <typename To>
+template <typename T, typename To>
 HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_t channels,
                               const float* points, const To& to) {
   const std::size_t stride = pass.layout.point_stride(channels);
@@ -140,7 +140,7 @@ HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_
       const std::size_t y = (rows.first + i) % pass.tiles * kWinogradTile;
       const Strip strip{pass.strip, row_stride, std::min(kWinogradTile, pass.shape.size - y),
                         pass.shape.size};
-      drain(strip, plane, (rows.first + i) / pass.tiles, y, to);
+      drain<T>(strip, plane, (rows.first + i) / pass.tiles, y, to);
     }
   }
 }
@@ -150,6 +150,7 @@ void clear(const ChannelSums& sums, std::size_t channels) {
   std::fill_n(sums.second, channels, 0.0);
 }
 
+template <typename T>
 void forward(const WinogradShape& shape, const ActivationRead& from, const float* transformed,
              const ActivationWrite& to, float* scratch) {
   const Pass pass(shape, scratch);
@@ -167,7 +168,7 @@ void forward(const WinogradShape& shape, const ActivationRead& from, const float
   }
   PatchRings rings(pass, in, pass.rings[0]);
   for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
-    rings.for_each_patch(
+    rings.for_each_patch<T>(
         rows, from,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
             HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
@@ -175,7 +176,7 @@ void forward(const WinogradShape& shape, const ActivationRead& from, const float
       multiply(patches + point * in_stride, pass.slots(rows), in, transformed + point * in * out,
                out, results + point * out_stride);
     }
-    write_results(pass, rows, out, results, to);
+    write_results<T>(pass, rows, out, results, to);
   });
 }
 
@@ -267,6 +268,7 @@ HWY_INLINE void finish_weight_gradient(const WinogradShape& shape, const float* 
   }
 }
 
+template <typename T>
 void backward(const WinogradShape& shape, const ActivationRead& from, const GradientRead& gradient,
               const float* transformed, const GradientWrite& to, float* weight_sums,
               float* weight_gradient, float* scratch) {
@@ -283,13 +285,13 @@ void backward(const WinogradShape& shape, const ActivationRead& from, const Grad
   PatchRings rings(pass, in, pass.rings[0]);
   PatchRings gradient_rings(pass, out, pass.rings[1]);
   for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
-    gradient_rings.for_each_patch(
+    gradient_rings.for_each_patch<T>(
         rows, gradient,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel) HWY_ATTR {
           transform_input_patch(patch, gradient_patches + slot * out + channel, out_stride);
           transform_gradient_tile(patch, gradient_tiles + slot * out + channel, out_stride);
         });
-    rings.for_each_patch(
+    rings.for_each_patch<T>(
         rows, from,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
             HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
@@ -299,21 +301,28 @@ void backward(const WinogradShape& shape, const ActivationRead& from, const Grad
       accumulate_outer(gradient_tiles + point * out_stride, out, patches + point * in_stride, in,
                        pass.slots(rows), weight_sums + point * in * out);
     }
-    write_results(pass, rows, in, results, to);
+    write_results<T>(pass, rows, in, results, to);
   });
   finish_weight_gradient(shape, weight_sums, weight_gradient);
 }
 
+template <typename T>
+constexpr WinogradKernels kTable{.transform_weights = transform_weights,
+                                 .transform_weights_for_backward = transform_weights_for_backward,
+                                 .forward = forward<T>,
+                                 .backward = backward<T>};
+
 }  // namespace
 
 const WinogradKernels& winograd_kernels() {
-  static constexpr WinogradKernels kTable{
-      .transform_weights = transform_weights,
-      .transform_weights_for_backward = transform_weights_for_backward,
-      .forward = forward,
-      .backward = backward};
-  return kTable;
+  return kTable<float>;
 }
+
+#if HWY_TARGET == HWY_AVX3
+const WinogradKernels& winograd_kernels_bf16() {
+  return kTable<hwy::bfloat16_t>;
+}
+#endif
 
 }  // namespace mayfly::nn::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -325,7 +334,11 @@ std::size_t WinogradShape::scratch_floats() const {
   return WinogradLayout(*this).total();
 }
 
-const WinogradKernels& winograd_for(Isa isa) {
+const WinogradKernels& winograd_for(Isa isa, Dtype dtype) {
+  if (dtype == Dtype::kBf16) {
+    ENSURE(isa == Isa::kAvx512, "bf16 needs AVX-512");
+    return N_AVX3::winograd_kernels_bf16();
+  }
   switch (isa) {
     case Isa::kAvx512: return N_AVX3::winograd_kernels();
     case Isa::kPortable: return HWY_STATIC_DISPATCH(winograd_kernels)();

@@ -54,6 +54,7 @@ struct WinogradKernels {
                    float* weight_gradient, float* scratch);
 };
 
-[[nodiscard]] const WinogradKernels& winograd_for(Isa isa);
+/// With bf16 (AVX-512 only) tensors are read and written as bf16; all arithmetic stays fp32.
+[[nodiscard]] const WinogradKernels& winograd_for(Isa isa, Dtype dtype);
 
 }  // namespace mayfly::nn::cpu

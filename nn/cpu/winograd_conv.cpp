@@ -6,7 +6,7 @@ namespace mayfly::nn::cpu {
 
 WinogradConv::WinogradConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
                            MemoryPlan& plan)
-    : kernels_(winograd_for(context.isa)),
+    : kernels_(winograd_for(context.isa, context.dtype)),
       shape_{.images = static_cast<std::size_t>(context.images),
              .in_channels = static_cast<std::size_t>(spec.in_channels),
              .out_channels = static_cast<std::size_t>(spec.out_channels),

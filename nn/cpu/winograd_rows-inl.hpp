@@ -30,43 +30,43 @@ struct Plane {
   }
 };
 
+template <typename T>
 HWY_INLINE void fill_row(const ActivationRead& from, const Plane& plane, std::size_t image,
                          std::size_t y, float* to) {
-  const float* x = from.x + plane.row(image, y);
+  const T* x = static_cast<const T*>(from.x) + plane.row(image, y);
   if (!from.through_norm) {
     for (std::size_t i = 0; i < plane.size; ++i) {
-      hn::Store(hn::Load(Tag(), x + i * kBlock), Tag(), to + i * lanes());
+      hn::Store(load(x + i * kBlock), Tag(), to + i * lanes());
     }
     return;
   }
   const Vec scale = hn::LoadU(Tag(), from.affine.scale + plane.channel);
   const Vec shift = hn::LoadU(Tag(), from.affine.shift + plane.channel);
   for (std::size_t i = 0; i < plane.size; ++i) {
-    hn::Store(relu(hn::MulAdd(hn::Load(Tag(), x + i * kBlock), scale, shift)), Tag(),
-              to + i * lanes());
+    hn::Store(relu(hn::MulAdd(load(x + i * kBlock), scale, shift)), Tag(), to + i * lanes());
   }
 }
 
+template <typename T>
 HWY_INLINE void fill_row(const GradientRead& from, const Plane& plane, std::size_t image,
                          std::size_t y, float* to) {
   const std::size_t at = plane.row(image, y);
-  const float* gradient = from.gradient + at;
+  const T* gradient = static_cast<const T*>(from.gradient) + at;
   if (!from.through_norm) {
     for (std::size_t i = 0; i < plane.size; ++i) {
-      hn::Store(hn::Load(Tag(), gradient + i * kBlock), Tag(), to + i * lanes());
+      hn::Store(load(gradient + i * kBlock), Tag(), to + i * lanes());
     }
     return;
   }
-  const float* x = from.x + at;
+  const T* x = static_cast<const T*>(from.x) + at;
   const Vec factor = hn::LoadU(Tag(), from.factors.gradient_factor + plane.channel);
   const Vec centred_factor = hn::LoadU(Tag(), from.factors.centred_factor + plane.channel);
   const Vec constant = hn::LoadU(Tag(), from.factors.constant + plane.channel);
   const Vec mean = hn::LoadU(Tag(), from.factors.mean + plane.channel);
   for (std::size_t i = 0; i < plane.size; ++i) {
-    const Vec centred = hn::Sub(hn::Load(Tag(), x + i * kBlock), mean);
+    const Vec centred = hn::Sub(load(x + i * kBlock), mean);
     const Vec inner = hn::MulAdd(centred_factor, centred, constant);
-    hn::Store(hn::MulAdd(factor, hn::Load(Tag(), gradient + i * kBlock), inner), Tag(),
-              to + i * lanes());
+    hn::Store(hn::MulAdd(factor, load(gradient + i * kBlock), inner), Tag(), to + i * lanes());
   }
 }
 
@@ -123,14 +123,15 @@ HWY_INLINE void add_moments(const Strip& strip, Vec sum, std::size_t channel,
   }
 }
 
+template <typename T>
 HWY_INLINE void drain(const Strip& strip, const Plane& plane, std::size_t image, std::size_t y0,
                       const ActivationWrite& to) {
-  float* out = to.out + plane.row(image, y0);
+  T* out = static_cast<T*>(to.out) + plane.row(image, y0);
   const std::size_t out_stride = plane.size * kBlock;
   Vec sums[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
   for_each_pixel(strip, [&](std::size_t y, std::size_t x, int chain) HWY_ATTR {
     const Vec value = hn::Load(Tag(), strip.at(y, x));
-    hn::Store(value, Tag(), out + y * out_stride + x * kBlock);
+    store(value, out + y * out_stride + x * kBlock);
     sums[chain] = hn::Add(sums[chain], value);
   });
   if (to.wants_moments) {
@@ -139,7 +140,7 @@ HWY_INLINE void drain(const Strip& strip, const Plane& plane, std::size_t image,
 }
 
 /// `masked(at, gradient, x)` is the gradient through the ReLU.
-template <typename Masked>
+template <typename T, typename Masked>
 HWY_INLINE void drain_masked(const Strip& strip, const Plane& plane, std::size_t first,
                              const GradientWrite& to, const Masked& masked) {
   const std::size_t stride = plane.size * kBlock;
@@ -148,9 +149,9 @@ HWY_INLINE void drain_masked(const Strip& strip, const Plane& plane, std::size_t
   Vec products[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
   for_each_pixel(strip, [&](std::size_t y, std::size_t x, int chain) HWY_ATTR {
     const std::size_t at = first + y * stride + x * kBlock;
-    const Vec value = hn::Load(Tag(), to.x + at);
+    const Vec value = load(static_cast<const T*>(to.x) + at);
     const Vec g = masked(at, hn::Load(Tag(), strip.at(y, x)), value);
-    hn::Store(g, Tag(), to.out + at);
+    store(g, static_cast<T*>(to.out) + at);
     sums[chain] = hn::Add(sums[chain], g);
     products[chain] = hn::MulAdd(g, hn::Sub(value, mean), products[chain]);
   });
@@ -158,6 +159,7 @@ HWY_INLINE void drain_masked(const Strip& strip, const Plane& plane, std::size_t
   add_to(to.sums.second + plane.channel, hn::Add(products[0], products[1]));
 }
 
+template <typename T>
 HWY_INLINE void drain_unmasked(const Strip& strip, const Plane& plane, std::size_t first,
                                const GradientWrite& to) {
   const std::size_t stride = plane.size * kBlock;
@@ -165,50 +167,51 @@ HWY_INLINE void drain_unmasked(const Strip& strip, const Plane& plane, std::size
     const std::size_t at = first + y * stride + x * kBlock;
     Vec g = hn::Load(Tag(), strip.at(y, x));
     if (to.addend != nullptr) {
-      g = hn::Add(g, hn::Load(Tag(), to.addend + at));
+      g = hn::Add(g, load(static_cast<const T*>(to.addend) + at));
     }
-    hn::Store(g, Tag(), to.out + at);
+    store(g, static_cast<T*>(to.out) + at);
   });
 }
 
-template <bool kHasAddend>
+template <typename T, bool kHasAddend>
 HWY_INLINE void drain_positive(const Strip& strip, const Plane& plane, std::size_t first,
                                const GradientWrite& to) {
-  drain_masked(strip, plane, first, to, [&](std::size_t at, Vec g, Vec) HWY_ATTR {
+  drain_masked<T>(strip, plane, first, to, [&](std::size_t at, Vec g, Vec) HWY_ATTR {
     if constexpr (kHasAddend) {
-      g = hn::Add(g, hn::Load(Tag(), to.addend + at));
+      g = hn::Add(g, load(static_cast<const T*>(to.addend) + at));
     }
-    const auto active = hn::Gt(hn::Load(Tag(), to.relu_output + at), hn::Zero(Tag()));
+    const auto active = hn::Gt(load(static_cast<const T*>(to.relu_output) + at), hn::Zero(Tag()));
     return hn::IfThenElseZero(active, g);
   });
 }
 
-template <bool kHasAddend>
+template <typename T, bool kHasAddend>
 HWY_INLINE void drain_affine(const Strip& strip, const Plane& plane, std::size_t first,
                              const GradientWrite& to) {
   const Vec scale = hn::LoadU(Tag(), to.affine.scale + plane.channel);
   const Vec shift = hn::LoadU(Tag(), to.affine.shift + plane.channel);
-  drain_masked(strip, plane, first, to, [&](std::size_t at, Vec g, Vec x) HWY_ATTR {
+  drain_masked<T>(strip, plane, first, to, [&](std::size_t at, Vec g, Vec x) HWY_ATTR {
     if constexpr (kHasAddend) {
-      g = hn::Add(g, hn::Load(Tag(), to.addend + at));
+      g = hn::Add(g, load(static_cast<const T*>(to.addend) + at));
     }
     return masked_by_affine(g, x, scale, shift);
   });
 }
 
+template <typename T>
 HWY_INLINE void drain(const Strip& strip, const Plane& plane, std::size_t image, std::size_t y0,
                       const GradientWrite& to) {
   const std::size_t first = plane.row(image, y0);
   const bool has_addend = to.addend != nullptr;
   switch (to.mask) {
-    case ReluMask::kNone: drain_unmasked(strip, plane, first, to); break;
+    case ReluMask::kNone: drain_unmasked<T>(strip, plane, first, to); break;
     case ReluMask::kAffine:
-      has_addend ? drain_affine<true>(strip, plane, first, to)
-                 : drain_affine<false>(strip, plane, first, to);
+      has_addend ? drain_affine<T, true>(strip, plane, first, to)
+                 : drain_affine<T, false>(strip, plane, first, to);
       break;
     case ReluMask::kPositive:
-      has_addend ? drain_positive<true>(strip, plane, first, to)
-                 : drain_positive<false>(strip, plane, first, to);
+      has_addend ? drain_positive<T, true>(strip, plane, first, to)
+                 : drain_positive<T, false>(strip, plane, first, to);
       break;
   }
 }

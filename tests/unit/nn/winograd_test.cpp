@@ -99,7 +99,7 @@ class Winograd : public testing::TestWithParam<std::tuple<Isa, Case>> {
     }
   }
 
-  [[nodiscard]] const WinogradKernels& kernels() const { return winograd_for(isa_); }
+  [[nodiscard]] const WinogradKernels& kernels() const { return winograd_for(isa_, Dtype::kFp32); }
   [[nodiscard]] double weight(std::size_t k, std::size_t c, std::size_t i, std::size_t j) const {
     return weights_[(k * c_.in + c) * 9 + 3 * i + j];
   }

@@ -1,0 +1,78 @@
+#include "nn/cpu/machine_peak.hpp"
+
+#include "base/check.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/cpu/machine_peak.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "nn/cpu/block_vector-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mayfly::nn::cpu::HWY_NAMESPACE {
+namespace {
+
+// Two multiply-adds start per cycle and each takes four or five; 16 registers hold twelve sums and
+// two factors.
+constexpr std::size_t kChains = 12;
+
+double multiply_add(std::uint64_t rounds) {
+  const Tag tag;
+  const Vec factor = hn::Set(tag, 0.5F);  // so that the sums stay near 2, far from denormals
+  const Vec addend = hn::Set(tag, 1.0F);
+  Vec sums[kChains];
+  for (std::size_t i = 0; i < kChains; ++i) {
+    sums[i] = hn::Set(tag, static_cast<float>(i));
+  }
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (Vec& sum : sums) {
+      sum = hn::MulAdd(sum, factor, addend);
+    }
+  }
+  Vec total = hn::Zero(tag);
+  for (const Vec& sum : sums) {
+    total = hn::Add(total, sum);
+  }
+  // So that the compiler cannot leave the loop out.
+  volatile float seen = hn::GetLane(total);
+  static_cast<void>(seen);
+  return 2.0 * static_cast<double>(rounds * kChains * lanes());
+}
+
+void triad(std::size_t count, const float* b, const float* c, float factor, float* a) {
+  const Tag tag;
+  const Vec factors = hn::Set(tag, factor);
+  std::size_t i = 0;
+  for (; i + lanes() <= count; i += lanes()) {
+    hn::StoreU(hn::MulAdd(factors, hn::LoadU(tag, c + i), hn::LoadU(tag, b + i)), tag, a + i);
+  }
+  for (; i < count; ++i) {
+    a[i] = b[i] + factor * c[i];
+  }
+}
+
+}  // namespace
+
+const PeakLoops& peak_loops() {
+  static constexpr PeakLoops kTable{.multiply_add = multiply_add, .triad = triad};
+  return kTable;
+}
+
+}  // namespace mayfly::nn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mayfly::nn::cpu {
+
+const PeakLoops& peak_loops_for(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return N_AVX3::peak_loops();
+    case Isa::kAvx2: return N_AVX2::peak_loops();
+    case Isa::kPortable: return HWY_STATIC_DISPATCH(peak_loops)();
+  }
+  UNREACHABLE("every instruction set has loops");
+}
+
+}  // namespace mayfly::nn::cpu
+#endif

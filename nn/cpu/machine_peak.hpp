@@ -1,0 +1,24 @@
+#pragma once
+
+// Loops that do nothing but what a machine can do at most, to hold measured rates against. The
+// caller has the clock.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nn/cpu/isa.hpp"
+
+namespace mayfly::nn::cpu {
+
+struct PeakLoops {
+  /// Independent fp32 multiply-adds in registers; returns how many floating-point operations it
+  /// did (a multiply-add as two). About 25 ns per thousand at 4 GHz on AVX-512.
+  double (*multiply_add)(std::uint64_t rounds);
+  /// a = b + factor * c over `count` values (STREAM's triad, McCalpin 1995): 12 bytes each.
+  void (*triad)(std::size_t count, const float* b, const float* c, float factor, float* a);
+};
+
+/// Any thread. The machine must have `isa`.
+[[nodiscard]] const PeakLoops& peak_loops_for(Isa isa);
+
+}  // namespace mayfly::nn::cpu

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace mayfly::nn {
+
+/// What activations and their gradients are stored and multiplied as. Weights, their gradients, the
+/// optimizer and all statistics are fp32 in either.
+enum class Dtype {
+  kFp32,
+  kBf16,  ///< bfloat16, rounded to nearest even; products are summed in fp32
+};
+
+[[nodiscard]] constexpr std::size_t bytes_of(Dtype dtype) {
+  return dtype == Dtype::kBf16 ? 2 : 4;
+}
+
+[[nodiscard]] constexpr const char* name_of(Dtype dtype) {
+  return dtype == Dtype::kBf16 ? "bf16" : "fp32";
+}
+
+/// "fp32" or "bf16"; kInvalidInput for another word.
+[[nodiscard]] inline Result<Dtype> parse_dtype(const std::string& name) {
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+    if (name == name_of(dtype)) {
+      return dtype;
+    }
+  }
+  return Error{Errc::kInvalidInput, "unknown dtype \"" + name + "\" (fp32 or bf16)"};
+}
+
+}  // namespace mayfly::nn
