@@ -36,6 +36,11 @@ Problem header_problem(const std::string& name, const Result<JpegHeader>& header
 // behind them.
 Problem measure(const std::string& source, EncodedImage& image, JpegDecoder& decoder,
                 Bytes& buffer) {
+  if (image.size > kJpegBytesMax) {
+    return Error{Errc::kInvalidInput, name_of(source, image) + " has " +
+                                          std::to_string(image.size) + " bytes, at most " +
+                                          std::to_string(kJpegBytesMax) + " expected"};
+  }
   const bool is_file = image.place == ImagePlace::kFile;
   Result<ByteSpan> bytes =
       is_file ? read_image_start(image.path, kHeaderBytes, buffer) : bytes_of(image, buffer);

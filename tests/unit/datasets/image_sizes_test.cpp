@@ -62,6 +62,16 @@ TEST(ImageSizes, FourChannelsAreRefusedInOneLine) {
   EXPECT_EQ(detail.find('\n'), std::string::npos);
 }
 
+TEST(ImageSizes, AFileThatIsTooLargeIsRefused) {
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder.path());
+  std::filesystem::resize_file(folder / "train/cat/2.jpg", (std::uintmax_t{64} << 20) + 1);
+  const Result<MeasuredImages> result = measured(folder.path(), false);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().detail.find("train/cat/2.jpg has 67108865 bytes"), std::string::npos)
+      << result.error().detail;
+}
+
 TEST(ImageSizes, UnusableImagesAreLeftOutWhenAsked) {
   Files files = some_files();
   files["train/cat/1.jpg"] = {'x'};
