@@ -159,7 +159,10 @@ void append_computing(std::vector<Setting>& list) {
   list.push_back(
       make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
   list.push_back(make("device", &C::device, "cpu"));
-  list.push_back(make("isa", &C::isa, "instruction set: auto, avx512 or avx2"));
+  list.push_back(
+      make("isa", &C::isa, "instruction set: auto, avx512, avx2 or portable (slow, for checks)"));
+  list.push_back(make("conv_kernels", &C::conv_kernels,
+                      "convolutions: auto (the faster by layer), direct or winograd"));
   list.push_back(make("bind_host", &C::bind_host, "address on which this process listens"));
 }
 

@@ -96,7 +96,8 @@ Complaint check_names(const JobConfig& c) {
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}),
         one_of("backend", c.backend, {"tcp", "gloo"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
-        one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"})}) {
+        one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
+        one_of("conv_kernels", c.conv_kernels, {"auto", "direct", "winograd"})}) {
     if (complaint) {
       return complaint;
     }

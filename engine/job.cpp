@@ -7,6 +7,7 @@
 
 #include "engine/initial_weights.hpp"
 #include "engine/version.hpp"
+#include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::engine {
@@ -58,7 +59,8 @@ Fingerprint fingerprint_of(const Job& job) {
           {"reduction", c.reduction},
           {"backend", c.backend},
           {"device", c.device},
-          {"instruction set", job.isa}};
+          {"instruction set", job.isa},
+          {"convolution kernels", job.conv_kernels}};
 }
 
 /// Workers that start by themselves must start with the same weights, so the fingerprint has their
@@ -92,16 +94,28 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config) {
   return datasets::open_dataset(config.data, options);
 }
 
+/// What the bits depend on besides the configuration.
+Result<void> fix_arithmetic(Job& job) {
+  Result<std::string> isa = nn::cpu::select_isa(job.config.isa);
+  if (!isa.ok()) {
+    return std::move(isa).error();
+  }
+  if (Result<void> set = nn::cpu::select_conv_kernels(job.config.conv_kernels); !set.ok()) {
+    return set;
+  }
+  job.isa = isa.value();
+  job.conv_kernels = nn::cpu::conv_kernels_fingerprint();
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   auto job = std::make_unique<Job>();
   job->config = config;
-  Result<std::string> isa = nn::cpu::select_isa(config.isa);
-  if (!isa.ok()) {
-    return std::move(isa).error();
+  if (Result<void> fixed = fix_arithmetic(*job); !fixed.ok()) {
+    return std::move(fixed).error();
   }
-  job->isa = isa.value();
 
   Result<datasets::DatasetPair> data = open_data(config);
   if (!data.ok()) {

@@ -30,6 +30,7 @@ struct Job {
   std::uint64_t evaluate_every_steps = 0;  ///< 0 = only at the end
   std::uint32_t microbatches = 0;          ///< per step
   std::string isa;                         ///< instruction set the arithmetic is fixed to
+  std::string conv_kernels;                ///< nn::cpu::conv_kernels_fingerprint()
   std::optional<Digest> initial_weights;   ///< of init_from's content, if the job starts from it
   Fingerprint fingerprint;
 
@@ -41,8 +42,9 @@ struct Job {
 };
 
 /// Opens the data, builds the model for its images, and derives the rest; in `config` of the result
-/// init_from is the folder that "latest" means now. Also fixes the process's instruction set
-/// (nn::cpu::select_isa). Errors are the user's to mend: exit code 2.
+/// init_from is the folder that "latest" means now. Also fixes the process's instruction set and
+/// convolution kernels (nn::cpu::select_isa, select_conv_kernels). Errors are the user's to mend:
+/// exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
 
 }  // namespace mayfly::engine

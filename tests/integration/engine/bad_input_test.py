@@ -42,6 +42,7 @@ def flags():
     refused(["train", "--model", "resnet21"], "resnet20")
     refused(["train", "--backend", "tpc"], "tcp")
     refused(["train", "--reduction", "exakt"], "exact")
+    refused(["train", "--conv-kernels", "wingorad"], "winograd")
     refused(["train", "--lr", "fast"], "lr")
     refused(["train", "--chaos", "explode@step=3"], "explode")
     refused(["trian"], "train")
@@ -139,7 +140,8 @@ def wrong_workers():
     os.chmod(bad_token, 0o600)
     wrong = [(["--token-file", bad_token], "token"), (["--model", "resnet32"], "resnet32"),
              (["--data", "procedural:1024"], "data"),
-             (["--init-from", other.run_dir], "initial weights")]
+             (["--init-from", other.run_dir], "initial weights"),
+             (["--conv-kernels", "direct"], "convolution kernels")]
     with open("/proc/cpuinfo") as f:
         if " avx512f " in f.read():  # the job runs on AVX-512 then
             wrong.append((["--isa", "avx2"], "instruction"))

@@ -245,6 +245,18 @@ TEST(Validate, SuggestsTheNearestKnownName) {
               HasSubstr("did you mean 'fp32'?"));
 }
 
+TEST(Validate, ArithmeticIsChosenByName) {
+  for (const char* isa : {"auto", "avx512", "avx2", "portable"}) {
+    EXPECT_EQ(validation_error([isa](JobConfig& c) { c.isa = isa; }), "(no error)");
+  }
+  for (const char* kernels : {"auto", "direct", "winograd"}) {
+    EXPECT_EQ(validation_error([kernels](JobConfig& c) { c.conv_kernels = kernels; }),
+              "(no error)");
+  }
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.conv_kernels = "wingorad"; }),
+              HasSubstr("did you mean 'winograd'?"));
+}
+
 TEST(Validate, CoordinatorIsHostAndPort) {
   for (const char* bad :
        {"localhost", ":80", "host:", "host:0", "host:65536", "host:8x", "::1:80"}) {

@@ -204,7 +204,7 @@ TEST(Summary, AsJsonHoldsEveryPromisedField) {
   const auto json = boost::json::parse(text_of(run->path() + "/summary.json")).as_object();
   for (const char* name :
        {"steps", "samples", "final_digest", "test_top1", "images_per_second", "membership_changes",
-        "recoveries", "reduction", "backend", "device", "seed", "isa"}) {
+        "recoveries", "reduction", "backend", "device", "seed", "isa", "conv_kernels"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
   EXPECT_EQ(json.at("test_top1").as_double(), 0.8162);
