@@ -34,11 +34,44 @@ CommandSpec step_spec() {
   spec.name = "bench step";
   spec.help = "images per second of forward, backward and update";
   spec.options = {{"batch", "N", "microbatch of each thread (default 16)"},
+                  {"global-batch", "N",
+                   "images per update, all threads together (default 128, or less to fit; ImageNet "
+                   "networks: one microbatch of each thread)"},
                   {"seconds", "S", "measuring time (default 5)"},
-                  {"dtype", "TYPE", "fp32"},
-                  {"json", "", "one JSON object"}};
-  spec.settings = {"model", "threads", "isa"};
+                  {"dtype", "TYPE", "fp32 or bf16 (default fp32)"},
+                  {"layers", "", "time per layer too"},
+                  {"json", "", "JSON lines: the step, then each layer"}};
+  spec.settings = {"model", "image_size", "threads", "isa", "conv_kernels"};
   return spec;
+}
+
+Result<engine::StepBenchOptions> step_options(const ParsedArguments& arguments) {
+  engine::JobConfig config;
+  for (const auto& [name, text] : arguments.settings) {
+    if (Result<void> set = engine::apply_setting(config, name, text, "flag"); !set.ok()) {
+      return set.error();
+    }
+  }
+  if (Result<void> valid = engine::validate(config); !valid.ok()) {
+    return valid.error();
+  }
+  engine::StepBenchOptions options;
+  options.model = config.model;
+  options.image_size = config.image_size;
+  options.threads = std::max(1U, config.threads);
+  options.isa = config.isa;
+  options.conv_kernels = config.conv_kernels;
+  options.dtype = arguments.option("dtype", "fp32");
+  options.layers = arguments.has("layers");
+  options.json = arguments.has("json");
+  for (const Result<void>& read : {read_number(arguments, "batch", options.batch),
+                                   read_number(arguments, "global-batch", options.global_batch),
+                                   read_number(arguments, "seconds", options.seconds)}) {
+    if (!read.ok()) {
+      return read.error();
+    }
+  }
+  return options;
 }
 
 int run_bench_step(const std::vector<std::string>& words, Context& context) {
@@ -51,25 +84,9 @@ int run_bench_step(const std::vector<std::string>& words, Context& context) {
     context.out << help_text(step_spec());
     return kExitDone;
   }
-  engine::JobConfig config;
-  for (const auto& [name, text] : arguments.settings) {
-    if (Result<void> set = engine::apply_setting(config, name, text, "flag"); !set.ok()) {
-      return context.complain(set.error());
-    }
-  }
-  engine::StepBenchOptions options;
-  options.model = config.model;
-  options.threads = std::max(1U, config.threads);
-  options.isa = config.isa;
-  options.dtype = arguments.option("dtype", "fp32");
-  options.json = arguments.has("json");
-  for (const Result<void>& read : {read_number(arguments, "batch", options.batch),
-                                   read_number(arguments, "seconds", options.seconds)}) {
-    if (!read.ok()) {
-      return context.complain(read.error());
-    }
-  }
-  return context.services.bench_step(options);
+  const Result<engine::StepBenchOptions> options = step_options(arguments);
+  return options.ok() ? context.services.bench_step(options.value())
+                      : context.complain(options.error());
 }
 
 CommandSpec data_spec() {

@@ -3,6 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/open_checkpoint.hpp"
 #include "cli/safetensors_header.hpp"
+#include "engine/config.hpp"
 #include "engine/json_text.hpp"
 #include "engine/run_directory.hpp"
 
@@ -142,7 +143,12 @@ Result<OpenCheckpoint> open_checkpoint(const std::string& path) {
                         std::move(state).value()};
 }
 
-int inspect(const ParsedArguments& arguments, Context& context) {
+int inspect_checkpoint(const ParsedArguments& arguments, Context& context) {
+  if (!arguments.settings.empty()) {
+    const engine::Setting& first = *engine::find_setting(arguments.settings.front().first);
+    return context.complain(
+        "inspect: --" + engine::flag_name(first) + " needs --kernels or --memory", kExitUsage);
+  }
   const Result<std::string> path = checkpoint_argument("inspect", arguments);
   if (!path.ok()) {
     return context.complain(path.error());

@@ -20,8 +20,11 @@ int pause(const ParsedArguments& arguments, Context& context);
 int resume(const ParsedArguments& arguments, Context& context);
 int stop(const ParsedArguments& arguments, Context& context);
 
-// checkpoint_commands.cpp and evaluate_command.cpp: checkpoints on disk.
+// inspect_command.cpp: how a network is computed here, or what is in a checkpoint.
 int inspect(const ParsedArguments& arguments, Context& context);
+
+// checkpoint_commands.cpp and evaluate_command.cpp: checkpoints on disk.
+int inspect_checkpoint(const ParsedArguments& arguments, Context& context);
 int digest(const ParsedArguments& arguments, Context& context);
 int evaluate(const ParsedArguments& arguments, Context& context);
 

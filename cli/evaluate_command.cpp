@@ -8,6 +8,7 @@
 #include "cli/evaluate.hpp"
 #include "cli/open_checkpoint.hpp"
 #include "engine/json_text.hpp"
+#include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::cli {
@@ -119,6 +120,11 @@ Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
   const Result<std::string> isa = nn::cpu::select_isa(arguments.option("isa", "auto"));
   if (!isa.ok()) {
     return isa.error();
+  }
+  const Result<void> kernels =
+      nn::cpu::select_conv_kernels(arguments.option("conv-kernels", "auto"));
+  if (!kernels.ok()) {
+    return kernels.error();
   }
   const Result<OpenCheckpoint> checkpoint = open_checkpoint(path.value());
   if (!checkpoint.ok()) {

@@ -2,166 +2,143 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
+#include <barrier>
 #include <cstdio>
-#include <ctime>
 #include <thread>
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/random.hpp"
-#include "base/time.hpp"
+#include "engine/bench_report.hpp"
+#include "engine/bench_step_loop.hpp"
 #include "engine/exit_codes.hpp"
-#include "engine/gradient_sums.hpp"
 #include "nn/cpu/cpu_engine.hpp"
-#include "nn/model_state.hpp"
-#include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr std::uint32_t kImagesPerUpdate = 128;
-constexpr int kClasses = 10;
+constexpr std::uint32_t kUsualGlobalBatch = 128;
+constexpr double kWarmUpShare = 0.2;
 
-double thread_cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
-struct ThreadRate {
-  std::uint64_t images = 0;
-  double cpu_seconds = 0;
-  double seconds = 0;
-  Result<void> outcome;
+struct ThreadOutcome {
+  Result<void> built;
+  ThreadRate rate;
+  StepSeconds times;
 };
 
-/// One compute thread's private copy of a step: what a worker with one thread does.
-class StepLoop final : public nn::GradientSink {
- public:
-  StepLoop(const StepBenchOptions& options, const nn::Model& model)
-      : options_(options),
-        model_(model),
-        layout_(model),
-        sums_(layout_, true, std::max(1U, kImagesPerUpdate / options.batch)),
-        exponents_(layout_.blocks().block_count(), 4),
-        vector_(layout_.element_count()),
-        state_(nn::make_initial_state(model, 1, exponents_.size(), 4)) {
-    const auto pixels = static_cast<std::size_t>(model.image_size);
-    RandomStream random(CounterRandom(1));
-    images_.resize(options.batch * 3 * pixels * pixels);
-    labels_.resize(options.batch);
-    for (float& x : images_) {
-      x = static_cast<float>(random.unit() * 2 - 1);
-    }
-    for (std::uint16_t& label : labels_) {
-      label = static_cast<std::uint16_t>(random.below(kClasses));
-    }
+/// All threads measure at the same time: alone, a thread would have the machine's memory for
+/// itself.
+void run_thread(const StepBenchOptions& options, nn::Dtype dtype, StepLoop& loop,
+                std::barrier<>& start, ThreadOutcome& outcome) {
+  outcome.built = loop.prepare(dtype, options.layers);
+  if (!outcome.built.ok()) {
+    start.arrive_and_drop();
+    return;
   }
-
-  void run(ThreadRate& rate) {
-    Result<std::unique_ptr<nn::StepEngine>> engine =
-        nn::cpu::make_cpu_engine(model_, options_.batch);
-    if (!engine.ok()) {
-      rate.outcome = engine.error();
-      return;
-    }
-    run_for(*engine.value(), options_.seconds / 5, rate);  // warm-up
-    rate = {};
-    run_for(*engine.value(), options_.seconds, rate);
-  }
-
-  void ready_from(std::size_t) override {}
-
- private:
-  void run_for(nn::StepEngine& engine, double seconds_max, ThreadRate& rate) {
-    const Instant begin = monotonic_now();
-    const double cpu_begin = thread_cpu_seconds();
-    while (rate.seconds < seconds_max) {
-      one_update(engine);
-      rate.images += std::max(kImagesPerUpdate / options_.batch, 1U) * options_.batch;
-      rate.seconds = to_seconds(monotonic_now() - begin);
-    }
-    rate.cpu_seconds = thread_cpu_seconds() - cpu_begin;
-  }
-
-  void one_update(nn::StepEngine& engine) {
-    sums_.clear(exponents_);
-    const nn::Weights weights{state_.parameters.span(), state_.statistics.span(),
-                              value(state_.committed)};
-    for (std::uint32_t done = 0; done < kImagesPerUpdate; done += options_.batch) {
-      (void)engine.train(
-          weights, {images_, labels_}, 0, vector_.span().subspan(layout_.parameters_offset()),
-          vector_.span().subspan(layout_.statistics_offset(), model_.statistic_count), *this);
-      for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
-        sums_.add_bucket(b, vector_.span());
-      }
-    }
-    nn::sgd_update({}, 1e-4F, vector_.span().subspan(layout_.parameters_offset()),
-                   state_.parameters.span(), state_.momentum.span());
-    state_.committed = next(state_.committed);
-  }
-
-  const StepBenchOptions& options_;
-  const nn::Model& model_;
-  ReductionLayout layout_;
-  GradientSums sums_;
-  std::vector<std::int32_t> exponents_;
-  AlignedBuffer<float> vector_;
-  nn::ModelState state_;
-  std::vector<float> images_;
-  std::vector<std::uint16_t> labels_;
-};
-
-void print(const StepBenchOptions& options, const std::string& isa,
-           const std::vector<ThreadRate>& rates) {
-  double per_second = 0;
-  double per_cpu_second = 0;
-  for (const ThreadRate& rate : rates) {
-    per_second += static_cast<double>(rate.images) / rate.seconds;
-    per_cpu_second += static_cast<double>(rate.images) / rate.cpu_seconds;
-  }
-  per_cpu_second /= static_cast<double>(rates.size());
-  if (options.json) {
-    fmt::print(R"({{"model":"{}","batch":{},"threads":{},"dtype":"{}","isa":"{}",)"
-               R"("images_per_second":{:.1f},"images_per_cpu_second":{:.1f}}})"
-               "\n",
-               options.model, options.batch, options.threads, options.dtype, isa, per_second,
-               per_cpu_second);
-  } else {
-    fmt::print("{}, microbatch {}, {} thread(s), {}: {:.0f} images/s, {:.0f} per CPU-second\n",
-               options.model, options.batch, options.threads, isa, per_second, per_cpu_second);
-  }
+  (void)loop.run_for(options.seconds * kWarmUpShare);
+  start.arrive_and_wait();
+  outcome.rate = loop.run_for(options.seconds);
+  outcome.times = loop.times();
 }
 
-}  // namespace
+/// Fixes the arithmetic; everything that is known before the first step.
+Result<StepBenchResult> describe(const StepBenchOptions& options, nn::Dtype dtype,
+                                 const nn::Model& model) {
+  if (Result<void> set = nn::cpu::select_conv_kernels(options.conv_kernels); !set.ok()) {
+    return std::move(set).error();
+  }
+  Result<std::string> isa = nn::cpu::select_isa(options.isa, dtype);
+  if (!isa.ok()) {
+    return std::move(isa).error();
+  }
+  const Result<std::uint32_t> global_batch = resolve_global_batch(options, model);
+  if (!global_batch.ok()) {
+    return global_batch.error();
+  }
+  StepBenchResult result;
+  result.model = model.name;
+  result.dtype = options.dtype;
+  result.isa = isa.value();
+  result.conv_kernels = nn::cpu::conv_kernels_fingerprint();
+  result.image_size = model.image_size;
+  result.classes = model.classes;
+  result.batch = options.batch;
+  result.global_batch = global_batch.value();
+  result.cost = nn::step_cost(model, options.batch, dtype);
+  if (options.layers) {
+    result.kernels = nn::cpu::kernel_choices(nn::cpu::selected_isa(), model);
+  }
+  return result;
+}
 
-int bench_step(const StepBenchOptions& options) {
-  if (options.dtype != "fp32") {
-    log::error(fmt::format("dtype {} is not available on the CPU; fp32 is", options.dtype));
-    return kExitUsage;
-  }
-  const Result<std::string> isa = nn::cpu::select_isa(options.isa);
-  const Result<nn::Model> model = nn::make_model(options.model, kClasses);
-  if (!isa.ok() || !model.ok()) {
-    log::error(isa.ok() ? model.error().detail : isa.error().detail);
-    return kExitUsage;
-  }
-  std::vector<ThreadRate> rates(options.threads);
+Result<void> measure(const StepBenchOptions& options, nn::Dtype dtype, const nn::Model& model,
+                     StepBenchResult& result) {
+  result.machine = measure_machine(options.threads);
+  std::vector<ThreadOutcome> outcomes(options.threads);
+  std::barrier<> start(static_cast<std::ptrdiff_t>(options.threads));
   std::vector<std::thread> threads;
-  for (ThreadRate& rate : rates) {
-    threads.emplace_back([&] { StepLoop(options, model.value()).run(rate); });
+  for (ThreadOutcome& outcome : outcomes) {
+    threads.emplace_back([&] {
+      StepLoop loop(model, options.batch, result.global_batch / options.threads);
+      run_thread(options, dtype, loop, start, outcome);
+    });
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
-  for (const ThreadRate& rate : rates) {
-    if (!rate.outcome.ok()) {
-      log::error(rate.outcome.error().detail);
-      return kExitFailed;
+  for (const ThreadOutcome& outcome : outcomes) {
+    if (!outcome.built.ok()) {
+      return outcome.built;
     }
+    result.threads.push_back(outcome.rate);
+    result.times += outcome.times;
   }
-  print(options, isa.value(), rates);
+  return {};
+}
+
+int refuse(const Error& error) {
+  log::error(error.detail);
+  return error.code == Errc::kInvalidInput || error.code == Errc::kUnsupported ? kExitUsage
+                                                                               : kExitFailed;
+}
+
+}  // namespace
+
+Result<std::uint32_t> resolve_global_batch(const StepBenchOptions& options,
+                                           const nn::Model& model) {
+  const std::uint64_t together = std::uint64_t{options.threads} * options.batch;
+  if (options.global_batch == 0) {
+    const std::uint64_t microbatches =
+        model.stem_pool ? 1 : std::max<std::uint64_t>(1, kUsualGlobalBatch / together);
+    return static_cast<std::uint32_t>(microbatches * together);
+  }
+  if (options.global_batch % together != 0) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("global_batch {} is not a multiple of {} ({} threads x microbatch {})",
+                             options.global_batch, together, options.threads, options.batch)};
+  }
+  return options.global_batch;
+}
+
+int bench_step(const StepBenchOptions& options) {
+  const Result<nn::Dtype> dtype = nn::parse_dtype(options.dtype);
+  if (!dtype.ok()) {
+    return refuse(dtype.error());
+  }
+  const Result<nn::Model> model =
+      nn::make_usual_model(options.model, static_cast<int>(std::min(options.image_size, 1U << 20)));
+  if (!model.ok()) {
+    return refuse(model.error());
+  }
+  Result<StepBenchResult> result = describe(options, dtype.value(), model.value());
+  if (!result.ok()) {
+    return refuse(result.error());
+  }
+  if (const Result<void> done = measure(options, dtype.value(), model.value(), result.value());
+      !done.ok()) {
+    return refuse(done.error());
+  }
+  fmt::print("{}", options.json ? to_json_lines(result.value()) : to_text(result.value()));
   return kExitDone;
 }
 

@@ -3,22 +3,35 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.hpp"
+#include "nn/model.hpp"
+
 namespace mayfly::engine {
 
 struct StepBenchOptions {
   std::string model = "resnet20";
-  std::uint32_t batch = 16;  ///< microbatch of each thread
+  std::uint32_t image_size = 0;  ///< 0 = the model's usual one
+  std::uint32_t batch = 16;      ///< microbatch of each thread
   std::uint32_t threads = 1;
-  double seconds = 5;  ///< measuring time, after a warm-up
-  std::string dtype = "fp32";
+  /// Images per update of all threads together, a multiple of threads x batch; 0 = 128 or the
+  /// nearest below that is one, for the ImageNet networks one microbatch of each thread.
+  std::uint32_t global_batch = 0;
+  double seconds = 5;          ///< measuring time, after a warm-up
+  std::string dtype = "fp32";  ///< or bf16
   std::string isa = "auto";
-  bool json = false;  ///< one JSON object instead of a sentence
+  std::string conv_kernels = "auto";
+  bool layers = false;  ///< time per layer too
+  bool json = false;    ///< JSON lines instead of sentences
 };
 
+/// `global_batch` with its default put in. kInvalidInput if it is no multiple of threads x batch.
+[[nodiscard]] Result<std::uint32_t> resolve_global_batch(const StepBenchOptions& options,
+                                                         const nn::Model& model);
+
 /// `mayfly bench step`: forward, backward and exact-sum accumulation of whole microbatches on
-/// synthetic images, plus one optimizer update per 128 images, on each of `threads` compute
-/// threads. Reports images per second of wall clock and per second of CPU time (steadier on a
-/// shared machine).
+/// synthetic images, plus the optimizer's update, on each of `threads` compute threads, each of
+/// which works as a worker of its own that computes its share of the global batch. Prints to
+/// standard output what bench_report.hpp makes of it; returns the exit code.
 int bench_step(const StepBenchOptions& options);
 
 }  // namespace mayfly::engine

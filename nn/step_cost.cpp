@@ -3,7 +3,11 @@
 namespace mayfly::nn {
 namespace {
 
-constexpr double kBytesPerValue = sizeof(float);
+constexpr double kWeightBytes = sizeof(float);
+
+double value_bytes(Dtype dtype) {
+  return static_cast<double>(bytes_of(dtype));
+}
 
 double square(int side) {
   return static_cast<double>(side) * side;
@@ -19,50 +23,51 @@ double input_values(const ConvSpec& spec, std::size_t images) {
 
 /// Behind the stem, where its output is stored after the norm, and at the end of each block, where
 /// the shortcut is added: in backward both are part of a convolution's passes.
-double elementwise_bytes(const Model& model, std::size_t images) {
+double elementwise_values(const Model& model, std::size_t images) {
   const double stem = output_values(model.stem, images);
   double values = stem + (model.stem_pool ? stem / 4 : stem);
   for (const BlockSpec& block : model.blocks) {
     values += 3 * output_values(block.convs.back(), images);
   }
-  return values * kBytesPerValue;
+  return values;
 }
 
-PassCost classifier_cost(const Model& model, std::size_t images) {
+PassCost classifier_cost(const Model& model, std::size_t images, Dtype dtype) {
   constexpr int kPasses = 3;  // logits, gradient of the features, gradient of the weights
   const double multiply_adds = static_cast<double>(model.features) * model.classes;
   const double features = output_values(model.blocks.back().convs.back(), images);
   return {kPasses * 2 * multiply_adds * static_cast<double>(images),
-          (kPasses * multiply_adds + 2 * features) * kBytesPerValue};
+          kPasses * multiply_adds * kWeightBytes + 2 * features * value_bytes(dtype)};
 }
 
 }  // namespace
 
-LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient, std::size_t images) {
-  const double in = input_values(spec, images);
-  const double out = output_values(spec, images);
-  const double weights = square(spec.kernel) * spec.in_channels * spec.out_channels;
-  const double flops = 2 * out * square(spec.kernel) * spec.in_channels;
+LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient, std::size_t images,
+                     Dtype dtype) {
+  const double flops = 2 * output_values(spec, images) * square(spec.kernel) * spec.in_channels;
+  const double in = input_values(spec, images) * value_bytes(dtype);
+  const double out = output_values(spec, images) * value_bytes(dtype);
+  const double weights = square(spec.kernel) * spec.in_channels * spec.out_channels * kWeightBytes;
   LayerCost cost;
-  cost.forward = {flops, (in + out + weights) * kBytesPerValue};
+  cost.forward = {flops, in + out + weights};
   // The gradient through the norm takes the convolution's output too; the gradient of the weights
   // takes the input again.
-  cost.backward = {flops, (2 * out + in + weights) * kBytesPerValue};
+  cost.backward = {flops, 2 * out + in + weights};
   if (has_input_gradient) {
-    cost.backward += {flops, (in + weights) * kBytesPerValue};
+    cost.backward += {flops, in + weights};
   }
   return cost;
 }
 
-StepCost step_cost(const Model& model, std::size_t images) {
+StepCost step_cost(const Model& model, std::size_t images, Dtype dtype) {
   StepCost cost;
   for (const ConvSpec* spec : convolutions_of(model)) {
-    cost.layers.push_back(layer_cost(*spec, spec != &model.stem, images));
+    cost.layers.push_back(layer_cost(*spec, spec != &model.stem, images, dtype));
     cost.total += cost.layers.back().forward;
     cost.total += cost.layers.back().backward;
   }
-  cost.total += classifier_cost(model, images);
-  cost.total.bytes += elementwise_bytes(model, images);
+  cost.total += classifier_cost(model, images, dtype);
+  cost.total.bytes += elementwise_values(model, images) * value_bytes(dtype);
   return cost;
 }
 

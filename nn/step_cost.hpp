@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "nn/dtype.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::nn {
@@ -15,8 +16,8 @@ struct PassCost {
   /// Floating-point operations of the direct algorithm, a multiply-add as two. Winograd needs
   /// fewer, so it can exceed what the machine can do.
   double flops = 0;
-  /// Bytes read and written in fp32 if no cache kept anything from one pass to the next, with norm
-  /// and ReLU applied where their tensors are read anyway.
+  /// Bytes read and written if no cache kept anything from one pass to the next, with norm and ReLU
+  /// applied where their tensors are read anyway.
   double bytes = 0;
 
   PassCost& operator+=(const PassCost& other) {
@@ -31,9 +32,10 @@ struct LayerCost {
   PassCost backward;  ///< both gradients; of the stem only that of the weights
 };
 
-/// Of a convolution with its norm and ReLU. `images` is the microbatch.
+/// Of a convolution with its norm and ReLU. `images` is the microbatch, `dtype` that of activations
+/// and their gradients; weights and theirs are fp32.
 [[nodiscard]] LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient,
-                                   std::size_t images);
+                                   std::size_t images, Dtype dtype = Dtype::kFp32);
 
 struct StepCost {
   std::vector<LayerCost> layers;  ///< in the order of convolutions_of()
@@ -41,6 +43,7 @@ struct StepCost {
   /// and the classifier. Without the update.
   PassCost total;
 };
-[[nodiscard]] StepCost step_cost(const Model& model, std::size_t images);
+[[nodiscard]] StepCost step_cost(const Model& model, std::size_t images,
+                                 Dtype dtype = Dtype::kFp32);
 
 }  // namespace mayfly::nn

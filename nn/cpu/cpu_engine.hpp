@@ -30,6 +30,7 @@ namespace mayfly::nn::cpu {
                                                                   Dtype dtype = Dtype::kFp32);
 
 /// Where that engine has its tensors. Builds, and drops, a whole engine; same errors.
-[[nodiscard]] Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch);
+[[nodiscard]] Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch,
+                                                Dtype dtype = Dtype::kFp32);
 
 }  // namespace mayfly::nn::cpu

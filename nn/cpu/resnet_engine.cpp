@@ -270,8 +270,9 @@ Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uin
   return std::unique_ptr<StepEngine>(std::move(engine.value()));
 }
 
-Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch) {
-  Result<std::unique_ptr<ResnetEngine>> engine = make_resnet_engine(model, microbatch, {});
+Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch, Dtype dtype) {
+  Result<std::unique_ptr<ResnetEngine>> engine =
+      make_resnet_engine(model, microbatch, {.dtype = dtype});
   if (!engine.ok()) {
     return engine.error();
   }

@@ -44,6 +44,9 @@ TEST(StepCost, OneLayerByHand) {
   EXPECT_EQ(cost.forward.flops, out * 9 * 16 * 2);
   EXPECT_EQ(cost.forward.bytes, 4 * (in + out + weights));
   EXPECT_EQ(cost.backward.bytes, 4 * (2 * out + 2 * in + 2 * weights));
+  const LayerCost half = layer_cost(spec, true, 2, Dtype::kBf16);
+  EXPECT_EQ(half.forward.flops, cost.forward.flops);
+  EXPECT_EQ(half.forward.bytes, 2 * (in + out) + 4 * weights);
 }
 
 TEST(StepCost, GrowsWithTheMicrobatchButForTheWeights) {

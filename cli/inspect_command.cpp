@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/commands.hpp"
+#include "engine/config.hpp"
+#include "engine/json_text.hpp"
+#include "engine/run_directory.hpp"
+#include "nn/cpu/conv_kernel.hpp"
+#include "nn/cpu/cpu_engine.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using engine::json_array;
+using engine::json_number;
+using engine::json_string;
+using engine::JsonObject;
+using nn::cpu::KernelChoice;
+using nn::cpu::Lifetime;
+using nn::cpu::MemoryPlan;
+using nn::cpu::PlannedTensor;
+
+/// A network on this machine, as the settings say.
+struct Subject {
+  nn::Model model;
+  std::uint32_t microbatch = 0;
+  nn::Dtype dtype = nn::Dtype::kFp32;
+  std::string isa;
+};
+
+Result<Subject> subject_of(const ParsedArguments& arguments) {
+  engine::JobConfig config;
+  for (const auto& [name, text] : arguments.settings) {
+    const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
+    if (Result<void> set = engine::apply_setting(config, name, text, source); !set.ok()) {
+      return set.error();
+    }
+  }
+  config.global_batch = config.microbatch;  // no matter here, so no complaint about it
+  if (Result<void> valid = engine::validate(config); !valid.ok()) {
+    return valid.error();
+  }
+  Result<nn::Model> model = nn::make_usual_model(config.model, static_cast<int>(config.image_size));
+  if (!model.ok()) {
+    return std::move(model).error();
+  }
+  const Result<nn::Dtype> dtype = nn::parse_dtype(arguments.option("dtype", "fp32"));
+  if (!dtype.ok()) {
+    return dtype.error();
+  }
+  Result<std::string> isa = nn::cpu::select_isa(config.isa, dtype.value());
+  if (!isa.ok()) {
+    return std::move(isa).error();
+  }
+  if (Result<void> set = nn::cpu::select_conv_kernels(config.conv_kernels); !set.ok()) {
+    return set.error();
+  }
+  return Subject{std::move(model).value(), config.microbatch, dtype.value(),
+                 std::move(isa).value()};
+}
+
+JsonObject json_about(const Subject& subject) {
+  JsonObject object;
+  object.add("model", json_string(subject.model.name))
+      .add("image_size", std::to_string(subject.model.image_size))
+      .add("classes", std::to_string(subject.model.classes))
+      .add("dtype", json_string(nn::name_of(subject.dtype)))
+      .add("isa", json_string(subject.isa))
+      .add("conv_kernels", json_string(nn::cpu::conv_kernels_fingerprint()));
+  return object;
+}
+
+std::string headline(const Subject& subject) {
+  return fmt::format("{0} at {1}x{1}, {2} classes, {3}, {4}, convolutions {5}", subject.model.name,
+                     subject.model.image_size, subject.model.classes, nn::name_of(subject.dtype),
+                     subject.isa, nn::cpu::conv_kernels_fingerprint());
+}
+
+// ---- inspect --kernels
+
+std::string kernels_json(const Subject& subject, const std::vector<KernelChoice>& choices) {
+  std::vector<std::string> layers;
+  for (const KernelChoice& choice : choices) {
+    const nn::ConvSpec& spec = choice.spec;
+    layers.push_back(JsonObject()
+                         .add("layer", json_string(choice.layer))
+                         .add("kernel_size", std::to_string(spec.kernel))
+                         .add("stride", std::to_string(spec.stride))
+                         .add("in_channels", std::to_string(spec.in_channels))
+                         .add("out_channels", std::to_string(spec.out_channels))
+                         .add("input_size", std::to_string(spec.input_size))
+                         .add("output_size", std::to_string(spec.output_size()))
+                         .add("kernel", json_string(nn::cpu::name_of(choice.kernel)))
+                         .text());
+  }
+  return json_about(subject).add("layers", json_array(layers)).text();
+}
+
+std::string kernels_text(const Subject& subject, const std::vector<KernelChoice>& choices) {
+  std::string text = headline(subject) + "\n";
+  text += fmt::format("  {:<4}{:<30}{:<6}{:<8}{:<14}{:<12}{}\n", "no", "layer", "size", "stride",
+                      "channels", "pixels", "kernel");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const nn::ConvSpec& spec = choices[i].spec;
+    text += fmt::format("  {:<4}{:<30}{:<6}{:<8}{:<14}{:<12}{}\n", i, choices[i].layer,
+                        fmt::format("{0}x{0}", spec.kernel), spec.stride,
+                        fmt::format("{} -> {}", spec.in_channels, spec.out_channels),
+                        fmt::format("{} -> {}", spec.input_size, spec.output_size()),
+                        nn::cpu::name_of(choices[i].kernel));
+  }
+  return text;
+}
+
+// ---- inspect --memory
+
+std::uint64_t bytes_without_sharing(const MemoryPlan& plan) {
+  std::uint64_t sum = 0;
+  for (const PlannedTensor& tensor : plan.tensors()) {
+    sum += tensor.bytes;
+  }
+  return sum;
+}
+
+/// "f3" is forward of convolution 3, "b3" its backward; see nn/cpu/memory_plan.hpp.
+std::string time_name(int time, int convolutions) {
+  if (time <= 0) {
+    return "load";
+  }
+  if (time <= convolutions) {
+    return fmt::format("f{}", time - 1);
+  }
+  if (time == convolutions + 1) {
+    return "loss";
+  }
+  return time <= 2 * convolutions + 1 ? fmt::format("b{}", 2 * convolutions + 1 - time) : "end";
+}
+
+std::string lifetime_text(const Lifetime& lifetime, int convolutions) {
+  if (lifetime.first <= 0 && lifetime.last > 2 * convolutions + 1) {
+    return "whole step";
+  }
+  const std::string first = time_name(lifetime.first, convolutions);
+  const std::string last = time_name(lifetime.last, convolutions);
+  return first == last ? first : first + " - " + last;
+}
+
+std::string memory_json(const Subject& subject, const MemoryPlan& plan, int convolutions) {
+  std::vector<std::string> tensors;
+  for (const PlannedTensor& tensor : plan.tensors()) {
+    tensors.push_back(JsonObject()
+                          .add("tensor", json_string(tensor.name))
+                          .add("bytes", json_number(std::uint64_t{tensor.bytes}))
+                          .add("first", json_string(time_name(tensor.lifetime.first, convolutions)))
+                          .add("last", json_string(time_name(tensor.lifetime.last, convolutions)))
+                          .add("offset", json_number(std::uint64_t{tensor.offset}))
+                          .text());
+  }
+  return json_about(subject)
+      .add("microbatch", json_number(std::uint64_t{subject.microbatch}))
+      .add("total_bytes", json_number(std::uint64_t{plan.total()}))
+      .add("bytes_without_sharing", json_number(bytes_without_sharing(plan)))
+      .add("tensors", json_array(tensors))
+      .text();
+}
+
+std::string memory_text(const Subject& subject, const MemoryPlan& plan, int convolutions) {
+  constexpr double kMebibyte = 1 << 20;
+  const std::uint64_t sum = bytes_without_sharing(plan);
+  std::string text = fmt::format(
+      "{}, microbatch {}\n  {} bytes ({:.1f} MiB) per compute thread; without sharing {} ({:.1f} "
+      "MiB)\n  lifetimes: f3 is forward of convolution 3 (inspect --kernels), b3 its backward\n",
+      headline(subject), subject.microbatch, plan.total(),
+      static_cast<double>(plan.total()) / kMebibyte, sum, static_cast<double>(sum) / kMebibyte);
+  text += fmt::format("  {:<46}{:>12}  {:<14}{:>12}\n", "tensor", "bytes", "lifetime", "offset");
+  for (const PlannedTensor& tensor : plan.tensors()) {
+    text += fmt::format("  {:<46}{:>12}  {:<14}{:>12}\n", tensor.name, tensor.bytes,
+                        lifetime_text(tensor.lifetime, convolutions), tensor.offset);
+  }
+  return text;
+}
+
+/// Before anything is computed: --kernels and --memory describe a network, not a checkpoint.
+Result<void> check_usage(const ParsedArguments& arguments) {
+  if (arguments.has("kernels") && arguments.has("memory")) {
+    return Error{Errc::kInvalidInput, "inspect shows --kernels or --memory, one at a time"};
+  }
+  if (!arguments.positionals.empty()) {
+    return Error{Errc::kInvalidInput,
+                 "inspect --kernels and --memory describe --model NAME; unexpected argument '" +
+                     arguments.positionals.front() + "'"};
+  }
+  return {};
+}
+
+}  // namespace
+
+int inspect(const ParsedArguments& arguments, Context& context) {
+  if (!arguments.has("kernels") && !arguments.has("memory")) {
+    return inspect_checkpoint(arguments, context);
+  }
+  if (const Result<void> fine = check_usage(arguments); !fine.ok()) {
+    return context.complain(fine.error());
+  }
+  const Result<Subject> subject = subject_of(arguments);
+  if (!subject.ok()) {
+    return context.complain(subject.error());
+  }
+  const nn::Model& model = subject.value().model;
+  const std::vector<KernelChoice> choices = nn::cpu::kernel_choices(nn::cpu::selected_isa(), model);
+  if (arguments.has("kernels")) {
+    context.out << (arguments.has("json") ? kernels_json(subject.value(), choices) + "\n"
+                                          : kernels_text(subject.value(), choices));
+    return kExitDone;
+  }
+  const Result<MemoryPlan> plan =
+      nn::cpu::memory_plan_of(model, subject.value().microbatch, subject.value().dtype);
+  if (!plan.ok()) {
+    return context.complain(plan.error());
+  }
+  const auto convolutions = static_cast<int>(choices.size());
+  context.out << (arguments.has("json")
+                      ? memory_json(subject.value(), plan.value(), convolutions) + "\n"
+                      : memory_text(subject.value(), plan.value(), convolutions));
+  return kExitDone;
+}
+
+}  // namespace mayfly::cli

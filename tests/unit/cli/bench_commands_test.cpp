@@ -1,0 +1,73 @@
+#include <gmock/gmock.h>
+
+#include "tests/unit/cli/cli_fixture.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class BenchStepCommand : public CliTest {
+ protected:
+  BenchStepCommand() {
+    context_.services.bench_step = [this](const engine::StepBenchOptions& options) {
+      started_ = "bench_step";
+      options_ = options;
+      return 0;
+    };
+  }
+  engine::StepBenchOptions options_;
+};
+
+TEST_F(BenchStepCommand, StepReceivesItsFlags) {
+  EXPECT_EQ(run({"bench",     "step",  "--model",        "resnet50", "--image-size",   "64",
+                 "--batch",   "8",     "--global-batch", "32",       "--threads",      "2",
+                 "--seconds", "0.5",   "--isa",          "portable", "--conv-kernels", "direct",
+                 "--layers",  "--json"}),
+            0)
+      << err();
+  EXPECT_EQ(started_, "bench_step");
+  EXPECT_EQ(options_.model, "resnet50");
+  EXPECT_EQ(options_.image_size, 64u);
+  EXPECT_EQ(options_.batch, 8u);
+  EXPECT_EQ(options_.global_batch, 32u);
+  EXPECT_EQ(options_.threads, 2u);
+  EXPECT_EQ(options_.seconds, 0.5);
+  EXPECT_EQ(options_.dtype, "fp32");
+  EXPECT_EQ(options_.isa, "portable");
+  EXPECT_EQ(options_.conv_kernels, "direct");
+  EXPECT_TRUE(options_.layers);
+  EXPECT_TRUE(options_.json);
+}
+
+TEST_F(BenchStepCommand, StepRunsOneThreadUnlessToldOtherwise) {
+  EXPECT_EQ(run({"bench", "step"}), 0) << err();
+  EXPECT_EQ(options_.threads, 1u);
+  EXPECT_EQ(options_.global_batch, 0u);
+  EXPECT_FALSE(options_.layers);
+}
+
+TEST_F(BenchStepCommand, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--batches", "4"}, "did you mean '--batch'?"},
+      {{"--batch", "none"}, "--batch none: not a positive number"},
+      {{"--global-batch", "0"}, "--global-batch 0: not a positive number"},
+      {{"--model", "resnet21"}, "did you mean 'resnet20'?"},
+      {{"--threads", "5000"}, "threads 5000 is not between 0 and 1024"},
+      {{"--isa", "sse9"}, "isa 'sse9' is not known"},
+      {{"--conv-kernels", "fft"}, "conv_kernels 'fft' is not known"},
+      {{"--image-size", "30"}, "multiples of 4"},
+  };
+  for (const auto& [flags, expected] : cases) {
+    std::vector<std::string> words = {"bench", "step"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    EXPECT_EQ(run(words), 2) << expected;
+    const std::string text = err();
+    EXPECT_THAT(text, HasSubstr(expected));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+    EXPECT_EQ(started_, "");
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::cli
