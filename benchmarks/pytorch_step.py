@@ -1,19 +1,16 @@
 #!/usr/bin/python3
-"""Alternates `mayfly bench step` with the same training step in PyTorch as it is shipped.
+"""One measurement of PyTorch's training step on this machine's CPU.
 
-    benchmarks/pytorch_step.py [--binary PATH] [--rounds 5] [--depth 20] [--threads 1]
+    benchmarks/pytorch_step.py --model resnet20 [--batch 128] [--threads 1] [--seconds 4]
+                               [--channels-last] [--bf16]
 
-Both sides run forward, loss, backward and SGD with momentum and weight decay on synthetic images:
-PyTorch with batch 128 in its default layout and allocator, Mayfly with microbatch 16. Prints one
-JSON object per round and one with the medians. Images per CPU-second are compared because they stay
-usable on a machine that does other things too; wall-clock rates are printed beside them.
+Forward, loss, backward and SGD with momentum and weight decay on synthetic images: the same network
+and arithmetic as `mayfly bench step`. Prints one JSON object. What must be set before the process
+starts (the allocator, OpenMP, instruction sets) is taken from the environment; compare_pytorch sets
+it. Exits with 77 where PyTorch is missing.
 """
 import argparse
 import json
-import os
-import platform
-import statistics
-import subprocess
 import sys
 import time
 
@@ -22,107 +19,132 @@ try:
     from torch import nn
     from torch.nn import functional as F
 except ImportError as error:
-    print(f"skipped: {error} (apt-get install python3-torch)")
+    print(f"skipped: {error} (apt-get install python3-torch)", file=sys.stderr)
     sys.exit(77)
 
-BATCH = 128
-WARMUP_STEPS, STEPS = 2, 8
+IMAGENET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+CIFAR_DEPTHS = (20, 32, 44, 56, 110)
+WARMUP_STEPS = 2
 
 
-class Block(nn.Module):
-    """Basic block with the parameter-free shortcut of CIFAR ResNets."""
+def conv_norm(channels_in, channels, size, stride=1):
+    return nn.Sequential(nn.Conv2d(channels_in, channels, size, stride, size // 2, bias=False),
+                         nn.BatchNorm2d(channels))
 
-    def __init__(self, channels_in, channels, stride):
+
+class PaddedShortcut(nn.Module):
+    """The parameter-free shortcut of the CIFAR networks: every second pixel, zero channels."""
+
+    def __init__(self, channels_in, channels):
         super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.stride = stride
         self.padding = (channels - channels_in) // 2
 
     def forward(self, x):
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        if self.stride != 1:
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.padding, self.padding))
-        return F.relu(y + x)
+        return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.padding, self.padding))
 
 
-def make_network(depth):
-    blocks = (depth - 2) // 6
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+class Block(nn.Module):
+    """Convolutions with norms, a ReLU between them, the shortcut added before the last ReLU."""
+
+    def __init__(self, convs, shortcut):
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+        self.shortcut = shortcut
+
+    def forward(self, x):
+        y = x
+        for conv in self.convs[:-1]:
+            y = F.relu(conv(y), inplace=True)
+        return F.relu(self.convs[-1](y) + self.shortcut(x), inplace=True)
+
+
+def basic_convs(channels_in, channels, stride):
+    return [conv_norm(channels_in, channels, 3, stride), conv_norm(channels, channels, 3)]
+
+
+def make_cifar(depth):
+    layers = [conv_norm(3, 16, 3), nn.ReLU(inplace=True)]
     channels_in = 16
     for channels in (16, 32, 64):
-        for i in range(blocks):
-            layers.append(Block(channels_in, channels, 2 if i == 0 and channels > 16 else 1))
+        for i in range((depth - 2) // 6):
+            shrinks = i == 0 and channels > 16
+            shortcut = PaddedShortcut(channels_in, channels) if shrinks else nn.Identity()
+            layers.append(Block(basic_convs(channels_in, channels, 2 if shrinks else 1), shortcut))
             channels_in = channels
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
-    return nn.Sequential(*layers)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-def pytorch_round(depth, threads):
-    torch.set_num_threads(threads)
-    network = make_network(depth)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
-    images = torch.randn(BATCH, 3, 32, 32)
-    labels = torch.randint(0, 10, (BATCH,))
+def make_imagenet(depth):
+    layers = [conv_norm(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    channels_in = 64
+    for stage, count in enumerate(IMAGENET_BLOCKS[depth]):
+        width = 64 << stage
+        out = width * 4 if depth == 50 else width
+        for i in range(count):
+            stride = 2 if i == 0 and stage > 0 else 1
+            convs = basic_convs(channels_in, width, stride)
+            if depth == 50:
+                convs = [conv_norm(channels_in, width, 1), conv_norm(width, width, 3, stride),
+                         conv_norm(width, out, 1)]
+            changes = stride != 1 or channels_in != out
+            shortcut = conv_norm(channels_in, out, 1, stride) if changes else nn.Identity()
+            layers.append(Block(convs, shortcut))
+            channels_in = out
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(channels_in, 1000))
+
+
+def make_step(options):
+    """The network on synthetic images, as a function that does one training step."""
+    depth = int(options.model.replace("resnet", ""))
+    is_cifar = depth in CIFAR_DEPTHS
+    network = make_cifar(depth) if is_cifar else make_imagenet(depth)
+    size = options.image_size or (32 if is_cifar else 224)
+    images = torch.randn(options.batch, 3, size, size)
+    labels = torch.randint(0, 10 if is_cifar else 1000, (options.batch,))
+    if options.channels_last:
+        network = network.to(memory_format=torch.channels_last)
+        images = images.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 
     def step():
-        optimizer.zero_grad()
-        F.cross_entropy(network(images), labels).backward()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+            loss = F.cross_entropy(network(images), labels)
+        loss.backward()
         optimizer.step()
 
+    return step
+
+
+def measure(options):
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(1)
+    step = make_step(options)
     for _ in range(WARMUP_STEPS):
         step()
+    steps = 0
     wall, cpu = time.perf_counter(), time.process_time()
-    for _ in range(STEPS):
+    while steps == 0 or time.perf_counter() - wall < options.seconds:
         step()
-    return {"images_per_second": STEPS * BATCH / (time.perf_counter() - wall),
-            "images_per_cpu_second": STEPS * BATCH / (time.process_time() - cpu)}
-
-
-def mayfly_round(binary, depth, threads):
-    done = subprocess.run([binary, "bench", "step", "--model", f"resnet{depth}", "--threads",
-                           str(threads), "--seconds", "4", "--json"],
-                          capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+        steps += 1
+    images = steps * options.batch
+    return {"images": images, "images_per_second": images / (time.perf_counter() - wall),
+            "images_per_cpu_second": images / (time.process_time() - cpu)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", default="build/release/mayfly")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--depth", type=int, default=20)
+    depths = CIFAR_DEPTHS + tuple(IMAGENET_BLOCKS)
+    parser.add_argument("--model", required=True, choices=[f"resnet{depth}" for depth in depths])
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--image-size", type=int, default=0, help="0 = 32 or 224, by the model")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
     options = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
-    ratios, ours, theirs = [], [], []
-    for number in range(options.rounds):
-        mine = mayfly_round(options.binary, options.depth, options.threads)
-        peer = pytorch_round(options.depth, options.threads)
-        ratios.append(mine["images_per_cpu_second"] / peer["images_per_cpu_second"])
-        ours.append(mine["images_per_cpu_second"])
-        theirs.append(peer["images_per_cpu_second"])
-        print(json.dumps({"round": number, "mayfly": mine, "pytorch": peer,
-                          "ratio_per_cpu_second": round(ratios[-1], 3)}), flush=True)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    print(json.dumps({
-        "model": f"resnet{options.depth}", "threads": options.threads, "rounds": options.rounds,
-        "ratio_median": round(statistics.median(ratios), 3), "ratio_min": round(min(ratios), 3),
-        "ratio_max": round(max(ratios), 3),
-        "mayfly_images_per_cpu_second": round(statistics.median(ours), 1),
-        "pytorch_images_per_cpu_second": round(statistics.median(theirs), 1),
-        "pytorch": torch.__version__, "processor": processor(), "cores": os.cpu_count(),
-        "commit": commit.stdout.strip()}))
-
-
-def processor():
-    with open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
+    print(json.dumps({**measure(options), "torch": torch.__version__}))
 
 
 if __name__ == "__main__":
