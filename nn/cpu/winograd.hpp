@@ -27,6 +27,8 @@ struct WinogradShape {
   std::size_t size = 0;          ///< height = width, of input and output
 
   [[nodiscard]] std::size_t tiles() const { return (size + 3) / 4; }  ///< per side
+  [[nodiscard]] std::size_t flat_weight_floats() const { return 9 * in_channels * out_channels; }
+  /// Transformed weights.
   [[nodiscard]] std::size_t weight_floats() const {
     return kWinogradPoints * in_channels * out_channels;
   }

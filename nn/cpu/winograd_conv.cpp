@@ -1,8 +1,19 @@
 #include "nn/cpu/winograd_conv.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 
 namespace mayfly::nn::cpu {
+
+namespace {
+
+// Transformed weights are four times as many. Wide layers have few pixels for so many weights, but
+// so much work per pixel that transforming them anew in each pass costs half a per cent, and saves
+// hundreds of megabytes per compute thread.
+constexpr std::size_t kKeptChannelsMax = 128;
+
+}  // namespace
 
 WinogradConv::WinogradConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
                            MemoryPlan& plan)
@@ -11,37 +22,68 @@ WinogradConv::WinogradConv(const ConvContext& context, const ConvSpec& spec, con
              .in_channels = static_cast<std::size_t>(spec.in_channels),
              .out_channels = static_cast<std::size_t>(spec.out_channels),
              .size = static_cast<std::size_t>(spec.input_size)},
-      weights_id_(
-          plan.add_floats(use.name + " transformed", shape_.weight_floats(), use.whole_step)),
-      backward_weights_id_(plan.add_floats(use.name + " transformed for backward",
-                                           shape_.weight_floats(), use.whole_step)) {
+      keeps_transformed_(std::max(shape_.in_channels, shape_.out_channels) <= kKeptChannelsMax) {
   ENSURE(use.has_source_gradient, "images have too few channels for this kernel");
+  if (keeps_transformed_) {
+    weights_id_ =
+        plan.add_floats(use.name + " transformed", shape_.weight_floats(), use.whole_step);
+    backward_weights_id_ = plan.add_floats(use.name + " transformed for backward",
+                                           shape_.weight_floats(), use.whole_step);
+  } else {
+    weights_id_ = plan.add_floats(use.name, shape_.flat_weight_floats(), use.whole_step);
+  }
 }
 
 std::size_t WinogradConv::scratch_bytes() const {
-  return (shape_.scratch_floats() + shape_.weight_floats()) * sizeof(float);
+  const std::size_t weights = shape_.weight_floats() * (keeps_transformed_ ? 1 : 2);
+  return (shape_.scratch_floats() + weights) * sizeof(float);
 }
 
 void WinogradConv::bind(Arena& arena, void* scratch) {
   weights_ = arena.floats(weights_id_);
-  backward_weights_ = arena.floats(backward_weights_id_);
   weight_sums_ = static_cast<float*>(scratch);
   scratch_ = weight_sums_ + shape_.weight_floats();
+  if (keeps_transformed_) {
+    backward_weights_ = arena.floats(backward_weights_id_);
+  } else {
+    transformed_ = scratch_;
+    scratch_ += shape_.weight_floats();
+  }
 }
 
 void WinogradConv::load_weights(const float* weights) {
+  if (!keeps_transformed_) {
+    std::copy_n(weights, shape_.flat_weight_floats(), weights_);
+    return;
+  }
   kernels_.transform_weights(shape_, weights, weights_);
   kernels_.transform_weights_for_backward(shape_, weights, backward_weights_);
 }
 
+const float* WinogradConv::forward_weights() {
+  if (keeps_transformed_) {
+    return weights_;
+  }
+  kernels_.transform_weights(shape_, weights_, transformed_);
+  return transformed_;
+}
+
+const float* WinogradConv::backward_weights() {
+  if (keeps_transformed_) {
+    return backward_weights_;
+  }
+  kernels_.transform_weights_for_backward(shape_, weights_, transformed_);
+  return transformed_;
+}
+
 void WinogradConv::forward(const ActivationRead& from, const ActivationWrite& to) {
-  kernels_.forward(shape_, from, weights_, to, scratch_);
+  kernels_.forward(shape_, from, forward_weights(), to, scratch_);
 }
 
 void WinogradConv::backward(const ActivationRead& from, const GradientRead& gradient,
                             const GradientWrite* to, float* weight_gradient) {
   ENSURE(to != nullptr, "the input has a gradient");
-  kernels_.backward(shape_, from, gradient, backward_weights_, *to, weight_sums_, weight_gradient,
+  kernels_.backward(shape_, from, gradient, backward_weights(), *to, weight_sums_, weight_gradient,
                     scratch_);
 }
 

@@ -20,13 +20,19 @@ class WinogradConv final : public Convolution {
                 float* weight_gradient) override;
 
  private:
+  [[nodiscard]] const float* forward_weights();
+  [[nodiscard]] const float* backward_weights();
+
   const WinogradKernels& kernels_;
   WinogradShape shape_;
-  TensorId weights_id_;
-  TensorId backward_weights_id_;
-  float* weights_ = nullptr;           ///< transformed for forward
-  float* backward_weights_ = nullptr;  ///< and for backward
-  float* weight_sums_ = nullptr;       ///< in the shared memory
+  bool keeps_transformed_;
+  TensorId weights_id_ = kNoTensor;
+  TensorId backward_weights_id_ = kNoTensor;
+  float* weights_ = nullptr;           ///< transformed for forward, or flat if those are not kept
+  float* backward_weights_ = nullptr;  ///< transformed for backward, if kept
+  // In the shared memory:
+  float* weight_sums_ = nullptr;
+  float* transformed_ = nullptr;  ///< weights of the running pass, if not kept
   float* scratch_ = nullptr;
 };
 
