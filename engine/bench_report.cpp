@@ -183,10 +183,11 @@ std::string to_json_lines(const StepBenchResult& result) {
 std::string to_text(const StepBenchResult& result) {
   const StepRates rates = rates_of(result);
   std::string text = fmt::format(
-      "{} at {}x{}, {} classes, {}, {}, convolutions {}: {} threads x microbatch {}, an update per "
-      "{} images\n",
+      "{} at {}x{}, {} classes, {}, {}, convolutions {}: {} thread{} x microbatch {}, an update "
+      "per {} images\n",
       result.model, result.image_size, result.image_size, result.classes, result.dtype, result.isa,
-      result.conv_kernels, result.threads.size(), result.batch, result.global_batch);
+      result.conv_kernels, result.threads.size(), result.threads.size() == 1 ? "" : "s",
+      result.batch, result.global_batch);
   text += fmt::format("  {:.1f} images/s, {:.1f} per core, {:.1f} per CPU-second\n",
                       rates.images_per_second, rates.images_per_second_per_core,
                       rates.images_per_cpu_second);
@@ -195,10 +196,9 @@ std::string to_text(const StepBenchResult& result) {
       "(multiply-adds)\n",
       rates.gflops_per_core, 100 * rates.peak_fraction, result.machine.gflops_per_core);
   text += fmt::format(
-      "  {:.1f} GB/s if no cache helped: {:.0f} % of the {:.1f} measured here (triad, {} threads)"
-      "\n",
+      "  {:.1f} GB/s if no cache helped: {:.0f} % of the {:.1f} measured here (triad)\n",
       rates.gigabytes_per_second, 100 * rates.bandwidth_fraction,
-      result.machine.gigabytes_per_second, result.threads.size());
+      result.machine.gigabytes_per_second);
   return result.kernels.empty() ? text : text + layer_table(result);
 }
 
