@@ -38,10 +38,9 @@ CommandSpec step_spec() {
                    "images per update, all threads together (default 128, or less to fit; ImageNet "
                    "networks: one microbatch of each thread)"},
                   {"seconds", "S", "measuring time (default 5)"},
-                  {"dtype", "TYPE", "fp32 or bf16 (default fp32)"},
                   {"layers", "", "time per layer too"},
                   {"json", "", "JSON lines: the step, then each layer"}};
-  spec.settings = {"model", "image_size", "threads", "isa", "conv_kernels"};
+  spec.settings = {"model", "image_size", "threads", "isa", "dtype", "conv_kernels"};
   return spec;
 }
 
@@ -61,7 +60,7 @@ Result<engine::StepBenchOptions> step_options(const ParsedArguments& arguments) 
   options.threads = std::max(1U, config.threads);
   options.isa = config.isa;
   options.conv_kernels = config.conv_kernels;
-  options.dtype = arguments.option("dtype", "fp32");
+  options.dtype = config.dtype;
   options.layers = arguments.has("layers");
   options.json = arguments.has("json");
   for (const Result<void>& read : {read_number(arguments, "batch", options.batch),

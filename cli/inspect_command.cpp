@@ -45,7 +45,7 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
   if (!model.ok()) {
     return std::move(model).error();
   }
-  const Result<nn::Dtype> dtype = nn::parse_dtype(arguments.option("dtype", "fp32"));
+  const Result<nn::Dtype> dtype = nn::parse_dtype(config.dtype);
   if (!dtype.ok()) {
     return dtype.error();
   }

@@ -40,8 +40,8 @@ Result<void> StepLoop::prepare(nn::Dtype dtype, bool timed) {
   if (timed) {
     timer_.emplace(model_, thread_cpu_seconds);
   }
-  Result<std::unique_ptr<nn::StepEngine>> engine =
-      nn::cpu::make_cpu_engine(model_, batch_, timed ? &*timer_ : nullptr, dtype);
+  Result<std::unique_ptr<nn::StepEngine>> engine = nn::cpu::make_cpu_engine(
+      model_, batch_, {.dtype = dtype, .observer = timed ? &*timer_ : nullptr});
   if (!engine.ok()) {
     return std::move(engine).error();
   }

@@ -46,8 +46,8 @@ class ComputePool::Worker final : public nn::GradientSink {
 
 void ComputePool::Worker::run(std::uint32_t index) {
   pthread_setname_np(pthread_self(), ("compute-" + std::to_string(index)).c_str());
-  Result<std::unique_ptr<nn::StepEngine>> engine =
-      nn::cpu::make_cpu_engine(pool_.job_.model, pool_.job_.config.microbatch);
+  Result<std::unique_ptr<nn::StepEngine>> engine = nn::cpu::make_cpu_engine(
+      pool_.job_.model, pool_.job_.config.microbatch, {.dtype = pool_.job_.dtype});
   if (!engine.ok()) {
     built_.set_value(std::move(engine).error());
     return;

@@ -97,6 +97,7 @@ Complaint check_names(const JobConfig& c) {
         one_of("backend", c.backend, {"tcp", "gloo"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
         one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
+        one_of("dtype", c.dtype, {"fp32", "bf16"}),
         one_of("conv_kernels", c.conv_kernels, {"auto", "direct", "winograd"})}) {
     if (complaint) {
       return complaint;

@@ -60,6 +60,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"backend", c.backend},
           {"device", c.device},
           {"instruction set", job.isa},
+          {"dtype", nn::name_of(job.dtype)},
           {"convolution kernels", job.conv_kernels}};
 }
 
@@ -96,7 +97,11 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config) {
 
 /// What the bits depend on besides the configuration.
 Result<void> fix_arithmetic(Job& job) {
-  Result<std::string> isa = nn::cpu::select_isa(job.config.isa);
+  const Result<nn::Dtype> dtype = nn::parse_dtype(job.config.dtype);
+  if (!dtype.ok()) {
+    return dtype.error();
+  }
+  Result<std::string> isa = nn::cpu::select_isa(job.config.isa, dtype.value());
   if (!isa.ok()) {
     return std::move(isa).error();
   }
@@ -104,6 +109,7 @@ Result<void> fix_arithmetic(Job& job) {
     return set;
   }
   job.isa = isa.value();
+  job.dtype = dtype.value();
   job.conv_kernels = nn::cpu::conv_kernels_fingerprint();
   return {};
 }

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/config.hpp"
+#include "nn/dtype.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
 
@@ -30,6 +31,7 @@ struct Job {
   std::uint64_t evaluate_every_steps = 0;  ///< 0 = only at the end
   std::uint32_t microbatches = 0;          ///< per step
   std::string isa;                         ///< instruction set the arithmetic is fixed to
+  nn::Dtype dtype = nn::Dtype::kFp32;      ///< of activations
   std::string conv_kernels;                ///< nn::cpu::conv_kernels_fingerprint()
   std::optional<Digest> initial_weights;   ///< of init_from's content, if the job starts from it
   Fingerprint fingerprint;

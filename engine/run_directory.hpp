@@ -54,7 +54,7 @@ struct Summary {
   double data_wait_seconds = 0;  ///< the steps' data_wait_ms together
   std::uint32_t membership_changes = 0;
   std::vector<RecoveryRecord> recoveries;
-  std::string reduction, backend, device, isa, conv_kernels, model, data;
+  std::string reduction, backend, device, isa, dtype, conv_kernels, model, data;
   std::uint64_t seed = 0;
   std::string last_checkpoint;
   std::string version;

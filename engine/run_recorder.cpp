@@ -253,6 +253,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.backend = job_.config.backend;
   s.device = job_.config.device;
   s.isa = job_.isa;
+  s.dtype = nn::name_of(job_.dtype);
   s.conv_kernels = job_.conv_kernels;
   s.model = job_.config.model;
   s.data = job_.data.name;

@@ -113,6 +113,7 @@ std::string to_json(const Summary& s) {
       .add("backend", json_string(s.backend))
       .add("device", json_string(s.device))
       .add("isa", json_string(s.isa))
+      .add("dtype", json_string(s.dtype))
       .add("conv_kernels", json_string(s.conv_kernels))
       .add("model", json_string(s.model))
       .add("data", json_string(s.data))

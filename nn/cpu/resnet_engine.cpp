@@ -261,9 +261,9 @@ Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(const Model& model,
 }
 
 Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uint32_t microbatch,
-                                                    StepObserver* observer, Dtype dtype) {
+                                                    const CpuEngineOptions& options) {
   Result<std::unique_ptr<ResnetEngine>> engine =
-      make_resnet_engine(model, microbatch, {.dtype = dtype, .observer = observer});
+      make_resnet_engine(model, microbatch, {.dtype = options.dtype, .observer = options.observer});
   if (!engine.ok()) {
     return engine.error();
   }

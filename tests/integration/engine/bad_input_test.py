@@ -43,6 +43,8 @@ def flags():
     refused(["train", "--backend", "tpc"], "tcp")
     refused(["train", "--reduction", "exakt"], "exact")
     refused(["train", "--conv-kernels", "wingorad"], "winograd")
+    refused(["train", "--dtype", "bf61"], "bf16")
+    refused(["train", "--isa", "avx2", "--dtype", "bf16"], "AVX512-BF16")
     refused(["train", "--lr", "fast"], "lr")
     refused(["train", "--chaos", "explode@step=3"], "explode")
     refused(["trian"], "train")

@@ -58,7 +58,7 @@ TEST_F(InspectCommand, BadUsageIsOneLine) {
       {{"inspect", "--kernels", "runs/a"}, "unexpected argument 'runs/a'"},
       {{"inspect", "runs/a", "--model", "resnet20"}, "--model needs --kernels or --memory"},
       {{"inspect", "--kernels", "--model", "resnet21"}, "did you mean 'resnet20'?"},
-      {{"inspect", "--memory", "--dtype", "fp8"}, "unknown dtype \"fp8\" (fp32 or bf16)"},
+      {{"inspect", "--memory", "--dtype", "fp8"}, "dtype 'fp8' is not known (known: fp32, bf16)"},
       {{"inspect", "--kernels", "--isa", "mmx"}, "isa 'mmx' is not known"},
       {{"inspect", "--kernels", "--conv-kernels", "fft"}, "conv_kernels 'fft' is not known"},
       {{"inspect", "--kernels", "--image-size", "33"}, "multiples of 4"},

@@ -39,7 +39,7 @@ struct Fixture {
     }
   }
   [[nodiscard]] std::unique_ptr<StepEngine> engine(Dtype dtype) const {
-    return make_cpu_engine(model, microbatch, nullptr, dtype).value();
+    return make_cpu_engine(model, microbatch, {.dtype = dtype}).value();
   }
   [[nodiscard]] Weights weights() const {
     return {state.parameters.span(), state.statistics.span(), 1};

@@ -25,7 +25,7 @@ struct NoSink final : GradientSink {
 
 /// Trains one microbatch of two small images.
 std::vector<float> gradient_of(const Model& model, StepObserver* observer) {
-  const auto engine = make_cpu_engine(model, 2, observer).value();
+  const auto engine = make_cpu_engine(model, 2, {.observer = observer}).value();
   const ModelState state = make_initial_state(model, 1, 0, 0);
   const auto side = static_cast<std::size_t>(model.image_size);
   std::vector<float> images(2 * 3 * side * side);
