@@ -50,15 +50,20 @@ class Schedule:
             f"{kind}@{when:.2f}" for when, kind in self.faults)
 
 
-def strike(run, kind, random):
+def strike(run, kind, random, stopped):
+    """`stopped`: workers that slept once. They may have been evicted meanwhile, and end by
+    themselves when they learn of it, so they do not count as the one that must live."""
     pids = run.worker_pids()
     if kind == "join":
         run.command("scale", str(len(pids) + 1))
         return
     if len(pids) < 2:
-        return  # one must live
+        return
     victim = random.choice(pids)
+    if not set(pids) - {victim} - stopped:
+        return
     if kind == "stop":
+        stopped.add(victim)
         mayfly_run.kill(victim, signal.SIGSTOP)
         time.sleep(random.uniform(0.05, 0.6))
         mayfly_run.kill(victim, signal.SIGCONT)
@@ -69,6 +74,7 @@ def strike(run, kind, random):
 def play(seed, backend):
     schedule = Schedule(seed, backend)
     run = Run(schedule.arguments(), timeout=120)
+    stopped = set()
     try:
         run.wait_for_step(1)
         for when, kind in schedule.faults:
@@ -76,7 +82,7 @@ def play(seed, backend):
             run.wait_for_step(step)
             time.sleep(schedule.random.uniform(0, 0.02))  # anywhere inside the step
             if run.process.poll() is None:
-                strike(run, kind, schedule.random)
+                strike(run, kind, schedule.random, stopped)
         summary = run.finish()
         by_step = mayfly_run.digests(run)
         for step, digest in undisturbed().items():
