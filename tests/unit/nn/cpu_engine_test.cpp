@@ -1,173 +1,20 @@
 #include "nn/cpu/cpu_engine.hpp"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <string>
 #include <thread>
 
-#include "base/random.hpp"
-#include "nn/model_state.hpp"
+#include "tests/unit/nn/engine_fixture.hpp"
 #include "tests/unit/nn/reference_network.hpp"
-
-// Counts every allocation through operator new by the module that asked: ours is this program,
-// where all of our code is linked; the other is oneDNN's library (and what it calls).
-namespace {
-
-std::atomic<bool> g_counting{false};
-std::atomic<int> g_own_allocations{0};
-std::atomic<int> g_foreign_allocations{0};
-
-const void* own_module() {
-  static const void* const base = [] {
-    Dl_info info{};
-    dladdr(reinterpret_cast<const void*>(&own_module), &info);
-    return static_cast<const void*>(info.dli_fbase);
-  }();
-  return base;
-}
-
-void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
-  if (g_counting.load(std::memory_order_relaxed)) {
-    Dl_info info{};
-    const bool own = dladdr(caller, &info) != 0 && info.dli_fbase == own_module();
-    (own ? g_own_allocations : g_foreign_allocations).fetch_add(1);
-  }
-  const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
-  void* const block = std::aligned_alloc(alignment, size == 0 ? alignment : size);
-  if (block == nullptr) {
-    throw std::bad_alloc();
-  }
-  return block;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return allocate(bytes, 16, __builtin_return_address(0));
-}
-void* operator new[](std::size_t bytes) {
-  return allocate(bytes, 16, __builtin_return_address(0));
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
-}
-void operator delete(void* block) noexcept {
-  std::free(block);
-}
-void operator delete[](void* block) noexcept {
-  std::free(block);
-}
-void operator delete(void* block, std::size_t) noexcept {
-  std::free(block);
-}
-void operator delete[](void* block, std::size_t) noexcept {
-  std::free(block);
-}
-void operator delete(void* block, std::align_val_t) noexcept {
-  std::free(block);
-}
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
-  std::free(block);
-}
 
 namespace mayfly::nn::cpu {
 namespace {
-
-class RecordingSink final : public GradientSink {
- public:
-  explicit RecordingSink(std::size_t room = 256) { offsets_.reserve(room); }
-  void ready_from(std::size_t offset) override { offsets_.push_back(offset); }
-  [[nodiscard]] const std::vector<std::size_t>& offsets() const { return offsets_; }
-  void clear() { offsets_.clear(); }
-
- private:
-  std::vector<std::size_t> offsets_;
-};
-
-std::vector<float> random_images(std::size_t count, std::uint64_t seed) {
-  const CounterRandom random = CounterRandom(seed).split("images");
-  std::vector<float> images(count * 3 * 32 * 32);
-  for (std::size_t i = 0; i < images.size(); ++i) {
-    images[i] = static_cast<float>(4.0 * random.unit(i) - 2.0);
-  }
-  return images;
-}
-
-std::vector<std::uint16_t> random_labels(std::size_t count, std::uint64_t classes,
-                                         std::uint64_t seed) {
-  const CounterRandom random = CounterRandom(seed).split("labels");
-  std::vector<std::uint16_t> labels(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    labels[i] = static_cast<std::uint16_t>(random.below(i, classes));
-  }
-  return labels;
-}
-
-/// An initial state, moved off the special values: scales around 1, shifts around 0, running
-/// statistics as if something had been measured.
-ModelState random_state(const Model& model, std::uint64_t seed) {
-  ModelState state = make_initial_state(model, seed, 0, 0);
-  const CounterRandom random = CounterRandom(seed).split("perturbation");
-  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
-    state.parameters[i] += static_cast<float>(0.1 * (random.unit(i) - 0.5));
-  }
-  for (std::size_t i = 0; i < state.statistics.size(); ++i) {
-    state.statistics[i] += static_cast<float>(random.unit(1'000'000 + i) - 0.4);
-  }
-  return state;
-}
-
-struct Outcome {
-  TrainResult result;
-  std::vector<float> gradient;
-  std::vector<float> statistics;
-
-  bool operator==(const Outcome& other) const {
-    return result.loss == other.result.loss && result.correct == other.result.correct &&
-           gradient == other.gradient && statistics == other.statistics;
-  }
-};
-
-struct Fixture {
-  explicit Fixture(const std::string& name, std::uint32_t size, int classes = 10)
-      : model(make_model(name, classes).value()),
-        state(random_state(model, 5)),
-        images(random_images(size, 11)),
-        labels(random_labels(size, static_cast<std::uint64_t>(classes), 11)),
-        microbatch(size) {}
-
-  [[nodiscard]] Weights weights(std::uint64_t version = 1) const {
-    return {state.parameters.span(), state.statistics.span(), version};
-  }
-  [[nodiscard]] Batch batch() const { return {images, labels}; }
-  [[nodiscard]] std::unique_ptr<StepEngine> engine() const {
-    return make_cpu_engine(model, microbatch).value();
-  }
-  [[nodiscard]] Outcome train(StepEngine& engine, float smoothing = 0.1F,
-                              std::uint64_t version = 1) const {
-    Outcome outcome{{},
-                    std::vector<float>(model.parameter_count, NAN),
-                    std::vector<float>(model.statistic_count, NAN)};
-    RecordingSink sink;
-    outcome.result = engine.train(weights(version), batch(), smoothing, outcome.gradient,
-                                  outcome.statistics, sink);
-    return outcome;
-  }
-
-  Model model;
-  ModelState state;
-  std::vector<float> images;
-  std::vector<std::uint16_t> labels;
-  std::uint32_t microbatch;
-};
 
 std::vector<double> as_doubles(std::span<const float> values) {
   return {values.begin(), values.end()};
@@ -358,30 +205,6 @@ TEST(CpuEngine, EvaluationOfASampleDoesNotDependOnItsCompany) {
   const EvaluationResult together = evaluate(0, 5);
   EXPECT_EQ(together.loss_sum, one_by_one.loss_sum);
   EXPECT_EQ(together.correct, one_by_one.correct);
-}
-
-TEST(CpuEngine, SteadyStepsAllocateNothingOfTheirOwn) {
-  const Fixture fixture("resnet20", 2);
-  const auto engine = fixture.engine();
-  std::vector<float> gradient(fixture.model.parameter_count);
-  std::vector<float> statistics(fixture.model.statistic_count);
-  RecordingSink sink;
-  const auto step = [&](std::uint64_t version) {
-    sink.clear();
-    engine->train(fixture.weights(version), fixture.batch(), 0, gradient, statistics, sink);
-  };
-  step(1);
-  g_own_allocations = 0;
-  g_foreign_allocations = 0;
-  g_counting = true;
-  step(2);
-  engine->evaluate(fixture.weights(3), fixture.batch());
-  g_counting = false;
-  EXPECT_EQ(g_own_allocations, 0);
-  // oneDNN wraps the arguments of each call in small heap objects of its own and frees them.
-  RecordProperty("foreign_allocations", g_foreign_allocations);
-  std::printf("allocations inside oneDNN in one step and one evaluation: %d\n",
-              g_foreign_allocations.load());
 }
 
 TEST(CpuEngine, AnOverflowShowsInTheLoss) {
