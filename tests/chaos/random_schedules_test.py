@@ -50,9 +50,10 @@ class Schedule:
             f"{kind}@{when:.2f}" for when, kind in self.faults)
 
 
-def strike(run, kind, random, stopped):
-    """`stopped`: workers that slept once. They may have been evicted meanwhile, and end by
-    themselves when they learn of it, so they do not count as the one that must live."""
+def strike(run, kind, random, leaving):
+    """`leaving`: workers that were asked to leave, or that slept: they may have been evicted
+    meanwhile and end by themselves when they learn of it. None counts as the one that must
+    live."""
     pids = run.worker_pids()
     if kind == "join":
         run.command("scale", str(len(pids) + 1))
@@ -60,10 +61,11 @@ def strike(run, kind, random, stopped):
     if len(pids) < 2:
         return
     victim = random.choice(pids)
-    if not set(pids) - {victim} - stopped:
+    if not set(pids) - {victim} - leaving:
         return
+    if kind != "kill":
+        leaving.add(victim)
     if kind == "stop":
-        stopped.add(victim)
         mayfly_run.kill(victim, signal.SIGSTOP)
         time.sleep(random.uniform(0.05, 0.6))
         mayfly_run.kill(victim, signal.SIGCONT)
@@ -74,7 +76,7 @@ def strike(run, kind, random, stopped):
 def play(seed, backend):
     schedule = Schedule(seed, backend)
     run = Run(schedule.arguments(), timeout=120)
-    stopped = set()
+    leaving = set()
     try:
         run.wait_for_step(1)
         for when, kind in schedule.faults:
@@ -82,7 +84,7 @@ def play(seed, backend):
             run.wait_for_step(step)
             time.sleep(schedule.random.uniform(0, 0.02))  # anywhere inside the step
             if run.process.poll() is None:
-                strike(run, kind, schedule.random, stopped)
+                strike(run, kind, schedule.random, leaving)
         summary = run.finish()
         by_step = mayfly_run.digests(run)
         for step, digest in undisturbed().items():
