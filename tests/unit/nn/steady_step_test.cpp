@@ -53,6 +53,10 @@ void* operator new[](std::size_t bytes) {
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
+// The library's temporary buffers are asked for so.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, 16, __builtin_return_address(0));
+}
 void operator delete(void* block) noexcept {
   std::free(block);
 }
