@@ -12,6 +12,7 @@
 
 #include <cstddef>
 
+#include "nn/cpu/kernels.hpp"
 #include "nn/cpu/stored_value-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,6 +47,26 @@ HWY_INLINE void add_to(double* totals, Vec sum) {
   hn::Store(sum, Tag(), values);
   for (std::size_t i = 0; i < lanes(); ++i) {
     totals[i] += static_cast<double>(values[i]);
+  }
+}
+
+/// Adds the moments of a piece of `pixels` values per channel, given its sum, its mean and its sum
+/// of (x - mean)^2: pieces are centred on their own, so that a large mean does not eat the
+/// variance's digits. Sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m.
+HWY_INLINE void add_moments(std::size_t pixels, Vec sum, Vec mean, Vec centred, std::size_t channel,
+                            const ChannelSums& to) {
+  HWY_ALIGN float sums[kBlock];
+  HWY_ALIGN float means[kBlock];
+  HWY_ALIGN float squares[kBlock];
+  hn::Store(sum, Tag(), sums);
+  hn::Store(mean, Tag(), means);
+  hn::Store(centred, Tag(), squares);
+  const auto n = static_cast<double>(pixels);
+  for (std::size_t i = 0; i < lanes(); ++i) {
+    const double s = sums[i];
+    const double m = means[i];
+    to.first[channel + i] += s;
+    to.second[channel + i] += squares[i] + m * (2 * s - n * m);
   }
 }
 

@@ -119,19 +119,7 @@ void moments(const BlockedShape& shape, const void* x, const ChannelSums& sums) 
       const Vec d = hn::Sub(load(from + p * kBlock), mean);
       return hn::Mul(d, d);
     });
-    HWY_ALIGN float sums_f[kBlock];
-    HWY_ALIGN float means_f[kBlock];
-    HWY_ALIGN float centred_f[kBlock];
-    hn::Store(sum, Tag(), sums_f);
-    hn::Store(mean, Tag(), means_f);
-    hn::Store(centred, Tag(), centred_f);
-    // sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m.
-    for (std::size_t i = 0; i < lanes(); ++i) {
-      const double s = sums_f[i];
-      const double m = means_f[i];
-      sums.first[c + i] += s;
-      sums.second[c + i] += centred_f[i] + m * (2 * s - static_cast<double>(pixels) * m);
-    }
+    add_moments(pixels, sum, mean, centred, c, sums);
   });
 }
 

@@ -98,29 +98,16 @@ HWY_INLINE void for_each_pixel(const Strip& strip, const Visit& visit) {
   }
 }
 
-/// Adds a strip's moments: each strip is centred first, so that a large mean does not eat the
-/// variance's digits. Sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m.
-HWY_INLINE void add_moments(const Strip& strip, Vec sum, std::size_t channel,
-                            const ChannelSums& to) {
-  const auto pixels = static_cast<float>(strip.rows * strip.width);
-  const Vec mean = hn::Mul(sum, hn::Set(Tag(), 1.0F / pixels));
+HWY_INLINE void add_strip_moments(const Strip& strip, Vec sum, std::size_t channel,
+                                  const ChannelSums& to) {
+  const std::size_t pixels = strip.rows * strip.width;
+  const Vec mean = hn::Mul(sum, hn::Set(Tag(), 1.0F / static_cast<float>(pixels)));
   Vec centred[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
   for_each_pixel(strip, [&](std::size_t y, std::size_t x, int chain) HWY_ATTR {
     const Vec d = hn::Sub(hn::Load(Tag(), strip.at(y, x)), mean);
     centred[chain] = hn::MulAdd(d, d, centred[chain]);
   });
-  HWY_ALIGN float sums[kBlock];
-  HWY_ALIGN float means[kBlock];
-  HWY_ALIGN float squares[kBlock];
-  hn::Store(sum, Tag(), sums);
-  hn::Store(mean, Tag(), means);
-  hn::Store(hn::Add(centred[0], centred[1]), Tag(), squares);
-  for (std::size_t i = 0; i < lanes(); ++i) {
-    const double s = sums[i];
-    const double m = means[i];
-    to.first[channel + i] += s;
-    to.second[channel + i] += squares[i] + m * (2 * s - static_cast<double>(pixels) * m);
-  }
+  add_moments(pixels, sum, mean, hn::Add(centred[0], centred[1]), channel, to);
 }
 
 template <typename T>
@@ -135,7 +122,7 @@ HWY_INLINE void drain(const Strip& strip, const Plane& plane, std::size_t image,
     sums[chain] = hn::Add(sums[chain], value);
   });
   if (to.wants_moments) {
-    add_moments(strip, hn::Add(sums[0], sums[1]), plane.channel, to.moments);
+    add_strip_moments(strip, hn::Add(sums[0], sums[1]), plane.channel, to.moments);
   }
 }
 
