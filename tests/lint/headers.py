@@ -1,4 +1,8 @@
-"""Each header compiles alone, and has #pragma once."""
+"""Each header compiles alone, and has #pragma once.
+
+Those named *-inl.hpp are compiled once per instruction set in one file, so they have a guard that
+opens again for each (Highway's convention, "HWY_TARGET_TOGGLE") instead.
+"""
 
 import concurrent.futures
 import os
@@ -18,9 +22,15 @@ def compile_problem(compiler, root, path):
     return f"{path} does not compile alone:\n{run.stderr[:2000]}"
 
 
+def guard_problem(path, text):
+    guard = "HWY_TARGET_TOGGLE" if path.endswith("-inl.hpp") else "#pragma once"
+    return None if guard in text else f"{path}: no {guard}"
+
+
 def problems(root, compiler):
     headers = list(cpp_files(root, (".hpp",)))
-    found = [f"{path}: no #pragma once" for path, text in headers if "#pragma once" not in text]
+    found = [problem for problem in (guard_problem(str(path), text) for path, text in headers)
+             if problem]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda header: compile_problem(compiler, root, header[0]), headers)
         found += [problem for problem in results if problem]
