@@ -116,6 +116,17 @@ class Run:
         metrics = self.metrics()
         return metrics[-1]["step"] if metrics else 0
 
+    def last_members(self):
+        """Members that committed the last recorded step; reads the file's end only."""
+        try:
+            with open(self.path("metrics.jsonl"), "rb") as f:
+                f.seek(-min(4096, os.path.getsize(f.name)), os.SEEK_END)
+                lines = f.read().splitlines(keepends=True)
+        except OSError:
+            return 0
+        steps = [json.loads(line) for line in lines[1:] if line.endswith(b"\n")]
+        return next((m["members"] for m in reversed(steps) if "members" in m), 0)
+
     def wait_for_step(self, step):
         while self.last_step() < step:
             if self.process.poll() is not None:
