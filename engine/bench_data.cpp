@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <ctime>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/time.hpp"
 #include "datasets/loader.hpp"
+#include "engine/bench_machine.hpp"
 #include "engine/exit_codes.hpp"
 
 namespace mayfly::engine {
@@ -19,12 +19,6 @@ namespace {
 
 constexpr std::uint32_t kMicrobatch = 16;
 constexpr std::uint32_t kMicrobatchesPerStep = 8;
-
-double thread_cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
 
 struct ThreadRate {
   std::uint64_t images = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/check.hpp"
+
 namespace mayfly::nn::cpu {
 
 enum class Isa {
@@ -7,6 +9,18 @@ enum class Isa {
   kAvx2,      ///< AVX2 and FMA
   kAvx512,    ///< AVX-512 F, BW, VL, DQ and CD
 };
+
+/// Of one function compiled for each instruction set, the one for `isa`. Only that one may be
+/// called.
+template <typename Function>
+[[nodiscard]] Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* portable) {
+  switch (isa) {
+    case Isa::kAvx512: return avx512;
+    case Isa::kAvx2: return avx2;
+    case Isa::kPortable: return portable;
+  }
+  UNREACHABLE("every instruction set has kernels");
+}
 
 /// The machine can run it. Thread-safe.
 [[nodiscard]] bool machine_has(Isa isa);

@@ -307,12 +307,7 @@ const Kernels& kernels_for(Isa isa, Dtype dtype) {
     ENSURE(isa == Isa::kAvx512, "bf16 needs AVX-512");
     return N_AVX3::kernels_bf16();
   }
-  switch (isa) {
-    case Isa::kAvx512: return N_AVX3::kernels();
-    case Isa::kPortable: return HWY_STATIC_DISPATCH(kernels)();
-    case Isa::kAvx2: return N_AVX2::kernels();
-  }
-  UNREACHABLE("every instruction set has kernels");
+  return for_isa(isa, N_AVX3::kernels, N_AVX2::kernels, HWY_STATIC_DISPATCH(kernels))();
 }
 
 }  // namespace mayfly::nn::cpu

@@ -1,7 +1,5 @@
 #include "nn/cpu/machine_peak.hpp"
 
-#include "base/check.hpp"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/machine_peak.cpp"
 #include <hwy/foreach_target.h>
@@ -66,12 +64,7 @@ HWY_AFTER_NAMESPACE();
 namespace mayfly::nn::cpu {
 
 const PeakLoops& peak_loops_for(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512: return N_AVX3::peak_loops();
-    case Isa::kAvx2: return N_AVX2::peak_loops();
-    case Isa::kPortable: return HWY_STATIC_DISPATCH(peak_loops)();
-  }
-  UNREACHABLE("every instruction set has loops");
+  return for_isa(isa, N_AVX3::peak_loops, N_AVX2::peak_loops, HWY_STATIC_DISPATCH(peak_loops))();
 }
 
 }  // namespace mayfly::nn::cpu

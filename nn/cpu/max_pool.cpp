@@ -276,12 +276,8 @@ PoolKernels kernels_of(Isa isa, std::size_t block, Dtype dtype) {
   if (dtype == Dtype::kBf16) {
     return N_AVX3::pool_kernels_bf16();
   }
-  switch (isa) {
-    case Isa::kAvx512: return N_AVX3::pool_kernels(block);
-    case Isa::kPortable: return HWY_STATIC_DISPATCH(pool_kernels)(block);
-    case Isa::kAvx2: return N_AVX2::pool_kernels(block);
-  }
-  UNREACHABLE("every instruction set has kernels");
+  return for_isa(isa, N_AVX3::pool_kernels, N_AVX2::pool_kernels,
+                 HWY_STATIC_DISPATCH(pool_kernels))(block);
 }
 
 }  // namespace

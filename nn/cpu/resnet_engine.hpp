@@ -4,7 +4,8 @@
 //
 // A unit is a convolution with the norm behind it. What units keep between the passes is only the
 // convolution's output; norm and ReLU are applied where it is read (nn/cpu/tensor_access.hpp), so a
-// normalised tensor is stored only where a shortcut begins: behind the stem and behind each block.
+// normalised tensor is stored only where a shortcut begins (behind the stem and behind each block)
+// and where oneDNN reads it, which knows nothing of our norms.
 // The gradient that is stored for a unit is that of its norm's output, masked by the ReLU.
 
 #include <deque>

@@ -339,12 +339,8 @@ const WinogradKernels& winograd_for(Isa isa, Dtype dtype) {
     ENSURE(isa == Isa::kAvx512, "bf16 needs AVX-512");
     return N_AVX3::winograd_kernels_bf16();
   }
-  switch (isa) {
-    case Isa::kAvx512: return N_AVX3::winograd_kernels();
-    case Isa::kPortable: return HWY_STATIC_DISPATCH(winograd_kernels)();
-    case Isa::kAvx2: return N_AVX2::winograd_kernels();
-  }
-  UNREACHABLE("every instruction set has kernels");
+  return for_isa(isa, N_AVX3::winograd_kernels, N_AVX2::winograd_kernels,
+                 HWY_STATIC_DISPATCH(winograd_kernels))();
 }
 
 }  // namespace mayfly::nn::cpu
