@@ -8,6 +8,20 @@ function(mayfly_library name)
   target_link_libraries(mayfly_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
+# mayfly_module(NAME SOURCES ... LIBS ...)
+# libmayfly_<NAME>.so beside the program: a part that is loaded at run time, as its libraries are
+# not everywhere. It carries its own copy of our static libraries and exports one symbol.
+function(mayfly_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(mayfly_${name} MODULE ${ARG_SOURCES})
+  target_include_directories(mayfly_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(mayfly_${name} PRIVATE ${ARG_LIBS})
+  target_link_options(mayfly_${name} PRIVATE -Wl,--exclude-libs,ALL)
+  set_target_properties(mayfly_${name} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+    CXX_VISIBILITY_PRESET hidden)
+endfunction()
+
 # mayfly_test(NAME LABEL label SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT VAR=value...])
 # One GoogleTest executable whose tests are each known to CTest under the label.
 function(mayfly_test name)

@@ -69,6 +69,10 @@ class Group {
   /// the same bits for every group size, float sums are not.
   virtual std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
                                            ReduceOp op) = 0;
+  /// Like all_reduce, but afterwards only the member's own segment, segment_of(count, size(),
+  /// rank()) of collectives/plan/ring_schedule, holds the result; the rest of `data` is garbage.
+  virtual std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
+                                               ReduceOp op) = 0;
   /// Copies root's bytes to everybody. All members pass the same size.
   virtual std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) = 0;
   /// Concatenates everybody's equally long `mine` by rank into `all` (size() times as long).

@@ -87,6 +87,13 @@ class RingGroup final : public Group {
     operation->task = all_reduce_task(place_, ++sequence_, bytes, type, op);
     return start(std::move(operation));
   }
+  std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
+                                       ReduceOp op) override {
+    const std::span bytes(static_cast<std::byte*>(data), count * size_of(type));
+    auto operation = std::make_shared<Operation>();
+    operation->task = reduce_scatter_task(place_, ++sequence_, bytes, type, op);
+    return start(std::move(operation));
+  }
   std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) override {
     ENSURE(value(root) < place_.size, "the root of a broadcast is a member of the group");
     auto operation = std::make_shared<Operation>();

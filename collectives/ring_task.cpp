@@ -6,7 +6,13 @@
 namespace mayfly::collectives {
 namespace {
 
-enum class Kind : std::uint64_t { kAllReduce = 1, kBroadcast, kAllGather, kBarrier };
+enum class Kind : std::uint64_t {
+  kAllReduce = 1,
+  kBroadcast,
+  kAllGather,
+  kBarrier,
+  kReduceScatter
+};
 
 std::uint64_t shape_of(Kind kind, std::uint64_t detail, std::uint64_t bytes) {
   return mix64(mix64(mix64(static_cast<std::uint64_t>(kind)) ^ detail) ^ bytes);
@@ -30,17 +36,31 @@ RingTask task_of(const RingSchedule& schedule, std::span<std::byte> data, std::s
   return task;
 }
 
+RingTask reduction_task(Kind kind, const RingSchedule& schedule, std::uint64_t sequence,
+                        std::span<std::byte> data, DataType type, ReduceOp op) {
+  RingTask task = task_of(schedule, data, size_of(type));
+  const auto detail = static_cast<std::uint64_t>(type) * 16 + static_cast<std::uint64_t>(op);
+  task.header = {sequence, shape_of(kind, detail, data.size())};
+  task.type = type;
+  task.op = op;
+  return task;
+}
+
 }  // namespace
 
 RingTask all_reduce_task(RingPlace place, std::uint64_t sequence, std::span<std::byte> data,
                          DataType type, ReduceOp op) {
   const std::size_t count = data.size() / size_of(type);
-  RingTask task = task_of(all_reduce_schedule(count, place.size, place.rank), data, size_of(type));
-  const auto detail = static_cast<std::uint64_t>(type) * 16 + static_cast<std::uint64_t>(op);
-  task.header = {sequence, shape_of(Kind::kAllReduce, detail, data.size())};
-  task.type = type;
-  task.op = op;
-  return task;
+  return reduction_task(Kind::kAllReduce, all_reduce_schedule(count, place.size, place.rank),
+                        sequence, data, type, op);
+}
+
+RingTask reduce_scatter_task(RingPlace place, std::uint64_t sequence, std::span<std::byte> data,
+                             DataType type, ReduceOp op) {
+  const std::size_t count = data.size() / size_of(type);
+  return reduction_task(Kind::kReduceScatter,
+                        reduce_scatter_schedule(count, place.size, place.rank), sequence, data,
+                        type, op);
 }
 
 RingTask broadcast_task(RingPlace place, std::uint64_t sequence, std::span<std::byte> data,

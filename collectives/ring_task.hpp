@@ -20,6 +20,9 @@ struct RingPlace {
 /// `sequence`: the number of the operation in its group, the same on every member.
 [[nodiscard]] RingTask all_reduce_task(RingPlace place, std::uint64_t sequence,
                                        std::span<std::byte> data, DataType type, ReduceOp op);
+/// Leaves the segment of the member's own rank in `data`.
+[[nodiscard]] RingTask reduce_scatter_task(RingPlace place, std::uint64_t sequence,
+                                           std::span<std::byte> data, DataType type, ReduceOp op);
 [[nodiscard]] RingTask broadcast_task(RingPlace place, std::uint64_t sequence,
                                       std::span<std::byte> data, Rank root);
 /// The member's own range must be in `all` already.

@@ -6,8 +6,9 @@
 
 namespace mayfly::collectives {
 
-/// Element type of a reduction.
-enum class DataType { kFloat32, kInt32, kInt64 };
+/// Element type of a reduction. Sums of kFloat16 (IEEE binary16) and kBFloat16 are taken in fp32
+/// and rounded to nearest even after each addition. Integer sums wrap around.
+enum class DataType { kFloat32, kInt32, kInt64, kFloat16, kBFloat16, kInt16 };
 /// How two elements become one.
 enum class ReduceOp { kSum, kMax };
 
@@ -17,6 +18,9 @@ enum class ReduceOp { kSum, kMax };
     case DataType::kFloat32:
     case DataType::kInt32: return 4;
     case DataType::kInt64: return 8;
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kInt16: return 2;
   }
   UNREACHABLE("a DataType outside its enumerators");
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "collectives/group.hpp"
+#include "collectives/plan/ring_schedule.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"
 
 namespace mayfly::collectives {
@@ -99,6 +101,26 @@ TEST_P(GroupContract, AllReduceIsExactForIntegersAndMaximaAndTheSameBitsOnAllRan
       check_all_reduce<std::int32_t>(groups, count, DataType::kInt32, ReduceOp::kMax);
       check_all_reduce<std::int64_t>(groups, count, DataType::kInt64, ReduceOp::kMax);
       check_all_reduce<float>(groups, count, DataType::kFloat32, ReduceOp::kMax);
+    }
+  }
+}
+
+TEST_P(GroupContract, ReduceScatterLeavesEachMemberItsOwnSegmentOfTheSum) {
+  for (const std::uint32_t size : group_sizes()) {
+    Cluster cluster(GetParam(), size);
+    auto groups = cluster.form(ViewId{1}, size);
+    for (const std::size_t count : counts(size)) {
+      const auto expected = reduced<std::int32_t>(size, count, ReduceOp::kSum);
+      on_all(size, [&](std::uint32_t rank) {
+        auto data = elements<std::int32_t>(rank, count);
+        const auto work =
+            groups[rank]->reduce_scatter(data.data(), count, DataType::kInt32, ReduceOp::kSum);
+        expect_ok(work->wait(far()));
+        const Segment own = segment_of(count, size, rank);
+        EXPECT_TRUE(std::equal(data.begin() + static_cast<std::ptrdiff_t>(own.offset),
+                               data.begin() + static_cast<std::ptrdiff_t>(own.offset + own.count),
+                               expected.begin() + static_cast<std::ptrdiff_t>(own.offset)));
+      });
     }
   }
 }

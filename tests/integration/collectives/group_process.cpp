@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "collectives/gloo_transport.hpp"
-#include "collectives/tcp_transport.hpp"
+#include "collectives/gloo/gloo_transport.hpp"
+#include "collectives/tcp/tcp_transport.hpp"
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "collectives/tcp_transport.hpp"
+#include "collectives/tcp/tcp_transport.hpp"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "collectives/sockets.hpp"
-#include "collectives/tcp_address.hpp"
+#include "collectives/tcp/sockets.hpp"
+#include "collectives/tcp/tcp_address.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"
 
 namespace mayfly::collectives {

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <thread>
 
-#include "collectives/gloo_transport.hpp"
-#include "collectives/tcp_transport.hpp"
+#include "collectives/gloo/gloo_transport.hpp"
+#include "collectives/tcp/tcp_transport.hpp"
 
 namespace mayfly::collectives::test {
 

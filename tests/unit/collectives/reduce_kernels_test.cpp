@@ -69,5 +69,19 @@ TEST(Reduce, TheMaximumOfIntegersIsSigned) {
   EXPECT_EQ(reduce_one<std::int64_t>(-5, -9, DataType::kInt64, ReduceOp::kMax), -5);
 }
 
+TEST(Reduce, SixteenBitTypesSumAndMaximise) {
+  EXPECT_EQ(reduce_one<std::int16_t>(32767, 1, DataType::kInt16, ReduceOp::kSum), -32768);
+  EXPECT_EQ(reduce_one<std::int16_t>(-5, 3, DataType::kInt16, ReduceOp::kMax), 3);
+  const auto fp16 = [](std::uint16_t a, std::uint16_t b, ReduceOp op) {
+    return reduce_one(a, b, DataType::kFloat16, op);
+  };
+  EXPECT_EQ(fp16(0x3c00, 0x4000, ReduceOp::kSum), 0x4200);  // 1 + 2 = 3
+  EXPECT_EQ(fp16(0xbc00, 0xc000, ReduceOp::kMax), 0xbc00);  // -1 above -2
+  EXPECT_EQ(fp16(0x8000, 0x0000, ReduceOp::kMax), 0x0000);
+  EXPECT_EQ(fp16(0x7c00, 0xfe01, ReduceOp::kMax), 0x7fff);  // any NaN wins
+  EXPECT_EQ(reduce_one<std::uint16_t>(0x3f80, 0x4000, DataType::kBFloat16, ReduceOp::kSum), 0x4040);
+  EXPECT_EQ(reduce_one<std::uint16_t>(0x7f80, 0x7f81, DataType::kBFloat16, ReduceOp::kMax), 0x7fff);
+}
+
 }  // namespace
 }  // namespace mayfly::collectives

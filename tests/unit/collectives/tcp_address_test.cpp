@@ -1,4 +1,4 @@
-#include "collectives/tcp_address.hpp"
+#include "collectives/tcp/tcp_address.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/tcp_handshake.hpp"
+#include "collectives/tcp/tcp_handshake.hpp"
 
 #include <gtest/gtest.h>
 

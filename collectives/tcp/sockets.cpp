@@ -1,4 +1,4 @@
-#include "collectives/sockets.hpp"
+#include "collectives/tcp/sockets.hpp"
 
 #include <fmt/format.h>
 #include <netdb.h>

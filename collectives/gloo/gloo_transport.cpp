@@ -1,4 +1,4 @@
-#include "collectives/gloo_transport.hpp"
+#include "collectives/gloo/gloo_transport.hpp"
 
 #include <fmt/format.h>
 #include <gloo/rendezvous/context.h>
@@ -17,8 +17,8 @@
 #include <stdexcept>
 
 #include "collectives/forming_guard.hpp"
-#include "collectives/gloo_aborter.hpp"
-#include "collectives/gloo_ring_link.hpp"
+#include "collectives/gloo/gloo_aborter.hpp"
+#include "collectives/gloo/gloo_ring_link.hpp"
 #include "collectives/ring_group.hpp"
 
 namespace mayfly::collectives {

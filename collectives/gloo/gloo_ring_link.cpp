@@ -1,4 +1,4 @@
-#include "collectives/gloo_ring_link.hpp"
+#include "collectives/gloo/gloo_ring_link.hpp"
 
 #include <fmt/format.h>
 #include <gloo/transport/unbound_buffer.h>

@@ -1,4 +1,4 @@
-#include "collectives/tcp_handshake.hpp"
+#include "collectives/tcp/tcp_handshake.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "collectives/sockets.hpp"
+#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 

@@ -1,6 +1,6 @@
 // Built instead of gloo_transport.cpp where the Gloo library is missing.
 
-#include "collectives/gloo_transport.hpp"
+#include "collectives/gloo/gloo_transport.hpp"
 
 namespace mayfly::collectives {
 

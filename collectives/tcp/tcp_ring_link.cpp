@@ -1,4 +1,4 @@
-#include "collectives/tcp_ring_link.hpp"
+#include "collectives/tcp/tcp_ring_link.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
-#include "collectives/sockets.hpp"
+#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {

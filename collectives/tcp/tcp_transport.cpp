@@ -1,4 +1,4 @@
-#include "collectives/tcp_transport.hpp"
+#include "collectives/tcp/tcp_transport.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 
 #include "collectives/forming_guard.hpp"
 #include "collectives/ring_group.hpp"
-#include "collectives/sockets.hpp"
-#include "collectives/tcp_formation.hpp"
+#include "collectives/tcp/sockets.hpp"
+#include "collectives/tcp/tcp_formation.hpp"
 
 namespace mayfly::collectives {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/ids.hpp"
-#include "collectives/gloo_aborter.hpp"
+#include "collectives/gloo/gloo_aborter.hpp"
 #include "collectives/ring_link.hpp"
 
 namespace mayfly::collectives {

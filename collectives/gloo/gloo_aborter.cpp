@@ -1,4 +1,4 @@
-#include "collectives/gloo_aborter.hpp"
+#include "collectives/gloo/gloo_aborter.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

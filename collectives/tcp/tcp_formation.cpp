@@ -1,4 +1,4 @@
-#include "collectives/tcp_formation.hpp"
+#include "collectives/tcp/tcp_formation.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "collectives/ring_group.hpp"
-#include "collectives/sockets.hpp"
+#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "collectives/abort_signal.hpp"
 #include "collectives/group.hpp"
-#include "collectives/tcp_address.hpp"
-#include "collectives/tcp_handshake.hpp"
-#include "collectives/tcp_ring_link.hpp"
+#include "collectives/tcp/tcp_address.hpp"
+#include "collectives/tcp/tcp_handshake.hpp"
+#include "collectives/tcp/tcp_ring_link.hpp"
 
 namespace mayfly::collectives {
 

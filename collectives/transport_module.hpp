@@ -1,0 +1,44 @@
+#pragma once
+
+// Transports that need a library which not every machine has (Open MPI, NCCL with CUDA) live in
+// shared libraries of their own, libmayfly_<name>.so, beside the program. They are loaded only when
+// asked for, so that one program runs everywhere and starts fast where they are not used.
+
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "collectives/group.hpp"
+
+namespace mayfly::collectives {
+
+/// What a module needs to know to make its transport.
+struct ModuleOptions {
+  std::string bind_host = "127.0.0.1";  ///< name or address of the interface to use
+  int device = 0;                       ///< index of the GPU, where the module uses one
+};
+
+/// What a module exports, through mayfly_transport_module(). All functions: one thread at a time.
+struct TransportModule {
+  const char* build;  ///< equals transport_module_build() of the program that may load it
+  /// Ok if the machine has what the module needs, else kUnsupported with one line that says what
+  /// is missing. Cheap; starts nothing that lasts.
+  Result<void> (*probe)();
+  Result<std::unique_ptr<Transport>> (*make)(const ModuleOptions& options);
+};
+
+/// The one symbol that a module exports.
+inline constexpr const char* kTransportModuleSymbol = "mayfly_transport_module";
+using TransportModuleFunction = const TransportModule* (*)();
+
+/// Names the sources and compiler of this build: C++ types cross the border between program and
+/// module, so both must come from the same build.
+[[nodiscard]] const char* transport_module_build();
+
+/// Loads libmayfly_<name>.so from the program's folder or from ../lib/mayfly beside it; it stays
+/// loaded for the life of the process. kUnsupported, with what is missing: there is no such file
+/// (the build machine lacked the library), a library that it needs is missing here, or it is of
+/// another build.
+[[nodiscard]] Result<const TransportModule*> load_transport_module(const std::string& name);
+
+}  // namespace mayfly::collectives
