@@ -8,9 +8,9 @@
 
 #include "cli/arguments.hpp"
 #include "cli/bench.hpp"
-#include "engine/bench_data.hpp"
-#include "engine/bench_recovery.hpp"
-#include "engine/bench_step.hpp"
+#include "engine/bench/data_bench.hpp"
+#include "engine/bench/recovery_bench.hpp"
+#include "engine/bench/step_bench.hpp"
 
 namespace mayfly::cli {
 namespace {

@@ -13,9 +13,9 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/bench_data.hpp"
-#include "engine/bench_recovery.hpp"
-#include "engine/bench_step.hpp"
+#include "engine/bench/data_bench.hpp"
+#include "engine/bench/recovery_bench.hpp"
+#include "engine/bench/step_bench.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 

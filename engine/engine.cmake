@@ -1,10 +1,11 @@
 mayfly_library(engine
-  SOURCES bench_data.cpp bench_machine.cpp bench_recovery.cpp bench_report.cpp bench_step.cpp
-          bench_step_loop.cpp chaos_plan.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp
-          coordinator_main.cpp coordinator_process.cpp exit_codes.cpp gradient_buckets.cpp
-          gradient_sums.cpp initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp
-          local_launcher.cpp records.cpp reduction_layout.cpp run_recorder.cpp signal_watcher.cpp
-          starting_state.cpp state_sync.cpp step_timer.cpp trainer.cpp worker.cpp worker_link.cpp
+  SOURCES bench/data_bench.cpp bench/machine_peak.cpp bench/recovery_bench.cpp bench/step_bench.cpp
+          bench/step_loop.cpp bench/step_report.cpp bench/step_timer.cpp
+          chaos_plan.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp coordinator_main.cpp
+          coordinator_process.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp
+          initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp records.cpp
+          reduction_layout.cpp run_recorder.cpp signal_watcher.cpp starting_state.cpp state_sync.cpp
+          trainer.cpp worker.cpp worker_link.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
          mayfly_collectives_plan mayfly_elastic_core mayfly_elastic_net mayfly_cloud_hooks
   PRIVATE fmt::fmt Threads::Threads)

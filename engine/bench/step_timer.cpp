@@ -1,4 +1,4 @@
-#include "engine/step_timer.hpp"
+#include "engine/bench/step_timer.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "engine/bench_data.hpp"
+#include "engine/bench/data_bench.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "base/time.hpp"
 #include "datasets/loader.hpp"
-#include "engine/bench_machine.hpp"
+#include "engine/bench/machine_peak.hpp"
 #include "engine/exit_codes.hpp"
 
 namespace mayfly::engine {

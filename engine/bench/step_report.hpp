@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/bench_machine.hpp"
-#include "engine/step_timer.hpp"
+#include "engine/bench/machine_peak.hpp"
+#include "engine/bench/step_timer.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/step_cost.hpp"
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/bench_report.hpp"
+#include "engine/bench/step_report.hpp"
+#include "engine/bench/step_timer.hpp"
 #include "engine/gradient_sums.hpp"
-#include "engine/step_timer.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model_state.hpp"
 #include "nn/step_engine.hpp"

@@ -1,4 +1,4 @@
-#include "engine/bench_recovery.hpp"
+#include "engine/bench/recovery_bench.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "engine/bench_machine.hpp"
+#include "engine/bench/machine_peak.hpp"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "engine/bench_step.hpp"
+#include "engine/bench/step_bench.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

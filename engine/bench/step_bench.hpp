@@ -31,7 +31,7 @@ struct StepBenchOptions {
 /// `mayfly bench step`: forward, backward and exact-sum accumulation of whole microbatches on
 /// synthetic images, plus the optimizer's update, on each of `threads` compute threads, each of
 /// which works as a worker of its own that computes its share of the global batch. Prints to
-/// standard output what bench_report.hpp makes of it; returns the exit code.
+/// standard output what step_report.hpp makes of it; returns the exit code.
 int bench_step(const StepBenchOptions& options);
 
 }  // namespace mayfly::engine

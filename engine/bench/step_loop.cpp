@@ -1,4 +1,4 @@
-#include "engine/bench_step_loop.hpp"
+#include "engine/bench/step_loop.hpp"
 
 #include <utility>
 

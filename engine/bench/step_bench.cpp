@@ -1,4 +1,4 @@
-#include "engine/bench_step.hpp"
+#include "engine/bench/step_bench.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "engine/bench_report.hpp"
-#include "engine/bench_step_loop.hpp"
+#include "engine/bench/step_loop.hpp"
+#include "engine/bench/step_report.hpp"
 #include "engine/exit_codes.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
