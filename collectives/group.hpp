@@ -53,6 +53,9 @@ class Work {
   /// the buffers hold garbage and every other operation of this group fails as well; the culprit is
   /// named where it is known.
   virtual Result<void> wait(Instant deadline) = 0;
+  /// When the operation ended, on monotonic_now()'s clock, for whoever draws where time goes; zero
+  /// while it runs, or where the group does not know. Same thread as wait().
+  [[nodiscard]] virtual Instant finished_at() const { return {}; }
 };
 
 /// One communicator. Operations are started by one thread, in the same order on every member, and

@@ -24,9 +24,12 @@ struct Operation {
   std::mutex mutex;
   std::condition_variable finished;
   std::optional<Result<void>> result;  // guarded by mutex
+  Instant finished_at;                 // guarded by mutex
 
   void finish(Result<void> outcome) {
+    const Instant now = monotonic_now();
     const std::lock_guard lock(mutex);
+    finished_at = now;
     result = std::move(outcome);
     finished.notify_all();
   }
@@ -49,6 +52,11 @@ class RingWork final : public Work {
       return Error{Errc::kDeadline, "the operation is still running"};
     }
     return *operation_->result;
+  }
+
+  Instant finished_at() const override {
+    const std::lock_guard lock(operation_->mutex);
+    return operation_->finished_at;
   }
 
  private:
