@@ -1,33 +1,13 @@
 // The benchmarks that `mayfly bench` offers.
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <charconv>
-#include <filesystem>
-
-#include "cli/arguments.hpp"
 #include "cli/bench.hpp"
+#include "cli/bench_arguments.hpp"
 #include "engine/bench/data_bench.hpp"
 #include "engine/bench/recovery_bench.hpp"
 #include "engine/bench/step_bench.hpp"
 
 namespace mayfly::cli {
 namespace {
-
-/// Reads an option that must be a positive number; keeps `number` if it is not given.
-template <typename T>
-Result<void> read_number(const ParsedArguments& arguments, const std::string& name, T& number) {
-  const std::string text = arguments.option(name);
-  if (text.empty()) {
-    return {};
-  }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number <= 0) {
-    return Error{Errc::kInvalidInput, fmt::format("--{} {}: not a positive number", name, text)};
-  }
-  return {};
-}
 
 CommandSpec step_spec() {
   CommandSpec spec;
@@ -74,18 +54,11 @@ Result<engine::StepBenchOptions> step_options(const ParsedArguments& arguments) 
 }
 
 int run_bench_step(const std::vector<std::string>& words, Context& context) {
-  const Result<ParsedArguments> parsed = parse_arguments(step_spec(), words);
-  if (!parsed.ok()) {
-    return context.complain(parsed.error());
-  }
-  const ParsedArguments& arguments = parsed.value();
-  if (arguments.help_asked) {
-    context.out << help_text(step_spec());
-    return kExitDone;
-  }
-  const Result<engine::StepBenchOptions> options = step_options(arguments);
-  return options.ok() ? context.services.bench_step(options.value())
-                      : context.complain(options.error());
+  return run_with_options(step_spec(), words, context, [&context](const ParsedArguments& a) {
+    const Result<engine::StepBenchOptions> options = step_options(a);
+    return options.ok() ? context.services.bench_step(options.value())
+                        : context.complain(options.error());
+  });
 }
 
 CommandSpec data_spec() {
@@ -97,16 +70,7 @@ CommandSpec data_spec() {
   return spec;
 }
 
-int run_bench_data(const std::vector<std::string>& words, Context& context) {
-  const Result<ParsedArguments> parsed = parse_arguments(data_spec(), words);
-  if (!parsed.ok()) {
-    return context.complain(parsed.error());
-  }
-  const ParsedArguments& arguments = parsed.value();
-  if (arguments.help_asked) {
-    context.out << help_text(data_spec());
-    return kExitDone;
-  }
+int start_data(const ParsedArguments& arguments, Context& context) {
   engine::JobConfig config;
   for (const auto& [name, text] : arguments.settings) {
     if (Result<void> set = engine::apply_setting(config, name, text, "flag"); !set.ok()) {
@@ -123,6 +87,11 @@ int run_bench_data(const std::vector<std::string>& words, Context& context) {
     return context.complain(read.error());
   }
   return context.services.bench_data(options);
+}
+
+int run_bench_data(const std::vector<std::string>& words, Context& context) {
+  return run_with_options(data_spec(), words, context,
+                          [&context](const ParsedArguments& a) { return start_data(a, context); });
 }
 
 CommandSpec recovery_spec() {
@@ -150,16 +119,7 @@ engine::JobConfig endless_job() {
   return config;
 }
 
-int run_bench_recovery(const std::vector<std::string>& words, Context& context) {
-  const Result<ParsedArguments> parsed = parse_arguments(recovery_spec(), words);
-  if (!parsed.ok()) {
-    return context.complain(parsed.error());
-  }
-  const ParsedArguments& arguments = parsed.value();
-  if (arguments.help_asked) {
-    context.out << help_text(recovery_spec());
-    return kExitDone;
-  }
+int start_recovery(const ParsedArguments& arguments, Context& context) {
   engine::RecoveryBenchOptions options;
   options.job = endless_job();
   for (const auto& [name, text] : arguments.settings) {
@@ -181,12 +141,33 @@ int run_bench_recovery(const std::vector<std::string>& words, Context& context) 
   return context.services.bench_recovery(options);
 }
 
+int run_bench_recovery(const std::vector<std::string>& words, Context& context) {
+  return run_with_options(recovery_spec(), words, context, [&context](const ParsedArguments& a) {
+    return start_recovery(a, context);
+  });
+}
+
 }  // namespace
+
+int run_with_options(const CommandSpec& spec, const std::vector<std::string>& words,
+                     Context& context, const std::function<int(const ParsedArguments&)>& run) {
+  const Result<ParsedArguments> parsed = parse_arguments(spec, words);
+  if (!parsed.ok()) {
+    return context.complain(parsed.error());
+  }
+  if (parsed.value().help_asked) {
+    context.out << help_text(spec);
+    return kExitDone;
+  }
+  return run(parsed.value());
+}
 
 const std::vector<BenchCommand>& bench_commands() {
   static const std::vector<BenchCommand> list = {
+      {"allreduce", bench_allreduce_help(), run_bench_allreduce},
       {"data", data_spec().help, run_bench_data},
       {"recovery", recovery_spec().help, run_bench_recovery},
+      {"reform", bench_reform_help(), run_bench_reform},
       {"step", step_spec().help, run_bench_step}};
   return list;
 }

@@ -188,6 +188,9 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
   if (words[0] == "bench") {
     return run_bench(rest, context);
   }
+  if (words[0] == "bench-rank") {
+    return context.services.bench_rank(rest);
+  }
   const std::string name = words[0] == "--version" ? "version" : words[0];
   const auto& list = subcommands();
   const auto command = std::find_if(list.begin(), list.end(),

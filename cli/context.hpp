@@ -13,8 +13,10 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/bench/allreduce_bench.hpp"
 #include "engine/bench/data_bench.hpp"
 #include "engine/bench/recovery_bench.hpp"
+#include "engine/bench/reform_bench.hpp"
 #include "engine/bench/step_bench.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
@@ -42,6 +44,10 @@ struct Services {
   std::function<int(const engine::RecoveryBenchOptions&)> bench_recovery;
   std::function<int(const engine::StepBenchOptions&)> bench_step;
   std::function<int(const engine::DataBenchOptions&)> bench_data;
+  std::function<int(const engine::AllReduceBenchOptions&)> bench_allreduce;
+  std::function<int(const engine::ReformBenchOptions&)> bench_reform;
+  /// Not for people: a process that a benchmark of communication starts (engine/bench/group_rank).
+  std::function<int(const std::vector<std::string>& words)> bench_rank;
 };
 
 struct Context {

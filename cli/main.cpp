@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "cli/cli.hpp"
+#include "engine/bench/group_rank.hpp"
 
 extern char** environ;
 
@@ -32,7 +33,8 @@ cli::Services real_services() {
   return {engine::run_train,         engine::run_coordinator, engine::run_worker,
           engine::run_launched_rank, engine::inside_mpirun,   elastic::fork_sentinel,
           elastic::send_command,     engine::bench_recovery,  engine::bench_step,
-          engine::bench_data};
+          engine::bench_data,        engine::bench_allreduce, engine::bench_reform,
+          engine::run_bench_rank};
 }
 
 int run(const std::vector<std::string>& words) {

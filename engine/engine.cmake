@@ -1,7 +1,5 @@
 mayfly_library(engine
-  SOURCES bench/data_bench.cpp bench/machine_peak.cpp bench/recovery_bench.cpp bench/step_bench.cpp
-          bench/step_loop.cpp bench/step_report.cpp bench/step_timer.cpp
-          chaos_plan.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp coordinator_main.cpp
+  SOURCES chaos_plan.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp coordinator_main.cpp
           coordinator_process.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp
           initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp records.cpp
           reduction_layout.cpp run_recorder.cpp signal_watcher.cpp starting_state.cpp state_sync.cpp

@@ -1,0 +1,283 @@
+#include "benchmarks/peers/poll_ring.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace mayfly::peers {
+namespace {
+
+constexpr std::size_t kPieceBytes = 64 * 1024;
+constexpr int kLargeBufferBytes = 256 * 1024;
+constexpr std::size_t kLargeFrom = 16U << 20;  // measured: below, the system's buffers are better
+constexpr int kTimeoutMs = 60'000;
+
+Error last_error(const char* what) {
+  return {Errc::kPeerLost, std::string(what) + ": " + std::strerror(errno)};
+}
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+void set_buffers(int fd, int bytes) {
+  if (bytes > 0) {
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  }
+}
+
+void make_ready(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+/// Elements of the vector that are segment `index` (modulo the ranks).
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+Range segment(std::size_t count, std::uint32_t ranks, std::uint32_t index) {
+  const std::size_t i = index % ranks;
+  return {count * i / ranks, count * (i + 1) / ranks};
+}
+
+/// One direction of the ring: 2 (n - 1) segments, one after the other.
+class Stream {
+ public:
+  Stream(std::size_t count, std::uint32_t ranks, std::uint32_t first)
+      : count_(count), ranks_(ranks), index_(first), steps_(2 * (ranks - 1)) {
+    range_ = segment(count_, ranks_, index_);
+    skip_empty();
+  }
+  [[nodiscard]] bool done() const { return step_ == steps_; }
+  [[nodiscard]] bool is_sum() const { return step_ < ranks_ - 1; }
+  [[nodiscard]] std::size_t offset() const { return range_.begin; }
+  [[nodiscard]] std::size_t left() const { return range_.end - range_.begin; }
+  /// Elements passed so far in all segments.
+  [[nodiscard]] std::size_t passed() const { return passed_; }
+  void advance(std::size_t elements) {
+    range_.begin += elements;
+    passed_ += elements;
+    skip_empty();
+  }
+
+ private:
+  void skip_empty() {
+    while (!done() && left() == 0) {
+      ++step_;
+      index_ = (index_ + ranks_ - 1) % ranks_;
+      range_ = segment(count_, ranks_, index_);
+    }
+  }
+
+  std::size_t count_;
+  std::uint32_t ranks_;
+  std::uint32_t index_;
+  std::uint32_t steps_;
+  std::uint32_t step_ = 0;
+  std::size_t passed_ = 0;
+  Range range_;
+};
+
+/// One all-reduce in progress. What arrives is passed on as soon as it is added, not only when
+/// its segment is complete: after its own segment a rank has sent no more than it has received.
+template <typename T>
+class Operation {
+ public:
+  Operation(T* data, std::size_t count, std::uint32_t rank, std::uint32_t ranks, int next,
+            int previous, std::vector<std::byte>& piece)
+      : data_(data),
+        out_(count, ranks, rank),
+        in_(count, ranks, rank + ranks - 1),
+        own_(segment_size(count, ranks, rank)),
+        next_(next),
+        previous_(previous),
+        piece_(piece) {}
+
+  Result<void> run() {
+    while (!out_.done() || !in_.done()) {
+      Result<bool> sent = send_some();
+      Result<bool> received = sent.ok() ? receive_some() : sent;
+      if (!received.ok()) {
+        return std::move(received).error();
+      }
+      if (!sent.value() && !received.value()) {
+        if (Result<void> waited = wait(); !waited.ok()) {
+          return waited;
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  static std::size_t segment_size(std::size_t count, std::uint32_t ranks, std::uint32_t rank) {
+    const Range own = segment(count, ranks, rank);
+    return own.end - own.begin;
+  }
+
+  /// Bytes that may be sent now, of the segment in progress; a split element included.
+  [[nodiscard]] std::size_t sendable() const {
+    if (out_.done()) {
+      return 0;
+    }
+    const std::size_t allowed = own_ + in_.passed() - out_.passed();
+    return std::min(out_.left(), allowed) * sizeof(T) - out_split_;
+  }
+
+  Result<bool> send_some() {
+    const std::size_t bytes = std::min(sendable(), kPieceBytes);
+    if (bytes == 0) {
+      return false;
+    }
+    const auto* from = reinterpret_cast<const std::byte*>(data_ + out_.offset()) + out_split_;
+    const ssize_t n = ::send(next_, from, bytes, MSG_NOSIGNAL);
+    if (n < 0) {
+      return errno == EAGAIN || errno == EINTR ? Result<bool>(false) : last_error("send");
+    }
+    out_split_ += static_cast<std::size_t>(n);
+    out_.advance(out_split_ / sizeof(T));
+    out_split_ %= sizeof(T);
+    return true;
+  }
+
+  Result<bool> receive_some() {
+    if (in_.done()) {
+      return false;
+    }
+    const std::size_t wanted = std::min(in_.left() * sizeof(T), kPieceBytes) - in_split_;
+    std::byte* to =
+        in_.is_sum() ? piece_.data() : reinterpret_cast<std::byte*>(data_ + in_.offset());
+    const ssize_t n = ::recv(previous_, to + in_split_, wanted, 0);
+    if (n == 0) {
+      return Error{Errc::kPeerLost, "the previous rank is gone"};
+    }
+    if (n < 0) {
+      return errno == EAGAIN || errno == EINTR ? Result<bool>(false) : last_error("recv");
+    }
+    take(in_split_ + static_cast<std::size_t>(n));
+    return true;
+  }
+
+  /// `bytes` are at the start of the piece, or in their place.
+  void take(std::size_t bytes) {
+    const std::size_t whole = bytes / sizeof(T);
+    in_split_ = bytes % sizeof(T);
+    if (in_.is_sum()) {
+      const T* added = reinterpret_cast<const T*>(piece_.data());
+      T* sum = data_ + in_.offset();
+      for (std::size_t i = 0; i < whole; ++i) {
+        sum[i] += added[i];
+      }
+      std::memmove(piece_.data(), piece_.data() + whole * sizeof(T), in_split_);
+    }
+    in_.advance(whole);
+  }
+
+  Result<void> wait() {
+    std::array<pollfd, 2> ready{
+        pollfd{
+            .fd = previous_, .events = static_cast<short>(in_.done() ? 0 : POLLIN), .revents = 0},
+        pollfd{.fd = sendable() > 0 ? next_ : -1, .events = POLLOUT, .revents = 0}};
+    const int n = ::poll(ready.data(), ready.size(), kTimeoutMs);
+    if (n == 0) {
+      return Error{Errc::kDeadline, "the ring stands still"};
+    }
+    return n < 0 && errno != EINTR ? Result<void>(last_error("poll")) : Result<void>();
+  }
+
+  T* data_;
+  Stream out_;
+  Stream in_;
+  std::size_t own_;  // elements of the first outgoing segment
+  int next_;
+  int previous_;
+  std::vector<std::byte>& piece_;
+  std::size_t out_split_ = 0;  // bytes sent of an element that is not complete
+  std::size_t in_split_ = 0;   // bytes received of one
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PollRing>> PollRing::listen() {
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof address;
+  // Before listen(): accepted sockets inherit the window's scale from the listener.
+  if (!listener.valid() ||
+      ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), SOMAXCONN) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return last_error("listen");
+  }
+  std::unique_ptr<PollRing> ring(new PollRing(std::move(listener), ntohs(address.sin_port)));
+  ring->piece_.resize(kPieceBytes + sizeof(double));
+  return ring;
+}
+
+Result<void> PollRing::connect(std::uint32_t rank, const std::vector<std::string>& addresses) {
+  rank_ = rank;
+  size_ = static_cast<std::uint32_t>(addresses.size());
+  if (size_ == 1) {
+    return {};
+  }
+  const auto next = static_cast<std::uint16_t>(std::atoi(addresses[(rank + 1) % size_].c_str()));
+  // In the same order on all ranks, and the queue of connections keeps it.
+  if (Result<void> opened = open_link(small_, next, 0); !opened.ok()) {
+    return opened;
+  }
+  return open_link(large_, next, kLargeBufferBytes);
+}
+
+Result<void> PollRing::open_link(Link& link, std::uint16_t next_port, int buffer_bytes) {
+  link.next = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  set_buffers(link.next.get(), buffer_bytes);
+  const sockaddr_in address = loopback(next_port);
+  if (::connect(link.next.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+      0) {
+    return last_error("connect");
+  }
+  pollfd ready{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&ready, 1, kTimeoutMs) != 1) {
+    return Error{Errc::kDeadline, "the previous rank does not connect"};
+  }
+  link.previous = UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!link.previous.valid()) {
+    return last_error("accept");
+  }
+  set_buffers(link.previous.get(), buffer_bytes);
+  make_ready(link.next.get());
+  make_ready(link.previous.get());
+  return {};
+}
+
+template <typename T>
+Result<void> PollRing::sum(T* data, std::size_t count) {
+  if (size_ == 1) {
+    return {};
+  }
+  const Link& link = count * sizeof(T) >= kLargeFrom ? large_ : small_;
+  Operation<T> operation(data, count, rank_, size_, link.next.get(), link.previous.get(), piece_);
+  return operation.run();
+}
+
+template Result<void> PollRing::sum<float>(float*, std::size_t);
+template Result<void> PollRing::sum<std::int32_t>(std::int32_t*, std::size_t);
+
+}  // namespace mayfly::peers

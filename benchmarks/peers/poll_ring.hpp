@@ -1,0 +1,53 @@
+#pragma once
+
+// A ring all-reduce over TCP with nothing but sockets and poll(): what a careful programmer gets
+// without a library. Independent of Mayfly's own transports on purpose. One thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::peers {
+
+class PollRing {
+ public:
+  /// Listens on loopback at a port that the system chooses.
+  static Result<std::unique_ptr<PollRing>> listen();
+
+  [[nodiscard]] std::string address() const { return std::to_string(port_); }
+  /// Connects to the next rank and accepts the previous one; blocks until both are there.
+  [[nodiscard]] Result<void> connect(std::uint32_t rank, const std::vector<std::string>& addresses);
+
+  /// Sums `count` elements of T (float or std::int32_t) in place.
+  template <typename T>
+  [[nodiscard]] Result<void> sum(T* data, std::size_t count);
+
+ private:
+  /// The connections of one kind of vector: buffer sizes stick to a socket for life.
+  struct Link {
+    UniqueFd next;
+    UniqueFd previous;
+  };
+
+  explicit PollRing(UniqueFd listener, std::uint16_t port)
+      : listener_(std::move(listener)), port_(port) {}
+  Result<void> open_link(Link& link, std::uint16_t next_port, int buffer_bytes);
+
+  UniqueFd listener_;
+  std::uint16_t port_;
+  std::uint32_t rank_ = 0;
+  std::uint32_t size_ = 1;
+  Link small_;  // the system's own buffer sizes
+  Link large_;  // small buffers: what waits in them stays in the cache
+  std::vector<std::byte> piece_;
+};
+
+extern template Result<void> PollRing::sum<float>(float*, std::size_t);
+extern template Result<void> PollRing::sum<std::int32_t>(std::int32_t*, std::size_t);
+
+}  // namespace mayfly::peers

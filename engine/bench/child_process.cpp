@@ -1,0 +1,135 @@
+#include "engine/bench/child_process.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr auto kReapInterval = std::chrono::milliseconds(2);
+constexpr std::size_t kLogBytesMax = 16U << 20;
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// In the child, between fork and exec. The parent had one thread, so that no lock is held here.
+[[noreturn]] void become(const std::vector<char*>& words, const Environment& environment,
+                         const char* log, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // what mpirun passes on to its ranks
+  if (::getppid() != parent) {
+    ::_exit(1);
+  }
+  const int input = ::open("/dev/null", O_RDONLY);
+  const int output = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (input < 0 || output < 0 || ::dup2(input, 0) < 0 || ::dup2(output, 1) < 0 ||
+      ::dup2(output, 2) < 0) {
+    ::_exit(1);
+  }
+  ::closefrom(3);
+  for (const auto& [name, value] : environment) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGTERM, SIG_DFL);
+  ::execvp(words[0], words.data());
+  ::dprintf(2, "cannot start %s: %s\n", words[0], std::strerror(errno));
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
+                                         const Environment& environment, const std::string& log) {
+  std::vector<std::string> copies = words;
+  std::vector<char*> pointers;
+  for (std::string& word : copies) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    return Error{Errc::kIo, "cannot start " + words[0] + ": " + std::strerror(errno)};
+  }
+  if (pid == 0) {
+    become(pointers, environment, log.c_str(), parent);
+  }
+  ::setpgid(pid, pid);  // whoever comes first
+  return ChildProcess(pid);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  return *this;
+}
+
+ChildProcess::~ChildProcess() {
+  kill();
+}
+
+bool ChildProcess::ended() {
+  if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) {
+    ::kill(-pid_, SIGKILL);  // what it may have left behind
+    pid_ = -1;
+  }
+  return pid_ < 0;
+}
+
+void ChildProcess::send_kill() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+  }
+}
+
+void ChildProcess::kill() {
+  if (pid_ > 0) {
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+}
+
+bool ChildProcess::wait_until(Instant deadline) {
+  while (!ended()) {
+    if (monotonic_now() >= deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(kReapInterval);
+  }
+  return true;
+}
+
+std::string own_program() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+std::string last_line_of(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, kLogBytesMax);
+  if (!text.ok()) {
+    return {};
+  }
+  const std::size_t end = text.value().find_last_not_of(" \n\r-");
+  if (end == std::string::npos) {
+    return {};
+  }
+  const std::size_t begin = text.value().rfind('\n', end);
+  return text.value().substr(begin == std::string::npos ? 0 : begin + 1, end - begin);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,51 @@
+#pragma once
+
+// Processes that a benchmark starts and that must not outlive it.
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace mayfly::engine {
+
+/// A process in a process group of its own; the whole group is killed when this is destroyed, and
+/// the process when ours dies.
+class ChildProcess {
+ public:
+  /// Starts `words` (the first is a path or found in PATH) with additions to our environment,
+  /// nothing on standard input and both outputs appended to the file `log`. Only for programs
+  /// with one thread. kIo if it cannot be started.
+  static Result<ChildProcess> start(
+      const std::vector<std::string>& words,
+      const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
+
+  /// True once it has ended (and been reaped).
+  [[nodiscard]] bool ended();
+  /// SIGKILL, and does not wait.
+  void send_kill();
+  /// SIGKILL to the group, and waits for the end of the process itself.
+  void kill();
+  /// Waits so long for it to end by itself; true if it did.
+  [[nodiscard]] bool wait_until(Instant deadline);
+
+ private:
+  explicit ChildProcess(pid_t pid) : pid_(pid) {}
+
+  pid_t pid_ = -1;  // -1: none, or reaped
+};
+
+/// The program's own file.
+[[nodiscard]] std::string own_program();
+/// The last line of a text file that is not empty, or nothing.
+[[nodiscard]] std::string last_line_of(const std::string& path);
+
+}  // namespace mayfly::engine

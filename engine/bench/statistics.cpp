@@ -1,0 +1,27 @@
+#include "engine/bench/statistics.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace mayfly::engine {
+
+double percentile(std::vector<double> values, double fraction) {
+  if (values.empty()) {
+    return 0;
+  }
+  const auto last = static_cast<double>(values.size() - 1);
+  const auto place = static_cast<std::ptrdiff_t>(fraction * last + 0.5);
+  std::nth_element(values.begin(), values.begin() + place, values.end());
+  return values[static_cast<std::size_t>(place)];
+}
+
+double median(const std::vector<double>& values) {
+  if (values.empty()) {
+    return 0;
+  }
+  std::vector<double> sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+}
+
+}  // namespace mayfly::engine
