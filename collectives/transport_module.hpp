@@ -16,6 +16,7 @@ namespace mayfly::collectives {
 struct ModuleOptions {
   std::string bind_host = "127.0.0.1";  ///< name or address of the interface to use
   int device = 0;                       ///< index of the GPU, where the module uses one
+  bool share_cores = false;  ///< others compute on our cores while we wait: give way to them
 };
 
 /// What a module exports, through mayfly_transport_module(). All functions: one thread at a time.

@@ -1,0 +1,87 @@
+#pragma once
+
+// Private to the mpi module: needs Open MPI's headers.
+//
+// MPI of this process: started once, ended once. MPI knows one set of processes, those that mpirun
+// started together; a member is one of them, named by its rank there ("world rank").
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "base/result.hpp"
+#include "collectives/group.hpp"
+
+namespace mayfly::collectives {
+
+/// A message that nobody waits for any more, with the memory it may still use.
+struct AbandonedMessage {
+  MPI_Request request = MPI_REQUEST_NULL;
+  AlignedBuffer<std::byte> memory;
+};
+
+/// All members: one thread at a time calls MPI (MPI_THREAD_SERIALIZED); whoever does is said by the
+/// group or by the transport while it forms one.
+class MpiWorld {
+ public:
+  /// Ok inside mpirun, else kUnsupported with what to do.
+  static Result<void> probe();
+  /// Starts MPI, which waits for all ranks of the mpirun; a rank that dies before its own start
+  /// makes that wait endless, so the process ends with one line if it takes two minutes.
+  /// `share_cores`: MPI gives way to other threads while it waits.
+  static Result<std::unique_ptr<MpiWorld>> start(bool share_cores);
+  /// Ends MPI, unless a rank died or may die: then the end may wait for ever.
+  ~MpiWorld();
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  /// True under `mpirun --enable-recovery`: the death of a rank does not end the others.
+  [[nodiscard]] bool elastic() const { return elastic_; }
+  [[nodiscard]] MPI_Comm comm() const { return comm_; }
+  /// "mpi:JOB:WORLDRANK".
+  [[nodiscard]] std::string address() const;
+  /// The world ranks of a view's members; kInvalidInput for one of another mpirun.
+  [[nodiscard]] Result<std::vector<int>> ranks_of(const std::vector<Peer>& peers) const;
+  /// Tags come in pairs, one pair per view; views that far apart that they share one never meet.
+  [[nodiscard]] int tag_of(ViewId view, int kind) const;
+
+  /// Takes over a message that is still under way. A receive is cancelled. Memory is kept until MPI
+  /// is done with it, which for a message to a dead rank is never.
+  void abandon(AbandonedMessage message);
+  /// Frees what is done.
+  void sweep();
+  /// MPI reported an error: it cannot be ended properly any more.
+  void spoil() { spoiled_.store(true, std::memory_order_relaxed); }
+
+ private:
+  explicit MpiWorld(bool elastic);
+
+  bool elastic_;
+  int rank_ = 0;
+  int size_ = 0;
+  int tag_pairs_ = 1;
+  MPI_Comm comm_ = MPI_COMM_NULL;  // the world's ranks, apart from other users' messages
+  std::string job_;
+  std::atomic<bool> spoiled_{false};
+  std::vector<AbandonedMessage> abandoned_;
+};
+
+inline constexpr int kHelloTag = 0;  ///< kinds of tag_of()
+inline constexpr int kDataTag = 1;
+
+/// Ends the process with one line on standard error, where MPI leaves no other way out. mpirun
+/// without --enable-recovery then ends the job.
+[[noreturn]] void leave_process(const char* reason);
+
+/// MPI's return value as a Result: kPeerLost for everything but kCorrupt (a message of another size
+/// than expected). `with` is the member at the other end, where there is one.
+[[nodiscard]] Result<void> check_mpi(int code, const char* what,
+                                     std::optional<MemberId> with = std::nullopt);
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,35 @@
+# The mpi transport's tests run under mpirun; its programs stand where the module is found.
+if(NOT TARGET mayfly_mpi)
+  return()
+endif()
+find_program(MAYFLY_PYTHON NAMES python3)
+
+foreach(program contract kill)
+  add_executable(mpi_${program} mpi_${program}_program.cpp mpi_rank.cpp)
+  target_link_libraries(mpi_${program} PRIVATE collectives_test_cluster GTest::gtest)
+  add_dependencies(mpi_${program} mayfly_mpi)
+  set_target_properties(mpi_${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+endforeach()
+
+function(mayfly_mpi_test program mode btl ranks)
+  set(name collectives_mpi/${mode}_${btl}_${ranks})
+  add_test(NAME ${name}
+    COMMAND ${MAYFLY_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi_contract_test.py
+            $<TARGET_FILE:mpi_${program}> ${mode} ${btl} ${ranks})
+  set_tests_properties(${name} PROPERTIES
+    LABELS integration TIMEOUT 180 RUN_SERIAL TRUE SKIP_RETURN_CODE 77)
+endfunction()
+
+# Both of Open MPI's ways through one machine, and every number of ranks in each mode.
+foreach(ranks 1 2 4 8)
+  mayfly_mpi_test(contract static vader ${ranks})
+endforeach()
+foreach(ranks 2 3 5)
+  mayfly_mpi_test(contract static tcp ${ranks})
+  mayfly_mpi_test(contract elastic vader ${ranks})
+endforeach()
+foreach(ranks 1 2 4 8)
+  mayfly_mpi_test(contract elastic tcp ${ranks})
+endforeach()
+mayfly_mpi_test(kill kill tcp 5)
+mayfly_mpi_test(kill kill vader 5)

@@ -1,0 +1,62 @@
+#pragma once
+
+// One rank of the mpi contract programs: the transport of this process, and a page of memory that
+// all ranks of the mpirun share, through which they meet without MPI.
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/group.hpp"
+
+namespace mayfly::collectives::test {
+
+constexpr std::uint32_t kRanksMax = 64;
+
+/// In a file that mpi_contract_test.py makes, zeroed.
+struct SharedPage {
+  std::atomic<std::uint32_t> entered;                          ///< free use of a test
+  std::array<std::atomic<std::uint64_t>, kRanksMax> meetings;  ///< how often each rank met
+  std::array<std::atomic<bool>, kRanksMax> dying;              ///< about to be killed
+};
+
+class MpiRank {
+ public:
+  /// Loads the module and makes the transport; exits with a line if that fails. `page_file` is
+  /// where the shared page is.
+  static MpiRank& start(const char* page_file);
+  static MpiRank& get();
+
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  /// Whether operations can be stopped.
+  [[nodiscard]] bool elastic() const { return elastic_; }
+  [[nodiscard]] SharedPage& page() { return *page_; }
+  [[nodiscard]] Transport& transport() { return *transport_; }
+
+  /// Ranks 0 to size() - 1.
+  [[nodiscard]] std::vector<std::uint32_t> everybody() const;
+  /// The next view, of these ranks in this order; every rank calls it, in it or not.
+  [[nodiscard]] GroupSpec next_spec(const std::vector<std::uint32_t>& members);
+  /// Forms next_spec(); null for who is not a member.
+  [[nodiscard]] std::unique_ptr<Group> form(const std::vector<std::uint32_t>& members);
+  /// Returns when all of `members` have called it.
+  void meet(const std::vector<std::uint32_t>& members);
+
+  /// Ends MPI as the mode wants it.
+  void finish() { transport_.reset(); }
+
+ private:
+  std::uint32_t rank_ = 0;
+  std::uint32_t size_ = 1;
+  bool elastic_ = false;
+  std::uint64_t view_ = 0;
+  SharedPage* page_ = nullptr;
+  std::unique_ptr<Transport> transport_;
+};
+
+}  // namespace mayfly::collectives::test
