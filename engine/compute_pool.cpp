@@ -11,11 +11,30 @@
 
 namespace mayfly::engine {
 
+namespace {
+
+/// When the engine went from forward to backward.
+class PassObserver final : public nn::cpu::StepObserver {
+ public:
+  void passed(nn::cpu::StepPart part, const nn::ConvSpec* /*layer*/) override {
+    if (part == nn::cpu::StepPart::kClassifier) {
+      forward_end_ = monotonic_now();
+    }
+  }
+  [[nodiscard]] Instant forward_end() const { return forward_end_; }
+
+ private:
+  Instant forward_end_;
+};
+
+}  // namespace
+
 /// One compute thread with its engine and buffers.
 class ComputePool::Worker final : public nn::GradientSink {
  public:
-  Worker(ComputePool& pool, std::uint32_t index)
+  Worker(ComputePool& pool, std::uint32_t index, Trace* trace)
       : pool_(pool),
+        lane_(lane_of(trace, "compute " + std::to_string(index))),
         vector_(pool.layout_.element_count()),
         thread_([this, index] { run(index); }) {}
   ~Worker() override { thread_.join(); }
@@ -30,11 +49,15 @@ class ComputePool::Worker final : public nn::GradientSink {
 
  private:
   void run(std::uint32_t index);
+  std::unique_ptr<datasets::PreparedBatch> take(std::uint32_t microbatch);
   void train(std::uint32_t microbatch);
   void evaluate(std::uint32_t chunk);
   void add_ready_buckets(std::size_t ready_from, std::size_t bucket_end);
+  void trace_passes(std::uint32_t microbatch, Instant begin) const;
 
   ComputePool& pool_;
+  TraceLane* lane_;  // null without a trace
+  PassObserver passes_;
   AlignedBuffer<float> vector_;  // one microbatch's [loss | statistics | gradients]
   std::size_t next_bucket_ = 0;
   std::vector<float> test_images_;
@@ -47,7 +70,8 @@ class ComputePool::Worker final : public nn::GradientSink {
 void ComputePool::Worker::run(std::uint32_t index) {
   pthread_setname_np(pthread_self(), ("compute-" + std::to_string(index)).c_str());
   Result<std::unique_ptr<nn::StepEngine>> engine = nn::cpu::make_cpu_engine(
-      pool_.job_.model, pool_.job_.config.microbatch, {.dtype = pool_.job_.dtype});
+      pool_.job_.model, pool_.job_.config.microbatch,
+      {.dtype = pool_.job_.dtype, .observer = lane_ != nullptr ? &passes_ : nullptr});
   if (!engine.ok()) {
     built_.set_value(std::move(engine).error());
     return;
@@ -71,8 +95,22 @@ void ComputePool::Worker::run(std::uint32_t index) {
   }
 }
 
+void ComputePool::Worker::trace_passes(std::uint32_t microbatch, Instant begin) const {
+  if (lane_ == nullptr || !lane_->recording()) {
+    return;
+  }
+  const Instant middle = passes_.forward_end();
+  lane_->span("forward", begin, middle, pool_.step_, {"microbatch", microbatch});
+  lane_->span("backward", middle, monotonic_now(), pool_.step_, {"microbatch", microbatch});
+}
+
+std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t microbatch) {
+  const TraceSpan span(lane_, "data wait", pool_.step_, {"microbatch", microbatch});
+  return pool_.loader_.take(pool_.step_, microbatch);
+}
+
 void ComputePool::Worker::train(std::uint32_t microbatch) {
-  std::unique_ptr<datasets::PreparedBatch> batch = pool_.loader_.take(pool_.step_, microbatch);
+  std::unique_ptr<datasets::PreparedBatch> batch = take(microbatch);
   if (batch->failure.has_value()) {
     pool_.fail(*batch->failure);
     return;
@@ -91,6 +129,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
                              layout.parameters_offset() - layout.statistics_offset()),
       *this);
   vector_[0] = result.loss;
+  trace_passes(microbatch, begin);
   add_ready_buckets(0, layout.buckets().size());
 
   StepTotals totals;
@@ -111,7 +150,11 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
 void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t bucket_end) {
   const auto& buckets = pool_.layout_.buckets();
   while (next_bucket_ < bucket_end && buckets[next_bucket_].first >= ready_from) {
-    pool_.sums_.add_bucket(next_bucket_, vector_.span());
+    {
+      const TraceSpan span(lane_, "add to sums", pool_.step_,
+                           {"bucket", static_cast<std::int64_t>(next_bucket_)});
+      pool_.sums_.add_bucket(next_bucket_, vector_.span());
+    }
     {
       const std::lock_guard lock(pool_.mutex_);
       ++pool_.bucket_counts_[next_bucket_];
@@ -122,6 +165,7 @@ void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t 
 }
 
 void ComputePool::Worker::evaluate(std::uint32_t chunk) {
+  const TraceSpan span(lane_, "evaluate", pool_.step_, {"chunk", chunk});
   const std::size_t size = pool_.job_.config.microbatch;
   const std::size_t first = chunk * size;
   const std::size_t count = std::min(size, pool_.job_.data.test->size() - first);
@@ -154,10 +198,10 @@ ComputePool::ComputePool(const Job& job, const ReductionLayout& layout, datasets
 Result<std::unique_ptr<ComputePool>> ComputePool::start(const Job& job,
                                                         const ReductionLayout& layout,
                                                         datasets::Loader& loader, Ledger* ledger,
-                                                        std::uint32_t threads) {
+                                                        std::uint32_t threads, Trace* trace) {
   std::unique_ptr<ComputePool> pool(new ComputePool(job, layout, loader, ledger));
   for (std::uint32_t i = 0; i < threads; ++i) {
-    pool->workers_.push_back(std::make_unique<Worker>(*pool, i));
+    pool->workers_.push_back(std::make_unique<Worker>(*pool, i, trace));
   }
   Result<void> outcome;
   for (const auto& worker : pool->workers_) {
@@ -191,7 +235,7 @@ void ComputePool::begin_step(std::uint64_t step, const nn::ModelState& state,
   sums_.clear(exponents);
   added_ = 0;
   complete_ = 0;
-  std::fill(bucket_counts_.begin(), bucket_counts_.end(), 0);
+  bucket_counts_.assign(layout_.buckets().size(), 0);
 }
 
 void ComputePool::add_microbatches(std::span<const std::uint32_t> microbatches) {

@@ -21,6 +21,7 @@
 #include "engine/job.hpp"
 #include "engine/ledger.hpp"
 #include "engine/reduction_layout.hpp"
+#include "engine/trace.hpp"
 #include "nn/model_state.hpp"
 #include "nn/step_engine.hpp"
 
@@ -35,11 +36,11 @@ struct EvaluationSums {
 
 class ComputePool {
  public:
-  /// Starts the threads; each builds its engine. `ledger` may be null. All references must outlive
-  /// the pool.
+  /// Starts the threads; each builds its engine. `ledger` and `trace` may be null. All references
+  /// must outlive the pool.
   static Result<std::unique_ptr<ComputePool>> start(const Job& job, const ReductionLayout& layout,
                                                     datasets::Loader& loader, Ledger* ledger,
-                                                    std::uint32_t threads);
+                                                    std::uint32_t threads, Trace* trace = nullptr);
   ~ComputePool();
 
   // Everything below: trainer thread only, except interrupt().

@@ -2,7 +2,7 @@
 # engine share. It starts no thread and opens no socket.
 mayfly_library(engine_config
   SOURCES config.cpp config_toml.cpp config_validate.cpp
-          checkpoint_store.cpp json_text.cpp line_file.cpp run_directory.cpp summary.cpp
-          tensorboard.cpp
+          checkpoint_store.cpp derived_settings.cpp json_text.cpp line_file.cpp run_directory.cpp
+          summary.cpp tensorboard.cpp
   PUBLIC mayfly_base mayfly_nn
   PRIVATE fmt::fmt tomlplusplus::tomlplusplus)

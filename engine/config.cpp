@@ -158,6 +158,11 @@ void append_computing(std::vector<Setting>& list) {
   list.push_back(make("backend", &C::backend, "gradient exchange: tcp or gloo"));
   list.push_back(
       make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
+  list.push_back(make("wire", &C::wire,
+                      "gradients on their way: auto = 32 bits; int16 (exact), bf16 or fp16 (fp32) "
+                      "halve the bytes"));
+  list.push_back(make("bucket_kib", &C::bucket_kib,
+                      "smallest message of gradients in KiB; auto = tried out in the first steps"));
   list.push_back(make("device", &C::device, "cpu"));
   list.push_back(
       make("isa", &C::isa, "instruction set: auto, avx512, avx2 or portable (slow, for checks)"));
@@ -201,6 +206,11 @@ void append_records(std::vector<Setting>& list) {
   list.push_back(make("evaluate", &C::evaluate, "measure test accuracy at the end"));
   list.push_back(make("ledger", &C::ledger, "record which samples each worker computed"));
   list.push_back(make("tensorboard", &C::tensorboard, "write TensorBoard event files"));
+  list.push_back(make("trace", &C::trace,
+                      "write where time goes to this file, for Perfetto; auto = trace.json in "
+                      "the run directory, empty = do not"));
+  list.push_back(
+      make("trace_steps", &C::trace_steps, "steps of each view that are traced: FIRST:END"));
   list.push_back(make("quiet", &C::quiet, "no progress line"));
   list.push_back(make("launched", &C::launched, "set by launchers for the workers they start"));
 }

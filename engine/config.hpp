@@ -50,6 +50,10 @@ struct JobConfig {
   std::uint32_t loader_threads = 0;
   std::string backend = "tcp";      ///< tcp or gloo
   std::string reduction = "exact";  ///< exact or fp32
+  /// Gradients on their way: auto (32 bits), int32 or int16 in exact reduction, fp32, bf16 or fp16
+  /// in fp32 reduction.
+  std::string wire = "auto";
+  std::string bucket_kib = "512";  ///< of gradients in one message at least; auto = tuned at start
   std::string device = "cpu";
   std::string isa = "auto";             ///< auto, avx512, avx2, portable
   std::string dtype = "fp32";           ///< of activations: fp32, bf16; see nn/dtype.hpp
@@ -75,8 +79,10 @@ struct JobConfig {
   bool evaluate = true;             ///< test accuracy at the end
   bool ledger = false;              ///< write which samples each worker computed (tests)
   bool tensorboard = true;
-  bool quiet = false;     ///< no progress line
-  bool launched = false;  ///< a launcher's child: Ctrl-C is for the launcher to handle
+  std::string trace;  ///< file for trace events; auto = <run-dir>/trace.json, empty = none
+  std::string trace_steps = "0:50";  ///< of each view, see engine/trace.hpp
+  bool quiet = false;                ///< no progress line
+  bool launched = false;             ///< a launcher's child: Ctrl-C is for the launcher to handle
 };
 
 /// Where a setting's value came from, for error texts ("flag --lr", "environment MAYFLY_LR",

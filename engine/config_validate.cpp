@@ -4,6 +4,7 @@
 
 #include "elastic/core/view.hpp"
 #include "engine/config.hpp"
+#include "engine/derived_settings.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::engine {
@@ -160,12 +161,29 @@ Complaint check_workers(const JobConfig& c) {
                 "coordinator '" + c.coordinator + "' is not HOST:PORT");
 }
 
+Complaint check_exchange(const JobConfig& c) {
+  if (const Result<Wire> wire = parse_wire(c.wire, c.reduction); !wire.ok()) {
+    return wire.error().detail;
+  }
+  if (c.wire != "auto" && c.wire != "int32" && c.wire != "fp32") {
+    return "wire " + c.wire + " is not available yet; use auto";
+  }
+  const Result<BucketSize> size = parse_bucket_kib(c.bucket_kib);
+  if (!size.ok()) {
+    return size.error().detail;
+  }
+  return unless(!size.value().tuned, "bucket_kib auto is not available yet; give a number");
+}
+
 Complaint check_records(const JobConfig& c) {
   if (c.keep_checkpoints < 1) {
     return "keep_checkpoints must be at least 1";
   }
   if (c.digest_every < 1) {
     return "digest_every must be at least 1";
+  }
+  if (const Result<TraceWindow> window = parse_trace_window(c.trace_steps); !window.ok()) {
+    return window.error().detail;
   }
   return unless(c.eval_every_epochs >= 0,
                 "eval_every_epochs " + shown(c.eval_every_epochs) + " must not be negative");
@@ -174,8 +192,8 @@ Complaint check_records(const JobConfig& c) {
 }  // namespace
 
 Result<void> validate(const JobConfig& config) {
-  for (const auto& check :
-       {check_batches, check_optimizer, check_names, check_workers, check_records}) {
+  for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
+                            check_workers, check_records}) {
     if (const Complaint complaint = check(config)) {
       return Error{Errc::kInvalidInput, *complaint};
     }

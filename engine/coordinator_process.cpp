@@ -17,6 +17,7 @@
 #include "engine/exit_codes.hpp"
 #include "engine/reduction_layout.hpp"
 #include "engine/starting_state.hpp"
+#include "engine/trace.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -122,6 +123,10 @@ Result<void> CoordinatorProcess::open_run_directory() {
     return std::move(directory).error();
   }
   directory_ = std::move(directory).value();
+  if (!job_->config.trace.empty()) {  // of an earlier part of a resumed run
+    std::error_code ignored;
+    std::filesystem::remove_all(job_->config.run_dir + "/trace", ignored);
+  }
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
       *job_, *directory_, listener_,
@@ -200,6 +205,12 @@ std::string CoordinatorProcess::status_json() const {
 
 int CoordinatorProcess::finish(const JobEnd& end) {
   server_.reset();
+  if (const JobConfig& config = job_->config; !config.trace.empty()) {
+    const std::string file = config.trace == "auto" ? config.run_dir + "/trace.json" : config.trace;
+    if (Result<void> merged = merge_traces(config.run_dir + "/trace", file); !merged.ok()) {
+      log::warning("no trace: " + merged.error().detail);
+    }
+  }
   recorder_->write_summary(end);
   std::error_code ignored;
   std::filesystem::remove(job_->config.run_dir + "/coordinator", ignored);

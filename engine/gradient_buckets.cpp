@@ -21,11 +21,12 @@ constexpr std::size_t kSignalLanes = 3;
 
 }  // namespace
 
-GradientBuckets::GradientBuckets(const ReductionLayout& layout, bool exact)
+GradientBuckets::GradientBuckets(const ReductionLayout& layout, bool exact, Trace* trace)
     : layout_(layout),
       exact_(exact),
       buffer_(kTotalsWords + layout.element_count()),
-      signals_(layout.blocks().block_count() + kSignalLanes) {
+      signals_(layout.blocks().block_count() + kSignalLanes),
+      lane_(lane_of(trace, "communication")) {
   works_.reserve(layout.buckets().size() + 2);
 }
 
@@ -37,20 +38,20 @@ void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
   std::memcpy(vector + range.first, sums.words().data() + range.first,
               (range.last - range.first) * sizeof(std::uint32_t));
   if (!last) {
-    works_.push_back(group.all_reduce(vector + range.first, range.last - range.first,
-                                      exact_ ? DataType::kInt32 : DataType::kFloat32,
-                                      ReduceOp::kSum));
+    push(group.all_reduce(vector + range.first, range.last - range.first,
+                          exact_ ? DataType::kInt32 : DataType::kFloat32, ReduceOp::kSum),
+         bucket);
     return;
   }
   const StepTotals totals = sums.totals();
   std::memcpy(buffer_.data(), &totals, sizeof totals);
   if (exact_) {  // the totals ride in front of the last bucket
-    works_.push_back(group.all_reduce(buffer_.data(), kTotalsWords + range.last, DataType::kInt32,
-                                      ReduceOp::kSum));
+    push(group.all_reduce(buffer_.data(), kTotalsWords + range.last, DataType::kInt32,
+                          ReduceOp::kSum),
+         bucket);
   } else {
-    works_.push_back(
-        group.all_reduce(buffer_.data(), kTotalsWords, DataType::kInt32, ReduceOp::kSum));
-    works_.push_back(group.all_reduce(vector, range.last, DataType::kFloat32, ReduceOp::kSum));
+    push(group.all_reduce(buffer_.data(), kTotalsWords, DataType::kInt32, ReduceOp::kSum), bucket);
+    push(group.all_reduce(vector, range.last, DataType::kFloat32, ReduceOp::kSum), bucket);
   }
 }
 
@@ -62,16 +63,41 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
   signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
   signals_[blocks + kStateLane] = state;
   signals_[blocks + kNegatedStateLane] = -state;
-  works_.push_back(
-      group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax));
+  push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
+       layout_.buckets().size());
 }
 
-Result<ReducedStep> GradientBuckets::finish(Instant deadline) {
+void GradientBuckets::push(std::unique_ptr<collectives::Work> work, std::size_t bucket) {
+  const bool traced = lane_ != nullptr && lane_->recording();
+  works_.push_back(
+      {std::move(work), static_cast<std::int64_t>(bucket), traced ? monotonic_now() : Instant{}});
+}
+
+// The group runs operations in order, so each one begins when it was started or when the one before
+// ended, whichever is later.
+void GradientBuckets::trace_operations(std::uint64_t step) const {
+  Instant before;
+  for (const Started& started : works_) {
+    const Instant end = started.work->finished_at();
+    if (started.at == Instant{} || end == Instant{}) {
+      continue;
+    }
+    const bool signals = started.bucket == static_cast<std::int64_t>(layout_.buckets().size());
+    lane_->span(signals ? "all-reduce signals" : "all-reduce", std::max(started.at, before), end,
+                step, {"bucket", started.bucket});
+    before = end;
+  }
+}
+
+Result<ReducedStep> GradientBuckets::finish(Instant deadline, std::uint64_t step) {
   Result<void> outcome;
-  for (const auto& work : works_) {
-    if (outcome = work->wait(deadline); !outcome.ok()) {
+  for (const Started& started : works_) {
+    if (outcome = started.work->wait(deadline); !outcome.ok()) {
       break;
     }
+  }
+  if (lane_ != nullptr && outcome.ok()) {
+    trace_operations(step);
   }
   works_.clear();  // waits for what is still running, so that no buffer is written to afterwards
   if (!outcome.ok()) {

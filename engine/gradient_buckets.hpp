@@ -14,6 +14,7 @@
 #include "collectives/group.hpp"
 #include "engine/gradient_sums.hpp"
 #include "engine/reduction_layout.hpp"
+#include "engine/trace.hpp"
 
 namespace mayfly::engine {
 
@@ -32,16 +33,17 @@ struct ReducedStep {
 
 class GradientBuckets {
  public:
-  GradientBuckets(const ReductionLayout& layout, bool exact);
+  /// `trace` may be null; it gets a lane of its own for the operations.
+  GradientBuckets(const ReductionLayout& layout, bool exact, Trace* trace = nullptr);
 
   /// Starts the all-reduce of a bucket whose sums are complete. In the order of
   /// ReductionLayout::buckets().
   void start(collectives::Group& group, std::size_t bucket, const GradientSums& sums);
   /// After the last bucket: starts the exchange of exponents and signals.
   void start_signals(collectives::Group& group, const GradientSums& sums, StepSignals signals);
-  /// Waits for everything started. On failure nothing in here may be used any more, and no buffer
-  /// is touched by the group after this returns.
-  [[nodiscard]] Result<ReducedStep> finish(Instant deadline);
+  /// Waits for everything started; `step` is for the trace. On failure nothing in here may be used
+  /// any more, and no buffer is touched by the group after this returns.
+  [[nodiscard]] Result<ReducedStep> finish(Instant deadline, std::uint64_t step = 0);
 
   /// The reduced sums (int32 or float words) and exponents; valid after finish() succeeded.
   [[nodiscard]] std::span<const std::uint32_t> words() const;
@@ -54,7 +56,16 @@ class GradientBuckets {
   bool exact_;
   AlignedBuffer<std::uint32_t> buffer_;  // totals, then the vector
   std::vector<std::int32_t> signals_;    // observed exponents, then three lanes
-  std::vector<std::unique_ptr<collectives::Work>> works_;
+  struct Started {
+    std::unique_ptr<collectives::Work> work;
+    std::int64_t bucket = 0;  // the number of buckets: exponents and signals
+    Instant at;               // zero without a trace
+  };
+  void push(std::unique_ptr<collectives::Work> work, std::size_t bucket);
+  void trace_operations(std::uint64_t step) const;
+
+  TraceLane* lane_;  // null without a trace
+  std::vector<Started> works_;
 };
 
 }  // namespace mayfly::engine

@@ -48,6 +48,9 @@ void GradientSums::clear(std::span<const std::int32_t> exponents) {
   std::ranges::fill(words_.span(), 0U);
   std::ranges::fill(observed_, collectives::kUnsetExponent);
   exponents_.assign(exponents.begin(), exponents.end());
+  if (bucket_mutexes_.size() != layout_.buckets().size()) {
+    bucket_mutexes_ = std::vector<std::mutex>(layout_.buckets().size());
+  }
   totals_ = {};
 }
 

@@ -57,6 +57,8 @@ Fingerprint fingerprint_of(const Job& job) {
           {"evaluation", fmt::format("{}/{}", c.evaluate, job.evaluate_every_steps)},
           {"checkpoint_every", fmt::format("{}", c.checkpoint_every)},
           {"reduction", c.reduction},
+          {"wire", name_of(job.wire)},
+          {"bucket_kib", c.bucket_kib},
           {"backend", c.backend},
           {"device", c.device},
           {"instruction set", job.isa},
@@ -95,6 +97,20 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config) {
   return datasets::open_dataset(config.data, options);
 }
 
+Result<void> derive_exchange(Job& job) {
+  const Result<Wire> wire = parse_wire(job.config.wire, job.config.reduction);
+  if (!wire.ok()) {
+    return wire.error();
+  }
+  const Result<BucketSize> size = parse_bucket_kib(job.config.bucket_kib);
+  if (!size.ok()) {
+    return size.error();
+  }
+  job.wire = wire.value();
+  job.bucket_size = size.value();
+  return {};
+}
+
 /// What the bits depend on besides the configuration.
 Result<void> fix_arithmetic(Job& job) {
   const Result<nn::Dtype> dtype = nn::parse_dtype(job.config.dtype);
@@ -121,6 +137,9 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   job->config = config;
   if (Result<void> fixed = fix_arithmetic(*job); !fixed.ok()) {
     return std::move(fixed).error();
+  }
+  if (Result<void> derived = derive_exchange(*job); !derived.ok()) {
+    return std::move(derived).error();
   }
 
   Result<datasets::DatasetPair> data = open_data(config);

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/config.hpp"
+#include "engine/derived_settings.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
@@ -32,11 +33,13 @@ struct Job {
   std::uint32_t microbatches = 0;          ///< per step
   std::string isa;                         ///< instruction set the arithmetic is fixed to
   nn::Dtype dtype = nn::Dtype::kFp32;      ///< of activations
-  std::string conv_kernels;                ///< nn::cpu::conv_kernels_fingerprint()
-  std::optional<Digest> initial_weights;   ///< of init_from's content, if the job starts from it
+  Wire wire = Wire::kInt32;                ///< of the gradients of parameters
+  BucketSize bucket_size;
+  std::string conv_kernels;               ///< nn::cpu::conv_kernels_fingerprint()
+  std::optional<Digest> initial_weights;  ///< of init_from's content, if the job starts from it
   Fingerprint fingerprint;
 
-  [[nodiscard]] bool exact() const { return config.reduction == "exact"; }
+  [[nodiscard]] bool exact() const { return is_exact(wire); }
   [[nodiscard]] double epochs_at(std::uint64_t step) const {
     return static_cast<double>(step) * config.global_batch /
            static_cast<double>(data.train->size());

@@ -18,13 +18,23 @@ std::vector<std::size_t> tensor_sizes(const nn::Model& model) {
 
 }  // namespace
 
-ReductionLayout::ReductionLayout(const nn::Model& model)
+ReductionLayout::ReductionLayout(const nn::Model& model, std::size_t bucket_elements)
     : parameters_offset_(kLossElements + model.statistic_count), blocks_(tensor_sizes(model)) {
+  ENSURE(element_count() == parameters_offset_ + model.parameter_count,
+         "the vector holds exactly the loss, the statistics and the parameters");
+  for (const nn::TensorInfo& tensor : model.parameters) {
+    borders_.push_back(parameters_offset_ + tensor.offset);
+  }
+  cut_buckets(bucket_elements);
+}
+
+void ReductionLayout::cut_buckets(std::size_t bucket_elements) {
+  buckets_.clear();
   std::size_t last = element_count();
   std::size_t last_block = blocks_.block_count();
-  for (auto tensor = model.parameters.rbegin(); tensor != model.parameters.rend(); ++tensor) {
-    const std::size_t first = parameters_offset_ + tensor->offset;
-    if (last - first >= kBucketElements && first > parameters_offset_) {
+  for (auto border = borders_.rbegin(); border != borders_.rend(); ++border) {
+    const std::size_t first = *border;
+    if (last - first >= bucket_elements && first > parameters_offset_) {
       const std::size_t first_block = blocks_.first_block_at(first);
       buckets_.push_back({first, last, first_block, last_block});
       last = first;
@@ -32,8 +42,6 @@ ReductionLayout::ReductionLayout(const nn::Model& model)
     }
   }
   buckets_.push_back({0, last, 0, last_block});
-  ENSURE(element_count() == parameters_offset_ + model.parameter_count,
-         "the vector holds exactly the loss, the statistics and the parameters");
 }
 
 }  // namespace mayfly::engine

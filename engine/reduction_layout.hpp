@@ -24,11 +24,14 @@ class ReductionLayout {
 
   /// The loss takes one padded slot, so that what follows stays aligned for vector loads.
   static constexpr std::size_t kLossElements = 16;
-  /// Smaller buckets start earlier but cost a round of latencies each. 128 Ki elements (512 KiB) is
-  /// a compromise that has not been tuned by measurement; it cuts ResNet-20 into two or three.
+  /// Smaller buckets start earlier but cost a round of latencies each (ADR 11).
   static constexpr std::size_t kBucketElements = std::size_t{128} << 10;
 
-  explicit ReductionLayout(const nn::Model& model);
+  explicit ReductionLayout(const nn::Model& model, std::size_t bucket_elements = kBucketElements);
+
+  /// Cuts anew into buckets of at least so many elements, as far as tensors allow. Only between
+  /// steps, when nobody reads the buckets.
+  void cut_buckets(std::size_t bucket_elements);
 
   [[nodiscard]] std::size_t statistics_offset() const { return kLossElements; }
   [[nodiscard]] std::size_t parameters_offset() const { return parameters_offset_; }
@@ -39,6 +42,7 @@ class ReductionLayout {
 
  private:
   std::size_t parameters_offset_;
+  std::vector<std::size_t> borders_;  // elements where a parameter's tensor starts, rising
   collectives::BlockLayout blocks_;
   std::vector<Bucket> buckets_;
 };

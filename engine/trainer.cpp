@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/log.hpp"
 #include "engine/rendezvous.hpp"
 #include "engine/state_sync.hpp"
-#include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -20,7 +18,6 @@ namespace {
 constexpr Duration kFormTimeout = seconds(30);
 constexpr Duration kStepTimeout = seconds(300);
 constexpr Duration kProgressInterval = milliseconds(100);
-constexpr std::size_t kRecentRecords = 64;
 
 Rank rank_of(MemberId self, const elastic::View& view) {
   for (std::size_t r = 0; r < view.members.size(); ++r) {
@@ -31,16 +28,13 @@ Rank rank_of(MemberId self, const elastic::View& view) {
   UNREACHABLE("a member is only ordered into views it belongs to");
 }
 
-std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
-}
-
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
     : parts_(parts),
       state_(std::move(initial)),
-      buckets_(parts.layout, parts.job.exact()),
+      lane_(lane_of(parts.trace, "trainer")),
+      buckets_(parts.layout, parts.job.exact(), parts.trace),
       committer_(parts.job, parts.layout) {}
 
 elastic::member_effect::Leave Trainer::run() {
@@ -66,6 +60,10 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   }
   rank_ = rank_of(parts_.client.id(), view);
   first_step_of_view_ = true;
+  steps_of_view_ = 0;
+  if (parts_.trace != nullptr) {
+    parts_.trace->at_step(0);
+  }
   evaluated_.reset();
   prefetched_ = 0;
   parts_.loader.cancel_requests();
@@ -79,8 +77,7 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   }
   RendezvousOverControl store(parts_.client, view.id);
   spec.store = &store;
-  Result<std::unique_ptr<collectives::Group>> formed =
-      parts_.transport.form(spec, monotonic_now() + kFormTimeout);
+  Result<std::unique_ptr<collectives::Group>> formed = form(spec);
   if (!formed.ok()) {
     return {false, formed.error()};
   }
@@ -93,7 +90,15 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
     end.failure = entered.error();
   }
   parts_.link.detach();
+  if (parts_.trace != nullptr) {
+    parts_.trace->flush();
+  }
   return end;
+}
+
+Result<std::unique_ptr<collectives::Group>> Trainer::form(const collectives::GroupSpec& spec) {
+  const TraceSpan traced = span("form view", {"view", static_cast<std::int64_t>(value(spec.view))});
+  return parts_.transport.form(spec, monotonic_now() + kFormTimeout);
 }
 
 Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group) {
@@ -102,7 +107,7 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
     parts_.pool.discard();  // what it computes belongs to a step that others have committed
     computing_ = {};
   }
-  Result<void> synced = sync_state(group, view, state_, monotonic_now() + kStepTimeout);
+  Result<void> synced = agree(view, group);
   if (!synced.ok()) {
     return synced;
   }
@@ -113,6 +118,11 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
     computing_ = {};
   }
   return {};
+}
+
+Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group) {
+  const TraceSpan traced = span("state sync");
+  return sync_state(group, view, state_, monotonic_now() + kStepTimeout);
 }
 
 Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {
@@ -131,6 +141,9 @@ Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Grou
     if (!boundary.ok()) {
       return {false, boundary.error()};
     }
+    if (parts_.trace != nullptr) {
+      parts_.trace->at_step(steps_of_view_);
+    }
     if (boundary.value()) {
       return {};
     }
@@ -144,6 +157,7 @@ Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Grou
 Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& group,
                                const elastic::MicrobatchSet& share,
                                const elastic::MicrobatchSet& next_share) {
+  const TraceSpan traced = span("step");
   while (true) {
     compute_share(share);
     prefetch(value(state_.committed) + 2, next_share);
@@ -205,7 +219,7 @@ void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
-    if (!parts_.pool.wait_for_bucket(b)) {
+    if (!computed(b)) {
       group.abort();
       (void)buckets_.finish(monotonic_now());
       if (Result<void> computed = check_pool(); !computed.ok()) {
@@ -213,14 +227,22 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
       }
       return Error{Errc::kAborted, "the view is over"};
     }
+    const TraceSpan traced = span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});
     buckets_.start(group, b, parts_.pool.sums());
   }
   buckets_.start_signals(group, parts_.pool.sums(),
                          {parts_.link.boundary_asked(view.id), state_check()});
-  return buckets_.finish(monotonic_now() + kStepTimeout);
+  const TraceSpan traced = span("wait for all-reduce");
+  return buckets_.finish(monotonic_now() + kStepTimeout, value(next(state_.committed)));
+}
+
+bool Trainer::computed(std::size_t bucket) {
+  const TraceSpan traced = span("wait for compute", {"bucket", static_cast<std::int64_t>(bucket)});
+  return parts_.pool.wait_for_bucket(bucket);
 }
 
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
+  const TraceSpan traced = span("commit");
   const double loss = committer_.commit(buckets_, exponents_, state_);
   computing_ = {};
   attempt_ = 0;
@@ -238,37 +260,7 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
     last_progress_ = now;
   }
   first_step_of_view_ = false;
-}
-
-void Trainer::record(const elastic::View& view, const ReducedStep& reduced, double loss) {
-  StepRecord record;
-  record.step = value(state_.committed);
-  record.view = value(view.id);
-  record.members = static_cast<std::uint32_t>(view.members.size());
-  record.samples = static_cast<std::uint32_t>(reduced.totals.samples);
-  record.correct = static_cast<std::uint32_t>(reduced.totals.correct);
-  record.loss = loss;
-  record.learning_rate = nn::learning_rate_at(parts_.job.schedule, record.step);
-  const Instant now = monotonic_now();
-  record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);
-  last_commit_ = now;
-  const Duration waited = parts_.loader.time_waited();
-  record.wait_ms = to_ms(waited - waited_at_commit_) /
-                   static_cast<double>(std::max<std::size_t>(1, parts_.pool.thread_count()));
-  waited_at_commit_ = waited;
-  record.sample_hash = hex_of(reduced.totals.sample_hash);
-  if (is_digest_step(state_.committed)) {
-    record.digest = to_string(nn::digest_of(state_));
-  }
-  ENSURE(record.samples == parts_.job.config.global_batch,
-         "a committed step has used exactly the global batch");
-  if (rank_ == Rank{}) {
-    parts_.client.send_report(encode_record(record));
-  }
-  recent_.push_back(std::move(record));
-  if (recent_.size() > kRecentRecords) {
-    recent_.pop_front();
-  }
+  ++steps_of_view_;
 }
 
 bool Trainer::is_digest_step(Step step) const {
@@ -282,16 +274,8 @@ std::uint32_t Trainer::state_check() const {
   return check ? static_cast<std::uint32_t>(nn::digest_of(state_).low) : 0;
 }
 
-void Trainer::repeat_recent_records(const elastic::View& view) {
-  // The source too: the last commit may be known only to it and to a rank 0 that is lost.
-  if (rank_ == Rank{} || rank_ == view.source) {
-    for (const StepRecord& record : recent_) {
-      parts_.client.send_report(encode_record(record));
-    }
-  }
-}
-
 Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& group) {
+  const TraceSpan traced = span("evaluate");
   const std::size_t size = parts_.job.config.microbatch;
   const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
   std::vector<std::uint32_t> own;
@@ -338,36 +322,12 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   return group.barrier()->wait(monotonic_now() + kStepTimeout);
 }
 
-void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
-  elastic::member_event::TrainerStopped stopped;
-  stopped.view = view;
-  stopped.committed = state_.committed;
-  stopped.finished = end.finished;
-  if (computing_ == next(state_.committed) && attempt_ == 0) {
-    stopped.held = held_;
-  }
-  if (end.failure.has_value()) {
-    stopped.failed = end.failure->code != Errc::kAborted;
-    stopped.culprit = end.failure->culprit;
-    stopped.detail = end.failure->detail;
-    log::info(fmt::format("view {} ended after step {}: {}", value(view), value(state_.committed),
-                          end.failure->detail));
-  }
-  parts_.client.post(stopped);
-}
-
 Result<void> Trainer::check_pool() {
   if (const std::optional<Error> failure = parts_.pool.failure()) {
     report_fatal(failure->detail, true);
     return *failure;
   }
   return {};
-}
-
-void Trainer::report_fatal(const std::string& reason, bool only_here) {
-  if (only_here || rank_ == Rank{}) {
-    parts_.client.send_report(encode_record(FatalRecord{reason}));
-  }
 }
 
 }  // namespace mayfly::engine

@@ -35,6 +35,7 @@ struct TrainerParts {
   elastic::MemberClient& client;
   WorkerLink& link;
   CheckpointWriter& checkpoints;
+  Trace* trace = nullptr;  ///< null = none
 };
 
 class Trainer {
@@ -55,6 +56,7 @@ class Trainer {
   };
 
   ViewEnd run_view(const elastic::View& view);
+  Result<std::unique_ptr<collectives::Group>> form(const collectives::GroupSpec& spec);
   Result<void> enter(const elastic::View& view, collectives::Group& group);
   ViewEnd run_steps(const elastic::View& view, collectives::Group& group);
   /// One step until it is committed, exponents raised and tried again as often as it takes. The
@@ -62,8 +64,11 @@ class Trainer {
   Result<bool> run_step(const elastic::View& view, collectives::Group& group,
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
+  Result<void> agree(const elastic::View& view, collectives::Group& group);
   void compute_share(const elastic::MicrobatchSet& share);
   Result<ReducedStep> reduce(const elastic::View& view, collectives::Group& group);
+  /// Waits until every microbatch of this member is in the bucket; false if interrupted.
+  [[nodiscard]] bool computed(std::size_t bucket);
   void commit(const elastic::View& view, const ReducedStep& reduced);
   void record(const elastic::View& view, const ReducedStep& reduced, double loss);
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
@@ -75,12 +80,16 @@ class Trainer {
   /// If this worker cannot compute its share, ends the job and says why.
   [[nodiscard]] Result<void> check_pool();
   void repeat_recent_records(const elastic::View& view);
+  [[nodiscard]] TraceSpan span(const char* name, TraceArgument argument = {}) const {
+    return {lane_, name, value(next(state_.committed)), argument};
+  }
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
   [[nodiscard]] std::uint32_t state_check() const;
   [[nodiscard]] bool is_digest_step(Step step) const;
 
   TrainerParts parts_;
   nn::ModelState state_;
+  TraceLane* lane_;  // null without a trace
   GradientBuckets buckets_;
   Committer committer_;
 
@@ -92,6 +101,7 @@ class Trainer {
 
   Rank rank_{};  // in the present view
   bool first_step_of_view_ = true;
+  std::uint64_t steps_of_view_ = 0;
   std::optional<Step> evaluated_;  // last step evaluated in this view
   std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
   Instant last_progress_;

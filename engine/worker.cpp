@@ -80,6 +80,7 @@ struct WorkerParts {
   std::unique_ptr<Job> job;
   std::unique_ptr<ReductionLayout> layout;
   std::unique_ptr<Ledger> ledger;
+  std::unique_ptr<Trace> trace;  // null = none
   std::unique_ptr<datasets::Loader> loader;
   std::unique_ptr<ComputePool> pool;
   std::unique_ptr<collectives::Transport> transport;
@@ -91,14 +92,18 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     return std::move(job).error();
   }
   parts.job = std::move(job).value();
-  parts.layout = std::make_unique<ReductionLayout>(parts.job->model);
+  parts.layout =
+      std::make_unique<ReductionLayout>(parts.job->model, parts.job->bucket_size.elements);
   if (config.ledger) {
     parts.ledger = std::make_unique<Ledger>(config.run_dir + "/ledger");
   }
+  if (!config.trace.empty()) {
+    parts.trace = std::make_unique<Trace>(parse_trace_window(config.trace_steps).value());
+  }
   const std::uint32_t threads = compute_threads(config);
   parts.loader = datasets::make_loader(parts.job->data, loader_options(*parts.job, threads));
-  Result<std::unique_ptr<ComputePool>> pool =
-      ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads);
+  Result<std::unique_ptr<ComputePool>> pool = ComputePool::start(
+      *parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads, parts.trace.get());
   if (!pool.ok()) {
     return std::move(pool).error();
   }
@@ -169,9 +174,15 @@ int take_part(const JobConfig& config, const WorkerParts& parts, elastic::Member
   CheckpointWriter checkpoints(
       *parts.job, config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+  if (parts.trace != nullptr) {
+    if (Result<void> opened = parts.trace->open(config.run_dir + "/trace", client.id());
+        !opened.ok()) {
+      log::warning("no trace: " + opened.error().detail);
+    }
+  }
   const Step committed = initial.committed;
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints},
+                   link, checkpoints, parts.trace.get()},
                   std::move(initial));
   client.start(link);
   client.post(elastic::member_event::Loaded{committed});
