@@ -7,9 +7,25 @@
 #include <thread>
 
 #include "collectives/gloo/gloo_transport.hpp"
+#include "collectives/nccl/nccl_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
+#include "tests/unit/collectives/nccl/fake_nccl.hpp"
 
 namespace mayfly::collectives::test {
+
+namespace {
+
+// The group above NCCL, with a library and a device that are played in this process.
+Result<std::unique_ptr<Transport>> make_fake_nccl_transport() {
+  Result<std::unique_ptr<DeviceTransport>> made =
+      make_nccl_transport(make_fake_nccl(), "nccl:fake");
+  if (!made.ok()) {
+    return std::move(made).error();
+  }
+  return std::unique_ptr<Transport>(std::move(made).value());
+}
+
+}  // namespace
 
 std::string name_of(Kind kind) {
   switch (kind) {
@@ -17,13 +33,14 @@ std::string name_of(Kind kind) {
     case Kind::kTcp: return "Tcp";
     case Kind::kTcpV6: return "TcpV6";
     case Kind::kGloo: return "Gloo";
+    case Kind::kFakeNccl: return "FakeNccl";
   }
   return "?";
 }
 
 std::vector<Kind> available_kinds() {
   std::vector<Kind> kinds;
-  for (const Kind kind : {Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kGloo}) {
+  for (const Kind kind : {Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kGloo, Kind::kFakeNccl}) {
     if (make_transport(kind).ok()) {
       kinds.push_back(kind);
     }
@@ -37,6 +54,7 @@ Result<std::unique_ptr<Transport>> make_transport(Kind kind) {
     case Kind::kTcp: return make_tcp_transport({.use_unix = false});
     case Kind::kTcpV6: return make_tcp_transport({.bind_host = "::1", .use_unix = false});
     case Kind::kGloo: return make_gloo_transport({});
+    case Kind::kFakeNccl: return make_fake_nccl_transport();
   }
   return Error{Errc::kUnsupported, "unknown kind"};
 }

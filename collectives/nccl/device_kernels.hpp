@@ -1,0 +1,51 @@
+#pragma once
+
+// Our own CUDA kernels: the exact sum of gradients (collectives/plan/exact_sum, the same bits) and
+// the order of floats as integers. All functions give work to a stream and do not wait for it.
+// They return 0 or a cudaError_t; a stream is a cudaStream_t. The calling thread must be bound to
+// the device; any thread.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mayfly::collectives::device_kernels {
+
+/// Loads all kernels, which would otherwise wait for whatever runs when one is launched first.
+[[nodiscard]] int load();
+
+/// What a step's quantisation found out; zero it before the step.
+struct QuantizeFlags {
+  std::uint32_t overflows = 0;  ///< blocks that did not fit their exponent
+  std::uint32_t nonfinite = 0;  ///< blocks with an infinity or NaN
+};
+
+/// Which blocks of a flat vector, cut by BlockLayout, and their exponents. Device memory.
+struct Blocks {
+  const std::uint32_t* offsets = nullptr;   ///< of all blocks, and the end
+  const std::int32_t* exponents = nullptr;  ///< of all blocks
+  std::uint32_t first = 0;                  ///< the blocks of one bucket: [first, last)
+  std::uint32_t last = 0;
+};
+
+/// Element type of a gradient.
+enum class GradientType { kFloat32, kFloat16, kBFloat16 };
+
+/// One microbatch's part of a bucket, rounded to the blocks' grids and added to the sums, or with
+/// `add` false stored (the first microbatch of a step needs no cleared sums): quantize_add() for
+/// every block, fused with the copy into `sums`. `gradient` and `sums` are whole flat vectors,
+/// `observed` has one entry per block, which is raised to what this microbatch needs (with `add`
+/// false: set). `flags` is added to. All device memory. `bits` is from magnitude_bits().
+[[nodiscard]] int quantize(const void* gradient, GradientType type, const Blocks& blocks, int bits,
+                           bool add, std::int32_t* sums, std::int32_t* observed,
+                           QuantizeFlags* flags, void* stream);
+
+/// out[i] = float(sums[i]) * factor of its block, as dequantize(). May be in place.
+[[nodiscard]] int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float scale,
+                             float* out, void* stream);
+
+/// Turns floats in place into integers that order as the floats do (with -0 below +0 and any NaN
+/// above all, as one fixed NaN), and back.
+[[nodiscard]] int to_ordered_integers(void* data, std::size_t count, void* stream);
+[[nodiscard]] int from_ordered_integers(void* data, std::size_t count, void* stream);
+
+}  // namespace mayfly::collectives::device_kernels

@@ -1,0 +1,42 @@
+// libmayfly_nccl.so: the NCCL transport as a module that is loaded at run time.
+
+#include <fmt/format.h>
+
+#include "collectives/nccl/device_facts.hpp"
+#include "collectives/nccl/nccl_api_cuda.hpp"
+#include "collectives/nccl/nccl_transport.hpp"
+#include "collectives/transport_module.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+Result<void> probe() {
+  return judge(read_device_facts(0));
+}
+
+Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
+  if (Result<void> fit = judge(read_device_facts(options.device)); !fit.ok()) {
+    return std::move(fit).error();
+  }
+  Result<std::unique_ptr<NcclApi>> api = make_cuda_nccl_api(options.device);
+  if (!api.ok()) {
+    return std::move(api).error();
+  }
+  Result<std::unique_ptr<DeviceTransport>> transport = make_nccl_transport(
+      std::move(api).value(), fmt::format("nccl:{}:{}", options.bind_host, options.device));
+  if (!transport.ok()) {
+    return std::move(transport).error();
+  }
+  return std::unique_ptr<Transport>(std::move(transport).value());
+}
+
+}  // namespace
+}  // namespace mayfly::collectives
+
+extern "C" __attribute__((visibility("default"))) const mayfly::collectives::TransportModule*
+mayfly_transport_module() {
+  using namespace mayfly::collectives;  // NOLINT: the names above
+  static const TransportModule module{
+      .build = transport_module_build(), .probe = probe, .make = make};
+  return &module;
+}

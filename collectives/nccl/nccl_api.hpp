@@ -1,0 +1,102 @@
+#pragma once
+
+// The calls of NCCL and of the CUDA runtime that a group needs, as an interface: the adapter in
+// nccl_api_cuda.cpp makes them, a fake in the tests plays them without a device. No call waits for
+// the device or for a peer, except abort() and destroy().
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "collectives/nccl/device_group.hpp"
+#include "collectives/plan/types.hpp"
+
+namespace mayfly::collectives {
+
+/// NCCL's results (and CUDA's, as far as they differ for us).
+enum class NcclStatus {
+  kSuccess,
+  kInProgress,   ///< a non-blocking call goes on, an event has not happened yet
+  kRemoteError,  ///< a peer is gone, or a connection to it
+  kSystemError,  ///< a system call failed beneath
+  kDeviceError,  ///< CUDA failed; after most errors nothing more works in this process
+  kInternalError,
+  kBadCall  ///< wrong arguments or wrong use
+};
+
+/// "remote error", for texts.
+[[nodiscard]] const char* to_string(NcclStatus status);
+
+/// Names one communicator to be formed; made by its rank 0.
+using NcclUniqueId = std::array<std::byte, 128>;
+
+/// One operation, in device memory.
+struct DeviceTask {
+  enum class Kind { kAllReduce, kReduceScatter, kBroadcast, kAllGather };
+  Kind kind = Kind::kAllReduce;
+  const void* from = nullptr;
+  void* to = nullptr;     ///< in-place operations: the same as `from`
+  std::size_t count = 0;  ///< elements; bytes of kBroadcast, bytes of each member in kAllGather
+  DataType type = DataType::kInt32;  ///< of reductions
+  ReduceOp op = ReduceOp::kSum;      ///< of reductions
+  std::uint32_t root = 0;            ///< of kBroadcast
+  std::uint32_t rank = 0;            ///< our own
+  std::uint32_t size = 1;            ///< of the group
+};
+
+/// A communicator and a CUDA event, as the adapter sees fit. Null: none.
+using NcclComm = void*;
+using DeviceEvent = void*;
+
+/// One device, one stream for communication. Calls with a communicator: one thread at a time for
+/// each communicator; all others: any thread.
+class NcclApi {
+ public:
+  virtual ~NcclApi() = default;
+
+  /// For people: "gpu 0 (NVIDIA H200)".
+  [[nodiscard]] virtual std::string device_name() const = 0;
+  /// Makes the device that of the calling thread. Each thread, before any other call.
+  virtual NcclStatus bind_thread() = 0;
+  /// What went wrong last, in the library's own words; may be empty.
+  [[nodiscard]] virtual std::string explain(NcclComm comm) = 0;
+
+  virtual NcclStatus make_unique_id(NcclUniqueId& id) = 0;
+  /// Begins to form a non-blocking communicator; `comm` may be null after a failure. kInProgress:
+  /// ask state() until it says otherwise.
+  virtual NcclStatus init(NcclComm& comm, const NcclUniqueId& id, std::uint32_t size,
+                          std::uint32_t rank) = 0;
+  /// How the last call with this communicator, and everything that runs in it, is doing.
+  virtual NcclStatus state(NcclComm comm) = 0;
+  /// Gives an operation to the communication stream. It is there once this or, after kInProgress,
+  /// state() has said kSuccess.
+  virtual NcclStatus enqueue(NcclComm comm, const DeviceTask& task) = 0;
+  /// Called once `task` is on the stream: what has to be done to its result, then `done`.
+  virtual NcclStatus conclude(const DeviceTask& task, DeviceEvent done) = 0;
+  /// Begins to flush a communicator that is not used any more; kInProgress as above.
+  virtual NcclStatus finalize(NcclComm comm) = 0;
+  /// Frees a finalized communicator.
+  virtual NcclStatus destroy(NcclComm comm) = 0;
+  /// Stops whatever the communicator does, on the host and on the device, and frees it. Returns
+  /// when its kernels have left. Null is fine.
+  virtual NcclStatus abort(NcclComm comm) = 0;
+
+  virtual NcclStatus create_event(DeviceEvent& event) = 0;
+  virtual void destroy_event(DeviceEvent event) = 0;
+  /// `event` happens when everything given to the communication stream so far has.
+  virtual NcclStatus record(DeviceEvent event) = 0;
+  /// The same for a stream of the caller's.
+  virtual NcclStatus record_on(DeviceStream stream, DeviceEvent event) = 0;
+  /// kSuccess: it has happened; kInProgress: not yet.
+  virtual NcclStatus query(DeviceEvent event) = 0;
+  /// What the communication stream is given from now on waits for `event`, recorded before.
+  virtual NcclStatus hold_for(DeviceEvent event) = 0;
+  /// The same for a stream of the caller's.
+  virtual NcclStatus hold_stream(DeviceStream stream, DeviceEvent event) = 0;
+
+  /// One int32 of device memory for barriers; what it holds does not matter.
+  [[nodiscard]] virtual void* scratch_word() = 0;
+};
+
+}  // namespace mayfly::collectives

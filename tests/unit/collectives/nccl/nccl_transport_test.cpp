@@ -1,0 +1,160 @@
+#include "collectives/nccl/nccl_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/collectives/nccl/fake_members.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+using test::FakeMembers;
+using test::late;
+using test::on_each;
+using test::until;
+
+Error error_of(const Result<std::unique_ptr<Group>>& formed) {
+  EXPECT_FALSE(formed.ok());
+  return formed.ok() ? Error{Errc::kNotFound, "it was formed"} : formed.error();
+}
+
+TEST(NcclTransport, LoadsTheKernelsOnceByACommunicatorOfOneRank) {
+  test::reset_fake_counts();
+  FakeMembers members(1);
+  EXPECT_EQ(test::fake_counts().inits, 1);
+  EXPECT_EQ(test::fake_counts().operations, 1);
+  EXPECT_EQ(test::fake_counts().live_comms, 0);
+}
+
+TEST(NcclTransport, SaysWhyTheDeviceCannotBeUsed) {
+  auto fake = test::make_fake_nccl();
+  fake->script.init_answer = NcclStatus::kDeviceError;
+  const auto made = make_nccl_transport(std::move(fake), "nccl:test");
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, Errc::kIo);
+  EXPECT_NE(made.error().detail.find("as scripted"), std::string::npos) << made.error().detail;
+}
+
+TEST(NcclTransport, AGroupOfOneNeedsNoStore) {
+  FakeMembers members(1);
+  GroupSpec alone = members.spec(1, 0, 1);
+  alone.store = nullptr;
+  const auto group = members.transports[0]->form(alone, late());
+  ASSERT_TRUE(group.ok());
+  std::int32_t one = 1;
+  const auto work = group.value()->all_reduce(&one, 1, DataType::kInt32, ReduceOp::kSum);
+  EXPECT_TRUE(work->wait(late()).ok());
+  EXPECT_EQ(one, 1);
+}
+
+TEST(NcclTransport, SeveralNeedAStore) {
+  FakeMembers members(2);
+  GroupSpec spec = members.spec(1, 0, 2);
+  spec.store = nullptr;
+  EXPECT_EQ(error_of(members.transports[0]->form(spec, late())).code, Errc::kInvalidInput);
+}
+
+TEST(NcclTransport, ADeathWhileFormingEndsItWhereNcclSeesIt) {
+  FakeMembers members(3);
+  test::reset_fake_counts();
+  on_each(3, [&](std::uint32_t rank) {
+    if (rank == 2) {  // comes, and is gone before the third has come
+      until([] { return test::fake_counts().inits >= 1; });
+      members.fakes[2]->script.init_polls = 1'000'000'000;
+      EXPECT_FALSE(members.transports[2]
+                       ->form(members.spec(1, 2, 3), monotonic_now() + milliseconds(20))
+                       .ok());
+    } else if (rank == 0) {
+      EXPECT_EQ(error_of(members.transports[0]->form(members.spec(1, 0, 3), late())).code,
+                Errc::kPeerLost);
+    }
+  });
+}
+
+TEST(NcclTransport, ASilentDeathWhileFormingEndsAtTheDeadlineAndNamesTheMissing) {
+  FakeMembers members(3);
+  on_each(2, [&](std::uint32_t rank) {
+    members.fakes[rank]->script.sees_deaths = false;
+    const Error error = error_of(members.transports[rank]->form(
+        members.spec(1, rank, 3), monotonic_now() + milliseconds(30)));
+    EXPECT_EQ(error.code, Errc::kDeadline);
+    EXPECT_EQ(error.culprit, MemberId{102});
+  });
+  // The next view is not disturbed.
+  auto groups = members.form(2, 2);
+  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok()); });
+}
+
+TEST(NcclTransport, RankZeroThatDoesNotComeIsNamed) {
+  FakeMembers members(2);
+  const Error error = error_of(
+      members.transports[1]->form(members.spec(1, 1, 2), monotonic_now() + milliseconds(20)));
+  EXPECT_EQ(error.code, Errc::kDeadline);
+  EXPECT_EQ(error.culprit, MemberId{100});
+}
+
+TEST(NcclTransport, AFailedInitIsReportedAndTheNextViewForms) {
+  FakeMembers members(2);
+  members.fakes[0]->script.init_answer = NcclStatus::kSystemError;
+  EXPECT_EQ(error_of(members.transports[0]->form(members.spec(1, 0, 2), late())).code,
+            Errc::kPeerLost);
+  members.fakes[0]->script = {};
+  EXPECT_EQ(members.form(2, 2).size(), 2U);
+}
+
+// ---- the next communicator, made in the background ----
+
+TEST(NcclTransport, APreparedViewIsTakenAndRunsNothingOnTheDeviceBefore) {
+  FakeMembers members(2);
+  auto present = members.form(1, 2);
+  test::reset_fake_counts();
+  on_each(2, [&](std::uint32_t rank) {
+    members.transports[rank]->prepare(members.spec(2, rank, 2), late());
+  });
+  until([] { return test::fake_counts().inits == 2; });
+  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(present[rank]->barrier()->wait(late()).ok()); });
+  EXPECT_EQ(test::fake_counts().operations, 2) << "only the barrier";
+  present.clear();
+  auto next = members.form(2, 2);
+  EXPECT_EQ(test::fake_counts().inits, 2) << "none but the prepared ones";
+  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(next[rank]->barrier()->wait(late()).ok()); });
+}
+
+TEST(NcclTransport, APreparedViewThatNeverComesIsThrownAway) {
+  FakeMembers members(3);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {  // the third does not even hear of it
+    members.transports[rank]->prepare(members.spec(1, rank, 3), late());
+  }
+  auto groups = members.form(2, 2);
+  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok()); });
+  groups.clear();
+  members.transports[0]->prepare(members.spec(3, 0, 3), late());
+  members.transports[0]->prepare(members.spec(4, 0, 3), late());
+  members.transports.clear();
+  EXPECT_EQ(test::fake_counts().live_comms, 0);
+}
+
+TEST(NcclTransport, GivingUpOnAViewEndsItsPreparation) {
+  FakeMembers members(2);
+  members.transports[0]->prepare(members.spec(5, 0, 2), late());
+  std::thread([&] { members.transports[0]->give_up_on(ViewId{5}); }).join();
+  EXPECT_EQ(error_of(members.transports[0]->form(members.spec(5, 0, 2), late())).code,
+            Errc::kAborted);
+  members.transports[0]->prepare(members.spec(4, 0, 2), late());  // older: over before it began
+  EXPECT_EQ(error_of(members.transports[0]->form(members.spec(4, 0, 2), late())).code,
+            Errc::kAborted);
+}
+
+TEST(NcclTransport, APreparationThatIsLateEndsFormingAtItsDeadline) {
+  FakeMembers members(2);
+  members.transports[0]->prepare(members.spec(1, 0, 2), late());
+  const Error error = error_of(
+      members.transports[0]->form(members.spec(1, 0, 2), monotonic_now() + milliseconds(20)));
+  EXPECT_EQ(error.code, Errc::kDeadline);
+}
+
+}  // namespace
+}  // namespace mayfly::collectives
