@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "cli/bench_arguments.hpp"
 
@@ -103,8 +104,18 @@ Result<void> read_names(const ParsedArguments& arguments, const std::string& fla
     }
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i)) {
-      return bad(flag, names[i], "to be named twice");
+      return Error{Errc::kInvalidInput, fmt::format("--{} {}: named twice", flag, names[i])};
     }
+  }
+  return {};
+}
+
+/// Before minutes of measuring, not after them.
+Result<void> check_folder_of(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    return bad("out", file, "a file in a folder that exists");
   }
   return {};
 }
@@ -142,6 +153,9 @@ Result<engine::AllReduceBenchOptions> allreduce_options(const ParsedArguments& a
     if (!read.ok()) {
       return read.error();
     }
+  }
+  if (const Result<void> writable = check_folder_of(options.out); !writable.ok()) {
+    return writable.error();
   }
   if (options.backends.empty() && options.peers.empty()) {
     return Error{Errc::kInvalidInput, "--backends none --peers none: nobody is left to measure"};

@@ -219,7 +219,6 @@ Result<std::unique_ptr<PollRing>> PollRing::listen() {
   UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = loopback(0);
   socklen_t size = sizeof address;
-  // Before listen(): accepted sockets inherit the window's scale from the listener.
   if (!listener.valid() ||
       ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0 ||
@@ -265,6 +264,11 @@ Result<void> PollRing::open_link(Link& link, std::uint16_t next_port, int buffer
   make_ready(link.next.get());
   make_ready(link.previous.get());
   return {};
+}
+
+void PollRing::disconnect() {
+  small_ = {};
+  large_ = {};
 }
 
 template <typename T>

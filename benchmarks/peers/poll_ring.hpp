@@ -23,6 +23,9 @@ class PollRing {
   /// Connects to the next rank and accepts the previous one; blocks until both are there.
   [[nodiscard]] Result<void> connect(std::uint32_t rank, const std::vector<std::string>& addresses);
 
+  /// Ends all connections; the neighbours see it.
+  void disconnect();
+
   /// Sums `count` elements of T (float or std::int32_t) in place.
   template <typename T>
   [[nodiscard]] Result<void> sum(T* data, std::size_t count);

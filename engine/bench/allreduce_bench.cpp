@@ -85,8 +85,11 @@ class Field {
   }
 
   void leave_out(const Error& error, bool is_failure) {
+    if (error.code == Errc::kAborted) {
+      interrupted_ = true;
+      return;
+    }
     note(fmt::format("{} ranks, left out: {}", ranks_, error.detail));
-    interrupted_ = interrupted_ || error.code == Errc::kAborted;
     failed_ = failed_ || is_failure;
   }
 

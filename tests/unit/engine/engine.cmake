@@ -1,5 +1,4 @@
 mayfly_test(unit_engine LABEL unit
-  SOURCES bench/step_bench_test.cpp bench/step_report_test.cpp bench/step_timer_test.cpp
-          chaos_plan_test.cpp gradient_sums_test.cpp initial_weights_test.cpp records_test.cpp
+  SOURCES chaos_plan_test.cpp gradient_sums_test.cpp initial_weights_test.cpp records_test.cpp
           reduction_layout_test.cpp trace_test.cpp
-  LIBS mayfly_engine_bench Boost::json)
+  LIBS mayfly_engine Boost::json)

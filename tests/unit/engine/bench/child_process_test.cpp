@@ -1,0 +1,49 @@
+#include "engine/bench/child_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using mayfly::testing::TemporaryFolder;
+
+Instant far() {
+  return monotonic_now() + seconds(60);
+}
+
+TEST(ChildProcess, RunsWithItsEnvironmentAndLog) {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  ChildProcess child =
+      ChildProcess::start({"sh", "-c", "echo first; echo $GREETING >&2"}, {{"GREETING", "hi"}}, log)
+          .value();
+  EXPECT_TRUE(child.wait_until(far()));
+  EXPECT_EQ(last_line_of(log), "hi");
+}
+
+TEST(ChildProcess, ProgramThatIsNotThereSaysSoInTheLog) {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  ChildProcess child = ChildProcess::start({"/nonexistent/program"}, {}, log).value();
+  EXPECT_TRUE(child.wait_until(far()));
+  EXPECT_EQ(last_line_of(log), "cannot start /nonexistent/program: No such file or directory");
+}
+
+TEST(ChildProcess, IsKilledWithItsOwnChildren) {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  {
+    ChildProcess child = ChildProcess::start({"sh", "-c", "sleep 300 & wait"}, {}, log).value();
+    EXPECT_FALSE(child.wait_until(monotonic_now() + milliseconds(20)));
+  }  // would wait for five minutes otherwise
+  EXPECT_EQ(last_line_of(log), "");
+}
+
+TEST(LastLine, IsTheLastThatSaysSomething) {
+  EXPECT_EQ(last_line_of("/nonexistent/log"), "");
+}
+
+}  // namespace
+}  // namespace mayfly::engine
