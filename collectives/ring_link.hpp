@@ -1,11 +1,12 @@
 #pragma once
 
-// What differs between the ring transports: moving bytes to the next and from the previous member.
-// Everything above it (operations, queue, errors) is collectives/ring_group.
+// What differs between the transports that move bytes themselves. Everything above it (operations,
+// queue, errors) is collectives/ring_group.
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.hpp"
@@ -38,6 +39,9 @@ struct RingTask {
   std::size_t ready_bytes = 0;  ///< of the outgoing stream, may be sent before anything came in
   DataType type = DataType::kInt32;
   ReduceOp op = ReduceOp::kSum;
+  /// All of the memory if the task is an all-reduce: a link that reaches every member may then take
+  /// a shorter way than the ring to the same result (float sums: another order of addition).
+  std::span<std::byte> all_reduced{};
 };
 
 /// The two neighbours in the ring, by name.
@@ -46,18 +50,25 @@ struct RingNeighbours {
   MemberId next{};
 };
 
-/// A member's connections to its two neighbours. run() is called by one thread at a time.
+/// A member's connections to its two neighbours, or to more members. One thread at a time, except
+/// for abort().
 class RingLink {
  public:
   virtual ~RingLink() = default;
 
-  /// Sends and receives the whole task. Fails with kPeerLost (naming the neighbour whose connection
-  /// broke), kCorrupt (the previous member runs another operation), kAborted, or kDeadline. After a
-  /// failure the link is good for nothing but destruction, and the task's memory holds garbage; it
-  /// is not touched any more once run() has returned.
-  [[nodiscard]] virtual Result<void> run(const RingTask& task, std::optional<Instant> deadline) = 0;
+  /// Makes `task` the one that advance() works on; the one before is complete. It stays where it is
+  /// until then.
+  virtual void begin(const RingTask& task) = 0;
+  /// Sends and receives until the task is complete (true), or `until` has passed: then false, and
+  /// advance() may be called again, if can_pause(); else it fails with kDeadline. Fails with
+  /// kPeerLost (naming the neighbour whose connection broke), kCorrupt (the other member runs
+  /// another operation) or kAborted. After a failure the link is good for nothing but destruction,
+  /// and the task's memory holds garbage; it is not touched between calls.
+  [[nodiscard]] virtual Result<bool> advance(std::optional<Instant> until) = 0;
+  /// Whether a task that advance() left at `until` can be continued.
+  [[nodiscard]] virtual bool can_pause() const = 0;
 
-  /// Makes run() return kAborted, now and in future. Any thread, never blocks.
+  /// Makes advance() return kAborted, now and in future. Any thread, never blocks.
   virtual void abort() noexcept = 0;
 };
 

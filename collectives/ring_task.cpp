@@ -51,8 +51,11 @@ RingTask reduction_task(Kind kind, const RingSchedule& schedule, std::uint64_t s
 RingTask all_reduce_task(RingPlace place, std::uint64_t sequence, std::span<std::byte> data,
                          DataType type, ReduceOp op) {
   const std::size_t count = data.size() / size_of(type);
-  return reduction_task(Kind::kAllReduce, all_reduce_schedule(count, place.size, place.rank),
-                        sequence, data, type, op);
+  RingTask task =
+      reduction_task(Kind::kAllReduce, all_reduce_schedule(count, place.size, place.rank), sequence,
+                     data, type, op);
+  task.all_reduced = data;
+  return task;
 }
 
 RingTask reduce_scatter_task(RingPlace place, std::uint64_t sequence, std::span<std::byte> data,

@@ -258,26 +258,31 @@ class GlooRingLink final : public RingLink {
       : context_(std::move(context)), neighbours_(neighbours), aborter_(std::move(aborter)) {}
   ~GlooRingLink() override { aborter_->shut_down(); }
 
-  Result<void> run(const RingTask& task, std::optional<Instant> deadline) override {
+  void begin(const RingTask& task) override { task_ = &task; }
+
+  Result<bool> advance(std::optional<Instant> until) override {
     const int size = context_->size;
     const Route route{.next = {(context_->rank + 1) % size, neighbours_.next},
                       .previous = {(context_->rank + size - 1) % size, neighbours_.previous},
-                      .slot = mix64(task.header.shape ^ mix64(task.header.sequence))};
+                      .slot = mix64(task_->header.shape ^ mix64(task_->header.sequence))};
     try {
-      GlooRun(task, *context_, *aborter_, scratch_.span(), route, deadline).run();
+      GlooRun(*task_, *context_, *aborter_, scratch_.span(), route, until).run();
     } catch (const Failed& failed) {
       return failed.error;
     } catch (const std::exception& failed) {  // Gloo refuses the buffers themselves
       return Error{Errc::kIo, failed.what()};
     }
-    return {};
+    return true;
   }
+
+  bool can_pause() const override { return false; }
 
   void abort() noexcept override { aborter_->abort(); }
 
  private:
   const std::shared_ptr<gloo::rendezvous::Context> context_;  // Gloo's objects share it
   const RingNeighbours neighbours_;
+  const RingTask* task_ = nullptr;
   const std::shared_ptr<GlooAborter> aborter_;  // the transport keeps it while it forms the link
   AlignedBuffer<std::byte> scratch_{2 * kMessageBytes};
 };

@@ -185,12 +185,51 @@ void tune_stream(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-Moved send_some(int fd, const void* data, std::size_t bytes) {
-  return moved(::send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT));
+Moved send_some(int fd, const void* data, std::size_t bytes, bool more) {
+  const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+  return moved(::send(fd, data, bytes, flags));
 }
 
 Moved receive_some(int fd, void* data, std::size_t bytes) {
   return moved(::recv(fd, data, bytes, MSG_DONTWAIT));
+}
+
+Moved send_with_descriptor(int fd, ByteSpan data, int descriptor) {
+  if (descriptor < 0) {
+    return send_some(fd, data.data(), data.size());
+  }
+  iovec bytes{.iov_base = const_cast<std::byte*>(data.data()), .iov_len = data.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  return moved(::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+Moved receive_with_descriptor(int fd, std::span<std::byte> into, UniqueFd& descriptor) {
+  iovec bytes{.iov_base = into.data(), .iov_len = into.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const Moved got = moved(::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+  const cmsghdr* const header = got.bytes > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(header), sizeof received);
+    descriptor = UniqueFd(received);
+  }
+  return got;
 }
 
 bool at_end(int fd) {

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
@@ -40,8 +42,14 @@ struct Moved {
   std::size_t bytes = 0;
   bool closed = false;  ///< the connection is over
 };
-[[nodiscard]] Moved send_some(int fd, const void* data, std::size_t bytes);
+/// `more`: further bytes follow at once, so that a short TCP packet may wait for them.
+[[nodiscard]] Moved send_some(int fd, const void* data, std::size_t bytes, bool more = false);
 [[nodiscard]] Moved receive_some(int fd, void* data, std::size_t bytes);
+/// The same, with a descriptor along with the bytes over a Unix-domain socket (-1: none).
+[[nodiscard]] Moved send_with_descriptor(int fd, ByteSpan data, int descriptor);
+/// Keeps a descriptor that came along in `descriptor`.
+[[nodiscard]] Moved receive_with_descriptor(int fd, std::span<std::byte> into,
+                                            UniqueFd& descriptor);
 /// True if the other side has closed and nothing is left to read.
 [[nodiscard]] bool at_end(int fd);
 

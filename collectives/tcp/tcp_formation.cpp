@@ -12,11 +12,16 @@
 namespace mayfly::collectives {
 namespace {
 
-// A member sends one hello per view; more waiting connections than this are strangers' or
-// leftovers.
-constexpr std::size_t kWaitingMax = 64;
+// Each other member says at most one hello per view; more waiting connections than this are
+// strangers' or leftovers.
+constexpr std::size_t kWaitingMax = 128;
 // How soon to try again when the next member's queue of connections is full.
 constexpr int kRetryMs = 2;
+
+// Which of two members connects.
+bool connects(std::size_t from, std::size_t to) {
+  return ((from + to) % 2 == 1) == (from < to);
+}
 
 class TcpFormation {
  public:
@@ -24,59 +29,92 @@ class TcpFormation {
       : spec_(spec),
         door_(door),
         signal_(signal),
-        neighbours_(neighbours_of(spec.peers, spec.rank)) {}
-
-  Result<TcpLinkSockets> run(Instant deadline) {
-    Result<TcpAddress> next = parse_tcp_address(spec_.peers[next_rank()].address);
-    if (!next.ok()) {
-      return next.error();
+        rank_(value(spec.rank)),
+        addresses_(spec.peers.size()),
+        outgoing_(spec.peers.size()) {
+    connections_.rank = rank_;
+    connections_.is_mesh = size() <= kMeshMembersMax;
+    connections_.peers.resize(size());
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      connections_.peers[rank].member = spec.peers[rank].member;
     }
-    while (!sockets_.to_next.valid() || !sockets_.from_previous.valid()) {
+  }
+
+  Result<TcpConnections> run(Instant deadline) {
+    if (Result<void> read = read_addresses(); !read.ok()) {
+      return read.error();
+    }
+    while (const std::optional<std::size_t> missing = first_missing()) {
       if (signal_.raised()) {
         return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec_.view))};
       }
       if (monotonic_now() >= deadline) {
-        return late();
+        const MemberId who = spec_.peers[*missing].member;
+        return Error{Errc::kDeadline, fmt::format("member {} did not connect in time", value(who)),
+                     who};
       }
-      if (Result<void> advanced = advance(next.value(), deadline); !advanced.ok()) {
+      if (Result<void> advanced = advance(deadline); !advanced.ok()) {
         return advanced.error();
       }
     }
-    return std::move(sockets_);
+    return std::move(connections_);
   }
 
  private:
-  [[nodiscard]] std::uint32_t size() const {
-    return static_cast<std::uint32_t>(spec_.peers.size());
+  [[nodiscard]] std::size_t size() const { return spec_.peers.size(); }
+  [[nodiscard]] bool has_channel(std::size_t rank) const {
+    return connections_.peers[rank].channel != nullptr;
   }
-  [[nodiscard]] std::uint32_t next_rank() const { return (value(spec_.rank) + 1) % size(); }
-  [[nodiscard]] std::uint32_t previous_rank() const {
-    return (value(spec_.rank) + size() - 1) % size();
+  [[nodiscard]] bool is_needed(std::size_t rank) const {
+    const bool is_neighbour = (rank + 1) % size() == rank_ || (rank_ + 1) % size() == rank;
+    return rank != rank_ && (connections_.is_mesh || is_neighbour);
   }
-  [[nodiscard]] Hello hello(std::uint32_t from, std::uint32_t to) const {
-    return {kHelloMagic, value(spec_.view), spec_.key, from, to};
+  [[nodiscard]] std::optional<std::size_t> first_missing() const {
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      if (is_needed(rank) && !has_channel(rank)) {
+        return rank;
+      }
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] Hello hello(std::size_t from, std::size_t to) const {
+    return {kHelloMagic, value(spec_.view), spec_.key, static_cast<std::uint32_t>(from),
+            static_cast<std::uint32_t>(to)};
   }
 
-  Error late() const {
-    const MemberId who = sockets_.from_previous.valid() ? neighbours_.next : neighbours_.previous;
-    return {Errc::kDeadline, fmt::format("member {} did not connect in time", value(who)), who};
+  [[nodiscard]] bool has_unix(const TcpAddress& address) const {
+    return !address.unix_name.empty() && !address.host_id.empty() &&
+           address.host_id == door_.host_id && door_.unix_domain.valid();
+  }
+
+  Result<void> read_addresses() {
+    connections_.local_members = 0;
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      Result<TcpAddress> parsed = parse_tcp_address(spec_.peers[rank].address);
+      if (!parsed.ok()) {
+        return parsed.error();
+      }
+      addresses_[rank] = std::move(parsed).value();
+    }
+    for (const TcpAddress& address : addresses_) {
+      const bool is_local = has_unix(address) || address.host == addresses_[rank_].host;
+      connections_.local_members += is_local ? 1 : 0;
+    }
+    return {};
   }
 
   // One round: look at everything that can be done, then sleep until more can be.
-  Result<void> advance(const TcpAddress& next, Instant deadline) {
+  Result<void> advance(Instant deadline) {
     admit();
-    if (!sockets_.from_previous.valid()) {
-      pick_previous();
-    }
-    if (!sockets_.to_next.valid() && !outgoing_) {
-      if (Result<void> started = start_outgoing(next); !started.ok()) {
-        return started;
+    pick_incoming();
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      if (is_needed(rank) && connects(rank_, rank) && !has_channel(rank) && !outgoing_[rank]) {
+        if (Result<void> started = start_outgoing(rank); !started.ok()) {
+          return started;
+        }
       }
     }
-    if (sockets_.to_next.valid() && sockets_.from_previous.valid()) {
-      return {};
-    }
-    return sleep(deadline);
+    return first_missing() ? sleep(deadline) : Result<void>();
   }
 
   void admit() {
@@ -94,53 +132,67 @@ class TcpFormation {
     }
   }
 
+  [[nodiscard]] std::optional<Verdict> verdict_on(const Hello& said) const {
+    const bool is_awaited =
+        said.from < size() && is_needed(said.from) && !connects(rank_, said.from);
+    const std::optional<Verdict> verdict = judge(said, hello(said.from, rank_));
+    return verdict == Verdict::kWelcome && !is_awaited ? Verdict::kWrongRank : verdict;
+  }
+
   // Answers every complete hello of this view and of older ones; the newest welcome counts, since
-  // an earlier one can be left from an attempt that the previous member has given up.
-  void pick_previous() {
-    const Hello expected = hello(previous_rank(), value(spec_.rank));
+  // an earlier one can be left from an attempt that the other member has given up.
+  void pick_incoming() {
     std::vector<Incoming> still_waiting;
     for (Incoming& incoming : door_.waiting) {
       if (!incoming.receive()) {
         continue;
       }
       const std::optional<Hello> said = incoming.hello();
-      const std::optional<Verdict> verdict = said ? judge(*said, expected) : std::nullopt;
+      const std::optional<Verdict> verdict = said ? verdict_on(*said) : std::nullopt;
       if (!verdict) {
         still_waiting.push_back(std::move(incoming));
       } else if (incoming.answer(*verdict) && *verdict == Verdict::kWelcome) {
-        sockets_.from_previous = incoming.take();
+        connections_.peers[said->from].channel = incoming.take_channel();
       }
     }
     door_.waiting = std::move(still_waiting);
   }
 
-  Result<void> start_outgoing(const TcpAddress& next) {
-    const bool is_local = !next.unix_name.empty() && !next.host_id.empty() &&
-                          next.host_id == door_.host_id && door_.unix_domain.valid();
+  Result<void> start_outgoing(std::size_t rank) {
+    const TcpAddress& to = addresses_[rank];
+    const bool is_unix = has_unix(to);
     Result<UniqueFd> fd =
-        is_local ? start_connect_unix(next.unix_name) : start_connect_tcp(next.host, next.port);
+        is_unix ? start_connect_unix(to.unix_name) : start_connect_tcp(to.host, to.port);
     if (!fd.ok()) {
-      return with_culprit(fd.error());
+      return with_culprit(fd.error(), rank);
     }
     if (fd.value().valid()) {
-      outgoing_.emplace(std::move(fd).value(), hello(value(spec_.rank), next_rank()));
+      outgoing_[rank].emplace(std::move(fd).value(), hello(rank_, rank),
+                              is_unix && door_.share_memory);
     }
     return {};
   }
 
-  Error with_culprit(Error error) const {
-    error.detail = fmt::format("member {}: {}", value(neighbours_.next), error.detail);
+  Error with_culprit(Error error, std::size_t rank) const {
+    const MemberId who = spec_.peers[rank].member;
+    error.detail = fmt::format("member {}: {}", value(who), error.detail);
     if (error.code == Errc::kPeerLost) {
-      error.culprit = neighbours_.next;
+      error.culprit = who;
     }
     return error;
   }
 
   Result<void> sleep(Instant deadline) {
     std::vector<pollfd> watched;
-    watched.push_back({.fd = outgoing_ ? outgoing_->fd() : -1,
-                       .events = outgoing_ ? outgoing_->events() : short{0},
-                       .revents = 0});
+    bool retry = false;
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      const bool under_way = outgoing_[rank].has_value();
+      watched.push_back({.fd = under_way ? outgoing_[rank]->fd() : -1,
+                         .events = under_way ? outgoing_[rank]->events() : short{0},
+                         .revents = 0});
+      retry =
+          retry || (is_needed(rank) && connects(rank_, rank) && !under_way && !has_channel(rank));
+    }
     for (const int fd : {signal_.fd(), door_.tcp.get(), door_.unix_domain.get()}) {
       watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     }
@@ -149,20 +201,29 @@ class TcpFormation {
       watched.push_back(
           {.fd = incoming.hello() ? -1 : incoming.fd(), .events = POLLIN, .revents = 0});
     }
-    const bool retry = !outgoing_ && !sockets_.to_next.valid();
     const int timeout = poll_timeout_ms(deadline);
     if (::poll(watched.data(), watched.size(), retry ? std::min(timeout, kRetryMs) : timeout) <=
-            0 ||
-        watched[0].revents == 0) {
+        0) {
       return {};
     }
-    const Result<bool> welcome = outgoing_->advance();
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      if (watched[rank].revents != 0) {
+        if (Result<void> advanced = advance_outgoing(rank); !advanced.ok()) {
+          return advanced;
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<void> advance_outgoing(std::size_t rank) {
+    const Result<bool> welcome = outgoing_[rank]->advance();
     if (!welcome.ok()) {
-      return with_culprit(welcome.error());
+      return with_culprit(welcome.error(), rank);
     }
     if (welcome.value()) {
-      sockets_.to_next = outgoing_->take();
-      outgoing_.reset();
+      connections_.peers[rank].channel = outgoing_[rank]->take_channel();
+      outgoing_[rank].reset();
     }
     return {};
   }
@@ -170,15 +231,16 @@ class TcpFormation {
   const GroupSpec& spec_;
   TcpDoor& door_;
   const AbortSignal& signal_;
-  const RingNeighbours neighbours_;
-  std::optional<Outgoing> outgoing_;  // until it is welcome
-  TcpLinkSockets sockets_;
+  const std::size_t rank_;
+  std::vector<TcpAddress> addresses_;              // by rank
+  std::vector<std::optional<Outgoing>> outgoing_;  // by rank, until it is welcome
+  TcpConnections connections_;
 };
 
 }  // namespace
 
-Result<TcpLinkSockets> connect_ring(const GroupSpec& spec, TcpDoor& door, const AbortSignal& signal,
-                                    Instant deadline) {
+Result<TcpConnections> connect_members(const GroupSpec& spec, TcpDoor& door,
+                                       const AbortSignal& signal, Instant deadline) {
   return TcpFormation(spec, door, signal).run(deadline);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Connects one member to its two neighbours in the ring of a view.
+// Connects one member to the others of a view: to all of them in a small view (a mesh), else to its
+// two neighbours in the ring.
 
 #include <memory>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "collectives/group.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
-#include "collectives/tcp/tcp_ring_link.hpp"
+#include "collectives/tcp/tcp_link.hpp"
 
 namespace mayfly::collectives {
 
@@ -17,14 +18,19 @@ namespace mayfly::collectives {
 /// in before their view was formed here (a neighbour may be ahead of us).
 struct TcpDoor {
   UniqueFd tcp;
-  UniqueFd unix_domain;  ///< invalid: none
-  std::string host_id;   ///< of this host
+  UniqueFd unix_domain;      ///< invalid: none
+  std::string host_id;       ///< of this host
+  bool share_memory = true;  ///< with members of this host
   std::vector<Incoming> waiting;
 };
 
-/// Connects to the next member and waits for the previous one. Fails with kPeerLost or kDeadline
-/// (naming the neighbour), kRefused, kInvalidInput (an address that is none) or kAborted.
-[[nodiscard]] Result<TcpLinkSockets> connect_ring(const GroupSpec& spec, TcpDoor& door,
-                                                  const AbortSignal& signal, Instant deadline);
+/// Up to so many members all are connected to each other.
+inline constexpr std::size_t kMeshMembersMax = 16;
+
+/// Of each pair of members one connects and the other waits for it, evenly spread. Fails with
+/// kPeerLost or kDeadline (naming the member), kRefused, kInvalidInput (an address that is none) or
+/// kAborted.
+[[nodiscard]] Result<TcpConnections> connect_members(const GroupSpec& spec, TcpDoor& door,
+                                                     const AbortSignal& signal, Instant deadline);
 
 }  // namespace mayfly::collectives

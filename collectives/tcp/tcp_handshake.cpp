@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "collectives/tcp/socket_channel.hpp"
 #include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
@@ -26,7 +27,8 @@ std::optional<Verdict> judge(const Hello& hello, const Hello& expected) {
 
 bool Incoming::receive() {
   if (received_ < raw_.size()) {
-    const Moved got = receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
+    const Moved got =
+        receive_with_descriptor(fd_.get(), std::span(raw_).subspan(received_), handed_over_);
     if (got.closed) {
       return false;
     }
@@ -47,8 +49,36 @@ std::optional<Hello> Incoming::hello() const {
 }
 
 bool Incoming::answer(Verdict verdict) {
+  if (verdict == Verdict::kWelcome && handed_over_.valid()) {
+    Result<ShmSegment> mapped = ShmSegment::map(handed_over_.get());
+    if (mapped.ok()) {
+      segment_ = std::move(mapped).value();
+      verdict = Verdict::kWelcomeShared;
+    }
+    handed_over_ = {};
+  }
   // Four bytes always fit into the buffer of a connection that has carried nothing yet.
   return send_some(fd_.get(), &verdict, sizeof verdict).bytes == sizeof verdict;
+}
+
+std::unique_ptr<Channel> Incoming::take_channel() {
+  return segment_.valid() ? make_shm_channel(std::move(fd_), std::move(segment_), false)
+                          : make_socket_channel(std::move(fd_));
+}
+
+Outgoing::Outgoing(UniqueFd fd, const Hello& hello, bool share_memory)
+    : fd_(std::move(fd)), hello_(hello) {
+  if (share_memory) {
+    Result<ShmSegment> made = ShmSegment::create(to_hand_over_);
+    if (made.ok()) {
+      segment_ = std::move(made).value();
+    }
+  }
+}
+
+std::unique_ptr<Channel> Outgoing::take_channel() {
+  return segment_.valid() ? make_shm_channel(std::move(fd_), std::move(segment_), true)
+                          : make_socket_channel(std::move(fd_));
 }
 
 short Outgoing::events() const {
@@ -61,7 +91,9 @@ Result<bool> Outgoing::advance() {
     if (error != 0) {
       return Error{Errc::kPeerLost, fmt::format("cannot connect: {}", std::strerror(error))};
     }
-    const Moved sent = send_some(fd_.get(), &hello_, sizeof hello_);
+    const Moved sent =
+        send_with_descriptor(fd_.get(), std::as_bytes(std::span(&hello_, 1)), to_hand_over_.get());
+    to_hand_over_ = {};
     if (sent.bytes != sizeof hello_) {
       return Error{Errc::kPeerLost, "the new connection broke"};
     }
@@ -76,8 +108,17 @@ Result<bool> Outgoing::advance() {
   if (received_ < raw_.size()) {
     return false;
   }
-  switch (std::bit_cast<Verdict>(raw_)) {
-    case Verdict::kWelcome: return true;
+  return judged(std::bit_cast<Verdict>(raw_));
+}
+
+Result<bool> Outgoing::judged(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kWelcome: segment_ = {}; return true;
+    case Verdict::kWelcomeShared:
+      if (segment_.valid()) {
+        return true;
+      }
+      break;
     case Verdict::kStaleView: return Error{Errc::kAborted, "a newer view is being formed"};
     case Verdict::kWrongKey: return Error{Errc::kRefused, "the other side has another key"};
     case Verdict::kWrongRank:

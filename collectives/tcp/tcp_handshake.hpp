@@ -1,18 +1,22 @@
 #pragma once
 
-// How two neighbours agree that a connection belongs to the ring of one view. The connecting side
-// says hello; the accepting side answers with a verdict once it forms the same view itself, however
-// late that is. After a welcome the connection carries the ring's bytes from the connecting side.
+// How two members agree that a connection belongs to the group of one view. The connecting side
+// says hello and, to a member of the same host, hands over shared memory; the accepting side
+// answers with a verdict once it forms the same view itself, however late that is. After a welcome
+// the connection is a channel.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "collectives/tcp/channel.hpp"
+#include "collectives/tcp/shm_channel.hpp"
 
 namespace mayfly::collectives {
 
@@ -25,11 +29,12 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 32);
 
-inline constexpr std::uint64_t kHelloMagic = 0x3130'676e'6972'796dULL;  // "myring01"
+inline constexpr std::uint64_t kHelloMagic = 0x3130'6873'656d'796dULL;  // "mymesh01"
 
 enum class Verdict : std::uint32_t {
   kWelcome = 0x6d79'0001,
-  kStaleView = 0x6d79'0002,  ///< the accepting side forms a newer view already
+  kWelcomeShared = 0x6d79'0005,  ///< welcome, and bytes go through the memory that was handed over
+  kStaleView = 0x6d79'0002,      ///< the accepting side forms a newer view already
   kWrongKey = 0x6d79'0003,
   kWrongRank = 0x6d79'0004,  ///< the two disagree about the order of members
 };
@@ -48,12 +53,15 @@ class Incoming {
   [[nodiscard]] bool receive();
   /// The hello, once it is complete.
   [[nodiscard]] std::optional<Hello> hello() const;
-  /// Answers; false if the other side is gone.
+  /// Refuses or welcomes; false if the other side is gone.
   [[nodiscard]] bool answer(Verdict verdict);
-  [[nodiscard]] UniqueFd take() { return std::move(fd_); }
+  /// After a welcome.
+  [[nodiscard]] std::unique_ptr<Channel> take_channel();
 
  private:
   UniqueFd fd_;
+  UniqueFd handed_over_;  // shared memory
+  ShmSegment segment_;
   std::array<std::byte, sizeof(Hello)> raw_{};
   std::size_t received_ = 0;
 };
@@ -61,7 +69,9 @@ class Incoming {
 /// The connecting side, from connect() to the verdict.
 class Outgoing {
  public:
-  Outgoing(UniqueFd fd, const Hello& hello) : fd_(std::move(fd)), hello_(hello) {}
+  /// `share_memory`: offer it (Unix-domain sockets only); where the system gives none, bytes go
+  /// through the socket.
+  Outgoing(UniqueFd fd, const Hello& hello, bool share_memory);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// What to poll for next.
@@ -69,11 +79,16 @@ class Outgoing {
   /// Goes on after poll() said so. True: welcome. Fails with kPeerLost without culprit if the
   /// connection breaks, kAborted if the view is stale, kRefused if key or rank are wrong.
   [[nodiscard]] Result<bool> advance();
-  [[nodiscard]] UniqueFd take() { return std::move(fd_); }
+  /// After the welcome.
+  [[nodiscard]] std::unique_ptr<Channel> take_channel();
 
  private:
+  [[nodiscard]] Result<bool> judged(Verdict verdict);
+
   UniqueFd fd_;
   Hello hello_;
+  ShmSegment segment_;
+  UniqueFd to_hand_over_;
   bool said_hello_ = false;
   std::array<std::byte, sizeof(Verdict)> raw_{};
   std::size_t received_ = 0;

@@ -35,12 +35,11 @@ class TcpTransport final : public Transport {
     const auto size = static_cast<std::uint32_t>(spec.peers.size());
     std::unique_ptr<RingLink> link;
     if (size > 1) {
-      Result<TcpLinkSockets> sockets = connect_ring(spec, door_, *signal, deadline);
-      if (!sockets.ok()) {
-        return sockets.error();
+      Result<TcpConnections> connections = connect_members(spec, door_, *signal, deadline);
+      if (!connections.ok()) {
+        return connections.error();
       }
-      link = make_tcp_ring_link(std::move(sockets).value(), neighbours_of(spec.peers, spec.rank),
-                                signal);
+      link = make_tcp_link(std::move(connections).value(), signal);
       if (Result<void> met = run_first_barrier(*link, size, spec.rank, deadline); !met.ok()) {
         return met.error();
       }
@@ -103,6 +102,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
   }
   TcpDoor door;
   door.tcp = std::move(tcp).value();
+  door.share_memory = options.share_memory;
   if (options.use_unix) {
     open_unix_door(options.unix_dir, door, address);
   }

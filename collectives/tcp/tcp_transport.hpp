@@ -1,7 +1,9 @@
 #pragma once
 
-// Groups over plain sockets: a ring in which every member is connected to the next. Members of one
-// host meet over Unix-domain sockets, others over TCP. No store is needed.
+// Groups over plain sockets and shared memory. In views of up to 16 members everybody is connected
+// to everybody, and all-reduces take one or two steps; larger views, and the other operations, use
+// a ring. Members of one host exchange their bytes through shared memory, others over TCP. No store
+// is needed.
 
 #include <cstdint>
 #include <memory>
@@ -18,6 +20,7 @@ struct TcpOptions {
   std::string advertise_host{};  ///< what others connect to, numeric; empty: the bound address
   std::string unix_dir{};        ///< folder for the Unix-domain socket; empty: abstract namespace
   bool use_unix = true;          ///< false: TCP between members of one host too
+  bool share_memory = true;      ///< false: Unix-domain sockets between members of one host
 };
 
 /// Opens the listening sockets; fails with kIo (for example: port in use) or kInvalidInput.

@@ -172,7 +172,7 @@ Result<std::unique_ptr<Transport>> make(const std::string& kind) {
   if (kind == "gloo") {
     return make_gloo_transport({});
   }
-  return make_tcp_transport({.use_unix = kind == "unix"});
+  return make_tcp_transport({.use_unix = kind != "tcp", .share_memory = kind == "shared"});
 }
 
 }  // namespace

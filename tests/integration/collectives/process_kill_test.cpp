@@ -201,7 +201,7 @@ TEST_P(ProcessKill, SurvivorsOfAKillWhileFormingFormTheNextView) {
 }
 
 std::vector<std::string> kinds() {
-  std::vector<std::string> names{"unix", "tcp"};
+  std::vector<std::string> names{"shared", "unix", "tcp"};
   for (const Kind kind : test::available_kinds()) {
     if (kind == Kind::kGloo) {
       names.emplace_back("gloo");

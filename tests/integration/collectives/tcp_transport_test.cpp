@@ -45,45 +45,44 @@ TEST(TcpTransport, AWildcardNeedsAnAddressForOthers) {
   ASSERT_TRUE(with.ok());
 }
 
-TEST(TcpTransport, ANeighbourWithTheWrongKeyIsRefusedAndHarmsNobody) {
-  Cluster cluster(Kind::kUnix, 3);
-  // Transport 2 claims rank 1 with another key while 0 and 1 form the view.
-  GroupSpec wrong = cluster.spec(ViewId{1}, {0, 1}, 1);
+TEST(TcpTransport, AMemberWithTheWrongKeyIsRefusedAndHarmsNobody) {
+  Cluster cluster(Kind::kShared, 3);
+  // Of two members 0 connects to 1. Transport 2 claims to be 0, with another key.
+  GroupSpec wrong = cluster.spec(ViewId{1}, {0, 1}, 0);
   wrong.key += 1;
   std::thread stranger([&] {
     const auto formed = cluster.transports[2]->form(wrong, far());
     ASSERT_FALSE(formed.ok());
     EXPECT_EQ(formed.error().code, Errc::kRefused);
   });
-  const GroupSpec spec0 = cluster.spec(ViewId{1}, {0, 1}, 0);
-  // Rank 0 alone: it must meet the stranger, refuse it, and go on waiting for the true rank 1.
+  // Rank 1 alone: it must meet the stranger, refuse it, and go on waiting for the true rank 0.
   std::thread true_member([&] {
     stranger.join();
-    const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
+    const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
     EXPECT_TRUE(formed.ok()) << formed.error().detail;
   });
-  const auto formed = cluster.transports[0]->form(spec0, far());
+  const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
   EXPECT_TRUE(formed.ok()) << formed.error().detail;
   true_member.join();
 }
 
 TEST(TcpTransport, AMemberOfAStaleViewIsToldSoAndOneOfANewerViewWaits) {
   Cluster cluster(Kind::kTcp, 2);
-  // 0 forms view 2 while 1 still tries view 1, and then comes to view 2 as well.
+  // 1 forms view 2 while 0 still tries view 1, and then comes to view 2 as well.
   std::thread behind([&] {
-    const auto stale = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
+    const auto stale = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
     ASSERT_FALSE(stale.ok());
     EXPECT_EQ(stale.error().code, Errc::kAborted);
-    const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{2}, {0, 1}, 1), far());
+    const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{2}, {0, 1}, 0), far());
     EXPECT_TRUE(formed.ok()) << formed.error().detail;
   });
-  const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{2}, {0, 1}, 0), far());
+  const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{2}, {0, 1}, 1), far());
   EXPECT_TRUE(formed.ok()) << formed.error().detail;
   behind.join();
 }
 
 TEST(TcpTransport, APeerWhoseProcessIsGoneIsNamedAtOnce) {
-  for (const Kind kind : {Kind::kUnix, Kind::kTcp}) {
+  for (const Kind kind : {Kind::kShared, Kind::kUnix, Kind::kTcp}) {
     Cluster cluster(kind, 2);
     const GroupSpec spec = cluster.spec(ViewId{1}, {0, 1}, 0);
     cluster.transports[1].reset();

@@ -29,6 +29,7 @@ Result<std::unique_ptr<Transport>> make_fake_nccl_transport() {
 
 std::string name_of(Kind kind) {
   switch (kind) {
+    case Kind::kShared: return "Shared";
     case Kind::kUnix: return "Unix";
     case Kind::kTcp: return "Tcp";
     case Kind::kTcpV6: return "TcpV6";
@@ -40,7 +41,8 @@ std::string name_of(Kind kind) {
 
 std::vector<Kind> available_kinds() {
   std::vector<Kind> kinds;
-  for (const Kind kind : {Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kGloo, Kind::kFakeNccl}) {
+  for (const Kind kind :
+       {Kind::kShared, Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kGloo, Kind::kFakeNccl}) {
     if (make_transport(kind).ok()) {
       kinds.push_back(kind);
     }
@@ -50,7 +52,8 @@ std::vector<Kind> available_kinds() {
 
 Result<std::unique_ptr<Transport>> make_transport(Kind kind) {
   switch (kind) {
-    case Kind::kUnix: return make_tcp_transport({});
+    case Kind::kShared: return make_tcp_transport({});
+    case Kind::kUnix: return make_tcp_transport({.share_memory = false});
     case Kind::kTcp: return make_tcp_transport({.use_unix = false});
     case Kind::kTcpV6: return make_tcp_transport({.bind_host = "::1", .use_unix = false});
     case Kind::kGloo: return make_gloo_transport({});

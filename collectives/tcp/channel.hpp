@@ -1,0 +1,46 @@
+#pragma once
+
+// A stream of bytes to and from one other member, without blocking. What differs between members of
+// one host (shared memory) and of two (sockets) ends here. One thread at a time.
+
+#include <poll.h>
+
+#include <cstddef>
+#include <span>
+
+#include "base/bytes.hpp"
+#include "collectives/plan/types.hpp"
+#include "collectives/tcp/sockets.hpp"
+
+namespace mayfly::collectives {
+
+/// Received numbers go into memory through this operation.
+struct Reduction {
+  DataType type = DataType::kInt32;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  /// Sends what fits now. `more`: further bytes follow at once, so a short packet may wait for
+  /// them.
+  [[nodiscard]] virtual Moved send(ByteSpan data, bool more) = 0;
+  /// Receives what is there now.
+  [[nodiscard]] virtual Moved receive(std::span<std::byte> into) = 0;
+  /// Receives numbers and reduces them into `into` (aligned to the element, a multiple of it long);
+  /// counts whole elements. `scratch` is free for use meanwhile.
+  [[nodiscard]] virtual Moved receive_and_reduce(std::span<std::byte> into, Reduction reduction,
+                                                 std::span<std::byte> scratch) = 0;
+
+  /// Before sleeping in poll(): fills in what to watch so that the sleep ends when there is
+  /// something to receive (`wants_data`), room to send (`wants_room`), or the other side is gone.
+  /// False: that is so already.
+  [[nodiscard]] virtual bool watch(bool wants_data, bool wants_room, pollfd& watched) = 0;
+  /// After poll() returned events for it. True: the other side is gone (what it had sent before can
+  /// still be received).
+  [[nodiscard]] virtual bool woken(short events) = 0;
+};
+
+}  // namespace mayfly::collectives

@@ -1,0 +1,203 @@
+#include "collectives/tcp/shm_channel.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "collectives/plan/reduce_kernels.hpp"
+#include "collectives/tcp/shm_pipe.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kPipeStride = (kShmPipeBytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+constexpr std::size_t kSegmentBytes = 2 * kPipeStride;
+// Nobody can take the memory away under our feet, which would end the process by SIGBUS.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::byte* map_shared(int fd) {
+  void* const at = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+}
+
+Error no_memory(const char* what) {
+  return {Errc::kIo, fmt::format("no shared memory: {}: {}", what, std::strerror(errno))};
+}
+
+class ShmChannel final : public Channel {
+ public:
+  ShmChannel(UniqueFd bell, ShmSegment segment, bool is_creator)
+      : bell_(std::move(bell)),
+        segment_(std::move(segment)),
+        out_(is_creator ? segment_.from_creator() : segment_.to_creator()),
+        in_(is_creator ? segment_.to_creator() : segment_.from_creator()) {}
+
+  Moved send(ByteSpan data, bool /*more*/) override {
+    const std::size_t bytes = out_.write(data);
+    if (bytes > 0 && out_.take_reader_alarm()) {
+      ring();
+    }
+    return {.bytes = bytes, .closed = out_.broken() || (gone_ && bytes == 0)};
+  }
+
+  Moved receive(std::span<std::byte> into) override {
+    wanted_ = 1;
+    std::size_t got = 0;
+    while (got < into.size()) {  // twice where the ring wraps around
+      const ByteSpan there = in_.peek(into.size() - got);
+      if (there.empty()) {
+        break;
+      }
+      std::memcpy(into.data() + got, there.data(), there.size());
+      in_.consume(there.size());
+      got += there.size();
+    }
+    return received(got);
+  }
+
+  Moved receive_and_reduce(std::span<std::byte> into, Reduction reduction,
+                           std::span<std::byte> scratch) override {
+    const std::size_t element = size_of(reduction.type);
+    wanted_ = element;
+    std::size_t got = 0;
+    while (got < into.size()) {
+      const ByteSpan there = in_.peek(into.size() - got);
+      const bool aligned = reinterpret_cast<std::uintptr_t>(there.data()) % element == 0;
+      if (there.size() < element || !aligned) {
+        const std::size_t gathered = reduce_gathered(into.subspan(got), reduction, scratch);
+        if (gathered == 0) {
+          break;
+        }
+        got += gathered;
+        continue;
+      }
+      const std::size_t whole = there.size() / element * element;
+      reduce(into.data() + got, there.data(), whole / element, reduction.type, reduction.op);
+      in_.consume(whole);
+      got += whole;
+    }
+    return received(got);
+  }
+
+  bool watch(bool wants_data, bool wants_room, pollfd& watched) override {
+    watched = {.fd = bell_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
+    const bool nothing_to_read = !wants_data || in_.arm(wanted_);
+    const bool nothing_to_write = !wants_room || out_.arm();
+    return nothing_to_read && nothing_to_write && !gone_;
+  }
+
+  bool woken(short events) override {
+    std::array<std::byte, 64> rings{};
+    if ((events & POLLIN) != 0) {
+      while (true) {
+        const Moved heard = receive_some(bell_.get(), rings.data(), rings.size());
+        gone_ = gone_ || heard.closed;
+        if (heard.closed || heard.bytes < rings.size()) {
+          break;
+        }
+      }
+    }
+    gone_ = gone_ || (events & (POLLHUP | POLLERR | POLLRDHUP)) != 0;
+    return gone_;
+  }
+
+ private:
+  void ring() {
+    const std::byte byte{1};
+    (void)send_some(bell_.get(), &byte, 1);  // a full bell has rung; a broken one tells by itself
+  }
+
+  Moved received(std::size_t bytes) {
+    if (bytes > 0 && in_.take_writer_alarm()) {
+      ring();
+    }
+    // What was written before the other side went is still there.
+    return {.bytes = bytes, .closed = in_.broken() || (gone_ && bytes == 0)};
+  }
+
+  // Whole numbers that lie across the ring's end, or unaligned after an odd number of bytes.
+  std::size_t reduce_gathered(std::span<std::byte> into, Reduction reduction,
+                              std::span<std::byte> scratch) {
+    const std::size_t element = size_of(reduction.type);
+    const std::size_t limit = std::min({into.size(), scratch.size(), in_.available()});
+    const std::size_t whole = limit / element * element;
+    for (std::size_t at = 0; at < whole;) {
+      const ByteSpan there = in_.peek(whole - at);
+      std::memcpy(scratch.data() + at, there.data(), there.size());
+      in_.consume(there.size());
+      at += there.size();
+    }
+    reduce(into.data(), scratch.data(), whole / element, reduction.type, reduction.op);
+    return whole;
+  }
+
+  const UniqueFd bell_;
+  const ShmSegment segment_;
+  ShmWriter out_;
+  ShmReader in_;
+  std::size_t wanted_ = 1;  // bytes that the last receiver needed to go on
+  bool gone_ = false;
+};
+
+}  // namespace
+
+ShmSegment::ShmSegment(ShmSegment&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)) {}
+
+ShmSegment& ShmSegment::operator=(ShmSegment&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  return *this;
+}
+
+ShmSegment::~ShmSegment() {
+  if (memory_ != nullptr) {
+    ::munmap(memory_, kSegmentBytes);
+  }
+}
+
+Result<ShmSegment> ShmSegment::create(UniqueFd& fd) {
+  UniqueFd made(::memfd_create("mayfly-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!made.valid() || ::ftruncate(made.get(), kSegmentBytes) != 0 ||
+      ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
+    return no_memory("memfd");
+  }
+  std::byte* const memory = map_shared(made.get());
+  if (memory == nullptr) {
+    return no_memory("mmap");
+  }
+  fd = std::move(made);
+  return ShmSegment(memory);
+}
+
+Result<ShmSegment> ShmSegment::map(int fd) {
+  struct stat status {};
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (::fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(kSegmentBytes) ||
+      seals < 0 || (seals & kSeals) != kSeals) {
+    return Error{Errc::kCorrupt, "what the other side shares is no channel"};
+  }
+  std::byte* const memory = map_shared(fd);
+  if (memory == nullptr) {
+    return no_memory("mmap");
+  }
+  return ShmSegment(memory);
+}
+
+std::byte* ShmSegment::to_creator() const {
+  return memory_ + kPipeStride;
+}
+
+std::unique_ptr<Channel> make_shm_channel(UniqueFd bell, ShmSegment segment, bool is_creator) {
+  return std::make_unique<ShmChannel>(std::move(bell), std::move(segment), is_creator);
+}
+
+}  // namespace mayfly::collectives

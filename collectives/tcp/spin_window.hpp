@@ -1,0 +1,36 @@
+#pragma once
+
+// How long to look again and again before sleeping in the kernel. Waking a core that has gone idle
+// takes tens of microseconds, much longer than most waits inside an all-reduce of a quiet machine;
+// but a thread that spins in vain takes the core from whoever it waits for. So the window follows
+// what happens, as the kernel's own halt polling does: it grows when a sleep turned out to be
+// shorter than the longest window, and shrinks when a sleep was long. With more members on the host
+// than cores there is no spinning at all.
+
+#include <cstddef>
+
+#include "base/time.hpp"
+
+namespace mayfly::collectives {
+
+class SpinWindow {
+ public:
+  /// `local_members`: members of the group on this host.
+  explicit SpinWindow(std::size_t local_members);
+
+  /// Something has moved: the next wait begins now.
+  void start() { waiting_since_ = {}; }
+  /// True: look again. False: sleep now.
+  [[nodiscard]] bool may_spin();
+  /// Around a sleep.
+  void slept_from();
+  void slept_until();
+
+ private:
+  const bool enabled_;
+  Duration window_{};
+  Instant waiting_since_{};  // zero: not known yet
+  Instant sleeping_since_{};
+};
+
+}  // namespace mayfly::collectives
