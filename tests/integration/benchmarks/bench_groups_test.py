@@ -4,6 +4,7 @@ codes, processes and scratch folders are looked at from outside. No time is judg
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -16,12 +17,13 @@ from mayfly_run import expect
 class Scratch:
     """A folder for temporary files that the benchmark must leave empty."""
 
-    def __init__(self):
+    def __init__(self, binary=mayfly_run.BINARY):
+        self.binary = binary
         self.folder = tempfile.TemporaryDirectory(prefix="mayfly-test-")
         self.environment = {**os.environ, "TMPDIR": self.folder.name}
 
     def start(self, words):
-        return subprocess.Popen([mayfly_run.BINARY, "bench"] + words, env=self.environment,
+        return subprocess.Popen([self.binary, "bench"] + words, env=self.environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, words, code=0):
@@ -124,6 +126,51 @@ def killed_driver_takes_its_ranks_along():
     expect(not scratch.processes(), f"left behind: {scratch.processes()}")
 
 
+# A peer that speaks the protocol and then does what LIE says.
+PEER = """#!/usr/bin/env python3
+import socket, sys
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+control = socket.socket(socket.AF_UNIX)
+control.connect(words["--control"])
+lines = control.makefile("rw")
+def ask(line):
+    print(line, file=lines, flush=True)
+    return lines.readline()
+ask("hello " + words["--name"] + " -1")
+ask("address -")
+order = ask("ready")
+while order.startswith("cell"):
+    LIE
+    order = ask("times" + " 1000" * int(order.split()[3]))
+"""
+
+
+def broken_peer_is_a_line_and_the_others_are_measured():
+    """A copy of the program looks for its peers in a folder of ours."""
+    lies = {"print('all is lost'); sys.exit(3)": "poll: a rank process ended",
+            "ask('failed diverged wrong sum: element 7 of 1024')": "poll: wrong sum: element 7",
+            "ask('times 1 2')": "poll: a rank measured another number of times"}
+    words = ["allreduce", "--ranks", "2", "--sizes", "4K", "--backends", "tcp", "--rounds", "1",
+             "--json"]
+    with tempfile.TemporaryDirectory() as folder:
+        binary = os.path.join(folder, "mayfly")
+        shutil.copy(mayfly_run.BINARY, binary)
+        _, err = Scratch(binary).run(words + ["--peers", "poll,gloo"], code=1)
+        expect("left out: poll: there is no " + folder in err, f"it said: {err}")
+        out, err = Scratch(binary).run(words)  # nobody was named
+        expect(lines_of(out, "row")[0]["best_peer"] is None, f"rows: {out}")
+        expect("left out: poll" in err, f"it said: {err}")
+        for lie, complaint in lies.items():
+            peer = os.path.join(folder, "mayfly-peer-poll")
+            with open(peer, "w") as f:
+                f.write(PEER.replace("LIE", lie))
+            os.chmod(peer, 0o700)
+            out, err = Scratch(binary).run(words + ["--peers", "poll"], code=1)
+            expect(complaint in err and err.count("\n") == 1, f"{lie}: it said: {err}")
+            measured = [row["contestant"] for row in lines_of(out, "row")]
+            expect(measured == ["mayfly-tcp"], f"{lie}: measured {measured}")
+
+
 def reform_reports_both_kinds_of_change(backend):
     out, _ = Scratch().run(["reform", "--ranks", "3", "--kills", "3", "--backend", backend,
                             "--json"])
@@ -140,6 +187,7 @@ def bench_allreduce():
     allreduce_reports_every_cell("fp32")
     allreduce_reports_every_cell("int32")
     file_has_the_same_lines()
+    broken_peer_is_a_line_and_the_others_are_measured()
     interrupted_bench_leaves_nothing()
 
 
