@@ -91,10 +91,17 @@ Complaint check_optimizer(const JobConfig& c) {
                 "warmup_epochs " + shown(c.warmup_epochs) + " must not be negative");
 }
 
+// Asked for by name, so an answer of its own, not "unknown".
+Complaint check_nccl(const JobConfig& c) {
+  return unless(c.backend != "nccl",
+                "backend nccl exchanges gradients in GPU memory, but device is " + c.device +
+                    ", and this version computes on CPUs only: use backend tcp");
+}
+
 Complaint check_names(const JobConfig& c) {
   for (const Complaint& complaint :
        {one_of("model", c.model, nn::model_names()),
-        one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}),
+        one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
         one_of("backend", c.backend, {"tcp", "gloo"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
         one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),

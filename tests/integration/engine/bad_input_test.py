@@ -41,6 +41,7 @@ def flags():
     refused(["train", "--global-batch", "128", "--microbatch", "48"], "128", "48")
     refused(["train", "--model", "resnet21"], "resnet20")
     refused(["train", "--backend", "tpc"], "tcp")
+    refused(["train", "--backend", "nccl"], "GPU memory", "device is cpu", "use backend tcp")
     refused(["train", "--reduction", "exakt"], "exact")
     refused(["train", "--conv-kernels", "wingorad"], "winograd")
     refused(["train", "--dtype", "bf61"], "bf16")

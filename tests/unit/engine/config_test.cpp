@@ -245,6 +245,12 @@ TEST(Validate, SuggestsTheNearestKnownName) {
               HasSubstr("did you mean 'fp32'?"));
 }
 
+TEST(Validate, NcclNeedsAGpuAndSaysWhatElseToUse) {
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.backend = "nccl"; }),
+              testing::AllOf(HasSubstr("GPU memory"), HasSubstr("device is cpu"),
+                             HasSubstr("use backend")));
+}
+
 TEST(Validate, ArithmeticIsChosenByName) {
   for (const char* isa : {"auto", "avx512", "avx2", "portable"}) {
     EXPECT_EQ(validation_error([isa](JobConfig& c) { c.isa = isa; }), "(no error)");

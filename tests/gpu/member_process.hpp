@@ -1,0 +1,47 @@
+#pragma once
+
+// A member of an NCCL group as a process of its own, which obeys lines; see nccl_member.hpp. The
+// test that starts it plays the coordinator. Several members share one GPU: each is told another
+// NCCL_HOSTID, so that NCCL takes it for another machine and uses sockets.
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+
+namespace mayfly::collectives::gpu_test {
+
+class MemberProcess {
+ public:
+  /// Starts this same program as member `id`; members of one test meet in `folder`.
+  MemberProcess(int id, const std::string& folder);
+  ~MemberProcess();
+  MemberProcess(const MemberProcess&) = delete;
+  MemberProcess& operator=(const MemberProcess&) = delete;
+
+  /// SIGKILL, and waits for the end.
+  void kill();
+  void stop();  ///< SIGSTOP
+  void tell(const std::string& line);
+  /// The next line; "hangs" after a time that only a hang takes, "gone" if the process ended.
+  [[nodiscard]] std::string hear();
+  [[nodiscard]] int id() const { return id_; }
+
+ private:
+  int id_;
+  pid_t pid_ = -1;
+  UniqueFd to_;
+  UniqueFd from_;
+  std::string heard_;
+};
+
+using Members = std::vector<std::unique_ptr<MemberProcess>>;
+
+/// Tells all members to `verb` ("form" or "prepare") view `view`, in this order of ranks.
+void tell_view(const Members& members, const std::string& verb, int view);
+void tell_all(const Members& members, const std::string& line);
+
+}  // namespace mayfly::collectives::gpu_test
