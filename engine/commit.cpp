@@ -1,68 +1,42 @@
 #include "engine/commit.hpp"
 
-#include <algorithm>
+#include <array>
 
-#include "base/check.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 
-Committer::Committer(const Job& job, const ReductionLayout& layout)
-    : job_(job), layout_(layout), mean_(layout.element_count()) {}
-
+// Block by block, so that a mean is still in the nearest cache when the optimizer reads it. How an
+// array is cut does not change what sgd_update() computes.
 float Committer::commit(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                         nn::ModelState& state) {
-  if (job_.exact()) {
-    dequantize(reduced, exponents);
-  } else {
-    average(reduced);
-  }
   const Step step = next(state.committed);
   const nn::SgdOptions sgd{static_cast<float>(job_.config.momentum),
                            static_cast<float>(job_.config.weight_decay)};
   const auto rate = static_cast<float>(nn::learning_rate_at(job_.schedule, value(step)));
-  nn::sgd_update(sgd, rate, mean_.span().subspan(layout_.parameters_offset()),
-                 state.parameters.span(), state.momentum.span());
-  nn::update_running_statistics(
-      kStatisticsRate, mean_.span().subspan(layout_.statistics_offset(), state.statistics.size()),
-      state.statistics.span());
-  for (std::size_t b = 0; b < state.exponents.size(); ++b) {
-    state.exponents[b] = collectives::next_exponent(exponents[b], reduced.observed()[b]);
+  const float scale = 1.0F / static_cast<float>(job_.microbatches);
+  const collectives::BlockLayout& blocks = layout_.blocks();
+  alignas(64) std::array<float, collectives::kBlockElements> memory;
+  float loss = 0;
+  for (std::size_t b = 0; b < blocks.block_count(); ++b) {
+    const std::size_t first = blocks.offset(b);
+    const std::span<float> mean = std::span(memory).first(blocks.size(b));
+    reduced.mean(b, exponents, scale, mean);
+    if (first >= layout_.parameters_offset()) {
+      const std::size_t at = first - layout_.parameters_offset();
+      nn::sgd_update(sgd, rate, mean, state.parameters.span().subspan(at, mean.size()),
+                     state.momentum.span().subspan(at, mean.size()));
+    } else if (first >= layout_.statistics_offset()) {
+      const std::size_t at = first - layout_.statistics_offset();
+      nn::update_running_statistics(kStatisticsRate, mean,
+                                    state.statistics.span().subspan(at, mean.size()));
+    } else {
+      loss = mean[0];
+    }
   }
+  state.exponents = reduced.next_exponents(exponents);
   state.committed = step;
-  return mean_[0];
-}
-
-void Committer::dequantize(const GradientBuckets& reduced,
-                           std::span<const std::int32_t> exponents) {
-  const float scale = 1.0F / static_cast<float>(job_.microbatches);
-  const int bits = collectives::magnitude_bits(job_.microbatches);
-  const std::span<const std::int32_t> sums{
-      reinterpret_cast<const std::int32_t*>(reduced.words().data()), reduced.words().size()};
-  for (std::size_t b = 0; b < layout_.blocks().block_count(); ++b) {
-    const std::size_t first = layout_.blocks().offset(b);
-    const std::size_t size = layout_.blocks().size(b);
-    collectives::dequantize(sums.subspan(first, size), exponents[b], bits, scale,
-                            mean_.span().subspan(first, size));
-  }
-}
-
-void Committer::average(const GradientBuckets& reduced) {
-  const float scale = 1.0F / static_cast<float>(job_.microbatches);
-  const auto* sums = reinterpret_cast<const float*>(reduced.words().data());
-  for (std::size_t i = 0; i < mean_.size(); ++i) {
-    mean_[i] = sums[i] * scale;
-  }
-}
-
-std::vector<std::int32_t> raised_exponents(std::span<const std::int32_t> exponents,
-                                           std::span<const std::int32_t> observed) {
-  ENSURE(exponents.size() == observed.size(), "one observation per block");
-  std::vector<std::int32_t> raised(exponents.size());
-  for (std::size_t b = 0; b < raised.size(); ++b) {
-    raised[b] = std::max(exponents[b], collectives::next_exponent(exponents[b], observed[b]));
-  }
-  return raised;
+  return loss;
 }
 
 }  // namespace mayfly::engine

@@ -5,9 +5,7 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "base/aligned_buffer.hpp"
 #include "engine/gradient_buckets.hpp"
 #include "engine/job.hpp"
 #include "engine/reduction_layout.hpp"
@@ -20,7 +18,7 @@ inline constexpr float kStatisticsRate = 0.1F;
 
 class Committer {
  public:
-  Committer(const Job& job, const ReductionLayout& layout);
+  Committer(const Job& job, const ReductionLayout& layout) : job_(job), layout_(layout) {}
 
   /// Applies the reduced step to the state: gradient mean over all microbatches, SGD, running
   /// statistics, exponents of the next step; state.committed grows by one. Returns the mean loss.
@@ -29,16 +27,8 @@ class Committer {
                nn::ModelState& state);
 
  private:
-  void dequantize(const GradientBuckets& reduced, std::span<const std::int32_t> exponents);
-  void average(const GradientBuckets& reduced);
-
   const Job& job_;
   const ReductionLayout& layout_;
-  AlignedBuffer<float> mean_;  // the reduced vector divided by the number of microbatches
 };
-
-/// The exponents with which an overflowed step is tried again, from what was observed in it.
-[[nodiscard]] std::vector<std::int32_t> raised_exponents(std::span<const std::int32_t> exponents,
-                                                         std::span<const std::int32_t> observed);
 
 }  // namespace mayfly::engine

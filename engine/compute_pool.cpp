@@ -58,7 +58,8 @@ class ComputePool::Worker final : public nn::GradientSink {
   ComputePool& pool_;
   TraceLane* lane_;  // null without a trace
   PassObserver passes_;
-  AlignedBuffer<float> vector_;  // one microbatch's [loss | statistics | gradients]
+  AlignedBuffer<float> vector_;   // one microbatch's [loss | statistics | gradients]
+  std::uint32_t microbatch_ = 0;  // the present one
   std::size_t next_bucket_ = 0;
   std::vector<float> test_images_;
   std::vector<std::uint16_t> test_labels_;
@@ -121,6 +122,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   const Instant begin = monotonic_now();
   const ReductionLayout& layout = pool_.layout_;
   next_bucket_ = 0;
+  microbatch_ = microbatch;
   const nn::TrainResult result = engine_->train(
       pool_.weights_, {batch->images, batch->labels},
       static_cast<float>(pool_.job_.config.label_smoothing),
@@ -153,7 +155,7 @@ void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t 
     {
       const TraceSpan span(lane_, "add to sums", pool_.step_,
                            {"bucket", static_cast<std::int64_t>(next_bucket_)});
-      pool_.sums_.add_bucket(next_bucket_, vector_.span());
+      pool_.sums_.add_bucket(next_bucket_, vector_.span(), microbatch_);
     }
     {
       const std::lock_guard lock(pool_.mutex_);
@@ -192,7 +194,7 @@ ComputePool::ComputePool(const Job& job, const ReductionLayout& layout, datasets
       layout_(layout),
       loader_(loader),
       ledger_(ledger),
-      sums_(layout, job.exact(), job.microbatches),
+      sums_(layout, job.wire, job.microbatches, job.config.seed),
       bucket_counts_(layout.buckets().size()) {}
 
 Result<std::unique_ptr<ComputePool>> ComputePool::start(const Job& job,
@@ -232,7 +234,7 @@ void ComputePool::begin_step(std::uint64_t step, const nn::ModelState& state,
   work_done_.wait(lock, [this] { return running_ == 0; });
   step_ = step;
   weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
-  sums_.clear(exponents);
+  sums_.clear(exponents, step);
   added_ = 0;
   complete_ = 0;
   bucket_counts_.assign(layout_.buckets().size(), 0);
@@ -272,7 +274,11 @@ std::optional<Error> ComputePool::failure() const {
 
 bool ComputePool::wait_for_bucket(std::size_t bucket) {
   // The last bucket is launched together with the totals, which are counted when a microbatch ends.
-  return wait_until_done(bucket + 1 == bucket_counts_.size() ? complete_ : bucket_counts_[bucket]);
+  if (!wait_until_done(bucket + 1 == bucket_counts_.size() ? complete_ : bucket_counts_[bucket])) {
+    return false;
+  }
+  sums_.settle(bucket);
+  return true;
 }
 
 bool ComputePool::wait_for_step() {

@@ -172,9 +172,6 @@ Complaint check_exchange(const JobConfig& c) {
   if (const Result<Wire> wire = parse_wire(c.wire, c.reduction); !wire.ok()) {
     return wire.error().detail;
   }
-  if (c.wire != "auto" && c.wire != "int32" && c.wire != "fp32") {
-    return "wire " + c.wire + " is not available yet; use auto";
-  }
   const Result<BucketSize> size = parse_bucket_kib(c.bucket_kib);
   if (!size.ok()) {
     return size.error().detail;

@@ -1,9 +1,7 @@
 #include "engine/gradient_buckets.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -21,56 +19,42 @@ constexpr std::size_t kSignalLanes = 3;
 
 }  // namespace
 
-GradientBuckets::GradientBuckets(const ReductionLayout& layout, bool exact, Trace* trace)
+GradientBuckets::GradientBuckets(const ReductionLayout& layout, Wire wire,
+                                 std::uint32_t microbatches, Trace* trace)
     : layout_(layout),
-      exact_(exact),
-      buffer_(kTotalsWords + layout.element_count()),
-      signals_(layout.blocks().block_count() + kSignalLanes),
-      lane_(lane_of(trace, "communication")) {
-  works_.reserve(layout.buckets().size() + 2);
-}
+      exact_(is_exact(wire)),
+      wire_(make_gradient_wire(wire, layout, microbatches)),
+      signals_((exact_ ? layout.blocks().block_count() : 0) + kSignalLanes),
+      lane_(lane_of(trace, "communication")) {}
 
 void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
                             const GradientSums& sums) {
-  const ReductionLayout::Bucket& range = layout_.buckets()[bucket];
-  const bool last = bucket + 1 == layout_.buckets().size();
-  std::uint32_t* vector = buffer_.data() + kTotalsWords;
-  std::memcpy(vector + range.first, sums.words().data() + range.first,
-              (range.last - range.first) * sizeof(std::uint32_t));
-  if (!last) {
-    push(group.all_reduce(vector + range.first, range.last - range.first,
-                          exact_ ? DataType::kInt32 : DataType::kFloat32, ReduceOp::kSum),
-         bucket);
-    return;
-  }
-  const StepTotals totals = sums.totals();
-  std::memcpy(buffer_.data(), &totals, sizeof totals);
-  if (exact_) {  // the totals ride in front of the last bucket
-    push(group.all_reduce(buffer_.data(), kTotalsWords + range.last, DataType::kInt32,
-                          ReduceOp::kSum),
-         bucket);
-  } else {
-    push(group.all_reduce(buffer_.data(), kTotalsWords, DataType::kInt32, ReduceOp::kSum), bucket);
-    push(group.all_reduce(vector, range.last, DataType::kFloat32, ReduceOp::kSum), bucket);
+  const WireMessages messages = wire_->pack(bucket, sums);
+  for (std::size_t m = 0; m < messages.count; ++m) {
+    const WireMessage& message = messages.list[m];
+    push(group.all_reduce(message.data, message.count, message.type, ReduceOp::kSum), bucket,
+         m + 1 == messages.count);
   }
 }
 
 void GradientBuckets::start_signals(collectives::Group& group, const GradientSums& sums,
                                     StepSignals signals) {
-  const std::size_t blocks = layout_.blocks().block_count();
-  std::ranges::copy(sums.observed(), signals_.begin());
+  const std::size_t blocks = largest().size();
+  if (exact_) {
+    std::ranges::copy(sums.observed(), signals_.begin());
+  }
   const auto state = static_cast<std::int32_t>(signals.state_check & 0x7fffffffU);
   signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
   signals_[blocks + kStateLane] = state;
   signals_[blocks + kNegatedStateLane] = -state;
   push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
-       layout_.buckets().size());
+       layout_.buckets().size(), false);
 }
 
-void GradientBuckets::push(std::unique_ptr<collectives::Work> work, std::size_t bucket) {
+void GradientBuckets::push(std::unique_ptr<collectives::Work> work, std::size_t bucket,
+                           bool ends_bucket) {
   const bool traced = lane_ != nullptr && lane_->recording();
-  works_.push_back(
-      {std::move(work), static_cast<std::int64_t>(bucket), traced ? monotonic_now() : Instant{}});
+  works_.push_back({std::move(work), bucket, ends_bucket, traced ? monotonic_now() : Instant{}});
 }
 
 // The group runs operations in order, so each one begins when it was started or when the one before
@@ -82,20 +66,28 @@ void GradientBuckets::trace_operations(std::uint64_t step) const {
     if (started.at == Instant{} || end == Instant{}) {
       continue;
     }
-    const bool signals = started.bucket == static_cast<std::int64_t>(layout_.buckets().size());
+    const bool signals = started.bucket == layout_.buckets().size();
     lane_->span(signals ? "all-reduce signals" : "all-reduce", std::max(started.at, before), end,
-                step, {"bucket", started.bucket});
+                step, {"bucket", static_cast<std::int64_t>(started.bucket)});
     before = end;
   }
 }
 
-Result<ReducedStep> GradientBuckets::finish(Instant deadline, std::uint64_t step) {
-  Result<void> outcome;
+Result<void> GradientBuckets::wait_for_all(Instant deadline) {
   for (const Started& started : works_) {
-    if (outcome = started.work->wait(deadline); !outcome.ok()) {
-      break;
+    if (Result<void> outcome = started.work->wait(deadline); !outcome.ok()) {
+      return outcome;
+    }
+    if (started.ends_bucket) {
+      wire_->arrived(started.bucket);
     }
   }
+  return {};
+}
+
+Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> exponents,
+                                            Instant deadline, std::uint64_t step) {
+  Result<void> outcome = wait_for_all(deadline);
   if (lane_ != nullptr && outcome.ok()) {
     trace_operations(step);
   }
@@ -104,21 +96,33 @@ Result<ReducedStep> GradientBuckets::finish(Instant deadline, std::uint64_t step
     return std::move(outcome).error();
   }
   ReducedStep reduced;
-  std::array<std::uint32_t, sizeof(StepTotals) / sizeof(std::uint32_t)> totals{};
-  std::copy_n(buffer_.data(), totals.size(), totals.begin());
-  reduced.totals = std::bit_cast<StepTotals>(totals);
-  const std::size_t blocks = layout_.blocks().block_count();
+  reduced.totals = wire_->totals(exponents, largest());
+  const std::size_t blocks = largest().size();
   reduced.boundary = signals_[blocks + kBoundaryLane] != 0;
   reduced.states_agree = signals_[blocks + kStateLane] == -signals_[blocks + kNegatedStateLane];
   return reduced;
 }
 
-std::span<const std::uint32_t> GradientBuckets::words() const {
-  return buffer_.span().subspan(kTotalsWords);
+std::span<const std::int32_t> GradientBuckets::largest() const {
+  return std::span(signals_).first(signals_.size() - kSignalLanes);
 }
 
-std::span<const std::int32_t> GradientBuckets::observed() const {
-  return std::span(signals_).first(layout_.blocks().block_count());
+std::vector<std::int32_t> GradientBuckets::next_exponents(
+    std::span<const std::int32_t> exponents) const {
+  std::vector<std::int32_t> next(exponents.size());
+  for (std::size_t b = 0; b < next.size(); ++b) {
+    next[b] = wire_->next_exponent(b, exponents[b], largest()[b]);
+  }
+  return next;
+}
+
+std::vector<std::int32_t> GradientBuckets::raised_exponents(
+    std::span<const std::int32_t> exponents) const {
+  std::vector<std::int32_t> raised(exponents.size());
+  for (std::size_t b = 0; b < raised.size(); ++b) {
+    raised[b] = wire_->raised_exponent(b, exponents[b], largest()[b]);
+  }
+  return raised;
 }
 
 }  // namespace mayfly::engine

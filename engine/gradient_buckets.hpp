@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/group.hpp"
 #include "engine/gradient_sums.hpp"
+#include "engine/gradient_wire.hpp"
 #include "engine/reduction_layout.hpp"
 #include "engine/trace.hpp"
 
@@ -33,38 +33,53 @@ struct ReducedStep {
 
 class GradientBuckets {
  public:
-  /// `trace` may be null; it gets a lane of its own for the operations.
-  GradientBuckets(const ReductionLayout& layout, bool exact, Trace* trace = nullptr);
+  /// `microbatches`: of a step, all members together. `trace` may be null; it gets a lane of its
+  /// own for the operations.
+  GradientBuckets(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
+                  Trace* trace = nullptr);
 
-  /// Starts the all-reduce of a bucket whose sums are complete. In the order of
+  /// A view of `members` begins.
+  void begin_view(std::uint32_t members) { wire_->begin_view(members); }
+  /// Starts the all-reduce of a bucket whose sums are complete and settled. In the order of
   /// ReductionLayout::buckets().
   void start(collectives::Group& group, std::size_t bucket, const GradientSums& sums);
   /// After the last bucket: starts the exchange of exponents and signals.
   void start_signals(collectives::Group& group, const GradientSums& sums, StepSignals signals);
-  /// Waits for everything started; `step` is for the trace. On failure nothing in here may be used
-  /// any more, and no buffer is touched by the group after this returns.
-  [[nodiscard]] Result<ReducedStep> finish(Instant deadline, std::uint64_t step = 0);
+  /// Waits for everything started. `exponents` are those that the sums were quantised with; `step`
+  /// is for the trace. On failure nothing in here may be used any more, and no buffer is touched by
+  /// the group after this returns.
+  [[nodiscard]] Result<ReducedStep> finish(std::span<const std::int32_t> exponents,
+                                           Instant deadline, std::uint64_t step = 0);
 
-  /// The reduced sums (int32 or float words) and exponents; valid after finish() succeeded.
-  [[nodiscard]] std::span<const std::uint32_t> words() const;
-  [[nodiscard]] std::span<const std::int32_t> observed() const;
+  // After finish() succeeded:
+  /// The mean gradient (or loss, or statistic) of a block's elements: sum times `scale`.
+  void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
+            std::span<float> out) const {
+    wire_->mean(block, exponents, scale, out);
+  }
+  /// The exponents of the next step, or of another attempt at this one if blocks overflowed.
+  [[nodiscard]] std::vector<std::int32_t> next_exponents(
+      std::span<const std::int32_t> exponents) const;
+  [[nodiscard]] std::vector<std::int32_t> raised_exponents(
+      std::span<const std::int32_t> exponents) const;
 
  private:
-  static constexpr std::size_t kTotalsWords = 16;  // eight used; keeps the vector aligned
+  struct Started {
+    std::unique_ptr<collectives::Work> work;
+    std::size_t bucket = 0;    // the number of buckets: exponents and signals
+    bool ends_bucket = false;  // the last message of its bucket
+    Instant at;                // zero without a trace
+  };
+  void push(std::unique_ptr<collectives::Work> work, std::size_t bucket, bool ends_bucket);
+  [[nodiscard]] Result<void> wait_for_all(Instant deadline);
+  void trace_operations(std::uint64_t step) const;
+  [[nodiscard]] std::span<const std::int32_t> largest() const;
 
   const ReductionLayout& layout_;
   bool exact_;
-  AlignedBuffer<std::uint32_t> buffer_;  // totals, then the vector
-  std::vector<std::int32_t> signals_;    // observed exponents, then three lanes
-  struct Started {
-    std::unique_ptr<collectives::Work> work;
-    std::int64_t bucket = 0;  // the number of buckets: exponents and signals
-    Instant at;               // zero without a trace
-  };
-  void push(std::unique_ptr<collectives::Work> work, std::size_t bucket);
-  void trace_operations(std::uint64_t step) const;
-
-  TraceLane* lane_;  // null without a trace
+  std::unique_ptr<GradientWire> wire_;
+  std::vector<std::int32_t> signals_;  // exponents observed (exact only), then three lanes
+  TraceLane* lane_;                    // null without a trace
   std::vector<Started> works_;
 };
 

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "collectives/plan/wrapped_sum.hpp"
+#include "engine/derived_settings.hpp"
 #include "engine/reduction_layout.hpp"
 
 namespace mayfly::engine {
@@ -33,37 +35,58 @@ static_assert(sizeof(StepTotals) == 8 * sizeof(std::int32_t), "summed as eight 3
 /// Thread-safe accumulation of microbatch gradients, bucket by bucket.
 class GradientSums {
  public:
-  /// `exact`: int32 sums with block exponents; otherwise plain fp32 sums.
-  GradientSums(const ReductionLayout& layout, bool exact, std::uint32_t microbatches);
+  /// `microbatches`: of a step, all workers together. `seed`: of the draws that Wire::kInt16 rounds
+  /// with.
+  GradientSums(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
+               std::uint64_t seed = 0);
+  /// Wire::kInt32 if `exact`, else Wire::kFp32.
+  GradientSums(const ReductionLayout& layout, bool exact, std::uint32_t microbatches)
+      : GradientSums(layout, exact ? Wire::kInt32 : Wire::kFp32, microbatches) {}
 
   /// Forgets everything and starts a step with these exponents (one per block; unused in fp32).
-  void clear(std::span<const std::int32_t> exponents);
+  void clear(std::span<const std::int32_t> exponents, std::uint64_t step = 0);
 
   /// Adds one microbatch's part of a bucket. `vector` is the whole flat vector of that microbatch.
-  void add_bucket(std::size_t bucket, std::span<const float> vector);
+  void add_bucket(std::size_t bucket, std::span<const float> vector, std::uint32_t microbatch = 0);
+  /// Makes the words of a bucket zero if no microbatch was added. Before they are read; any thread.
+  void settle(std::size_t bucket);
   /// Adds the counts of one microbatch.
   void add_totals(const StepTotals& totals);
 
-  /// The sums as 32-bit words: int32 if exact, else float. Stable once every microbatch is in.
+  /// The sums as 32-bit words: int32 if exact, else float. Stable once every microbatch is in;
+  /// those of a bucket mean nothing before its first microbatch or settle().
   [[nodiscard]] std::span<const std::uint32_t> words() const { return words_.span(); }
   /// Largest exponent any microbatch needed, per block (exact only).
   [[nodiscard]] std::span<const std::int32_t> observed() const { return observed_; }
   [[nodiscard]] StepTotals totals() const;
-  [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] int bits() const { return bits_; }
-  [[nodiscard]] std::span<const std::int32_t> exponents() const { return exponents_; }
 
  private:
-  void add_exact(const ReductionLayout::Bucket& bucket, std::span<const float> vector);
-  void add_plain(const ReductionLayout::Bucket& bucket, std::span<const float> vector);
+  /// What a bucket's mutex guards, besides its words and observed exponents.
+  struct BucketState {
+    std::mutex mutex;
+    bool empty = true;
+  };
+
+  void add_exact(const ReductionLayout::Bucket& bucket, std::span<const float> vector,
+                 std::uint32_t microbatch, collectives::Accumulate mode);
+  void add_plain(const ReductionLayout::Bucket& bucket, std::span<const float> vector,
+                 collectives::Accumulate mode);
+  [[nodiscard]] collectives::QuantizeResult add_block(std::size_t block,
+                                                      std::span<const float> part,
+                                                      collectives::RoundingKey key,
+                                                      collectives::Accumulate mode);
 
   const ReductionLayout& layout_;
-  bool exact_;
+  Wire wire_;
   int bits_;
+  std::uint64_t seed_;
+  std::uint64_t step_ = 0;
+  std::size_t first_parameter_block_;
   AlignedBuffer<std::uint32_t> words_;
   std::vector<std::int32_t> exponents_;
   std::vector<std::int32_t> observed_;
-  std::vector<std::mutex> bucket_mutexes_;  // each guards its bucket's words and observed exponents
+  std::vector<BucketState> buckets_;
   mutable std::mutex totals_mutex_;
   StepTotals totals_;  // guarded by totals_mutex_
 };

@@ -34,7 +34,7 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
     : parts_(parts),
       state_(std::move(initial)),
       lane_(lane_of(parts.trace, "trainer")),
-      buckets_(parts.layout, parts.job.exact(), parts.trace),
+      buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace),
       committer_(parts.job, parts.layout) {}
 
 elastic::member_effect::Leave Trainer::run() {
@@ -83,6 +83,7 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   }
   const std::unique_ptr<collectives::Group> group = std::move(formed).value();
   parts_.link.attach(*group);
+  buckets_.begin_view(static_cast<std::uint32_t>(view.members.size()));
   ViewEnd end;
   if (Result<void> entered = enter(view, *group); entered.ok()) {
     end = run_steps(view, *group);
@@ -182,7 +183,7 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
       commit(view, step);
       return step.boundary;
     }
-    exponents_ = raised_exponents(exponents_, buckets_.observed());
+    exponents_ = buckets_.raised_exponents(exponents_);
     ++attempt_;
     parts_.pool.begin_step(value(computing_), state_, exponents_);
     held_ = {};
@@ -221,7 +222,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   for (std::size_t b = 0; b < bucket_count; ++b) {
     if (!computed(b)) {
       group.abort();
-      (void)buckets_.finish(monotonic_now());
+      (void)buckets_.finish(exponents_, monotonic_now());
       if (Result<void> computed = check_pool(); !computed.ok()) {
         return std::move(computed).error();
       }
@@ -233,7 +234,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   buckets_.start_signals(group, parts_.pool.sums(),
                          {parts_.link.boundary_asked(view.id), state_check()});
   const TraceSpan traced = span("wait for all-reduce");
-  return buckets_.finish(monotonic_now() + kStepTimeout, value(next(state_.committed)));
+  return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(state_.committed)));
 }
 
 bool Trainer::computed(std::size_t bucket) {

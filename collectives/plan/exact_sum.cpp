@@ -6,39 +6,20 @@
 #include <limits>
 
 #include "base/check.hpp"
+#include "collectives/plan/block_exponent.hpp"
 #include "collectives/plan/exact_sum_kernels.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
-constexpr std::uint32_t kInfinityPattern = 0x7f800000;
-constexpr int kFloatBias = 127;
-constexpr int kFloatMantissaBits = 23;
-
-// The bit pattern of 2^exponent: magnitudes from there on do not fit the block.
-std::uint32_t overflow_pattern(std::int32_t exponent) {
-  if (exponent == kUnsetExponent) {
-    return 1;  // the smallest magnitude that is not zero
-  }
-  return static_cast<std::uint32_t>(exponent + kFloatBias) << kFloatMantissaBits;
-}
-
-std::int32_t exponent_above(std::uint32_t magnitude_pattern) {
-  if (magnitude_pattern == 0) {
-    return kUnsetExponent;
-  }
-  const auto biased = static_cast<std::int32_t>(magnitude_pattern >> kFloatMantissaBits);
-  return std::clamp(biased - kFloatBias + 1, kExponentMin, kExponentMax);
-}
-
-// A power of two that is a normal float for every legal exponent and number of bits.
-float power_of_two(int power) {
-  return std::ldexp(1.0F, power);
-}
+using internal::exponent_above;
+using internal::kInfinityPattern;
+using internal::overflow_pattern;
+using internal::power_of_two;
 
 bool legal(std::int32_t exponent, int bits) {
-  return exponent >= kUnsetExponent && exponent <= kExponentMax &&
-         bits >= magnitude_bits(kMicrobatchesMax) && bits <= 30;
+  return internal::legal_exponent(exponent) && bits >= magnitude_bits(kMicrobatchesMax) &&
+         bits <= 30;
 }
 
 }  // namespace
@@ -68,12 +49,12 @@ int magnitude_bits(std::uint32_t microbatches) {
 }
 
 QuantizeResult quantize_add(std::span<const float> gradient, std::int32_t exponent, int bits,
-                            std::span<std::int32_t> acc, std::int32_t& observed) {
+                            std::span<std::int32_t> acc, std::int32_t& observed, Accumulate mode) {
   ENSURE(gradient.size() == acc.size(), "a gradient is added to a sum of its own size");
   ENSURE(legal(exponent, bits), "exponent or bits out of range");
   const float scale = power_of_two(bits - std::max(exponent, kExponentMin));
-  const std::uint32_t largest =
-      internal::scale_round_add(gradient.data(), scale, acc.data(), gradient.size());
+  const std::uint32_t largest = internal::scale_round_add(
+      gradient.data(), scale, mode == Accumulate::kAdd, acc.data(), gradient.size());
   observed = exponent_above(largest);
   return {.overflow = largest >= overflow_pattern(exponent),
           .nonfinite = largest >= kInfinityPattern};
@@ -90,9 +71,8 @@ void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bi
   internal::scale_to_float(sum.data(), factor, out.data(), sum.size());
 }
 
-std::int32_t next_exponent(std::int32_t previous, std::int32_t observed) {
-  const std::int32_t wanted =
-      observed == kUnsetExponent ? kUnsetExponent : observed + kHeadroomBits;
+std::int32_t next_exponent(std::int32_t previous, std::int32_t observed, std::int32_t headroom) {
+  const std::int32_t wanted = observed == kUnsetExponent ? kUnsetExponent : observed + headroom;
   return std::clamp(std::max(wanted, previous - 1), kUnsetExponent, kExponentMax);
 }
 

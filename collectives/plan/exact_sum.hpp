@@ -65,13 +65,17 @@ struct QuantizeResult {
 /// them cannot overflow int32 when added: 30 - ceil(log2(microbatches)).
 [[nodiscard]] int magnitude_bits(std::uint32_t microbatches);
 
+/// Whether a microbatch is the first of a sum, whose old content does not matter.
+enum class Accumulate : std::uint8_t { kStore, kAdd };
+
 /// acc[i] += round_to_nearest_even(gradient[i] * 2^(bits - exponent)). After an overflow the
 /// content of `acc` is unspecified (and useless); the flags and `observed` are exact in any case.
 /// `observed`: the smallest exponent, within [kExponentMin, kExponentMax], above all magnitudes;
 /// kUnsetExponent if all are zero. Both spans have the same size; bits is from magnitude_bits().
 [[nodiscard]] QuantizeResult quantize_add(std::span<const float> gradient, std::int32_t exponent,
                                           int bits, std::span<std::int32_t> acc,
-                                          std::int32_t& observed);
+                                          std::int32_t& observed,
+                                          Accumulate mode = Accumulate::kAdd);
 
 /// out[i] = float(sum[i]) * factor, with factor = 2^(exponent - bits) * scale, each rounded to
 /// nearest; a factor below the smallest normal float counts as zero. `exponent` may be
@@ -80,8 +84,9 @@ void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bi
                 std::span<float> out);
 
 /// The exponent for the next step, from the present one and the one observed in this step (the
-/// largest over all microbatches): kHeadroomBits above what was seen, but never below previous - 1.
+/// largest over all microbatches): `headroom` above what was seen, but never below previous - 1.
 /// The slow decay keeps a block that is quiet for one step from overflowing in the next.
-[[nodiscard]] std::int32_t next_exponent(std::int32_t previous, std::int32_t observed);
+[[nodiscard]] std::int32_t next_exponent(std::int32_t previous, std::int32_t observed,
+                                         std::int32_t headroom = kHeadroomBits);
 
 }  // namespace mayfly::collectives

@@ -10,19 +10,23 @@ namespace mayfly::collectives::internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // One vector's worth. The tail uses the same code with one lane, so that it rounds alike.
-template <class D>
+template <bool kAdd, class D>
 hn::VFromD<hn::RebindToSigned<D>> quantize_lanes(D d, const float* gradient, float scale,
                                                  std::int32_t* acc) {
   const hn::RebindToSigned<D> di;
   const auto g = hn::LoadU(d, gradient);
   const auto magnitude = hn::And(hn::BitCast(di, g), hn::Set(di, 0x7fffffff));
-  const auto quantised = hn::NearestInt(hn::Mul(g, hn::Set(d, scale)));
-  hn::StoreU(hn::Add(hn::LoadU(di, acc), quantised), di, acc);
+  auto quantised = hn::NearestInt(hn::Mul(g, hn::Set(d, scale)));
+  if constexpr (kAdd) {
+    quantised = hn::Add(hn::LoadU(di, acc), quantised);
+  }
+  hn::StoreU(quantised, di, acc);
   return magnitude;
 }
 
-std::uint32_t ScaleRoundAdd(const float* gradient, float scale, std::int32_t* acc,
-                            std::size_t count) {
+template <bool kAdd>
+std::uint32_t scale_round(const float* gradient, float scale, std::int32_t* acc,
+                          std::size_t count) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::CappedTag<float, 1> one;
@@ -30,14 +34,20 @@ std::uint32_t ScaleRoundAdd(const float* gradient, float scale, std::int32_t* ac
   auto largest = hn::Zero(di);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    largest = hn::Max(largest, quantize_lanes(d, gradient + i, scale, acc + i));
+    largest = hn::Max(largest, quantize_lanes<kAdd>(d, gradient + i, scale, acc + i));
   }
   std::int32_t result = hn::GetLane(hn::MaxOfLanes(di, largest));
   for (; i < count; ++i) {
-    const std::int32_t last = hn::GetLane(quantize_lanes(one, gradient + i, scale, acc + i));
+    const std::int32_t last = hn::GetLane(quantize_lanes<kAdd>(one, gradient + i, scale, acc + i));
     result = result < last ? last : result;
   }
   return static_cast<std::uint32_t>(result);
+}
+
+std::uint32_t ScaleRoundAdd(const float* gradient, float scale, bool add, std::int32_t* acc,
+                            std::size_t count) {
+  return add ? scale_round<true>(gradient, scale, acc, count)
+             : scale_round<false>(gradient, scale, acc, count);
 }
 
 template <class D>
@@ -68,9 +78,9 @@ namespace mayfly::collectives::internal {
 HWY_EXPORT(ScaleRoundAdd);
 HWY_EXPORT(ScaleToFloat);
 
-std::uint32_t scale_round_add(const float* gradient, float scale, std::int32_t* acc,
+std::uint32_t scale_round_add(const float* gradient, float scale, bool add, std::int32_t* acc,
                               std::size_t count) {
-  return HWY_DYNAMIC_DISPATCH(ScaleRoundAdd)(gradient, scale, acc, count);
+  return HWY_DYNAMIC_DISPATCH(ScaleRoundAdd)(gradient, scale, add, acc, count);
 }
 
 void scale_to_float(const std::int32_t* sum, float factor, float* out, std::size_t count) {

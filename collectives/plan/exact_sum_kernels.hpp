@@ -7,10 +7,10 @@
 
 namespace mayfly::collectives::internal {
 
-/// acc[i] += nearest integer to gradient[i] * scale; returns the largest bit pattern of
-/// |gradient[i]|, which orders like the magnitude itself, with infinities and NaNs above
-/// everything.
-std::uint32_t scale_round_add(const float* gradient, float scale, std::int32_t* acc,
+/// acc[i] += nearest integer to gradient[i] * scale (or = it, if `add` is false); returns the
+/// largest bit pattern of |gradient[i]|, which orders like the magnitude itself, with infinities
+/// and NaNs above everything.
+std::uint32_t scale_round_add(const float* gradient, float scale, bool add, std::int32_t* acc,
                               std::size_t count);
 
 /// out[i] = float(sum[i]) * factor.
