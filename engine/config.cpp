@@ -155,7 +155,8 @@ void append_computing(std::vector<Setting>& list) {
   list.push_back(make("loader_threads", &C::loader_threads,
                       "threads per worker that prepare data; 0 = 1, or as many as compute threads "
                       "if images are decoded while training"));
-  list.push_back(make("backend", &C::backend, "gradient exchange: tcp or gloo"));
+  list.push_back(
+      make("backend", &C::backend, "gradient exchange: tcp, gloo, or mpi (under mpirun)"));
   list.push_back(
       make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
   list.push_back(make("wire", &C::wire,
@@ -182,6 +183,8 @@ void append_membership(std::vector<Setting>& list) {
   list.push_back(make("token_file", &C::token_file,
                       "the job's secret; empty = token in the run directory, made if missing"));
   list.push_back(make("min_workers", &C::min_workers, "with fewer workers the job waits"));
+  list.push_back(make("spares", &C::spares,
+                      "of the workers so many stay idle until another is lost or leaves"));
   list.push_back(make("min_workers_timeout", &C::min_workers_timeout,
                       "seconds to wait for them before the job ends (exit code 4)"));
   list.push_back(make("silence_max_ms", &C::silence_max_ms,

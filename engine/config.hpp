@@ -48,7 +48,7 @@ struct JobConfig {
   /// Threads per worker that prepare data; 0 = 1, or as many as compute threads if images are
   /// decoded while training.
   std::uint32_t loader_threads = 0;
-  std::string backend = "tcp";      ///< tcp or gloo
+  std::string backend = "tcp";      ///< tcp, gloo or mpi
   std::string reduction = "exact";  ///< exact or fp32
   /// Gradients on their way: auto (32 bits), int32 or int16 in exact reduction, fp32, bf16 or fp16
   /// in fp32 reduction.
@@ -65,6 +65,7 @@ struct JobConfig {
   std::uint16_t port = 0;   ///< of our own coordinator; 0 = any free
   std::string token_file;   ///< empty = <run-dir>/token, made if missing
   std::uint32_t min_workers = 1;
+  std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds
   double silence_max_ms = 1000;      ///< a worker silent for longer is evicted (adaptive upwards)
   std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
@@ -124,6 +125,10 @@ struct Setting {
 
 /// Everything that can be checked without opening files: ranges, divisibility, known names.
 [[nodiscard]] Result<void> validate(const JobConfig& config);
+
+/// Whether enough of config.workers are left when config.spares are not counted. Not a part of
+/// validate(): under mpirun the number of workers is known later.
+[[nodiscard]] Result<void> check_spares(const JobConfig& config);
 
 /// The resolved configuration as TOML that apply_toml reads back to the same values.
 [[nodiscard]] std::string to_toml(const JobConfig& config);

@@ -102,7 +102,7 @@ Complaint check_names(const JobConfig& c) {
   for (const Complaint& complaint :
        {one_of("model", c.model, nn::model_names()),
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
-        one_of("backend", c.backend, {"tcp", "gloo"}),
+        one_of("backend", c.backend, {"tcp", "gloo", "mpi"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
         one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
         one_of("dtype", c.dtype, {"fp32", "bf16"}),
@@ -194,6 +194,24 @@ Complaint check_records(const JobConfig& c) {
 }
 
 }  // namespace
+
+Result<void> check_spares(const JobConfig& config) {
+  if (config.spares == 0) {
+    return {};
+  }
+  if (config.spares >= config.workers) {
+    return Error{Errc::kInvalidInput, "spares " + std::to_string(config.spares) + " of " +
+                                          std::to_string(config.workers) +
+                                          " workers leaves none to begin with"};
+  }
+  if (config.min_workers > config.workers - config.spares) {
+    return Error{Errc::kInvalidInput, "min_workers " + std::to_string(config.min_workers) +
+                                          " is more than the " +
+                                          std::to_string(config.workers - config.spares) +
+                                          " workers that are not spares"};
+  }
+  return {};
+}
 
 Result<void> validate(const JobConfig& config) {
   for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,

@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "elastic/net/job_token.hpp"
+#include "engine/backend.hpp"
 #include "engine/checkpoint_store.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/reduction_layout.hpp"
@@ -87,6 +88,11 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
                                                                       RunListener& listener,
                                                                       ScaleHandler on_scale) {
   resolve_defaults(config);
+  for (const Result<void>& checked : {check_spares(config), check_backend(config)}) {
+    if (!checked.ok()) {
+      return checked.error();
+    }
+  }
   if (!config.resume.empty()) {  // pin "latest" to the folder it means now
     Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
     if (!loaded.ok()) {
@@ -146,7 +152,10 @@ Result<void> CoordinatorProcess::start_server() {
   options.port = config.port;
   options.token = std::move(token).value();
   options.core.microbatches = job_->microbatches;
-  options.core.initial_workers = std::max(config.workers, config.min_workers);
+  options.core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
+  if (config.spares > 0) {
+    options.core.view_max = config.workers - config.spares;
+  }
   options.core.min_workers = config.min_workers;
   options.core.min_workers_timeout =
       Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));

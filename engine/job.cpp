@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/backend.hpp"
 #include "engine/initial_weights.hpp"
 #include "engine/version.hpp"
 #include "nn/cpu/conv_kernel.hpp"
@@ -60,6 +61,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"wire", name_of(job.wire)},
           {"bucket_kib", c.bucket_kib},
           {"backend", c.backend},
+          {"processes", process_set(c)},
           {"device", c.device},
           {"instruction set", job.isa},
           {"dtype", nn::name_of(job.dtype)},

@@ -14,6 +14,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/backend.hpp"
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
@@ -77,6 +78,16 @@ Result<std::string> wait_for_endpoint(const std::string& run_dir) {
                   run_dir)};
 }
 
+/// A lost rank is replaced only if mpirun does not end the others with it.
+Result<void> check_recovery(const JobConfig& config) {
+  if (config.spares > 0 && number_of("OMPI_MCA_orte_enable_recovery") == 0) {
+    return Error{Errc::kInvalidInput,
+                 "spares are of no use without mpirun --enable-recovery: the loss of one rank ends "
+                 "all others"};
+  }
+  return {};
+}
+
 }  // namespace
 
 bool inside_mpirun() {
@@ -100,6 +111,12 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
       return refuse(address.error(), kExitUsage);
     }
     config.bind_host = address.value();
+  }
+  for (const Result<void>& checked :
+       {check_spares(config), check_recovery(config), check_backend(config)}) {
+    if (!checked.ok()) {
+      return refuse(checked.error(), kExitUsage);
+    }
   }
   if (number_of("OMPI_COMM_WORLD_RANK") == 0) {
     if (std::filesystem::exists(config.run_dir + "/events.jsonl") && config.resume.empty()) {

@@ -11,10 +11,9 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
-#include "collectives/gloo/gloo_transport.hpp"
-#include "collectives/tcp/tcp_transport.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/backend.hpp"
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
@@ -26,17 +25,6 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kConnectTimeout = seconds(60);
-
-Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
-  if (config.backend == "gloo") {
-    collectives::GlooOptions options;
-    options.bind_host = config.bind_host;
-    return collectives::make_gloo_transport(options);
-  }
-  collectives::TcpOptions options;
-  options.bind_host = config.bind_host;
-  return collectives::make_tcp_transport(options);
-}
 
 std::uint32_t compute_threads(const JobConfig& config) {
   return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -77,16 +65,22 @@ int exit_code_of(const elastic::member_effect::Leave& leave) {
 /// Everything of a worker that exists before it is a member. Built in this order, destroyed in
 /// reverse.
 struct WorkerParts {
+  std::unique_ptr<collectives::Transport> transport;
   std::unique_ptr<Job> job;
   std::unique_ptr<ReductionLayout> layout;
   std::unique_ptr<Ledger> ledger;
   std::unique_ptr<Trace> trace;  // null = none
   std::unique_ptr<datasets::Loader> loader;
   std::unique_ptr<ComputePool> pool;
-  std::unique_ptr<collectives::Transport> transport;
 };
 
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
+  // First, because MPI starts only when every rank has come to this.
+  Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
+  if (!transport.ok()) {
+    return std::move(transport).error();
+  }
+  parts.transport = std::move(transport).value();
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (!job.ok()) {
     return std::move(job).error();
@@ -108,11 +102,6 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     return std::move(pool).error();
   }
   parts.pool = std::move(pool).value();
-  Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
-  if (!transport.ok()) {
-    return std::move(transport).error();
-  }
-  parts.transport = std::move(transport).value();
   return {};
 }
 
@@ -203,6 +192,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   resolve_defaults(config);
   if (config.launched) {
     cloud_hooks::die_with_launcher();
+  }
+  if (Result<void> usable = check_backend(config); !usable.ok()) {
+    return refuse(usable.error(), kExitUsage);
   }
   log::open("worker", "", log::Level::kInfo);
   LeaveSignals signals(config.launched);

@@ -54,6 +54,7 @@ class MpiTransport final : public Transport {
     if (!engine.ok()) {
       return engine.error();
     }
+    world_->note_view();
     auto queue = std::make_shared<MpiQueue>(*world_, std::move(engine).value());
     return make_mpi_group(spec.view, spec.rank, place.value().size, std::move(queue));
   }

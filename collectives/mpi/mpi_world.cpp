@@ -91,6 +91,7 @@ class SignalsBlocked {
 };
 
 Result<void> start_mpi() {
+  ::signal(SIGPIPE, SIG_IGN);  // Open MPI writes to sockets whose other end may be dead
   const StartWatch watch;
   const SignalsBlocked blocked;
   make_symbols_global();
@@ -164,7 +165,7 @@ MpiWorld::~MpiWorld() {
   sweep();
   // Under --enable-recovery a rank may die, or leave early, whenever it likes, also while others
   // wait for it in MPI_Finalize; mpirun takes an exit without it for a normal one there.
-  if (!elastic_ && !spoiled_.load(std::memory_order_relaxed)) {
+  if (!elastic_ && was_in_view_.load() && !spoiled_.load()) {
     ::MPI_Comm_free(&comm_);
     ::MPI_Finalize();
   }

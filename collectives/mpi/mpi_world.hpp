@@ -36,7 +36,8 @@ class MpiWorld {
   /// makes that wait endless, so the process ends with one line if it takes two minutes.
   /// `share_cores`: MPI gives way to other threads while it waits.
   static Result<std::unique_ptr<MpiWorld>> start(bool share_cores);
-  /// Ends MPI, unless a rank died or may die: then the end may wait for ever.
+  /// Ends MPI, unless a rank died or may die, for which the end would wait for ever. A process that
+  /// never was in a view has failed before: it leaves at once, so that mpirun ends the others.
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
@@ -56,6 +57,8 @@ class MpiWorld {
   void abandon(AbandonedMessage message);
   /// Frees what is done.
   void sweep();
+  /// A view was formed.
+  void note_view() { was_in_view_.store(true, std::memory_order_relaxed); }
   /// MPI reported an error: it cannot be ended properly any more.
   void spoil() { spoiled_.store(true, std::memory_order_relaxed); }
 
@@ -68,6 +71,7 @@ class MpiWorld {
   int tag_pairs_ = 1;
   MPI_Comm comm_ = MPI_COMM_NULL;  // the world's ranks, apart from other users' messages
   std::string job_;
+  std::atomic<bool> was_in_view_{false};
   std::atomic<bool> spoiled_{false};
   std::vector<AbandonedMessage> abandoned_;
 };

@@ -19,6 +19,8 @@ Coordinator::Coordinator(CoordinatorOptions options)
          "a step has 1 to kMicrobatchesMax microbatches");
   ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
          "a job has 1 to kMembersMax workers");
+  ENSURE(options_.view_max >= options_.min_workers && options_.view_max >= options_.initial_workers,
+         "a view may have as many members as are waited for");
 }
 
 std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const CoordinatorEvent& event) {

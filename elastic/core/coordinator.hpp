@@ -25,6 +25,9 @@ struct CoordinatorOptions {
   std::uint32_t initial_workers = 1;  ///< the first view waits for so many
   std::uint32_t min_workers = 1;      ///< below this the job waits
   std::uint32_t max_workers = kMembersMax;
+  /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
+  /// arrival, until there is a place.
+  std::uint32_t view_max = kMembersMax;
   Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
   Duration silence_max =
       milliseconds(300);  ///< a member silent for so long is evicted (adaptive upwards)
@@ -248,6 +251,7 @@ class Coordinator {
   void dismiss_leavers();
   [[nodiscard]] bool may_leave(MemberId id, const Peer& peer) const;
   [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
+  [[nodiscard]] std::size_t free_places(Peer::Phase of_members) const;
 
   // coordinator_change.cpp: from one view to the next
   void advance();
@@ -267,6 +271,7 @@ class Coordinator {
 
   // coordinator_publish.cpp: the next view
   void publish();
+  [[nodiscard]] Candidates next_members() const;
   [[nodiscard]] View make_view(const Candidates& candidates) const;
   void settle_later(const View& view);
   [[nodiscard]] std::uint32_t count_redone(const View& view) const;

@@ -137,4 +137,14 @@ bool Coordinator::leaves_somebody(MemberId leaver) const {
   });
 }
 
+/// For spares, beside the members in this phase. One on its way out needs no place: a spare may
+/// come before it goes.
+std::size_t Coordinator::free_places(Peer::Phase of_members) const {
+  const auto taken = static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [of_members](const Peers::value_type& entry) {
+        return entry.second.phase == of_members && !entry.second.leaving;
+      }));
+  return options_.view_max - std::min<std::size_t>(taken, options_.view_max);
+}
+
 }  // namespace mayfly::elastic

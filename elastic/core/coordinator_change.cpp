@@ -41,10 +41,11 @@ void Coordinator::start_planned_change() {
   }
   std::vector<MemberId> leavers;
   std::vector<MemberId> joiners;
+  const std::size_t room = free_places(Peer::Phase::kActive);
   for (const auto& [id, peer] : peers_) {
     if (peer.phase == Peer::Phase::kActive && peer.leaving && leaves_somebody(id)) {
       leavers.push_back(id);
-    } else if (peer.phase == Peer::Phase::kReady) {
+    } else if (peer.phase == Peer::Phase::kReady && joiners.size() < room) {
       joiners.push_back(id);
     }
   }

@@ -31,9 +31,25 @@ std::string describe(const View& view) {
 
 }  // namespace
 
+/// The members of the last view, then those that are ready, as long as there is room.
+Coordinator::Candidates Coordinator::next_members() const {
+  std::size_t room = free_places(Peer::Phase::kStopped);
+  Candidates members;
+  for (const auto& [id, peer] : candidates()) {
+    if (peer->phase == Peer::Phase::kReady) {
+      if (room == 0) {
+        continue;
+      }
+      --room;
+    }
+    members.emplace_back(id, peer);
+  }
+  return members;
+}
+
 void Coordinator::publish() {
   const bool is_resumed = view_ && phase_ != Phase::kStopping;
-  View view = make_view(candidates());
+  View view = make_view(next_members());
   ENSURE(!view_ || value(view.id) > value(view_->id), "views only grow");
   if (view.committed < committed_) {
     note("restarted", std::nullopt,
@@ -103,10 +119,14 @@ void Coordinator::settle_later(const View& view) {
   if (change_->cause == "finish") {
     change_->cause = "group_failed";  // some finished, some did not
   }
+  const auto is_member = [&view](MemberId id) {
+    return std::any_of(view.members.begin(), view.members.end(),
+                       [id](const ViewMember& member) { return member.id == id; });
+  };
   for (const auto& [id, peer] : peers_) {
     const bool is_listed =
         std::find(change_->members.begin(), change_->members.end(), id) != change_->members.end();
-    if (peer.phase == Peer::Phase::kReady && !is_listed) {
+    if (peer.phase == Peer::Phase::kReady && is_member(id) && !is_listed) {
       change_->members.push_back(id);
     }
   }

@@ -49,15 +49,18 @@ Scenario draw_scenario(std::uint64_t seed) {
   scenario.steps = 30 + random.below(250);
   scenario.microbatch_time = milliseconds(1 + static_cast<std::int64_t>(random.below(12)));
   scenario.faults = draw_faults(random);
+  if (random.below(3) == 0) {
+    scenario.view_max = scenario.initial_workers + static_cast<std::uint32_t>(random.below(2));
+  }
   return scenario;
 }
 
 std::string describe(const Scenario& s) {
   const FaultPlan& f = s.faults;
   return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.initial_workers) +
-         " workers, at least " + std::to_string(s.min_workers) + ", " +
-         std::to_string(s.microbatches) + " microbatches, " + std::to_string(s.steps) +
-         " steps; milliseconds between" + ms("crash", f.crash_every) +
+         " workers, at least " + std::to_string(s.min_workers) + ", at most " +
+         std::to_string(s.view_max) + ", " + std::to_string(s.microbatches) + " microbatches, " +
+         std::to_string(s.steps) + " steps; milliseconds between" + ms("crash", f.crash_every) +
          ms("vanish", f.vanish_every) + ms("freeze", f.freeze_every) +
          ms("bad_link", f.bad_link_every) + ms("join", f.join_every) + ms("drain", f.drain_every) +
          ms("notice", f.notice_every) + ms("pause", f.pause_every) +

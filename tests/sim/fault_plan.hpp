@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/time.hpp"
+#include "elastic/core/view.hpp"
 
 namespace mayfly::sim {
 
@@ -47,6 +48,7 @@ enum class Sabotage {
 struct Scenario {
   std::uint64_t seed = 0;
   std::uint32_t initial_workers = 4;
+  std::uint32_t view_max = elastic::kMembersMax;  ///< further workers are spares
   std::uint32_t min_workers = 1;
   std::uint32_t microbatches = 8;
   std::uint64_t steps = 60;

@@ -28,6 +28,7 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   options.microbatches = scenario.microbatches;
   options.initial_workers = scenario.initial_workers;
   options.min_workers = scenario.min_workers;
+  options.view_max = scenario.view_max;
   options.stop_timeout = seconds(2);
   options.seed = scenario.seed;
   return options;

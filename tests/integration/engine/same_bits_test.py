@@ -3,11 +3,12 @@ transport and launcher, and after stop and resume.
 Method: the digest of the state after every step, compared with that of one worker with one thread.
 """
 import os
+import os
 import subprocess
-import tempfile
 
 import mayfly_run
-from mayfly_run import SMALL_JOB, Failure, Run, expect
+import mpi_launch
+from mayfly_run import SMALL_JOB, Run, expect
 
 STEPS = ["--steps", "30"]
 reference = {}
@@ -86,41 +87,13 @@ def init_from():
     first.remove()
 
 
-def start_mpirun(folder, ranks):
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    with open(folder + "/output.txt", "wb") as output:
-        return subprocess.Popen(
-            ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np",
-             str(ranks), mayfly_run.BINARY, "train", "--run-dir", folder + "/run", "--threads", "1"]
-            + SMALL_JOB + STEPS,
-            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-
-
-def pid_of_rank(launcher, rank):
-    """The rank's worker: a child of mpirun with that rank in its environment."""
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat") as f:
-                parent = int(f.read().rsplit(")", 1)[1].split()[1])
-            with open(f"/proc/{entry}/environ", "rb") as f:
-                variables = f.read().split(b"\0")
-        except OSError:
-            continue
-        if parent == launcher.pid and f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables:
-            return int(entry)
-    raise Failure(f"mpirun has no rank {rank}")
-
-
 def mpirun_job(ranks, killed_rank=None):
     """Runs under mpirun, kills a rank on the way, and compares every digest."""
-    if subprocess.run(["sh", "-c", "command -v mpirun"], capture_output=True).returncode != 0:
-        print("skipped: mpirun is not installed")
-        raise SystemExit(mayfly_run.SKIP)
-    folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    run = Run.attach(folder, start_mpirun(folder, ranks), timeout=120)
+    mpi_launch.skip_without_mpirun()
+    run = mpi_launch.start(ranks, SMALL_JOB + STEPS + ["--threads", "1"])
     if killed_rank is not None:
         run.wait_for_step(3)
-        mayfly_run.kill(pid_of_rank(run.process, killed_rank))
+        mpi_launch.kill_rank(run, killed_rank)
     run.wait()
     by_step = mayfly_run.digests(run)
     expect(by_step == oracle(), f"other digests ({len(by_step)})\n{run.logs()}")

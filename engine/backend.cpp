@@ -1,0 +1,55 @@
+#include "engine/backend.hpp"
+
+#include <cstdlib>
+
+#include "collectives/gloo/gloo_transport.hpp"
+#include "collectives/tcp/tcp_transport.hpp"
+#include "collectives/transport_module.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+// The backends that are modules.
+bool is_module(const std::string& backend) {
+  return backend == "mpi";
+}
+
+}  // namespace
+
+Result<void> check_backend(const JobConfig& config) {
+  if (!is_module(config.backend)) {
+    return {};
+  }
+  const Result<const collectives::TransportModule*> module =
+      collectives::load_transport_module(config.backend);
+  return module.ok() ? module.value()->probe() : Result<void>(module.error());
+}
+
+Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
+  if (is_module(config.backend)) {
+    const Result<const collectives::TransportModule*> module =
+        collectives::load_transport_module(config.backend);
+    if (!module.ok()) {
+      return module.error();
+    }
+    collectives::ModuleOptions options;
+    options.bind_host = config.bind_host;
+    options.share_cores = true;
+    return module.value()->make(options);
+  }
+  if (config.backend == "gloo") {
+    collectives::GlooOptions options;
+    options.bind_host = config.bind_host;
+    return collectives::make_gloo_transport(options);
+  }
+  collectives::TcpOptions options;
+  options.bind_host = config.bind_host;
+  return collectives::make_tcp_transport(options);
+}
+
+std::string process_set(const JobConfig& config) {
+  const char* job = config.backend == "mpi" ? std::getenv("PMIX_NAMESPACE") : nullptr;
+  return job == nullptr ? "any" : std::string("mpirun ") + job;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,148 @@
+"""Goal: --backend mpi trains to the bits of one worker, over Open MPI's TCP and shared memory,
+without --enable-recovery at full speed and with it past the death of ranks, which spares replace.
+Method: jobs under mpirun, ranks killed from outside; the digest of the state after every step is
+compared with that of one worker.
+"""
+import subprocess
+import sys
+
+import mayfly_run
+import mpi_launch
+from mayfly_run import SMALL_JOB, expect
+
+STEPS = 40
+JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1"]
+MPI = JOB + ["--backend", "mpi"]
+ELASTIC = "--enable-recovery"
+reference = {}
+
+
+def oracle():
+    if not reference:
+        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
+        reference.update(by_step)
+        expect(len(reference) == STEPS, f"the oracle has {len(reference)} of {STEPS} digests")
+    return reference
+
+
+def over(btl, *options):
+    return ["--mca", "btl", btl + ",self", *options]
+
+
+def check(run, code=0):
+    """Waits for the end; returns the numbers of members that steps were committed with."""
+    ended = run.wait()
+    expect(ended == code, f"mpirun returned {ended}, not {code}\n{run.logs()}")
+    by_step = mayfly_run.digests(run)
+    expect(by_step == oracle(), f"other digests ({len(by_step)})\n{run.logs()}")
+    outcome = run.summary()["outcome"]
+    expect(outcome == "done", f"the job's outcome is {outcome}\n{run.logs()}")
+    members = [m["members"] for m in run.metrics()]
+    run.remove()
+    return members
+
+
+def static():
+    for btl in ("tcp", "vader"):
+        members = check(mpi_launch.start(3, MPI, over(btl)))
+        expect(set(members) == {3}, f"{btl}: steps of {set(members)} members")
+
+
+def elastic():
+    for btl in ("tcp", "vader"):
+        members = check(mpi_launch.start(3, MPI, over(btl, ELASTIC)))
+        expect(set(members) == {3}, f"{btl}: steps of {set(members)} members")
+
+
+def drained(options):
+    run = mpi_launch.start(3, MPI, options)
+    run.wait_for_step(3)
+    done = run.command("drain", "2")
+    expect(done.returncode == 0, f"drain: {done.stderr}")
+    members = check(run)
+    expect(members[-1] == 2, f"the last step had {members[-1]} members")
+
+
+def drain():
+    """A planned change needs no recovery: MPI's own collectives end and begin again."""
+    drained(over("vader"))
+    drained(over("tcp", ELASTIC))
+
+
+def killed_in_turn(btl, ranks, victims, args=()):
+    run = mpi_launch.start(ranks, MPI + list(args), over(btl, ELASTIC))
+    for count, victim in enumerate(victims):
+        run.wait_for_step(3 + 8 * count)
+        mpi_launch.kill_rank(run, victim)
+    return check(run)
+
+
+def loses_ranks():
+    """Rank 0 started the coordinator, yet it is not special."""
+    members = killed_in_turn("vader", 4, [2, 0, 1])
+    expect(sorted(set(members)) == [1, 2, 3, 4], f"steps of {set(members)} members")
+
+
+def loses_ranks_tcp():
+    members = killed_in_turn("tcp", 4, [1, 3])
+    expect(members[0] == 4 and members[-1] <= 2, f"steps of {set(members)} members")
+
+
+def spares():
+    """As many as were lost come in, and no more."""
+    members = killed_in_turn("vader", 4, [0, 1], ["--spares", "2"])
+    expect(set(members) == {2}, f"steps of {set(members)} members")
+
+
+def static_loss():
+    """Without --enable-recovery mpirun ends the job, and nothing is left hanging."""
+    run = mpi_launch.start(3, MPI + ["--steps", "100000"], over("vader"))
+    run.wait_for_step(3)
+    mpi_launch.kill_rank(run, 1)
+    expect(run.wait() != 0, "a job without one of its ranks was reported as done")
+    run.remove()
+
+
+def refused(words, text):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("mayfly: ")]
+    expect(done.returncode == 2 and len(lines) == 1 and text in lines[0],
+           f"{words}: exit code {done.returncode}, {done.stderr}")
+
+
+def refusals():
+    job = [mayfly_run.BINARY, "train"] + MPI
+    refused(job, "only in processes that Open MPI's mpirun started")
+    run = mpi_launch.start(2, MPI + ["--spares", "1"], over("vader"))
+    expect(run.wait() != 0 and "--enable-recovery" in run.output(), run.output())
+    run.remove()
+    run = mpi_launch.start(2, MPI + ["--spares", "2"], over("vader", ELASTIC))
+    run.wait()
+    expect("leaves none to begin with" in run.output(), run.output())
+    run.remove()
+
+
+def outsiders():
+    """A worker that this mpirun did not start cannot be reached by MPI."""
+    run = mpi_launch.start(2, MPI + ["--steps", "100000"], over("vader", ELASTIC))
+    run.wait_for_step(2)
+    words = ["worker", "--coordinator", open(run.path("coordinator")).read().strip(),
+             "--token-file", run.path("token")] + MPI + ["--steps", "100000"]
+    refused([mayfly_run.BINARY] + words, "only in processes that Open MPI's mpirun started")
+    other = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "-np", "1", mayfly_run.BINARY] + words,
+        capture_output=True, text=True, timeout=60)
+    expect(other.returncode == 2 and "processes: the job has mpirun" in other.stderr,
+           f"a worker of another mpirun: {other.returncode}, {other.stderr}")
+    expect(run.command("stop").returncode == 0, "stop was refused")
+    run.wait()
+    expect(run.summary()["outcome"] == "stopped", run.logs())
+    run.remove()
+
+
+if __name__ == "__main__":
+    mpi_launch.skip_without_module()
+    sys.exit(mayfly_run.main({
+        "static": static, "elastic": elastic, "drain": drain, "loses_ranks": loses_ranks,
+        "loses_ranks_tcp": loses_ranks_tcp, "spares": spares, "static_loss": static_loss,
+        "refusals": refusals, "outsiders": outsiders}))

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/coordinator_harness.hpp"
+
+// Workers beyond the largest view wait until there is a place for them.
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId k1{1};
+constexpr MemberId k2{2};
+constexpr MemberId k3{3};
+constexpr MemberId k4{4};
+
+using Members = std::vector<MemberId>;
+
+/// Two members work at step 10; `spares` more are ready.
+CoordinatorHarness running(std::uint32_t spares, std::uint32_t min_workers = 1) {
+  CoordinatorOptions options;
+  options.initial_workers = 2;
+  options.view_max = 2;
+  options.min_workers = min_workers;
+  CoordinatorHarness job(options);
+  for (std::uint32_t i = 0; i < 2 + spares; ++i) {
+    (void)job.join();
+  }
+  for (const MemberId member : job.view_members()) {
+    job.start(member, 10);
+  }
+  job.clear();
+  return job;
+}
+
+/// `member` dies; the other members of the view stop after step 10.
+void lose(CoordinatorHarness& job, MemberId member) {
+  const Members before = job.view_members();
+  job.give(coordinator_event::SentinelReport{member, "died"});
+  for (const MemberId other : before) {
+    if (other != member) {
+      job.stopped(other, 10);
+    }
+  }
+}
+
+TEST(CoordinatorSpares, WaitWhileTheViewIsFull) {
+  CoordinatorHarness job = running(2);
+  EXPECT_EQ(job.view_members(), (Members{k1, k2}));
+  job.pass(seconds(3), {k1, k2, k3, k4});
+  EXPECT_TRUE(job.sent<Stop>(k1).empty());
+  EXPECT_TRUE(job.sent<NewView>(k3).empty());
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorSpares, TheFirstToHaveComeReplacesALostMember) {
+  CoordinatorHarness job = running(2);
+  lose(job, k1);
+  EXPECT_EQ(job.view_members(), (Members{k2, k3}));
+  EXPECT_EQ(job.view().committed, Step{10});
+  EXPECT_EQ(job.view().source, Rank{0});
+  EXPECT_TRUE(job.view().anyone_behind);
+  EXPECT_TRUE(job.sent<NewView>(k4).empty());
+}
+
+TEST(CoordinatorSpares, ALostSpareChangesNothing) {
+  CoordinatorHarness job = running(1);
+  job.give(coordinator_event::SentinelReport{k3, "died"});
+  EXPECT_TRUE(job.sent<Stop>(k1).empty());
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorSpares, OnlyAsManyComeAsWereLost) {
+  CoordinatorHarness job = running(2);
+  lose(job, k1);
+  job.clear();
+  lose(job, k2);
+  EXPECT_EQ(job.view_members(), (Members{k3, k4}));
+}
+
+TEST(CoordinatorSpares, ALeaverIsReplacedAtTheSameBoundary) {
+  CoordinatorHarness job = running(1);
+  job.give(coordinator_event::DrainAsked{k1, "drain"});
+  job.stopped(k1, 11);
+  job.stopped(k2, 11);
+  EXPECT_EQ(job.view_members(), (Members{k2, k3}));
+  EXPECT_EQ(job.sent<Dismiss>(k1).size(), 1u);
+}
+
+// A view of one whose only member leaves: the spare must get its state before it goes.
+TEST(CoordinatorSpares, TheLastHolderOfTheStateStaysUntilASpareHasIt) {
+  CoordinatorOptions options;
+  options.view_max = 1;
+  CoordinatorHarness job(options);
+  EXPECT_EQ(job.join(), k1);
+  EXPECT_EQ(job.join(), k2);
+  job.start(k1, 10);
+  job.give(coordinator_event::DrainAsked{k1, "drain"});
+  job.stopped(k1, 11);
+  EXPECT_EQ(job.view_members(), (Members{k1, k2}));
+  job.start(k1, 12);
+  job.start(k2, 12);
+  job.stopped(k1, 13);
+  job.stopped(k2, 13);
+  EXPECT_EQ(job.view_members(), (Members{k2}));
+  EXPECT_EQ(job.sent<Dismiss>(k1).size(), 1u);
+}
+
+TEST(CoordinatorSpares, ARecoveryNamesOnlyTheSpareThatCame) {
+  CoordinatorHarness job = running(2);
+  lose(job, k1);
+  job.start(k2, 11);
+  job.start(k3, 11);
+  const auto done = job.all<coordinator_effect::RecoveryDone>();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].recovery.members, (Members{k1, k3}));
+}
+
+TEST(CoordinatorSpares, AreDismissedWhenTheJobIsDone) {
+  CoordinatorHarness job = running(1);
+  job.finished(k1, 20);
+  job.finished(k2, 20);
+  EXPECT_EQ(job.outcome(), Outcome::kDone);
+  EXPECT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+}
+
+TEST(CoordinatorSpares, CountAsWorkersThatAreNeeded) {
+  CoordinatorHarness job = running(1, 2);
+  lose(job, k2);
+  EXPECT_EQ(job.view_members(), (Members{k1, k3}));
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
