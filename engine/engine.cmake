@@ -1,6 +1,6 @@
 mayfly_library(engine
-  SOURCES chaos_plan.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp coordinator_main.cpp
-          coordinator_process.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp
+  SOURCES backend.cpp chaos_plan.cpp checkpoint_writer.cpp commit.cpp compute_pool.cpp
+          coordinator_main.cpp coordinator_process.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp
           gradient_wire.cpp half_wire.cpp word_wire.cpp wrapped_wire.cpp
           initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp records.cpp
           reduction_layout.cpp run_recorder.cpp signal_watcher.cpp starting_state.cpp state_sync.cpp
