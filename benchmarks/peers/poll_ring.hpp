@@ -31,22 +31,15 @@ class PollRing {
   [[nodiscard]] Result<void> sum(T* data, std::size_t count);
 
  private:
-  /// The connections of one kind of vector: buffer sizes stick to a socket for life.
-  struct Link {
-    UniqueFd next;
-    UniqueFd previous;
-  };
-
   explicit PollRing(UniqueFd listener, std::uint16_t port)
       : listener_(std::move(listener)), port_(port) {}
-  Result<void> open_link(Link& link, std::uint16_t next_port, int buffer_bytes);
 
   UniqueFd listener_;
   std::uint16_t port_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 1;
-  Link small_;  // the system's own buffer sizes
-  Link large_;  // small buffers: what waits in them stays in the cache
+  UniqueFd next_;
+  UniqueFd previous_;
   std::vector<std::byte> piece_;
 };
 

@@ -55,7 +55,7 @@ TEST(PollRing, SumsOfAnyLengthAreRight) {
   }
 }
 
-TEST(PollRing, LargeVectorsTakeTheirOwnConnections) {
+TEST(PollRing, VectorsLargerThanTheSocketsBuffersAreRight) {
   expect_right_sums<float>(3, {1000, 5'000'001, 1000});
 }
 
