@@ -180,10 +180,12 @@ void CommLifecycle::report(NcclStatus status) {
       return on_connected(status);
     case Step::kPollComm: return on_poll_comm(status);
     case Step::kEnqueue:
-      // Even after a failed call something may be on the stream.
+      // Even after a failed call something may be on the stream; and after a good one the
+      // communicator is asked all the same, because the end of a fused launch only says that the
+      // launch was taken.
       on_stream_.push_back(pending_.front());
       pending_.pop_front();
-      return on_progress(State::kUnconcluded, status, State::kSettling);
+      return on_progress(State::kSettling, status, State::kSettling);
     case Step::kConclude: return on_progress(State::kOpen, status, State::kOpen);
     case Step::kPollEvent: return on_poll_event(status);
     case Step::kFinalize: return on_progress(State::kDestroying, status, State::kClosing);

@@ -33,8 +33,9 @@ class DeviceTransport : public Transport {
  public:
   /// Begins to form the communicator of a view that is planned, on a thread of its own, while the
   /// present group goes on. form() of the same spec then takes what was begun; form() of another
-  /// view, another prepare() and give_up_on() throw it away. `spec.store` must live until one of
-  /// them has returned. Like form(), one call at a time; does not wait for peers.
+  /// view, another prepare() and give_up_on() throw it away. `spec.store` must live until the next
+  /// form() or prepare() has returned, or the transport is gone. The thread that calls form();
+  /// does not wait for peers.
   virtual void prepare(const GroupSpec& spec, Instant deadline) = 0;
 };
 

@@ -69,8 +69,7 @@ class NcclApi {
                           std::uint32_t rank) = 0;
   /// How the last call with this communicator, and everything that runs in it, is doing.
   virtual NcclStatus state(NcclComm comm) = 0;
-  /// Gives an operation to the communication stream. It is there once this or, after kInProgress,
-  /// state() has said kSuccess.
+  /// Gives an operation to the communication stream. It is there once state() has said kSuccess.
   virtual NcclStatus enqueue(NcclComm comm, const DeviceTask& task) = 0;
   /// Called once `task` is on the stream: what has to be done to its result, then `done`.
   virtual NcclStatus conclude(const DeviceTask& task, DeviceEvent done) = 0;

@@ -111,7 +111,7 @@ class CudaNcclApi final : public NcclApi {
     static_assert(sizeof made == sizeof id);
     const ncclResult_t result = ncclGetUniqueId(&made);
     std::memcpy(id.data(), &made, sizeof made);
-    return status_of(result);
+    return nccl_status(result);
   }
 
   NcclStatus init(NcclComm& comm, const NcclUniqueId& id, std::uint32_t size,
@@ -124,14 +124,14 @@ class CudaNcclApi final : public NcclApi {
     config.shrinkShare = 0;
     auto* const handle = new CommHandle();  // freed by destroy() or abort()
     comm = handle;
-    return status_of(ncclCommInitRankConfig(&handle->comm, static_cast<int>(size), name,
-                                            static_cast<int>(rank), &config));
+    return nccl_status(ncclCommInitRankConfig(&handle->comm, static_cast<int>(size), name,
+                                              static_cast<int>(rank), &config));
   }
 
   NcclStatus state(NcclComm comm) override {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(nccl(comm), &state);
-    return status_of(asked == ncclSuccess ? state : asked);
+    return nccl_status(asked == ncclSuccess ? state : asked);
   }
 
   NcclStatus enqueue(NcclComm comm, const DeviceTask& task) override {
@@ -146,7 +146,7 @@ class CudaNcclApi final : public NcclApi {
             device_kernels::to_ordered_integers(task.to, task.count, stream_)))) {
       return NcclStatus::kDeviceError;
     }
-    return status_of(launch(nccl(comm), task));
+    return nccl_status(launch(nccl(comm), task));
   }
 
   NcclStatus conclude(const DeviceTask& task, DeviceEvent done) override {
@@ -163,16 +163,16 @@ class CudaNcclApi final : public NcclApi {
     return record(done);
   }
 
-  NcclStatus finalize(NcclComm comm) override { return status_of(ncclCommFinalize(nccl(comm))); }
+  NcclStatus finalize(NcclComm comm) override { return nccl_status(ncclCommFinalize(nccl(comm))); }
 
   NcclStatus destroy(NcclComm comm) override {
     const std::unique_ptr<CommHandle> handle(static_cast<CommHandle*>(comm));
-    return status_of(ncclCommDestroy(handle->comm));
+    return nccl_status(ncclCommDestroy(handle->comm));
   }
 
   NcclStatus abort(NcclComm comm) override {
     const std::unique_ptr<CommHandle> handle(static_cast<CommHandle*>(comm));
-    return handle && handle->comm != nullptr ? status_of(ncclCommAbort(handle->comm))
+    return handle && handle->comm != nullptr ? nccl_status(ncclCommAbort(handle->comm))
                                              : NcclStatus::kSuccess;
   }
 
@@ -221,6 +221,16 @@ class CudaNcclApi final : public NcclApi {
   }
   NcclStatus cuda(cudaError_t result) {
     return works(result) ? NcclStatus::kSuccess : NcclStatus::kDeviceError;
+  }
+
+  // The words to a failure of NCCL are its own, whatever CUDA said before.
+  NcclStatus nccl_status(ncclResult_t result) {
+    const NcclStatus status = status_of(result);
+    if (status != NcclStatus::kSuccess && status != NcclStatus::kInProgress) {
+      const std::lock_guard lock(mutex_);
+      cuda_error_.clear();
+    }
+    return status;
   }
 
   // NCCL given ordinary host memory would make the device fault, which ends the process's use of

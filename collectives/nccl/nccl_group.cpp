@@ -81,6 +81,10 @@ class NcclGroup final : public DeviceGroup {
   }
   std::unique_ptr<Work> all_gather(ByteSpan mine, std::span<std::byte> all) override {
     ENSURE(all.size() == mine.size() * size_, "all_gather needs room for every member's part");
+    const std::byte* const own_place = all.data() + mine.size() * value(rank_);
+    ENSURE(mine.empty() || mine.data() == own_place || mine.data() + mine.size() <= all.data() ||
+               all.data() + all.size() <= mine.data(),
+           "all_gather's own part is in its place or apart from all");
     return start({.kind = DeviceTask::Kind::kAllGather,
                   .from = mine.data(),
                   .to = all.data(),

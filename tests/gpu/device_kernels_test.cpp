@@ -102,10 +102,10 @@ Sums on_device(const Case& c, const std::vector<std::vector<T>>& gradients, Grad
     // In two buckets, as a step would.
     for (const auto& [first, last] : {std::pair(0U, count / 3), std::pair(count / 3, count)}) {
       const Blocks blocks{offsets.data(), exponents.data(), first, last};
-      EXPECT_EQ(
-          device_kernels::quantize(gradient.data(), type, blocks, magnitude_bits(kMicrobatches),
-                                   m > 0, sums.data(), observed.data(), flags.data(), stream.get()),
-          0);
+      EXPECT_EQ(device_kernels::quantize(gradient.data(), type, blocks,
+                                         magnitude_bits(kMicrobatches), m > 0, sums.data(),
+                                         observed.data(), flags.data(), stream.handle()),
+                0);
     }
     stream.wait();
   }
@@ -171,7 +171,7 @@ TEST(DeviceKernels, DequantizeToTheBitsOfTheCpu) {
                       static_cast<std::uint32_t>(c.layout.block_count())};
   const int bits = magnitude_bits(kMicrobatches);
   ASSERT_EQ(device_kernels::dequantize(sums.data(), blocks, bits, 1.0F / 768.0F, out.data(),
-                                       stream.get()),
+                                       stream.handle()),
             0);
   stream.wait();
   const std::vector<float> got = out.values();
@@ -192,13 +192,14 @@ TEST(DeviceKernels, OrderFloatsAsReduceDoes) {
   const std::vector<float> ascending{-infinity, -2.0F, -1e-40F,  -0.0F, 0.0F,
                                      1e-40F,    2.0F,  infinity, nan};
   DeviceArray<float> data(ascending);
-  ASSERT_EQ(device_kernels::to_ordered_integers(data.data(), ascending.size(), stream.get()), 0);
+  ASSERT_EQ(device_kernels::to_ordered_integers(data.data(), ascending.size(), stream.handle()), 0);
   stream.wait();
   const std::vector<float> ordered = data.values();
   for (std::size_t i = 1; i < ordered.size(); ++i) {
     EXPECT_LT(std::bit_cast<std::int32_t>(ordered[i - 1]), std::bit_cast<std::int32_t>(ordered[i]));
   }
-  ASSERT_EQ(device_kernels::from_ordered_integers(data.data(), ascending.size(), stream.get()), 0);
+  ASSERT_EQ(device_kernels::from_ordered_integers(data.data(), ascending.size(), stream.handle()),
+            0);
   stream.wait();
   const std::vector<float> back = data.values();
   for (std::size_t i = 0; i < back.size(); ++i) {
@@ -238,11 +239,12 @@ TEST(DeviceKernels, SpeedIsRecorded) {
   for (const bool add : {false, true}) {
     time(add ? "quantize_add_ms" : "quantize_store_ms", [&] {
       return device_kernels::quantize(gradient.data(), GradientType::kFloat32, blocks, 20, add,
-                                      sums.data(), observed.data(), flags.data(), stream.get());
+                                      sums.data(), observed.data(), flags.data(), stream.handle());
     });
   }
   time("dequantize_ms", [&] {
-    return device_kernels::dequantize(sums.data(), blocks, 20, 1.0F, gradient.data(), stream.get());
+    return device_kernels::dequantize(sums.data(), blocks, 20, 1.0F, gradient.data(),
+                                      stream.handle());
   });
 }
 

@@ -1,64 +1,60 @@
 #pragma once
 
-// Device memory and streams for the tests. CUDA's errors end the process: what a test could still
-// say after one is worth nothing.
-
-#include <cuda_runtime_api.h>
+// Device memory and streams for the tests, without CUDA's types. A failed call ends the process:
+// what a test could still say after one is worth nothing.
 
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
 #include <span>
 #include <vector>
 
 namespace mayfly::collectives::gpu_test {
 
-inline void require(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) {
-    std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(result));
-    std::_Exit(70);
-  }
-}
+/// Binds the calling thread to the one device.
+void use_device();
+/// Bytes of device memory that are in use, by whomever.
+[[nodiscard]] std::size_t device_bytes_in_use();
 
+[[nodiscard]] void* allocate_on_device(std::size_t bytes);
+void free_on_device(void* data);
+/// These wait until the copy is done.
+void copy_to_device(void* to, const void* from, std::size_t bytes);
+void copy_from_device(void* to, const void* from, std::size_t bytes);
+
+/// A stream; handle() is a cudaStream_t.
 class Stream {
  public:
-  Stream() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream"); }
-  ~Stream() { (void)cudaStreamDestroy(stream_); }
+  Stream();
+  ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  [[nodiscard]] cudaStream_t get() const { return stream_; }
-  void wait() const { require(cudaStreamSynchronize(stream_), "waiting for a stream"); }
+
+  [[nodiscard]] void* handle() const { return stream_; }
+  /// Gives the stream a tenth of a second of nothing.
+  void add_delay();
+  /// Gives the stream a copy on the device.
+  void add_copy(void* to, const void* from, std::size_t bytes);
+  void wait() const;
 
  private:
-  cudaStream_t stream_ = nullptr;
+  void* stream_ = nullptr;
 };
 
-/// An array in device memory, copied in and out synchronously.
+/// An array in device memory.
 template <typename T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::size_t count) : count_(count) {
-    if (count > 0) {
-      void* memory = nullptr;
-      require(cudaMalloc(&memory, count * sizeof(T)), "device memory");
-      data_ = static_cast<T*>(memory);
-    }
+  explicit DeviceArray(std::size_t count)
+      : count_(count), data_(static_cast<T*>(allocate_on_device(count * sizeof(T)))) {}
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+    copy_to_device(data_, values.data(), values.size() * sizeof(T));
   }
-  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) { put(values); }
-  ~DeviceArray() { (void)cudaFree(data_); }
+  ~DeviceArray() { free_on_device(data_); }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
 
-  void put(const std::vector<T>& values) {
-    require(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-            "copying to the device");
-    // A copy from pageable memory may still be on its way for other streams.
-    require(cudaDeviceSynchronize(), "copying to the device");
-  }
   [[nodiscard]] std::vector<T> values() const {
     std::vector<T> out(count_);
-    require(cudaMemcpy(out.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost),
-            "copying from the device");
+    copy_from_device(out.data(), data_, count_ * sizeof(T));
     return out;
   }
   [[nodiscard]] T* data() { return data_; }
@@ -68,7 +64,7 @@ class DeviceArray {
 
  private:
   std::size_t count_;
-  T* data_ = nullptr;
+  T* data_;
 };
 
 }  // namespace mayfly::collectives::gpu_test

@@ -70,7 +70,7 @@ class Member {
     }
     finish_work();
     worker_ = std::thread([this, line] {
-      require(cudaSetDevice(0), "the device");
+      use_device();
       work(line);
     });
   }
@@ -179,10 +179,7 @@ class Member {
   }
 
   void footprint() {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    require(cudaMemGetInfo(&free_bytes, &total_bytes), "device memory");
-    say(fmt::format("footprint {} {} {}", total_bytes - free_bytes, entries_of("/proc/self/fd"),
+    say(fmt::format("footprint {} {} {}", device_bytes_in_use(), entries_of("/proc/self/fd"),
                     entries_of("/proc/self/task")));
   }
 

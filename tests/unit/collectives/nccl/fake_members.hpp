@@ -3,10 +3,12 @@
 // Members of an NCCL group on fake devices, each with a transport of its own, in one process.
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 

@@ -1,0 +1,75 @@
+// The kernels' arithmetic, run on the CPU, behind the kernels' interface.
+
+#include <algorithm>
+#include <bit>
+
+#include "collectives/nccl/device_kernels.hpp"
+#include "collectives/nccl/exact_sum_math.hpp"
+#include "collectives/plan/half_floats.hpp"
+
+namespace mayfly::collectives::device_kernels {
+namespace {
+
+namespace math = exact_sum_math;
+
+float gradient_at(const void* gradient, GradientType type, std::size_t i) {
+  if (type == GradientType::kFloat32) {
+    return static_cast<const float*>(gradient)[i];
+  }
+  const std::uint16_t half = static_cast<const std::uint16_t*>(gradient)[i];
+  float wide = 0;
+  (type == GradientType::kFloat16 ? from_fp16 : from_bf16)({&half, 1}, {&wide, 1});
+  return wide;
+}
+
+template <typename Map>
+int map_all(void* data, std::size_t count, const Map& map) {
+  auto* const integers = static_cast<std::int32_t*>(data);
+  std::transform(integers, integers + count, integers, map);
+  return 0;
+}
+
+}  // namespace
+
+int load() {
+  return 0;
+}
+
+int quantize(const void* gradient, GradientType type, const Blocks& blocks, int bits, bool add,
+             std::int32_t* sums, std::int32_t* observed, QuantizeFlags* flags, void* /*stream*/) {
+  for (std::uint32_t b = blocks.first; b < blocks.last; ++b) {
+    const float scale = math::scale_of(blocks.exponents[b], bits);
+    std::uint32_t largest = 0;
+    for (std::uint32_t i = blocks.offsets[b]; i < blocks.offsets[b + 1]; ++i) {
+      const float g = gradient_at(gradient, type, i);
+      largest = std::max(largest, math::magnitude(g));
+      sums[i] = math::add(add ? sums[i] : 0, math::quantize(g, scale));
+    }
+    const std::int32_t needed = math::exponent_above(largest);
+    observed[b] = add ? std::max(observed[b], needed) : needed;
+    flags->overflows += math::overflows(largest, blocks.exponents[b]) ? 1 : 0;
+    flags->nonfinite += math::is_nonfinite(largest) ? 1 : 0;
+  }
+  return 0;
+}
+
+int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float scale, float* out,
+               void* /*stream*/) {
+  for (std::uint32_t b = blocks.first; b < blocks.last; ++b) {
+    const float factor = math::factor_of(blocks.exponents[b], bits, scale);
+    for (std::uint32_t i = blocks.offsets[b]; i < blocks.offsets[b + 1]; ++i) {
+      out[i] = math::dequantize(sums[i], factor);
+    }
+  }
+  return 0;
+}
+
+int to_ordered_integers(void* data, std::size_t count, void* /*stream*/) {
+  return map_all(data, count, [](std::int32_t x) { return math::ordered(x); });
+}
+
+int from_ordered_integers(void* data, std::size_t count, void* /*stream*/) {
+  return map_all(data, count, [](std::int32_t x) { return math::from_ordered(x); });
+}
+
+}  // namespace mayfly::collectives::device_kernels

@@ -1,0 +1,104 @@
+// A libmayfly_nccl.so whose groups are those of the tcp transport, in host memory: so that the GPU
+// tests can be rehearsed, processes, kills and all, where there is no GPU.
+
+#include <memory>
+#include <string>
+
+#include "collectives/nccl/device_group.hpp"
+#include "collectives/tcp/tcp_transport.hpp"
+#include "collectives/transport_module.hpp"
+
+namespace mayfly::collectives {
+namespace {
+
+class HostGroup final : public DeviceGroup {
+ public:
+  explicit HostGroup(std::unique_ptr<Group> group) : group_(std::move(group)) {}
+
+  ViewId view() const override { return group_->view(); }
+  Rank rank() const override { return group_->rank(); }
+  std::uint32_t size() const override { return group_->size(); }
+  std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
+                                   ReduceOp op) override {
+    return group_->all_reduce(data, count, type, op);
+  }
+  std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
+                                       ReduceOp op) override {
+    return group_->reduce_scatter(data, count, type, op);
+  }
+  std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) override {
+    return group_->broadcast(data, root);
+  }
+  std::unique_ptr<Work> all_gather(ByteSpan mine, std::span<std::byte> all) override {
+    return group_->all_gather(mine, all);
+  }
+  std::unique_ptr<Work> barrier() override { return group_->barrier(); }
+  void abort() noexcept override { group_->abort(); }
+
+  // Streams have done what they were given.
+  Result<void> follow(DeviceStream /*stream*/) override { return {}; }
+  Result<void> let_follow(DeviceStream /*stream*/, Work& work, Instant deadline) override {
+    return work.wait(deadline);
+  }
+
+ private:
+  std::unique_ptr<Group> group_;
+};
+
+class HostTransport final : public DeviceTransport {
+ public:
+  explicit HostTransport(std::unique_ptr<Transport> tcp) : tcp_(std::move(tcp)) {}
+
+  std::string address() const override { return tcp_->address(); }
+  void prepare(const GroupSpec& /*spec*/, Instant /*deadline*/) override {}
+  void give_up_on(ViewId view) noexcept override { tcp_->give_up_on(view); }
+
+  // Members of an nccl group know each other's ids only; addresses go through the store.
+  Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
+    const auto key = [&](std::size_t rank) {
+      return "tcp/" + std::to_string(value(spec.view)) + "/" + std::to_string(rank);
+    };
+    const std::string own = tcp_->address();
+    (void)spec.store->set(key(value(spec.rank)), std::as_bytes(std::span(own)));
+    GroupSpec with_addresses = spec;
+    for (std::size_t rank = 0; rank < spec.peers.size(); ++rank) {
+      const Result<Bytes> address = spec.store->get(key(rank), deadline);
+      if (!address.ok()) {
+        return address.error();
+      }
+      const auto* const text = reinterpret_cast<const char*>(address.value().data());
+      with_addresses.peers[rank].address = std::string(text, address.value().size());
+    }
+    Result<std::unique_ptr<Group>> formed = tcp_->form(with_addresses, deadline);
+    if (!formed.ok()) {
+      return formed;
+    }
+    return std::unique_ptr<Group>(std::make_unique<HostGroup>(std::move(formed).value()));
+  }
+
+ private:
+  std::unique_ptr<Transport> tcp_;
+};
+
+Result<void> probe() {
+  return {};
+}
+
+Result<std::unique_ptr<Transport>> make(const ModuleOptions& /*options*/) {
+  Result<std::unique_ptr<Transport>> tcp = make_tcp_transport({});
+  if (!tcp.ok()) {
+    return tcp;
+  }
+  return std::unique_ptr<Transport>(std::make_unique<HostTransport>(std::move(tcp).value()));
+}
+
+}  // namespace
+}  // namespace mayfly::collectives
+
+extern "C" __attribute__((visibility("default"))) const mayfly::collectives::TransportModule*
+mayfly_transport_module() {
+  using namespace mayfly::collectives;  // NOLINT: the names above
+  static const TransportModule module{
+      .build = transport_module_build(), .probe = probe, .make = make};
+  return &module;
+}
