@@ -156,6 +156,7 @@ void discard_old_messages(MpiWorld& world, const MpiPlace& place, ViewId view) {
 
 Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace& place,
                           Instant deadline, const std::atomic<bool>& stop) {
+  world.begin_connecting();
   Greetings greetings(world, spec, place);
   if (Result<void> started = greetings.start(); !started.ok()) {
     return started;
@@ -171,6 +172,7 @@ Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace
     }
     if (moved.value()) {
       wait.moved();
+      world.keep_connections();
     } else if (monotonic_now() >= deadline) {
       const MemberId missing = greetings.first_missing();
       return Error{
@@ -181,6 +183,7 @@ Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace
       wait.pause();
     }
   }
+  world.keep_connections();
   discard_old_messages(world, place, spec.view);
   return {};
 }

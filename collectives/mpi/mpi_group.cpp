@@ -14,19 +14,21 @@ class MpiWork final : public Work {
       : queue_(std::move(queue)), operation_(std::move(operation)) {}
   ~MpiWork() override {
     constexpr Duration kSlice = seconds(60);
-    while (true) {
-      const Result<void> ended = queue_->wait(*operation_, monotonic_now() + kSlice);
-      if (ended.ok() || ended.error().code != Errc::kDeadline) {
-        return;
-      }
+    while (!ended_) {
+      (void)wait(monotonic_now() + kSlice);
     }
   }
-  Result<void> wait(Instant deadline) override { return queue_->wait(*operation_, deadline); }
+  Result<void> wait(Instant deadline) override {
+    Result<void> outcome = queue_->wait(*operation_, deadline);
+    ended_ = outcome.ok() || outcome.error().code != Errc::kDeadline;
+    return outcome;
+  }
   Instant finished_at() const override { return queue_->finished_at(*operation_); }
 
  private:
   const std::shared_ptr<MpiQueue> queue_;  // shared with the group, which may be gone first
   const std::shared_ptr<MpiOperation> operation_;
+  bool ended_ = false;
 };
 
 class MpiGroup final : public Group {

@@ -143,13 +143,26 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
   if (share_cores) {
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
+  std::unique_ptr<SocketKeeper> keeper;
+  if (is_set("OMPI_MCA_orte_enable_recovery")) {
+    Result<std::unique_ptr<SocketKeeper>> forked = SocketKeeper::start();
+    if (!forked.ok()) {
+      return forked.error();
+    }
+    keeper = std::move(forked).value();
+  }
   if (Result<void> started = start_mpi(); !started.ok()) {
     return started.error();
   }
-  return std::unique_ptr<MpiWorld>(new MpiWorld(is_set("OMPI_MCA_orte_enable_recovery")));
+  if (keeper != nullptr) {
+    keeper->note_ports();
+  }
+  return std::unique_ptr<MpiWorld>(new MpiWorld(std::move(keeper)));
 }
 
-MpiWorld::MpiWorld(bool elastic) : elastic_(elastic), job_(job_name()) {
+MpiWorld::MpiWorld(std::unique_ptr<SocketKeeper> keeper)
+    : keeper_(std::move(keeper)), job_(job_name()) {
+  begin_connecting();
   // Communication of all ranks; nothing may have died yet. Errors on it are returned, not fatal.
   ::MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
   ::MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -159,13 +172,14 @@ MpiWorld::MpiWorld(bool elastic) : elastic_(elastic), job_(job_name()) {
   int found = 0;
   ::MPI_Comm_get_attr(comm_, MPI_TAG_UB, static_cast<void*>(&tag_max), &found);
   tag_pairs_ = std::min(kTagPairsMax, found != 0 ? *tag_max / 2 : 1 << 14);
+  keep_connections();
 }
 
 MpiWorld::~MpiWorld() {
   sweep();
   // Under --enable-recovery a rank may die, or leave early, whenever it likes, also while others
   // wait for it in MPI_Finalize; mpirun takes an exit without it for a normal one there.
-  if (!elastic_ && was_in_view_.load() && !spoiled_.load()) {
+  if (!elastic() && was_in_view_.load() && !spoiled_.load()) {
     ::MPI_Comm_free(&comm_);
     ::MPI_Finalize();
   }
@@ -199,6 +213,18 @@ Result<std::vector<int>> MpiWorld::ranks_of(const std::vector<Peer>& peers) cons
 
 int MpiWorld::tag_of(ViewId view, int kind) const {
   return static_cast<int>(value(view) % static_cast<std::uint64_t>(tag_pairs_)) * 2 + kind;
+}
+
+void MpiWorld::begin_connecting() {
+  if (keeper_ != nullptr) {
+    keeper_->begin();
+  }
+}
+
+void MpiWorld::keep_connections() {
+  if (keeper_ != nullptr) {
+    keeper_->keep_new();
+  }
 }
 
 void MpiWorld::abandon(AbandonedMessage message) {

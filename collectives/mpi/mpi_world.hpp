@@ -17,6 +17,7 @@
 #include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "collectives/group.hpp"
+#include "collectives/mpi/socket_keeper.hpp"
 
 namespace mayfly::collectives {
 
@@ -43,7 +44,7 @@ class MpiWorld {
   MpiWorld& operator=(const MpiWorld&) = delete;
 
   /// True under `mpirun --enable-recovery`: the death of a rank does not end the others.
-  [[nodiscard]] bool elastic() const { return elastic_; }
+  [[nodiscard]] bool elastic() const { return keeper_ != nullptr; }
   [[nodiscard]] MPI_Comm comm() const { return comm_; }
   /// "mpi:JOB:WORLDRANK".
   [[nodiscard]] std::string address() const;
@@ -51,6 +52,11 @@ class MpiWorld {
   [[nodiscard]] Result<std::vector<int>> ranks_of(const std::vector<Peer>& peers) const;
   /// Tags come in pairs, one pair per view; views that far apart that they share one never meet.
   [[nodiscard]] int tag_of(ViewId view, int kind) const;
+
+  /// Brackets the first exchange with other ranks, which connects them: between the two, new
+  /// connections of this process are MPI's and will outlive it. The second may be called often.
+  void begin_connecting();
+  void keep_connections();
 
   /// Takes over a message that is still under way. A receive is cancelled. Memory is kept until MPI
   /// is done with it, which for a message to a dead rank is never.
@@ -63,9 +69,9 @@ class MpiWorld {
   void spoil() { spoiled_.store(true, std::memory_order_relaxed); }
 
  private:
-  explicit MpiWorld(bool elastic);
+  explicit MpiWorld(std::unique_ptr<SocketKeeper> keeper);
 
-  bool elastic_;
+  const std::unique_ptr<SocketKeeper> keeper_;  // null: not elastic
   int rank_ = 0;
   int size_ = 0;
   int tag_pairs_ = 1;

@@ -1,0 +1,181 @@
+#include "collectives/mpi/socket_keeper.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace mayfly::collectives {
+namespace {
+
+/// A TCP socket of this process.
+struct TcpSocket {
+  int fd = -1;
+  ino_t inode = 0;
+  std::uint16_t port = 0;  // our end's
+  bool listens = false;
+};
+
+int option_of(int fd, int option) {
+  int found = -1;
+  socklen_t size = sizeof found;
+  return ::getsockopt(fd, SOL_SOCKET, option, &found, &size) == 0 ? found : -1;
+}
+
+std::uint16_t port_of(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+/// True if it is one that listens or is connected.
+bool describe(int fd, TcpSocket& found) {
+  const int domain = option_of(fd, SO_DOMAIN);
+  if ((domain != AF_INET && domain != AF_INET6) || option_of(fd, SO_TYPE) != SOCK_STREAM) {
+    return false;
+  }
+  struct stat status {};
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::fstat(fd, &status) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return false;
+  }
+  found = {fd, status.st_ino, port_of(address), option_of(fd, SO_ACCEPTCONN) == 1};
+  size = sizeof address;
+  return found.listens || ::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+}
+
+std::vector<TcpSocket> tcp_sockets() {
+  std::vector<TcpSocket> all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename();
+    int fd = -1;
+    TcpSocket socket;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    if (fd >= 0 && describe(fd, socket)) {
+      all.push_back(socket);
+    }
+  }
+  return all;
+}
+
+/// The child. It was forked from a process with threads: nothing here allocates or locks.
+[[noreturn]] void hold_sockets(int commands, pid_t launcher) {
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
+    ::signal(ignored, SIG_IGN);
+  }
+  ::prctl(PR_SET_NAME, "mayfly-keeper");
+  constexpr int kOnly = 0;  // the one descriptor that stays
+  ::dup2(commands, kOnly);
+  ::close_range(kOnly + 1, UINT_MAX, 0);
+  while (::kill(launcher, 0) == 0) {
+    pollfd arrived{.fd = kOnly, .events = POLLIN, .revents = 0};
+    constexpr int kLookAfterLauncherMs = 200;
+    if (::poll(&arrived, 1, kLookAfterLauncherMs) <= 0) {
+      continue;
+    }
+    char byte = 0;
+    iovec data{.iov_base = &byte, .iov_len = 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    if (::recvmsg(kOnly, &message, 0) == 0) {  // the worker is gone; what we hold, we hold
+      constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000'000};
+      ::nanosleep(&kPause, nullptr);
+    }
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SocketKeeper>> SocketKeeper::start() {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return Error{Errc::kIo, std::string("no socket pair: ") + std::strerror(errno)};
+  }
+  UniqueFd ours(ends[0]);
+  const UniqueFd theirs(ends[1]);
+  const pid_t launcher = ::getppid();
+  const pid_t child = ::fork();
+  if (child < 0) {
+    return Error{Errc::kIo, std::string("cannot fork: ") + std::strerror(errno)};
+  }
+  if (child == 0) {
+    hold_sockets(theirs.get(), launcher);
+  }
+  return std::unique_ptr<SocketKeeper>(new SocketKeeper(std::move(ours)));
+}
+
+SocketKeeper::SocketKeeper(UniqueFd child) : child_(std::move(child)) {
+  for (const TcpSocket& socket : tcp_sockets()) {
+    if (socket.listens) {
+      older_ports_.insert(socket.port);
+    }
+  }
+}
+
+void SocketKeeper::note_ports() {
+  for (const TcpSocket& socket : tcp_sockets()) {
+    if (socket.listens && !older_ports_.contains(socket.port)) {
+      ports_.insert(socket.port);
+    }
+  }
+}
+
+void SocketKeeper::begin() {
+  for (const TcpSocket& socket : tcp_sockets()) {
+    if (!ports_.contains(socket.port)) {
+      known_.insert(socket.inode);
+    }
+  }
+}
+
+void SocketKeeper::keep_new() {
+  for (const TcpSocket& socket : tcp_sockets()) {
+    if (!socket.listens && known_.insert(socket.inode).second) {
+      send(socket.fd);
+    }
+  }
+}
+
+void SocketKeeper::send(int socket) {
+  char byte = 0;
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &socket, sizeof socket);
+  (void)::sendmsg(child_.get(), &message, MSG_NOSIGNAL);  // without a keeper it is as before
+}
+
+}  // namespace mayfly::collectives
