@@ -18,7 +18,7 @@ class DeviceGroup : public Group {
   /// The next operation that is started reads its buffers only when everything that `stream` was
   /// given before this call has happened. Several calls before one operation add up. Without it an
   /// operation starts at once, so whoever filled its buffers must have waited for that. The thread
-  /// that starts operations; does not wait.
+  /// that starts operations; does not wait. `stream` must not be capturing a graph, here and below.
   virtual Result<void> follow(DeviceStream stream) = 0;
 
   /// Whatever `stream` is given after this call happens only when `work`, an operation of this

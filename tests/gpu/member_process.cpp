@@ -24,7 +24,7 @@ std::vector<std::string> environment_of(int id) {
   }
   for (const char* const setting :
        {"NCCL_NET=Socket", "NCCL_SOCKET_IFNAME=lo", "NCCL_IB_DISABLE=1", "NCCL_NVLS_ENABLE=0",
-        "NCCL_RAS_ENABLE=0", "NCCL_MIN_CTAS=1", "NCCL_MAX_CTAS=2"}) {
+        "NCCL_RAS_ENABLE=0", "NCCL_MIN_CTAS=1", "NCCL_MAX_CTAS=2", "NCCL_DEBUG_FILE=/dev/stderr"}) {
     all.emplace_back(setting);
   }
   all.push_back("NCCL_HOSTID=mayfly-test-" + std::to_string(id));

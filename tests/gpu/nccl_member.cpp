@@ -1,6 +1,8 @@
 #include "tests/gpu/nccl_member.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
 #include <filesystem>
 #include <iostream>
@@ -193,6 +195,7 @@ class Member {
 }  // namespace
 
 int run_member(const std::string& folder) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a member in a hung operation would not notice otherwise
   const Result<const TransportModule*> module = load_transport_module("nccl");
   if (!module.ok()) {
     std::cerr << module.error().detail << '\n';

@@ -109,19 +109,22 @@ void ReportWriter::OnTestEnd(const testing::TestInfo& info) {
                   field("result", passed ? "passed" : "failed"),
                   static_cast<double>(result.elapsed_time()) / 1e3, values_of(result),
                   passed ? "" : ", " + field("failure", failure_text(result))));
+  passed_ += passed ? 1 : 0;
+  write();
 }
 
-void ReportWriter::OnTestProgramEnd(const testing::UnitTest& all) {
+void ReportWriter::write() const {
   if (path_.empty()) {
     return;
   }
   std::string text = fmt::format(
-      "{{\n  {},\n  {},\n  {},\n  {},\n  {},\n  {},\n  {},\n  \"passed\": {},\n"
-      "  \"failed\": {},\n  \"tests\": [\n",
+      "{{\n  {},\n  {},\n  {},\n  {},\n  {},\n  {},\n  {},\n  \"planned\": {},\n"
+      "  \"passed\": {},\n  \"failed\": {},\n  \"tests\": [\n",
       field("finished", now_utc()), field("build", facts_.build), field("device", facts_.device),
       field("driver", facts_.driver), field("driver_cuda", facts_.driver_cuda),
       field("built_with_cuda", facts_.cuda), field("nccl", facts_.nccl),
-      all.successful_test_count(), all.failed_test_count());
+      testing::UnitTest::GetInstance()->test_to_run_count(), passed_,
+      static_cast<int>(tests_.size()) - passed_);
   for (std::size_t i = 0; i < tests_.size(); ++i) {
     text += "    " + tests_[i] + (i + 1 < tests_.size() ? ",\n" : "\n");
   }

@@ -21,19 +21,22 @@ struct MachineFacts {
 };
 [[nodiscard]] MachineFacts read_machine_facts();
 
-/// Listens to all tests; writes the file when they are over. An empty path writes nothing.
+/// Listens to all tests; writes the file after each, so that a run that is cut short has told what
+/// it found. An empty path writes nothing.
 class ReportWriter final : public testing::EmptyTestEventListener {
  public:
   ReportWriter(std::string path, MachineFacts facts)
       : path_(std::move(path)), facts_(std::move(facts)) {}
 
   void OnTestEnd(const testing::TestInfo& info) override;
-  void OnTestProgramEnd(const testing::UnitTest& all) override;
 
  private:
+  void write() const;
+
   std::string path_;
   MachineFacts facts_;
   std::vector<std::string> tests_;  // as JSON
+  int passed_ = 0;
 };
 
 }  // namespace mayfly::collectives::gpu_test
