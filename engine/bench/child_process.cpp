@@ -55,6 +55,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
                                          const Environment& environment, const std::string& log) {
   std::vector<std::string> copies = words;
   std::vector<char*> pointers;
+  pointers.reserve(copies.size() + 1);
   for (std::string& word : copies) {
     pointers.push_back(word.data());
   }

@@ -37,7 +37,7 @@ bool in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) {
+    if (::access((std::filesystem::path(folder) / program).c_str(), X_OK) == 0) {
       return true;
     }
   }

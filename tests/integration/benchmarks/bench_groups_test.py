@@ -85,6 +85,18 @@ def allreduce_reports_every_cell(kind):
         expect(abs(row["bus_gbps"] - row["algorithm_gbps"]) < 1e-3, "2 (n - 1) / n is 1 for two")
 
 
+def gloo_is_measured_where_it_is_built():
+    """The one whose ranks meet in the driver's store."""
+    if not os.path.exists(os.path.join(os.path.dirname(mayfly_run.BINARY), "mayfly-peer-gloo")):
+        print("no Gloo: its ranks are not tried")
+        return
+    out, _ = Scratch().run(["allreduce", "--ranks", "3", "--sizes", "4K", "--backends", "gloo",
+                            "--peers", "gloo", "--rounds", "1", "--json"])
+    names = {row["contestant"] for row in lines_of(out, "row")}
+    expect(names == {"mayfly-gloo", "gloo"}, f"measured {names}")
+    reform_reports_both_kinds_of_change("gloo")
+
+
 def file_has_the_same_lines():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "lines.jsonl")
@@ -186,6 +198,7 @@ def reform_reports_both_kinds_of_change(backend):
 def bench_allreduce():
     allreduce_reports_every_cell("fp32")
     allreduce_reports_every_cell("int32")
+    gloo_is_measured_where_it_is_built()
     file_has_the_same_lines()
     broken_peer_is_a_line_and_the_others_are_measured()
     interrupted_bench_leaves_nothing()
