@@ -15,7 +15,8 @@ constexpr std::size_t kBoundaryLane = 0;
 // Members agree on a number exactly if its maximum equals minus the maximum of its negative.
 constexpr std::size_t kStateLane = 1;
 constexpr std::size_t kNegatedStateLane = 2;
-constexpr std::size_t kSignalLanes = 3;
+constexpr std::size_t kStepTimeLane = 3;
+constexpr std::size_t kSignalLanes = 4;
 
 }  // namespace
 
@@ -47,6 +48,7 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
   signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
   signals_[blocks + kStateLane] = state;
   signals_[blocks + kNegatedStateLane] = -state;
+  signals_[blocks + kStepTimeLane] = static_cast<std::int32_t>(signals.before_us & 0x7fffffffU);
   push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
        layout_.buckets().size(), false);
 }
@@ -99,6 +101,7 @@ Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> expone
   reduced.totals = wire_->totals(exponents, largest());
   const std::size_t blocks = largest().size();
   reduced.boundary = signals_[blocks + kBoundaryLane] != 0;
+  reduced.before_us = static_cast<std::uint32_t>(signals_[blocks + kStepTimeLane]);
   reduced.states_agree = signals_[blocks + kStateLane] == -signals_[blocks + kNegatedStateLane];
   return reduced;
 }

@@ -21,14 +21,16 @@ namespace mayfly::engine {
 /// What a member tells the others inside the reduction, besides its sums.
 struct StepSignals {
   bool ask_for_boundary = false;  ///< somebody was told to stop the view at a step boundary
+  std::uint32_t before_us = 0;    ///< what the step before took; 0 = the first of the view
   std::uint32_t state_check = 0;  ///< low bits of a digest of the state this step started from
 };
 
 /// The group's answer.
 struct ReducedStep {
   StepTotals totals;
-  bool boundary = false;     ///< at least one member asked for a boundary
-  bool states_agree = true;  ///< every member started from the same state
+  bool boundary = false;        ///< at least one member asked for a boundary
+  std::uint32_t before_us = 0;  ///< the slowest member's
+  bool states_agree = true;     ///< every member started from the same state
 };
 
 class GradientBuckets {
@@ -78,7 +80,7 @@ class GradientBuckets {
   const ReductionLayout& layout_;
   bool exact_;
   std::unique_ptr<GradientWire> wire_;
-  std::vector<std::int32_t> signals_;  // exponents observed (exact only), then three lanes
+  std::vector<std::int32_t> signals_;  // exponents observed (exact only), then the lanes
   TraceLane* lane_;                    // null without a trace
   std::vector<Started> works_;
 };

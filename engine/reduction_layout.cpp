@@ -29,6 +29,10 @@ ReductionLayout::ReductionLayout(const nn::Model& model, std::size_t bucket_elem
 }
 
 void ReductionLayout::cut_buckets(std::size_t bucket_elements) {
+  if (bucket_elements == bucket_elements_) {
+    return;
+  }
+  bucket_elements_ = bucket_elements;
   buckets_.clear();
   std::size_t last = element_count();
   std::size_t last_block = blocks_.block_count();

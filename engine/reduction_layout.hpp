@@ -44,6 +44,7 @@ class ReductionLayout {
   std::size_t parameters_offset_;
   std::vector<std::size_t> borders_;  // elements where a parameter's tensor starts, rising
   collectives::BlockLayout blocks_;
+  std::size_t bucket_elements_ = 0;  // that buckets_ are cut by
   std::vector<Bucket> buckets_;
 };
 

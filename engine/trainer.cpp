@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "engine/rendezvous.hpp"
 #include "engine/state_sync.hpp"
 
@@ -17,6 +18,9 @@ namespace {
 // member from the member's sentinel. They must outlast the slowest healthy step.
 constexpr Duration kFormTimeout = seconds(30);
 constexpr Duration kStepTimeout = seconds(300);
+// Buckets of 128 KiB to 32 MiB.
+constexpr std::size_t kTunedElementsMin = std::size_t{32} << 10;
+constexpr std::size_t kTunedElementsMax = std::size_t{8} << 20;
 constexpr Duration kProgressInterval = milliseconds(100);
 
 Rank rank_of(MemberId self, const elastic::View& view) {
@@ -28,6 +32,24 @@ Rank rank_of(MemberId self, const elastic::View& view) {
   UNREACHABLE("a member is only ordered into views it belongs to");
 }
 
+/// Sizes worth trying, the usual one first: those that cut the network differently.
+std::vector<std::size_t> candidate_sizes(const BucketSize& size, const ReductionLayout& layout) {
+  std::vector<std::size_t> sizes = {size.elements};
+  if (!size.tuned) {
+    return sizes;
+  }
+  ReductionLayout cut = layout;
+  std::vector<std::size_t> counts = {cut.buckets().size()};
+  for (std::size_t elements = kTunedElementsMin; elements <= kTunedElementsMax; elements *= 4) {
+    cut.cut_buckets(elements);
+    if (std::find(counts.begin(), counts.end(), cut.buckets().size()) == counts.end()) {
+      counts.push_back(cut.buckets().size());
+      sizes.push_back(elements);
+    }
+  }
+  return sizes;
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
@@ -35,6 +57,7 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       state_(std::move(initial)),
       lane_(lane_of(parts.trace, "trainer")),
       buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace),
+      tuner_(candidate_sizes(parts.job.bucket_size, parts.layout)),
       committer_(parts.job, parts.layout) {}
 
 elastic::member_effect::Leave Trainer::run() {
@@ -123,7 +146,7 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
 
 Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group) {
   const TraceSpan traced = span("state sync");
-  return sync_state(group, view, state_, monotonic_now() + kStepTimeout);
+  return sync_state(group, view, state_, tuner_, monotonic_now() + kStepTimeout);
 }
 
 Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {
@@ -199,6 +222,7 @@ void Trainer::compute_share(const elastic::MicrobatchSet& share) {
     attempt_ = 0;
     held_ = {};
     exponents_ = state_.exponents;
+    parts_.layout.cut_buckets(tuner_.elements());  // nobody reads it: the pool is idle
     parts_.pool.begin_step(value(step), state_, exponents_);
   }
   const std::vector<std::uint32_t> missing = share.minus(held_).list();
@@ -232,7 +256,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     buckets_.start(group, b, parts_.pool.sums());
   }
   buckets_.start_signals(group, parts_.pool.sums(),
-                         {parts_.link.boundary_asked(view.id), state_check()});
+                         {parts_.link.boundary_asked(view.id), before_us(), state_check()});
   const TraceSpan traced = span("wait for all-reduce");
   return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(state_.committed)));
 }
@@ -242,9 +266,29 @@ bool Trainer::computed(std::size_t bucket) {
   return parts_.pool.wait_for_bucket(bucket);
 }
 
+std::uint32_t Trainer::before_us() const {
+  // The members enter a view together, so in its first step nobody has a time.
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(last_step_).count();
+  return steps_of_view_ == 0 ? 0
+                             : static_cast<std::uint32_t>(std::clamp<std::int64_t>(us, 1, 1 << 30));
+}
+
+void Trainer::tune_buckets(const ReducedStep& reduced) {
+  if (tuner_.decided()) {
+    return;
+  }
+  tuner_.step_committed(reduced.before_us);
+  if (tuner_.decided()) {
+    log::info(fmt::format("buckets of {} KiB from step {} on: {:.2f} ms a step when tried",
+                          tuner_.elements() * sizeof(float) / 1024, value(next(state_.committed)),
+                          tuner_.typical_us() / 1e3));
+  }
+}
+
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   const TraceSpan traced = span("commit");
   const double loss = committer_.commit(buckets_, exponents_, state_);
+  tune_buckets(reduced);
   computing_ = {};
   attempt_ = 0;
   held_ = {};

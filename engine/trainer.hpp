@@ -14,6 +14,7 @@
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
+#include "engine/bucket_tuner.hpp"
 #include "engine/checkpoint_writer.hpp"
 #include "engine/commit.hpp"
 #include "engine/compute_pool.hpp"
@@ -28,7 +29,7 @@ namespace mayfly::engine {
 /// What the trainer works with; everything outlives it.
 struct TrainerParts {
   const Job& job;
-  const ReductionLayout& layout;
+  ReductionLayout& layout;  ///< only the trainer cuts it, between steps
   datasets::Loader& loader;
   ComputePool& pool;
   collectives::Transport& transport;
@@ -65,6 +66,9 @@ class Trainer {
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
   Result<void> agree(const elastic::View& view, collectives::Group& group);
+  /// What the last step took, in microseconds; 0 in the first step of a view.
+  [[nodiscard]] std::uint32_t before_us() const;
+  void tune_buckets(const ReducedStep& reduced);
   void compute_share(const elastic::MicrobatchSet& share);
   Result<ReducedStep> reduce(const elastic::View& view, collectives::Group& group);
   /// Waits until every microbatch of this member is in the bucket; false if interrupted.
@@ -91,6 +95,7 @@ class Trainer {
   nn::ModelState state_;
   TraceLane* lane_;  // null without a trace
   GradientBuckets buckets_;
+  BucketTuner tuner_;
   Committer committer_;
 
   // The step being computed. Its sums outlive a view, see gradient_sums.hpp.
@@ -106,6 +111,7 @@ class Trainer {
   std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
   Instant last_progress_;
   Instant last_commit_;
+  Duration last_step_{};           // between the last two commits
   Duration waited_at_commit_{};    // of the loader
   std::deque<StepRecord> recent_;  // the last steps' records, for a new rank 0 to repeat
 };

@@ -32,6 +32,7 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced, doub
   record.learning_rate = nn::learning_rate_at(parts_.job.schedule, record.step);
   const Instant now = monotonic_now();
   record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);
+  last_step_ = now - last_commit_;
   last_commit_ = now;
   const Duration waited = parts_.loader.time_waited();
   record.wait_ms = to_ms(waited - waited_at_commit_) /

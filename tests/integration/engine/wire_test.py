@@ -73,6 +73,25 @@ def half_wires():
             expect(abs(loss - plain) < 0.25, f"{wire} {churn}: loss {loss}, fp32 has {plain}")
 
 
+def bucket_auto():
+    """Sizes are tried in the first steps, by all members alike, joiners included."""
+    steps = ["--steps", "60", "--threads", "1"]
+    churn = ["--workers", "2", "--chaos", "kill@step=9:worker=1,join@step=14,join@step=20"]
+    _, alone = mayfly_run.train(SMALL_JOB + steps + ["--workers", "1"])
+    for reduction in ("exact", "fp32"):
+        run = Run(SMALL_JOB + steps + churn + ["--reduction", reduction, "--bucket-kib", "auto"])
+        run.finish()
+        expect(len(digests(run)) == 60, f"{reduction}: not every step was committed")
+        expect(reduction == "fp32" or digests(run) == alone, "tried sizes changed exact sums")
+        decisions = set()
+        for name in ("worker-0.log", "worker-2.log"):
+            with open(run.path("logs", name)) as f:
+                decisions.update(line.split("buckets of ")[1].split(":")[0] for line in f
+                                 if "buckets of " in line)
+        expect(len(decisions) == 1, f"{reduction}: the members decided {decisions}")
+        run.remove()
+
+
 def refused():
     for args in (["--wire", "bf16"], ["--wire", "int16", "--reduction", "fp32"],
                  ["--wire", "int4"], ["--bucket-kib", "0"], ["--bucket-kib", "many"]):
@@ -100,5 +119,6 @@ def other_wire_refused():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "int16_same_bits": int16_same_bits, "int16_churn": int16_churn,
-        "int16_resume": int16_resume, "half_wires": half_wires, "refused": refused,
+        "int16_resume": int16_resume, "half_wires": half_wires, "bucket_auto": bucket_auto,
+        "refused": refused,
         "other_wire_refused": other_wire_refused}))

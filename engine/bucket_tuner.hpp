@@ -1,0 +1,58 @@
+#pragma once
+
+// Finds the size of buckets with the fastest steps while the job trains (--bucket-kib auto). Pure:
+// a machine that every member runs with the same numbers, so all cut alike without a word about it.
+// What decides is the slowest member's time of a step, which the members learn from a maximum in
+// the next step's reduction; a joiner gets the machine's content with the state.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+
+namespace mayfly::engine {
+
+class BucketTuner {
+ public:
+  /// Steps that a candidate is tried at a time; the first of them is not counted.
+  static constexpr std::uint32_t kRun = 4;
+  /// How often each candidate has its turn.
+  static constexpr std::uint32_t kTurns = 3;
+
+  /// `candidates`: sizes in elements, at least one; with exactly one there is nothing to try.
+  explicit BucketTuner(std::vector<std::size_t> candidates);
+
+  /// The size for the next step.
+  [[nodiscard]] std::size_t elements() const { return candidates_[candidate_of(committed_)]; }
+  /// A step was committed; `before_us`: what the step before it took, 0 = not known (the first of a
+  /// view).
+  void step_committed(std::uint32_t before_us);
+  /// Every candidate has had its turns: elements() stays what it is.
+  [[nodiscard]] bool decided() const { return committed_ >= steps(); }
+  /// Median microseconds of a step with the present size; 0 if not known.
+  [[nodiscard]] std::uint32_t typical_us() const { return median(candidate_of(committed_)); }
+
+  /// The content, for a member that joins: always of packed_size() bytes.
+  [[nodiscard]] std::size_t packed_size() const;
+  void pack(std::span<std::byte> out) const;
+  /// kCorrupt if the bytes are not such a content.
+  [[nodiscard]] Result<void> unpack(ByteSpan packed);
+
+ private:
+  static constexpr std::size_t kSamples = std::size_t{kRun - 1} * kTurns;
+
+  [[nodiscard]] std::uint32_t steps() const;
+  [[nodiscard]] std::size_t candidate_of(std::uint32_t step) const;
+  [[nodiscard]] std::uint32_t median(std::size_t candidate) const;
+  void decide();
+
+  std::vector<std::size_t> candidates_;
+  std::uint32_t committed_ = 0;  // steps since the job (or its resumption) began, up to steps()
+  std::uint32_t chosen_ = 0;     // candidate, once decided
+  std::vector<std::uint32_t> samples_;  // kSamples places per candidate, 0 = none
+};
+
+}  // namespace mayfly::engine
