@@ -27,6 +27,11 @@ def name_problems(root, path, text):
             yield f"{path.relative_to(root)}: `{name}` does not exist"
 
 
+# What our documents say about the launcher's.
+MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery", "mca",
+                "oversubscribe"}
+
+
 def flag_problems(root, path, text):
     """Flags of our program, in examples and prose, must be names of settings or options."""
     known = set()
@@ -39,7 +44,7 @@ def flag_problems(root, path, text):
     ours += [line.split("mayfly ", 1)[1] for line in text.replace("\\\n", " ").splitlines()
              if re.search(r"mayfly (train|worker|coordinator|eval|bench|simulate)\b", line)]
     for flag in sorted({flag for part in ours for flag in re.findall(r"--([a-z][a-z-]*)", part)}):
-        if flag not in known and flag.replace("-", "_") not in known:
+        if flag not in known | MPIRUN_FLAGS and flag.replace("-", "_") not in known:
             yield f"{path.relative_to(root)}: there is no flag --{flag}"
 
 
