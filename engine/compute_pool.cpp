@@ -49,6 +49,7 @@ class ComputePool::Worker final : public nn::GradientSink {
 
  private:
   void run(std::uint32_t index);
+  void run(const Task& task);
   std::unique_ptr<datasets::PreparedBatch> take(std::uint32_t microbatch);
   void train(std::uint32_t microbatch);
   void evaluate(std::uint32_t chunk);
@@ -89,10 +90,21 @@ void ComputePool::Worker::run(std::uint32_t index) {
     pool_.queue_.pop_front();
     ++pool_.running_;
     lock.unlock();
-    task.evaluate ? evaluate(task.number) : train(task.number);
+    run(task);
     lock.lock();
     --pool_.running_;
     pool_.work_done_.notify_all();
+  }
+}
+
+void ComputePool::Worker::run(const Task& task) {
+  if (task.function != nullptr) {
+    const TraceSpan span(lane_, "update part", pool_.step_);
+    (*task.function)(task.number, static_cast<std::uint32_t>(pool_.workers_.size()));
+  } else if (task.evaluate) {
+    evaluate(task.number);
+  } else {
+    train(task.number);
   }
 }
 
@@ -244,7 +256,7 @@ void ComputePool::add_microbatches(std::span<const std::uint32_t> microbatches) 
   {
     const std::lock_guard lock(mutex_);
     for (const std::uint32_t microbatch : microbatches) {
-      queue_.push_back({false, microbatch});
+      queue_.push_back({.number = microbatch});
     }
     added_ += static_cast<std::uint32_t>(microbatches.size());
   }
@@ -285,6 +297,16 @@ bool ComputePool::wait_for_step() {
   return wait_until_done(complete_);
 }
 
+void ComputePool::run_parts(const PartFunction& function) {
+  std::unique_lock lock(mutex_);
+  ENSURE(queue_.empty(), "the step is complete");
+  for (std::uint32_t part = 0; part < workers_.size(); ++part) {
+    queue_.push_back({.number = part, .function = &function});
+  }
+  work_added_.notify_all();
+  work_done_.wait(lock, [this] { return queue_.empty() && running_ == 0; });
+}
+
 void ComputePool::discard() {
   loader_.cancel_requests();
   std::unique_lock lock(mutex_);
@@ -318,7 +340,7 @@ EvaluationSums ComputePool::evaluate(const nn::ModelState& state,
   weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
   evaluation_ = {};
   for (const std::uint32_t chunk : chunks) {
-    queue_.push_back({true, chunk});
+    queue_.push_back({.evaluate = true, .number = chunk});
   }
   work_added_.notify_all();
   work_done_.wait(lock, [this] { return (queue_.empty() && running_ == 0) || interrupted_; });

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,9 @@ struct EvaluationSums {
   std::int64_t samples = 0;
 };
 
+/// A part of some work that can be cut into any number of them.
+using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
+
 class ComputePool {
  public:
   /// Starts the threads; each builds its engine. `ledger` and `trace` may be null. All references
@@ -57,6 +61,9 @@ class ComputePool {
   /// Blocks until every microbatch added so far is complete, totals included. False if interrupted,
   /// or after a failure.
   [[nodiscard]] bool wait_for_step();
+  /// Lets every compute thread do its part of something, (part, number of parts), and waits for
+  /// all. The step must be complete; not interruptible.
+  void run_parts(const PartFunction& function);
   /// Drops what has not begun and waits for what has.
   void discard();
 
@@ -81,7 +88,8 @@ class ComputePool {
   class Worker;
   struct Task {
     bool evaluate = false;
-    std::uint32_t number = 0;  // microbatch, or chunk of the test set
+    std::uint32_t number = 0;                // microbatch, chunk of the test set, or part
+    const PartFunction* function = nullptr;  // of run_parts()
   };
 
   ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,

@@ -287,7 +287,7 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
 
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   const TraceSpan traced = span("commit");
-  const double loss = committer_.commit(buckets_, exponents_, state_);
+  const double loss = committer_.commit(buckets_, exponents_, parts_.pool, state_);
   tune_buckets(reduced);
   computing_ = {};
   attempt_ = 0;
