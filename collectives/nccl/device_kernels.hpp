@@ -34,7 +34,8 @@ enum class GradientType { kFloat32, kFloat16, kBFloat16 };
 /// `add` false stored (the first microbatch of a step needs no cleared sums): quantize_add() for
 /// every block, fused with the copy into `sums`. `gradient` and `sums` are whole flat vectors,
 /// `observed` has one entry per block, which is raised to what this microbatch needs (with `add`
-/// false: set). `flags` is added to. All device memory. `bits` is from magnitude_bits().
+/// false: set). `flags` is added to. All device memory. `bits` is from magnitude_bits(). Calls with
+/// the same `sums` go to one stream, as nothing else keeps one microbatch from meeting another.
 [[nodiscard]] int quantize(const void* gradient, GradientType type, const Blocks& blocks, int bits,
                            bool add, std::int32_t* sums, std::int32_t* observed,
                            QuantizeFlags* flags, void* stream);
