@@ -2,6 +2,7 @@
 
 // Members of an NCCL group on fake devices, each with a transport of its own, in one process.
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -34,6 +35,12 @@ class LocalStore final : public RendezvousStore {
       return Error{Errc::kDeadline, "nobody has set " + key};
     }
     return values_.at(key);
+  }
+  /// Whether a key that ends so is set.
+  bool has(const std::string& end) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(values_.begin(), values_.end(),
+                       [&](const auto& entry) { return entry.first.ends_with(end); });
   }
 
  private:
