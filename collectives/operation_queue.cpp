@@ -13,7 +13,7 @@ namespace mayfly::collectives {
 namespace {
 
 // Who starts an operation and waits for it at once is there well before this.
-constexpr Duration kTakeOverAfter = std::chrono::microseconds(30);
+constexpr Duration kTakeOverAfter = std::chrono::microseconds(50);
 
 class QueuedWork final : public Work {
  public:
@@ -140,6 +140,9 @@ void OperationQueue::call_thread(Duration delay) {
 void OperationQueue::run_until(std::unique_lock<std::mutex>& lock, const Operation* wanted,
                                std::optional<Instant> until) {
   running_ = true;
+  if (called_ && !closing_) {
+    call_thread(Duration(0));  // it is not needed
+  }
   while (!queue_.empty() && (wanted == nullptr || !wanted->result.has_value())) {
     if (!run_first(lock, until)) {
       break;
@@ -148,8 +151,6 @@ void OperationQueue::run_until(std::unique_lock<std::mutex>& lock, const Operati
   running_ = false;
   if (!queue_.empty()) {
     call_thread(Duration(1));
-  } else if (called_ && !closing_) {
-    call_thread(Duration(0));
   }
   changed_.notify_all();
 }

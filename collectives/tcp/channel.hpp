@@ -34,10 +34,10 @@ class Channel {
   [[nodiscard]] virtual Moved receive_and_reduce(std::span<std::byte> into, Reduction reduction,
                                                  std::span<std::byte> scratch) = 0;
 
-  /// Before sleeping in poll(): fills in what to watch so that the sleep ends when there is
-  /// something to receive (`wants_data`), room to send (`wants_room`), or the other side is gone.
+  /// Before sleeping in poll(): fills in what to watch so that the sleep ends when `wanted_bytes`
+  /// (if not 0) can be received, there is room to send (`wants_room`), or the other side is gone.
   /// False: that is so already.
-  [[nodiscard]] virtual bool watch(bool wants_data, bool wants_room, pollfd& watched) = 0;
+  [[nodiscard]] virtual bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) = 0;
   /// After poll() returned events for it. True: the other side is gone (what it had sent before can
   /// still be received).
   [[nodiscard]] virtual bool woken(short events) = 0;

@@ -21,14 +21,19 @@ struct TcpPeer {
 
 /// What an exchange still wants of one peer.
 struct Wants {
-  bool data = false;  ///< to receive
+  /// Bytes to receive that are worth waking up for; 0: none. An exchange that needs the data of
+  /// several peers may ask for one of them at a time: the others' have arrived when it comes back.
+  std::size_t data = 0;
   bool room = false;  ///< to send
   /// All has been received, something must still be sent (now or later): if the peer goes, it is
   /// lost.
   bool presence = false;
 
-  [[nodiscard]] bool anything() const { return data || room || presence; }
+  [[nodiscard]] bool anything() const { return data > 0 || room || presence; }
 };
+
+/// Fewer bytes are not worth waking a thread for as long as more are to come.
+inline constexpr std::size_t kWakeBytes = 64 * 1024;
 
 class Exchange {
  public:
@@ -41,7 +46,7 @@ class Exchange {
 };
 
 /// Memory for an exchange's own use.
-inline constexpr std::size_t kExchangeScratchBytes = 128 * 1024;
+inline constexpr std::size_t kExchangeScratchBytes = 160 * 1024;
 
 /// The largest vector that is worth sending whole to everybody, rather than in parts.
 [[nodiscard]] std::size_t one_shot_bytes_max(std::size_t members);
@@ -61,6 +66,16 @@ inline constexpr std::size_t kExchangeScratchBytes = 128 * 1024;
 /// reduced. The bytes of a ring, but two dependent steps instead of 2 (size - 1). All peers are
 /// connected.
 [[nodiscard]] std::unique_ptr<Exchange> make_two_shot_exchange(const RingTask& task,
+                                                               std::size_t rank,
+                                                               std::span<TcpPeer> peers,
+                                                               std::span<std::byte> scratch);
+
+/// An all-reduce by recursive doubling, in log2(size) steps: partners at distance 1, 2, 4, ... swap
+/// and add whole vectors (Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication
+/// Operations in MPICH", 2005). The fewest messages, so the best where members share too few cores.
+/// At most kDoublingBytesMax. All peers are connected.
+inline constexpr std::size_t kDoublingBytesMax = 64 * 1024;
+[[nodiscard]] std::unique_ptr<Exchange> make_doubling_exchange(const RingTask& task,
                                                                std::size_t rank,
                                                                std::span<TcpPeer> peers,
                                                                std::span<std::byte> scratch);

@@ -56,14 +56,27 @@ class OneShotExchange final : public Exchange {
   }
 
   Wants wants_of(std::size_t rank) const override {
-    const bool data = received_[rank] < message_bytes_;
+    const std::size_t missing = message_bytes_ - received_[rank];
     const bool room = sent_[rank] < message_bytes_;
-    return {.data = data, .room = room, .presence = room && !data};
+    return {.data = rank == first_missing() ? missing : 0,
+            .room = room,
+            .presence = room && missing == 0};
   }
 
  private:
   [[nodiscard]] std::span<std::byte> message_of(std::size_t rank) const {
     return scratch_.subspan(rank * stride_, message_bytes_);
+  }
+
+  // Everybody's message is needed, and none depends on another.
+  [[nodiscard]] std::size_t first_missing() const {
+    for (std::size_t step = 1; step < peers_.size(); ++step) {
+      const std::size_t rank = (rank_ + step) % peers_.size();
+      if (received_[rank] < message_bytes_) {
+        return rank;
+      }
+    }
+    return rank_;
   }
 
   Result<bool> pump_out(std::size_t rank) {

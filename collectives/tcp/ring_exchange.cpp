@@ -76,16 +76,22 @@ class RingExchange final : public Exchange {
   Wants wants_of(std::size_t rank) const override {
     Wants wants;
     if (rank == previous_rank_) {
-      wants.data = !received_all();
+      wants.data = wanted_bytes();
     }
     if (rank == next_rank_) {
       wants.room = !header_out_.sent() || (!out_.at_end() && sendable_ > 0);
-      wants.presence = !sent_all() && !(rank == previous_rank_ && wants.data);
+      wants.presence = !sent_all() && wants.data == 0;
     }
     return wants;
   }
 
  private:
+  [[nodiscard]] std::size_t wanted_bytes() const {
+    if (!header_in_.received()) {
+      return 1;
+    }
+    return in_.at_end() ? 0 : in_.ahead(kWakeBytes).size();
+  }
   [[nodiscard]] bool sent_all() const { return header_out_.sent() && out_.at_end(); }
   [[nodiscard]] bool received_all() const { return header_in_.received() && in_.at_end(); }
 

@@ -50,7 +50,6 @@ class ShmChannel final : public Channel {
   }
 
   Moved receive(std::span<std::byte> into) override {
-    wanted_ = 1;
     std::size_t got = 0;
     while (got < into.size()) {  // twice where the ring wraps around
       const ByteSpan there = in_.peek(into.size() - got);
@@ -67,7 +66,6 @@ class ShmChannel final : public Channel {
   Moved receive_and_reduce(std::span<std::byte> into, Reduction reduction,
                            std::span<std::byte> scratch) override {
     const std::size_t element = size_of(reduction.type);
-    wanted_ = element;
     std::size_t got = 0;
     while (got < into.size()) {
       const ByteSpan there = in_.peek(into.size() - got);
@@ -88,9 +86,9 @@ class ShmChannel final : public Channel {
     return received(got);
   }
 
-  bool watch(bool wants_data, bool wants_room, pollfd& watched) override {
+  bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) override {
     watched = {.fd = bell_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
-    const bool nothing_to_read = !wants_data || in_.arm(wanted_);
+    const bool nothing_to_read = wanted_bytes == 0 || in_.arm(wanted_bytes);
     const bool nothing_to_write = !wants_room || out_.arm();
     return nothing_to_read && nothing_to_write && !gone_;
   }
@@ -144,7 +142,6 @@ class ShmChannel final : public Channel {
   const ShmSegment segment_;
   ShmWriter out_;
   ShmReader in_;
-  std::size_t wanted_ = 1;  // bytes that the last receiver needed to go on
   bool gone_ = false;
 };
 

@@ -9,17 +9,24 @@ namespace {
 constexpr std::size_t kMask = kShmRingBytes - 1;
 static_assert((kShmRingBytes & kMask) == 0);
 
-// Sleeping needs a total order: "my flag is up" before "is there really nothing", and on the other
-// side "here is something" before "is a flag up". One of the two then sees the other.
-bool take(std::atomic<std::uint32_t>& alarm) {
+// The writer publishes so many bytes at a time, and the reader frees them: the two work at once.
+constexpr std::size_t kStepBytes = 32 * 1024;
+// More is never waited for: the other side must go on meanwhile.
+constexpr std::size_t kWantedMax = kShmRingBytes / 2;
+
+// Sleeping needs a total order: "my wish is written" before "is there really not enough", and on
+// the other side "here is something" before "is there a wish". One of the two then sees the other.
+bool take(std::atomic<std::uint32_t>& wish, std::size_t there) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return alarm.load(std::memory_order_relaxed) != 0 &&
-         alarm.exchange(0, std::memory_order_acq_rel) != 0;
+  const std::uint32_t wanted = wish.load(std::memory_order_relaxed);
+  return wanted != 0 && there >= wanted && wish.exchange(0, std::memory_order_acq_rel) != 0;
 }
 
-void raise(std::atomic<std::uint32_t>& alarm) {
-  alarm.store(1, std::memory_order_relaxed);
+std::size_t post(std::atomic<std::uint32_t>& wish, std::size_t wanted) {
+  const std::size_t limited = std::min(wanted, kWantedMax);
+  wish.store(static_cast<std::uint32_t>(limited), std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return limited;
 }
 
 }  // namespace
@@ -35,24 +42,24 @@ std::size_t ShmWriter::room() {
 
 std::size_t ShmWriter::write(ByteSpan data) {
   const std::size_t count = std::min(room(), data.size());
-  const std::size_t at = written_ & kMask;
-  const std::size_t first = std::min(count, kShmRingBytes - at);
-  if (count > 0) {
-    std::memcpy(ring_ + at, data.data(), first);
-    std::memcpy(ring_, data.data() + first, count - first);
-    written_ += count;
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t at = written_ & kMask;
+    const std::size_t step = std::min({count - done, kShmRingBytes - at, kStepBytes});
+    std::memcpy(ring_ + at, data.data() + done, step);
+    done += step;
+    written_ += step;
     header_->written.store(written_, std::memory_order_release);
   }
   return count;
 }
 
 bool ShmWriter::take_reader_alarm() {
-  return take(header_->reader_sleeps);
+  return take(header_->reader_wants, kShmRingBytes - room());
 }
 
 bool ShmWriter::arm() {
-  raise(header_->writer_sleeps);
-  return room() == 0 && !broken_;
+  const std::size_t wanted = post(header_->writer_wants, kWantedMax);
+  return room() < wanted && !broken_;
 }
 
 ShmReader::ShmReader(std::byte* memory)
@@ -66,7 +73,7 @@ std::size_t ShmReader::available() {
 
 ByteSpan ShmReader::peek(std::size_t limit) {
   const std::size_t at = read_ & kMask;
-  return {ring_ + at, std::min({available(), limit, kShmRingBytes - at})};
+  return {ring_ + at, std::min({available(), limit, kShmRingBytes - at, kStepBytes})};
 }
 
 void ShmReader::consume(std::size_t bytes) {
@@ -75,12 +82,12 @@ void ShmReader::consume(std::size_t bytes) {
 }
 
 bool ShmReader::take_writer_alarm() {
-  return take(header_->writer_sleeps);
+  return take(header_->writer_wants, kShmRingBytes - available());
 }
 
 bool ShmReader::arm(std::size_t wanted) {
-  raise(header_->reader_sleeps);
-  return available() < wanted && !broken_;
+  const std::size_t limited = post(header_->reader_wants, wanted);
+  return available() < limited && !broken_;
 }
 
 }  // namespace mayfly::collectives

@@ -20,8 +20,9 @@ namespace mayfly::collectives {
 struct ShmPipeHeader {
   alignas(64) std::atomic<std::uint64_t> written;  ///< bytes, by the writer
   alignas(64) std::atomic<std::uint64_t> read;     ///< bytes, by the reader
-  alignas(64) std::atomic<std::uint32_t> reader_sleeps;
-  alignas(64) std::atomic<std::uint32_t> writer_sleeps;
+  /// Bytes, or bytes of room, that a sleeping side waits for; 0: it does not sleep.
+  alignas(64) std::atomic<std::uint32_t> reader_wants;
+  alignas(64) std::atomic<std::uint32_t> writer_wants;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -39,9 +40,9 @@ class ShmWriter {
 
   /// Copies in what fits; the count, or nothing that makes sense (see broken()).
   [[nodiscard]] std::size_t write(ByteSpan data);
-  /// True if the reader sleeps and must be woken; asking disarms it.
+  /// True if the reader sleeps and what it waits for is there; asking disarms it then.
   [[nodiscard]] bool take_reader_alarm();
-  /// Asks to be woken when there is room. False: there is room already.
+  /// Asks to be woken when a good part of the ring is free. False: there is room already.
   [[nodiscard]] bool arm();
   /// The other side has written nonsense into its counter.
   [[nodiscard]] bool broken() const { return broken_; }
@@ -66,9 +67,9 @@ class ShmReader {
   [[nodiscard]] ByteSpan peek(std::size_t limit);
   /// The first `bytes` of what peek() showed are done with.
   void consume(std::size_t bytes);
-  /// True if the writer sleeps and must be woken; asking disarms it.
+  /// True if the writer sleeps and what it waits for is there; asking disarms it then.
   [[nodiscard]] bool take_writer_alarm();
-  /// Asks to be woken when more bytes come. False: `wanted` are there already.
+  /// Asks to be woken when `wanted` bytes (or a good part of the ring) are there. False: they are.
   [[nodiscard]] bool arm(std::size_t wanted);
   [[nodiscard]] bool broken() const { return broken_; }
 

@@ -1,5 +1,7 @@
 #include "collectives/tcp/socket_channel.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -38,8 +40,11 @@ class SocketChannel final : public Channel {
     return {.bytes = whole, .closed = got.closed};
   }
 
-  bool watch(bool wants_data, bool wants_room, pollfd& watched) override {
-    const int events = (wants_data ? POLLIN : 0) | (wants_room ? POLLOUT : 0) | POLLRDHUP;
+  bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) override {
+    if (wanted_bytes > 0) {
+      wake_at(wanted_bytes - std::min(wanted_bytes - 1, held_bytes_));
+    }
+    const int events = (wanted_bytes > 0 ? POLLIN : 0) | (wants_room ? POLLOUT : 0) | POLLRDHUP;
     watched = {.fd = socket_.get(), .events = static_cast<short>(events), .revents = 0};
     return true;
   }
@@ -47,7 +52,17 @@ class SocketChannel final : public Channel {
   bool woken(short events) override { return (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0; }
 
  private:
+  // Over TCP the kernel does not wake us for less. It is a wish: Unix sockets do not know it.
+  void wake_at(std::size_t bytes) {
+    const auto wanted = static_cast<int>(bytes);
+    if (wanted != wake_bytes_) {
+      wake_bytes_ = wanted;
+      ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
+    }
+  }
+
   const UniqueFd socket_;
+  int wake_bytes_ = 1;                              // the system's default
   std::array<std::byte, kElementBytesMax> held_{};  // the beginning of an element
   std::size_t held_bytes_ = 0;
 };

@@ -11,6 +11,8 @@ namespace {
 constexpr Duration kWindowMax = std::chrono::microseconds(100);
 constexpr Duration kWindowMin = std::chrono::microseconds(10);  // less is not worth it: none
 
+}  // namespace
+
 std::size_t usable_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -19,29 +21,28 @@ std::size_t usable_cores() {
              : 1;
 }
 
-}  // namespace
-
-SpinWindow::SpinWindow(std::size_t local_members) : enabled_(local_members <= usable_cores()) {}
-
 bool SpinWindow::may_spin() {
-  if (!enabled_ || window_ < kWindowMin) {
+  if (window_ < kWindowMin) {
     return false;
   }
   const Instant now = monotonic_now();
   if (waiting_since_ == Instant{}) {
     waiting_since_ = now;
   }
-  return now - waiting_since_ < window_;
+  if (now - waiting_since_ >= window_) {
+    return false;
+  }
+  if (yields_) {
+    ::sched_yield();
+  }
+  return true;
 }
 
 void SpinWindow::slept_from() {
-  sleeping_since_ = enabled_ ? monotonic_now() : Instant{};
+  sleeping_since_ = monotonic_now();
 }
 
 void SpinWindow::slept_until() {
-  if (!enabled_) {
-    return;
-  }
   const bool was_short = monotonic_now() - sleeping_since_ < kWindowMax;
   window_ = was_short ? std::min(std::max(window_ * 2, kWindowMin), kWindowMax) : window_ / 2;
   start();

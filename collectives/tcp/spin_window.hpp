@@ -5,7 +5,7 @@
 // but a thread that spins in vain takes the core from whoever it waits for. So the window follows
 // what happens, as the kernel's own halt polling does: it grows when a sleep turned out to be
 // shorter than the longest window, and shrinks when a sleep was long. With more members on the host
-// than cores there is no spinning at all.
+// than cores each look gives the core to the next in line.
 
 #include <cstddef>
 
@@ -13,10 +13,13 @@
 
 namespace mayfly::collectives {
 
+/// Cores that this process may use.
+[[nodiscard]] std::size_t usable_cores();
+
 class SpinWindow {
  public:
-  /// `local_members`: members of the group on this host.
-  explicit SpinWindow(std::size_t local_members);
+  /// `yields`: give the core to others between looks.
+  explicit SpinWindow(bool yields) : yields_(yields) {}
 
   /// Something has moved: the next wait begins now.
   void start() { waiting_since_ = {}; }
@@ -27,7 +30,7 @@ class SpinWindow {
   void slept_until();
 
  private:
-  const bool enabled_;
+  const bool yields_;
   Duration window_{};
   Instant waiting_since_{};  // zero: not known yet
   Instant sleeping_since_{};

@@ -33,7 +33,7 @@ class TcpFormation {
         addresses_(spec.peers.size()),
         outgoing_(spec.peers.size()) {
     connections_.rank = rank_;
-    connections_.is_mesh = size() <= kMeshMembersMax;
+    connections_.is_mesh = size() <= door.mesh_members_max;
     connections_.peers.resize(size());
     for (std::size_t rank = 0; rank < size(); ++rank) {
       connections_.peers[rank].member = spec.peers[rank].member;

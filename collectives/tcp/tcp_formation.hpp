@@ -21,11 +21,9 @@ struct TcpDoor {
   UniqueFd unix_domain;      ///< invalid: none
   std::string host_id;       ///< of this host
   bool share_memory = true;  ///< with members of this host
+  std::size_t mesh_members_max = 16;
   std::vector<Incoming> waiting;
 };
-
-/// Up to so many members all are connected to each other.
-inline constexpr std::size_t kMeshMembersMax = 16;
 
 /// Of each pair of members one connects and the other waits for it, evenly spread. Fails with
 /// kPeerLost or kDeadline (naming the member), kRefused, kInvalidInput (an address that is none) or

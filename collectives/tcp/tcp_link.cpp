@@ -15,7 +15,8 @@ class TcpLink final : public RingLink {
   TcpLink(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
       : connections_(std::move(connections)),
         signal_(std::move(signal)),
-        window_(connections_.local_members) {
+        is_crowded_(connections_.local_members > usable_cores()),
+        window_(is_crowded_) {
     watched_.reserve(connections_.peers.size() + 1);
     watched_ranks_.reserve(connections_.peers.size());
   }
@@ -27,6 +28,8 @@ class TcpLink final : public RingLink {
     const bool direct = connections_.is_mesh && task.all_reduced.data() != nullptr;
     if (!direct) {
       exchange_ = make_ring_exchange(task, rank, peers, scratch_.span());
+    } else if (is_crowded_ && data.size() <= kDoublingBytesMax) {
+      exchange_ = make_doubling_exchange(task, rank, peers, scratch_.span());
     } else if (data.size() <= one_shot_bytes_max(peers.size())) {
       exchange_ = make_one_shot_exchange(task, rank, peers, scratch_.span());
     } else {
@@ -108,6 +111,7 @@ class TcpLink final : public RingLink {
   const std::shared_ptr<AbortSignal> signal_;  // the transport keeps it while it forms the link
   AlignedBuffer<std::byte> scratch_{kExchangeScratchBytes};
   std::unique_ptr<Exchange> exchange_;
+  const bool is_crowded_;  // members of the group share too few cores
   SpinWindow window_;
   std::vector<pollfd> watched_;
   std::vector<std::size_t> watched_ranks_;

@@ -103,6 +103,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
   TcpDoor door;
   door.tcp = std::move(tcp).value();
   door.share_memory = options.share_memory;
+  door.mesh_members_max = options.mesh_members_max;
   if (options.use_unix) {
     open_unix_door(options.unix_dir, door, address);
   }

@@ -21,6 +21,8 @@ struct TcpOptions {
   std::string unix_dir{};        ///< folder for the Unix-domain socket; empty: abstract namespace
   bool use_unix = true;          ///< false: TCP between members of one host too
   bool share_memory = true;      ///< false: Unix-domain sockets between members of one host
+  /// Views of up to so many members are a mesh, larger ones a ring; the same on every member.
+  std::size_t mesh_members_max = 16;
 };
 
 /// Opens the listening sockets; fails with kIo (for example: port in use) or kInvalidInput.

@@ -60,7 +60,7 @@ class TwoShotExchange final : public Exchange {
     const std::size_t index = (rank + size_ - rank_) % size_ - 1;
     const Streams& s = streams_[index];
     Wants wants;
-    wants.data = !s.header.received() || receivable(index) > 0;
+    wants.data = wanted_bytes(index);
     wants.room = !s.header.sent() || sendable(s) > 0;
     wants.presence = received_all(s) && !sent_all(s);
     return wants;
@@ -111,6 +111,20 @@ class TwoShotExchange final : public Exchange {
       limit = std::min(limit, streams_[index - 1].received);
     }
     return limit - s.received;
+  }
+
+  // Segments to reduce are wanted from everybody. Results only from the first member that has not
+  // sent its own: they depend on nothing that we do not watch.
+  [[nodiscard]] std::size_t wanted_bytes(std::size_t index) const {
+    const Streams& s = streams_[index];
+    if (!s.header.received()) {
+      return 1;
+    }
+    const bool is_first = std::all_of(streams_.begin(), streams_.begin() + index,
+                                      [&](const Streams& before) { return received_all(before); });
+    const std::size_t wanted =
+        s.received < own_.size() ? receivable(index) : (is_first ? receivable(index) : 0);
+    return std::min(wanted, kWakeBytes);
   }
 
   Result<bool> pump_out(Streams& s) {

@@ -105,6 +105,63 @@ TEST_P(GroupContract, AllReduceIsExactForIntegersAndMaximaAndTheSameBitsOnAllRan
   }
 }
 
+TEST_P(GroupContract, SixteenMembersReduceToo) {
+  constexpr std::uint32_t kSize = 16;
+  Cluster cluster(GetParam(), kSize);
+  auto groups = cluster.form(ViewId{1}, kSize);
+  for (const std::size_t count : {15, 30011}) {
+    check_all_reduce<std::int32_t>(groups, count, DataType::kInt32, ReduceOp::kSum);
+    check_all_reduce<float>(groups, count, DataType::kFloat32, ReduceOp::kSum);
+  }
+}
+
+TEST_P(GroupContract, AHundredMegabytesAreReduced) {
+  Cluster cluster(GetParam(), 2);
+  auto groups = cluster.form(ViewId{1}, 2);
+  check_all_reduce<std::int32_t>(groups, 25'000'003, DataType::kInt32, ReduceOp::kSum);
+}
+
+// Around every size at which a transport changes its way.
+TEST_P(GroupContract, NoSizeIsSpecial) {
+  Cluster cluster(GetParam(), 3);
+  auto groups = cluster.form(ViewId{1}, 3);
+  for (const std::size_t bytes : {4096, 21845, 32768, 65536, 131072, 262144, 524288}) {
+    for (const std::size_t count : {bytes / 4 - 1, bytes / 4, bytes / 4 + 1}) {
+      check_all_reduce<std::int32_t>(groups, count, DataType::kInt32, ReduceOp::kSum);
+    }
+  }
+}
+
+TEST_P(GroupContract, SixteenBitTypesAreReduced) {
+  constexpr std::uint32_t kSize = 3;
+  Cluster cluster(GetParam(), kSize);
+  auto groups = cluster.form(ViewId{1}, kSize);
+  for (const std::size_t count : {1, 7, 5000, 100001}) {
+    on_all(kSize, [&](std::uint32_t rank) {
+      std::vector<std::uint16_t> fp16(count, 0x3c00);  // 1
+      std::vector<std::uint16_t> bf16(count, 0x3f80);  // 1
+      std::vector<std::int16_t> int16(count, static_cast<std::int16_t>(rank));
+      const auto sum_fp16 =
+          groups[rank]->all_reduce(fp16.data(), count, DataType::kFloat16, ReduceOp::kSum);
+      const auto sum_bf16 =
+          groups[rank]->all_reduce(bf16.data(), count, DataType::kBFloat16, ReduceOp::kSum);
+      const auto max_int16 =
+          groups[rank]->all_reduce(int16.data(), count, DataType::kInt16, ReduceOp::kMax);
+      const auto is_refused = [](const Result<void>& done) {
+        return !done.ok() && done.error().code == Errc::kUnsupported;
+      };
+      expect_ok(sum_fp16->wait(far()));
+      expect_ok(sum_bf16->wait(far()));
+      if (const Result<void> done = max_int16->wait(far()); !is_refused(done)) {
+        expect_ok(done);
+        EXPECT_EQ(int16, std::vector<std::int16_t>(count, kSize - 1));
+      }
+      EXPECT_EQ(fp16, std::vector<std::uint16_t>(count, 0x4200));  // 3
+      EXPECT_EQ(bf16, std::vector<std::uint16_t>(count, 0x4040));
+    });
+  }
+}
+
 TEST_P(GroupContract, ReduceScatterLeavesEachMemberItsOwnSegmentOfTheSum) {
   for (const std::uint32_t size : group_sizes()) {
     Cluster cluster(GetParam(), size);

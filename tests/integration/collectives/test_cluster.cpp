@@ -33,6 +33,7 @@ std::string name_of(Kind kind) {
     case Kind::kUnix: return "Unix";
     case Kind::kTcp: return "Tcp";
     case Kind::kTcpV6: return "TcpV6";
+    case Kind::kTcpRing: return "TcpRing";
     case Kind::kGloo: return "Gloo";
     case Kind::kFakeNccl: return "FakeNccl";
   }
@@ -41,8 +42,8 @@ std::string name_of(Kind kind) {
 
 std::vector<Kind> available_kinds() {
   std::vector<Kind> kinds;
-  for (const Kind kind :
-       {Kind::kShared, Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kGloo, Kind::kFakeNccl}) {
+  for (const Kind kind : {Kind::kShared, Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kTcpRing,
+                          Kind::kGloo, Kind::kFakeNccl}) {
     if (make_transport(kind).ok()) {
       kinds.push_back(kind);
     }
@@ -56,6 +57,7 @@ Result<std::unique_ptr<Transport>> make_transport(Kind kind) {
     case Kind::kUnix: return make_tcp_transport({.share_memory = false});
     case Kind::kTcp: return make_tcp_transport({.use_unix = false});
     case Kind::kTcpV6: return make_tcp_transport({.bind_host = "::1", .use_unix = false});
+    case Kind::kTcpRing: return make_tcp_transport({.use_unix = false, .mesh_members_max = 0});
     case Kind::kGloo: return make_gloo_transport({});
     case Kind::kFakeNccl: return make_fake_nccl_transport();
   }
