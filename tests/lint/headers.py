@@ -6,16 +6,36 @@ opens again for each (Highway's convention, "HWY_TARGET_TOGGLE") instead.
 
 import concurrent.futures
 import os
+import shutil
 import subprocess
 import sys
 
 from sources import cpp_files, finish, root_argument
 
 
+# Headers of a module whose library is not everywhere, and where pkg-config finds that library's.
+MODULES = {"collectives/mpi/mpi_": "ompi-c"}
+
+
+def options_of_module(path):
+    """Flags for headers of a module; None if its library is missing here."""
+    package = next((MODULES[start] for start in MODULES if path.startswith(start)), None)
+    if package is None:
+        return []
+    if shutil.which("pkg-config") is None:
+        return None
+    asked = subprocess.run(["pkg-config", "--cflags", package], capture_output=True, text=True,
+                           check=False)
+    return asked.stdout.split() + ["-DOMPI_SKIP_MPICXX"] if asked.returncode == 0 else None
+
+
 def compile_problem(compiler, root, path):
+    options = options_of_module(path)
+    if options is None:
+        return None
     run = subprocess.run(
-        [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", str(root), "-include", path,
-         os.devnull],
+        [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", str(root), *options,
+         "-include", path, os.devnull],
         cwd=root, capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return None
@@ -32,7 +52,7 @@ def problems(root, compiler):
     found = [problem for problem in (guard_problem(str(path), text) for path, text in headers)
              if problem]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda header: compile_problem(compiler, root, header[0]), headers)
+        results = pool.map(lambda header: compile_problem(compiler, root, str(header[0])), headers)
         found += [problem for problem in results if problem]
     return found
 
