@@ -51,8 +51,10 @@ inline constexpr std::int32_t kExponentMin = -90;
 inline constexpr std::int32_t kExponentMax = 128;
 /// Nothing is known about the block yet: any non-zero value overflows, and so calibrates it.
 inline constexpr std::int32_t kUnsetExponent = kExponentMin - 1;
-/// Room that next_exponent() leaves above the largest magnitude seen: a factor of four.
-inline constexpr std::int32_t kHeadroomBits = 2;
+/// Room that next_exponent() leaves above the largest magnitude seen: a factor of sixteen. With
+/// less, magnitudes that jump between steps overflow, and the step is computed twice
+/// (docs/benchmarks.md).
+inline constexpr std::int32_t kHeadroomBits = 4;
 /// Upper limit of microbatches in one sum.
 inline constexpr std::uint32_t kMicrobatchesMax = 1U << 16;
 
