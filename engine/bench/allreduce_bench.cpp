@@ -11,6 +11,7 @@
 #include "engine/bench/allreduce_report.hpp"
 #include "engine/bench/control_hub.hpp"
 #include "engine/bench/machine_facts.hpp"
+#include "engine/bench/rank_session.hpp"
 #include "engine/bench/rank_team.hpp"
 #include "engine/bench/statistics.hpp"
 #include "engine/exit_codes.hpp"
@@ -28,7 +29,7 @@ void note(const std::string& text) {
   fmt::print(stderr, "mayfly: {}\n", text);
 }
 
-/// Chooses how often to repeat from what the last measurement took.
+/// Chooses how often to repeat from what the last repetition took.
 std::uint32_t iterations_for(double seconds) {
   const double wanted = seconds > 0 ? kCellSeconds / seconds : kIterationsMin;
   return static_cast<std::uint32_t>(
@@ -103,7 +104,7 @@ class Field {
     CellOrder order;
     order.bytes = bytes;
     order.type = options_.type;
-    order.iterations = round == 0 ? kIterationsMin : iterations_for(usual);
+    order.iterations = round == 0 ? kIterationsMin : iterations_for(usual * batch_of(bytes));
     order.salt = ++salt_;
     const Result<std::vector<double>> times = team->measure(order);
     if (!times.ok()) {

@@ -50,8 +50,13 @@ Result<SharedBarrier> SharedBarrier::open(const std::string& path, std::uint32_t
   return SharedBarrier(static_cast<Shared*>(mapped), size);
 }
 
+SharedBarrier::SharedBarrier(Shared* shared, std::uint32_t size)
+    : shared_(shared), size_(size), crowded_(size > std::thread::hardware_concurrency()) {}
+
 SharedBarrier::SharedBarrier(SharedBarrier&& other) noexcept
-    : shared_(std::exchange(other.shared_, nullptr)), size_(other.size_) {}
+    : shared_(std::exchange(other.shared_, nullptr)),
+      size_(other.size_),
+      crowded_(other.crowded_) {}
 
 SharedBarrier::~SharedBarrier() {
   if (shared_ != nullptr) {
@@ -70,9 +75,8 @@ Result<void> SharedBarrier::wait(Instant deadline) {
     return shared_->generation.load(std::memory_order_acquire) != generation;
   };
   // Who spins on a core that a late rank needs makes it later.
-  const bool crowded = size_ > std::thread::hardware_concurrency();
   const Instant begin = monotonic_now();
-  const Instant spin_until = crowded ? begin : begin + kSpinTime;
+  const Instant spin_until = crowded_ ? begin : begin + kSpinTime;
   while (!over()) {
     const Instant now = monotonic_now();
     if (now > deadline) {

@@ -26,10 +26,11 @@ class SharedBarrier {
 
  private:
   struct Shared;
-  SharedBarrier(Shared* shared, std::uint32_t size) : shared_(shared), size_(size) {}
+  SharedBarrier(Shared* shared, std::uint32_t size);
 
   Shared* shared_;
   std::uint32_t size_;
+  bool crowded_;  // more processes than cores
 };
 
 }  // namespace mayfly::engine
