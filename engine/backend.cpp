@@ -5,6 +5,7 @@
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
+#include "engine/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -26,6 +27,10 @@ Result<void> check_backend(const JobConfig& config) {
 }
 
 Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
+  const Result<std::string> host = listening_host(config.bind_host);
+  if (!host.ok()) {
+    return host.error();
+  }
   if (is_module(config.backend)) {
     const Result<const collectives::TransportModule*> module =
         collectives::load_transport_module(config.backend);
@@ -33,17 +38,17 @@ Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& 
       return module.error();
     }
     collectives::ModuleOptions options;
-    options.bind_host = config.bind_host;
+    options.bind_host = host.value();
     options.share_cores = true;
     return module.value()->make(options);
   }
   if (config.backend == "gloo") {
     collectives::GlooOptions options;
-    options.bind_host = config.bind_host;
+    options.bind_host = host.value();
     return collectives::make_gloo_transport(options);
   }
   collectives::TcpOptions options;
-  options.bind_host = config.bind_host;
+  options.bind_host = host.value();
   return collectives::make_tcp_transport(options);
 }
 

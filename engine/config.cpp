@@ -172,7 +172,8 @@ void append_computing(std::vector<Setting>& list) {
            "activations: fp32, or bf16 where the CPU has AVX512-BF16 (weights stay fp32)"));
   list.push_back(make("conv_kernels", &C::conv_kernels,
                       "convolutions: auto (the faster by layer), direct or winograd"));
-  list.push_back(make("bind_host", &C::bind_host, "address on which this process listens"));
+  list.push_back(make("bind_host", &C::bind_host,
+                      "address, or network interface, on which this process listens"));
 }
 
 void append_membership(std::vector<Setting>& list) {

@@ -16,6 +16,7 @@
 #include "engine/backend.hpp"
 #include "engine/checkpoint_store.hpp"
 #include "engine/exit_codes.hpp"
+#include "engine/network_interface.hpp"
 #include "engine/reduction_layout.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/trace.hpp"
@@ -147,8 +148,12 @@ Result<void> CoordinatorProcess::start_server() {
   if (!token.ok()) {
     return std::move(token).error();
   }
+  Result<std::string> host = listening_host(config.bind_host);
+  if (!host.ok()) {
+    return host.error();
+  }
   elastic::CoordinatorServerOptions options;
-  options.host = config.bind_host;
+  options.host = std::move(host).value();
   options.port = config.port;
   options.token = std::move(token).value();
   options.core.microbatches = job_->microbatches;
