@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "collectives/operation_queue.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 #include "collectives/ring_task.hpp"
 
 namespace mayfly::collectives {
@@ -23,6 +24,9 @@ class RingGroup final : public Group {
                                    ReduceOp op) override {
     const std::span bytes(static_cast<std::byte*>(data), count * size_of(type));
     auto operation = std::make_shared<Operation>();
+    if (place_.size == 1) {
+      reduce_alone(data, count, type, op);
+    }
     operation->task = all_reduce_task(place_, ++sequence_, bytes, type, op);
     return queue_->start(std::move(operation));
   }

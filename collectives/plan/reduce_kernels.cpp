@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "collectives/plan/half_floats.hpp"
 
@@ -103,6 +105,16 @@ void reduce(void* dst, const void* src, std::size_t count, DataType type, Reduce
     case DataType::kInt16: return apply<std::int16_t>(dst, src, count, op);
     case DataType::kFloat16:
     case DataType::kBFloat16: return apply_half(dst, src, count, type, op);
+  }
+}
+
+void reduce_alone(void* data, std::size_t count, DataType type, ReduceOp op) {
+  const bool has_nans =
+      type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
+  if (op == ReduceOp::kMax && has_nans && count > 0) {
+    std::vector<std::byte> copy(count * size_of(type));
+    std::memcpy(copy.data(), data, copy.size());
+    reduce(data, copy.data(), count, type, op);
   }
 }
 

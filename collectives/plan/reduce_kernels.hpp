@@ -11,4 +11,8 @@ namespace mayfly::collectives {
 /// which any NaN wins and becomes one fixed NaN, so that it is the same bits in every order.
 void reduce(void* dst, const void* src, std::size_t count, DataType type, ReduceOp op);
 
+/// What a reduction does to the vector of the only member: nothing, except that a maximum makes
+/// every NaN the one it makes of them in larger groups.
+void reduce_alone(void* data, std::size_t count, DataType type, ReduceOp op);
+
 }  // namespace mayfly::collectives

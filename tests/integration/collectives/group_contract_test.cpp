@@ -162,6 +162,21 @@ TEST_P(GroupContract, SixteenBitTypesAreReduced) {
   }
 }
 
+// A group of one too: what a job computes must not depend on the number of members.
+TEST_P(GroupContract, AnyNanInAMaximumBecomesTheSameNan) {
+  for (const std::uint32_t size : {1U, 2U, 3U}) {
+    Cluster cluster(GetParam(), size);
+    auto groups = cluster.form(ViewId{1}, size);
+    on_all(size, [&](std::uint32_t rank) {
+      std::vector<std::uint32_t> data{0x3f800000U + rank, rank == 0 ? 0xffc00123U : 0x40000000U};
+      const auto work =
+          groups[rank]->all_reduce(data.data(), data.size(), DataType::kFloat32, ReduceOp::kMax);
+      expect_ok(work->wait(far()));
+      EXPECT_EQ(data, (std::vector<std::uint32_t>{0x3f800000U + size - 1, 0x7fc00000U}));
+    });
+  }
+}
+
 TEST_P(GroupContract, ReduceScatterLeavesEachMemberItsOwnSegmentOfTheSum) {
   for (const std::uint32_t size : group_sizes()) {
     Cluster cluster(GetParam(), size);

@@ -40,6 +40,7 @@ void begin(Launched& launched) {
 std::vector<std::byte> reduction_of(const Clique& clique) {
   const DeviceTask& task = clique.running.front()->task;
   std::vector<std::byte> sum = clique.running.front()->input;
+  reduce_alone(sum.data(), task.count, task.type, task.op);  // as the kernels around NCCL do
   for (std::size_t rank = 1; rank < clique.running.size(); ++rank) {
     ENSURE(clique.running[rank]->input.size() == sum.size(), "all ranks run the same operation");
     reduce(sum.data(), clique.running[rank]->input.data(), task.count, task.type, task.op);
