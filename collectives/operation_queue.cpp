@@ -1,9 +1,8 @@
 #include "collectives/operation_queue.hpp"
 
 #include <pthread.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -12,8 +11,10 @@
 namespace mayfly::collectives {
 namespace {
 
-// Who starts an operation and waits for it at once is there well before this.
-constexpr Duration kTakeOverAfter = std::chrono::microseconds(50);
+// How long the thread rests while operations come often. Who waits for an operation is there well
+// before the first; the last is what an operation may be late that nobody waits for.
+constexpr Duration kNapMin = std::chrono::microseconds(100);
+constexpr Duration kNapMax = std::chrono::microseconds(400);
 
 class QueuedWork final : public Work {
  public:
@@ -37,8 +38,6 @@ std::chrono::steady_clock::time_point time_point_of(Instant instant) {
 
 OperationQueue::OperationQueue(std::unique_ptr<RingLink> link) : link_(std::move(link)) {
   if (link_) {
-    timer_ = UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
-    ENSURE(timer_.valid(), "a process may have a few timers");
     thread_ = std::thread([this] { serve(); });
     ::pthread_setname_np(thread_.native_handle(), "mayfly-comm");
   }
@@ -58,8 +57,9 @@ std::unique_ptr<Work> OperationQueue::start(std::shared_ptr<Operation> operation
     return work;
   }
   queue_.push_back(std::move(operation));
-  if (!running_ && queue_.size() == 1) {
-    call_thread(link_->can_pause() ? kTakeOverAfter : Duration(1));
+  ++started_;
+  if (asleep_ || !link_->can_pause()) {
+    call_.notify_one();
   }
   return work;
 }
@@ -76,9 +76,7 @@ void OperationQueue::close() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    if (thread_.joinable()) {
-      call_thread(Duration(1));
-    }
+    call_.notify_one();
   }
   if (thread_.joinable()) {
     thread_.join();
@@ -111,38 +109,35 @@ Instant OperationQueue::finished_at(const Operation& operation) const {
   return operation.finished_at;
 }
 
-// The thread. It sleeps on the timer, which start() sets instead of waking it: most often somebody
-// waits for the operation before the time is up.
 void OperationQueue::serve() {
-  while (true) {
-    std::uint64_t expirations = 0;
-    (void)::read(timer_.get(), &expirations, sizeof expirations);
-    std::unique_lock lock(mutex_);
-    called_ = false;
-    if (closing_) {
-      return;
-    }
-    if (!running_) {
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    if (!running_ && !queue_.empty()) {
       run_until(lock, nullptr, std::nullopt);
+      nap_ = kNapMin;
+    } else {
+      rest(lock);
     }
   }
 }
 
-// Zero: not any more.
-void OperationQueue::call_thread(Duration delay) {
-  itimerspec when{};
-  when.it_value.tv_nsec = delay.count();
-  ::timerfd_settime(timer_.get(), 0, &when, nullptr);
-  called_ = delay.count() > 0;
+void OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
+  if (nap_ <= kNapMax) {
+    const std::uint64_t before = started_;
+    call_.wait_for(lock, nap_);
+    nap_ = started_ != before ? std::min(2 * nap_, kNapMax) : 2 * nap_;
+    return;
+  }
+  asleep_ = true;
+  call_.wait(lock);
+  asleep_ = false;
+  nap_ = kNapMin;
 }
 
 // Works on the queue until `wanted` is complete (null: until the queue is empty) or `until`.
 void OperationQueue::run_until(std::unique_lock<std::mutex>& lock, const Operation* wanted,
                                std::optional<Instant> until) {
   running_ = true;
-  if (called_ && !closing_) {
-    call_thread(Duration(0));  // it is not needed
-  }
   while (!queue_.empty() && (wanted == nullptr || !wanted->result.has_value())) {
     if (!run_first(lock, until)) {
       break;
@@ -150,7 +145,7 @@ void OperationQueue::run_until(std::unique_lock<std::mutex>& lock, const Operati
   }
   running_ = false;
   if (!queue_.empty()) {
-    call_thread(Duration(1));
+    call_.notify_one();
   }
   changed_.notify_all();
 }

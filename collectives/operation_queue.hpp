@@ -2,8 +2,9 @@
 
 // Runs the operations of one group over its link, one after the other, on whichever thread is at
 // hand: a thread that waits for an operation carries it out itself, which spares two switches of
-// threads; operations that nobody waits for are taken over, a moment after they were started, by
-// the queue's own thread.
+// threads; operations that nobody waits for are taken over by the queue's own thread. While
+// operations come thick and fast that thread only looks from time to time, so that starting one
+// costs nothing; else it sleeps and is woken.
 
 #include <atomic>
 #include <condition_variable>
@@ -14,7 +15,6 @@
 #include <optional>
 #include <thread>
 
-#include "base/unique_fd.hpp"
 #include "collectives/group.hpp"
 #include "collectives/ring_link.hpp"
 
@@ -49,23 +49,25 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
  private:
   void serve();
-  void call_thread(Duration delay);
+  void rest(std::unique_lock<std::mutex>& lock);
   void run_until(std::unique_lock<std::mutex>& lock, const Operation* wanted,
                  std::optional<Instant> until);
   bool run_first(std::unique_lock<std::mutex>& lock, std::optional<Instant> until);
 
   std::unique_ptr<RingLink> link_;  // used by who holds running_
-  UniqueFd timer_;                  // wakes the thread
   std::atomic<bool> aborted_{false};
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;  // for who waits for operations
+  std::condition_variable call_;     // for the thread
   // Guarded by mutex_:
   std::deque<std::shared_ptr<Operation>> queue_;
   std::optional<Error> failure_;  // of the first that failed, and so of all after it
   bool begun_ = false;            // the link works on the first of the queue
   bool running_ = false;          // a thread works on the queue
-  bool called_ = false;           // the timer is set
+  bool asleep_ = false;           // the thread must be called
+  Duration nap_{};                // how long it rests before it looks again
+  std::uint64_t started_ = 0;     // operations
   bool closing_ = false;
   std::thread thread_;
 };

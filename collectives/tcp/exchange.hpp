@@ -46,7 +46,7 @@ class Exchange {
 };
 
 /// Memory for an exchange's own use.
-inline constexpr std::size_t kExchangeScratchBytes = 160 * 1024;
+inline constexpr std::size_t kExchangeScratchBytes = 272 * 1024;
 
 /// The largest vector that is worth sending whole to everybody, rather than in parts.
 [[nodiscard]] std::size_t one_shot_bytes_max(std::size_t members);

@@ -21,7 +21,6 @@ namespace {
 constexpr int kBacklog = 256;
 // Enough to keep the other side busy for a scheduler tick, small enough to stay in cache.
 constexpr int kSocketBufferBytes = 512 * 1024;
-constexpr int kLoopbackBufferBytes = 256 * 1024;
 
 Error system_error(const std::string& what, int number) {
   return {Errc::kIo, fmt::format("{}: {}", what, std::strerror(number))};
@@ -47,23 +46,6 @@ Result<AddressList> resolve(const std::string& host, std::uint16_t port, int fla
 
 UniqueFd make_socket(int family) {
   return UniqueFd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-// Both ends have the same address: true of a connection under way too.
-bool stays_in_host(int fd) {
-  sockaddr_storage ends[2] = {};
-  socklen_t length[2] = {sizeof ends[0], sizeof ends[1]};
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&ends[0]), &length[0]) != 0 ||
-      ::getpeername(fd, reinterpret_cast<sockaddr*>(&ends[1]), &length[1]) != 0) {
-    return false;
-  }
-  if (ends[0].ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(ends[0]).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(ends[1]).sin_addr.s_addr;
-  }
-  return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(ends[0]).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(ends[1]).sin6_addr,
-                     sizeof(in6_addr)) == 0;
 }
 
 struct UnixName {
@@ -199,14 +181,8 @@ void tune_stream(int fd) {
     ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof kSocketBufferBytes);
     return;
   }
-  const int one = 1;
+  const int one = 1;  // buffers stay as they are: the kernel tunes them to the path
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  // Otherwise the kernel tunes the buffers to the path; inside one host it lets them outgrow the
-  // caches.
-  if (stays_in_host(fd)) {
-    ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kLoopbackBufferBytes, sizeof kLoopbackBufferBytes);
-    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kLoopbackBufferBytes, sizeof kLoopbackBufferBytes);
-  }
 }
 
 Moved send_some(int fd, const void* data, std::size_t bytes, bool more) {
