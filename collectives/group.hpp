@@ -72,6 +72,18 @@ class Group {
   /// the same bits for every group size, float sums are not.
   virtual std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
                                            ReduceOp op) = 0;
+  /// all_reduce() and wait() in one, for callers with nothing to do meanwhile: where the transport
+  /// can, the calling thread does it all. If the deadline passes the group is aborted, since the
+  /// buffer could not be given back otherwise.
+  virtual Result<void> all_reduce_blocking(void* data, std::size_t count, DataType type,
+                                           ReduceOp op, Instant deadline) {
+    const std::unique_ptr<Work> work = all_reduce(data, count, type, op);
+    Result<void> done = work->wait(deadline);
+    if (!done.ok() && done.error().code == Errc::kDeadline) {
+      abort();
+    }
+    return done;
+  }
   /// Like all_reduce, but afterwards only the member's own segment, segment_of(count, size(),
   /// rank()) of collectives/plan/ring_schedule, holds the result; the rest of `data` is garbage.
   virtual std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,11 +9,6 @@
 
 namespace mayfly::collectives {
 namespace {
-
-// How long the thread rests while operations come often. Who waits for an operation is there well
-// before the first; the last is what an operation may be late that nobody waits for.
-constexpr Duration kNapMin = std::chrono::microseconds(100);
-constexpr Duration kNapMax = std::chrono::microseconds(400);
 
 class QueuedWork final : public Work {
  public:
@@ -50,18 +44,38 @@ OperationQueue::~OperationQueue() {
 std::unique_ptr<Work> OperationQueue::start(std::shared_ptr<Operation> operation) {
   auto work = std::make_unique<QueuedWork>(shared_from_this(), operation);
   const std::lock_guard lock(mutex_);
-  if (!link_) {
-    const bool aborted = aborted_.load(std::memory_order_acquire);
-    operation->result =
-        aborted ? Result<void>(Error{Errc::kAborted, "the group was aborted"}) : Result<void>();
-    return work;
-  }
-  queue_.push_back(std::move(operation));
-  ++started_;
-  if (asleep_ || !link_->can_pause()) {
+  append(std::move(operation));
+  if (!running_) {
     call_.notify_one();
   }
   return work;
+}
+
+Result<void> OperationQueue::run(const std::shared_ptr<Operation>& operation, Instant deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    append(operation);
+    if (link_ && !link_->can_pause()) {
+      call_.notify_one();
+    }
+  }
+  Result<void> done = wait(*operation, deadline);
+  if (!done.ok() && done.error().code == Errc::kDeadline) {
+    abort();
+    (void)wait(*operation, std::nullopt);
+  }
+  return done;
+}
+
+void OperationQueue::append(std::shared_ptr<Operation> operation) {
+  if (link_) {
+    queue_.push_back(std::move(operation));
+    return;
+  }
+  operation->finished_at = monotonic_now();
+  operation->result = aborted_.load(std::memory_order_acquire)
+                          ? Result<void>(Error{Errc::kAborted, "the group was aborted"})
+                          : Result<void>();
 }
 
 void OperationQueue::abort() noexcept {
@@ -111,27 +125,13 @@ Instant OperationQueue::finished_at(const Operation& operation) const {
 
 void OperationQueue::serve() {
   std::unique_lock lock(mutex_);
-  while (!closing_) {
-    if (!running_ && !queue_.empty()) {
-      run_until(lock, nullptr, std::nullopt);
-      nap_ = kNapMin;
-    } else {
-      rest(lock);
+  while (true) {
+    call_.wait(lock, [&] { return closing_ || (!running_ && !queue_.empty()); });
+    if (closing_) {
+      return;
     }
+    run_until(lock, nullptr, std::nullopt);
   }
-}
-
-void OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
-  if (nap_ <= kNapMax) {
-    const std::uint64_t before = started_;
-    call_.wait_for(lock, nap_);
-    nap_ = started_ != before ? std::min(2 * nap_, kNapMax) : 2 * nap_;
-    return;
-  }
-  asleep_ = true;
-  call_.wait(lock);
-  asleep_ = false;
-  nap_ = kNapMin;
 }
 
 // Works on the queue until `wanted` is complete (null: until the queue is empty) or `until`.

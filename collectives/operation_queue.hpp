@@ -1,10 +1,8 @@
 #pragma once
 
 // Runs the operations of one group over its link, one after the other, on whichever thread is at
-// hand: a thread that waits for an operation carries it out itself, which spares two switches of
-// threads; operations that nobody waits for are taken over by the queue's own thread. While
-// operations come thick and fast that thread only looks from time to time, so that starting one
-// costs nothing; else it sleeps and is woken.
+// hand: a thread that waits for an operation which nobody has begun carries it out itself, which
+// spares two switches of threads; the others are the queue's own thread's.
 
 #include <atomic>
 #include <condition_variable>
@@ -36,6 +34,9 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   /// Appends; one thread at a time.
   [[nodiscard]] std::unique_ptr<Work> start(std::shared_ptr<Operation> operation);
+  /// The same and wait() in one: does not call the queue's thread. After kDeadline the queue is
+  /// aborted.
+  [[nodiscard]] Result<void> run(const std::shared_ptr<Operation>& operation, Instant deadline);
   /// Any thread, never blocks.
   void abort() noexcept;
   /// Aborts, fails what is left, ends the thread and destroys the link. Afterwards only wait() is
@@ -49,7 +50,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
  private:
   void serve();
-  void rest(std::unique_lock<std::mutex>& lock);
+  void append(std::shared_ptr<Operation> operation);
   void run_until(std::unique_lock<std::mutex>& lock, const Operation* wanted,
                  std::optional<Instant> until);
   bool run_first(std::unique_lock<std::mutex>& lock, std::optional<Instant> until);
@@ -65,9 +66,6 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   std::optional<Error> failure_;  // of the first that failed, and so of all after it
   bool begun_ = false;            // the link works on the first of the queue
   bool running_ = false;          // a thread works on the queue
-  bool asleep_ = false;           // the thread must be called
-  Duration nap_{};                // how long it rests before it looks again
-  std::uint64_t started_ = 0;     // operations
   bool closing_ = false;
   std::thread thread_;
 };

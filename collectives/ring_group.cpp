@@ -22,13 +22,11 @@ class RingGroup final : public Group {
 
   std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
                                    ReduceOp op) override {
-    const std::span bytes(static_cast<std::byte*>(data), count * size_of(type));
-    auto operation = std::make_shared<Operation>();
-    if (place_.size == 1) {
-      reduce_alone(data, count, type, op);
-    }
-    operation->task = all_reduce_task(place_, ++sequence_, bytes, type, op);
-    return queue_->start(std::move(operation));
+    return queue_->start(new_all_reduce(data, count, type, op));
+  }
+  Result<void> all_reduce_blocking(void* data, std::size_t count, DataType type, ReduceOp op,
+                                   Instant deadline) override {
+    return queue_->run(new_all_reduce(data, count, type, op), deadline);
   }
   std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
                                        ReduceOp op) override {
@@ -62,6 +60,17 @@ class RingGroup final : public Group {
   void abort() noexcept override { queue_->abort(); }
 
  private:
+  std::shared_ptr<Operation> new_all_reduce(void* data, std::size_t count, DataType type,
+                                            ReduceOp op) {
+    const std::span bytes(static_cast<std::byte*>(data), count * size_of(type));
+    auto operation = std::make_shared<Operation>();
+    if (place_.size == 1) {
+      reduce_alone(data, count, type, op);
+    }
+    operation->task = all_reduce_task(place_, ++sequence_, bytes, type, op);
+    return operation;
+  }
+
   const ViewId view_;
   const RingPlace place_;
   const std::shared_ptr<OperationQueue> queue_;  // every Work shares it

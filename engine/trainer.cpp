@@ -338,9 +338,10 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
     return computed;
   }
   std::array<std::int64_t, 3> lanes = {sums.correct, sums.loss_fixed, sums.samples};
-  const auto work = group.all_reduce(lanes.data(), lanes.size(), collectives::DataType::kInt64,
-                                     collectives::ReduceOp::kSum);
-  if (Result<void> done = work->wait(monotonic_now() + kStepTimeout); !done.ok()) {
+  if (Result<void> done =
+          group.all_reduce_blocking(lanes.data(), lanes.size(), collectives::DataType::kInt64,
+                                    collectives::ReduceOp::kSum, monotonic_now() + kStepTimeout);
+      !done.ok()) {
     return done;
   }
   evaluated_ = state_.committed;

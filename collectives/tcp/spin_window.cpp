@@ -32,9 +32,7 @@ bool SpinWindow::may_spin() {
   if (now - waiting_since_ >= window_) {
     return false;
   }
-  if (yields_) {
-    ::sched_yield();
-  }
+  ::sched_yield();
   return true;
 }
 

@@ -4,8 +4,8 @@
 // takes tens of microseconds, much longer than most waits inside an all-reduce of a quiet machine;
 // but a thread that spins in vain takes the core from whoever it waits for. So the window follows
 // what happens, as the kernel's own halt polling does: it grows when a sleep turned out to be
-// shorter than the longest window, and shrinks when a sleep was long. With more members on the host
-// than cores each look gives the core to the next in line.
+// shorter than the longest window, and shrinks when a sleep was long. Each look first gives the
+// core to whoever is next in line for it.
 
 #include <cstddef>
 
@@ -18,9 +18,6 @@ namespace mayfly::collectives {
 
 class SpinWindow {
  public:
-  /// `yields`: give the core to others between looks.
-  explicit SpinWindow(bool yields) : yields_(yields) {}
-
   /// Something has moved: the next wait begins now.
   void start() { waiting_since_ = {}; }
   /// True: look again. False: sleep now.
@@ -30,7 +27,6 @@ class SpinWindow {
   void slept_until();
 
  private:
-  const bool yields_;
   Duration window_{};
   Instant waiting_since_{};  // zero: not known yet
   Instant sleeping_since_{};

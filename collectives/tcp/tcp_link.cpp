@@ -15,8 +15,7 @@ class TcpLink final : public RingLink {
   TcpLink(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
       : connections_(std::move(connections)),
         signal_(std::move(signal)),
-        is_crowded_(connections_.local_members > usable_cores()),
-        window_(is_crowded_) {
+        is_crowded_(connections_.local_members > usable_cores()) {
     watched_.reserve(connections_.peers.size() + 1);
     watched_ranks_.reserve(connections_.peers.size());
   }

@@ -51,8 +51,8 @@ class GroupReducer final : public AllReducer {
   }
 
   Result<void> sum(void* data, std::size_t count, collectives::DataType type) override {
-    return group_->all_reduce(data, count, type, collectives::ReduceOp::kSum)
-        ->wait(monotonic_now() + kSumTimeout);
+    return group_->all_reduce_blocking(data, count, type, collectives::ReduceOp::kSum,
+                                       monotonic_now() + kSumTimeout);
   }
 
  private:

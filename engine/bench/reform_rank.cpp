@@ -172,8 +172,8 @@ class Member {
   }
 
   Result<void> reduce(Group& group) {
-    return group.all_reduce(data_.data(), kElements, DataType::kInt32, collectives::ReduceOp::kSum)
-        ->wait(monotonic_now() + kFarAway);
+    return group.all_reduce_blocking(data_.data(), kElements, DataType::kInt32,
+                                     collectives::ReduceOp::kSum, monotonic_now() + kFarAway);
   }
 
   /// An aborted view is no failure: the next order is on its way.

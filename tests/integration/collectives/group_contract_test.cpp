@@ -75,8 +75,11 @@ void check_all_reduce(std::vector<std::unique_ptr<Group>>& groups, std::size_t c
   std::vector<std::vector<T>> data(size);
   on_all(size, [&](std::uint32_t rank) {
     data[rank] = elements<T>(rank, count);
-    const auto work = groups[rank]->all_reduce(data[rank].data(), count, type, op);
-    expect_ok(work->wait(far()));
+    if (count % 2 == 0) {
+      expect_ok(groups[rank]->all_reduce_blocking(data[rank].data(), count, type, op, far()));
+    } else {
+      expect_ok(groups[rank]->all_reduce(data[rank].data(), count, type, op)->wait(far()));
+    }
   });
   const std::vector<T> expected = reduced<T>(size, count, op);
   for (std::uint32_t rank = 0; rank < size && count > 0; ++rank) {
@@ -289,6 +292,19 @@ TEST_P(GroupContract, ADeadlineLeavesTheOperationRunning) {
   expect_ok(work->wait(far()));
   EXPECT_EQ(first, 3);
   EXPECT_EQ(second, 3);
+}
+
+TEST_P(GroupContract, AfterItsDeadlineABlockingOperationHasAbortedTheGroup) {
+  Cluster cluster(GetParam(), 2);
+  auto groups = cluster.form(ViewId{1}, 2);
+  std::int32_t alone = 1;
+  const Result<void> early = groups[0]->all_reduce_blocking(
+      &alone, 1, DataType::kInt32, ReduceOp::kSum, monotonic_now() + milliseconds(1));
+  ASSERT_FALSE(early.ok());
+  EXPECT_EQ(early.error().code, Errc::kDeadline);
+  const Result<void> later = groups[0]->barrier()->wait(far());
+  ASSERT_FALSE(later.ok());
+  EXPECT_EQ(later.error().code, Errc::kAborted);
 }
 
 TEST_P(GroupContract, DifferentOperationsAreFoundOut) {
