@@ -58,6 +58,8 @@ class Process {
       pid_ = -1;
     }
   }
+  void pause() const { ::kill(pid_, SIGSTOP); }
+  void go_on() const { ::kill(pid_, SIGCONT); }
   [[nodiscard]] bool alive() const { return pid_ > 0; }
   [[nodiscard]] const std::string& address() const { return address_; }
 
@@ -198,6 +200,32 @@ TEST_P(ProcessKill, SurvivorsOfAKillWhileFormingFormTheNextView) {
     tell(members, "sum");
     expect(members, "sum 2");
   }
+}
+
+// Goal: a member that is stopped, which closes nothing, holds nobody once the others are told; and
+// when it wakes up in its old view it disturbs nobody.
+TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  Members members = start(3);
+  tell_to_form(members, 1);
+  expect(members, "formed");
+  tell(members, "reduce 500000");
+  expect(members, "reducing");
+  pause_at_random(20'000);
+  const std::unique_ptr<Process> stopped = std::move(members.back());
+  members.pop_back();
+  stopped->pause();
+  pause_at_random(20'000);
+  tell(members, "abort 1");
+  expect(members, "failed aborted");
+  tell_to_form(members, 2);
+  expect(members, "formed");
+  tell(members, "sum");
+  expect(members, "sum 2");
+  stopped->go_on();
+  EXPECT_EQ(stopped->hear(), "failed peer_lost");
+  tell(members, "sum");
+  expect(members, "sum 2");
 }
 
 std::vector<std::string> kinds() {
