@@ -85,15 +85,19 @@ std::unique_ptr<Group> make_ring_group(ViewId view, Rank rank, std::uint32_t siz
   return std::make_unique<RingGroup>(view, RingPlace{size, rank}, std::move(link));
 }
 
-Result<void> run_first_barrier(RingLink& link, std::uint32_t size, Rank rank, Instant deadline) {
-  std::int32_t scratch = 0;
-  const RingTask barrier = barrier_task({size, rank}, 0, scratch);
+Result<std::int32_t> run_first_barrier(RingLink& link, std::uint32_t size, Rank rank,
+                                       std::int32_t vote, Instant deadline) {
+  std::int32_t votes = vote;
+  const RingTask barrier = barrier_task({size, rank}, 0, votes);
   link.begin(barrier);
   const Result<bool> met = link.advance(deadline);
   if (!met.ok()) {
     return met.error();
   }
-  return met.value() ? Result<void>() : Error{Errc::kDeadline, "the members did not meet in time"};
+  if (!met.value()) {
+    return Error{Errc::kDeadline, "the members did not meet in time"};
+  }
+  return votes;
 }
 
 RingNeighbours neighbours_of(const std::vector<Peer>& peers, Rank rank) {

@@ -17,8 +17,9 @@ namespace mayfly::collectives {
                                                      std::unique_ptr<RingLink> link);
 
 /// Runs a barrier on a new link. When it succeeds every member of the ring has formed its link.
-[[nodiscard]] Result<void> run_first_barrier(RingLink& link, std::uint32_t size, Rank rank,
-                                             Instant deadline);
+/// Returns the sum of all members' votes, for what they must agree on before they go on.
+[[nodiscard]] Result<std::int32_t> run_first_barrier(RingLink& link, std::uint32_t size, Rank rank,
+                                                     std::int32_t vote, Instant deadline);
 
 /// Who stands beside `rank` in the ring of `peers`.
 [[nodiscard]] RingNeighbours neighbours_of(const std::vector<Peer>& peers, Rank rank);

@@ -39,8 +39,10 @@ struct RingTask {
   std::size_t ready_bytes = 0;  ///< of the outgoing stream, may be sent before anything came in
   DataType type = DataType::kInt32;
   ReduceOp op = ReduceOp::kSum;
-  /// All of the memory if the task is an all-reduce: a link that reaches every member may then take
-  /// a shorter way than the ring to the same result (float sums: another order of addition).
+  /// The task is an all-reduce of `all_reduced`: a link that reaches every member may then take a
+  /// shorter way than the ring to the same result (float sums: another order of addition). Every
+  /// member must take the same way.
+  bool is_all_reduce = false;
   std::span<std::byte> all_reduced{};
 };
 

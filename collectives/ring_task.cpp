@@ -54,6 +54,7 @@ RingTask all_reduce_task(RingPlace place, std::uint64_t sequence, std::span<std:
   RingTask task =
       reduction_task(Kind::kAllReduce, all_reduce_schedule(count, place.size, place.rank), sequence,
                      data, type, op);
+  task.is_all_reduce = true;
   task.all_reduced = data;
   return task;
 }

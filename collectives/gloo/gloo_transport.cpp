@@ -146,7 +146,7 @@ class GlooTransport final : public Transport {
         return connected.error();
       }
       link = std::move(connected).value();
-      if (Result<void> met = run_first_barrier(*link, size, spec.rank, deadline); !met.ok()) {
+      if (const auto met = run_first_barrier(*link, size, spec.rank, 0, deadline); !met.ok()) {
         return met.error();
       }
     }

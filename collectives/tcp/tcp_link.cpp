@@ -10,24 +10,25 @@
 namespace mayfly::collectives {
 namespace {
 
-class TcpLink final : public RingLink {
+class PollingTcpLink final : public TcpLink {
  public:
-  TcpLink(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
-      : connections_(std::move(connections)),
-        signal_(std::move(signal)),
-        is_crowded_(connections_.local_members > usable_cores()) {
+  PollingTcpLink(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
+      : connections_(std::move(connections)), signal_(std::move(signal)) {
     watched_.reserve(connections_.peers.size() + 1);
     watched_ranks_.reserve(connections_.peers.size());
   }
+
+  bool finds_host_crowded() const override { return connections_.local_members > usable_cores(); }
+  void spare_messages(bool spare) override { spares_messages_ = spare; }
 
   void begin(const RingTask& task) override {
     const std::span<std::byte> data = task.all_reduced;
     std::vector<TcpPeer>& peers = connections_.peers;
     const std::size_t rank = connections_.rank;
-    const bool direct = connections_.is_mesh && task.all_reduced.data() != nullptr;
+    const bool direct = connections_.is_mesh && task.is_all_reduce;
     if (!direct) {
       exchange_ = make_ring_exchange(task, rank, peers, scratch_.span());
-    } else if (is_crowded_ && data.size() <= kDoublingBytesMax) {
+    } else if (spares_messages_ && data.size() <= kDoublingBytesMax) {
       exchange_ = make_doubling_exchange(task, rank, peers, scratch_.span());
     } else if (data.size() <= one_shot_bytes_max(peers.size())) {
       exchange_ = make_one_shot_exchange(task, rank, peers, scratch_.span());
@@ -110,7 +111,7 @@ class TcpLink final : public RingLink {
   const std::shared_ptr<AbortSignal> signal_;  // the transport keeps it while it forms the link
   AlignedBuffer<std::byte> scratch_{kExchangeScratchBytes};
   std::unique_ptr<Exchange> exchange_;
-  const bool is_crowded_;  // members of the group share too few cores
+  bool spares_messages_ = false;
   SpinWindow window_;
   std::vector<pollfd> watched_;
   std::vector<std::size_t> watched_ranks_;
@@ -118,9 +119,9 @@ class TcpLink final : public RingLink {
 
 }  // namespace
 
-std::unique_ptr<RingLink> make_tcp_link(TcpConnections connections,
-                                        std::shared_ptr<AbortSignal> signal) {
-  return std::make_unique<TcpLink>(std::move(connections), std::move(signal));
+std::unique_ptr<TcpLink> make_tcp_link(TcpConnections connections,
+                                       std::shared_ptr<AbortSignal> signal) {
+  return std::make_unique<PollingTcpLink>(std::move(connections), std::move(signal));
 }
 
 }  // namespace mayfly::collectives

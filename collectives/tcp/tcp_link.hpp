@@ -19,8 +19,18 @@ struct TcpConnections {
 };
 
 /// All-reduces go directly between all members of a mesh, everything else along the ring.
+class TcpLink : public RingLink {
+ public:
+  /// The group's members on this host outnumber the cores that this process may use. Members may
+  /// differ in this, so it decides nothing by itself.
+  [[nodiscard]] virtual bool finds_host_crowded() const = 0;
+  /// Small all-reduces from now on take the way with the fewest messages. All members must be told
+  /// the same, between the same operations; false at first.
+  virtual void spare_messages(bool spare) = 0;
+};
+
 /// `signal` is shared with whoever formed the link.
-[[nodiscard]] std::unique_ptr<RingLink> make_tcp_link(TcpConnections connections,
-                                                      std::shared_ptr<AbortSignal> signal);
+[[nodiscard]] std::unique_ptr<TcpLink> make_tcp_link(TcpConnections connections,
+                                                     std::shared_ptr<AbortSignal> signal);
 
 }  // namespace mayfly::collectives

@@ -39,10 +39,14 @@ class TcpTransport final : public Transport {
       if (!connections.ok()) {
         return connections.error();
       }
-      link = make_tcp_link(std::move(connections).value(), signal);
-      if (Result<void> met = run_first_barrier(*link, size, spec.rank, deadline); !met.ok()) {
-        return met.error();
+      std::unique_ptr<TcpLink> made = make_tcp_link(std::move(connections).value(), signal);
+      const Result<std::int32_t> crowded =
+          run_first_barrier(*made, size, spec.rank, made->finds_host_crowded() ? 1 : 0, deadline);
+      if (!crowded.ok()) {
+        return crowded.error();
       }
+      made->spare_messages(crowded.value() > 0);
+      link = std::move(made);
     }
     if (signal->raised()) {
       return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};

@@ -1,8 +1,10 @@
 #include "collectives/tcp/tcp_transport.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <thread>
+#include <vector>
 
 #include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
@@ -108,6 +110,39 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   }
   auto groups = cluster.form(ViewId{1}, 2);
   on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
+}
+
+// Goal: which way an all-reduce takes is a matter of the group, not of each member's machine.
+// Method: one member may use a single core, so that alone it would find its host crowded; sizes
+// where that decides between ways, and vectors of nothing with and without an address.
+TEST(TcpTransport, MembersWithUnequalCoresTakeTheSameWay) {
+  for (const Kind kind : {Kind::kShared, Kind::kTcp}) {
+    Cluster cluster(kind, 2);
+    on_all(2, [&](std::uint32_t rank) {
+      if (rank == 0) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+        ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+      }
+      const auto group =
+          cluster.transports[rank]->form(cluster.spec(ViewId{1}, {0, 1}, rank), far());
+      ASSERT_TRUE(group.ok()) << group.error().detail;
+      std::int32_t nothing = 0;
+      for (const std::size_t count : {1, 9000, 12000, 16000, 20000}) {
+        std::vector<std::int32_t> data(count, 1);
+        EXPECT_TRUE(group.value()
+                        ->all_reduce_blocking(data.data(), count, DataType::kInt32, ReduceOp::kSum,
+                                              monotonic_now() + seconds(10))
+                        .ok());
+        EXPECT_EQ(data, std::vector<std::int32_t>(count, 2));
+        EXPECT_TRUE(group.value()
+                        ->all_reduce_blocking(rank == 0 ? &nothing : nullptr, 0, DataType::kInt32,
+                                              ReduceOp::kSum, monotonic_now() + seconds(10))
+                        .ok());
+      }
+    });
+  }
 }
 
 TEST(TcpTransport, AnAddressThatIsNoneIsRefused) {
