@@ -34,6 +34,21 @@ Subcommand order(std::string name, std::string help, std::string positionals,
           run};
 }
 
+Subcommand simulation() {
+  return {{"simulate",
+           "run the membership machines in simulated time, with faults, from many seeds",
+           "",
+           {{"seeds", "N", "how many (default 1000)"},
+            {"first-seed", "S", "the first of them (default 1)"},
+            {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
+            {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
+            {"replay", "SEED", "run one seed and print its whole history"},
+            {"json", "", "JSON lines: failing seeds, then the summary"}},
+           {},
+           false},
+          simulate};
+}
+
 std::string top_help() {
   std::string text =
       "Mayfly trains ResNets data-parallel on workers that may vanish at any moment.\n\n"
@@ -157,6 +172,7 @@ const std::vector<Subcommand>& subcommands() {
         {},
         false},
        import_weights},
+      simulation(),
       {{"version", "print the version", "", {kJson}, {}, false}, version}};
   return list;
 }

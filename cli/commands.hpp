@@ -32,6 +32,9 @@ int evaluate(const ParsedArguments& arguments, Context& context);
 int export_weights(const ParsedArguments& arguments, Context& context);
 int import_weights(const ParsedArguments& arguments, Context& context);
 
+// simulate_command.cpp: the deterministic simulator.
+int simulate(const ParsedArguments& arguments, Context& context);
+
 // cli.cpp
 int version(const ParsedArguments& arguments, Context& context);
 

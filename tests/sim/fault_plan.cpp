@@ -1,5 +1,6 @@
 #include "tests/sim/fault_plan.hpp"
 
+#include "base/check.hpp"
 #include "base/random.hpp"
 
 namespace mayfly::sim {
@@ -38,6 +39,25 @@ std::string ms(const char* name, Duration time) {
 }
 
 }  // namespace
+
+const std::vector<Sabotage>& all_sabotages() {
+  static const std::vector<Sabotage> all = {Sabotage::kKeepsStaleSums, Sabotage::kIgnoresFirstStep,
+                                            Sabotage::kReducesTooEarly, Sabotage::kSkipsSync,
+                                            Sabotage::kLosesViews};
+  return all;
+}
+
+const char* name_of(Sabotage sabotage) {
+  switch (sabotage) {
+    case Sabotage::kNone: return "none";
+    case Sabotage::kKeepsStaleSums: return "keeps-stale-sums";
+    case Sabotage::kIgnoresFirstStep: return "ignores-first-step";
+    case Sabotage::kReducesTooEarly: return "reduces-too-early";
+    case Sabotage::kSkipsSync: return "skips-sync";
+    case Sabotage::kLosesViews: return "loses-views";
+  }
+  UNREACHABLE("every sabotage has a name");
+}
 
 Scenario draw_scenario(std::uint64_t seed) {
   RandomStream random{CounterRandom(seed).split("scenario")};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/time.hpp"
 #include "elastic/core/view.hpp"
@@ -56,6 +57,11 @@ struct Scenario {
   FaultPlan faults;
   Sabotage sabotage = Sabotage::kNone;
 };
+
+/// All of them but kNone.
+[[nodiscard]] const std::vector<Sabotage>& all_sabotages();
+/// "keeps-stale-sums".
+[[nodiscard]] const char* name_of(Sabotage sabotage);
 
 /// Everything about the run with this seed.
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);

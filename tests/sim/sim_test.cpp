@@ -4,11 +4,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
-#include "tests/sim/sim_world.hpp"
+#include "tests/sim/sweep.hpp"
 
-// MAYFLY_SIM_SEEDS=N runs N seeds instead of 500; MAYFLY_SIM_FIRST_SEED=S starts at S.
+// MAYFLY_SIM_SEEDS=N runs N seeds instead of 2000; MAYFLY_SIM_FIRST_SEED=S starts at S.
 
 namespace mayfly::sim {
 namespace {
@@ -18,42 +17,40 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-std::string story_of(const Scenario& scenario, const RunResult& result) {
-  std::ostringstream text;
-  text << describe(scenario) << '\n';
-  for (const std::string& violation : result.violations) {
-    text << "  violated: " << violation << '\n';
+TEST(Simulator, EveryScheduleOfFaultsEndsWithTheUndisturbedResult) {
+  SweepOptions options;
+  options.seeds = from_environment("MAYFLY_SIM_SEEDS", 2000);
+  options.first_seed = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
+  const SweepResult result = sweep(options);
+  for (const Failure& failure : result.first) {
+    ADD_FAILURE() << story_of(failure, 40);
   }
-  const std::size_t shown = std::min<std::size_t>(result.history.size(), 40);
-  for (std::size_t i = result.history.size() - shown; i < result.history.size(); ++i) {
-    text << "  " << result.history[i] << '\n';
-  }
-  return text.str();
+  EXPECT_EQ(result.failing, 0u);
+  std::cout << summary_line(options, result) << '\n';
 }
 
-TEST(Simulator, EveryScheduleOfFaultsEndsWithTheUndisturbedResult) {
-  const std::uint64_t seeds = from_environment("MAYFLY_SIM_SEEDS", 500);
-  const std::uint64_t first = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
-  RunResult total;
-  std::uint64_t failures = 0;
-  for (std::uint64_t seed = first; seed < first + seeds && failures < 5; ++seed) {
-    const Scenario scenario = draw_scenario(seed);
-    const RunResult result = simulate(scenario);
-    EXPECT_TRUE(result.violations.empty()) << story_of(scenario, result);
-    failures += result.violations.empty() ? 0 : 1;
-    total.views += result.views;
-    total.losses += result.losses;
-    total.joins += result.joins;
-    total.leaves += result.leaves;
-    total.evictions += result.evictions;
-    total.recoveries += result.recoveries;
-    total.kept_sums += result.kept_sums;
-  }
-  RecordProperty("views", std::to_string(total.views));
-  std::cout << seeds << " seeds: " << total.views << " views, " << total.losses << " lost, "
-            << total.joins << " joined, " << total.leaves << " left, " << total.evictions
-            << " evicted, " << total.recoveries << " changes completed, " << total.kept_sums
-            << " microbatches kept\n";
+TEST(Simulator, ASweepIsTheSameOnAnyNumberOfThreads) {
+  SweepOptions options;
+  options.seeds = 50;
+  const std::string one = summary_line(options, sweep(options));
+  options.threads = 3;
+  EXPECT_EQ(summary_line(options, sweep(options)), one);
+}
+
+TEST(Simulator, ASweepKeepsTheLowestFailingSeedsAndSaysHowToReplayThem) {
+  SweepOptions options;
+  options.seeds = 40;
+  options.failures_kept = 2;
+  options.threads = 2;
+  options.sabotage = Sabotage::kReducesTooEarly;
+  const SweepResult result = sweep(options);
+  ASSERT_EQ(result.first.size(), 2u);
+  EXPECT_GT(result.failing, 2u);
+  EXPECT_LT(result.first[0].scenario.seed, result.first[1].scenario.seed);
+  EXPECT_THAT(story_of(result.first[0], 10),
+              testing::HasSubstr("mayfly simulate --replay " +
+                                 std::to_string(result.first[0].scenario.seed) +
+                                 " --sabotage reduces-too-early"));
 }
 
 TEST(Simulator, SeedsThatFailedOnceStayGood) {
@@ -65,7 +62,7 @@ TEST(Simulator, SeedsThatFailedOnceStayGood) {
     }
     const Scenario scenario = draw_scenario(std::strtoull(line.c_str(), nullptr, 10));
     const RunResult result = simulate(scenario);
-    EXPECT_TRUE(result.violations.empty()) << story_of(scenario, result);
+    EXPECT_TRUE(result.violations.empty()) << story_of({scenario, result}, 40);
   }
 }
 

@@ -259,6 +259,26 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   result_.history.push_back(std::move(line));
 }
 
+std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {
+  return {{"views", views},
+          {"lost", losses},
+          {"joined", joins},
+          {"left", leaves},
+          {"evicted", evictions},
+          {"changes completed", recoveries},
+          {"microbatches kept", kept_sums}};
+}
+
+void RunResult::add_counts(const RunResult& other) {
+  views += other.views;
+  losses += other.losses;
+  joins += other.joins;
+  leaves += other.leaves;
+  evictions += other.evictions;
+  recoveries += other.recoveries;
+  kept_sums += other.kept_sums;
+}
+
 RunResult simulate(const Scenario& scenario) {
   return SimWorld(scenario).run();
 }

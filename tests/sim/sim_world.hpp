@@ -37,6 +37,10 @@ struct RunResult {
   std::uint64_t recoveries = 0;
   std::uint64_t kept_sums = 0;    ///< microbatches that did not have to be computed again
   std::uint64_t fingerprint = 0;  ///< equal for two runs of the same scenario
+
+  /// The counts by name, in the order in which people want to read them.
+  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
+  void add_counts(const RunResult& other);
 };
 
 class SimWorld {

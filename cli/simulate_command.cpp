@@ -1,0 +1,183 @@
+// `mayfly simulate`: the product's membership machines in simulated time, hundreds of jobs a
+// second, each from one seed; see tests/sim.
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <thread>
+
+#include "base/time.hpp"
+#include "cli/commands.hpp"
+#include "engine/json_text.hpp"
+#include "engine/run_directory.hpp"
+#include "tests/sim/sweep.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+constexpr unsigned kThreadsMax = 256;
+constexpr std::size_t kLinesShown = 40;
+
+Result<std::uint64_t> number_of(const ParsedArguments& arguments, const std::string& name,
+                                std::uint64_t otherwise) {
+  const std::string text = arguments.option(name);
+  if (text.empty()) {
+    return otherwise;
+  }
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Error{Errc::kInvalidInput, "--" + name + " expects a whole number, got '" + text + "'"};
+  }
+  return number;
+}
+
+Result<sim::Sabotage> sabotage_of(const ParsedArguments& arguments) {
+  const std::string wanted = arguments.option("sabotage", "none");
+  std::vector<std::string> names = {"none"};
+  for (const sim::Sabotage sabotage : sim::all_sabotages()) {
+    names.emplace_back(name_of(sabotage));
+    if (wanted == names.back()) {
+      return sabotage;
+    }
+  }
+  if (wanted == "none") {
+    return sim::Sabotage::kNone;
+  }
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return Error{Errc::kInvalidInput, "--sabotage: unknown '" + wanted + "'; there are " + list};
+}
+
+Result<sim::SweepOptions> sweep_options(const ParsedArguments& arguments) {
+  sim::SweepOptions options;
+  const Result<std::uint64_t> seeds = number_of(arguments, "seeds", options.seeds);
+  const Result<std::uint64_t> first = number_of(arguments, "first-seed", options.first_seed);
+  const Result<std::uint64_t> jobs =
+      number_of(arguments, "jobs", std::max(1U, std::thread::hardware_concurrency()));
+  const Result<sim::Sabotage> sabotage = sabotage_of(arguments);
+  for (const Result<std::uint64_t>& number : {seeds, first, jobs}) {
+    if (!number.ok()) {
+      return number.error();
+    }
+  }
+  if (!sabotage.ok()) {
+    return sabotage.error();
+  }
+  if (jobs.value() < 1 || jobs.value() > kThreadsMax || seeds.value() < 1) {
+    return Error{Errc::kInvalidInput,
+                 "simulate: at least one seed and 1 to " + std::to_string(kThreadsMax) + " jobs"};
+  }
+  options.seeds = seeds.value();
+  options.first_seed = first.value();
+  options.threads = static_cast<unsigned>(jobs.value());
+  options.sabotage = sabotage.value();
+  return options;
+}
+
+std::string hex(std::uint64_t number) {
+  char text[16];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, number, 16);
+  const std::string digits(text, end);
+  return std::string(sizeof text - digits.size(), '0') + digits;
+}
+
+std::string json_of(const sim::Failure& failure) {
+  std::vector<std::string> violations;
+  for (const std::string& text : failure.result.violations) {
+    violations.push_back(engine::json_string(text));
+  }
+  return engine::JsonObject()
+      .add("kind", engine::json_string("failing_seed"))
+      .add("seed", engine::json_number(failure.scenario.seed))
+      .add("scenario", engine::json_string(describe(failure.scenario)))
+      .add("violations", engine::json_array(violations))
+      .add("replay", engine::json_string(replay_command(failure.scenario)))
+      .text();
+}
+
+std::string json_of(const sim::SweepOptions& options, const sim::SweepResult& result,
+                    double seconds) {
+  engine::JsonObject object;
+  object.add("kind", engine::json_string("simulation"))
+      .add("first_seed", engine::json_number(options.first_seed))
+      .add("seeds", engine::json_number(options.seeds));
+  for (const auto& [name, count] : result.totals.counts()) {
+    std::string key = name;
+    std::replace(key.begin(), key.end(), ' ', '_');
+    object.add(key, engine::json_number(count));
+  }
+  return object.add("failing", engine::json_number(result.failing))
+      .add("fingerprint", engine::json_string(hex(result.totals.fingerprint)))
+      .add("seconds", engine::json_number(seconds))
+      .text();
+}
+
+/// One rewritten line on a terminal, at most ten times a second; nothing elsewhere.
+class SweepProgress {
+ public:
+  SweepProgress(const Context& context, std::uint64_t seeds) : context_(context), seeds_(seeds) {}
+
+  void show(std::uint64_t done, std::uint64_t failing) {
+    const Instant now = monotonic_now();
+    if (!context_.err_is_terminal || (shown_ && now - *shown_ < milliseconds(100))) {
+      return;
+    }
+    shown_ = now;
+    context_.err << "\r" << done << " of " << seeds_ << " seeds, " << failing << " failing"
+                 << std::flush;
+  }
+  void erase() {
+    if (shown_) {
+      context_.err << "\r\x1b[K" << std::flush;
+    }
+  }
+
+ private:
+  const Context& context_;
+  std::uint64_t seeds_;
+  std::optional<Instant> shown_;
+};
+
+int replay(std::uint64_t seed, sim::Sabotage sabotage, Context& context) {
+  sim::Scenario scenario = sim::draw_scenario(seed);
+  scenario.sabotage = sabotage;
+  const sim::Failure run{scenario, sim::simulate(scenario)};
+  context.out << story_of(run, run.result.history.size());
+  context.out << (run.result.violations.empty() ? "nothing was violated" : "violated")
+              << "; fingerprint " << hex(run.result.fingerprint) << "\n";
+  return run.result.violations.empty() ? kExitDone : kExitFailed;
+}
+
+}  // namespace
+
+int simulate(const ParsedArguments& arguments, Context& context) {
+  const Result<sim::SweepOptions> options = sweep_options(arguments);
+  if (!options.ok()) {
+    return context.complain(options.error());
+  }
+  if (!arguments.option("replay").empty()) {
+    const Result<std::uint64_t> seed = number_of(arguments, "replay", 0);
+    return seed.ok() ? replay(seed.value(), options.value().sabotage, context)
+                     : context.complain(seed.error());
+  }
+  SweepProgress progress(context, options.value().seeds);
+  const Instant start = monotonic_now();
+  const sim::SweepResult result = sim::sweep(
+      options.value(),
+      [&progress](std::uint64_t done, std::uint64_t failing) { progress.show(done, failing); });
+  progress.erase();
+  const double seconds = to_ms(monotonic_now() - start) / 1000;
+  const bool json = arguments.has("json");
+  for (const sim::Failure& failure : result.first) {
+    context.out << (json ? json_of(failure) + "\n" : story_of(failure, kLinesShown));
+  }
+  context.out << (json ? json_of(options.value(), result, seconds)
+                       : summary_line(options.value(), result))
+              << "\n";
+  return result.failing == 0 ? kExitDone : kExitFailed;
+}
+
+}  // namespace mayfly::cli
