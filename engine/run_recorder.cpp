@@ -44,6 +44,10 @@ std::string sentence_of(const RecoveryRecord& r) {
     return fmt::format("worker {} joined after step {}: first step together after {:.0f} ms", who,
                        r.step, r.step_ms);
   }
+  if (r.cause == "promote") {
+    return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
+                       who, r.step + 1, r.step_ms);
+  }
   if (r.cause == "leave") {
     return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
                        r.step_ms);
@@ -103,6 +107,22 @@ void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
   listener_.on_event(sentence_of(record));
   const std::lock_guard lock(mutex_);
   recoveries_.push_back(recovery);
+}
+
+void RunRecorder::on_join(const elastic::Join& join) {
+  const auto since_connected = [&join](Instant t) {
+    return json_number(to_ms(t - join.connected));
+  };
+  const std::lock_guard output(output_mutex_);
+  directory_.event("join", {{"member", json_number(value(join.member))},
+                            {"admitted_after", json_number(value(join.admitted_after))},
+                            {"started_after", json_number(value(join.started_after))},
+                            {"snapshots", json_number(std::uint64_t{join.snapshots})},
+                            {"ready_ms", since_connected(join.ready)},
+                            {"admitted_ms", since_connected(join.admitted)},
+                            {"caught_up_ms", since_connected(join.caught_up)},
+                            {"promoted_ms", since_connected(join.promoted)},
+                            {"step_ms", since_connected(join.step)}});
 }
 
 void RunRecorder::on_report(MemberId member, ByteSpan payload) {

@@ -37,6 +37,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_note(Instant when, const elastic::coordinator_effect::Note& note) override;
   void on_view(Instant when, const elastic::View& view) override;
   void on_recovery(const elastic::Recovery& recovery) override;
+  void on_join(const elastic::Join& join) override;
   void on_report(MemberId member, ByteSpan payload) override;
   elastic::CommandReply on_command(const elastic::Command& command) override;
   void on_ended(elastic::Outcome outcome, const std::string& detail) override;

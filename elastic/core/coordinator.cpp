@@ -48,6 +48,7 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
   place->second.host = event.hello.host;
   place->second.pid = event.hello.pid;
   place->second.address = event.hello.address;
+  place->second.join.emplace().connected = now_;
   detector_.heard(last_id_, now_);
   effects_.emplace_back(coordinator_effect::Accept{event.connection, last_id_});
   send(last_id_, Welcome{last_id_});
@@ -142,6 +143,8 @@ std::vector<MemberStatus> Coordinator::members() const {
       phase = "loading";
     } else if (peer.is_candidate()) {
       phase = "ready";
+    } else if (peer.observes != ViewId{}) {
+      phase = "observing";
     }
     all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.microbatch_ms});
   }

@@ -35,6 +35,11 @@ struct CoordinatorOptions {
   /// An abort is quick, but a microbatch that is being computed is not interrupted.
   Duration stop_timeout = seconds(10);
   std::uint64_t seed = 0;  ///< of view keys
+  /// A joiner whose state has so many bytes observes until it has it; a smaller one is sent to it
+  /// while all wait, which costs them less than another change of view.
+  std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
+  /// Observers of the same snapshot that are done so soon after each other start work together.
+  Duration start_together = milliseconds(100);
   /// Must be equal on all workers; a worker that differs is refused with the first difference.
   /// Empty (embedded tests): the first worker's is taken.
   std::vector<std::pair<std::string, std::string>> fingerprint;
@@ -111,6 +116,20 @@ struct Recovery {
   Instant step;     ///< first commit of the new view
 };
 
+/// How a worker came into a job that was running; instants of the coordinator's clock.
+struct Join {
+  MemberId member{};
+  Step admitted_after{};        ///< the last step before it took part
+  Step started_after{};         ///< the last step before it had work
+  std::uint32_t snapshots = 0;  ///< how often it began to take the state; 0 = while all waited
+  Instant connected;
+  Instant ready;      ///< it has loaded everything
+  Instant admitted;   ///< a view with it is published
+  Instant caught_up;  ///< it holds the state
+  Instant promoted;   ///< a view in which it has work is published
+  Instant step;       ///< the first commit with its work
+};
+
 namespace coordinator_effect {
 /// Answers WorkerConnected: this connection is that member from now on.
 struct Accept {
@@ -146,6 +165,9 @@ struct ViewPublished {
 struct RecoveryDone {
   Recovery recovery;
 };
+struct JoinDone {
+  Join join;
+};
 /// An opaque report of a member, for the engine.
 struct ReportReceived {
   MemberId member{};
@@ -161,14 +183,15 @@ using CoordinatorEffect =
     std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Send,
                  coordinator_effect::Disconnect, coordinator_effect::Note,
                  coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
-                 coordinator_effect::ReportReceived, coordinator_effect::JobEnded>;
+                 coordinator_effect::JoinDone, coordinator_effect::ReportReceived,
+                 coordinator_effect::JobEnded>;
 
 /// What `mayfly status` shows of one member.
 struct MemberStatus {
   MemberId id{};
   std::string host;
   std::uint32_t pid = 0;
-  std::string phase;  ///< loading, ready, active, leaving
+  std::string phase;  ///< loading, ready, observing, active, leaving
   Step committed{};
   float microbatch_ms = 0;
 };
@@ -206,6 +229,16 @@ class Coordinator {
     Stopped stopped;      // of the present view, in kStopped
     bool formed = false;  // in the present view
     bool synced = false;
+    std::uint64_t state_bytes = 0;
+    ViewId observes{};                 // as in the last view it was in
+    std::vector<MemberId> donors;      // of that state
+    std::optional<Instant> caught_up;  // in the present view
+    std::optional<Join> join;          // until its first work is committed
+
+    /// Works, or could: it has said that it holds a state of the job.
+    [[nodiscard]] bool lacks_state() const {
+      return observes != ViewId{} && !caught_up.has_value();
+    }
 
     [[nodiscard]] bool is_candidate() const {
       return phase == Phase::kReady || phase == Phase::kStopped;
@@ -237,6 +270,7 @@ class Coordinator {
   void on(MemberId id, Peer& peer, const StoreSet& set);
   void on(MemberId id, Peer& peer, const StoreGet& get);
   void on(MemberId id, Peer& peer, const WorkerDied& died);
+  void on(MemberId id, Peer& peer, const CaughtUp& caught_up);
   template <typename Other>
   void on(MemberId id, Peer& peer, const Other& other);
   void settle_if_complete();
@@ -277,6 +311,14 @@ class Coordinator {
   [[nodiscard]] std::uint32_t count_redone(const View& view) const;
   void announce(const View& view);
 
+  // coordinator_observers.cpp: members that take the state while others work
+  [[nodiscard]] std::vector<ViewId> observed_states(const Candidates& candidates,
+                                                    const View& view) const;
+  [[nodiscard]] bool goes_on_observing(const Peer& peer, const View& view) const;
+  [[nodiscard]] std::vector<MemberId> observers_to_start() const;
+  void note_admission(const ViewMember& member, Peer& peer, const View& view);
+  void report_joins();
+
   [[nodiscard]] Candidates candidates() const;
   [[nodiscard]] bool is_in_view(MemberId id) const;
   [[nodiscard]] std::size_t count(Peer::Phase phase) const;
@@ -308,6 +350,7 @@ class Coordinator {
   // The change that led to the present view, until that view's members have all started.
   std::optional<Recovery> settling_;
   bool has_first_commit_ = false;
+  bool has_starters_ = false;  // in the present view, and nothing of theirs is committed yet
 
   // Valid during handle().
   Instant now_;

@@ -133,7 +133,7 @@ bool Coordinator::leaves_somebody(MemberId leaver) const {
   return std::any_of(peers_.begin(), peers_.end(), [leaver](const Peers::value_type& entry) {
     const auto& [id, peer] = entry;
     const bool works = peer.phase == Peer::Phase::kActive || peer.is_candidate();
-    return id != leaver && works && !peer.leaving;
+    return id != leaver && works && !peer.leaving && !peer.lacks_state();
   });
 }
 

@@ -53,6 +53,8 @@ void Coordinator::start_planned_change() {
     begin_change(false, "leave", std::move(leavers));
   } else if (!joiners.empty()) {
     begin_change(false, "join", std::move(joiners));
+  } else if (std::vector<MemberId> observers = observers_to_start(); !observers.empty()) {
+    begin_change(false, "promote", std::move(observers));
   }
 }
 

@@ -32,6 +32,8 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Ready& ready) {
   }
   peer.phase = Peer::Phase::kReady;
   peer.committed = ready.committed;
+  peer.state_bytes = ready.state_bytes;
+  peer.join->ready = now_;
 }
 
 void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
@@ -76,6 +78,9 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Synced& synced) {
     return;
   }
   peer.synced = true;
+  if (peer.join) {
+    peer.join->caught_up = now_;
+  }
   if (settling_) {
     settling_->synced = now_;
     settle_if_complete();
@@ -91,6 +96,9 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Progress& progress) {
   if (progress.microbatch_ms > 0) {
     peer.microbatch_ms = progress.microbatch_ms;
   }
+  if (has_starters_) {
+    report_joins();
+  }
   if (settling_) {
     if (!has_first_commit_) {
       has_first_commit_ = true;
@@ -105,7 +113,8 @@ void Coordinator::settle_if_complete() {
   const bool all_started =
       std::all_of(view_->members.begin(), view_->members.end(), [this](const ViewMember& member) {
         const auto place = peers_.find(member.id);
-        return place != peers_.end() && place->second.formed && place->second.synced;
+        return place != peers_.end() && place->second.formed &&
+               (place->second.synced || member.is_observer());
       });
   if (all_started && has_first_commit_) {
     effects_.emplace_back(coordinator_effect::RecoveryDone{*settling_});

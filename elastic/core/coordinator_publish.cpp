@@ -63,9 +63,7 @@ void Coordinator::publish() {
   settle_later(view);
   for (const ViewMember& member : view.members) {
     Peer& peer = peers_.at(member.id);
-    if (peer.phase == Peer::Phase::kReady) {
-      note("joined", member.id, peer.host);
-    }
+    note_admission(member, peer, view);
     peer.phase = Peer::Phase::kActive;
     peer.formed = peer.synced = false;
   }
@@ -83,14 +81,22 @@ View Coordinator::make_view(const Candidates& candidates) const {
   for (const auto& [id, peer] : candidates) {
     view.committed = std::max(view.committed, peer->committed);
   }
+  const std::vector<ViewId> observed = observed_states(candidates, view);
   std::vector<float> speeds;
   std::vector<MicrobatchSet> held;
+  std::vector<std::size_t> workers;  // their ranks
   bool has_source = false;
-  for (const auto& [id, peer] : candidates) {
+  for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
+    const auto& [id, peer] = candidates[rank];
+    view.members.push_back({id, peer->address, {}, 0, 0, observed[rank]});
+    if (view.members.back().is_observer()) {
+      continue;
+    }
+    workers.push_back(rank);
     const bool is_current = peer->committed == view.committed;
     if (is_current && !has_source) {
       has_source = true;
-      view.source = static_cast<Rank>(speeds.size());
+      view.source = static_cast<Rank>(rank);
     }
     view.anyone_behind = view.anyone_behind || !is_current;
     const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
@@ -99,10 +105,11 @@ View Coordinator::make_view(const Candidates& candidates) const {
   }
   const auto ranges = proportional_ranges(speeds, options_.microbatches);
   auto first_step = first_step_sets(held, speeds, options_.microbatches);
-  for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
-    const auto& [id, peer] = candidates[rank];
-    view.members.push_back(
-        {id, peer->address, std::move(first_step[rank]), ranges[rank].first, ranges[rank].count});
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    ViewMember& member = view.members[workers[i]];
+    member.first_step = std::move(first_step[i]);
+    member.first = ranges[i].first;
+    member.count = ranges[i].count;
   }
   check_covers_once(view, options_.microbatches);
   return view;

@@ -82,7 +82,7 @@ Member::Effects Member::on(const member_event::Loaded& event) {
     return {};
   }
   phase_ = Phase::kWaiting;
-  return {member_effect::Send{Ready{event.committed}}};
+  return {member_effect::Send{Ready{event.committed, event.state_bytes}}};
 }
 
 Member::Effects Member::on(const member_event::TrainerStopped& event) {
@@ -95,7 +95,7 @@ Member::Effects Member::on(const member_event::TrainerStopped& event) {
                           : leave(DismissReason::kJobFailed, false, kCoordinatorGone);
   }
   return {member_effect::Send{Stopped{event.view, event.committed, event.held, event.finished,
-                                      event.failed, event.culprit, event.detail}}};
+                                      event.failed, event.culprit, event.detail, event.observed}}};
 }
 
 Member::Effects Member::on(const member_event::GroupFormed& event) {
@@ -110,6 +110,13 @@ Member::Effects Member::on(const member_event::StateSynced& event) {
     return {};
   }
   return {member_effect::Send{Synced{event.view}}};
+}
+
+Member::Effects Member::on(const member_event::StateCaughtUp& event) {
+  if (phase_ != Phase::kRunning || event.view != view_) {
+    return {};
+  }
+  return {member_effect::Send{CaughtUp{event.view, event.committed}}};
 }
 
 Member::Effects Member::on(const member_event::LeaveAsked& event) {

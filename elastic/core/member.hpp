@@ -31,6 +31,7 @@ struct Received {
 /// The worker has loaded everything; `committed` is the state it holds.
 struct Loaded {
   Step committed{};
+  std::uint64_t state_bytes = 0;  ///< see Ready
 };
 /// The trainer left the view's group: told to, at an agreed boundary, after the last step, or
 /// because the group broke.
@@ -42,12 +43,18 @@ struct TrainerStopped {
   bool failed = false;
   std::optional<MemberId> culprit;
   std::string detail;
+  Step observed{};  ///< see Stopped
 };
 struct GroupFormed {
   ViewId view{};
 };
 struct StateSynced {
   ViewId view{};
+};
+/// An observer of this view holds the state after `committed`, and commits every further step.
+struct StateCaughtUp {
+  ViewId view{};
+  Step committed{};
 };
 /// SIGTERM, a notice or a drain command reached this worker.
 struct LeaveAsked {
@@ -60,8 +67,8 @@ struct CoordinatorLost {};
 
 using MemberEvent =
     std::variant<member_event::Received, member_event::Loaded, member_event::TrainerStopped,
-                 member_event::GroupFormed, member_event::StateSynced, member_event::LeaveAsked,
-                 member_event::CoordinatorLost>;
+                 member_event::GroupFormed, member_event::StateSynced, member_event::StateCaughtUp,
+                 member_event::LeaveAsked, member_event::CoordinatorLost>;
 
 namespace member_effect {
 struct Send {
@@ -110,6 +117,7 @@ class Member {
   Effects on(const member_event::TrainerStopped& event);
   Effects on(const member_event::GroupFormed& event);
   Effects on(const member_event::StateSynced& event);
+  Effects on(const member_event::StateCaughtUp& event);
   Effects on(const member_event::LeaveAsked& event);
   Effects on(const member_event::CoordinatorLost& event);
 

@@ -23,7 +23,7 @@ constexpr std::size_t kStoreValueBytesMax = 1u << 20;
 constexpr std::size_t kReportBytesMax = 3u << 20;
 constexpr std::size_t kReplyBytesMax = 2u << 20;
 constexpr std::size_t kSetWordsMax = kMicrobatchesMax / 64;
-constexpr std::size_t kViewMemberBytesMin = 24;
+constexpr std::size_t kViewMemberBytesMin = 32;
 
 static_assert(kMembersMax * (kAddressBytesMax + 8 * kSetWordsMax + 64) < kMessageBytesMax,
               "the largest view fits a frame");
@@ -176,6 +176,7 @@ void fields(auto& io, Is<Refused> auto& m) {
 }
 void fields(auto& io, Is<Ready> auto& m) {
   io.plain(m.committed);
+  io.plain(m.state_bytes);
 }
 
 void fields(auto& io, Is<Stopped> auto& m) {
@@ -186,6 +187,7 @@ void fields(auto& io, Is<Stopped> auto& m) {
   io.flag(m.failed);
   io.optional_member(m.culprit);
   io.people_text(m.detail);
+  io.plain(m.observed);
 }
 
 void fields(auto& io, Is<Formed> auto& m) {
@@ -199,6 +201,11 @@ void fields(auto& io, Is<Progress> auto& m) {
   io.plain(m.view);
   io.plain(m.committed);
   io.milliseconds(m.microbatch_ms);
+}
+
+void fields(auto& io, Is<CaughtUp> auto& m) {
+  io.plain(m.view);
+  io.plain(m.committed);
 }
 
 void fields(auto& /*io*/, Is<Heartbeat> auto& /*m*/) {}
@@ -236,6 +243,8 @@ void fields(auto& io, Is<ViewMember> auto& m) {
   io.plain(m.first);
   io.plain(m.count);
   io.require(m.first <= kMicrobatchesMax && m.count <= kMicrobatchesMax - m.first);
+  io.plain(m.observes);
+  io.require(!m.is_observer() || (m.first_step.empty() && m.count == 0));
 }
 
 void fields(auto& io, Is<NewView> auto& m) {
@@ -247,7 +256,8 @@ void fields(auto& io, Is<NewView> auto& m) {
   io.flag(view.anyone_behind);
   io.list(view.members, kMembersMax, kViewMemberBytesMin,
           [&io](auto& member) { fields(io, member); });
-  io.require(value(view.source) < view.members.size());
+  io.require(value(view.source) < view.members.size() &&
+             !view.members[value(view.source)].is_observer());
 }
 
 void fields(auto& io, Is<StoreValue> auto& m) {
@@ -275,10 +285,10 @@ void fields(auto& io, Is<CommandReply> auto& m) {
 constexpr std::size_t kKinds = std::variant_size_v<Message>;
 
 constexpr std::array<const char*, kKinds> kNames = {
-    "challenge", "hello",     "welcome",      "refused",   "ready",         "stopped",
-    "formed",    "synced",    "progress",     "heartbeat", "leave_request", "report",
-    "store_set", "store_get", "worker_died",  "stop",      "new_view",      "store_value",
-    "dismiss",   "command",   "command_reply"};
+    "challenge", "hello",     "welcome",       "refused",   "ready",         "stopped",
+    "formed",    "synced",    "progress",      "heartbeat", "leave_request", "report",
+    "store_set", "store_get", "worker_died",   "stop",      "new_view",      "store_value",
+    "dismiss",   "command",   "command_reply", "caught_up"};
 
 template <std::size_t Kind>
 Message read_fields(WireReader& reader) {

@@ -17,7 +17,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::size_t kMessageBytesMax = 4u << 20;
 
 /// Who opens a connection.
@@ -56,7 +56,8 @@ struct Refused {
 
 /// The worker has loaded everything and can be admitted.
 struct Ready {
-  Step committed{};  ///< the state it holds: 0 or that of a checkpoint
+  Step committed{};               ///< the state it holds: 0 or that of a checkpoint
+  std::uint64_t state_bytes = 0;  ///< of a state as it is sent to another member
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 /// The member has left the view's group and waits for the next view.
@@ -68,6 +69,7 @@ struct Stopped {
   bool failed = false;              ///< its group broke; not told to stop
   std::optional<MemberId> culprit;  ///< whom it blames, if it failed and knows
   std::string detail;
+  Step observed{};  ///< of an observer without the state: it has the sums of all steps up to this
   friend bool operator==(const Stopped&, const Stopped&) = default;
 };
 /// The member's group stands.
@@ -86,6 +88,13 @@ struct Progress {
   Step committed{};
   float microbatch_ms = 0;  ///< time one microbatch takes on this member; 0 = unknown
   friend bool operator==(const Progress&, const Progress&) = default;
+};
+/// The observer holds the state after `committed`, the last step of its view so far, and can be
+/// given work.
+struct CaughtUp {
+  ViewId view{};
+  Step committed{};
+  friend bool operator==(const CaughtUp&, const CaughtUp&) = default;
 };
 struct Heartbeat {
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
@@ -167,9 +176,10 @@ struct CommandReply {
   friend bool operator==(const CommandReply&, const CommandReply&) = default;
 };
 
-using Message = std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced,
-                             Progress, Heartbeat, LeaveRequest, Report, StoreSet, StoreGet,
-                             WorkerDied, Stop, NewView, StoreValue, Dismiss, Command, CommandReply>;
+using Message =
+    std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced, Progress,
+                 Heartbeat, LeaveRequest, Report, StoreSet, StoreGet, WorkerDied, Stop, NewView,
+                 StoreValue, Dismiss, Command, CommandReply, CaughtUp>;
 
 /// Texts for people (reason, detail, host) are cut at their bound; everything else beyond a
 /// bound is a programmer error.

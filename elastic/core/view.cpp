@@ -95,4 +95,24 @@ bool MicrobatchSet::intersects(const MicrobatchSet& other) const {
   return false;
 }
 
+bool View::has_observers() const {
+  return std::any_of(members.begin(), members.end(),
+                     [](const ViewMember& member) { return member.is_observer(); });
+}
+
+std::vector<Rank> donors_of(const View& view) {
+  std::vector<Rank> donors;
+  for (std::size_t rank = 0; rank < view.members.size() && donors.size() < kDonorsMax; ++rank) {
+    if (!view.members[rank].is_observer()) {
+      donors.push_back(static_cast<Rank>(rank));
+    }
+  }
+  ENSURE(!donors.empty(), "some member of a view holds its state");
+  return donors;
+}
+
+Rank speaker_of(const View& view) {
+  return donors_of(view).front();
+}
+
 }  // namespace mayfly::elastic

@@ -48,6 +48,11 @@ struct ViewMember {
   MicrobatchSet first_step;  ///< its microbatches in the view's first step, kept sums included
   std::uint32_t first = 0;   ///< in every later step: [first, first + count)
   std::uint32_t count = 0;
+  /// Not 0: an observer. It has no microbatches, but receives the sum of every step; the state that
+  /// the sums are applied to, that of the view so named at its beginning, comes meanwhile (ADR 16).
+  ViewId observes{};
+
+  [[nodiscard]] bool is_observer() const { return observes != ViewId{}; }
 
   friend bool operator==(const ViewMember&, const ViewMember&) = default;
 };
@@ -58,10 +63,21 @@ struct View {
   std::uint64_t key = 0;       ///< random; lets members of this view recognise each other
   Step committed{};            ///< the highest committed step; the view resumes at the one after it
   Rank source{};               ///< holds the state after `committed`; others may copy from it
-  bool anyone_behind = false;  ///< true if some member does not have that state yet
+  bool anyone_behind = false;  ///< true if some member that is to work lacks that state
   std::vector<ViewMember> members;
+
+  [[nodiscard]] bool has_observers() const;
 
   friend bool operator==(const View&, const View&) = default;
 };
+
+/// Upper bound on the members that send a part of the state to an observer.
+inline constexpr std::size_t kDonorsMax = 16;
+
+/// The members that send the state of the view's beginning to those that observe since this view,
+/// a part each, in this order: the first that are to work. Not empty.
+[[nodiscard]] std::vector<Rank> donors_of(const View& view);
+/// The member that reports for all and writes checkpoints: the first that is to work.
+[[nodiscard]] Rank speaker_of(const View& view);
 
 }  // namespace mayfly::elastic

@@ -113,6 +113,7 @@ class Server final : public CoordinatorServer, public ConnectionOwner {
   void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
   void apply(Instant now, effect::ViewPublished& v) { observer_.on_view(now, v.view); }
   void apply(Instant, effect::RecoveryDone& r) { observer_.on_recovery(r.recovery); }
+  void apply(Instant, effect::JoinDone& j) { observer_.on_join(j.join); }
   void apply(Instant, effect::ReportReceived& r) { observer_.on_report(r.member, r.payload); }
   void apply(Instant, effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
 

@@ -31,6 +31,7 @@ class CoordinatorObserver {
   virtual void on_note(Instant when, const coordinator_effect::Note& note) = 0;
   virtual void on_view(Instant when, const View& view) = 0;
   virtual void on_recovery(const Recovery& recovery) = 0;
+  virtual void on_join(const Join& /*join*/) {}
   virtual void on_report(MemberId member, ByteSpan payload) = 0;
   /// Commands other than drain, pause, resume and stop (status, scale, ...).
   virtual CommandReply on_command(const Command& command) = 0;

@@ -123,6 +123,14 @@ TEST(Member, IgnoresATrainerReportOfAnotherView) {
   EXPECT_TRUE(member.handle(member_event::StateSynced{ViewId{1}}).empty());
 }
 
+TEST(Member, TellsTheCoordinatorThatItCaughtUpWithItsView) {
+  Member member = running_member(2);
+  EXPECT_TRUE(member.handle(member_event::StateCaughtUp{ViewId{1}, Step{9}}).empty());
+  const auto effects = member.handle(member_event::StateCaughtUp{ViewId{2}, Step{9}});
+  ASSERT_NE(only_sent<CaughtUp>(effects), nullptr);
+  EXPECT_EQ(*only_sent<CaughtUp>(effects), (CaughtUp{ViewId{2}, Step{9}}));
+}
+
 TEST(Member, TellsTheCoordinatorThatItsGroupStandsAndIsInStep) {
   Member member = running_member();
   EXPECT_NE(only_sent<Formed>(member.handle(member_event::GroupFormed{ViewId{1}})), nullptr);

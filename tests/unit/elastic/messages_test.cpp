@@ -18,6 +18,7 @@ View example_view() {
   View view{ViewId{7}, 0xfeedULL, Step{41}, Rank{1}, true, {}};
   view.members.push_back({MemberId{1}, "10.0.0.1:4000", MicrobatchSet::range(0, 70), 0, 70});
   view.members.push_back({MemberId{4}, "", MicrobatchSet::range(70, 30), 70, 30});
+  view.members.push_back({MemberId{5}, "10.0.0.5:4000", {}, 0, 0, ViewId{6}});
   return view;
 }
 
@@ -36,8 +37,9 @@ std::vector<Message> examples() {
             {{"model", "resnet20"}, {"seed", "1"}}},
       Welcome{MemberId{9}},
       Refused{"wrong token"},
-      Ready{Step{10}},
-      Stopped{ViewId{2}, Step{11}, MicrobatchSet::range(3, 90), true, true, MemberId{5}, "reset"},
+      Ready{Step{10}, 2'200'000},
+      Stopped{ViewId{2}, Step{11}, MicrobatchSet::range(3, 90), true, true, MemberId{5}, "reset",
+              Step{12}},
       Stopped{},
       Formed{ViewId{3}},
       Synced{ViewId{4}},
@@ -54,6 +56,7 @@ std::vector<Message> examples() {
       Dismiss{DismissReason::kEvicted, true, "silent"},
       Command{"drain", "3"},
       CommandReply{true, "{}"},
+      CaughtUp{ViewId{7}, Step{13}},
   };
 }
 
@@ -138,7 +141,17 @@ TEST(Messages, AHugeCountDoesNotAllocate) {
 TEST(Messages, AViewWhoseSourceIsNotAMemberIsRefused) {
   Bytes bytes = encode(NewView{example_view()});
   const std::size_t source_at = 1 + 8 + 8 + 8;
-  bytes.at(source_at) = std::byte{2};
+  bytes.at(source_at) = std::byte{3};
+  EXPECT_FALSE(decode(bytes).ok());
+  bytes.at(source_at) = std::byte{2};  // an observer
+  EXPECT_FALSE(decode(bytes).ok());
+}
+
+TEST(Messages, AnObserverWithWorkIsRefused) {
+  Bytes bytes = encode(NewView{example_view()});
+  ASSERT_TRUE(decode(bytes).ok());
+  const std::size_t count_at = bytes.size() - sizeof(ViewId) - sizeof(std::uint32_t);
+  bytes.at(count_at) = std::byte{1};
   EXPECT_FALSE(decode(bytes).ok());
 }
 
