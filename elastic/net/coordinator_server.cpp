@@ -5,21 +5,15 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cerrno>
 #include <charconv>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "base/check.hpp"
 #include "base/log.hpp"
-#include "elastic/net/connection.hpp"
-#include "elastic/net/handshake.hpp"
-#include "elastic/net/job_token.hpp"
+#include "elastic/net/control_sessions.hpp"
 #include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
@@ -28,14 +22,9 @@ namespace {
 namespace asio = boost::asio;
 namespace event = coordinator_event;
 namespace effect = coordinator_effect;
-using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
-constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
-constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
-constexpr Duration kHandshakeTimeout = seconds(5);
-constexpr std::size_t kStrangersMax = 256;
 
 template <class... Ts>
 struct Overloaded : Ts... {
@@ -43,17 +32,6 @@ struct Overloaded : Ts... {
 };
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
-
-/// What a connection has turned out to be.
-enum class Stage { kStranger, kWorker, kSentinel, kOperator, kLeaving };
-
-struct Session {
-  std::shared_ptr<Connection> connection;
-  Stage stage = Stage::kStranger;
-  Bytes nonce;        // of our challenge
-  Instant deadline;   // kStranger: of its Hello
-  MemberId member{};  // kWorker, kSentinel
-};
 
 /// What a worker may send after its handshake.
 bool is_from_worker(const Message& message) {
@@ -67,7 +45,7 @@ bool is_from_worker(const Message& message) {
       message);
 }
 
-class Server final : public CoordinatorServer, public ConnectionOwner {
+class Server final : public CoordinatorServer, private SessionOwner {
  public:
   Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorObserver& observer);
   ~Server() override;
@@ -85,57 +63,39 @@ class Server final : public CoordinatorServer, public ConnectionOwner {
   }
 
  private:
-  void on_message(Connection& connection, Message message) override;
-  void on_closed(Connection& connection, const std::string& detail) override;
+  void on_hello(const Session& session, Hello hello) override;
+  void on_session_message(const Session& session, Message message) override;
+  void on_session_lost(const Session& session, const std::string& detail) override;
 
-  void accept_more();
-  void accept_all();
-  void greet(UniqueFd fd);
-  void schedule_tick();
-  void drop_oldest_stranger();
-  void drop_slow_strangers(Instant now);
-
-  void handle_hello(std::uint64_t id, Session& session, Message message);
-  void admit(Session& session, Stage stage, MemberId member);
-  void refuse(Session& session, const std::string& reason);
-  void handle_worker(Session& session, Message message);
-  void handle_sentinel(Session& session, const Message& message);
-  void handle_operator(Session& session, const Message& message);
+  void handle_worker(const Session& session, Message message);
+  void handle_sentinel(const Session& session, const Message& message);
+  void handle_operator(const Session& session, const Message& message);
   [[nodiscard]] CommandReply run_command(const Command& command);
   [[nodiscard]] CommandReply drain_command(const std::string& argument);
 
+  void schedule_tick();
   void post_event(CoordinatorEvent each);
   void handle(const CoordinatorEvent& each);
-  void apply(Instant now, effect::Accept& accept);
-  void apply(Instant now, effect::Refuse& refusal);
-  void apply(Instant now, effect::Send& send);
-  void apply(Instant now, effect::Disconnect& disconnect);
+  void apply(Instant, effect::Accept& a) {
+    sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome comes next
+  }
+  void apply(Instant, effect::Refuse& r) { sessions_.refuse(r.connection, r.reason); }
+  void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
+  void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
   void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
   void apply(Instant now, effect::ViewPublished& v) { observer_.on_view(now, v.view); }
   void apply(Instant, effect::RecoveryDone& r) { observer_.on_recovery(r.recovery); }
   void apply(Instant, effect::JoinDone& j) { observer_.on_join(j.join); }
   void apply(Instant, effect::ReportReceived& r) { observer_.on_report(r.member, r.payload); }
   void apply(Instant, effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
-
-  [[nodiscard]] bool is_member(MemberId member) const;
-  void leave(Session& session);
   void refresh_status();
-  void shut_down();
 
   asio::io_context io_{1};
-  tcp::acceptor acceptor_{io_};
   asio::steady_timer tick_timer_{io_};
-  asio::steady_timer accept_timer_{io_};
-  asio::steady_timer flush_timer_{io_};
   std::string endpoint_;
-  Bytes token_;
   Coordinator core_;
   CoordinatorObserver& observer_;
-  std::map<std::uint64_t, Session> sessions_;
-  std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
-  std::uint64_t next_id_ = 1;
-  std::size_t strangers_ = 0;
-  bool shutting_down_ = false;
+  ControlSessions sessions_;
 
   mutable std::mutex status_mutex_;
   JobStatus status_;  // guarded by status_mutex_
@@ -151,15 +111,12 @@ std::string reachable_endpoint(const std::string& host, std::uint16_t port) {
 
 Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorObserver& observer)
     : endpoint_(reachable_endpoint(options.host, local_port(listener.get()))),
-      token_(std::move(options.token)),
       core_(std::move(options.core)),
-      observer_(observer) {
-  const bool v6 = options.host.find(':') != std::string::npos;
-  error_code error;
-  acceptor_.assign(v6 ? tcp::v6() : tcp::v4(), listener.release(), error);
-  ENSURE(!error, "a fresh socket can be registered");
+      observer_(observer),
+      sessions_(io_, std::move(listener), options.host.find(':') != std::string::npos,
+                std::move(options.token), *this) {
   refresh_status();
-  accept_more();
+  sessions_.start();
   schedule_tick();
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "coordinator");
@@ -168,225 +125,85 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
 }
 
 Server::~Server() {
-  asio::post(io_, [this] { shut_down(); });
-  thread_.join();
-}
-
-void Server::shut_down() {
-  shutting_down_ = true;
-  error_code error;
-  acceptor_.close(error);
-  tick_timer_.cancel();
-  accept_timer_.cancel();
-  for (auto& [id, session] : sessions_) {
-    session.connection->finish();
-  }
-  if (sessions_.empty()) {
-    io_.stop();
-    return;
-  }
-  flush_timer_.expires_after(kFlushTimeout);
-  flush_timer_.async_wait([this](const error_code&) { io_.stop(); });
-}
-
-// --- connections
-// -----------------------------------------------------------------------------------
-
-void Server::accept_more() {
-  acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-    if (!error && !shutting_down_) {
-      accept_all();
-    }
+  asio::post(io_, [this] {
+    tick_timer_.cancel();
+    sessions_.shut_down([this] { io_.stop(); });
   });
-}
-
-void Server::accept_all() {
-  while (true) {
-    // Not through Asio: it would not set close-on-exec, and a worker started at that moment would
-    // inherit the connection and keep it open after we have closed it.
-    UniqueFd fd = accept_tcp(acceptor_.native_handle());
-    if (fd.valid()) {
-      greet(std::move(fd));
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      log::warning("the coordinator has no descriptors left for new connections");
-      accept_timer_.expires_after(kAcceptRetryDelay);
-      accept_timer_.async_wait([this](const error_code& error) {
-        if (!error) {
-          accept_all();
-        }
-      });
-      return;
-    } else if (errno != ECONNABORTED && errno != EINTR) {
-      accept_more();
-      return;
-    }
-  }
-}
-
-void Server::greet(UniqueFd fd) {
-  if (strangers_ >= kStrangersMax) {
-    drop_oldest_stranger();
-  }
-  const std::uint64_t id = next_id_++;
-  Session session;
-  session.connection =
-      std::make_shared<Connection>(io_, std::move(fd), id, kStrangerFrameBytesMax, *this);
-  session.nonce = make_nonce();
-  session.deadline = monotonic_now() + kHandshakeTimeout;
-  session.connection->start();
-  session.connection->send(Challenge{session.nonce});
-  sessions_.emplace(id, std::move(session));
-  ++strangers_;
+  thread_.join();
 }
 
 void Server::schedule_tick() {
   tick_timer_.expires_after(kTickInterval);
   tick_timer_.async_wait([this](const error_code& error) {
-    if (error || shutting_down_) {
+    if (error || sessions_.shutting_down()) {
       return;
     }
     handle(event::Tick{});
-    if (strangers_ > 0) {
-      drop_slow_strangers(monotonic_now());
-    }
+    sessions_.tick(monotonic_now());
     schedule_tick();
   });
 }
 
-/// A flood of strangers must neither exhaust our descriptors nor keep others out: a handshake takes
-/// a millisecond, so whoever has waited longest has the least claim.
-void Server::drop_oldest_stranger() {
-  for (auto& [id, session] : sessions_) {
-    if (session.stage == Stage::kStranger) {
-      session.stage = Stage::kLeaving;
-      session.connection->close("too many connections without a handshake");
-      --strangers_;
-      return;
-    }
-  }
-}
-
-void Server::drop_slow_strangers(Instant now) {
-  for (auto& [id, session] : sessions_) {
-    if (session.stage == Stage::kStranger && now > session.deadline) {
-      session.connection->close("no handshake in time");
-    }
-  }
-}
-
-void Server::on_message(Connection& connection, Message message) {
-  const auto found = sessions_.find(connection.id());
-  if (found == sessions_.end() || shutting_down_) {
-    return;
-  }
-  Session& session = found->second;
-  switch (session.stage) {
-    case Stage::kStranger: return handle_hello(found->first, session, std::move(message));
-    case Stage::kWorker: return handle_worker(session, std::move(message));
-    case Stage::kSentinel: return handle_sentinel(session, message);
-    case Stage::kOperator: return handle_operator(session, message);
-    case Stage::kLeaving: return;
-  }
-}
-
-void Server::on_closed(Connection& connection, const std::string& detail) {
-  const auto found = sessions_.find(connection.id());
-  if (found == sessions_.end()) {
-    return;
-  }
-  const Stage stage = found->second.stage;
-  const MemberId member = found->second.member;
-  sessions_.erase(found);
-  if (stage == Stage::kStranger) {
-    --strangers_;
-  }
-  if (shutting_down_) {
-    if (sessions_.empty()) {
-      io_.stop();
-    }
-    return;
-  }
-  if (stage == Stage::kWorker) {
-    worker_of_.erase(member);
-    handle(event::ConnectionLost{member, detail});
-  } else if (stage == Stage::kSentinel) {
-    // Says nothing about the worker; if its host died, silence will show it.
-    log::debug(fmt::format("sentinel of member {} is gone: {}", value(member), detail));
-  }
-}
-
-void Server::leave(Session& session) {
-  if (session.stage == Stage::kStranger) {
-    --strangers_;
-  }
-  session.stage = Stage::kLeaving;
-  session.connection->finish();
-}
-
-// --- handshake
-// -------------------------------------------------------------------------------------
-
-void Server::handle_hello(std::uint64_t id, Session& session, Message message) {
-  auto* hello = std::get_if<Hello>(&message);
-  if (hello == nullptr) {
-    session.connection->close(std::string("unexpected ") + name_of(message));
-    return;
-  }
-  if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
-    return refuse(session, *reason);
-  }
-  switch (hello->role) {
-    case Role::kWorker: handle(event::WorkerConnected{id, std::move(*hello)}); return;
-    case Role::kSentinel:
-      if (!is_member(hello->member)) {
-        return refuse(session, fmt::format("no member {}", value(hello->member)));
-      }
-      admit(session, Stage::kSentinel, hello->member);
-      break;
-    case Role::kOperator: admit(session, Stage::kOperator, MemberId{}); break;
-  }
-  session.connection->send(Welcome{session.member});
-}
-
-void Server::admit(Session& session, Stage stage, MemberId member) {
-  --strangers_;
-  session.stage = stage;
-  session.member = member;
-  session.connection->set_frame_limit(kMessageBytesMax);
-}
-
-void Server::refuse(Session& session, const std::string& reason) {
-  log::info("refused a connection: " + reason);
-  session.connection->send(Refused{reason});
-  leave(session);
-}
-
-// --- messages
+// --- sessions
 // --------------------------------------------------------------------------------------
 
-void Server::handle_worker(Session& session, Message message) {
+void Server::on_hello(const Session& session, Hello hello) {
+  const std::uint64_t id = session.id;
+  switch (hello.role) {
+    case Role::kWorker: handle(event::WorkerConnected{id, std::move(hello)}); return;
+    case Role::kSentinel:
+      if (!sessions_.has_worker(hello.member)) {
+        return sessions_.refuse(id, fmt::format("no member {}", value(hello.member)));
+      }
+      sessions_.admit(id, SessionStage::kSentinel, hello.member);
+      return sessions_.send(id, Welcome{hello.member});
+    case Role::kOperator:
+      sessions_.admit(id, SessionStage::kOperator, MemberId{});
+      return sessions_.send(id, Welcome{});
+  }
+}
+
+void Server::on_session_message(const Session& session, Message message) {
+  switch (session.stage) {
+    case SessionStage::kWorker: return handle_worker(session, std::move(message));
+    case SessionStage::kSentinel: return handle_sentinel(session, message);
+    case SessionStage::kOperator: return handle_operator(session, message);
+    case SessionStage::kStranger:
+    case SessionStage::kLeaving: return;
+  }
+}
+
+void Server::on_session_lost(const Session& session, const std::string& detail) {
+  if (session.stage == SessionStage::kWorker) {
+    handle(event::ConnectionLost{session.member, detail});
+  } else if (session.stage == SessionStage::kSentinel) {
+    // Says nothing about the worker; if its host died, silence will show it.
+    log::debug(fmt::format("sentinel of member {} is gone: {}", value(session.member), detail));
+  }
+}
+
+void Server::handle_worker(const Session& session, Message message) {
   if (!is_from_worker(message)) {
-    session.connection->close(std::string("unexpected ") + name_of(message));
-    return;
+    return sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
   handle(event::Received{session.member, std::move(message)});
 }
 
-void Server::handle_sentinel(Session& session, const Message& message) {
+void Server::handle_sentinel(const Session& session, const Message& message) {
   if (std::holds_alternative<Heartbeat>(message)) {
     handle(event::SentinelBeat{session.member});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
     handle(event::SentinelReport{session.member, died->detail});
   } else {
-    session.connection->close(std::string("unexpected ") + name_of(message));
+    sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
 }
 
-void Server::handle_operator(Session& session, const Message& message) {
+void Server::handle_operator(const Session& session, const Message& message) {
   if (const auto* command = std::get_if<Command>(&message)) {
-    session.connection->send(run_command(*command));
+    sessions_.send(session.id, run_command(*command));
   } else {
-    session.connection->close(std::string("unexpected ") + name_of(message));
+    sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
 }
 
@@ -413,7 +230,7 @@ CommandReply Server::drain_command(const std::string& argument) {
   if (argument.empty() || parsed.ec != std::errc() || parsed.ptr != end) {
     return {false, "'" + argument + "' is not a member's number"};
   }
-  if (!is_member(MemberId{number})) {
+  if (!sessions_.has_worker(MemberId{number})) {
     return {false, fmt::format("no member {}", number)};
   }
   handle(event::DrainAsked{MemberId{number}, "operator"});
@@ -425,7 +242,7 @@ CommandReply Server::drain_command(const std::string& argument) {
 
 void Server::post_event(CoordinatorEvent each) {
   asio::post(io_, [this, each = std::move(each)] {
-    if (!shutting_down_) {
+    if (!sessions_.shutting_down()) {
       handle(each);
     }
   });
@@ -445,40 +262,6 @@ void Server::handle(const CoordinatorEvent& each) {
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
   }
-}
-
-void Server::apply(Instant, effect::Accept& accept) {
-  const auto found = sessions_.find(accept.connection);
-  ENSURE(found != sessions_.end(), "only a connection that waits for it is accepted");
-  worker_of_[accept.member] = accept.connection;
-  admit(found->second, Stage::kWorker, accept.member);  // the machine sends Welcome next
-}
-
-void Server::apply(Instant, effect::Refuse& refusal) {
-  const auto found = sessions_.find(refusal.connection);
-  ENSURE(found != sessions_.end(), "only a connection that waits for it is refused");
-  refuse(found->second, refusal.reason);
-}
-
-void Server::apply(Instant, effect::Send& send) {
-  // The connection may have broken a moment ago; the machine hears of it next.
-  if (const auto found = worker_of_.find(send.member); found != worker_of_.end()) {
-    sessions_.at(found->second).connection->send(send.message);
-  }
-}
-
-void Server::apply(Instant, effect::Disconnect& disconnect) {
-  worker_of_.erase(disconnect.member);
-  for (auto& [id, session] : sessions_) {
-    const bool held = session.stage == Stage::kWorker || session.stage == Stage::kSentinel;
-    if (held && session.member == disconnect.member) {
-      leave(session);
-    }
-  }
-}
-
-bool Server::is_member(MemberId member) const {
-  return worker_of_.count(member) != 0;
 }
 
 void Server::refresh_status() {

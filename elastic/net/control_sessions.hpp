@@ -1,0 +1,108 @@
+#pragma once
+
+// The coordinator's side of its control connections: accepts them, challenges whoever connects, and
+// knows what each has turned out to be. Private to elastic/net (it shows Asio). Everything runs on
+// the thread of the io_context.
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "elastic/core/messages.hpp"
+#include "elastic/net/connection.hpp"
+
+namespace mayfly::elastic {
+
+/// What a connection has turned out to be.
+enum class SessionStage { kStranger, kWorker, kSentinel, kOperator, kLeaving };
+
+/// One connection, as its owner may see it.
+struct Session {
+  std::uint64_t id = 0;
+  SessionStage stage = SessionStage::kStranger;
+  MemberId member{};  // kWorker, kSentinel
+};
+
+/// Hears of the sessions. Called on the io_context's thread.
+class SessionOwner {
+ public:
+  virtual ~SessionOwner() = default;
+  /// A stranger proved that it knows the token. The owner admits or refuses it, now or later.
+  virtual void on_hello(const Session& session, Hello hello) = 0;
+  /// A message of an admitted session.
+  virtual void on_session_message(const Session& session, Message message) = 0;
+  /// An admitted session is over and not by our own leave(). Its id is already forgotten.
+  virtual void on_session_lost(const Session& session, const std::string& detail) = 0;
+};
+
+class ControlSessions final : public ConnectionOwner {
+ public:
+  /// Takes over a listening socket. `owner` must outlive the io_context's run.
+  ControlSessions(boost::asio::io_context& io, UniqueFd listener, bool v6, Bytes token,
+                  SessionOwner& owner);
+
+  /// Starts accepting.
+  void start() { accept_more(); }
+  /// Closes strangers that have not said Hello in time. Call every few milliseconds.
+  void tick(Instant now);
+
+  /// The stranger `id` is a worker, sentinel or operator from now on.
+  void admit(std::uint64_t id, SessionStage stage, MemberId member);
+  /// Says why not, then closes.
+  void refuse(std::uint64_t id, const std::string& reason);
+  /// Nothing if the session is gone: its owner hears of that next.
+  void send(std::uint64_t id, const Message& message);
+  /// Closes at once because of a message that must not come.
+  void close(std::uint64_t id, const std::string& detail);
+
+  /// To the member's worker, if it is connected.
+  void send_to_worker(MemberId member, const Message& message);
+  [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
+  /// Closes the member's connections after what was sent to them.
+  void disconnect(MemberId member);
+
+  /// No more connections; sends what is queued, closes all, and calls `on_empty` once none is left
+  /// or some seconds have passed. Nothing else is called from now on.
+  void shut_down(std::function<void()> on_empty);
+  [[nodiscard]] bool shutting_down() const { return on_empty_ != nullptr; }
+
+ private:
+  struct Held : Session {
+    std::shared_ptr<Connection> connection;
+    Bytes nonce;       // of our challenge
+    Instant deadline;  // kStranger: of its Hello
+  };
+
+  void on_message(Connection& connection, Message message) override;
+  void on_closed(Connection& connection, const std::string& detail) override;
+
+  void accept_more();
+  void accept_all();
+  void accept_later();
+  void greet(UniqueFd fd);
+  void drop_oldest_stranger();
+  void handle_hello(Held& session, Message message);
+  void leave(Held& session);
+
+  boost::asio::io_context& io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer accept_timer_;
+  boost::asio::steady_timer flush_timer_;
+  Bytes token_;
+  SessionOwner& owner_;
+  std::map<std::uint64_t, Held> sessions_;       // by the order in which they came
+  std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
+  std::uint64_t next_id_ = 1;
+  std::size_t strangers_ = 0;
+  std::function<void()> on_empty_;  // set by shut_down
+};
+
+}  // namespace mayfly::elastic
