@@ -1,0 +1,160 @@
+#include "elastic/net/view_log_file.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr auto kLockRetryDelay = std::chrono::milliseconds(10);
+
+std::string os_text() {
+  return std::strerror(errno);
+}
+
+std::string holder_of(int lock) {
+  char text[32] = {};
+  const ssize_t size = ::pread(lock, text, sizeof text - 1, 0);
+  return size > 0 ? "process " + std::string(text) : std::string("another process");
+}
+
+Result<UniqueFd> take_lock(const std::string& path, Duration patience) {
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.valid()) {
+    return Error{Errc::kIo, "cannot open " + path + ": " + os_text()};
+  }
+  const Instant deadline = monotonic_now() + patience;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return Error{Errc::kIo, "cannot lock " + path + ": " + os_text()};
+    }
+    if (monotonic_now() > deadline) {
+      return Error{Errc::kRefused, holder_of(lock.get()) + " holds " + path +
+                                       ": a coordinator of this job is running"};
+    }
+    std::this_thread::sleep_for(kLockRetryDelay);
+  }
+  const std::string self = std::to_string(::getpid());
+  // For people only; the lock is what counts.
+  [[maybe_unused]] const int cut = ::ftruncate(lock.get(), 0);
+  [[maybe_unused]] const ssize_t said = ::pwrite(lock.get(), self.data(), self.size(), 0);
+  return lock;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ViewLogFile>> ViewLogFile::open(const std::string& path, Duration patience) {
+  Result<UniqueFd> lock = take_lock(path + ".lock", patience);
+  if (!lock.ok()) {
+    return std::move(lock).error();
+  }
+  std::unique_ptr<ViewLogFile> file(new ViewLogFile(path, std::move(lock).value()));
+  if (Result<void> opened = file->reopen(); !opened.ok()) {
+    return std::move(opened).error();
+  }
+  Result<Bytes> found = read_file(path, kBytesMax);
+  if (!found.ok()) {
+    return std::move(found).error();
+  }
+  file->found_ = std::move(found).value();
+  file->bytes_ = file->found_.size();
+  file->syncer_ = std::thread([raw = file.get()] { raw->sync_behind(); });
+  return file;
+}
+
+Result<void> ViewLogFile::reopen() {
+  UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!fd.valid()) {
+    return Error{Errc::kIo, "cannot open " + path_ + ": " + os_text()};
+  }
+  const std::lock_guard lock(mutex_);
+  fd_ = std::make_shared<UniqueFd>(std::move(fd));
+  return {};
+}
+
+ViewLogFile::~ViewLogFile() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  if (syncer_.joinable()) {
+    syncer_.join();
+  }
+}
+
+Result<void> ViewLogFile::rewrite(ByteSpan content) {
+  if (Result<void> written = write_file_atomic(path_, content); !written.ok()) {
+    return written;
+  }
+  bytes_ = content.size();
+  return reopen();
+}
+
+void ViewLogFile::append(ByteSpan record, bool durable) {
+  const int fd = fd_->get();  // replaced only by this thread
+  std::size_t done = 0;
+  while (done < record.size()) {
+    const ssize_t n = ::write(fd, record.data() + done, record.size() - done);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      complain("cannot write " + path_ + ": " + os_text());
+      if (done > 0 && ::ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
+        complain("cannot take back a torn record of " + path_ + ": " + os_text());
+        bytes_ += done;
+      }
+      return;
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  bytes_ += done;
+  if (durable) {
+    if (::fdatasync(fd) != 0) {
+      complain("cannot sync " + path_ + ": " + os_text());
+    }
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    dirty_ = true;
+  }
+  changed_.notify_one();
+}
+
+void ViewLogFile::complain(const std::string& what) {
+  if (!std::exchange(complained_, true)) {
+    log::error(what + "; a coordinator that is restarted now would have to ask the members");
+  }
+}
+
+void ViewLogFile::sync_behind() {
+  ::pthread_setname_np(::pthread_self(), "view log");
+  bool complained = false;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return dirty_ || ending_; });
+    if (!std::exchange(dirty_, false)) {
+      return;
+    }
+    const std::shared_ptr<UniqueFd> fd = fd_;
+    lock.unlock();
+    if (::fdatasync(fd->get()) != 0 && !std::exchange(complained, true)) {
+      log::error("cannot sync " + path_ + ": " + os_text());
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,78 @@
+#pragma once
+
+// The file behind the coordinator's view log. It knows nothing of what the bytes mean; that is
+// elastic/core's.
+//
+// What it promises: append() hands the record to the kernel before it returns, so a coordinator
+// that is killed, however, loses no record that it acted upon. fdatasync runs behind on a thread of
+// its own, unless a record must be durable, so a machine that loses power may lose the records of
+// the last moments; members that still live report what they know, which makes that good
+// (docs/failure_model.md). A crash in the
+// middle of append() leaves a torn last record; the reader cuts it off. rewrite() replaces the file
+// as a whole or not at all.
+//
+// Beside the file lies PATH.lock, locked by its one writer for as long as that lives.
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::elastic {
+
+/// One thread at a time, except where said.
+class ViewLogFile {
+ public:
+  /// A log beyond this is not one of ours: it is rewritten long before.
+  static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
+
+  /// Locks and reads the log; creates an empty one if there is none. kRefused, naming the process,
+  /// if another one holds it for longer than `patience` (a killed process lets go only when the
+  /// kernel has torn it down); kIo; kInvalidInput beyond kBytesMax.
+  static Result<std::unique_ptr<ViewLogFile>> open(const std::string& path,
+                                                   Duration patience = seconds(2));
+  /// Syncs what was appended, then unlocks.
+  ~ViewLogFile();
+  ViewLogFile(const ViewLogFile&) = delete;
+  ViewLogFile& operator=(const ViewLogFile&) = delete;
+
+  /// What the file held when it was opened.
+  [[nodiscard]] const Bytes& found() const { return found_; }
+  /// Size of the file now, for the rule that says when to rewrite it.
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+  /// Replaces all of it, synced before it returns. On failure the old content stays.
+  [[nodiscard]] Result<void> rewrite(ByteSpan content);
+  /// Adds one record; with `durable` it is on the disk when this returns. A full or broken disk is
+  /// said once on the log and the record is given up as a whole: the job is worth more than its
+  /// log.
+  void append(ByteSpan record, bool durable = false);
+
+ private:
+  ViewLogFile(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  [[nodiscard]] Result<void> reopen();
+  void complain(const std::string& what);
+  void sync_behind();
+
+  const std::string path_;
+  UniqueFd lock_;
+  Bytes found_;
+  std::size_t bytes_ = 0;
+  bool complained_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  std::shared_ptr<UniqueFd> fd_;  // shared with a sync that runs while rewrite() replaces it
+  bool dirty_ = false;
+  bool ending_ = false;
+  std::thread syncer_;  // last: uses the rest
+};
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,117 @@
+#include "elastic/net/view_log_file.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "base/file.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+class ViewLogFileTest : public ::testing::Test {
+ protected:
+  ViewLogFileTest() {
+    char pattern[] = "/tmp/mayfly-view-log-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+  }
+  ~ViewLogFileTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  [[nodiscard]] std::string path() const { return folder_ + "/view.log"; }
+  [[nodiscard]] std::unique_ptr<ViewLogFile> open() const {
+    Result<std::unique_ptr<ViewLogFile>> file = ViewLogFile::open(path());
+    EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().detail);
+    return std::move(file).value();
+  }
+  [[nodiscard]] std::string content() const { return read_text_file(path(), 1 << 20).value(); }
+
+  std::string folder_;
+};
+
+ByteSpan bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST_F(ViewLogFileTest, WhatWasAppendedIsFoundByTheNext) {
+  {
+    const auto file = open();
+    EXPECT_TRUE(file->found().empty());
+    file->append(bytes_of("one "));
+    file->append(bytes_of("two"), true);
+    EXPECT_EQ(file->bytes(), 7u);
+    EXPECT_EQ(content(), "one two") << "it reaches the kernel before append returns";
+  }
+  EXPECT_EQ(text_of(open()->found()), "one two");
+}
+
+TEST_F(ViewLogFileTest, RewritingReplacesAllAndAppendingGoesOnBehindIt) {
+  const auto file = open();
+  file->append(bytes_of("a long history"));
+  ASSERT_TRUE(file->rewrite(bytes_of("short")).ok());
+  file->append(bytes_of("er"));
+  EXPECT_EQ(file->bytes(), 7u);
+  EXPECT_EQ(content(), "shorter");
+}
+
+TEST_F(ViewLogFileTest, ASecondWriterIsRefusedAndToldWhoTheFirstIs) {
+  const auto first = open();
+  const auto second = ViewLogFile::open(path(), milliseconds(0));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Errc::kRefused);
+  EXPECT_NE(second.error().detail.find(std::to_string(::getpid())), std::string::npos);
+}
+
+TEST_F(ViewLogFileTest, AWriterThatWasRewrittenUnderALockStillHoldsIt) {
+  const auto first = open();
+  ASSERT_TRUE(first->rewrite(bytes_of("new")).ok());
+  EXPECT_FALSE(ViewLogFile::open(path(), milliseconds(0)).ok());
+}
+
+TEST_F(ViewLogFileTest, AKilledWriterLosesNothingAndLetsGo) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto file = ViewLogFile::open(path());
+    file.value()->append(bytes_of("last words"));
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(text_of(open()->found()), "last words");
+}
+
+TEST_F(ViewLogFileTest, ARecordThatDoesNotFitIsGivenUpAsAWhole) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{10, 10};  // what a full disk looks like to write(2)
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto file = ViewLogFile::open(path());
+    file.value()->append(bytes_of("12345678"));
+    file.value()->append(bytes_of("abcdef"));
+    file.value()->append(bytes_of("90"));
+    ::_exit(file.value()->bytes() == 10 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(content(), "1234567890");
+}
+
+TEST_F(ViewLogFileTest, AFolderThatIsNotThereIsAnError) {
+  EXPECT_FALSE(ViewLogFile::open(folder_ + "/missing/view.log").ok());
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
