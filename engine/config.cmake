@@ -3,6 +3,7 @@
 mayfly_library(engine_config
   SOURCES config.cpp config_toml.cpp config_validate.cpp
           checkpoint_store.cpp derived_settings.cpp json_text.cpp line_file.cpp run_directory.cpp
+          run_history.cpp
           summary.cpp tensorboard.cpp
   PUBLIC mayfly_base mayfly_nn
-  PRIVATE fmt::fmt tomlplusplus::tomlplusplus)
+  PRIVATE fmt::fmt tomlplusplus::tomlplusplus Boost::json)

@@ -136,7 +136,7 @@ Result<void> CoordinatorProcess::open_run_directory() {
   }
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
-      *job_, *directory_, listener_,
+      *job_, *directory_, listener_, RunHistory{},
       [this](const elastic::Command& command) { return answer(command); },
       [this](const std::string& reason) { server_->fail(reason); });
   return {};

@@ -22,20 +22,28 @@ Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Conten
   }
   std::unique_ptr<LineFile> file(new LineFile(path, std::move(fd), content));
   if (content == Content::kLines) {
-    if (Result<void> ended = file->end_torn_line(); !ended.ok()) {
-      return ended.error();
+    if (Result<void> cut = file->cut_torn_line(); !cut.ok()) {
+      return cut.error();
     }
   }
   return file;
 }
 
-Result<void> LineFile::end_torn_line() {
+Result<void> LineFile::cut_torn_line() {
   const off_t size = ::lseek(fd_.get(), 0, SEEK_END);
-  char last = '\n';
-  if (size > 0 && ::pread(fd_.get(), &last, 1, size - 1) != 1) {
-    return os_error("cannot read", path_);
+  off_t keep = size;
+  for (char last = 0; keep > 0 && last != '\n'; --keep) {
+    if (::pread(fd_.get(), &last, 1, keep - 1) != 1) {
+      return os_error("cannot read", path_);
+    }
+    if (last == '\n') {
+      break;
+    }
   }
-  return last == '\n' ? Result<void>() : append("");
+  if (keep != size && ::ftruncate(fd_.get(), keep) != 0) {
+    return os_error("cannot cut the torn last line of", path_);
+  }
+  return {};
 }
 
 Result<void> LineFile::append(std::string_view record) {

@@ -15,8 +15,8 @@ class LineFile {
  public:
   enum class Content { kLines, kBinary };
 
-  /// Opens for appending, creating it if missing. With kLines a torn last line is closed first, so
-  /// that the next record starts on a line of its own.
+  /// Opens for appending, creating it if missing. With kLines a last line that a crash left torn is
+  /// cut off first.
   static Result<std::unique_ptr<LineFile>> open(const std::string& path, Content content);
 
   /// Appends the record (with kLines a newline is added). kIo if not all of it could be written; a
@@ -27,7 +27,7 @@ class LineFile {
   LineFile(std::string path, UniqueFd fd, Content content)
       : path_(std::move(path)), fd_(std::move(fd)), content_(content) {}
 
-  [[nodiscard]] Result<void> end_torn_line();
+  [[nodiscard]] Result<void> cut_torn_line();
 
   std::string path_;
   UniqueFd fd_;

@@ -148,6 +148,24 @@ Result<std::unique_ptr<tensorboard::EventFile>> open_curves(const JobConfig& con
   return tensorboard::create_event_file(path + "/tb", wall_clock_seconds());
 }
 
+Result<std::unique_ptr<RunDirectory>> open_records(const JobConfig& config) {
+  const std::string& path = config.run_dir;
+  auto events = LineFile::open(path + "/events.jsonl", LineFile::Content::kLines);
+  if (!events.ok()) {
+    return std::move(events).error();
+  }
+  auto metrics = LineFile::open(path + "/metrics.jsonl", LineFile::Content::kLines);
+  if (!metrics.ok()) {
+    return std::move(metrics).error();
+  }
+  auto curves = open_curves(config, path);
+  if (!curves.ok()) {
+    return std::move(curves).error();
+  }
+  return std::unique_ptr<RunDirectory>(std::make_unique<RunDirectoryOnDisk>(
+      path, std::move(events).value(), std::move(metrics).value(), std::move(curves).value()));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& config) {
@@ -165,20 +183,22 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& conf
       !saved.ok()) {
     return saved.error();
   }
-  auto events = LineFile::open(path + "/events.jsonl", LineFile::Content::kLines);
-  if (!events.ok()) {
-    return std::move(events).error();
+  Result<std::unique_ptr<RunDirectory>> opened = open_records(resolved);
+  if (opened.ok()) {
+    std::error_code failure;
+    const std::uintmax_t metrics_bytes = fs::file_size(path + "/metrics.jsonl", failure);
+    // What came before belongs to a part that ended; see engine/run_history.
+    opened.value()->event("started",
+                          {{"metrics_bytes", json_number(std::uint64_t{metrics_bytes})}});
   }
-  auto metrics = LineFile::open(path + "/metrics.jsonl", LineFile::Content::kLines);
-  if (!metrics.ok()) {
-    return std::move(metrics).error();
+  return opened;
+}
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const JobConfig& config) {
+  if (Result<void> made = make_tree(config.run_dir); !made.ok()) {
+    return made.error();
   }
-  auto curves = open_curves(config, path);
-  if (!curves.ok()) {
-    return std::move(curves).error();
-  }
-  return std::unique_ptr<RunDirectory>(std::make_unique<RunDirectoryOnDisk>(
-      path, std::move(events).value(), std::move(metrics).value(), std::move(curves).value()));
+  return open_records(config);
 }
 
 }  // namespace mayfly::engine

@@ -65,6 +65,9 @@ class RunDirectory {
   /// Creates the folder tree and writes config.toml. kInvalidInput if the folder already holds a
   /// run (events.jsonl exists) and `config.resume` does not point into it.
   static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config);
+  /// Opens that of a job that goes on: nothing is refused, nothing written yet but that a torn last
+  /// line is cut off.
+  static Result<std::unique_ptr<RunDirectory>> reopen(const JobConfig& config);
   virtual ~RunDirectory() = default;
 
   [[nodiscard]] virtual const std::string& path() const = 0;

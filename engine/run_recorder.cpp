@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "engine/json_text.hpp"
 #include "engine/version.hpp"
 
 namespace mayfly::engine {
@@ -61,12 +62,14 @@ std::string sentence_of(const RecoveryRecord& r) {
 }  // namespace
 
 RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
-                         CommandHandler on_other_command, FatalHandler on_fatal)
+                         RunHistory history, CommandHandler on_other_command, FatalHandler on_fatal)
     : job_(job),
       directory_(directory),
       listener_(listener),
       on_other_command_(std::move(on_other_command)),
-      on_fatal_(std::move(on_fatal)) {}
+      on_fatal_(std::move(on_fatal)),
+      history_(std::move(history)),
+      goes_on_(history_.views > 0) {}
 
 void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note) {
   const std::lock_guard output(output_mutex_);
@@ -97,7 +100,7 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
                             {"committed", json_number(value(view.committed))},
                             {"members", "[" + members + "]"}});
   const std::lock_guard lock(mutex_);
-  ++views_;
+  ++history_.views;
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
@@ -107,6 +110,7 @@ void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
   listener_.on_event(sentence_of(record));
   const std::lock_guard lock(mutex_);
   recoveries_.push_back(recovery);
+  history_.recoveries.push_back(record);
 }
 
 void RunRecorder::on_join(const elastic::Join& join) {
@@ -139,26 +143,28 @@ void RunRecorder::receive(const StepRecord& record) {
   StepMetric metric;
   {
     const std::lock_guard lock(mutex_);
-    if (record.step <= last_step_ && missing_.erase(record.step) == 0) {
-      return;  // repeated after a change of view
+    RunHistory& h = history_;
+    if (record.step <= h.last_step && h.missing.erase(record.step) == 0) {
+      return;  // repeated after a change of view, or of the coordinator
     }
-    for (std::uint64_t step = last_step_ + 1; last_step_ > 0 && step < record.step; ++step) {
-      missing_.insert(step);  // another member's report of it is on its way
+    for (std::uint64_t step = h.last_step + 1; h.last_step > 0 && step < record.step; ++step) {
+      h.missing.insert(step);  // another member's report of it is on its way
     }
     const Instant now = monotonic_now();
-    if (last_step_ == 0) {
-      first_step_ = record.step;
+    if (h.last_step == 0) {
+      h.first_step = record.step;
       first_commit_ = now;
     }
     // By the member's own clock: its reports may arrive in bursts.
     metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
-    last_step_ = std::max(last_step_, record.step);
+    h.last_step = std::max(h.last_step, record.step);
     last_commit_ = now;
-    samples_ += record.samples;
+    h.samples += record.samples;
+    h.train_seconds += record.seconds;
     // The first step is not part of the training time either.
-    data_wait_seconds_ += record.seconds > 0 ? record.wait_ms / 1000 : 0;
-    if (!record.digest.empty() && record.step == last_step_) {
-      last_digest_ = record.digest;
+    h.data_wait_seconds += record.seconds > 0 ? record.wait_ms / 1000 : 0;
+    if (!record.digest.empty() && record.step == h.last_step) {
+      h.last_digest = record.digest;
     }
   }
   metric.step = record.step;
@@ -180,10 +186,10 @@ void RunRecorder::receive(const EvaluationRecord& record) {
   const double top1 = static_cast<double>(record.correct) / static_cast<double>(record.samples);
   {
     const std::lock_guard lock(mutex_);
-    if (evaluation_.has_value() && evaluation_->step >= record.step) {
+    if (history_.evaluation.has_value() && history_.evaluation->step >= record.step) {
       return;
     }
-    evaluation_ = record;
+    history_.evaluation = {record.step, top1, record.loss};
   }
   directory_.evaluation(record.step, top1, record.loss);
   listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}", record.step,
@@ -191,16 +197,20 @@ void RunRecorder::receive(const EvaluationRecord& record) {
 }
 
 void RunRecorder::receive(const CheckpointRecord& record) {
+  if (record.ok) {
+    const std::lock_guard lock(mutex_);
+    if (!history_.checkpoints.insert(record.step).second) {
+      return;  // repeated to a coordinator that was started again
+    }
+    history_.last_checkpoint = record.text;
+  }
   directory_.event(record.ok ? "checkpoint" : "checkpoint_failed",
                    {{"step", json_number(record.step)}, {"detail", json_string(record.text)}});
   if (!record.ok) {
     listener_.on_event(
         fmt::format("the checkpoint of step {} was not written: {}; training goes on", record.step,
                     record.text));
-    return;
   }
-  const std::lock_guard lock(mutex_);
-  last_checkpoint_ = record.text;
 }
 
 void RunRecorder::receive(const FatalRecord& record) {
@@ -227,7 +237,7 @@ void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) 
 
 std::uint64_t RunRecorder::last_step() const {
   const std::lock_guard lock(mutex_);
-  return last_step_;
+  return history_.last_step;
 }
 
 std::vector<elastic::Recovery> RunRecorder::recoveries() const {
@@ -247,28 +257,30 @@ std::optional<JobEnd> RunRecorder::wait_for_end(Instant deadline) const {
   return end_;
 }
 
+/// By our own clock, unless another process heard of the first steps.
+double RunRecorder::train_seconds() const {
+  return goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
+}
+
 Summary RunRecorder::make_summary(const JobEnd& end) const {
   const std::lock_guard lock(mutex_);
   Summary s;
   s.outcome = to_text(end.outcome);
   s.detail = end.detail;
-  s.steps = last_step_;
-  s.samples = samples_;
-  s.final_digest = last_digest_;
-  if (evaluation_.has_value()) {
-    s.test_top1 =
-        static_cast<double>(evaluation_->correct) / static_cast<double>(evaluation_->samples);
-    s.test_loss = evaluation_->loss;
+  s.steps = history_.last_step;
+  s.samples = history_.samples;
+  s.final_digest = history_.last_digest;
+  if (history_.evaluation.has_value()) {
+    s.test_top1 = history_.evaluation->top1;
+    s.test_loss = history_.evaluation->loss;
   }
-  s.train_seconds = to_seconds(last_commit_ - first_commit_);
-  s.data_wait_seconds = data_wait_seconds_;
-  const auto timed_steps = static_cast<double>(last_step_ - first_step_);
+  s.train_seconds = train_seconds();
+  s.data_wait_seconds = history_.data_wait_seconds;
+  const auto timed_steps = static_cast<double>(history_.last_step - history_.first_step);
   s.images_per_second =
       s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
-  s.membership_changes = views_ > 0 ? views_ - 1 : 0;
-  for (const elastic::Recovery& recovery : recoveries_) {
-    s.recoveries.push_back(record_of(recovery));
-  }
+  s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
+  s.recoveries = history_.recoveries;
   s.reduction = job_.config.reduction;
   s.backend = job_.config.backend;
   s.device = job_.config.device;
@@ -278,12 +290,29 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.model = job_.config.model;
   s.data = job_.data.name;
   s.seed = job_.config.seed;
-  s.last_checkpoint = last_checkpoint_;
+  s.last_checkpoint = history_.last_checkpoint;
   s.version = kVersion;
   return s;
 }
 
+void RunRecorder::note_missing_records() {
+  const std::lock_guard lock(mutex_);
+  if (history_.missing.empty()) {
+    return;
+  }
+  std::vector<std::string> steps;
+  for (const std::uint64_t step : history_.missing) {
+    steps.push_back(json_number(step));
+  }
+  directory_.event("records_missing", {{"steps", json_array(steps)}});
+  log::warning(
+      fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
+                  "which",
+                  steps.size()));
+}
+
 void RunRecorder::write_summary(const JobEnd& end) {
+  note_missing_records();
   const Summary summary = make_summary(end);
   directory_.summary(summary);
   listener_.on_summary(summary);

@@ -7,7 +7,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "elastic/net/coordinator_server.hpp"
@@ -15,6 +14,7 @@
 #include "engine/launch.hpp"
 #include "engine/records.hpp"
 #include "engine/run_directory.hpp"
+#include "engine/run_history.hpp"
 
 namespace mayfly::engine {
 
@@ -31,7 +31,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Told that the job cannot go on (a worker's FatalRecord); called on the coordinator's thread.
   using FatalHandler = std::function<void(const std::string& reason)>;
 
-  RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
+  /// `history` is what the directory holds of a job that goes on.
+  RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
               CommandHandler on_other_command, FatalHandler on_fatal);
 
   void on_note(Instant when, const elastic::coordinator_effect::Note& note) override;
@@ -48,7 +49,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// The last committed step on record.
   [[nodiscard]] std::uint64_t last_step() const;
   [[nodiscard]] std::optional<JobEnd> end() const;
-  /// Every change of view so far, with the coordinator's instants.
+  /// Every change of view since this process started, with the coordinator's instants.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Waits until the job has ended, at most until the deadline.
   std::optional<JobEnd> wait_for_end(Instant deadline) const;
@@ -61,7 +62,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const CheckpointRecord& record);
   void receive(const FatalRecord& record);
   void receive(const WorkerRecord& record);
+  [[nodiscard]] double train_seconds() const;  // under mutex_
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
+  void note_missing_records();
 
   const Job& job_;
   RunDirectory& directory_;
@@ -74,18 +77,11 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   mutable std::condition_variable ended_;
   // Guarded by mutex_:
   std::optional<JobEnd> end_;
-  std::uint64_t last_step_ = 0;
-  std::set<std::uint64_t> missing_;  // steps below last_step_ without a record yet
-  std::uint64_t first_step_ = 0;
-  Instant first_commit_;
+  RunHistory history_;    // all that is on record, by whichever process
+  const bool goes_on_;    // another process recorded before us
+  Instant first_commit_;  // that we heard of
   Instant last_commit_;
-  std::uint64_t samples_ = 0;
-  double data_wait_seconds_ = 0;
-  std::string last_digest_;
-  std::optional<EvaluationRecord> evaluation_;
-  std::string last_checkpoint_;
   std::vector<elastic::Recovery> recoveries_;
-  std::uint32_t views_ = 0;
 };
 
 }  // namespace mayfly::engine

@@ -114,14 +114,15 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   run->metric(metric);
 
   const auto events = lines_of(run->path() + "/events.jsonl");
-  ASSERT_EQ(events.size(), 3u);
-  EXPECT_GT(events[0].at("time").as_double(), 1.6e9);
-  EXPECT_EQ(events[0].at("kind").as_string(), "joined");
-  EXPECT_EQ(events[0].at("member").as_int64(), 3);
-  EXPECT_EQ(events[0].at("host").as_string(), "a \"host\"\n\x01");
-  EXPECT_EQ(events[1].at("kind").as_string(), "evaluation");
-  EXPECT_EQ(events[1].at("test_top1").as_double(), 0.5);
-  EXPECT_EQ(events[2].at("recovery").as_object().at("step_ms").as_double(), 41.125);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].at("kind").as_string(), "started");
+  EXPECT_GT(events[1].at("time").as_double(), 1.6e9);
+  EXPECT_EQ(events[1].at("kind").as_string(), "joined");
+  EXPECT_EQ(events[1].at("member").as_int64(), 3);
+  EXPECT_EQ(events[1].at("host").as_string(), "a \"host\"\n\x01");
+  EXPECT_EQ(events[2].at("kind").as_string(), "evaluation");
+  EXPECT_EQ(events[2].at("test_top1").as_double(), 0.5);
+  EXPECT_EQ(events[3].at("recovery").as_object().at("step_ms").as_double(), 41.125);
 
   const auto metrics = lines_of(run->path() + "/metrics.jsonl");
   ASSERT_EQ(metrics.size(), 2u);
@@ -135,7 +136,7 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
 TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
   const testing::TemporaryFolder folder;
   JobConfig config = config_in(folder / "run");
-  make(config)->event("started", {});
+  make(config);
 
   const auto again = RunDirectory::create(config);
   ASSERT_FALSE(again.ok());
@@ -149,19 +150,22 @@ TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
 
   for (const std::string& resume : {folder / "run", folder / "run/checkpoints/step-5"}) {
     config.resume = resume;
-    make(config)->event("resumed", {});
+    make(config);
   }
   EXPECT_EQ(lines_of(config.run_dir + "/events.jsonl").size(), 3u);
 }
 
-TEST(RunDirectory, ClosesALineThatACrashLeftTorn) {
+TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
   const testing::TemporaryFolder folder;
-  JobConfig config = config_in(folder / "run");
-  make(config)->event("started", {});
+  const JobConfig config = config_in(folder / "run");
+  make(config)->event("paused", {});
+  const std::string whole = text_of(config.run_dir + "/events.jsonl");
   std::ofstream(config.run_dir + "/events.jsonl", std::ios::app) << "{\"time\": 1, \"ki";
-  config.resume = config.run_dir;
-  make(config)->event("resumed", {});
-  EXPECT_THAT(text_of(config.run_dir + "/events.jsonl"), HasSubstr("\"ki\n{\"time\""));
+  Result<std::unique_ptr<RunDirectory>> again = RunDirectory::reopen(config);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(text_of(config.run_dir + "/events.jsonl"), whole);
+  again.value()->event("resumed", {});
+  EXPECT_EQ(lines_of(config.run_dir + "/events.jsonl").size(), 3u);
 }
 
 TEST(RunDirectory, DefaultPathNamesTheModelAndIsNeverShared) {

@@ -1,0 +1,134 @@
+#include "engine/run_history.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RunHistoryTest : public ::testing::Test {
+ protected:
+  RunHistoryTest() {
+    config_.run_dir = folder_ / "run";
+    config_.tensorboard = false;
+  }
+
+  std::unique_ptr<RunDirectory> start() { return RunDirectory::create(config_).value(); }
+  void append(const std::string& file, const std::string& text) const {
+    std::ofstream(config_.run_dir + "/" + file, std::ios::app) << text;
+  }
+  [[nodiscard]] RunHistory history() const {
+    Result<RunHistory> read = read_run_history(config_.run_dir);
+    EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().detail);
+    return std::move(read).value();
+  }
+  static StepMetric metric(std::uint64_t step, const std::string& digest = "") {
+    StepMetric m;
+    m.step = step;
+    m.samples = 100;
+    m.images_per_second = step == 1 ? 0 : 50;
+    m.data_wait_ms = 500;
+    m.sample_hash = "00";
+    m.digest = digest;
+    return m;
+  }
+
+  testing::TemporaryFolder folder_;
+  JobConfig config_;
+};
+
+TEST_F(RunHistoryTest, AnEmptyRunHasNone) {
+  start();
+  const RunHistory h = history();
+  EXPECT_EQ(h.last_step, 0u);
+  EXPECT_EQ(h.views, 0u);
+  EXPECT_FALSE(h.evaluation.has_value());
+}
+
+TEST_F(RunHistoryTest, StepsAreCountedAsTheyWereRecorded) {
+  const auto run = start();
+  for (const std::uint64_t step : {1, 2, 3, 5, 6}) {
+    run->metric(metric(step, step == 5 ? "five" : ""));
+  }
+  run->metric(metric(4, "four"));  // its member was slower to report it
+  run->metric(metric(9));
+  const RunHistory h = history();
+  EXPECT_EQ(h.first_step, 1u);
+  EXPECT_EQ(h.last_step, 9u);
+  EXPECT_THAT(h.missing, ElementsAre(7, 8));
+  EXPECT_EQ(h.samples, 700u);
+  EXPECT_DOUBLE_EQ(h.train_seconds, 12);
+  EXPECT_DOUBLE_EQ(h.data_wait_seconds, 3);
+  EXPECT_EQ(h.last_digest, "five");
+}
+
+TEST_F(RunHistoryTest, EventsAreReadBack) {
+  const auto run = start();
+  RecoveryRecord recovery;
+  recovery.cause = "lost";
+  recovery.members = {3, 4};
+  recovery.step = 17;
+  recovery.view = 2;
+  recovery.redone_microbatches = 5;
+  recovery.step_ms = 41.5;
+  run->event("view", {});
+  run->event("view", {});
+  run->recovery(recovery);
+  run->evaluation(20, 0.5, 1.25);
+  run->event("checkpoint", {{"step", "20"}, {"detail", json_string("runs/a/step-20")}});
+  const RunHistory h = history();
+  EXPECT_EQ(h.views, 2u);
+  ASSERT_EQ(h.recoveries.size(), 1u);
+  EXPECT_EQ(h.recoveries[0].cause, "lost");
+  EXPECT_THAT(h.recoveries[0].members, ElementsAre(3, 4));
+  EXPECT_EQ(h.recoveries[0].redone_microbatches, 5u);
+  EXPECT_EQ(h.recoveries[0].step_ms, 41.5);
+  ASSERT_TRUE(h.evaluation.has_value());
+  EXPECT_EQ(h.evaluation->step, 20u);
+  EXPECT_EQ(h.evaluation->top1, 0.5);
+  EXPECT_EQ(h.last_checkpoint, "runs/a/step-20");
+  EXPECT_THAT(h.checkpoints, ElementsAre(20));
+}
+
+TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
+  {
+    const auto run = start();
+    run->event("view", {});
+    run->metric(metric(1));
+    run->metric(metric(2));
+  }
+  config_.resume = config_.run_dir;
+  const auto run = start();
+  run->metric(metric(2));
+  const RunHistory h = history();
+  EXPECT_EQ(h.views, 0u);
+  EXPECT_EQ(h.first_step, 2u);
+  EXPECT_EQ(h.samples, 100u);
+}
+
+TEST_F(RunHistoryTest, ATornLastLineIsIgnored) {
+  const auto run = start();
+  run->metric(metric(1));
+  append("metrics.jsonl", "{\"step\": 2, \"sam");
+  EXPECT_EQ(history().last_step, 1u);
+}
+
+TEST_F(RunHistoryTest, AnyOtherLineThatIsNotOursIsAnErrorThatNamesIt) {
+  const auto run = start();
+  run->metric(metric(1));
+  append("metrics.jsonl", "{\"step\": 2}\n");
+  const Result<RunHistory> read = read_run_history(config_.run_dir);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, Errc::kCorrupt);
+  EXPECT_THAT(read.error().detail, HasSubstr("metrics.jsonl line 2"));
+}
+
+}  // namespace
+}  // namespace mayfly::engine
