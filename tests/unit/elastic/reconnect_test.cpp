@@ -1,0 +1,145 @@
+// What a member does while it has no coordinator: where it looks, and what it keeps.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "elastic/net/reconnect_plan.hpp"
+#include "elastic/net/report_queue.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr Instant kStart{1'000'000'000'000};
+
+ReconnectOptions options_of(std::size_t endpoints) {
+  ReconnectOptions options;
+  options.endpoints = endpoints;
+  return options;
+}
+
+/// The attempts of a search of so long in which each is over at once.
+std::vector<ReconnectPlan::Attempt> attempts(ReconnectPlan plan, Duration how_long) {
+  std::vector<ReconnectPlan::Attempt> made;
+  for (Instant now = kStart; now < kStart + how_long;) {
+    made.push_back(plan.next(now));
+    now = now + made.back().delay;
+  }
+  return made;
+}
+
+TEST(ReconnectPlan, TriesTheLostCoordinatorAtOnceAndOftenAtFirst) {
+  const auto made = attempts(ReconnectPlan(options_of(1), 0, 7, kStart), seconds(1));
+  EXPECT_EQ(made[0].delay, Duration::zero());
+  EXPECT_LE(made[1].delay, milliseconds(63));
+  EXPECT_GE(made[1].delay, milliseconds(37));
+  EXPECT_GE(made.size(), 5u);
+}
+
+TEST(ReconnectPlan, SlowsDownToTwoAttemptsASecond) {
+  const auto made = attempts(ReconnectPlan(options_of(1), 0, 7, kStart), seconds(600));
+  EXPECT_LT(made.size(), 2000u);
+  EXPECT_GT(made.size(), 900u);
+  for (const auto& each : made) {
+    EXPECT_LE(each.delay, milliseconds(625));
+  }
+}
+
+TEST(ReconnectPlan, IsLoyalForHalfASecondThenGoesRoundTheList) {
+  ReconnectPlan plan(options_of(3), 1, 7, kStart);
+  Instant now = kStart;
+  std::vector<std::size_t> order;
+  for (int i = 0; i < 40; ++i) {
+    const auto attempt = plan.next(now);
+    if (now < kStart + milliseconds(500)) {
+      EXPECT_EQ(attempt.endpoint, 1u);
+    } else {
+      order.push_back(attempt.endpoint);
+    }
+    now = now + attempt.delay;
+  }
+  ASSERT_GE(order.size(), 6u);
+  EXPECT_EQ(std::vector(order.begin(), order.begin() + 6),
+            (std::vector<std::size_t>{2, 0, 1, 2, 0, 1}));
+}
+
+TEST(ReconnectPlan, ACoordinatorThatSendsItAwayIsNotTriedFirst) {
+  ReconnectPlan plan(options_of(2), 0, 7, kStart);
+  plan.try_elsewhere();
+  EXPECT_EQ(plan.next(kStart).endpoint, 1u);
+}
+
+TEST(ReconnectPlan, MembersDoNotAllComeAtTheSameMoment) {
+  std::set<std::int64_t> delays;
+  for (std::uint64_t member = 0; member < 50; ++member) {
+    ReconnectPlan plan(options_of(1), 0, member, kStart);
+    (void)plan.next(kStart);
+    delays.insert(plan.next(kStart).delay.count());
+  }
+  EXPECT_GT(delays.size(), 20u);
+}
+
+Bytes report(int number, std::size_t size = 10) {
+  return Bytes(size, static_cast<std::byte>(number));
+}
+std::vector<int> held(const ReportQueue& queue) {
+  std::vector<int> numbers;
+  for (const Bytes& each : queue.all()) {
+    numbers.push_back(static_cast<int>(each[0]));
+  }
+  return numbers;
+}
+
+TEST(ReportQueue, KeepsWhatTheCoordinatorHasNotTaken) {
+  ReportQueue queue(1000);
+  for (int i = 0; i < 5; ++i) {
+    queue.add(report(i));
+  }
+  queue.taken(2);
+  EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
+  queue.taken(2);  // counts from the beginning of the connection
+  EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
+}
+
+TEST(ReportQueue, ANewConnectionCountsFromItsOwnBeginning) {
+  ReportQueue queue(1000);
+  for (int i = 0; i < 5; ++i) {
+    queue.add(report(i));
+  }
+  queue.taken(3);
+  queue.begin_connection();
+  queue.add(report(5));
+  queue.taken(1);
+  EXPECT_EQ(held(queue), (std::vector<int>{4, 5}));
+}
+
+TEST(ReportQueue, DropsTheOldestBeyondItsBoundAndSaysHowMany) {
+  ReportQueue queue(30);
+  for (int i = 0; i < 5; ++i) {
+    queue.add(report(i));
+  }
+  EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
+  EXPECT_EQ(queue.take_dropped(), 2u);
+  EXPECT_EQ(queue.take_dropped(), 0u);
+  queue.taken(3);  // the dropped ones had been sent, too
+  EXPECT_EQ(held(queue), (std::vector<int>{3, 4}));
+}
+
+TEST(ReportQueue, KeepsTheNewestHoweverLarge) {
+  ReportQueue queue(30);
+  queue.add(report(1, 100));
+  EXPECT_EQ(held(queue), (std::vector<int>{1}));
+}
+
+TEST(ReportQueue, MoreTakenThanSentIsHarmless) {
+  ReportQueue queue(30);
+  queue.add(report(1));
+  queue.taken(1'000'000);
+  EXPECT_TRUE(queue.all().empty());
+  queue.add(report(2));
+  EXPECT_EQ(held(queue), (std::vector<int>{2}));
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
