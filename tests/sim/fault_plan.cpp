@@ -32,6 +32,16 @@ FaultPlan draw_faults(RandomStream& random) {
   return plan;
 }
 
+const char* name_of(ExchangeKind kind) {
+  switch (kind) {
+    case ExchangeKind::kRing: return "ring";
+    case ExchangeKind::kDoubling: return "doubling";
+    case ExchangeKind::kOneShot: return "one-shot";
+    case ExchangeKind::kTwoShot: return "two-shot";
+  }
+  UNREACHABLE("every kind of exchange has a name");
+}
+
 std::string ms(const char* name, Duration time) {
   return time == Duration::zero()
              ? std::string()
@@ -41,9 +51,9 @@ std::string ms(const char* name, Duration time) {
 }  // namespace
 
 const std::vector<Sabotage>& all_sabotages() {
-  static const std::vector<Sabotage> all = {Sabotage::kKeepsStaleSums, Sabotage::kIgnoresFirstStep,
-                                            Sabotage::kReducesTooEarly, Sabotage::kSkipsSync,
-                                            Sabotage::kLosesViews};
+  static const std::vector<Sabotage> all = {
+      Sabotage::kKeepsStaleSums, Sabotage::kIgnoresFirstStep, Sabotage::kReducesTooEarly,
+      Sabotage::kSkipsSync,      Sabotage::kLosesViews,       Sabotage::kStopsBeforeCancelling};
   return all;
 }
 
@@ -55,6 +65,7 @@ const char* name_of(Sabotage sabotage) {
     case Sabotage::kReducesTooEarly: return "reduces-too-early";
     case Sabotage::kSkipsSync: return "skips-sync";
     case Sabotage::kLosesViews: return "loses-views";
+    case Sabotage::kStopsBeforeCancelling: return "stops-before-cancelling";
   }
   UNREACHABLE("every sabotage has a name");
 }
@@ -66,6 +77,10 @@ Scenario draw_scenario(std::uint64_t seed) {
   scenario.initial_workers = static_cast<std::uint32_t>(1 + random.below(6));
   scenario.min_workers = random.below(3) == 0 ? scenario.initial_workers / 2 + 1 : 1;
   scenario.microbatches = static_cast<std::uint32_t>(1 + random.below(12));
+  scenario.microbatch_size = static_cast<std::uint32_t>(1 + random.below(3));
+  scenario.samples = 1 + random.below(150);
+  scenario.exchange = static_cast<ExchangeKind>(random.below(4));
+  scenario.buckets = 1 + random.below(3);
   scenario.steps = 30 + random.below(250);
   scenario.microbatch_time = milliseconds(1 + static_cast<std::int64_t>(random.below(12)));
   scenario.faults = draw_faults(random);
@@ -79,7 +94,9 @@ std::string describe(const Scenario& s) {
   const FaultPlan& f = s.faults;
   return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.initial_workers) +
          " workers, at least " + std::to_string(s.min_workers) + ", at most " +
-         std::to_string(s.view_max) + ", " + std::to_string(s.microbatches) + " microbatches, " +
+         std::to_string(s.view_max) + ", " + std::to_string(s.microbatches) + " microbatches of " +
+         std::to_string(s.microbatch_size) + ", " + std::to_string(s.samples) + " samples, " +
+         std::to_string(s.buckets) + " buckets by " + name_of(s.exchange) + ", " +
          std::to_string(s.steps) + " steps; milliseconds between" + ms("crash", f.crash_every) +
          ms("vanish", f.vanish_every) + ms("freeze", f.freeze_every) +
          ms("bad_link", f.bad_link_every) + ms("join", f.join_every) + ms("drain", f.drain_every) +

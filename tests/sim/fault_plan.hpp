@@ -39,12 +39,16 @@ struct FaultPlan {
 /// Something the trainer or the network does wrong on purpose, which a checker must find.
 enum class Sabotage {
   kNone,
-  kKeepsStaleSums,    ///< a member that was behind counts its sums of the older step
-  kIgnoresFirstStep,  ///< some members do their usual range in a first step too
-  kReducesTooEarly,   ///< a reduction completes without its last member
-  kSkipsSync,         ///< a member that is behind does not take the state
-  kLosesViews,        ///< announcements of views after the third do not arrive
+  kKeepsStaleSums,         ///< a member that was behind counts its sums of the older step
+  kIgnoresFirstStep,       ///< some members do their usual range in a first step too
+  kReducesTooEarly,        ///< a reduction completes without its last member
+  kSkipsSync,              ///< a member that is behind does not take the state
+  kLosesViews,             ///< announcements of views after the third do not arrive
+  kStopsBeforeCancelling,  ///< a member says Stopped while its group still uses its buffers
 };
+
+/// How the members of a group exchange their sums; see collectives/tcp/exchange.hpp.
+enum class ExchangeKind { kRing, kDoubling, kOneShot, kTwoShot };
 
 struct Scenario {
   std::uint64_t seed = 0;
@@ -52,6 +56,10 @@ struct Scenario {
   std::uint32_t view_max = elastic::kMembersMax;  ///< further workers are spares
   std::uint32_t min_workers = 1;
   std::uint32_t microbatches = 8;
+  std::uint32_t microbatch_size = 2;
+  std::uint64_t samples = 50;  ///< of the data set
+  ExchangeKind exchange = ExchangeKind::kRing;
+  std::size_t buckets = 1;  ///< all-reduces per step
   std::uint64_t steps = 60;
   Duration microbatch_time = milliseconds(5);
   FaultPlan faults;

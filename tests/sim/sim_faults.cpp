@@ -80,6 +80,9 @@ void SimWorld::break_a_link() {
   const auto second = pick_living();
   if (first && second && *first != *second && workers_[*first]->id() && workers_[*second]->id()) {
     bad_links_.emplace_back(*workers_[*first]->id(), *workers_[*second]->id());
+    if (!groups_.empty()) {
+      groups_.rbegin()->second->cut(bad_links_.back().first, bad_links_.back().second);
+    }
   }
 }
 

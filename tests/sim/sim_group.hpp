@@ -1,16 +1,24 @@
 #pragma once
 
-// The gradient group of one view, reduced to what matters: everybody enters, contributes to a step
-// and is given the sum, each at its own moment; whoever leaves early breaks it for the others, each
-// of whom notices at its own moment and blames somebody.
+// The gradient group of one view. Everybody enters; each all-reduce is the product's own
+// (collectives/tcp/*_exchange over collectives/plan), message by message over simulated
+// connections, so that anything may happen between any two messages; whoever leaves ends its
+// connections, and the others notice when they next need it, each at its own moment.
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/time.hpp"
+#include "collectives/tcp/exchange.hpp"
 #include "elastic/core/view.hpp"
+#include "tests/sim/sim_channel.hpp"
+#include "tests/sim/toy_model.hpp"
 
 namespace mayfly::sim {
 
@@ -18,35 +26,71 @@ class SimWorld;
 
 struct Contribution {
   elastic::MicrobatchSet microbatches;
-  std::uint64_t sum = 0;
+  ToySum sum;
   bool boundary = false;  ///< this member was told to stop at a boundary
 };
 
 class SimGroup {
  public:
-  SimGroup(SimWorld& world, elastic::View view) : world_(world), view_(std::move(view)) {}
+  SimGroup(SimWorld& world, elastic::View view);
 
   void enter(MemberId member);
+  /// Starts the member's part of a step's all-reduces; their end is SimWorker::on_reduced or
+  /// on_group_broken, unless it leaves before.
   void contribute(MemberId member, std::uint64_t step, Contribution contribution);
-  /// Leaves after a step that everybody completes: nobody is disturbed before it has that step.
-  void leave_cleanly(MemberId member) { leave(member, milliseconds(250)); }
-  /// Breaks the group: abort, failure or death.
-  void leave_broken(MemberId member) { leave(member, Duration::zero()); }
+  /// The member's connections end after what it has sent, and its buffers are its own again.
+  void leave(MemberId member);
   /// The member's host is off the network: nothing reaches the others, not even an end of file.
-  void silence(MemberId member) { silent_.insert(member); }
+  void vanish(MemberId member);
+  /// Nothing passes between these two any more; both find out late.
+  void cut(MemberId one, MemberId other);
 
  private:
-  void leave(MemberId member, Duration grace);
+  static constexpr std::size_t kLanes = kGradientLanes + 2;  // samples, boundary
+
+  /// One member's side.
+  struct Part {
+    MemberId id{};
+    bool entered = false;
+    bool left = false;
+    std::vector<collectives::TcpPeer> peers;  // by rank; the channels are SimChannels
+    std::vector<Instant> last_arrival;        // at the others, by rank: order is kept
+    // The step under way.
+    std::uint64_t step = 0;
+    std::array<std::uint64_t, kLanes> lanes{};
+    std::size_t bucket = 0;
+    std::uint64_t operations = 0;  // started in this group
+    collectives::RingTask task;
+    std::unique_ptr<collectives::Exchange> exchange;
+    Bytes unsent;  // waits for the bytes that follow at once
+    std::size_t unsent_to = 0;
+  };
+
+  void connect(Part& part);
+  std::size_t accept(std::size_t from, std::size_t to, ByteSpan data, bool more);
+  void deliver(std::size_t from, std::size_t to, Bytes data);
+  void end_connection(std::size_t from, std::size_t to, Duration late);
+  void begin_bucket(std::size_t rank);
+  void pump(std::size_t rank);
+  void finish_bucket(std::size_t rank);
+  void fail(std::size_t rank, MemberId culprit);
+  void hand_over(std::size_t rank);
+  void cancel(Part& part);
   void tell_broken(MemberId member, MemberId culprit, Duration grace);
-  void reduce(std::uint64_t step);
-  [[nodiscard]] std::size_t contributions_needed() const;
+  [[nodiscard]] std::unique_ptr<collectives::Exchange> make_exchange(std::size_t rank);
+  [[nodiscard]] std::span<std::uint64_t> bucket_of(Part& part) const;
+  [[nodiscard]] std::size_t rank_of(MemberId member) const;
+  /// Members that take part in reductions: all, if nobody broke this on purpose.
+  [[nodiscard]] std::size_t reducing() const;
 
   SimWorld& world_;
   elastic::View view_;
-  std::set<MemberId> entered_;
-  std::set<MemberId> gone_;
-  std::set<MemberId> silent_;
-  std::map<std::uint64_t, std::map<MemberId, Contribution>> steps_;
+  std::vector<Part> parts_;  // by rank
+  std::size_t entered_ = 0;
+  std::optional<MemberId> gone_;  // the first that left
+  std::set<std::pair<std::size_t, std::size_t>> cut_;
+  std::map<std::uint64_t, std::vector<elastic::MicrobatchSet>> contributed_;  // by step, then rank
+  std::set<std::uint64_t> reduced_;                                           // steps
 };
 
 }  // namespace mayfly::sim

@@ -28,9 +28,10 @@ void SimWorker::die(bool silently) {
   ++generation_;
   if (view_) {
     if (silently) {
-      group().silence(*id_);
+      group().vanish(*id_);
+    } else {
+      group().leave(*id_);
     }
-    group().leave_broken(*id_);
   }
   world_.worker_died(index_, silently);
 }
@@ -91,10 +92,24 @@ void SimWorker::carry_out(const member_effect::RunView& run) {
 }
 
 void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
-  if (view_ && view_->id == abort.view) {
-    // The microbatch that is being computed is not interrupted.
-    stop_trainer(false, std::nullopt, world_.draw_delay(microbatch_time_));
+  if (!runs(abort.view)) {
+    return;
   }
+  // Who waits for an all-reduce wakes up; the microbatch that is being computed is not interrupted.
+  // Until then the trainer goes on, and may even commit.
+  const Duration notices = world_.draw_delay(is_reducing_ ? milliseconds(2) : microbatch_time_);
+  if (world_.scenario().sabotage == Sabotage::kStopsBeforeCancelling) {
+    member_event::TrainerStopped report{view_->id, Step{committed_}, held_, false,
+                                        false,     std::nullopt,     ""};
+    world_.at_worker(*id_, notices * 20, [view = *view_](SimWorker& worker) {
+      worker.world_.group_of(view).leave(*worker.id_);
+    });
+    ++generation_;
+    view_.reset();
+    give(report);
+    return;
+  }
+  in_view_after(notices, [](SimWorker& w) { w.stop_trainer(false, std::nullopt); });
 }
 
 void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
@@ -120,7 +135,7 @@ SimGroup& SimWorker::group() {
 }
 
 void SimWorker::on_group_formed(ViewId view) {
-  if (!view_ || view_->id != view) {
+  if (!runs(view)) {
     return;
   }
   give(member_event::GroupFormed{view});
@@ -149,7 +164,7 @@ void SimWorker::take_state() {
   }
   if (sabotage != Sabotage::kKeepsStaleSums) {
     held_ = {};
-    held_sum_ = 0;
+    held_sum_ = {};
   }
   world_.commit_checker().on_sync(*id_, committed_, state_);
   start_computing();
@@ -158,7 +173,7 @@ void SimWorker::take_state() {
 void SimWorker::start_computing() {
   give(member_event::StateSynced{view_->id});
   if (committed_ == world_.scenario().steps) {
-    stop_trainer(false, std::nullopt, Duration::zero());
+    stop_trainer(false, std::nullopt);
     return;
   }
   const ViewMember& self = self_in_view();
@@ -171,7 +186,7 @@ void SimWorker::start_computing() {
 void SimWorker::begin_step(MicrobatchSet assigned) {
   assigned_ = std::move(assigned);
   for (const std::uint32_t other : held_.minus(assigned_).list()) {  // now somebody else's
-    held_sum_ -= gradient(state_, committed_ + 1, other);
+    held_sum_ -= world_.sum_of(state_, committed_ + 1, other);
   }
   held_ = held_.minus(held_.minus(assigned_));
   compute_next();
@@ -184,32 +199,35 @@ void SimWorker::compute_next() {
     return;
   }
   in_view_after(microbatch_time_, [microbatch = missing.front()](SimWorker& w) {
-    w.held_sum_ += gradient(w.state_, w.committed_ + 1, microbatch);
+    w.held_sum_ += w.world_.sum_of(w.state_, w.committed_ + 1, microbatch);
     w.held_.add(microbatch);
     w.compute_next();
   });
 }
 
 void SimWorker::contribute() {
+  is_reducing_ = true;
   group().contribute(*id_, committed_ + 1, {held_, held_sum_, boundary_asked_});
 }
 
-void SimWorker::on_reduced(ViewId view, std::uint64_t step, std::uint64_t sum, bool boundary) {
-  if (!view_ || view_->id != view || step != committed_ + 1) {
+void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary) {
+  if (!runs(view) || step != committed_ + 1) {
     return;
   }
+  is_reducing_ = false;
   state_ = update(state_, sum);
   committed_ = step;
   held_ = {};
-  held_sum_ = 0;
+  held_sum_ = {};
   world_.commit_checker().on_commit(*id_, committed_, state_);
+  world_.sample_checker().on_commit(*id_, committed_, sum.samples);
   if (!has_reported_progress_ || step % 4 == 0) {
     has_reported_progress_ = true;
     world_.to_coordinator(
         index_, Progress{view, Step{committed_}, static_cast<float>(to_ms(microbatch_time_))});
   }
   if (committed_ == world_.scenario().steps || boundary) {
-    stop_trainer(false, std::nullopt, Duration::zero());
+    stop_trainer(false, std::nullopt);
     return;
   }
   const ViewMember& self = self_in_view();
@@ -217,25 +235,20 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, std::uint64_t sum, b
 }
 
 void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
-  if (view_ && view_->id == view) {
-    stop_trainer(true, culprit, Duration::zero());
+  if (runs(view)) {
+    stop_trainer(true, culprit);
   }
 }
 
-void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Duration later) {
+void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit) {
   const ViewId view = view_->id;
   const bool finished = committed_ == world_.scenario().steps;
-  const bool clean = !failed && later == Duration::zero();
-  if (clean) {
-    group().leave_cleanly(*id_);
-  } else {
-    group().leave_broken(*id_);
-  }
+  group().leave(*id_);
   ++generation_;
+  is_reducing_ = false;
   view_.reset();
-  const member_event::TrainerStopped report{view,   Step{committed_}, held_, finished,
-                                            failed, culprit,          ""};
-  in_view_after(later, [report](SimWorker& w) { w.give(report); });
+  member_event::TrainerStopped report{view, Step{committed_}, held_, finished, failed, culprit, ""};
+  in_view_after(Duration::zero(), [report = std::move(report)](SimWorker& w) { w.give(report); });
 }
 
 std::optional<ToyState> SimWorker::state_after(std::uint64_t step) const {

@@ -38,9 +38,11 @@ class SimWorker {
   void on_connection_closed();
   void on_leave_asked();
   void on_group_formed(ViewId view);
-  void on_reduced(ViewId view, std::uint64_t step, std::uint64_t sum, bool boundary);
+  void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary);
   void on_group_broken(ViewId view, MemberId culprit);
 
+  /// The trainer is in this view.
+  [[nodiscard]] bool runs(ViewId view) const { return view_ && view_->id == view; }
   /// The state after `step`, if that is the one it holds.
   [[nodiscard]] std::optional<ToyState> state_after(std::uint64_t step) const;
 
@@ -58,7 +60,7 @@ class SimWorker {
   void begin_step(elastic::MicrobatchSet assigned);
   void compute_next();
   void contribute();
-  void stop_trainer(bool failed, std::optional<MemberId> culprit, Duration later);
+  void stop_trainer(bool failed, std::optional<MemberId> culprit);
   [[nodiscard]] const elastic::ViewMember& self_in_view() const;
   [[nodiscard]] SimGroup& group();
   /// Runs `then` after `delay` unless the trainer has left this view by then.
@@ -79,7 +81,8 @@ class SimWorker {
   std::uint64_t generation_ = 0;       // of what the trainer does; old timers are void
   elastic::MicrobatchSet assigned_;
   elastic::MicrobatchSet held_;  // computed for step committed_ + 1
-  std::uint64_t held_sum_ = 0;
+  ToySum held_sum_;
+  bool is_reducing_ = false;
   bool boundary_asked_ = false;
   bool has_reported_progress_ = false;
 };

@@ -42,6 +42,10 @@ SimWorld::SimWorld(const Scenario& scenario)
       view_checker_(violations_),
       commit_checker_(violations_, scenario.microbatches),
       microbatch_checker_(violations_, scenario.microbatches),
+      sample_order_(scenario.seed, scenario.samples, scenario.microbatches,
+                    scenario.microbatch_size),
+      sample_checker_(violations_, sample_order_),
+      lease_checker_(violations_),
       liveness_(violations_, bound_of(scenario)),
       coordinator_(options_of(scenario)) {}
 
@@ -56,6 +60,7 @@ RunResult SimWorld::run() {
   }
   if (liveness_.ended()) {
     commit_checker_.on_end(scenario_.steps);
+    sample_checker_.on_end(scenario_.steps);
   }
   result_.violations = violations_.texts();
   result_.fingerprint = mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns));
@@ -87,7 +92,7 @@ void SimWorld::add_worker() {
   });
 }
 
-void SimWorld::at_index(std::size_t index, Duration delay, std::function<void(SimWorker&)> what) {
+void SimWorld::at_index(std::size_t index, Duration delay, WorkerEvent what) {
   queue_.after(delay, [this, index, what = std::move(what)]() mutable {
     SimWorker& worker = *workers_[index];
     auto& missed = missed_[index];
@@ -114,8 +119,8 @@ void SimWorld::thaw_later(std::size_t index) {
       thaw_later(index);
       return;
     }
-    const std::vector<std::function<void(SimWorker&)>> missed = std::exchange(missed_[index], {});
-    for (const auto& what : missed) {
+    std::vector<WorkerEvent> missed = std::exchange(missed_[index], {});
+    for (WorkerEvent& what : missed) {
       if (worker.alive()) {
         what(worker);
       }
@@ -123,7 +128,7 @@ void SimWorld::thaw_later(std::size_t index) {
   });
 }
 
-void SimWorld::at_worker(MemberId member, Duration delay, std::function<void(SimWorker&)> what) {
+void SimWorld::at_worker(MemberId member, Duration delay, WorkerEvent what) {
   at_index(worker_of_.at(member), delay, std::move(what));
 }
 
@@ -155,8 +160,33 @@ void SimWorld::beat(std::size_t index) {
   });
 }
 
+std::span<std::byte> SimWorld::scratch_of(MemberId member) {
+  scratch_.resize(workers_.size());
+  std::unique_ptr<std::byte[]>& memory = scratch_[worker_of_.at(member)];
+  if (!memory) {  // not cleared: exchanges read only what they have written
+    memory.reset(new std::byte[collectives::kExchangeScratchBytes]);
+  }
+  return {memory.get(), collectives::kExchangeScratchBytes};
+}
+
 SimGroup& SimWorld::group_of(const View& view) {
-  return groups_.try_emplace(view.id, *this, view).first->second;
+  std::unique_ptr<SimGroup>& group = groups_[view.id];
+  if (!group) {
+    group = std::make_unique<SimGroup>(*this, view);
+  }
+  return *group;
+}
+
+void SimWorld::on_reduced(ViewId view, std::uint64_t step,
+                          const std::vector<MicrobatchSet>& parts) {
+  microbatch_checker_.on_reduced(view, step, parts);
+  sample_checker_.on_reduced(step, parts);
+}
+
+ToySum SimWorld::sum_of(ToyState state, std::uint64_t step, std::uint32_t microbatch) const {
+  ToySum sum = gradient(state, step, microbatch);
+  sum.samples = sample_order_.hash(step, microbatch);
+  return sum;
 }
 
 std::optional<ToyState> SimWorld::state_of(MemberId member, std::uint64_t step) const {

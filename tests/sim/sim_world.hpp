@@ -9,17 +9,21 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/random.hpp"
 #include "elastic/core/coordinator.hpp"
 #include "tests/sim/checkers/commit_checker.hpp"
+#include "tests/sim/checkers/lease_checker.hpp"
 #include "tests/sim/checkers/liveness_checker.hpp"
 #include "tests/sim/checkers/microbatch_checker.hpp"
+#include "tests/sim/checkers/sample_checker.hpp"
 #include "tests/sim/checkers/view_checker.hpp"
 #include "tests/sim/event_queue.hpp"
 #include "tests/sim/fault_plan.hpp"
+#include "tests/sim/sample_order.hpp"
 #include "tests/sim/sim_group.hpp"
 #include "tests/sim/sim_worker.hpp"
 
@@ -43,6 +47,9 @@ struct RunResult {
   void add_counts(const RunResult& other);
 };
 
+/// What happens at a worker.
+using WorkerEvent = Callback<256, SimWorker&>;
+
 class SimWorld {
  public:
   explicit SimWorld(const Scenario& scenario);
@@ -51,10 +58,15 @@ class SimWorld {
   // For workers and groups:
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
   [[nodiscard]] Duration draw_delay(Duration most);
+  [[nodiscard]] std::uint64_t draw_below(std::uint64_t bound) { return random_.below(bound); }
+  /// What something sent now after `delay` takes, if it must not overtake what arrived at `last`.
+  [[nodiscard]] Duration in_order(Instant& last, Duration delay);
   /// Runs at that worker after `delay`: never if it is dead by then, later if it is frozen.
-  void at_worker(MemberId member, Duration delay, std::function<void(SimWorker&)> what);
+  void at_worker(MemberId member, Duration delay, WorkerEvent what);
   void to_coordinator(std::size_t worker, const elastic::Message& message);
   void worker_died(std::size_t worker, bool silently);
+  /// Memory for that worker's exchanges.
+  [[nodiscard]] std::span<std::byte> scratch_of(MemberId member);
   [[nodiscard]] SimGroup& group_of(const elastic::View& view);
   [[nodiscard]] std::optional<MemberId> bad_partner(MemberId member,
                                                     const elastic::View& view) const;
@@ -62,7 +74,13 @@ class SimWorld {
   void count_kept(std::uint32_t microbatches) { result_.kept_sums += microbatches; }
   [[nodiscard]] ViewChecker& view_checker() { return view_checker_; }
   [[nodiscard]] CommitChecker& commit_checker() { return commit_checker_; }
-  [[nodiscard]] MicrobatchChecker& microbatch_checker() { return microbatch_checker_; }
+  [[nodiscard]] SampleChecker& sample_checker() { return sample_checker_; }
+  [[nodiscard]] LeaseChecker& lease_checker() { return lease_checker_; }
+  /// A step's sums are complete on some member of the view.
+  void on_reduced(ViewId view, std::uint64_t step,
+                  const std::vector<elastic::MicrobatchSet>& parts);
+  /// Of one microbatch: its gradient and its samples.
+  [[nodiscard]] ToySum sum_of(ToyState state, std::uint64_t step, std::uint32_t microbatch) const;
 
  private:
   /// One worker's control connection: FIFO in each direction, whatever the delays.
@@ -78,9 +96,8 @@ class SimWorld {
   void carry_out(const elastic::CoordinatorEffect& effect);
   void to_worker(std::size_t worker, const elastic::Message& message);
   void close_connection(std::size_t worker);
-  void at_index(std::size_t worker, Duration delay, std::function<void(SimWorker&)> what);
+  void at_index(std::size_t worker, Duration delay, WorkerEvent what);
   void thaw_later(std::size_t worker);
-  [[nodiscard]] Duration in_order(Instant& last, Duration delay);
   void tick();
   void beat(std::size_t worker);
   void note(const elastic::coordinator_effect::Note& note);
@@ -101,13 +118,17 @@ class SimWorld {
   ViewChecker view_checker_;
   CommitChecker commit_checker_;
   MicrobatchChecker microbatch_checker_;
+  SampleOrder sample_order_;
+  SampleChecker sample_checker_;
+  LeaseChecker lease_checker_;
   LivenessChecker liveness_;
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::vector<Connection> connections_;
-  std::vector<std::vector<std::function<void(SimWorker&)>>> missed_;  // while a worker was frozen
+  std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by worker, when first needed
+  std::vector<std::vector<WorkerEvent>> missed_;       // while a worker was frozen
   std::map<MemberId, std::size_t> worker_of_;
-  std::map<ViewId, SimGroup> groups_;
+  std::map<ViewId, std::unique_ptr<SimGroup>> groups_;
   std::vector<std::pair<MemberId, MemberId>> bad_links_;
   RunResult result_;
 };

@@ -1,8 +1,11 @@
 #pragma once
 
 // A model whose state is one number. Its sums are exact and independent of order, as the engine's
-// are, and every microbatch changes every later state, so a lost or repeated one cannot hide.
+// are, and every microbatch changes every later state, so a lost or repeated one cannot hide. A sum
+// is a short vector of integers, so that it can be cut into buckets and segments on its way.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/random.hpp"
@@ -12,19 +15,50 @@ namespace mayfly::sim {
 using ToyState = std::uint64_t;
 
 inline constexpr ToyState kInitialState = 0x1234'5678'9abc'def0ULL;
+inline constexpr std::size_t kGradientLanes = 6;
 
-[[nodiscard]] constexpr std::uint64_t gradient(ToyState state, std::uint64_t step,
-                                               std::uint32_t microbatch) {
-  return mix64(state ^ mix64(step * 8192 + microbatch));
+/// What some microbatches add up to: their gradients, and the hashes of their samples.
+struct ToySum {
+  std::array<std::uint64_t, kGradientLanes> gradient{};
+  std::uint64_t samples = 0;
+
+  constexpr ToySum& operator+=(const ToySum& other) {
+    for (std::size_t i = 0; i < kGradientLanes; ++i) {
+      gradient[i] += other.gradient[i];
+    }
+    samples += other.samples;
+    return *this;
+  }
+  constexpr ToySum& operator-=(const ToySum& other) {
+    for (std::size_t i = 0; i < kGradientLanes; ++i) {
+      gradient[i] -= other.gradient[i];
+    }
+    samples -= other.samples;
+    return *this;
+  }
+};
+
+/// The gradient alone; see SampleOrder for the samples.
+[[nodiscard]] constexpr ToySum gradient(ToyState state, std::uint64_t step,
+                                        std::uint32_t microbatch) {
+  ToySum sum;
+  std::uint64_t bits = mix64(state ^ mix64((step << 16) + microbatch));
+  for (std::uint64_t& lane : sum.gradient) {
+    lane = bits = mix64(bits);
+  }
+  return sum;
 }
-[[nodiscard]] constexpr ToyState update(ToyState state, std::uint64_t sum) {
-  return mix64(state + 3 * sum);
+[[nodiscard]] constexpr ToyState update(ToyState state, const ToySum& sum) {
+  for (const std::uint64_t lane : sum.gradient) {
+    state = mix64(state + 3 * lane);
+  }
+  return state;
 }
 
 /// The state after `step` steps of an undisturbed run.
 [[nodiscard]] constexpr ToyState next_state(ToyState state, std::uint64_t step,
                                             std::uint32_t microbatches) {
-  std::uint64_t sum = 0;
+  ToySum sum;
   for (std::uint32_t m = 0; m < microbatches; ++m) {
     sum += gradient(state, step, m);
   }

@@ -12,25 +12,25 @@ std::string name(ViewId view) {
 }  // namespace
 
 void ViewChecker::on_published(const elastic::View& view) {
-  violations_.expect(
-      value(view.id) == published_.size() + 1,
-      name(view.id) + " was published after " + std::to_string(published_.size()) + " others");
+  violations_.expect(value(view.id) == published_.size() + 1, [&] {
+    return name(view.id) + " was published after " + std::to_string(published_.size()) + " others";
+  });
   violations_.expect(published_.emplace(view.id, view).second,
-                     name(view.id) + " was published twice");
+                     [&] { return name(view.id) + " was published twice"; });
   for (std::size_t i = 1; i < view.members.size(); ++i) {
     violations_.expect(view.members[i - 1].id < view.members[i].id,
-                       name(view.id) + " is not in the order of ids");
+                       [&] { return name(view.id) + " is not in the order of ids"; });
   }
 }
 
 void ViewChecker::on_run(MemberId member, const elastic::View& view) {
   const auto place = published_.find(view.id);
   violations_.expect(place != published_.end() && place->second == view,
-                     name(view.id) + " is run but was not published so");
+                     [&] { return name(view.id) + " is run but was not published so"; });
   violations_.expect(std::any_of(view.members.begin(), view.members.end(),
                                  [member](const auto& m) { return m.id == member; }),
-                     name(view.id) + " is run by a member that is not in it");
-  violations_.expect(last_run_[member] < view.id, name(view.id) + " is run again");
+                     [&] { return name(view.id) + " is run by a member that is not in it"; });
+  violations_.expect(last_run_[member] < view.id, [&] { return name(view.id) + " is run again"; });
   last_run_[member] = view.id;
 }
 

@@ -10,9 +10,16 @@ namespace mayfly::sim {
 class Violations {
  public:
   void add(std::string text) { texts_.push_back(std::move(text)); }
-  void expect(bool holds, const std::string& text) {
+  void expect(bool holds, const char* text) {
     if (!holds) {
       add(text);
+    }
+  }
+  /// `text` makes the text, if it is needed: checkers are asked about everything that happens.
+  template <typename Text>
+  void expect(bool holds, Text text) {
+    if (!holds) {
+      add(text());
     }
   }
   [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "elastic/core/view.hpp"
+#include "tests/sim/checkers/violations.hpp"
+#include "tests/sim/sample_order.hpp"
+
+namespace mayfly::sim {
+
+/// In every epoch each sample is used exactly once, whoever used it: the ledger of what the
+/// committed sums were made of, and the hash that each sum carries, as the run records have it.
+class SampleChecker {
+ public:
+  SampleChecker(Violations& violations, const SampleOrder& order)
+      : violations_(violations), order_(order) {}
+
+  /// A sum was completed of these parts, one per member. Computed again, it has the same samples.
+  void on_reduced(std::uint64_t step, const std::vector<elastic::MicrobatchSet>& parts);
+  /// A member committed a sum with this hash of samples.
+  void on_commit(MemberId member, std::uint64_t step, std::uint64_t samples_hash);
+  /// The job is done: every step up to this one, and nothing twice.
+  void on_end(std::uint64_t last_step);
+
+ private:
+  struct Used {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> samples;  // (epoch, sample), sorted
+    std::uint64_t hash = 0;
+  };
+
+  Violations& violations_;
+  const SampleOrder& order_;
+  std::map<std::uint64_t, Used> steps_;
+};
+
+}  // namespace mayfly::sim

@@ -1,0 +1,40 @@
+#pragma once
+
+// One member's end of a connection to another, in simulated time: the product's exchanges send and
+// receive through it. Bytes stay in order, arrive in pieces, and stop where the connection ends.
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "collectives/tcp/channel.hpp"
+
+namespace mayfly::sim {
+
+class SimChannel final : public collectives::Channel {
+ public:
+  /// `accept`: how many of so many bytes fit now; what it accepts is on its way.
+  explicit SimChannel(std::function<std::size_t(ByteSpan data, bool more)> accept)
+      : accept_(std::move(accept)) {}
+
+  void arrived(ByteSpan data) { incoming_.insert(incoming_.end(), data.begin(), data.end()); }
+  /// The other side is gone; what arrived before can still be received.
+  void end() { ended_ = true; }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+  [[nodiscard]] collectives::Moved send(ByteSpan data, bool more) override;
+  [[nodiscard]] collectives::Moved receive(std::span<std::byte> into) override;
+  [[nodiscard]] collectives::Moved receive_and_reduce(std::span<std::byte> into,
+                                                      collectives::Reduction reduction,
+                                                      std::span<std::byte> scratch) override;
+  /// Nothing sleeps in simulated time.
+  [[nodiscard]] bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) override;
+  [[nodiscard]] bool woken(short events) override;
+
+ private:
+  std::function<std::size_t(ByteSpan data, bool more)> accept_;
+  Bytes incoming_;
+  bool ended_ = false;
+};
+
+}  // namespace mayfly::sim
