@@ -34,6 +34,8 @@ std::optional<ChaosKind> kind_of(std::string_view name) {
     return ChaosKind::kDrain;
   if (name == "join")
     return ChaosKind::kJoin;
+  if (name == "hang")
+    return ChaosKind::kHang;
   return std::nullopt;
 }
 
@@ -41,10 +43,11 @@ Result<ChaosEvent> parse_event(std::string_view text) {
   const std::size_t at = text.find('@');
   const std::optional<ChaosKind> kind = kind_of(text.substr(0, at));
   if (!kind.has_value() || at == std::string_view::npos) {
-    return wrong(text, "it must begin with kill@, stop@, drain@ or join@");
+    return wrong(text, "it must begin with kill@, stop@, drain@, join@ or hang@");
   }
   ChaosEvent event;
   event.kind = *kind;
+  event.for_ms = *kind == ChaosKind::kHang ? 600'000 : event.for_ms;
   for (const std::string_view field : split(text.substr(at + 1), ':')) {
     const std::size_t equals = field.find('=');
     std::uint64_t number = 0;
@@ -82,6 +85,17 @@ Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text) {
   std::stable_sort(events.begin(), events.end(),
                    [](const ChaosEvent& a, const ChaosEvent& b) { return a.step < b.step; });
   return events;
+}
+
+std::string chaos_of_worker(const std::vector<ChaosEvent>& plan, std::uint32_t worker) {
+  std::string text;
+  for (const ChaosEvent& event : plan) {
+    if (event.kind == ChaosKind::kHang && event.worker.value_or(0) == worker) {
+      text +=
+          fmt::format("{}hang@step={}:for={}", text.empty() ? "" : ",", event.step, event.for_ms);
+    }
+  }
+  return text;
 }
 
 }  // namespace mayfly::engine

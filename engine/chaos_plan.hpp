@@ -1,7 +1,7 @@
 #pragma once
 
 // Scripted faults for the local launcher, for demonstrations and tests:
-//   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60
+//   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90
 // An event fires once, as soon as the step is committed. `worker` is the number of a local worker
 // in the order of starting, from 0; without it the lowest one that still runs. `for` is in
 // milliseconds.
@@ -20,6 +20,7 @@ enum class ChaosKind {
   kStop,   ///< SIGSTOP, and SIGCONT after `for` (default 1000 ms)
   kDrain,  ///< SIGTERM: leaves at the next boundary
   kJoin,   ///< one more worker
+  kHang,   ///< its next microbatch is not computed for `for` (default ten minutes)
 };
 
 struct ChaosEvent {
@@ -31,5 +32,9 @@ struct ChaosEvent {
 
 /// Events in the order of their steps. kInvalidInput names what is wrong and shows a right one.
 [[nodiscard]] Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text);
+
+/// The part of a plan that this local worker carries out itself, as a plan: hanging.
+[[nodiscard]] std::string chaos_of_worker(const std::vector<ChaosEvent>& plan,
+                                          std::uint32_t worker);
 
 }  // namespace mayfly::engine

@@ -34,6 +34,7 @@ class ComputePool::Worker final : public nn::GradientSink {
  public:
   Worker(ComputePool& pool, std::uint32_t index, Trace* trace)
       : pool_(pool),
+        index_(index),
         lane_(lane_of(trace, "compute " + std::to_string(index))),
         vector_(pool.layout_.element_count()),
         thread_([this, index] { run(index); }) {}
@@ -57,6 +58,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   void trace_passes(std::uint32_t microbatch, Instant begin) const;
 
   ComputePool& pool_;
+  std::uint32_t index_;
   TraceLane* lane_;  // null without a trace
   PassObserver passes_;
   AlignedBuffer<float> vector_;   // one microbatch's [loss | statistics | gradients]
@@ -91,6 +93,7 @@ void ComputePool::Worker::run(std::uint32_t index) {
     ++pool_.running_;
     lock.unlock();
     run(task);
+    pool_.board_.rest(index_);
     lock.lock();
     --pool_.running_;
     pool_.work_done_.notify_all();
@@ -119,6 +122,7 @@ void ComputePool::Worker::trace_passes(std::uint32_t microbatch, Instant begin) 
 
 std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t microbatch) {
   const TraceSpan span(lane_, "data wait", pool_.step_, {"microbatch", microbatch});
+  pool_.board_.compute(index_, elastic::Activity::kLoad, microbatch);
   return pool_.loader_.take(pool_.step_, microbatch);
 }
 
@@ -131,6 +135,8 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   if (pool_.ledger_ != nullptr) {
     pool_.ledger_->computed(pool_.step_, microbatch, batch->samples);
   }
+  pool_.board_.compute(index_, elastic::Activity::kCompute, microbatch);
+  pool_.hang_if_asked();
   const Instant begin = monotonic_now();
   const ReductionLayout& layout = pool_.layout_;
   next_bucket_ = 0;
@@ -174,12 +180,14 @@ void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t 
       ++pool_.bucket_counts_[next_bucket_];
     }
     pool_.work_done_.notify_all();
+    pool_.board_.passed(index_, static_cast<std::uint32_t>(next_bucket_));
     ++next_bucket_;
   }
 }
 
 void ComputePool::Worker::evaluate(std::uint32_t chunk) {
   const TraceSpan span(lane_, "evaluate", pool_.step_, {"chunk", chunk});
+  pool_.board_.compute(index_, elastic::Activity::kEvaluate, chunk);
   const std::size_t size = pool_.job_.config.microbatch;
   const std::size_t first = chunk * size;
   const std::size_t count = std::min(size, pool_.job_.data.test->size() - first);
@@ -201,19 +209,22 @@ void ComputePool::Worker::evaluate(std::uint32_t chunk) {
 }
 
 ComputePool::ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
-                         Ledger* ledger)
+                         Ledger* ledger, elastic::ProgressBoard* board)
     : job_(job),
       layout_(layout),
       loader_(loader),
       ledger_(ledger),
+      own_board_(board == nullptr ? std::make_unique<elastic::ProgressBoard>() : nullptr),
+      board_(board == nullptr ? *own_board_ : *board),
       sums_(layout, job.wire, job.microbatches, job.config.seed),
       bucket_counts_(layout.buckets().size()) {}
 
 Result<std::unique_ptr<ComputePool>> ComputePool::start(const Job& job,
                                                         const ReductionLayout& layout,
                                                         datasets::Loader& loader, Ledger* ledger,
-                                                        std::uint32_t threads, Trace* trace) {
-  std::unique_ptr<ComputePool> pool(new ComputePool(job, layout, loader, ledger));
+                                                        std::uint32_t threads, Trace* trace,
+                                                        elastic::ProgressBoard* board) {
+  std::unique_ptr<ComputePool> pool(new ComputePool(job, layout, loader, ledger, board));
   for (std::uint32_t i = 0; i < threads; ++i) {
     pool->workers_.push_back(std::make_unique<Worker>(*pool, i, trace));
   }
@@ -317,6 +328,20 @@ void ComputePool::discard() {
 double ComputePool::microbatch_ms() const {
   const std::lock_guard lock(mutex_);
   return microbatch_ms_ / static_cast<double>(std::max<std::size_t>(1, workers_.size()));
+}
+
+void ComputePool::hang_at(std::uint64_t step, Duration how_long) {
+  const std::lock_guard lock(mutex_);
+  hang_ = Hang{step, how_long};
+}
+
+void ComputePool::hang_if_asked() {
+  std::unique_lock lock(mutex_);
+  if (hang_.has_value() && step_ >= hang_->step) {
+    const Duration how_long = hang_->how_long;
+    hang_.reset();
+    work_added_.wait_for(lock, how_long, [this] { return stopping_; });
+  }
 }
 
 void ComputePool::interrupt() {

@@ -18,6 +18,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "datasets/loader.hpp"
+#include "elastic/net/progress_board.hpp"
 #include "engine/gradient_sums.hpp"
 #include "engine/job.hpp"
 #include "engine/ledger.hpp"
@@ -40,11 +41,12 @@ using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)
 
 class ComputePool {
  public:
-  /// Starts the threads; each builds its engine. `ledger` and `trace` may be null. All references
-  /// must outlive the pool.
+  /// Starts the threads; each builds its engine. `ledger`, `trace` and `board` (where the threads
+  /// write what they do) may be null. All references must outlive the pool.
   static Result<std::unique_ptr<ComputePool>> start(const Job& job, const ReductionLayout& layout,
                                                     datasets::Loader& loader, Ledger* ledger,
-                                                    std::uint32_t threads, Trace* trace = nullptr);
+                                                    std::uint32_t threads, Trace* trace = nullptr,
+                                                    elastic::ProgressBoard* board = nullptr);
   ~ComputePool();
 
   // Everything below: trainer thread only, except interrupt().
@@ -75,6 +77,10 @@ class ComputePool {
   /// Why this worker cannot compute what it was given: an image that cannot be read. It stays.
   [[nodiscard]] std::optional<Error> failure() const;
 
+  /// A scripted fault: the next microbatch of this step, or of a later one, is not computed for so
+  /// long. Any thread.
+  void hang_at(std::uint64_t step, Duration how_long);
+
   /// Makes the waiting functions return false until clear_interrupt(). Any thread.
   void interrupt();
   void clear_interrupt();
@@ -92,8 +98,14 @@ class ComputePool {
     const PartFunction* function = nullptr;  // of run_parts()
   };
 
+  struct Hang {
+    std::uint64_t step = 0;
+    Duration how_long{};
+  };
+
   ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
-              Ledger* ledger);
+              Ledger* ledger, elastic::ProgressBoard* board);
+  void hang_if_asked();
   bool wait_until_done(const std::uint32_t& counter);
   void fail(const Error& error);
 
@@ -101,6 +113,8 @@ class ComputePool {
   const ReductionLayout& layout_;
   datasets::Loader& loader_;
   Ledger* ledger_;
+  std::unique_ptr<elastic::ProgressBoard> own_board_;  // if nobody gave one
+  elastic::ProgressBoard& board_;
   GradientSums sums_;
   nn::Weights weights_;     // set while idle
   std::uint64_t step_ = 0;  // set while idle
@@ -117,6 +131,7 @@ class ComputePool {
   EvaluationSums evaluation_;
   double microbatch_ms_ = 0;
   std::optional<Error> failure_;
+  std::optional<Hang> hang_;
   bool interrupted_ = false;
   bool stopping_ = false;
 

@@ -190,6 +190,9 @@ void append_membership(std::vector<Setting>& list) {
                       "seconds to wait for them before the job ends (exit code 4)"));
   list.push_back(make("silence_max_ms", &C::silence_max_ms,
                       "a worker silent for longer is evicted (adaptive upwards)"));
+  list.push_back(make("hang_max_ms", &C::hang_max_ms,
+                      "a worker that stands still for longer is evicted (adaptive upwards); 0 = "
+                      "only reported"));
   list.push_back(make("chaos", &C::chaos,
                       "scripted faults for local workers, e.g. "
                       "kill@step=200:worker=1,join@step=300"));

@@ -68,6 +68,9 @@ struct JobConfig {
   std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds
   double silence_max_ms = 1000;      ///< a worker silent for longer is evicted (adaptive upwards)
+  /// A worker whose trainer stands still for longer is evicted (adaptive upwards); 0 = only
+  /// reported.
+  std::uint32_t hang_max_ms = 5000;
   std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
 
   // Records.

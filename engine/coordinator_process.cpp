@@ -167,6 +167,12 @@ Result<void> CoordinatorProcess::start_server() {
   options.core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
   options.core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
   options.core.fingerprint = job_->fingerprint;
+  options.core.stalls.evict_floor = milliseconds(config.hang_max_ms);
+  options.core.stalls.report_only = config.hang_max_ms == 0;
+  if (!job_->bucket_size.tuned) {
+    options.core.bucket_names =
+        bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
+  }
   Result<std::unique_ptr<elastic::CoordinatorServer>> server =
       elastic::start_coordinator(std::move(options), *recorder_);
   if (!server.ok()) {

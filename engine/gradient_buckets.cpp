@@ -21,12 +21,14 @@ constexpr std::size_t kSignalLanes = 4;
 }  // namespace
 
 GradientBuckets::GradientBuckets(const ReductionLayout& layout, Wire wire,
-                                 std::uint32_t microbatches, Trace* trace)
+                                 std::uint32_t microbatches, Trace* trace,
+                                 elastic::ProgressBoard* board)
     : layout_(layout),
       exact_(is_exact(wire)),
       wire_(make_gradient_wire(wire, layout, microbatches)),
       signals_((exact_ ? layout.blocks().block_count() : 0) + kSignalLanes),
-      lane_(lane_of(trace, "communication")) {}
+      lane_(lane_of(trace, "communication")),
+      board_(board) {}
 
 void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
                             const GradientSums& sums) {
@@ -75,8 +77,11 @@ void GradientBuckets::trace_operations(std::uint64_t step) const {
   }
 }
 
-Result<void> GradientBuckets::wait_for_all(Instant deadline) {
+Result<void> GradientBuckets::wait_for_all(Instant deadline, Step step) {
   for (const Started& started : works_) {
+    if (board_ != nullptr && step != Step{}) {
+      board_->enter(elastic::Activity::kExchange, step, static_cast<std::uint32_t>(started.bucket));
+    }
     if (Result<void> outcome = started.work->wait(deadline); !outcome.ok()) {
       return outcome;
     }
@@ -89,7 +94,7 @@ Result<void> GradientBuckets::wait_for_all(Instant deadline) {
 
 Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> exponents,
                                             Instant deadline, std::uint64_t step) {
-  Result<void> outcome = wait_for_all(deadline);
+  Result<void> outcome = wait_for_all(deadline, Step{step});
   if (lane_ != nullptr && outcome.ok()) {
     trace_operations(step);
   }

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/group.hpp"
+#include "elastic/net/progress_board.hpp"
 #include "engine/gradient_sums.hpp"
 #include "engine/gradient_wire.hpp"
 #include "engine/reduction_layout.hpp"
@@ -36,9 +37,9 @@ struct ReducedStep {
 class GradientBuckets {
  public:
   /// `microbatches`: of a step, all members together. `trace` may be null; it gets a lane of its
-  /// own for the operations.
+  /// own for the operations. `board` may be null; it is told which bucket is waited for.
   GradientBuckets(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
-                  Trace* trace = nullptr);
+                  Trace* trace = nullptr, elastic::ProgressBoard* board = nullptr);
 
   /// A view of `members` begins.
   void begin_view(std::uint32_t members) { wire_->begin_view(members); }
@@ -48,8 +49,8 @@ class GradientBuckets {
   /// After the last bucket: starts the exchange of exponents and signals.
   void start_signals(collectives::Group& group, const GradientSums& sums, StepSignals signals);
   /// Waits for everything started. `exponents` are those that the sums were quantised with; `step`
-  /// is for the trace. On failure nothing in here may be used any more, and no buffer is touched by
-  /// the group after this returns.
+  /// is for the trace and the board; 0 = neither. On failure nothing in here may be used any more,
+  /// and no buffer is touched by the group after this returns.
   [[nodiscard]] Result<ReducedStep> finish(std::span<const std::int32_t> exponents,
                                            Instant deadline, std::uint64_t step = 0);
 
@@ -73,7 +74,7 @@ class GradientBuckets {
     Instant at;                // zero without a trace
   };
   void push(std::unique_ptr<collectives::Work> work, std::size_t bucket, bool ends_bucket);
-  [[nodiscard]] Result<void> wait_for_all(Instant deadline);
+  [[nodiscard]] Result<void> wait_for_all(Instant deadline, Step step);
   void trace_operations(std::uint64_t step) const;
   [[nodiscard]] std::span<const std::int32_t> largest() const;
 
@@ -82,6 +83,7 @@ class GradientBuckets {
   std::unique_ptr<GradientWire> wire_;
   std::vector<std::int32_t> signals_;  // exponents observed (exact only), then the lanes
   TraceLane* lane_;                    // null without a trace
+  elastic::ProgressBoard* board_;      // null = none
   std::vector<Started> works_;
 };
 

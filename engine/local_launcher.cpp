@@ -36,7 +36,8 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
                              std::vector<ChaosEvent> chaos, PollHook on_poll)
     : requested_(config),
       listener_(listener),
-      chaos_(chaos.begin(), chaos.end()),
+      plan_(std::move(chaos)),
+      chaos_(plan_.begin(), plan_.end()),
       on_poll_(std::move(on_poll)) {}
 
 int LocalLauncher::run() {
@@ -77,10 +78,16 @@ int LocalLauncher::run() {
 
 Result<void> LocalLauncher::start_worker() {
   const JobConfig& config = process_->config();
-  const std::vector<std::string> argv = {"/proc/self/exe", "worker",
-                                         "--config",       config.run_dir + "/config.toml",
-                                         "--coordinator",  process_->server().endpoint(),
-                                         "--launched"};
+  const auto number = static_cast<std::uint32_t>(workers_.size());
+  const std::vector<std::string> argv = {"/proc/self/exe",
+                                         "worker",
+                                         "--config",
+                                         config.run_dir + "/config.toml",
+                                         "--coordinator",
+                                         process_->server().endpoint(),
+                                         "--launched",
+                                         "--chaos",
+                                         chaos_of_worker(plan_, number)};
   Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
   if (!id.ok()) {
     return std::move(id).error();
@@ -157,6 +164,10 @@ void LocalLauncher::play_chaos() {
 }
 
 void LocalLauncher::play(const ChaosEvent& event) {
+  if (event.kind == ChaosKind::kHang) {
+    process_->note("chaos", fmt::format("chaos: local worker {} hangs", event.worker.value_or(0)));
+    return;
+  }
   if (event.kind == ChaosKind::kJoin) {
     const Result<void> started = start_worker();
     process_->note("chaos", started.ok()

@@ -71,7 +71,8 @@ class LocalLauncher {
 
   JobConfig requested_;
   RunListener& listener_;
-  std::deque<ChaosEvent> chaos_;
+  const std::vector<ChaosEvent> plan_;
+  std::deque<ChaosEvent> chaos_;  // of the plan, what is still to come
   PollHook on_poll_;
   std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
   int interrupts_seen_ = 0;

@@ -48,4 +48,21 @@ void ReductionLayout::cut_buckets(std::size_t bucket_elements) {
   buckets_.push_back({0, last, 0, last_block});
 }
 
+std::vector<std::string> bucket_names(const nn::Model& model, const ReductionLayout& layout) {
+  std::vector<std::string> names;
+  for (const ReductionLayout::Bucket& bucket : layout.buckets()) {
+    std::string first;
+    std::string last;
+    for (const nn::TensorInfo& tensor : model.parameters) {
+      const std::size_t begin = layout.parameters_offset() + tensor.offset;
+      if (begin >= bucket.first && begin < bucket.last) {
+        first = first.empty() ? tensor.name : first;
+        last = tensor.name;
+      }
+    }
+    names.push_back(first == last ? first : first + " to " + last);
+  }
+  return names;
+}
+
 }  // namespace mayfly::engine

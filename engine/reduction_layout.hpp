@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "collectives/plan/exact_sum.hpp"
@@ -47,5 +48,9 @@ class ReductionLayout {
   std::size_t bucket_elements_ = 0;  // that buckets_ are cut by
   std::vector<Bucket> buckets_;
 };
+
+/// What is in each bucket, for people: "layer3.2.conv1.weight to fc.bias".
+[[nodiscard]] std::vector<std::string> bucket_names(const nn::Model& model,
+                                                    const ReductionLayout& layout);
 
 }  // namespace mayfly::engine

@@ -81,7 +81,13 @@ void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note
   directory_.event(note.kind, fields);
   const std::string who =
       note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
-  log::info(fmt::format("{}{}: {}", note.kind, who, note.detail));
+  const std::string line = fmt::format("{}{}: {}", note.kind, who, note.detail);
+  if (note.kind == "stalled") {
+    log::warning(line);
+    listener_.on_event(line);
+  } else {
+    log::info(line);
+  }
 }
 
 void RunRecorder::note(const std::string& kind, const std::string& detail) {

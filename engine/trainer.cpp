@@ -56,16 +56,18 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
     : parts_(parts),
       state_(std::move(initial)),
       lane_(lane_of(parts.trace, "trainer")),
-      buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace),
+      buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace, &parts.board),
       tuner_(candidate_sizes(parts.job.bucket_size, parts.layout)),
       committer_(parts.job, parts.layout) {}
 
 elastic::member_effect::Leave Trainer::run() {
   while (true) {
+    turn_to(elastic::Activity::kIdle);
     const WorkerLink::Order order = parts_.link.next_order();
     if (const auto* leave = std::get_if<elastic::member_effect::Leave>(&order)) {
       parts_.pool.discard();
       if (leave->write_checkpoint) {
+        turn_to(elastic::Activity::kCheckpoint);
         parts_.checkpoints.write_now(state_);
       }
       return *leave;
@@ -122,6 +124,7 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
 
 Result<std::unique_ptr<collectives::Group>> Trainer::form(const collectives::GroupSpec& spec) {
   const TraceSpan traced = span("form view", {"view", static_cast<std::int64_t>(value(spec.view))});
+  turn_to(elastic::Activity::kForm);
   return parts_.transport.form(spec, monotonic_now() + kFormTimeout);
 }
 
@@ -146,6 +149,7 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
 
 Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group) {
   const TraceSpan traced = span("state sync");
+  turn_to(elastic::Activity::kSync);
   return sync_state(group, view, state_, tuner_, monotonic_now() + kStepTimeout);
 }
 
@@ -263,6 +267,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
 
 bool Trainer::computed(std::size_t bucket) {
   const TraceSpan traced = span("wait for compute", {"bucket", static_cast<std::int64_t>(bucket)});
+  turn_to(elastic::Activity::kCompute, static_cast<std::uint32_t>(bucket));
   return parts_.pool.wait_for_bucket(bucket);
 }
 
@@ -287,6 +292,7 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
 
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   const TraceSpan traced = span("commit");
+  turn_to(elastic::Activity::kCommit);
   const double loss = committer_.commit(buckets_, exponents_, parts_.pool, state_);
   tune_buckets(reduced);
   computing_ = {};
@@ -321,6 +327,7 @@ std::uint32_t Trainer::state_check() const {
 
 Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& group) {
   const TraceSpan traced = span("evaluate");
+  turn_to(elastic::Activity::kEvaluate);
   const std::size_t size = parts_.job.config.microbatch;
   const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
   std::vector<std::uint32_t> own;
@@ -337,6 +344,7 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   if (Result<void> computed = check_pool(); !computed.ok()) {
     return computed;
   }
+  turn_to(elastic::Activity::kExchange);
   std::array<std::int64_t, 3> lanes = {sums.correct, sums.loss_fixed, sums.samples};
   if (Result<void> done =
           group.all_reduce_blocking(lanes.data(), lanes.size(), collectives::DataType::kInt64,
@@ -361,8 +369,10 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
     }
   }
   if (rank_ == Rank{}) {
+    turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_);
   }
+  turn_to(elastic::Activity::kExchange);
   // Nobody reports "finished" before the results are recorded: if rank 0 dies here, the next view
   // repeats this part.
   return group.barrier()->wait(monotonic_now() + kStepTimeout);

@@ -14,6 +14,7 @@
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
+#include "elastic/net/progress_board.hpp"
 #include "engine/bucket_tuner.hpp"
 #include "engine/checkpoint_writer.hpp"
 #include "engine/commit.hpp"
@@ -36,6 +37,7 @@ struct TrainerParts {
   elastic::MemberClient& client;
   WorkerLink& link;
   CheckpointWriter& checkpoints;
+  elastic::ProgressBoard& board;
   Trace* trace = nullptr;  ///< null = none
 };
 
@@ -86,6 +88,10 @@ class Trainer {
   void repeat_recent_records(const elastic::View& view);
   [[nodiscard]] TraceSpan span(const char* name, TraceArgument argument = {}) const {
     return {lane_, name, value(next(state_.committed)), argument};
+  }
+  /// Tells the sentinel what this thread turns to.
+  void turn_to(elastic::Activity activity, std::uint32_t bucket = elastic::kNoPart) {
+    parts_.board.enter(activity, next(state_.committed), bucket);
   }
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
   [[nodiscard]] std::uint32_t state_check() const;

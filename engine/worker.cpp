@@ -14,6 +14,7 @@
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/backend.hpp"
+#include "engine/chaos_plan.hpp"
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
@@ -72,7 +73,23 @@ struct WorkerParts {
   std::unique_ptr<Trace> trace;  // null = none
   std::unique_ptr<datasets::Loader> loader;
   std::unique_ptr<ComputePool> pool;
+  elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
+  elastic::ProgressBoard* board = &own_board;
 };
+
+/// The scripted faults that a worker carries out itself.
+Result<void> plan_hangs(const JobConfig& config, ComputePool& pool) {
+  const Result<std::vector<ChaosEvent>> plan = parse_chaos_plan(config.chaos);
+  if (!plan.ok()) {
+    return plan.error();
+  }
+  for (const ChaosEvent& event : plan.value()) {
+    if (event.kind == ChaosKind::kHang) {
+      pool.hang_at(event.step + 1, milliseconds(event.for_ms));
+    }
+  }
+  return {};
+}
 
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
   // First, because MPI starts only when every rank has come to this.
@@ -96,13 +113,14 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   const std::uint32_t threads = compute_threads(config);
   parts.loader = datasets::make_loader(parts.job->data, loader_options(*parts.job, threads));
-  Result<std::unique_ptr<ComputePool>> pool = ComputePool::start(
-      *parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads, parts.trace.get());
+  Result<std::unique_ptr<ComputePool>> pool =
+      ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads,
+                         parts.trace.get(), parts.board);
   if (!pool.ok()) {
     return std::move(pool).error();
   }
   parts.pool = std::move(pool).value();
-  return {};
+  return plan_hangs(config, *parts.pool);
 }
 
 Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
@@ -171,7 +189,7 @@ int take_part(const JobConfig& config, const WorkerParts& parts, elastic::Member
   }
   const Step committed = initial.committed;
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints, parts.trace.get()},
+                   link, checkpoints, *parts.board, parts.trace.get()},
                   std::move(initial));
   client.start(link);
   client.post(elastic::member_event::Loaded{committed});
@@ -199,6 +217,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   log::open("worker", "", log::Level::kInfo);
   LeaveSignals signals(config.launched);
   WorkerParts parts;
+  if (sentinel != nullptr) {
+    parts.board = &sentinel->board();
+  }
   if (Result<void> built = build(config, parts); !built.ok()) {
     return fail(built.error(), kExitUsage);
   }

@@ -14,7 +14,8 @@ namespace mayfly::elastic {
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       fingerprint_(options_.fingerprint),
-      detector_(options_.silence_max) {
+      detector_(options_.silence_max),
+      stalls_(options_.stalls) {
   ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
          "a step has 1 to kMicrobatchesMax microbatches");
   ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
@@ -67,6 +68,9 @@ void Coordinator::on(const coordinator_event::SentinelBeat& event) {
   const auto place = peers_.find(event.member);
   if (place != peers_.end() && place->second.phase != Peer::Phase::kDismissed) {
     detector_.heard(event.member, now_);
+    if (event.position) {
+      stalls_.heard(event.member, *event.position, now_);
+    }
   }
 }
 
@@ -110,6 +114,7 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
     const auto patience_ms = static_cast<long>(to_ms(detector_.patience(silent)));
     lose(silent, "silent for more than " + std::to_string(patience_ms) + " ms", true);
   }
+  judge_stalls();
   check_stop_deadline();
   check_waiting_time();
 }
@@ -146,7 +151,10 @@ std::vector<MemberStatus> Coordinator::members() const {
     } else if (peer.observes != ViewId{}) {
       phase = "observing";
     }
-    all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.microbatch_ms});
+    const std::optional<WorkerPosition> position = stalls_.position(id);
+    all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.microbatch_ms,
+                   to_ms(detector_.silence(id, now_)),
+                   position ? name_of(position->activity) : ""});
   }
   return all;
 }

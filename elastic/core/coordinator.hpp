@@ -15,6 +15,7 @@
 #include "elastic/core/blame.hpp"
 #include "elastic/core/failure_detector.hpp"
 #include "elastic/core/messages.hpp"
+#include "elastic/core/stall_watch.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/core/view_store.hpp"
 
@@ -34,6 +35,10 @@ struct CoordinatorOptions {
   /// A member that has not reported Stopped so long after it was told to stop at once is evicted.
   /// An abort is quick, but a microbatch that is being computed is not interrupted.
   Duration stop_timeout = seconds(10);
+  /// When a member that stands still is reported and evicted.
+  StallLimits stalls;
+  /// What is in each bucket, for people; empty = the number must do.
+  std::vector<std::string> bucket_names;
   std::uint64_t seed = 0;  ///< of view keys
   /// A joiner whose state has so many bytes observes until it has it; a smaller one is sent to it
   /// while all wait, which costs them less than another change of view.
@@ -70,6 +75,7 @@ struct SentinelReport {
 /// The sentinel is heard from.
 struct SentinelBeat {
   MemberId member{};
+  std::optional<WorkerPosition> position = {};  ///< of the worker
 };
 /// Operator: drain that member at the next boundary.
 struct DrainAsked {
@@ -150,9 +156,9 @@ struct Disconnect {
   MemberId member{};
 };
 /// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
-/// left (drained), evicted, disconnected (after it was dismissed), drain_refused, leave_deferred,
-/// store_full; of the job, view, waiting, paused, resumed, restarted (every holder of the newest
-/// state was lost).
+/// left (drained), evicted, stalled (stands still while others wait), disconnected (after it was
+/// dismissed), drain_refused, leave_deferred, store_full; of the job, view, waiting, paused,
+/// resumed, restarted (every holder of the newest state was lost).
 struct Note {
   std::string kind;
   std::optional<MemberId> member;
@@ -194,6 +200,8 @@ struct MemberStatus {
   std::string phase;  ///< loading, ready, observing, active, leaving
   Step committed{};
   float microbatch_ms = 0;
+  double silent_ms = 0;  ///< since it was last heard from
+  std::string activity;  ///< what its trainer does; empty = not told
 };
 
 class Coordinator {
@@ -303,6 +311,10 @@ class Coordinator {
   void pause();
   void end(Outcome outcome, DismissReason reason, const std::string& detail, bool with_checkpoint);
 
+  // coordinator_stalls.cpp: who stands still
+  void judge_stalls();
+  [[nodiscard]] std::string sentence_about(const Stall& stall) const;
+
   // coordinator_publish.cpp: the next view
   void publish();
   [[nodiscard]] Candidates next_members() const;
@@ -329,6 +341,7 @@ class Coordinator {
   CoordinatorOptions options_;
   std::vector<std::pair<std::string, std::string>> fingerprint_;
   FailureDetector detector_;
+  StallWatch stalls_;
   BlameRecord blame_;
   ViewStore store_;
 

@@ -89,6 +89,7 @@ void Coordinator::remove(Peers::iterator place) {
   const bool is_change = (phase_ == Phase::kRunning || phase_ == Phase::kStopping) &&
                          place->second.phase != Peer::Phase::kDismissed && is_in_view(id);
   detector_.forget(id);
+  stalls_.forget(id);
   peers_.erase(place);
   if (is_change) {
     begin_change(true, "lost", {id});
@@ -100,6 +101,7 @@ void Coordinator::dismiss(MemberId id, Peer& peer, DismissReason reason, bool wr
   ENSURE(peer.phase != Peer::Phase::kDismissed, "a member is dismissed once");
   peer.phase = Peer::Phase::kDismissed;
   detector_.forget(id);
+  stalls_.forget(id);
   send(id, Dismiss{reason, write_checkpoint, detail});
 }
 

@@ -69,6 +69,7 @@ void Coordinator::publish() {
   }
   phase_ = Phase::kRunning;
   waiting_since_.reset();
+  stalls_.restart();
   view_ = std::move(view);
   announce(*view_);
 }

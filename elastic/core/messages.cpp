@@ -64,6 +64,13 @@ class Encoder {
       writer_.put(*field);
     }
   }
+  template <typename T, typename Each>
+  void optional(const std::optional<T>& field, Each each) {
+    flag(field.has_value());
+    if (field) {
+      each(*field);
+    }
+  }
   void set(const MicrobatchSet& field) {
     writer_.put(static_cast<std::uint32_t>(field.words().size()));
     for (const std::uint64_t word : field.words()) {
@@ -117,6 +124,15 @@ class Decoder {
     field.reset();
     if (present) {
       field = reader_.get<MemberId>();
+    }
+  }
+  template <typename T, typename Each>
+  void optional(std::optional<T>& field, Each each) {
+    bool present = false;
+    flag(present);
+    field.reset();
+    if (present) {
+      each(field.emplace());
     }
   }
   void set(MicrobatchSet& field) {
@@ -208,7 +224,17 @@ void fields(auto& io, Is<CaughtUp> auto& m) {
   io.plain(m.committed);
 }
 
-void fields(auto& /*io*/, Is<Heartbeat> auto& /*m*/) {}
+void fields(auto& io, Is<WorkerPosition> auto& position) {
+  io.choice(position.activity, Activity::kCheckpoint);
+  io.plain(position.step);
+  io.plain(position.microbatch);
+  io.plain(position.bucket);
+  io.plain(position.moves);
+}
+
+void fields(auto& io, Is<Heartbeat> auto& m) {
+  io.optional(m.position, [&io](auto& position) { fields(io, position); });
+}
 void fields(auto& io, Is<LeaveRequest> auto& m) {
   io.people_text(m.reason);
 }

@@ -14,6 +14,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "elastic/core/view.hpp"
+#include "elastic/core/worker_position.hpp"
 
 namespace mayfly::elastic {
 
@@ -97,6 +98,8 @@ struct CaughtUp {
   friend bool operator==(const CaughtUp&, const CaughtUp&) = default;
 };
 struct Heartbeat {
+  /// From the sentinel of an armed worker: where its trainer stands.
+  std::optional<WorkerPosition> position;
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
 /// The member wants to leave at the next boundary (SIGTERM, a notice).

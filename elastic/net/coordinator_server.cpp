@@ -190,8 +190,8 @@ void Server::handle_worker(const Session& session, Message message) {
 }
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
-  if (std::holds_alternative<Heartbeat>(message)) {
-    handle(event::SentinelBeat{session.member});
+  if (const auto* beat = std::get_if<Heartbeat>(&message)) {
+    handle(event::SentinelBeat{session.member, beat->position});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
     handle(event::SentinelReport{session.member, died->detail});
   } else {

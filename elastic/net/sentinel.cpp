@@ -55,10 +55,7 @@ class ForkedSentinel final : public Sentinel {
   ~ForkedSentinel() override;
 
   void arm(const std::string& endpoint, ByteSpan token, MemberId self) override;
-  void tick() override { shared_->progress.fetch_add(1, std::memory_order_relaxed); }
-  void watch_progress(Duration hang_max) override {
-    shared_->hang_max_ns.store(hang_max.count(), std::memory_order_relaxed);
-  }
+  [[nodiscard]] ProgressBoard& board() override { return shared_->board; }
   [[nodiscard]] int pid() const override { return child_; }
 
  private:

@@ -12,7 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "base/time.hpp"
+#include "elastic/net/progress_board.hpp"
 
 namespace mayfly::elastic {
 
@@ -23,13 +23,9 @@ class Sentinel {
   /// Tells the sentinel whom to report to. Once, after the coordinator has given us an id. From
   /// then on it keeps a connection of its own, sends heartbeats and reports the worker's death.
   virtual void arm(const std::string& endpoint, ByteSpan token, MemberId self) = 0;
-  /// Counts something done, so that a worker that hangs can be told from one that computes. Any
-  /// thread; one relaxed atomic addition.
-  virtual void tick() = 0;
-  /// Reports the worker as dead too when it has ticked before and then not for `hang_max`; zero
-  /// (the default) switches this off. Whoever waits for something must tick while waiting. Any
-  /// thread.
-  virtual void watch_progress(Duration hang_max) = 0;
+  /// Where the worker writes what it does; its heartbeats carry it, so that the coordinator can
+  /// tell a worker that hangs from one that computes. Lives as long as the sentinel.
+  [[nodiscard]] virtual ProgressBoard& board() = 0;
   /// The sentinel's process, for records and tests.
   [[nodiscard]] virtual int pid() const = 0;
 };

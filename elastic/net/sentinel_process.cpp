@@ -28,6 +28,7 @@ constexpr Duration kIntervalUnarmed = milliseconds(10);  // how soon we notice t
 constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
+constexpr Duration kHangMax = seconds(20);           // of a worker that is no member any more
 constexpr Duration kRefusedRetryDelay = seconds(5);  // only another coordinator would know us
 
 enum class Fate { kAlive, kDied, kEndedWell };
@@ -76,6 +77,8 @@ class Link {
     }
     return fd_.valid();
   }
+  /// The coordinator no longer takes us for a member's sentinel.
+  [[nodiscard]] bool refused() const { return refused_; }
   void try_again_now() {
     if (!refused_) {
       next_try_ = {};
@@ -119,29 +122,6 @@ class Link {
   bool refused_ = false;
 };
 
-/// Tells a worker that computes from one that hangs.
-class HangWatch {
- public:
-  explicit HangWatch(const SentinelShared& shared) : shared_(shared) {}
-
-  /// True once the counter has stood still for too long after it had begun to move.
-  bool hangs() {
-    const Instant now = monotonic_now();
-    const std::uint64_t progress = shared_.progress.load(std::memory_order_relaxed);
-    if (progress != last_progress_) {
-      last_progress_ = progress;
-      last_change_ = now;
-    }
-    const Duration hang_max(shared_.hang_max_ns.load(std::memory_order_relaxed));
-    return hang_max > Duration::zero() && progress > 0 && now - last_change_ > hang_max;
-  }
-
- private:
-  const SentinelShared& shared_;
-  std::uint64_t last_progress_ = 0;
-  Instant last_change_;
-};
-
 /// Sees whether the worker's process is stopped (SIGSTOP): then it lives but does nothing.
 class StopWatch {
  public:
@@ -163,6 +143,23 @@ class StopWatch {
   UniqueFd stat_;
 };
 
+/// Decides when a worker that is no member any more and hangs in its own work must be ended: it
+/// would hold its device and its memory until somebody finds it.
+class HangWatch {
+ public:
+  [[nodiscard]] bool hangs(const WorkerPosition& position, Instant now) {
+    if (position.moves != moves_ || waits_for_others(position.activity)) {
+      moves_ = position.moves;
+      since_ = now;
+    }
+    return now - since_ > kHangMax;
+  }
+
+ private:
+  std::uint64_t moves_ = 0;
+  Instant since_ = monotonic_now();
+};
+
 [[noreturn]] void report_and_exit(Link& link, const char* detail) {
   link.try_again_now();
   if (!link.send(WorkerDied{detail})) {
@@ -180,7 +177,7 @@ void run_sentinel(SentinelShared& shared) {
   detach();
   const StopWatch stop_watch(worker);
   Link link(shared);
-  HangWatch hang_watch(shared);
+  HangWatch hang_watch;
   while (true) {
     const bool armed = shared.armed.load();
     const Fate fate = watch(shared, armed ? kInterval : kIntervalUnarmed);
@@ -190,12 +187,13 @@ void run_sentinel(SentinelShared& shared) {
     if (fate == Fate::kDied) {
       report_and_exit(link, "the worker's process died");
     }
-    if (armed && hang_watch.hangs()) {
-      report_and_exit(link, "the worker's process makes no progress");
-    }
     // A beat says that the worker can be relied on even if it is too busy to say so itself.
     if (armed && !stop_watch.is_stopped()) {
-      (void)link.send(Heartbeat{});
+      const WorkerPosition position = shared.board.position();
+      (void)link.send(Heartbeat{position});
+      if (hang_watch.hangs(position, monotonic_now()) && link.refused()) {
+        ::kill(worker, SIGKILL);
+      }
     }
   }
 }

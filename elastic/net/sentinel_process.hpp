@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/ids.hpp"
+#include "elastic/net/progress_board.hpp"
 
 namespace mayfly::elastic {
 
@@ -18,8 +19,7 @@ struct SentinelShared {
   pthread_mutex_t alive;  ///< robust; held by the worker as long as it lives
   std::atomic<bool> armed{false};
   std::atomic<bool> ended_well{false};  ///< the worker's end is not a death
-  std::atomic<std::uint64_t> progress{0};
-  std::atomic<std::int64_t> hang_max_ns{0};  ///< 0 = progress is not watched
+  ProgressBoard board;
   MemberId self{};
   std::size_t token_bytes = 0;
   std::byte token[256] = {};

@@ -2,7 +2,7 @@
 // Arguments: ENDPOINT TOKEN_FILE RESIDENT_MIB MODE
 //   MODE serve: says on standard output when its sentinel is armed, then waits to be killed
 //        exit: ends normally at once
-//        hang: ticks once, then makes no progress, with a sentinel told to mind that
+//        hang: its trainer stands still in an update
 //        alone: serves without a sentinel
 
 #include <unistd.h>
@@ -44,10 +44,7 @@ int run(char** arguments) {
   client->start(idle);
   if (sentinel != nullptr) {
     sentinel->arm(options.endpoint, options.token, client->id());
-    sentinel->tick();
-    if (mode == "hang") {
-      sentinel->watch_progress(milliseconds(200));
-    }
+    sentinel->board().enter(mode == "hang" ? Activity::kCommit : Activity::kIdle, Step{7});
   }
   std::printf("%d %llu\n", sentinel != nullptr ? sentinel->pid() : 0,
               static_cast<unsigned long long>(value(client->id())));

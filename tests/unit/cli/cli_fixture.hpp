@@ -13,9 +13,11 @@ namespace mayfly::cli {
 class NoSentinel final : public elastic::Sentinel {
  public:
   void arm(const std::string&, ByteSpan, MemberId) override {}
-  void tick() override {}
-  void watch_progress(Duration) override {}
+  elastic::ProgressBoard& board() override { return board_; }
   [[nodiscard]] int pid() const override { return 0; }
+
+ private:
+  elastic::ProgressBoard board_;
 };
 
 /// Runs commands with services that only write down what they were asked.

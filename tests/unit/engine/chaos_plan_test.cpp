@@ -22,6 +22,14 @@ TEST(ChaosPlan, IsEmptyForAnEmptyText) {
   EXPECT_TRUE(plan.value().empty());
 }
 
+TEST(ChaosPlan, HangsAreForTheWorkerTheyName) {
+  const auto plan = parse_chaos_plan("hang@step=20:worker=1:for=500,kill@step=3,hang@step=9");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(chaos_of_worker(plan.value(), 0), "hang@step=9:for=600000");
+  EXPECT_EQ(chaos_of_worker(plan.value(), 1), "hang@step=20:for=500");
+  EXPECT_EQ(chaos_of_worker(plan.value(), 2), "");
+}
+
 TEST(ChaosPlan, NamesTheEventThatIsWrong) {
   for (const char* text :
        {"explode@step=1", "kill", "kill@step=x", "kill@step=1:who=2", "kill@step="}) {

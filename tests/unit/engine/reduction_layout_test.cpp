@@ -25,6 +25,15 @@ TEST(ReductionLayout, BucketsTileTheVectorFromTheEndForEveryModel) {
   }
 }
 
+TEST(ReductionLayout, BucketsAreNamedByTheirFirstAndLastTensor) {
+  const nn::Model model = nn::make_model("resnet20", 10).value();
+  const ReductionLayout layout(model);
+  const std::vector<std::string> names = bucket_names(model, layout);
+  ASSERT_EQ(names.size(), layout.buckets().size());
+  EXPECT_TRUE(names.front().ends_with(" to fc.bias")) << names.front();
+  EXPECT_TRUE(names.back().starts_with("conv1.weight to ")) << names.back();
+}
+
 TEST(ReductionLayout, OnlyTheLastBucketHoldsLossAndStatistics) {
   const nn::Model model = nn::make_model("resnet110", 10).value();
   const ReductionLayout layout(model);

@@ -1,0 +1,154 @@
+#include "elastic/core/stall_watch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace mayfly::elastic {
+namespace {
+
+/// A disk or a file server may be slow for everybody at once.
+bool depends_on_storage(Activity activity) {
+  return activity == Activity::kLoad || activity == Activity::kEvaluate ||
+         activity == Activity::kCheckpoint;
+}
+
+// A pause of the member's machine, or of ours, is nobody's standing still.
+constexpr Duration kGapMax = milliseconds(250);
+// What was seen once is forgotten slowly, so that a slow start does not make a job patient for
+// ever.
+constexpr int kForgetting = 4096;
+
+std::size_t index_of(Activity activity) {
+  return static_cast<std::size_t>(activity);
+}
+
+std::string whole_ms(Duration duration) {
+  return std::to_string(static_cast<long>(to_ms(duration))) + " ms";
+}
+
+}  // namespace
+
+void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant now) {
+  const auto [place, is_new] = watched_.try_emplace(member, Watched{position, now});
+  Watched& watched = place->second;
+  watched.still += std::clamp(now - watched.seen, Duration::zero(), kGapMax);
+  watched.seen = std::max(watched.seen, now);
+  const WorkerPosition& before = watched.position;
+  if (is_new || (before.moves == position.moves && before.activity == position.activity)) {
+    watched.position = position;
+    return;
+  }
+  learn(before.activity, watched.still);
+  watched = Watched{position, watched.seen};
+  stuck_told_ = false;
+}
+
+void StallWatch::learn(Activity activity, Duration took) {
+  Duration& longest = longest_.at(index_of(activity));
+  longest = took > longest ? took : longest - (longest - took) / kForgetting;
+}
+
+void StallWatch::forget(MemberId member) {
+  watched_.erase(member);
+}
+
+void StallWatch::restart() {
+  for (auto& [member, watched] : watched_) {
+    watched = Watched{watched.position, watched.seen};
+  }
+  stuck_told_ = false;
+}
+
+Duration StallWatch::report_limit(Activity activity) const {
+  const Duration longest = longest_.at(index_of(activity));
+  return longest == Duration::zero()
+             ? limits_.unknown_report_floor
+             : std::max(limits_.report_floor, longest * limits_.report_factor);
+}
+
+Duration StallWatch::evict_limit(Activity activity, bool anyone_waits) const {
+  const Duration longest = longest_.at(index_of(activity));
+  const bool patient = !anyone_waits || longest == Duration::zero() || depends_on_storage(activity);
+  const Duration floor = patient ? limits_.patient_evict_floor : limits_.evict_floor;
+  return std::max(floor, longest * limits_.evict_factor);
+}
+
+std::vector<Stall> StallWatch::judge(const std::vector<MemberId>& active) {
+  std::vector<Stall> stalls;
+  for (const MemberId member : active) {
+    const auto place = watched_.find(member);
+    if (place == watched_.end() || waits_for_others(place->second.position.activity)) {
+      continue;
+    }
+    Watched& watched = place->second;
+    if (watched.still <= report_limit(watched.position.activity)) {
+      continue;
+    }
+    Stall stall = stall_of(member, watched, active);
+    if (!std::exchange(watched.reported, true)) {
+      stalls.push_back(stall);
+    }
+    stall.evict = !limits_.report_only &&
+                  watched.still > evict_limit(stall.position.activity, !stall.waiting.empty());
+    if (stall.evict && !std::exchange(watched.evicted, true)) {
+      stalls.push_back(stall);
+    }
+  }
+  return stalls;
+}
+
+Stall StallWatch::stall_of(MemberId member, const Watched& watched,
+                           const std::vector<MemberId>& active) const {
+  Stall stall;
+  stall.member = member;
+  stall.position = watched.position;
+  stall.still = watched.still;
+  stall.longest = longest_.at(index_of(watched.position.activity));
+  for (const MemberId other : active) {
+    const auto place = watched_.find(other);
+    if (other != member && place != watched_.end() &&
+        waits_for_others(place->second.position.activity)) {
+      stall.waiting.push_back(other);
+    }
+  }
+  return stall;
+}
+
+bool StallWatch::group_is_stuck(const std::vector<MemberId>& active) {
+  if (limits_.report_only || stuck_told_ || active.size() < 2) {
+    return false;
+  }
+  const Duration limit = evict_limit(Activity::kExchange, true);
+  stuck_told_ = std::all_of(active.begin(), active.end(), [&](MemberId member) {
+    const auto place = watched_.find(member);
+    return place != watched_.end() && place->second.position.activity == Activity::kExchange &&
+           place->second.still > limit;
+  });
+  return stuck_told_;
+}
+
+std::optional<WorkerPosition> StallWatch::position(MemberId member) const {
+  const auto place = watched_.find(member);
+  return place == watched_.end() ? std::nullopt : std::optional(place->second.position);
+}
+
+Duration StallWatch::still(MemberId member) const {
+  const auto place = watched_.find(member);
+  return place == watched_.end() ? Duration::zero() : place->second.still;
+}
+
+std::string describe(const Stall& stall) {
+  std::string text = describe(stall.position) + "; it has not moved for " + whole_ms(stall.still);
+  text += stall.longest == Duration::zero() ? " (nobody has finished that before)"
+                                            : " (longest before: " + whole_ms(stall.longest) + ")";
+  if (!stall.waiting.empty()) {
+    text += stall.waiting.size() == 1 ? "; member" : "; members";
+    for (std::size_t i = 0; i < stall.waiting.size(); ++i) {
+      text += (i == 0 ? " " : ", ") + std::to_string(value(stall.waiting[i]));
+    }
+    text += stall.waiting.size() == 1 ? " waits" : " wait";
+  }
+  return text;
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,95 @@
+#pragma once
+
+// Finds the member that keeps the others waiting although its process lives: a trainer that stands
+// still. Fed with the positions in the sentinels' heartbeats. A member that waits for others is
+// never a culprit. How long is too long is learned: the longest that any member of the job has been
+// seen to take over the same activity, times a factor, and never less than a floor; so a slow but
+// healthy machine is not evicted. Standing still is measured between heartbeats that did arrive;
+// heartbeats that do not are the failure detector's business, and a pause between two counts as a
+// short one. Pure: one thread, no clock of its
+// own.
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/time.hpp"
+#include "elastic/core/worker_position.hpp"
+
+namespace mayfly::elastic {
+
+struct StallLimits {
+  /// Standing still for so long is reported; whichever is more.
+  Duration report_floor = milliseconds(700);
+  int report_factor = 4;  ///< times the longest seen
+  /// Standing still for so long is the end.
+  Duration evict_floor = seconds(5);
+  int evict_factor = 20;
+  /// Both floors while nobody has completed such an activity yet. The end's also where nobody
+  /// waits, so all stand still, and where a slow disk may be shared by all: loading, evaluating,
+  /// checkpoints.
+  Duration unknown_report_floor = seconds(10);
+  Duration patient_evict_floor = seconds(60);
+  /// No one is evicted.
+  bool report_only = false;
+};
+
+/// A member that stands still.
+struct Stall {
+  MemberId member{};
+  WorkerPosition position;
+  Duration still{};               ///< for how long
+  Duration longest{};             ///< that this activity was seen to take; zero = never seen
+  bool evict = false;             ///< beyond the last limit; otherwise it is only reported
+  std::vector<MemberId> waiting;  ///< who waits meanwhile
+};
+
+class StallWatch {
+ public:
+  explicit StallWatch(StallLimits limits) : limits_(limits) {}
+
+  /// A heartbeat told where the member stands. Instants never go back.
+  void heard(MemberId member, const WorkerPosition& position, Instant now);
+  /// Stops watching; unknown members are ignored.
+  void forget(MemberId member);
+  /// A new view: nobody has stood still in it yet.
+  void restart();
+  /// Members of `active` that have become a stall since the last call, each reported once and
+  /// evicted at most once per stand-still. In the order of their ids.
+  [[nodiscard]] std::vector<Stall> judge(const std::vector<MemberId>& active);
+  /// All of `active` (two or more) wait in an exchange and have for longer than a stall may last:
+  /// no member is to blame, but the group does not come to life by itself. True once.
+  [[nodiscard]] bool group_is_stuck(const std::vector<MemberId>& active);
+
+  /// Where the member stands; nothing before its first position.
+  [[nodiscard]] std::optional<WorkerPosition> position(MemberId member) const;
+  /// For how long it has stood still there.
+  [[nodiscard]] Duration still(MemberId member) const;
+
+ private:
+  struct Watched {
+    WorkerPosition position;
+    Instant seen;      // its last heartbeat
+    Duration still{};  // for how long it has not moved
+    bool reported = false;
+    bool evicted = false;
+  };
+  void learn(Activity activity, Duration took);
+  [[nodiscard]] Duration report_limit(Activity activity) const;
+  [[nodiscard]] Duration evict_limit(Activity activity, bool anyone_waits) const;
+  [[nodiscard]] Stall stall_of(MemberId member, const Watched& watched,
+                               const std::vector<MemberId>& active) const;
+
+  StallLimits limits_;
+  std::array<Duration, kActivities> longest_{};
+  std::map<MemberId, Watched> watched_;
+  bool stuck_told_ = false;
+};
+
+/// One line for people: who stands still in what, for how long, and who waits.
+[[nodiscard]] std::string describe(const Stall& stall);
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,149 @@
+#include "elastic/core/stall_watch.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId kOne{1};
+constexpr MemberId kTwo{2};
+constexpr Duration kBeat = milliseconds(50);
+
+/// Two members whose heartbeats come every 50 ms.
+class StallWatchTest : public testing::Test {
+ protected:
+  /// Lets time pass; `one` and `two` are moved forward every `one_takes` and `two_takes` (zero:
+  /// never). Collects what is judged.
+  void pass(Duration time, Duration one_takes, Duration two_takes) {
+    for (const Instant end = now_ + time; now_ < end;) {
+      now_ = now_ + kBeat;
+      move(one_, one_since_, one_takes);
+      move(two_, two_since_, two_takes);
+      watch_.heard(kOne, one_, now_);
+      watch_.heard(kTwo, two_, now_);
+      for (const Stall& stall : watch_.judge({kOne, kTwo})) {
+        (stall.evict ? evicted_ : reported_).push_back(stall);
+      }
+    }
+  }
+  void move(WorkerPosition& position, Instant& since, Duration takes) const {
+    if (takes > Duration::zero() && now_ - since >= takes) {
+      since = now_;
+      ++position.moves;
+    }
+  }
+
+  StallWatch watch_{StallLimits{}};
+  Instant now_;
+  WorkerPosition one_{Activity::kCompute, Step{5}, 3, 1, 1};
+  WorkerPosition two_{Activity::kExchange, Step{5}, kNoPart, 0, 1};
+  Instant one_since_;
+  Instant two_since_;
+  std::vector<Stall> reported_;
+  std::vector<Stall> evicted_;
+};
+
+TEST_F(StallWatchTest, ReportsTheCulpritWithinASecondAndWhoWaitsForIt) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  EXPECT_TRUE(reported_.empty());
+  pass(seconds(1), Duration::zero(), Duration::zero());
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(reported_[0].member, kOne);
+  EXPECT_EQ(reported_[0].waiting, std::vector<MemberId>{kTwo});
+  EXPECT_EQ(
+      describe(reported_[0]),
+      "computes microbatch 3 of step 5, bucket 1; it has not moved for 750 ms (longest before: "
+      "100 ms); member 2 waits");
+}
+
+TEST_F(StallWatchTest, EvictsOnlyAfterTheLastLimitAndOnce) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  pass(milliseconds(4900), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty());
+  pass(seconds(20), Duration::zero(), Duration::zero());
+  ASSERT_EQ(evicted_.size(), 1u);
+  EXPECT_EQ(evicted_[0].member, kOne);
+  EXPECT_EQ(reported_.size(), 1u);
+}
+
+TEST_F(StallWatchTest, ASlowHealthyMemberIsNeverEvicted) {
+  pass(seconds(600), seconds(4), milliseconds(100));
+  EXPECT_TRUE(evicted_.empty());
+  EXPECT_TRUE(reported_.empty());  // the first four seconds are unknown, later ones are usual
+}
+
+TEST_F(StallWatchTest, LimitsFollowWhatTheSlowestMemberTakes) {
+  two_.activity = Activity::kCompute;
+  pass(seconds(20), milliseconds(100), seconds(3));  // two is the slow one
+  reported_.clear();
+  pass(seconds(11), Duration::zero(), seconds(3));
+  EXPECT_TRUE(reported_.empty()) << "one may be as slow as two";
+  pass(seconds(4), Duration::zero(), seconds(3));
+  ASSERT_EQ(reported_.size(), 1u);
+  EXPECT_EQ(reported_[0].member, kOne);
+}
+
+TEST_F(StallWatchTest, WhoWaitsIsNeverACulprit) {
+  one_.activity = Activity::kExchange;
+  pass(seconds(600), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(reported_.empty());
+  EXPECT_TRUE(evicted_.empty());
+}
+
+TEST_F(StallWatchTest, AnUnknownActivityGetsTime) {
+  one_.activity = Activity::kCheckpoint;
+  pass(seconds(9), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(reported_.empty());
+  pass(seconds(2), Duration::zero(), Duration::zero());
+  EXPECT_EQ(reported_.size(), 1u);
+  pass(seconds(48), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty());
+  pass(seconds(2), Duration::zero(), Duration::zero());
+  EXPECT_EQ(evicted_.size(), 1u);
+}
+
+TEST_F(StallWatchTest, APauseBetweenHeartbeatsIsNobodysFault) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  now_ = now_ + seconds(30);  // the machine slept
+  pass(milliseconds(200), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(reported_.empty());
+  EXPECT_TRUE(evicted_.empty());
+}
+
+TEST_F(StallWatchTest, AStuckGroupHasNoCulpritButIsTold) {
+  one_.activity = Activity::kExchange;
+  pass(seconds(1), milliseconds(100), milliseconds(100));
+  EXPECT_FALSE(watch_.group_is_stuck({kOne, kTwo}));
+  pass(seconds(6), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(watch_.group_is_stuck({kOne, kTwo}));
+  EXPECT_FALSE(watch_.group_is_stuck({kOne, kTwo})) << "once";
+  EXPECT_FALSE(watch_.group_is_stuck({kOne})) << "one member waits for nobody";
+}
+
+TEST_F(StallWatchTest, ANewViewStartsTheClockAgain) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  pass(milliseconds(600), Duration::zero(), Duration::zero());
+  watch_.restart();
+  pass(milliseconds(600), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(reported_.empty());
+}
+
+TEST_F(StallWatchTest, ReportOnlyEvictsNobody) {
+  StallLimits limits;
+  limits.report_only = true;
+  watch_ = StallWatch(limits);
+  pass(seconds(1), milliseconds(100), milliseconds(100));
+  pass(seconds(600), Duration::zero(), Duration::zero());
+  EXPECT_EQ(reported_.size(), 1u);
+  EXPECT_TRUE(evicted_.empty());
+}
+
+TEST_F(StallWatchTest, AForgottenMemberIsNotJudged) {
+  pass(seconds(1), milliseconds(100), milliseconds(100));
+  watch_.forget(kOne);
+  EXPECT_FALSE(watch_.position(kOne).has_value());
+  EXPECT_TRUE(watch_.judge({kOne, kTwo}).empty());
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
