@@ -28,7 +28,7 @@ constexpr Duration kIntervalUnarmed = milliseconds(10);  // how soon we notice t
 constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
-constexpr Duration kHangMax = seconds(20);           // of a worker that is no member any more
+constexpr Duration kHangMax = seconds(10);           // of a worker that is no member any more
 constexpr Duration kRefusedRetryDelay = seconds(5);  // only another coordinator would know us
 
 enum class Fate { kAlive, kDied, kEndedWell };

@@ -76,11 +76,9 @@ TEST_F(CoordinatorStallsTest, EvictsTheOneThatHangsAndNobodyElse) {
   EXPECT_EQ(job_.view_members(), (std::vector<MemberId>{members_[0], members_[2]}));
 }
 
-TEST_F(CoordinatorStallsTest, ACommonCauseGetsTimeAndTheLastOneStays) {
+TEST_F(CoordinatorStallsTest, ACommonCauseGetsTime) {
   stand_still(seconds(50));
   EXPECT_EQ(job_.coordinator.members().size(), 3u);
-  stand_still(seconds(600));
-  EXPECT_EQ(job_.coordinator.members().size(), 1u);
 }
 
 TEST_F(CoordinatorStallsTest, AGroupInWhichAllWaitFormsAnew) {
