@@ -27,6 +27,9 @@ Coordinator::Coordinator(CoordinatorOptions options)
 std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const CoordinatorEvent& event) {
   ENSURE(effects_.empty(), "effects are handed out with the event that caused them");
   now_ = now;
+  if (!std::exchange(has_begun_, true)) {
+    begin();
+  }
   std::visit([this](const auto& e) { on(e); }, event);
   advance();
   return std::exchange(effects_, {});
@@ -52,7 +55,7 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
   place->second.join.emplace().connected = now_;
   detector_.heard(last_id_, now_);
   effects_.emplace_back(coordinator_effect::Accept{event.connection, last_id_});
-  send(last_id_, Welcome{last_id_});
+  send(last_id_, Welcome{last_id_, incarnation_, options_.identity, job_, false});
   note("connected", last_id_, event.hello.host);
 }
 
@@ -129,6 +132,7 @@ Step Coordinator::committed() const {
 
 std::string Coordinator::phase() const {
   switch (phase_) {
+    case Phase::kResuming: return options_.standby && !view_ ? "standby" : "resuming";
     case Phase::kWaiting: return "waiting";
     case Phase::kRunning: return "running";
     case Phase::kStopping: return "stopping";
@@ -194,6 +198,10 @@ std::optional<MemberId> Coordinator::holder_of_newest_state() const {
 
 void Coordinator::send(MemberId id, Message message) {
   effects_.emplace_back(coordinator_effect::Send{id, std::move(message)});
+}
+
+void Coordinator::append(LogRecord record, bool durable) {
+  effects_.emplace_back(coordinator_effect::Append{std::move(record), durable});
 }
 
 void Coordinator::note(std::string kind, std::optional<MemberId> member, std::string detail) {

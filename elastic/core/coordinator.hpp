@@ -17,6 +17,7 @@
 #include "elastic/core/messages.hpp"
 #include "elastic/core/stall_watch.hpp"
 #include "elastic/core/view.hpp"
+#include "elastic/core/view_log.hpp"
 #include "elastic/core/view_store.hpp"
 
 namespace mayfly::elastic {
@@ -48,6 +49,22 @@ struct CoordinatorOptions {
   /// Must be equal on all workers; a worker that differs is refused with the first difference.
   /// Empty (embedded tests): the first worker's is taken.
   std::vector<std::pair<std::string, std::string>> fingerprint;
+
+  // A coordinator may die (docs/adr/0015-coordinator-failover.md):
+  /// Random, new for every coordinator process and not 0. Names the process in votes and, if it
+  /// starts a job, the job.
+  std::uint64_t identity = 1;
+  /// There are standbys: after an unplanned change a view needs a majority of the last view's
+  /// members, so that at most one side of a partition goes on. All coordinators of a job alike.
+  bool quorum = false;
+  /// This one only takes over a job; it neither starts one nor takes in new workers before that.
+  bool standby = false;
+  /// Members that have not come back so long after the first one did are lost.
+  Duration resume_timeout = seconds(2);
+  /// Without a quorum: if nobody has come back for so long, all members are lost.
+  Duration abandon_timeout = seconds(30);
+  /// With a quorum: members that wait here for so long for others are sent to the next coordinator.
+  Duration quorum_timeout = seconds(3);
 };
 
 namespace coordinator_event {
@@ -66,11 +83,13 @@ struct ConnectionLost {
   MemberId member{};
   std::string detail;
 };
-/// The sentinel says that the worker's process is dead, or its own connection broke with the
-/// worker's.
+/// The sentinel says that the worker's process is dead, or that it hangs, or its own connection
+/// broke with the worker's.
 struct SentinelReport {
   MemberId member{};
   std::string detail;
+  bool is_dead = false;       ///< as in WorkerDied
+  Incarnation incarnation{};  ///< as in WorkerDied
 };
 /// The sentinel is heard from.
 struct SentinelBeat {
@@ -104,8 +123,6 @@ using CoordinatorEvent =
                  coordinator_event::PauseAsked, coordinator_event::StopAsked,
                  coordinator_event::FailAsked, coordinator_event::Tick>;
 
-enum class Outcome : std::uint8_t { kDone, kStopped, kFailed, kTooFewWorkers };
-
 /// How one unplanned or planned change of view went; instants of the coordinator's clock.
 struct Recovery {
   std::string cause;              ///< "lost", "group_failed", "join", "leave"
@@ -137,7 +154,8 @@ struct Join {
 };
 
 namespace coordinator_effect {
-/// Answers WorkerConnected: this connection is that member from now on.
+/// Answers WorkerConnected: this connection is that member from now on. If the member has another
+/// one, that one is dropped without a word (no ConnectionLost).
 struct Accept {
   std::uint64_t connection = 0;
   MemberId member{};
@@ -146,6 +164,13 @@ struct Accept {
 struct Refuse {
   std::uint64_t connection = 0;
   std::string reason;
+  Refusal refusal = Refusal::kFinal;
+};
+/// Add this record to the view log before any later effect is carried out; `durable`: it must also
+/// be on the disk. A coordinator without a log ignores it.
+struct Append {
+  LogRecord record;
+  bool durable = false;
 };
 struct Send {
   MemberId member{};
@@ -157,8 +182,9 @@ struct Disconnect {
 };
 /// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
 /// left (drained), evicted, stalled (stands still while others wait), disconnected (after it was
-/// dismissed), drain_refused, leave_deferred, store_full; of the job, view, waiting, paused,
-/// resumed, restarted (every holder of the newest state was lost).
+/// dismissed), drain_refused, leave_deferred, store_full, returned (to a coordinator that resumes);
+/// of the job, view, waiting, paused, resumed, restarted (every holder of the newest state was
+/// lost), incarnation, in_charge (again, or for the first time), no_quorum.
 struct Note {
   std::string kind;
   std::optional<MemberId> member;
@@ -186,8 +212,8 @@ struct JobEnded {
 }  // namespace coordinator_effect
 
 using CoordinatorEffect =
-    std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Send,
-                 coordinator_effect::Disconnect, coordinator_effect::Note,
+    std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
+                 coordinator_effect::Send, coordinator_effect::Disconnect, coordinator_effect::Note,
                  coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
                  coordinator_effect::JoinDone, coordinator_effect::ReportReceived,
                  coordinator_effect::JobEnded>;
@@ -206,21 +232,29 @@ struct MemberStatus {
 
 class Coordinator {
  public:
+  /// Starts a job, or waits for one to take over if it is a standby.
   explicit Coordinator(CoordinatorOptions options);
+  /// Goes on with the job that the log of a coordinator before it tells of; a log of an ended job
+  /// is a programming error. What the log says of the job (microbatches, fingerprint) must be equal
+  /// to the options.
+  Coordinator(CoordinatorOptions options, const LogContents& contents);
 
   /// Advances the machine by one event.
   [[nodiscard]] std::vector<CoordinatorEffect> handle(Instant now, const CoordinatorEvent& event);
 
   [[nodiscard]] const std::optional<View>& view() const;
   [[nodiscard]] std::vector<MemberStatus> members() const;
-  /// waiting, running, stopping, paused, ended
+  /// standby, resuming, waiting, running, stopping, paused, ended
   [[nodiscard]] std::string phase() const;
   /// The highest step that any member reported as committed; less after every holder of it was
   /// lost.
   [[nodiscard]] Step committed() const;
+  /// 0 for a standby that has not heard of a job.
+  [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
+  [[nodiscard]] std::uint64_t job() const { return job_; }
 
  private:
-  enum class Phase { kWaiting, kRunning, kStopping, kPaused, kEnded };
+  enum class Phase { kResuming, kWaiting, kRunning, kStopping, kPaused, kEnded };
 
   /// Loading -> ready -> active <-> stopped, or dismissed from anywhere. Ready and stopped peers
   /// are the candidates for the next view.
@@ -266,6 +300,10 @@ class Coordinator {
   void on(const coordinator_event::StopAsked& event);
   void on(const coordinator_event::FailAsked& event);
   void on(const coordinator_event::Tick& event);
+
+  // coordinator_resume.cpp: before this coordinator is in charge
+  void begin();
+  void begin_incarnation(Incarnation incarnation);
 
   // coordinator_messages.cpp: what members say
   void on(MemberId id, Peer& peer, const Ready& ready);
@@ -336,6 +374,7 @@ class Coordinator {
   [[nodiscard]] std::size_t count(Peer::Phase phase) const;
   [[nodiscard]] std::optional<MemberId> holder_of_newest_state() const;
   void send(MemberId id, Message message);
+  void append(LogRecord record, bool durable = false);
   void note(std::string kind, std::optional<MemberId> member, std::string detail);
 
   CoordinatorOptions options_;
@@ -344,6 +383,11 @@ class Coordinator {
   StallWatch stalls_;
   BlameRecord blame_;
   ViewStore store_;
+
+  // Which job, and our reign over it.
+  std::uint64_t job_ = 0;
+  Incarnation incarnation_{};
+  bool has_begun_ = false;
 
   Phase phase_ = Phase::kWaiting;
   Peers peers_;

@@ -17,6 +17,12 @@ bool contains(const View& view, MemberId member) {
 
 }  // namespace
 
+Member::Member(const Welcome& welcome)
+    : self_(welcome.member),
+      incarnation_(welcome.incarnation),
+      author_(welcome.author),
+      job_(welcome.job) {}
+
 std::vector<MemberEffect> Member::handle(const MemberEvent& event) {
   if (phase_ == Phase::kGone) {
     return {};
@@ -24,65 +30,182 @@ std::vector<MemberEffect> Member::handle(const MemberEvent& event) {
   return std::visit([this](const auto& e) { return on(e); }, event);
 }
 
-bool Member::in_view(ViewId view) const {
-  return (phase_ == Phase::kRunning || phase_ == Phase::kStopping) && view == view_;
+void Member::introduce(Hello& hello) const {
+  hello.member = self_;
+  hello.job = job_;
+  hello.incarnation = incarnation_;
+  hello.view = view_ ? view_->id : ViewId{};
 }
 
+bool Member::needs_coordinator() const {
+  return phase_ == Phase::kLoading || phase_ == Phase::kWaiting;
+}
+
+bool Member::in_view(ViewId view) const {
+  return (phase_ == Phase::kRunning || phase_ == Phase::kStopping) && view == view_->id;
+}
+
+Member::Effects Member::say(Message message) const {
+  if (!is_connected_) {
+    return {};
+  }
+  return {member_effect::Send{std::move(message)}};
+}
+
+// --- the coordinator
+
 Member::Effects Member::on(const member_event::Received& event) {
-  if (const auto* asked = std::get_if<Stop>(&event.message)) {
+  if (const auto* welcome = std::get_if<Welcome>(&event.message)) {
+    return accept(*welcome);
+  }
+  if (const auto* refused = std::get_if<Refused>(&event.message)) {
+    return turn_away(*refused);
+  }
+  return is_connected_ ? obey(event.message) : Effects{};
+}
+
+Member::Effects Member::obey(const Message& message) {
+  if (std::holds_alternative<NoQuorum>(message)) {
+    return {member_effect::TryElsewhere{}};
+  }
+  if (const auto* asked = std::get_if<Stop>(&message)) {
     return stop(*asked);
   }
-  if (const auto* announced = std::get_if<NewView>(&event.message)) {
+  if (const auto* announced = std::get_if<NewView>(&message)) {
     return start(announced->view);
   }
-  if (const auto* dismissed = std::get_if<Dismiss>(&event.message)) {
+  if (const auto* dismissed = std::get_if<Dismiss>(&message)) {
     return dismiss(*dismissed);
   }
   return {};
 }
 
+bool Member::may_accept(const Welcome& welcome) const {
+  const bool is_same_job = job_ == 0 || welcome.job == 0 || welcome.job == job_;
+  const bool is_same_author = welcome.author == author_;
+  const bool is_newer = welcome.incarnation > incarnation_;
+  return welcome.member == self_ && is_same_job &&
+         (is_newer || (welcome.incarnation == incarnation_ && is_same_author));
+}
+
+Member::Effects Member::accept(const Welcome& welcome) {
+  if (!may_accept(welcome)) {
+    return {member_effect::TryElsewhere{}};
+  }
+  Effects effects;
+  if (welcome.incarnation > incarnation_) {
+    effects.emplace_back(member_effect::Adopt{welcome.incarnation});
+  }
+  incarnation_ = welcome.incarnation;
+  author_ = welcome.author;
+  job_ = welcome.job != 0 ? welcome.job : job_;
+  is_connected_ = true;
+  is_given_up_ = false;
+  if (welcome.resume) {
+    effects.emplace_back(member_effect::Send{resume()});
+  }
+  return effects;
+}
+
+Member::Effects Member::turn_away(const Refused& refused) {
+  switch (refused.refusal) {
+    case Refusal::kElsewhere: return {member_effect::TryElsewhere{}};
+    case Refusal::kFinal: return leave(DismissReason::kJobFailed, refused.reason);
+    case Refusal::kEvicted: return dismiss({DismissReason::kEvicted, false, refused.reason, true});
+  }
+  UNREACHABLE("every refusal has a meaning");
+}
+
+Resume Member::resume() const {
+  Resume told;
+  told.incarnation = incarnation_;
+  switch (phase_) {
+    case Phase::kLoading: told.phase = ResumePhase::kLoading; break;
+    case Phase::kWaiting: told.phase = view_ ? ResumePhase::kStopped : ResumePhase::kReady; break;
+    case Phase::kRunning:
+    case Phase::kStopping: told.phase = ResumePhase::kRunning; break;
+    case Phase::kGone: UNREACHABLE("who is gone says nothing");
+  }
+  told.committed = committed_;
+  told.is_active = is_active_;
+  told.view = view_;
+  told.last = last_;
+  told.state_bytes = state_bytes_;
+  told.has_caught_up = has_caught_up_;
+  told.microbatch_ms = microbatch_ms_;
+  told.is_leaving = leave_reason_.has_value();
+  told.leave_reason = leave_reason_.value_or("");
+  return told;
+}
+
+Member::Effects Member::on(const member_event::CoordinatorLost& /*event*/) {
+  is_connected_ = false;
+  return {};
+}
+
+Member::Effects Member::on(const member_event::CoordinatorGivenUp& /*event*/) {
+  if (is_connected_) {
+    return {};
+  }
+  is_given_up_ = true;
+  if (!needs_coordinator()) {
+    return {};
+  }
+  return leave(is_finished() ? DismissReason::kJobDone : DismissReason::kJobFailed,
+               kCoordinatorGone);
+}
+
+// --- views
+
 Member::Effects Member::stop(const Stop& stop) {
-  if (phase_ != Phase::kRunning || stop.view != view_) {
+  if (phase_ != Phase::kRunning || stop.view != view_->id) {
     return {};
   }
   if (stop.at_boundary) {
-    return {member_effect::AskForBoundary{view_}};
+    return {member_effect::AskForBoundary{stop.view}};
   }
   phase_ = Phase::kStopping;
-  return {member_effect::AbortGroup{view_}};
+  return {member_effect::AbortGroup{stop.view}};
 }
 
 Member::Effects Member::start(const View& view) {
-  const bool is_news = phase_ == Phase::kWaiting && value(view.id) > value(view_);
-  if (!is_news || !contains(view, self_)) {
+  const bool is_news = phase_ == Phase::kWaiting && (!view_ || view.id > view_->id);
+  if (!is_news || incarnation_of(view.id) != incarnation_ || !contains(view, self_)) {
     return {};
   }
   phase_ = Phase::kRunning;
-  view_ = view.id;
+  view_ = view;
+  is_active_ = has_caught_up_ = false;
+  last_.reset();
   return {member_effect::RunView{view}};
 }
 
 Member::Effects Member::dismiss(const Dismiss& dismiss) {
-  return leave(dismiss.reason, dismiss.write_checkpoint, dismiss.detail);
-}
-
-Member::Effects Member::leave(DismissReason reason, bool write_checkpoint, std::string detail) {
-  ENSURE(phase_ != Phase::kGone, "a member leaves once");
-  Effects effects;
+  Effects effects = say(Left{incarnation_});
   if (phase_ == Phase::kRunning) {
-    effects.push_back(member_effect::AbortGroup{view_});
+    effects.emplace_back(member_effect::AbortGroup{view_->id});
   }
   phase_ = Phase::kGone;
-  effects.push_back(member_effect::Leave{reason, write_checkpoint, std::move(detail)});
+  effects.emplace_back(member_effect::Leave{dismiss.reason, dismiss.write_checkpoint,
+                                            dismiss.detail, dismiss.may_rejoin});
   return effects;
 }
+
+/// Nobody asked us to, or nobody is there to be told.
+Member::Effects Member::leave(DismissReason reason, std::string detail) {
+  return dismiss({reason, false, std::move(detail), false});
+}
+
+// --- the worker
 
 Member::Effects Member::on(const member_event::Loaded& event) {
   if (phase_ != Phase::kLoading) {
     return {};
   }
   phase_ = Phase::kWaiting;
-  return {member_effect::Send{Ready{event.committed, event.state_bytes}}};
+  committed_ = event.committed;
+  state_bytes_ = event.state_bytes;
+  return say(Ready{event.committed, event.state_bytes});
 }
 
 Member::Effects Member::on(const member_event::TrainerStopped& event) {
@@ -90,51 +213,59 @@ Member::Effects Member::on(const member_event::TrainerStopped& event) {
     return {};
   }
   phase_ = Phase::kWaiting;
-  if (coordinator_lost_) {
-    return event.finished ? leave(DismissReason::kJobDone, false, kCoordinatorGone)
-                          : leave(DismissReason::kJobFailed, false, kCoordinatorGone);
+  committed_ = event.committed;
+  is_active_ = is_active_ || event.committed > view_->committed;
+  last_ = Stopped{event.view,    event.committed, event.held,     event.finished,   event.failed,
+                  event.culprit, event.detail,    event.observed, event.contributed};
+  if (is_given_up_) {
+    return leave(event.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
+                 kCoordinatorGone);
   }
-  return {member_effect::Send{Stopped{event.view, event.committed, event.held, event.finished,
-                                      event.failed, event.culprit, event.detail, event.observed}}};
+  return say(*last_);
+}
+
+Member::Effects Member::on(const member_event::Progressed& event) {
+  if (!in_view(event.view)) {
+    return {};
+  }
+  committed_ = event.committed;
+  is_active_ = is_active_ || event.committed > view_->committed;
+  microbatch_ms_ = event.microbatch_ms > 0 ? event.microbatch_ms : microbatch_ms_;
+  return say(Progress{event.view, event.committed, event.microbatch_ms});
 }
 
 Member::Effects Member::on(const member_event::GroupFormed& event) {
-  if (phase_ != Phase::kRunning || event.view != view_) {
+  if (phase_ != Phase::kRunning || event.view != view_->id) {
     return {};
   }
-  return {member_effect::Send{Formed{event.view}}};
+  return say(Formed{event.view});
 }
 
 Member::Effects Member::on(const member_event::StateSynced& event) {
-  if (phase_ != Phase::kRunning || event.view != view_) {
+  if (phase_ != Phase::kRunning || event.view != view_->id) {
     return {};
   }
-  return {member_effect::Send{Synced{event.view}}};
+  return say(Synced{event.view});
 }
 
 Member::Effects Member::on(const member_event::StateCaughtUp& event) {
-  if (phase_ != Phase::kRunning || event.view != view_) {
+  if (phase_ != Phase::kRunning || event.view != view_->id) {
     return {};
   }
-  return {member_effect::Send{CaughtUp{event.view, event.committed}}};
+  committed_ = event.committed;
+  has_caught_up_ = true;
+  return say(CaughtUp{event.view, event.committed});
 }
 
 Member::Effects Member::on(const member_event::LeaveAsked& event) {
-  if (coordinator_lost_) {
-    return leave(DismissReason::kDrained, false, event.reason);
+  if (is_given_up_) {
+    return leave(DismissReason::kDrained, event.reason);
   }
-  if (std::exchange(leave_asked_, true)) {
+  if (leave_reason_) {
     return {};
   }
-  return {member_effect::Send{LeaveRequest{event.reason}}};
-}
-
-Member::Effects Member::on(const member_event::CoordinatorLost& /*event*/) {
-  coordinator_lost_ = true;
-  if (phase_ == Phase::kRunning) {
-    return {};
-  }
-  return leave(DismissReason::kJobFailed, false, kCoordinatorGone);
+  leave_reason_ = event.reason;
+  return say(LeaveRequest{event.reason});
 }
 
 }  // namespace mayfly::elastic

@@ -9,6 +9,12 @@
 //   loading --ready--> waiting --NewView--> running --Stop / group broke--> stopping --trainer
 //   stopped--> waiting --NewView--> running ... --Dismiss--> gone
 //
+// All of that goes on while the coordinator is away; what could not be said is part of the Resume
+// that answers the next Welcome. The adapter keeps one connection at a time, gives the machine
+// every message of the present one and none of an older one, and tries to connect while there is
+// none: its own coordinator first, then the others of its list, with a Hello that introduce() has
+// filled in.
+//
 // The trainer (the thread that computes) runs one view at a time: RunView starts it, TrainerStopped
 // ends it, whatever the cause. A view is announced only after this member has reported Stopped for
 // the one before, so at most one group exists at any time.
@@ -24,7 +30,8 @@
 namespace mayfly::elastic {
 
 namespace member_event {
-/// A message of the coordinator: Stop, NewView or Dismiss (others are ignored here).
+/// A message of the coordinator that the present connection leads to: Welcome, Refused, NoQuorum,
+/// Stop, NewView or Dismiss (others are ignored here).
 struct Received {
   Message message;
 };
@@ -43,7 +50,14 @@ struct TrainerStopped {
   bool failed = false;
   std::optional<MemberId> culprit;
   std::string detail;
-  Step observed{};  ///< see Stopped
+  Step observed{};          ///< see Stopped
+  bool contributed = true;  ///< as in Stopped; true if the trainer cannot tell
+};
+/// The trainer has committed a step: the first of a view, then at most every 100 ms.
+struct Progressed {
+  ViewId view{};
+  Step committed{};
+  float microbatch_ms = 0;  ///< 0 = unknown
 };
 struct GroupFormed {
   ViewId view{};
@@ -60,15 +74,19 @@ struct StateCaughtUp {
 struct LeaveAsked {
   std::string reason;
 };
-/// The control connection is gone. The member goes on with its view while its group holds; when it
-/// would need the coordinator, its part is over.
+/// The control connection is gone. The member goes on; the adapter connects again.
 struct CoordinatorLost {};
+/// No coordinator could be reached for as long as the worker is willing to wait. The member goes on
+/// with its view while its group holds; when it needs a coordinator, its part is over. A Welcome
+/// before that takes it back.
+struct CoordinatorGivenUp {};
 }  // namespace member_event
 
 using MemberEvent =
     std::variant<member_event::Received, member_event::Loaded, member_event::TrainerStopped,
-                 member_event::GroupFormed, member_event::StateSynced, member_event::StateCaughtUp,
-                 member_event::LeaveAsked, member_event::CoordinatorLost>;
+                 member_event::Progressed, member_event::GroupFormed, member_event::StateSynced,
+                 member_event::StateCaughtUp, member_event::LeaveAsked,
+                 member_event::CoordinatorLost, member_event::CoordinatorGivenUp>;
 
 namespace member_effect {
 struct Send {
@@ -92,21 +110,40 @@ struct Leave {
   DismissReason reason = DismissReason::kJobDone;
   bool write_checkpoint = false;
   std::string detail;
+  bool may_rejoin = false;  ///< the same process is welcome as a new member
 };
+/// A higher incarnation has been accepted. Must be noted where the sentinel finds it after this
+/// process has died (WorkerDied::incarnation), before any later effect is carried out.
+struct Adopt {
+  Incarnation incarnation{};
+};
+/// Close the present connection and try the next coordinator of the list.
+struct TryElsewhere {};
 }  // namespace member_effect
 
 using MemberEffect =
     std::variant<member_effect::Send, member_effect::RunView, member_effect::AbortGroup,
-                 member_effect::AskForBoundary, member_effect::Leave>;
+                 member_effect::AskForBoundary, member_effect::Leave, member_effect::Adopt,
+                 member_effect::TryElsewhere>;
 
 class Member {
  public:
-  /// `self` is the id that the coordinator's Welcome gave.
-  explicit Member(MemberId self) : self_(self) {}
+  /// `welcome` is the one that gave this worker its id.
+  explicit Member(const Welcome& welcome);
+  explicit Member(MemberId self) : Member(Welcome{self}) {}
 
   /// Advances the machine by one event. Messages about other views than the present one are
-  /// dropped. After Leave it stays gone and returns nothing.
+  /// dropped, and so is everything that should be sent while there is no coordinator: Resume says
+  /// it later. After Leave it stays gone and returns nothing.
   [[nodiscard]] std::vector<MemberEffect> handle(const MemberEvent& event);
+
+  /// Fills in who we are, for a connection after the first: member, job, incarnation, view.
+  void introduce(Hello& hello) const;
+  [[nodiscard]] MemberId id() const { return self_; }
+  /// True if only a coordinator can say what to do next: no view is being run.
+  [[nodiscard]] bool needs_coordinator() const;
+  /// True if the trainer has committed the job's last step and nobody has said Dismiss yet.
+  [[nodiscard]] bool is_finished() const { return last_ && last_->finished; }
 
  private:
   enum class Phase { kLoading, kWaiting, kRunning, kStopping, kGone };
@@ -115,23 +152,43 @@ class Member {
   Effects on(const member_event::Received& event);
   Effects on(const member_event::Loaded& event);
   Effects on(const member_event::TrainerStopped& event);
+  Effects on(const member_event::Progressed& event);
   Effects on(const member_event::GroupFormed& event);
   Effects on(const member_event::StateSynced& event);
   Effects on(const member_event::StateCaughtUp& event);
   Effects on(const member_event::LeaveAsked& event);
   Effects on(const member_event::CoordinatorLost& event);
+  Effects on(const member_event::CoordinatorGivenUp& event);
 
+  Effects obey(const Message& message);
+  Effects accept(const Welcome& welcome);
+  Effects turn_away(const Refused& refused);
   Effects stop(const Stop& stop);
   Effects start(const View& view);
   Effects dismiss(const Dismiss& dismiss);
-  Effects leave(DismissReason reason, bool write_checkpoint, std::string detail);
+  Effects leave(DismissReason reason, std::string detail);
+  [[nodiscard]] Effects say(Message message) const;
+  [[nodiscard]] bool may_accept(const Welcome& welcome) const;
+  [[nodiscard]] Resume resume() const;
   [[nodiscard]] bool in_view(ViewId view) const;
 
   MemberId self_;
   Phase phase_ = Phase::kLoading;
-  ViewId view_{};  // the last one that was run
-  bool leave_asked_ = false;
-  bool coordinator_lost_ = false;
+  Step committed_{};
+  std::uint64_t state_bytes_ = 0;
+  float microbatch_ms_ = 0;
+  std::optional<View> view_;     // the newest that was run
+  bool is_active_ = false;       // it has committed a step of that view
+  bool has_caught_up_ = false;   // it observed that view and holds the state now
+  std::optional<Stopped> last_;  // the report about that view, in kWaiting
+  std::optional<std::string> leave_reason_;
+
+  // The coordinator that is obeyed: at most one per incarnation, and never an older one.
+  Incarnation incarnation_;
+  std::uint64_t author_;
+  std::uint64_t job_;
+  bool is_connected_ = true;
+  bool is_given_up_ = false;
 };
 
 }  // namespace mayfly::elastic

@@ -24,8 +24,10 @@ constexpr std::size_t kReportBytesMax = 3u << 20;
 constexpr std::size_t kReplyBytesMax = 2u << 20;
 constexpr std::size_t kSetWordsMax = kMicrobatchesMax / 64;
 constexpr std::size_t kViewMemberBytesMin = 32;
+constexpr std::size_t kViewBaseBytesMin = 12;
 
-static_assert(kMembersMax * (kAddressBytesMax + 8 * kSetWordsMax + 64) < kMessageBytesMax,
+static_assert(kMembersMax * (kAddressBytesMax + 8 * kSetWordsMax + 64 + 8 * kViewBasesMax) <
+                  kMessageBytesMax,
               "the largest view fits a frame");
 
 /// Writes fields; a field beyond its bound is our own mistake.
@@ -182,13 +184,21 @@ void fields(auto& io, Is<Hello> auto& m) {
     io.text(pair.first, kNameBytesMax);
     io.text(pair.second, kValueBytesMax);
   });
+  io.plain(m.job);
+  io.plain(m.incarnation);
+  io.plain(m.view);
 }
 
 void fields(auto& io, Is<Welcome> auto& m) {
   io.plain(m.member);
+  io.plain(m.incarnation);
+  io.plain(m.author);
+  io.plain(m.job);
+  io.flag(m.resume);
 }
 void fields(auto& io, Is<Refused> auto& m) {
   io.people_text(m.reason);
+  io.choice(m.refusal, Refusal::kElsewhere);
 }
 void fields(auto& io, Is<Ready> auto& m) {
   io.plain(m.committed);
@@ -204,6 +214,7 @@ void fields(auto& io, Is<Stopped> auto& m) {
   io.optional_member(m.culprit);
   io.people_text(m.detail);
   io.plain(m.observed);
+  io.flag(m.contributed);
 }
 
 void fields(auto& io, Is<Formed> auto& m) {
@@ -255,6 +266,8 @@ void fields(auto& io, Is<StoreGet> auto& m) {
 
 void fields(auto& io, Is<WorkerDied> auto& m) {
   io.people_text(m.detail);
+  io.flag(m.is_dead);
+  io.plain(m.incarnation);
 }
 
 void fields(auto& io, Is<Stop> auto& m) {
@@ -273,8 +286,12 @@ void fields(auto& io, Is<ViewMember> auto& m) {
   io.require(!m.is_observer() || (m.first_step.empty() && m.count == 0));
 }
 
-void fields(auto& io, Is<NewView> auto& m) {
-  auto& view = m.view;
+void fields(auto& io, Is<ViewBase> auto& m) {
+  io.plain(m.id);
+  io.list(m.members, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
+}
+
+void fields(auto& io, Is<View> auto& view) {
   io.plain(view.id);
   io.plain(view.key);
   io.plain(view.committed);
@@ -284,6 +301,32 @@ void fields(auto& io, Is<NewView> auto& m) {
           [&io](auto& member) { fields(io, member); });
   io.require(value(view.source) < view.members.size() &&
              !view.members[value(view.source)].is_observer());
+  io.list(view.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
+}
+
+void fields(auto& io, Is<NewView> auto& m) {
+  fields(io, m.view);
+}
+
+void fields(auto& io, Is<Resume> auto& m) {
+  io.plain(m.incarnation);
+  io.choice(m.phase, ResumePhase::kStopped);
+  io.plain(m.committed);
+  io.plain(m.state_bytes);
+  io.flag(m.is_active);
+  io.flag(m.has_caught_up);
+  io.optional(m.view, [&io](auto& view) { fields(io, view); });
+  io.optional(m.last, [&io](auto& last) { fields(io, last); });
+  io.milliseconds(m.microbatch_ms);
+  io.flag(m.is_leaving);
+  io.people_text(m.leave_reason);
+}
+
+void fields(auto& io, Is<Left> auto& m) {
+  io.plain(m.incarnation);
+}
+void fields(auto& io, Is<NoQuorum> auto& m) {
+  io.people_text(m.detail);
 }
 
 void fields(auto& io, Is<StoreValue> auto& m) {
@@ -296,6 +339,7 @@ void fields(auto& io, Is<Dismiss> auto& m) {
   io.choice(m.reason, DismissReason::kJobFailed);
   io.flag(m.write_checkpoint);
   io.people_text(m.detail);
+  io.flag(m.may_rejoin);
 }
 
 void fields(auto& io, Is<Command> auto& m) {
@@ -311,16 +355,17 @@ void fields(auto& io, Is<CommandReply> auto& m) {
 constexpr std::size_t kKinds = std::variant_size_v<Message>;
 
 constexpr std::array<const char*, kKinds> kNames = {
-    "challenge", "hello",     "welcome",       "refused",   "ready",         "stopped",
-    "formed",    "synced",    "progress",      "heartbeat", "leave_request", "report",
-    "store_set", "store_get", "worker_died",   "stop",      "new_view",      "store_value",
-    "dismiss",   "command",   "command_reply", "caught_up"};
+    "challenge",     "hello",     "welcome",     "refused",   "ready",
+    "stopped",       "formed",    "synced",      "progress",  "heartbeat",
+    "leave_request", "report",    "store_set",   "store_get", "worker_died",
+    "stop",          "new_view",  "store_value", "dismiss",   "command",
+    "command_reply", "caught_up", "resume",      "left",      "no_quorum"};
 
 template <std::size_t Kind>
 Message read_fields(WireReader& reader) {
-  std::variant_alternative_t<Kind, Message> message;
+  Message message{std::in_place_index<Kind>};
   Decoder decoder(reader);
-  fields(decoder, message);
+  fields(decoder, *std::get_if<Kind>(&message));
   return message;
 }
 
@@ -365,6 +410,18 @@ Result<Message> decode(ByteSpan bytes) {
                  std::string("a malformed control message of kind ") + kNames.at(kind)};
   }
   return message;
+}
+
+void write_view(WireWriter& writer, const View& view) {
+  Encoder encoder(writer);
+  fields(encoder, view);
+}
+
+View read_view(WireReader& reader) {
+  View view;
+  Decoder decoder(reader);
+  fields(decoder, view);
+  return view;
 }
 
 const char* name_of(const Message& message) {

@@ -35,21 +35,38 @@ struct Hello {
   Role role = Role::kWorker;
   Bytes nonce;        ///< 32 random bytes of ours; keeps proofs of two sessions apart
   Bytes proof;        ///< HMAC-SHA256(token, challenge nonce + own nonce + role)
-  MemberId member{};  ///< kSentinel: whose; otherwise 0
+  MemberId member{};  ///< kSentinel: whose; kWorker: the id it has in this job, 0 if it is new
   std::string host;   ///< for people
   std::uint32_t pid = 0;
   std::string address;  ///< kWorker: of its gradient transport
   /// kWorker: everything that must be equal on all workers of the job (model, data set, seed,
   /// instruction set, ...), as (name, value). The first difference is the reason of a refusal.
   std::vector<std::pair<std::string, std::string>> fingerprint;
+  // kWorker with an id, whose coordinator was lost; Member::introduce() fills them in:
+  std::uint64_t job = 0;      ///< the job it is a member of
+  Incarnation incarnation{};  ///< the highest that it has accepted
+  ViewId view{};              ///< the newest that it has entered
   friend bool operator==(const Hello&, const Hello&) = default;
 };
+/// To a worker: a member of this incarnation from now on, if it accepts. A member that had an id
+/// before answers Resume. Sent again on the same connection if the coordinator begins a higher
+/// incarnation. To sentinels and operators only `member` means anything.
 struct Welcome {
   MemberId member{};
+  Incarnation incarnation{1};
+  std::uint64_t author = 0;  ///< random name of the coordinator process
+  std::uint64_t job = 0;     ///< random name of the job; 0: not known here yet (a standby)
+  bool resume = false;       ///< the member is to answer Resume
   friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+enum class Refusal : std::uint8_t {
+  kFinal = 0,     ///< trying again will not help: wrong token, other model, job over
+  kEvicted = 1,   ///< the job goes on without this member; the worker may join as a new one
+  kElsewhere = 2  ///< this coordinator is not in charge; another one of the list may be
 };
 struct Refused {
   std::string reason;
+  Refusal refusal = Refusal::kFinal;
   friend bool operator==(const Refused&, const Refused&) = default;
 };
 
@@ -71,7 +88,34 @@ struct Stopped {
   std::optional<MemberId> culprit;  ///< whom it blames, if it failed and knows
   std::string detail;
   Step observed{};  ///< of an observer without the state: it has the sums of all steps up to this
+  /// False: it had not yet given its whole part of the view's first step to the group, so nobody
+  /// can have committed a step of this view.
+  bool contributed = true;
   friend bool operator==(const Stopped&, const Stopped&) = default;
+};
+/// What a member that outlived its coordinator is doing.
+enum class ResumePhase : std::uint8_t { kLoading = 0, kReady = 1, kRunning = 2, kStopped = 3 };
+/// Answers a Welcome that asks for it, and says everything a coordinator must know to go on with
+/// this member. It is also a vote: the member obeys no lower incarnation from now on, and no other
+/// coordinator in this one.
+struct Resume {
+  Incarnation incarnation{};  ///< of the Welcome
+  ResumePhase phase = ResumePhase::kLoading;
+  Step committed{};                  ///< its own highest, as far as its control thread knows
+  std::uint64_t state_bytes = 0;     ///< as in Ready
+  bool is_active = false;            ///< it has committed a step of `view`
+  bool has_caught_up = false;        ///< it is an observer of `view` and has said CaughtUp
+  std::optional<View> view = {};     ///< the newest that it has entered
+  std::optional<Stopped> last = {};  ///< kStopped: its report when it left `view`
+  float microbatch_ms = 0;           ///< as in Progress
+  bool is_leaving = false;           ///< it has asked to leave
+  std::string leave_reason;
+  friend bool operator==(const Resume&, const Resume&) = default;
+};
+/// Answers Dismiss: the member is gone and will follow no other coordinator under this id.
+struct Left {
+  Incarnation incarnation{};  ///< the highest that it has accepted
+  friend bool operator==(const Left&, const Left&) = default;
 };
 /// The member's group stands.
 struct Formed {
@@ -129,6 +173,8 @@ struct StoreGet {
 
 struct WorkerDied {
   std::string detail;
+  bool is_dead = false;       ///< its process has ended for certain; not just a hang
+  Incarnation incarnation{};  ///< if dead: the highest that it had accepted
   friend bool operator==(const WorkerDied&, const WorkerDied&) = default;
 };
 
@@ -163,7 +209,14 @@ struct Dismiss {
   DismissReason reason = DismissReason::kJobDone;
   bool write_checkpoint = false;
   std::string detail;
+  bool may_rejoin = false;  ///< the worker is welcome as a new member
   friend bool operator==(const Dismiss&, const Dismiss&) = default;
+};
+/// This coordinator cannot take charge: too few members of the last view came. Try the others. Not
+/// an end: the member keeps its id.
+struct NoQuorum {
+  std::string detail;
+  friend bool operator==(const NoQuorum&, const NoQuorum&) = default;
 };
 
 // --- operator
@@ -182,13 +235,17 @@ struct CommandReply {
 using Message =
     std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced, Progress,
                  Heartbeat, LeaveRequest, Report, StoreSet, StoreGet, WorkerDied, Stop, NewView,
-                 StoreValue, Dismiss, Command, CommandReply, CaughtUp>;
+                 StoreValue, Dismiss, Command, CommandReply, CaughtUp, Resume, Left, NoQuorum>;
 
 /// Texts for people (reason, detail, host) are cut at their bound; everything else beyond a
 /// bound is a programmer error.
 [[nodiscard]] Bytes encode(const Message& message);
 /// kCorrupt if the bytes are not exactly one message within all bounds.
 [[nodiscard]] Result<Message> decode(ByteSpan bytes);
+/// A view alone, as in NewView, for the view log. read_view() fails the reader if a bound is
+/// broken.
+void write_view(WireWriter& writer, const View& view);
+[[nodiscard]] View read_view(WireReader& reader);
 /// The message's name, for logs.
 [[nodiscard]] const char* name_of(const Message& message);
 

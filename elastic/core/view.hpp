@@ -57,6 +57,30 @@ struct ViewMember {
   friend bool operator==(const ViewMember&, const ViewMember&) = default;
 };
 
+/// Ids of views and of members handed out in one incarnation lie in a range of their own, so that
+/// they are unique and grow across incarnations even if the coordinator that takes over has never
+/// heard of the last ones of its predecessor. Incarnation 1 begins at 1.
+inline constexpr std::uint64_t kIdsPerIncarnation = 1'000'000'000;
+/// The last id before the range of `incarnation` (>= 1).
+[[nodiscard]] constexpr std::uint64_t id_base(Incarnation incarnation) {
+  return (value(incarnation) - 1) * kIdsPerIncarnation;
+}
+/// In which incarnation this view was published; for ids >= 1.
+[[nodiscard]] constexpr Incarnation incarnation_of(ViewId id) {
+  return Incarnation{(value(id) - 1) / kIdsPerIncarnation + 1};
+}
+
+/// Upper bound on View::bases.
+inline constexpr std::size_t kViewBasesMax = 16;
+
+/// An older view of which a majority must have given its consent; see View::bases.
+struct ViewBase {
+  ViewId id{};
+  std::vector<MemberId> members;  ///< in rank order; the first one decides if exactly half consent
+
+  friend bool operator==(const ViewBase&, const ViewBase&) = default;
+};
+
 /// One membership of the job. Immutable: a change makes a new view.
 struct View {
   ViewId id{};
@@ -65,6 +89,9 @@ struct View {
   Rank source{};               ///< holds the state after `committed`; others may copy from it
   bool anyone_behind = false;  ///< true if some member that is to work lacks that state
   std::vector<ViewMember> members;
+  /// Only in jobs with a quorum: the views of which its author had a majority; the last view that
+  /// is known to have committed a step, and those after it of which nobody knows (ADR 15).
+  std::vector<ViewBase> bases = {};
 
   [[nodiscard]] bool has_observers() const;
 

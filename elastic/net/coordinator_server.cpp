@@ -41,7 +41,8 @@ bool is_from_worker(const Message& message) {
                  [](const Progress&) { return true; }, [](const Heartbeat&) { return true; },
                  [](const LeaveRequest&) { return true; }, [](const Report&) { return true; },
                  [](const StoreSet&) { return true; }, [](const StoreGet&) { return true; },
-                 [](const auto&) { return false; }},
+                 [](const Resume&) { return true; }, [](const Left&) { return true; },
+                 [](const CaughtUp&) { return true; }, [](const auto&) { return false; }},
       message);
 }
 
@@ -80,6 +81,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
     sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome comes next
   }
   void apply(Instant, effect::Refuse& r) { sessions_.refuse(r.connection, r.reason); }
+  void apply(Instant, effect::Append&) {}  // no log yet
   void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
   void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
   void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
@@ -193,7 +195,7 @@ void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
     handle(event::SentinelBeat{session.member, beat->position});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
-    handle(event::SentinelReport{session.member, died->detail});
+    handle(event::SentinelReport{session.member, died->detail, died->is_dead, died->incarnation});
   } else {
     sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }

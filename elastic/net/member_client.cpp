@@ -139,6 +139,8 @@ class Client final : public MemberClient, public ConnectionOwner {
   void apply(effect::AbortGroup& abort);
   void apply(effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask.view); }
   void apply(effect::Leave& leave) { handler_->leave(leave); }
+  void apply(effect::Adopt&) {}
+  void apply(effect::TryElsewhere&) {}
   void schedule_heartbeat();
   void shut_down();
 
@@ -223,6 +225,7 @@ void Client::on_closed(Connection&, const std::string&) {
     io_.stop();
   } else {
     handle(event::CoordinatorLost{});
+    handle(event::CoordinatorGivenUp{});
   }
 }
 

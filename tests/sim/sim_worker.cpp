@@ -43,7 +43,7 @@ void SimWorker::heartbeat() {
 void SimWorker::on_message(const Message& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
     id_ = welcome->member;
-    member_.emplace(*id_);
+    member_.emplace(*welcome);
     world_.commit_checker().on_sync(*id_, committed_, state_);
     world_.at_worker(*id_, world_.draw_delay(milliseconds(60)), [](SimWorker& worker) {
       worker.give(member_event::Loaded{Step{worker.committed_}});
@@ -58,6 +58,9 @@ void SimWorker::on_message(const Message& message) {
 void SimWorker::on_connection_closed() {
   if (member_) {
     give(member_event::CoordinatorLost{});
+    if (alive_) {
+      give(member_event::CoordinatorGivenUp{});
+    }
   }
 }
 

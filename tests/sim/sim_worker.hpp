@@ -53,6 +53,8 @@ class SimWorker {
   void carry_out(const elastic::member_effect::AbortGroup& abort);
   void carry_out(const elastic::member_effect::AskForBoundary& ask);
   void carry_out(const elastic::member_effect::Leave& leave);
+  void carry_out(const elastic::member_effect::Adopt& /*adopt*/) {}
+  void carry_out(const elastic::member_effect::TryElsewhere& /*elsewhere*/) {}
 
   void sync_or_start();
   void take_state();

@@ -15,7 +15,10 @@ namespace mayfly::elastic {
 
 class CoordinatorHarness {
  public:
-  explicit CoordinatorHarness(CoordinatorOptions options) : coordinator(std::move(options)) {}
+  explicit CoordinatorHarness(CoordinatorOptions options) : coordinator(std::move(options)) {
+    give(coordinator_event::Tick{});
+    clear();  // of what every coordinator does first
+  }
 
   void give(const CoordinatorEvent& event) {
     for (CoordinatorEffect& effect : coordinator.handle(now, event)) {

@@ -43,7 +43,9 @@ TEST(CoordinatorAdmission, GivesFreshIdsAndWelcomesAfterAccepting) {
   EXPECT_EQ(job.connect(), k2);
   ASSERT_GE(job.effects.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<coordinator_effect::Accept>(job.effects[0]));
-  EXPECT_EQ(std::get<coordinator_effect::Send>(job.effects[1]).message, Message{Welcome{k1}});
+  const Message welcome =
+      Welcome{k1, Incarnation{1}, options().identity, options().identity, false};
+  EXPECT_EQ(std::get<coordinator_effect::Send>(job.effects[1]).message, welcome);
 }
 
 TEST(CoordinatorAdmission, RefusesADifferentWorkerNamingTheFirstDifference) {

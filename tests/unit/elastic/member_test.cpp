@@ -143,19 +143,22 @@ TEST(Member, AsksToLeaveOnce) {
   EXPECT_TRUE(member.handle(member_event::LeaveAsked{"SIGTERM"}).empty());
 }
 
-TEST(Member, ADismissalWhileRunningAbortsTheGroupFirst) {
+TEST(Member, ADismissalWhileRunningIsConfirmedThenAbortsTheGroup) {
   Member member = running_member();
-  const auto effects = member.handle(received(Dismiss{DismissReason::kEvicted, false, "slow"}));
-  ASSERT_EQ(effects.size(), 2u);
-  EXPECT_TRUE(std::holds_alternative<member_effect::AbortGroup>(effects[0]));
-  EXPECT_EQ(std::get<member_effect::Leave>(effects[1]).reason, DismissReason::kEvicted);
+  const auto effects =
+      member.handle(received(Dismiss{DismissReason::kEvicted, false, "slow", true}));
+  ASSERT_EQ(effects.size(), 3u);
+  EXPECT_EQ(std::get<member_effect::Send>(effects[0]).message, Message{Left{Incarnation{1}}});
+  EXPECT_TRUE(std::holds_alternative<member_effect::AbortGroup>(effects[1]));
+  EXPECT_EQ(std::get<member_effect::Leave>(effects[2]).reason, DismissReason::kEvicted);
+  EXPECT_TRUE(std::get<member_effect::Leave>(effects[2]).may_rejoin);
 }
 
 TEST(Member, ADismissalWhileWaitingPassesOnWhoWritesTheCheckpoint) {
   Member member = waiting_member();
   const auto effects = member.handle(received(Dismiss{DismissReason::kJobStopped, true, ""}));
-  ASSERT_NE(only<member_effect::Leave>(effects), nullptr);
-  EXPECT_TRUE(only<member_effect::Leave>(effects)->write_checkpoint);
+  ASSERT_EQ(effects.size(), 2u);
+  EXPECT_TRUE(std::get<member_effect::Leave>(effects[1]).write_checkpoint);
 }
 
 TEST(Member, StaysGone) {
@@ -164,27 +167,6 @@ TEST(Member, StaysGone) {
   EXPECT_TRUE(member.handle(received(NewView{view_of(1, {kSelf})})).empty());
   EXPECT_TRUE(member.handle(member_event::LeaveAsked{""}).empty());
   EXPECT_TRUE(member.handle(member_event::CoordinatorLost{}).empty());
-}
-
-TEST(Member, GoesOnWithItsViewWithoutTheCoordinator) {
-  Member member = running_member();
-  EXPECT_TRUE(member.handle(member_event::CoordinatorLost{}).empty());
-  const auto effects = member.handle(trainer_stopped(1, true));
-  ASSERT_NE(only<member_effect::Leave>(effects), nullptr);
-  EXPECT_EQ(only<member_effect::Leave>(effects)->reason, DismissReason::kJobDone);
-}
-
-TEST(Member, FailsWhenItWouldNeedTheLostCoordinator) {
-  Member waiting = waiting_member();
-  const auto at_once = waiting.handle(member_event::CoordinatorLost{});
-  ASSERT_NE(only<member_effect::Leave>(at_once), nullptr);
-  EXPECT_EQ(only<member_effect::Leave>(at_once)->reason, DismissReason::kJobFailed);
-
-  Member running = running_member();
-  (void)running.handle(member_event::CoordinatorLost{});
-  const auto later = running.handle(trainer_stopped(1));
-  ASSERT_NE(only<member_effect::Leave>(later), nullptr);
-  EXPECT_EQ(only<member_effect::Leave>(later)->detail, "the coordinator is gone");
 }
 
 }  // namespace

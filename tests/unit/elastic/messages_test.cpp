@@ -34,9 +34,12 @@ std::vector<Message> examples() {
             "host",
             12,
             "10.0.0.1:1",
-            {{"model", "resnet20"}, {"seed", "1"}}},
-      Welcome{MemberId{9}},
-      Refused{"wrong token"},
+            {{"model", "resnet20"}, {"seed", "1"}},
+            77,
+            Incarnation{3},
+            ViewId{8}},
+      Welcome{MemberId{9}, Incarnation{4}, 5, 77, true},
+      Refused{"wrong token", Refusal::kElsewhere},
       Ready{Step{10}, 2'200'000},
       Stopped{ViewId{2}, Step{11}, MicrobatchSet::range(3, 90), true, true, MemberId{5}, "reset",
               Step{12}},
@@ -50,7 +53,7 @@ std::vector<Message> examples() {
       Report{bytes_of("record")},
       StoreSet{ViewId{6}, "key", bytes_of("value")},
       StoreGet{ViewId{6}, "key"},
-      WorkerDied{"killed"},
+      WorkerDied{"killed", true, Incarnation{2}},
       Stop{ViewId{6}, true},
       NewView{example_view()},
       StoreValue{ViewId{6}, "key", bytes_of("value")},
@@ -58,6 +61,14 @@ std::vector<Message> examples() {
       Command{"drain", "3"},
       CommandReply{true, "{}"},
       CaughtUp{ViewId{7}, Step{13}},
+      Resume{},
+      Resume{
+          Incarnation{4}, ResumePhase::kStopped, Step{9}, 2'200'000, true, true, example_view(),
+          Stopped{
+              ViewId{7}, Step{9}, MicrobatchSet::range(1, 2), false, true, {}, "", Step{9}, false},
+          1.5F, true, "notice"},
+      Left{Incarnation{4}},
+      NoQuorum{"2 of 5"},
   };
 }
 
@@ -151,7 +162,8 @@ TEST(Messages, AViewWhoseSourceIsNotAMemberIsRefused) {
 TEST(Messages, AnObserverWithWorkIsRefused) {
   Bytes bytes = encode(NewView{example_view()});
   ASSERT_TRUE(decode(bytes).ok());
-  const std::size_t count_at = bytes.size() - sizeof(ViewId) - sizeof(std::uint32_t);
+  const std::size_t no_bases = sizeof(std::uint32_t);
+  const std::size_t count_at = bytes.size() - no_bases - sizeof(ViewId) - sizeof(std::uint32_t);
   bytes.at(count_at) = std::byte{1};
   EXPECT_FALSE(decode(bytes).ok());
 }

@@ -1,0 +1,241 @@
+#include <gtest/gtest.h>
+
+#include "elastic/core/member.hpp"
+
+// A member whose coordinator is away, comes back, or is replaced.
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId kSelf{2};
+constexpr std::uint64_t kJob = 70;
+constexpr std::uint64_t kFirstAuthor = 71;
+constexpr std::uint64_t kOtherAuthor = 72;
+const Welcome kFirst{kSelf, Incarnation{1}, kFirstAuthor, kJob, false};
+
+Welcome welcome(std::uint64_t incarnation, std::uint64_t author) {
+  return {kSelf, Incarnation{incarnation}, author, kJob, true};
+}
+
+View view_of(std::uint64_t id, std::uint64_t committed = 0) {
+  View view;
+  view.id = ViewId{id};
+  view.committed = Step{committed};
+  view.members = {{MemberId{1}, "", {}, 0, 0}, {kSelf, "", {}, 0, 0}};
+  return view;
+}
+
+template <typename Effect>
+const Effect* only(const std::vector<MemberEffect>& effects) {
+  return effects.size() == 1 ? std::get_if<Effect>(&effects.front()) : nullptr;
+}
+
+template <typename Sent>
+std::vector<Sent> sent(const std::vector<MemberEffect>& effects) {
+  std::vector<Sent> found;
+  for (const MemberEffect& effect : effects) {
+    const auto* send = std::get_if<member_effect::Send>(&effect);
+    if (send != nullptr && std::holds_alternative<Sent>(send->message)) {
+      found.push_back(std::get<Sent>(send->message));
+    }
+  }
+  return found;
+}
+
+Member waiting_member() {
+  Member member(kFirst);
+  (void)member.handle(member_event::Loaded{Step{5}});
+  return member;
+}
+
+Member running_member(std::uint64_t view = 1) {
+  Member member = waiting_member();
+  const auto effects = member.handle(member_event::Received{NewView{view_of(view, 5)}});
+  EXPECT_NE(only<member_effect::RunView>(effects), nullptr);
+  return member;
+}
+
+member_event::TrainerStopped stopped_at(std::uint64_t view, std::uint64_t committed) {
+  member_event::TrainerStopped event;
+  event.view = ViewId{view};
+  event.committed = Step{committed};
+  event.held = MicrobatchSet::range(0, 2);
+  event.contributed = false;
+  return event;
+}
+
+TEST(MemberWithoutCoordinator, GoesOnAndSaysNothing) {
+  Member member = running_member();
+  EXPECT_TRUE(member.handle(member_event::CoordinatorLost{}).empty());
+  EXPECT_TRUE(member.handle(member_event::GroupFormed{ViewId{1}}).empty());
+  EXPECT_TRUE(member.handle(member_event::Progressed{ViewId{1}, Step{6}, 2}).empty());
+  EXPECT_TRUE(member.handle(stopped_at(1, 7)).empty());
+  EXPECT_TRUE(member.needs_coordinator());
+}
+
+TEST(MemberWithoutCoordinator, IntroducesItselfWithWhatItHasAccepted) {
+  Member member = running_member(3);
+  (void)member.handle(member_event::CoordinatorLost{});
+  Hello hello;
+  member.introduce(hello);
+  EXPECT_EQ(hello.member, kSelf);
+  EXPECT_EQ(hello.job, kJob);
+  EXPECT_EQ(hello.incarnation, Incarnation{1});
+  EXPECT_EQ(hello.view, ViewId{3});
+}
+
+TEST(MemberWithoutCoordinator, ObeysNothingThatArrivesBeforeTheNextWelcome) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  EXPECT_TRUE(member.handle(member_event::Received{Stop{ViewId{1}, false}}).empty());
+  EXPECT_TRUE(member.handle(member_event::Received{Dismiss{}}).empty());
+}
+
+TEST(MemberResume, SaysWhatItRunsToTheNextIncarnation) {
+  Member member = running_member();
+  (void)member.handle(member_event::Progressed{ViewId{1}, Step{6}, 2.5F});
+  (void)member.handle(member_event::CoordinatorLost{});
+  const auto effects = member.handle(member_event::Received{welcome(2, kOtherAuthor)});
+  ASSERT_EQ(effects.size(), 2u);
+  EXPECT_EQ(std::get<member_effect::Adopt>(effects[0]).incarnation, Incarnation{2});
+  ASSERT_EQ(sent<Resume>(effects).size(), 1u);
+  const Resume told = sent<Resume>(effects)[0];
+  EXPECT_EQ(told.incarnation, Incarnation{2});
+  EXPECT_EQ(told.phase, ResumePhase::kRunning);
+  EXPECT_EQ(told.view, view_of(1, 5));
+  EXPECT_EQ(told.committed, Step{6});
+  EXPECT_TRUE(told.is_active);
+  EXPECT_EQ(told.microbatch_ms, 2.5F);
+  EXPECT_FALSE(told.last);
+}
+
+TEST(MemberResume, SaysWhatTheTrainerReportedMeanwhile) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(stopped_at(1, 5));
+  (void)member.handle(member_event::LeaveAsked{"notice"});
+  const auto told = sent<Resume>(member.handle(member_event::Received{welcome(2, kFirstAuthor)}));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].phase, ResumePhase::kStopped);
+  ASSERT_TRUE(told[0].last);
+  EXPECT_EQ(told[0].last->held, MicrobatchSet::range(0, 2));
+  EXPECT_FALSE(told[0].last->contributed);
+  EXPECT_FALSE(told[0].is_active);
+  EXPECT_TRUE(told[0].is_leaving);
+  EXPECT_EQ(told[0].leave_reason, "notice");
+}
+
+TEST(MemberResume, IsReadyIfItHasRunNothingYetAndLoadingBeforeThat) {
+  Member loading(kFirst);
+  (void)loading.handle(member_event::CoordinatorLost{});
+  const auto first = sent<Resume>(loading.handle(member_event::Received{welcome(2, 9)}));
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].phase, ResumePhase::kLoading);
+
+  Member ready = waiting_member();
+  (void)ready.handle(member_event::CoordinatorLost{});
+  const auto second = sent<Resume>(ready.handle(member_event::Received{welcome(2, 9)}));
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].phase, ResumePhase::kReady);
+  EXPECT_EQ(second[0].committed, Step{5});
+  EXPECT_FALSE(second[0].view);
+}
+
+TEST(MemberResume, TheSameCoordinatorMayAskAgainOnTheSameConnection) {
+  Member member = running_member();
+  const auto effects = member.handle(member_event::Received{welcome(3, kFirstAuthor)});
+  ASSERT_EQ(sent<Resume>(effects).size(), 1u);
+  EXPECT_EQ(sent<Resume>(effects)[0].incarnation, Incarnation{3});
+}
+
+TEST(MemberFencing, NeverObeysALowerIncarnation) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::Received{welcome(3, kOtherAuthor)});
+  (void)member.handle(member_event::CoordinatorLost{});
+  const auto effects = member.handle(member_event::Received{welcome(2, kFirstAuthor)});
+  EXPECT_NE(only<member_effect::TryElsewhere>(effects), nullptr);
+  EXPECT_TRUE(member.handle(member_event::Received{Stop{ViewId{1}, false}}).empty());
+}
+
+TEST(MemberFencing, VotesForOneCoordinatorPerIncarnation) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::Received{welcome(2, kFirstAuthor)});
+  (void)member.handle(member_event::CoordinatorLost{});
+  EXPECT_NE(only<member_effect::TryElsewhere>(
+                member.handle(member_event::Received{welcome(2, kOtherAuthor)})),
+            nullptr);
+  EXPECT_EQ(sent<Resume>(member.handle(member_event::Received{welcome(2, kFirstAuthor)})).size(),
+            1u);
+}
+
+TEST(MemberFencing, FollowsNoCoordinatorOfAnotherJob) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  Welcome other = welcome(5, kOtherAuthor);
+  other.job = kJob + 1;
+  EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(member_event::Received{other})),
+            nullptr);
+}
+
+TEST(MemberFencing, EntersOnlyViewsOfTheIncarnationItObeys) {
+  Member member = running_member(3);
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(stopped_at(3, 5));
+  (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});
+  EXPECT_TRUE(member.handle(member_event::Received{NewView{view_of(4)}}).empty());
+  const View of_second = view_of(id_base(Incarnation{2}) + 1);
+  EXPECT_NE(only<member_effect::RunView>(member.handle(member_event::Received{NewView{of_second}})),
+            nullptr);
+}
+
+TEST(MemberTurnedAway, TriesTheOthersIfThisOneIsNotInCharge) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  const auto elsewhere = member_event::Received{Refused{"standby", Refusal::kElsewhere}};
+  EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(elsewhere)), nullptr);
+  (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});
+  const auto no_quorum = member_event::Received{NoQuorum{"1 of 3"}};
+  EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(no_quorum)), nullptr);
+}
+
+TEST(MemberTurnedAway, IsWelcomeAsANewMemberIfTheJobWentOnWithoutIt) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  const auto effects = member.handle(member_event::Received{Refused{"evicted", Refusal::kEvicted}});
+  ASSERT_EQ(effects.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<member_effect::AbortGroup>(effects[0]));
+  EXPECT_TRUE(std::get<member_effect::Leave>(effects[1]).may_rejoin);
+}
+
+TEST(MemberGivenUp, FinishesItsViewFirstAndIsDoneIfItWasTheLastStep) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  EXPECT_TRUE(member.handle(member_event::CoordinatorGivenUp{}).empty());
+  auto last = stopped_at(1, 9);
+  last.finished = true;
+  const auto effects = member.handle(last);
+  ASSERT_NE(only<member_effect::Leave>(effects), nullptr);
+  EXPECT_EQ(only<member_effect::Leave>(effects)->reason, DismissReason::kJobDone);
+}
+
+TEST(MemberGivenUp, FailsWhenItWouldNeedTheLostCoordinator) {
+  Member waiting = waiting_member();
+  (void)waiting.handle(member_event::CoordinatorLost{});
+  const auto at_once = waiting.handle(member_event::CoordinatorGivenUp{});
+  ASSERT_NE(only<member_effect::Leave>(at_once), nullptr);
+  EXPECT_EQ(only<member_effect::Leave>(at_once)->reason, DismissReason::kJobFailed);
+  EXPECT_EQ(only<member_effect::Leave>(at_once)->detail, "the coordinator is gone");
+}
+
+TEST(MemberGivenUp, IsTakenBackByAWelcome) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::CoordinatorGivenUp{});
+  (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});
+  EXPECT_EQ(sent<Stopped>(member.handle(stopped_at(1, 5))).size(), 1u);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
