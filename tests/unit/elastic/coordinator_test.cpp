@@ -43,9 +43,7 @@ TEST(CoordinatorAdmission, GivesFreshIdsAndWelcomesAfterAccepting) {
   EXPECT_EQ(job.connect(), k2);
   ASSERT_GE(job.effects.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<coordinator_effect::Accept>(job.effects[0]));
-  const Message welcome =
-      Welcome{k1, Incarnation{1}, options().identity, options().identity, false};
-  EXPECT_EQ(std::get<coordinator_effect::Send>(job.effects[1]).message, welcome);
+  EXPECT_EQ(job.sent<Welcome>(k1).at(0), (Welcome{k1, Incarnation{1}, 1, 1, false}));
 }
 
 TEST(CoordinatorAdmission, RefusesADifferentWorkerNamingTheFirstDifference) {

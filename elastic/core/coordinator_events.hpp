@@ -1,0 +1,170 @@
+#pragma once
+
+// What happens to the coordinator, and what it wants done: the events that elastic/core/coordinator
+// takes and the effects that it returns. An adapter carries out effects in their order.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/time.hpp"
+#include "elastic/core/messages.hpp"
+#include "elastic/core/view.hpp"
+#include "elastic/core/view_log.hpp"
+
+namespace mayfly::elastic {
+
+namespace coordinator_event {
+/// A worker passed the handshake's proof. The machine answers with Welcome (choosing the id) or
+/// Refused.
+struct WorkerConnected {
+  std::uint64_t connection = 0;  ///< the adapter's name for the connection until a MemberId exists
+  Hello hello;
+};
+struct Received {
+  MemberId member{};
+  Message message;
+};
+/// End of file, reset, or a malformed message on the worker's control connection.
+struct ConnectionLost {
+  MemberId member{};
+  std::string detail;
+};
+/// The sentinel says that the worker's process is dead, or that it hangs, or its own connection
+/// broke with the worker's.
+struct SentinelReport {
+  MemberId member{};
+  std::string detail;
+  bool is_dead = false;       ///< as in WorkerDied
+  Incarnation incarnation{};  ///< as in WorkerDied
+};
+/// The sentinel is heard from.
+struct SentinelBeat {
+  MemberId member{};
+  std::optional<WorkerPosition> position = {};  ///< of the worker
+};
+/// Operator: drain that member at the next boundary.
+struct DrainAsked {
+  MemberId member{};
+  std::string reason;
+};
+struct PauseAsked {
+  bool pause = true;
+};
+/// Stop the whole job at the next boundary, with a checkpoint.
+struct StopAsked {
+  std::string reason;
+};
+/// End the job now as failed (a worker reported non-finite loss, for example).
+struct FailAsked {
+  std::string reason;
+};
+/// Time passes; sent every few milliseconds.
+struct Tick {};
+}  // namespace coordinator_event
+
+using CoordinatorEvent =
+    std::variant<coordinator_event::WorkerConnected, coordinator_event::Received,
+                 coordinator_event::ConnectionLost, coordinator_event::SentinelReport,
+                 coordinator_event::SentinelBeat, coordinator_event::DrainAsked,
+                 coordinator_event::PauseAsked, coordinator_event::StopAsked,
+                 coordinator_event::FailAsked, coordinator_event::Tick>;
+
+/// How one unplanned or planned change of view went; instants of the coordinator's clock.
+struct Recovery {
+  std::string cause;              ///< "lost", "group_failed", "join", "leave"
+  std::vector<MemberId> members;  ///< who was lost, joined or left
+  ViewId old_view{};
+  ViewId new_view{};
+  Step committed{};                       ///< of the new view
+  std::uint32_t redone_microbatches = 0;  ///< computed again because their holder was lost
+  Instant detected;                       ///< the event that caused it
+  Instant told;                           ///< Stop sent to everybody
+  Instant stopped;  ///< last member reported Stopped; the new view is published
+  Instant formed;   ///< last member reported Formed
+  Instant synced;   ///< last member reported Synced
+  Instant step;     ///< first commit of the new view
+};
+
+/// How a worker came into a job that was running; instants of the coordinator's clock.
+struct Join {
+  MemberId member{};
+  Step admitted_after{};        ///< the last step before it took part
+  Step started_after{};         ///< the last step before it had work
+  std::uint32_t snapshots = 0;  ///< how often it began to take the state; 0 = while all waited
+  Instant connected;
+  Instant ready;      ///< it has loaded everything
+  Instant admitted;   ///< a view with it is published
+  Instant caught_up;  ///< it holds the state
+  Instant promoted;   ///< a view in which it has work is published
+  Instant step;       ///< the first commit with its work
+};
+
+namespace coordinator_effect {
+/// Answers WorkerConnected: this connection is that member from now on. If the member has another
+/// one, that one is dropped without a word (no ConnectionLost).
+struct Accept {
+  std::uint64_t connection = 0;
+  MemberId member{};
+};
+/// Answers WorkerConnected: send Refused and close.
+struct Refuse {
+  std::uint64_t connection = 0;
+  std::string reason;
+  Refusal refusal = Refusal::kFinal;
+};
+/// Add this record to the view log before any later effect is carried out; `durable`: it must also
+/// be on the disk. A coordinator without a log ignores it.
+struct Append {
+  LogRecord record;
+  bool durable = false;
+};
+struct Send {
+  MemberId member{};
+  Message message;
+};
+/// Close the member's connection after what was sent to it; also fences its sentinel.
+struct Disconnect {
+  MemberId member{};
+};
+/// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
+/// left (drained), evicted, stalled (stands still while others wait), disconnected (after it was
+/// dismissed), drain_refused, leave_deferred, store_full, returned (to a coordinator that resumes);
+/// of the job, view, waiting, paused, resumed, restarted (every holder of the newest state was
+/// lost), incarnation, in_charge (again, or for the first time), no_quorum.
+struct Note {
+  std::string kind;
+  std::optional<MemberId> member;
+  std::string detail;
+};
+/// Published view, for the run directory and status.
+struct ViewPublished {
+  View view;
+};
+struct RecoveryDone {
+  Recovery recovery;
+};
+struct JoinDone {
+  Join join;
+};
+/// An opaque report of a member, for the engine.
+struct ReportReceived {
+  MemberId member{};
+  Bytes payload;
+};
+struct JobEnded {
+  Outcome outcome = Outcome::kDone;
+  std::string detail;
+};
+}  // namespace coordinator_effect
+
+using CoordinatorEffect =
+    std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
+                 coordinator_effect::Send, coordinator_effect::Disconnect, coordinator_effect::Note,
+                 coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
+                 coordinator_effect::JoinDone, coordinator_effect::ReportReceived,
+                 coordinator_effect::JobEnded>;
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,157 @@
+#pragma once
+
+// How fields of messages are written and read; private to elastic/core. Encoder and Decoder have
+// the same functions, so that one list of fields serves both ways.
+
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+#include "base/ids.hpp"
+#include "elastic/core/view.hpp"
+
+namespace mayfly::elastic {
+
+inline constexpr std::size_t kPeopleBytesMax = 2048;  // reasons, details, host names
+inline constexpr std::size_t kSetWordsMax = kMicrobatchesMax / 64;
+
+/// Writes fields; a field beyond its bound is our own mistake.
+class Encoder {
+ public:
+  explicit Encoder(WireWriter& writer) : writer_(writer) {}
+
+  template <typename T>
+  void plain(const T& field) {
+    writer_.put(field);
+  }
+  void flag(const bool& field) { writer_.put(static_cast<std::uint8_t>(field ? 1 : 0)); }
+  template <typename E>
+  void choice(const E& field, E last) {
+    require(field <= last);
+    writer_.put(field);
+  }
+  void milliseconds(const float& field) {
+    require(std::isfinite(field) && !std::signbit(field));
+    writer_.put(field);
+  }
+  void blob(const Bytes& field, std::size_t size_max) {
+    require(field.size() <= size_max);
+    writer_.put_bytes(field);
+  }
+  void text(const std::string& field, std::size_t size_max) {
+    require(field.size() <= size_max);
+    writer_.put_string(field);
+  }
+  void people_text(const std::string& field) {
+    writer_.put_string(std::string_view(field).substr(0, kPeopleBytesMax));
+  }
+  void optional_member(const std::optional<MemberId>& field) {
+    flag(field.has_value());
+    if (field) {
+      writer_.put(*field);
+    }
+  }
+  template <typename T, typename Each>
+  void optional(const std::optional<T>& field, Each each) {
+    flag(field.has_value());
+    if (field) {
+      each(*field);
+    }
+  }
+  void set(const MicrobatchSet& field) {
+    writer_.put(static_cast<std::uint32_t>(field.words().size()));
+    for (const std::uint64_t word : field.words()) {
+      writer_.put(word);
+    }
+  }
+  template <typename T, typename EachField>
+  void list(const std::vector<T>& items, std::size_t count_max, std::size_t /*element_size_min*/,
+            EachField each) {
+    require(items.size() <= count_max);
+    writer_.put(static_cast<std::uint32_t>(items.size()));
+    for (const T& item : items) {
+      each(item);
+    }
+  }
+  void require(bool holds) { ENSURE(holds, "a message we send must be within its own bounds"); }
+
+ private:
+  WireWriter& writer_;
+};
+
+/// Reads fields; a field beyond its bound fails the reader.
+class Decoder {
+ public:
+  explicit Decoder(WireReader& reader) : reader_(reader) {}
+
+  template <typename T>
+  void plain(T& field) {
+    field = reader_.get<T>();
+  }
+  void flag(bool& field) {
+    const auto raw = reader_.get<std::uint8_t>();
+    require(raw <= 1);
+    field = raw == 1;
+  }
+  template <typename E>
+  void choice(E& field, E last) {
+    field = reader_.get<E>();
+    require(field <= last);
+  }
+  void milliseconds(float& field) {
+    field = reader_.get<float>();
+    require(std::isfinite(field) && !std::signbit(field));
+  }
+  void blob(Bytes& field, std::size_t size_max) { field = reader_.get_bytes(size_max); }
+  void text(std::string& field, std::size_t size_max) { field = reader_.get_string(size_max); }
+  void people_text(std::string& field) { field = reader_.get_string(kPeopleBytesMax); }
+  void optional_member(std::optional<MemberId>& field) {
+    bool present = false;
+    flag(present);
+    field.reset();
+    if (present) {
+      field = reader_.get<MemberId>();
+    }
+  }
+  template <typename T, typename Each>
+  void optional(std::optional<T>& field, Each each) {
+    bool present = false;
+    flag(present);
+    field.reset();
+    if (present) {
+      each(field.emplace());
+    }
+  }
+  void set(MicrobatchSet& field) {
+    std::vector<std::uint64_t> words(reader_.get_count(kSetWordsMax, sizeof(std::uint64_t)));
+    for (std::uint64_t& word : words) {
+      word = reader_.get<std::uint64_t>();
+    }
+    require(words.empty() || words.back() != 0);  // one encoding per set
+    field = MicrobatchSet::from_words(std::move(words));
+  }
+  template <typename T, typename EachField>
+  void list(std::vector<T>& items, std::size_t count_max, std::size_t element_size_min,
+            EachField each) {
+    items.resize(reader_.get_count(count_max, element_size_min));
+    for (T& item : items) {
+      each(item);
+    }
+  }
+  void require(bool holds) {
+    if (!holds) {
+      reader_.fail();
+    }
+  }
+
+ private:
+  WireReader& reader_;
+};
+
+}  // namespace mayfly::elastic
