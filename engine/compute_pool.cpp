@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <utility>
 
 #include "base/check.hpp"
 #include "nn/cpu/cpu_engine.hpp"
@@ -127,6 +128,7 @@ std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t
 }
 
 void ComputePool::Worker::train(std::uint32_t microbatch) {
+  const Instant turned_to = monotonic_now();
   std::unique_ptr<datasets::PreparedBatch> batch = take(microbatch);
   if (batch->failure.has_value()) {
     pool_.fail(*batch->failure);
@@ -160,11 +162,11 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   pool_.sums_.add_totals(totals);
   pool_.loader_.recycle(std::move(batch));
 
-  const double elapsed = to_ms(monotonic_now() - begin);
+  const double elapsed = to_ms(monotonic_now() - turned_to);
   const std::lock_guard lock(pool_.mutex_);
   ++pool_.complete_;
-  pool_.microbatch_ms_ =
-      pool_.microbatch_ms_ == 0 ? elapsed : 0.9 * pool_.microbatch_ms_ + 0.1 * elapsed;
+  ++pool_.measured_;
+  pool_.thread_ms_ += elapsed;
 }
 
 void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t bucket_end) {
@@ -325,9 +327,15 @@ void ComputePool::discard() {
   work_done_.wait(lock, [this] { return running_ == 0; });
 }
 
-double ComputePool::microbatch_ms() const {
+ComputeSpeed ComputePool::take_speed() {
   const std::lock_guard lock(mutex_);
-  return microbatch_ms_ / static_cast<double>(std::max<std::size_t>(1, workers_.size()));
+  const double total_ms = std::exchange(thread_ms_, 0);
+  const std::uint32_t count = std::exchange(measured_, 0);
+  if (count == 0) {
+    return {};
+  }
+  const auto threads = static_cast<double>(std::max<std::size_t>(1, workers_.size()));
+  return {total_ms / count / threads, count};
 }
 
 void ComputePool::hang_at(std::uint64_t step, Duration how_long) {

@@ -36,6 +36,14 @@ struct EvaluationSums {
   std::int64_t samples = 0;
 };
 
+/// How fast a worker computes. Wall time from when a thread turns to a microbatch until it is
+/// entirely in the sums: also what is stolen from the process, shared with others, or spent waiting
+/// for data, because that is what a step takes here.
+struct ComputeSpeed {
+  double microbatch_ms = 0;  ///< mean time of one on a thread, over the number of threads; 0 = none
+  std::uint32_t microbatches = 0;
+};
+
 /// A part of some work that can be cut into any number of them.
 using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
 
@@ -70,8 +78,8 @@ class ComputePool {
   void discard();
 
   [[nodiscard]] const GradientSums& sums() const { return sums_; }
-  /// Typical time of one microbatch on one thread, over the threads; 0 before the first.
-  [[nodiscard]] double microbatch_ms() const;
+  /// What the threads did since the last call.
+  [[nodiscard]] ComputeSpeed take_speed();
 
   [[nodiscard]] std::size_t thread_count() const { return workers_.size(); }
   /// Why this worker cannot compute what it was given: an image that cannot be read. It stays.
@@ -129,7 +137,8 @@ class ComputePool {
   std::uint32_t complete_ = 0;                // microbatches entirely in the sums
   std::vector<std::uint32_t> bucket_counts_;  // microbatches in each bucket's sums
   EvaluationSums evaluation_;
-  double microbatch_ms_ = 0;
+  double thread_ms_ = 0;        // spent in microbatches since the last take_speed()
+  std::uint32_t measured_ = 0;  // so many of them
   std::optional<Error> failure_;
   std::optional<Hang> hang_;
   bool interrupted_ = false;

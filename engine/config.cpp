@@ -193,6 +193,12 @@ void append_membership(std::vector<Setting>& list) {
   list.push_back(make("hang_max_ms", &C::hang_max_ms,
                       "a worker that stands still for longer is evicted (adaptive upwards); 0 = "
                       "only reported"));
+  list.push_back(
+      make("rebalance", &C::rebalance, "share microbatches out anew when measured speeds change"));
+  list.push_back(make("evict_stragglers", &C::evict_stragglers,
+                      "a worker so many times slower than the others' median leaves; 0 = never"));
+  list.push_back(make("evict_stragglers_after", &C::evict_stragglers_after,
+                      "seconds for which it must have been so slow"));
   list.push_back(make("chaos", &C::chaos,
                       "scripted faults for local workers, e.g. "
                       "kill@step=200:worker=1,join@step=300"));

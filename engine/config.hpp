@@ -71,6 +71,10 @@ struct JobConfig {
   /// A worker whose trainer stands still for longer is evicted (adaptive upwards); 0 = only
   /// reported.
   std::uint32_t hang_max_ms = 5000;
+  bool rebalance = true;  ///< share microbatches out anew when measured speeds change
+  /// A worker whose microbatches take so many times the others' median leaves; 0 = never.
+  double evict_stragglers = 0;
+  double evict_stragglers_after = 30;  ///< seconds for which it must have been so slow
   std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
 
   // Records.

@@ -151,6 +151,12 @@ Complaint check_workers(const JobConfig& c) {
   if (!(c.silence_max_ms >= 10)) {
     return "silence_max_ms " + shown(c.silence_max_ms) + " must be at least 10";
   }
+  if (!(c.evict_stragglers == 0 || c.evict_stragglers > 1)) {
+    return "evict_stragglers " + shown(c.evict_stragglers) + " must be 0 or above 1";
+  }
+  if (!(c.evict_stragglers_after >= 0)) {
+    return "evict_stragglers_after " + shown(c.evict_stragglers_after) + " must not be negative";
+  }
   if (c.loader_threads > 1024) {
     return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
   }

@@ -165,6 +165,10 @@ Result<void> CoordinatorProcess::start_server() {
   options.core.min_workers_timeout =
       Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
   options.core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
+  options.core.rebalance.enabled = config.rebalance;
+  options.core.stragglers.factor = config.evict_stragglers;
+  options.core.stragglers.after =
+      Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
   options.core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
   options.core.fingerprint = job_->fingerprint;
   options.core.stalls.evict_floor = milliseconds(config.hang_max_ms);
@@ -212,9 +216,10 @@ std::string CoordinatorProcess::status_json() const {
   std::string members;
   for (const elastic::MemberStatus& m : status.members) {
     members += fmt::format(
-        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"committed":{},"microbatch_ms":{}}})",
+        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"committed":{},"microbatch_ms":{},)"
+        R"("microbatches":{}}})",
         members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid, json_string(m.phase),
-        value(m.committed), m.microbatch_ms);
+        value(m.committed), m.microbatch_ms, m.microbatches);
   }
   return fmt::format(
       R"({{"phase":{},"committed":{},"total_steps":{},"view":{},"model":{},"run_dir":{},)"

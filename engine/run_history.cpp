@@ -78,7 +78,7 @@ struct EventReader {
       history = {};
       metrics_begin = whole(event, "metrics_bytes");
     } else if (kind == "view") {
-      ++history.views;
+      history.view_published(json::serialize(event.at("members")));
     } else if (kind == "recovery") {
       history.recoveries.push_back(recovery_of(event.at("recovery").as_object()));
     } else if (kind == "evaluation") {

@@ -33,7 +33,14 @@ struct RunHistory {
   std::string last_checkpoint;
   std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
   std::vector<RecoveryRecord> recoveries;
-  std::uint32_t views = 0;
+  std::uint32_t views = 0;   ///< that had other members than the one before
+  std::string view_members;  ///< of the last one, as JSON
+
+  /// A view with these members; one that only shares out the work anew does not count.
+  void view_published(const std::string& members) {
+    views += views == 0 || members != view_members ? 1 : 0;
+    view_members = members;
+  }
 };
 
 /// Reads events.jsonl and metrics.jsonl. A torn last line is ignored; kCorrupt, with file and line,

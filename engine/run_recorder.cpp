@@ -49,6 +49,10 @@ std::string sentence_of(const RecoveryRecord& r) {
     return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
                        who, r.step + 1, r.step_ms);
   }
+  if (r.cause == "rebalance") {
+    return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
+                       r.step_ms);
+  }
   if (r.cause == "leave") {
     return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
                        r.step_ms);
@@ -106,7 +110,7 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
                             {"committed", json_number(value(view.committed))},
                             {"members", "[" + members + "]"}});
   const std::lock_guard lock(mutex_);
-  ++history_.views;
+  history_.view_published("[" + members + "]");
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {

@@ -306,8 +306,9 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   }
   const Instant now = monotonic_now();
   if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {
+    const ComputeSpeed speed = parts_.pool.take_speed();
     parts_.client.send_progress(
-        {view.id, state_.committed, static_cast<float>(parts_.pool.microbatch_ms())});
+        {view.id, state_.committed, static_cast<float>(speed.microbatch_ms), speed.microbatches});
     last_progress_ = now;
   }
   first_step_of_view_ = false;

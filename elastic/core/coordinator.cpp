@@ -15,7 +15,9 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       fingerprint_(options_.fingerprint),
       detector_(options_.silence_max),
-      stalls_(options_.stalls) {
+      stalls_(options_.stalls),
+      rebalancer_(options_.rebalance),
+      stragglers_(options_.stragglers) {
   ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
          "a step has 1 to kMicrobatchesMax microbatches");
   ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
@@ -120,6 +122,7 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   judge_stalls();
   check_stop_deadline();
   check_waiting_time();
+  judge_speeds();
 }
 
 const std::optional<View>& Coordinator::view() const {
@@ -156,11 +159,22 @@ std::vector<MemberStatus> Coordinator::members() const {
       phase = "observing";
     }
     const std::optional<WorkerPosition> position = stalls_.position(id);
-    all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.microbatch_ms,
-                   to_ms(detector_.silence(id, now_)),
-                   position ? name_of(position->activity) : ""});
+    all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.speed.best_ms(),
+                   to_ms(detector_.silence(id, now_)), position ? name_of(position->activity) : "",
+                   share_of(id)});
   }
   return all;
+}
+
+std::uint32_t Coordinator::share_of(MemberId id) const {
+  if (view_ && phase_ == Phase::kRunning) {
+    for (const ViewMember& member : view_->members) {
+      if (member.id == id) {
+        return member.count;
+      }
+    }
+  }
+  return 0;
 }
 
 Coordinator::Candidates Coordinator::candidates() const {

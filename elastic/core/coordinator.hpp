@@ -16,7 +16,10 @@
 #include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/failure_detector.hpp"
 #include "elastic/core/messages.hpp"
+#include "elastic/core/rebalance.hpp"
+#include "elastic/core/speed_meter.hpp"
 #include "elastic/core/stall_watch.hpp"
+#include "elastic/core/stragglers.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/core/view_log.hpp"
 #include "elastic/core/view_store.hpp"
@@ -42,6 +45,9 @@ struct CoordinatorOptions {
   /// What is in each bucket, for people; empty = the number must do.
   std::vector<std::string> bucket_names;
   std::uint64_t seed = 0;  ///< of view keys
+  RebalanceOptions rebalance;
+  StragglerOptions stragglers;
+  Duration speed_sample = kSpeedSample;
   /// A joiner whose state has so many bytes observes until it has it; a smaller one is sent to it
   /// while all wait, which costs them less than another change of view.
   std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
@@ -75,9 +81,10 @@ struct MemberStatus {
   std::uint32_t pid = 0;
   std::string phase;  ///< loading, ready, observing, active, leaving
   Step committed{};
-  float microbatch_ms = 0;
-  double silent_ms = 0;  ///< since it was last heard from
-  std::string activity;  ///< what its trainer does; empty = not told
+  float microbatch_ms = 0;         ///< measured, of all its threads together; 0 = unknown
+  double silent_ms = 0;            ///< since it was last heard from
+  std::string activity;            ///< what its trainer does; empty = not told
+  std::uint32_t microbatches = 0;  ///< its share of a step in the present view
 };
 
 class Coordinator {
@@ -117,7 +124,7 @@ class Coordinator {
     bool leaving = false;
     std::string leave_reason;
     Step committed{};  // its own; from Ready, Progress or Stopped
-    float microbatch_ms = 0;
+    SpeedMeter speed;
     Stopped stopped;      // of the present view, in kStopped
     bool formed = false;  // in the present view
     bool synced = false;
@@ -219,6 +226,11 @@ class Coordinator {
   void note_admission(const ViewMember& member, Peer& peer, const View& view);
   void report_joins();
 
+  // coordinator_speeds.cpp: speeds that change while a view runs
+  void judge_speeds();
+  bool drain_straggler(const std::vector<Runner>& runners);
+  [[nodiscard]] std::uint32_t share_of(MemberId id) const;
+
   [[nodiscard]] Candidates candidates() const;
   [[nodiscard]] bool is_in_view(MemberId id) const;
   [[nodiscard]] std::size_t count(Peer::Phase phase) const;
@@ -232,6 +244,8 @@ class Coordinator {
   FailureDetector detector_;
   StallWatch stalls_;
   BlameRecord blame_;
+  Rebalancer rebalancer_;
+  StragglerPolicy stragglers_;
   ViewStore store_;
 
   // Which job, and our reign over it.

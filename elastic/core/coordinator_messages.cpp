@@ -93,9 +93,7 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Progress& progress) {
   }
   peer.committed = std::max(peer.committed, progress.committed);
   committed_ = std::max(committed_, progress.committed);
-  if (progress.microbatch_ms > 0) {
-    peer.microbatch_ms = progress.microbatch_ms;
-  }
+  peer.speed.add(now_, progress.microbatch_ms, progress.microbatches, options_.speed_sample);
   if (has_starters_) {
     report_joins();
   }
@@ -117,6 +115,9 @@ void Coordinator::settle_if_complete() {
                (place->second.synced || member.is_observer());
       });
   if (all_started && has_first_commit_) {
+    if (settling_->cause == "rebalance") {
+      rebalancer_.change_took(settling_->synced - settling_->stopped);
+    }
     effects_.emplace_back(coordinator_effect::RecoveryDone{*settling_});
     settling_.reset();
   }

@@ -68,6 +68,7 @@ void Coordinator::publish() {
     peer.formed = peer.synced = false;
   }
   phase_ = Phase::kRunning;
+  rebalancer_.view_began();
   waiting_since_.reset();
   stalls_.restart();
   view_ = std::move(view);
@@ -102,7 +103,7 @@ View Coordinator::make_view(const Candidates& candidates) const {
     view.anyone_behind = view.anyone_behind || !is_current;
     const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
     held.push_back(keeps_sums ? peer->stopped.held : MicrobatchSet{});
-    speeds.push_back(peer->microbatch_ms);
+    speeds.push_back(peer->speed.best_ms());
   }
   const auto ranges = proportional_ranges(speeds, options_.microbatches);
   auto first_step = first_step_sets(held, speeds, options_.microbatches);

@@ -92,6 +92,7 @@ void fields(auto& io, Is<Progress> auto& m) {
   io.plain(m.view);
   io.plain(m.committed);
   io.milliseconds(m.microbatch_ms);
+  io.plain(m.microbatches);
 }
 
 void fields(auto& io, Is<CaughtUp> auto& m) {

@@ -131,7 +131,9 @@ struct Synced {
 struct Progress {
   ViewId view{};
   Step committed{};
-  float microbatch_ms = 0;  ///< time one microbatch takes on this member; 0 = unknown
+  /// Wall time of one microbatch, of all threads together: mean since the last Progress; 0 = none.
+  float microbatch_ms = 0;
+  std::uint32_t microbatches = 0;  ///< computed since the last Progress
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 /// The observer holds the state after `committed`, the last step of its view so far, and can be

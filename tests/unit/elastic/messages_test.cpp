@@ -171,7 +171,8 @@ TEST(Messages, AnObserverWithWorkIsRefused) {
 TEST(Messages, SpeedsThatAreNotNumbersAreRefused) {
   Bytes bytes = encode(Progress{ViewId{1}, Step{1}, 1.0F});
   const float bad = std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(bytes.data() + bytes.size() - sizeof(bad), &bad, sizeof(bad));
+  const std::size_t speed_at = bytes.size() - sizeof(std::uint32_t) - sizeof(bad);
+  std::memcpy(bytes.data() + speed_at, &bad, sizeof(bad));
   EXPECT_FALSE(decode(bytes).ok());
 }
 

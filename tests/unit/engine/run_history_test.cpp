@@ -78,8 +78,9 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   recovery.view = 2;
   recovery.redone_microbatches = 5;
   recovery.step_ms = 41.5;
-  run->event("view", {});
-  run->event("view", {});
+  run->event("view", {{"members", "[1,2]"}});
+  run->event("view", {{"members", "[1,2,3]"}});
+  run->event("view", {{"members", "[1,2,3]"}});  // work was shared out anew
   run->recovery(recovery);
   run->evaluation(20, 0.5, 1.25);
   run->event("checkpoint", {{"step", "20"}, {"detail", json_string("runs/a/step-20")}});

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// Speeds that change while a view runs: microbatches are shared out anew at a boundary, and a
+// member that is far too slow may be asked to leave. Both are planned changes; nothing is computed
+// twice.
+
+namespace mayfly::elastic {
+namespace {
+
+std::string describe(const Rebalance& change, const std::vector<Load>& loads) {
+  char times[64];
+  std::snprintf(times, sizeof times, "%.1f ms of the slowest become %.1f",
+                static_cast<double>(change.before_ms), static_cast<double>(change.after_ms));
+  std::string text = times;
+  text += "; microbatches";
+  for (const Load& load : loads) {
+    text += ' ' + std::to_string(load.count);
+  }
+  text += " become";
+  for (const std::uint32_t count : change.counts) {
+    text += ' ' + std::to_string(count);
+  }
+  return text;
+}
+
+}  // namespace
+
+void Coordinator::judge_speeds() {
+  if (phase_ != Phase::kRunning || settling_ || stop_asked_ || pause_asked_) {
+    return;
+  }
+  std::vector<Load> loads;
+  std::vector<Runner> runners;
+  for (const ViewMember& member : view_->members) {
+    const auto place = peers_.find(member.id);
+    if (member.is_observer() || place == peers_.end()) {
+      continue;
+    }
+    const Peer& peer = place->second;
+    loads.push_back({peer.speed.settled_ms(), member.count});
+    if (!peer.leaving) {
+      runners.push_back({member.id, peer.host, peer.speed.settled_ms()});
+    }
+  }
+  if (drain_straggler(runners)) {
+    return;  // the change that follows shares out anew
+  }
+  if (const std::optional<Rebalance> change = rebalancer_.judge(now_, loads)) {
+    note("rebalance", std::nullopt, describe(*change, loads));
+    begin_change(false, "rebalance", {});
+  }
+}
+
+/// True if one was asked to leave just now.
+bool Coordinator::drain_straggler(const std::vector<Runner>& runners) {
+  const std::optional<MemberId> slow = stragglers_.judge(now_, runners);
+  const std::size_t least = std::max<std::size_t>(options_.min_workers, 1);
+  if (!slow || runners.size() + count(Peer::Phase::kReady) <= least || !leaves_somebody(*slow)) {
+    return false;
+  }
+  Peer& peer = peers_.at(*slow);
+  peer.leaving = true;
+  char text[96];
+  std::snprintf(text, sizeof text, "straggler: %.1f ms a microbatch",
+                static_cast<double>(peer.speed.settled_ms()));
+  peer.leave_reason = text;
+  note("straggler", *slow, text);
+  stragglers_.drained({*slow, peer.host, peer.speed.settled_ms()});
+  return true;
+}
+
+}  // namespace mayfly::elastic
