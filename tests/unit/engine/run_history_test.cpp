@@ -101,7 +101,7 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
 TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
   {
     const auto run = start();
-    run->event("view", {});
+    run->event("view", {{"members", "[1]"}});
     run->metric(metric(1));
     run->metric(metric(2));
   }
