@@ -24,6 +24,7 @@ FaultPlan draw_faults(RandomStream& random) {
   plan.drain_every = draw_interval(random, milliseconds(150), seconds(2));
   plan.notice_every = draw_interval(random, milliseconds(150), seconds(2));
   plan.pause_every = draw_interval(random, milliseconds(500), seconds(4));
+  plan.speed_change_every = draw_interval(random, milliseconds(400), seconds(4));
   plan.crash_on_view = random.below(3) == 0;
   plan.slow_members = random.below(2) == 0;
   const bool delays = random.below(3) == 0;
@@ -101,8 +102,9 @@ std::string describe(const Scenario& s) {
          ms("vanish", f.vanish_every) + ms("freeze", f.freeze_every) +
          ms("bad_link", f.bad_link_every) + ms("join", f.join_every) + ms("drain", f.drain_every) +
          ms("notice", f.notice_every) + ms("pause", f.pause_every) +
-         (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
-         "; delays" + ms("message", f.message_delay_max) + ms("break", f.break_delay_max);
+         ms("speed_change", f.speed_change_every) + (f.crash_on_view ? " crash_on_view" : "") +
+         (f.slow_members ? " slow_members" : "") + "; delays" + ms("message", f.message_delay_max) +
+         ms("break", f.break_delay_max);
 }
 
 }  // namespace mayfly::sim

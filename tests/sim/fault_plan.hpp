@@ -25,8 +25,9 @@ struct FaultPlan {
   Duration drain_every{};     ///< an operator drains a member
   Duration notice_every{};    ///< a worker is asked to leave
   Duration pause_every{};     ///< an operator pauses the job for pause_max at most
-  bool crash_on_view = false;  ///< whenever a view is published, somebody may crash right then
-  bool slow_members = false;   ///< every worker has its own speed, up to kSlowestFactor slower
+  Duration speed_change_every{};  ///< a worker becomes slower or faster, up to kSlowestFactor
+  bool crash_on_view = false;     ///< whenever a view is published, somebody may crash right then
+  bool slow_members = false;      ///< every worker has its own speed, up to kSlowestFactor slower
 
   Duration freeze_max = milliseconds(1200);
   Duration pause_max = milliseconds(400);

@@ -35,6 +35,11 @@ void SimWorld::start_faults() {
   at_somebody(plan.freeze_every, [this](SimWorker& worker) {
     worker.freeze_until(queue_.now() + draw_delay(scenario_.faults.freeze_max));
   });
+  at_somebody(plan.speed_change_every, [this](SimWorker& worker) {
+    const auto factor = static_cast<std::int64_t>(1 + random_.below(kSlowestFactor));
+    worker.set_microbatch_time(scenario_.microbatch_time * factor);
+    rebalance_checker_.on_speed_change();
+  });
   at_somebody(plan.notice_every, [](SimWorker& worker) { worker.on_leave_asked(); });
   at_somebody(plan.drain_every, [this](SimWorker& worker) {
     if (worker.id()) {

@@ -125,6 +125,20 @@ TEST(Checkers, FindViewsThatDoNotGrow) {
   EXPECT_FALSE(violations.empty());
 }
 
+TEST(Checkers, FindWorkThatIsSharedOutAgainAndAgain) {
+  Violations violations;
+  RebalanceChecker checker(violations);
+  checker.on_view();
+  checker.on_speed_change();
+  for (int i = 0; i < 9; ++i) {
+    checker.on_rebalance();
+    checker.on_view();
+  }
+  EXPECT_TRUE(violations.empty());
+  checker.on_rebalance();
+  EXPECT_FALSE(violations.empty());
+}
+
 TEST(Checkers, FindAGapInTheCommittedSteps) {
   Violations violations;
   CommitChecker checker(violations, 4);

@@ -201,7 +201,10 @@ void SimWorker::compute_next() {
     contribute();
     return;
   }
+  turned_to_ = world_.now();
   in_view_after(microbatch_time_, [microbatch = missing.front()](SimWorker& w) {
+    w.computing_time_ += w.world_.now() - w.turned_to_;
+    ++w.computed_;
     w.held_sum_ += w.world_.sum_of(w.state_, w.committed_ + 1, microbatch);
     w.held_.add(microbatch);
     w.compute_next();
@@ -225,9 +228,7 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   world_.commit_checker().on_commit(*id_, committed_, state_);
   world_.sample_checker().on_commit(*id_, committed_, sum.samples);
   if (!has_reported_progress_ || step % 4 == 0) {
-    has_reported_progress_ = true;
-    world_.to_coordinator(
-        index_, Progress{view, Step{committed_}, static_cast<float>(to_ms(microbatch_time_))});
+    report_progress();
   }
   if (committed_ == world_.scenario().steps || boundary) {
     stop_trainer(false, std::nullopt);
@@ -235,6 +236,15 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   }
   const ViewMember& self = self_in_view();
   begin_step(MicrobatchSet::range(self.first, self.count));
+}
+
+void SimWorker::report_progress() {
+  has_reported_progress_ = true;
+  const double mean_ms = computed_ == 0 ? 0 : to_ms(computing_time_) / computed_;
+  world_.to_coordinator(
+      index_, Progress{view_->id, Step{committed_}, static_cast<float>(mean_ms), computed_});
+  computing_time_ = {};
+  computed_ = 0;
 }
 
 void SimWorker::on_group_broken(ViewId view, MemberId culprit) {

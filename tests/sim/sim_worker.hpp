@@ -32,6 +32,7 @@ class SimWorker {
   /// Ends the process; `silently` means that its host is off the network.
   void die(bool silently);
   void heartbeat();
+  void set_microbatch_time(Duration time) { microbatch_time_ = time; }
 
   // What arrives.
   void on_message(const elastic::Message& message);
@@ -61,6 +62,7 @@ class SimWorker {
   void start_computing();
   void begin_step(elastic::MicrobatchSet assigned);
   void compute_next();
+  void report_progress();
   void contribute();
   void stop_trainer(bool failed, std::optional<MemberId> culprit);
   [[nodiscard]] const elastic::ViewMember& self_in_view() const;
@@ -87,6 +89,9 @@ class SimWorker {
   bool is_reducing_ = false;
   bool boundary_asked_ = false;
   bool has_reported_progress_ = false;
+  Instant turned_to_;          // the microbatch being computed
+  Duration computing_time_{};  // since the last Progress
+  std::uint32_t computed_ = 0;
 };
 
 }  // namespace mayfly::sim

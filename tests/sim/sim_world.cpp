@@ -17,7 +17,9 @@ constexpr Duration kSettling = seconds(30);
 /// When the slowest possible worker alone would surely have done everything.
 Instant bound_of(const Scenario& scenario) {
   const auto microbatches = static_cast<std::int64_t>(scenario.steps) * scenario.microbatches;
-  const int slowest = scenario.faults.slow_members ? kSlowestFactor : 1;
+  const FaultPlan& faults = scenario.faults;
+  const bool slow = faults.slow_members || faults.speed_change_every > Duration::zero();
+  const int slowest = slow ? kSlowestFactor : 1;
   const Duration step_overhead = milliseconds(5) * static_cast<std::int64_t>(scenario.steps);
   return Instant{} + scenario.faults.faults_end + kSettling + step_overhead +
          scenario.microbatch_time * microbatches * slowest;
@@ -31,6 +33,9 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   options.view_max = scenario.view_max;
   options.stop_timeout = seconds(2);
   options.seed = scenario.seed;
+  options.speed_sample = milliseconds(40);  // a simulated second is a real minute
+  options.rebalance.sustained = milliseconds(100);
+  options.rebalance.interval = milliseconds(300);
   return options;
 }
 
@@ -46,6 +51,7 @@ SimWorld::SimWorld(const Scenario& scenario)
                     scenario.microbatch_size),
       sample_checker_(violations_, sample_order_),
       lease_checker_(violations_),
+      rebalance_checker_(violations_),
       liveness_(violations_, bound_of(scenario)),
       coordinator_(options_of(scenario)) {}
 
@@ -277,6 +283,12 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   result_.joins += note.kind == "joined" ? 1 : 0;
   result_.leaves += note.kind == "left" ? 1 : 0;
   result_.evictions += note.kind == "evicted" ? 1 : 0;
+  if (note.kind == "rebalance") {
+    ++result_.rebalances;
+    rebalance_checker_.on_rebalance();
+  } else if (note.kind == "view") {
+    rebalance_checker_.on_view();
+  }
   result_.fingerprint =
       mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns) ^ note.kind.size());
   std::string line = std::to_string(to_ms(queue_.now() - Instant{})) + " ms: " + note.kind;
@@ -290,13 +302,10 @@ void SimWorld::note(const coordinator_effect::Note& note) {
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {
-  return {{"views", views},
-          {"lost", losses},
-          {"joined", joins},
-          {"left", leaves},
-          {"evicted", evictions},
-          {"changes completed", recoveries},
-          {"microbatches kept", kept_sums}};
+  return {{"views", views},           {"lost", losses},
+          {"joined", joins},          {"left", leaves},
+          {"evicted", evictions},     {"changes completed", recoveries},
+          {"rebalances", rebalances}, {"microbatches kept", kept_sums}};
 }
 
 void RunResult::add_counts(const RunResult& other) {
@@ -306,6 +315,7 @@ void RunResult::add_counts(const RunResult& other) {
   leaves += other.leaves;
   evictions += other.evictions;
   recoveries += other.recoveries;
+  rebalances += other.rebalances;
   kept_sums += other.kept_sums;
 }
 

@@ -19,6 +19,7 @@
 #include "tests/sim/checkers/lease_checker.hpp"
 #include "tests/sim/checkers/liveness_checker.hpp"
 #include "tests/sim/checkers/microbatch_checker.hpp"
+#include "tests/sim/checkers/rebalance_checker.hpp"
 #include "tests/sim/checkers/sample_checker.hpp"
 #include "tests/sim/checkers/view_checker.hpp"
 #include "tests/sim/event_queue.hpp"
@@ -39,6 +40,7 @@ struct RunResult {
   std::uint64_t leaves = 0;
   std::uint64_t evictions = 0;
   std::uint64_t recoveries = 0;
+  std::uint64_t rebalances = 0;
   std::uint64_t kept_sums = 0;    ///< microbatches that did not have to be computed again
   std::uint64_t fingerprint = 0;  ///< equal for two runs of the same scenario
 
@@ -57,6 +59,7 @@ class SimWorld {
 
   // For workers and groups:
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  [[nodiscard]] Instant now() const { return queue_.now(); }
   [[nodiscard]] Duration draw_delay(Duration most);
   [[nodiscard]] std::uint64_t draw_below(std::uint64_t bound) { return random_.below(bound); }
   /// What something sent now after `delay` takes, if it must not overtake what arrived at `last`.
@@ -121,6 +124,7 @@ class SimWorld {
   SampleOrder sample_order_;
   SampleChecker sample_checker_;
   LeaseChecker lease_checker_;
+  RebalanceChecker rebalance_checker_;
   LivenessChecker liveness_;
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
