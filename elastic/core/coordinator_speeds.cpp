@@ -1,5 +1,6 @@
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 
 #include "base/check.hpp"
 #include "elastic/core/coordinator.hpp"
@@ -12,10 +13,8 @@ namespace mayfly::elastic {
 namespace {
 
 std::string describe(const Rebalance& change, const std::vector<Load>& loads) {
-  char times[64];
-  std::snprintf(times, sizeof times, "%.1f ms of the slowest become %.1f",
-                static_cast<double>(change.before_ms), static_cast<double>(change.after_ms));
-  std::string text = times;
+  std::string text =
+      fmt::format("{:.1f} ms of the slowest become {:.1f}", change.before_ms, change.after_ms);
   text += "; microbatches";
   for (const Load& load : loads) {
     text += ' ' + std::to_string(load.count);
@@ -64,11 +63,8 @@ bool Coordinator::drain_straggler(const std::vector<Runner>& runners) {
   }
   Peer& peer = peers_.at(*slow);
   peer.leaving = true;
-  char text[96];
-  std::snprintf(text, sizeof text, "straggler: %.1f ms a microbatch",
-                static_cast<double>(peer.speed.settled_ms()));
-  peer.leave_reason = text;
-  note("straggler", *slow, text);
+  peer.leave_reason = fmt::format("straggler: {:.1f} ms a microbatch", peer.speed.settled_ms());
+  note("straggler", *slow, peer.leave_reason);
   stragglers_.drained({*slow, peer.host, peer.speed.settled_ms()});
   return true;
 }
