@@ -210,6 +210,16 @@ class Coordinator {
   void judge_stalls();
   [[nodiscard]] std::string sentence_about(const Stall& stall) const;
 
+  // coordinator_claims.cpp: what members say of themselves
+  [[nodiscard]] std::optional<std::string> lie_in(MemberId id, const Peer& peer,
+                                                  const Stopped& stopped) const;
+  void judge_claims();
+  void judge_finish();
+  [[nodiscard]] static bool is_claimant(const Peer& peer);
+  void evict_liars(Step lower);
+  void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars);
+  void forget_claims();
+
   // coordinator_publish.cpp: the next view
   void publish();
   [[nodiscard]] Candidates next_members() const;
@@ -247,6 +257,7 @@ class Coordinator {
   Rebalancer rebalancer_;
   StragglerPolicy stragglers_;
   ViewStore store_;
+  ViewId store_full_in_{};  // the view in which that was noted
 
   // Which job, and our reign over it.
   std::uint64_t job_ = 0;
@@ -258,6 +269,7 @@ class Coordinator {
   std::optional<View> view_;  // the last published one
   MemberId last_id_{};
   Step committed_{};
+  Step undone_{};  // the highest that was committed before every holder of it was lost
   bool pause_asked_ = false;
   std::optional<std::string> stop_asked_;
   std::optional<Instant> waiting_since_;

@@ -159,6 +159,7 @@ void Coordinator::judge_blame() {
 
 void Coordinator::go_on() {
   ENSURE(count(Peer::Phase::kActive) == 0, "a new view needs the report of every living member");
+  judge_claims();
   judge_blame();
   store_.clear();
   if (end_if_over()) {

@@ -42,6 +42,11 @@ void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
   }
   ENSURE(phase_ == Phase::kRunning || phase_ == Phase::kStopping,
          "active members exist only while a view runs or ends");
+  if (const auto lie = lie_in(id, peer, stopped)) {
+    evict(id, *lie);
+    forget_claims();
+    return;
+  }
   peer.phase = Peer::Phase::kStopped;
   peer.stopped = stopped;
   peer.committed = stopped.committed;
@@ -144,7 +149,8 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {
   }
   bool accepted = false;
   const std::vector<MemberId> waiting = store_.set(set.key, set.value, accepted);
-  if (!accepted) {
+  if (!accepted && store_full_in_ != set.view) {
+    store_full_in_ = set.view;  // once is enough: who fills it could fill the records, too
     note("store_full", id, set.key);
   }
   for (const MemberId member : waiting) {
@@ -161,6 +167,8 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
   }
   if (const Bytes* found = store_.get(id, get.key)) {
     send(id, StoreValue{get.view, get.key, *found});
+  } else if (store_.waiting_bytes(id) > kStoreWaitingBytesMax) {
+    evict(id, "waits for too many keys of the view's store");
   }
 }
 

@@ -55,6 +55,7 @@ void Coordinator::publish() {
     note("restarted", std::nullopt,
          "every holder of step " + std::to_string(value(committed_)) + " is gone; resuming after " +
              std::to_string(value(view.committed)));
+    undone_ = std::max(undone_, committed_);
     committed_ = view.committed;
   }
   if (is_resumed) {

@@ -5,6 +5,11 @@
 #include "base/check.hpp"
 
 namespace mayfly::elastic {
+namespace {
+
+constexpr std::size_t kWaitBytes = 64;  // about what the entry itself takes
+
+}  // namespace
 
 std::vector<MemberId> ViewStore::set(const std::string& key, Bytes value, bool& accepted) {
   const auto place = values_.find(key);
@@ -23,6 +28,9 @@ std::vector<MemberId> ViewStore::set(const std::string& key, Bytes value, bool& 
   }
   std::vector<MemberId> members = std::move(waiting->second);
   waiting_.erase(waiting);
+  for (const MemberId member : members) {
+    waiting_bytes_[member] -= key.size() + kWaitBytes;
+  }
   return members;
 }
 
@@ -32,12 +40,19 @@ const Bytes* ViewStore::get(MemberId member, const std::string& key) {
     return &place->second;
   }
   waiting_[key].push_back(member);
+  waiting_bytes_[member] += key.size() + kWaitBytes;
   return nullptr;
+}
+
+std::size_t ViewStore::waiting_bytes(MemberId member) const {
+  const auto place = waiting_bytes_.find(member);
+  return place == waiting_bytes_.end() ? 0 : place->second;
 }
 
 void ViewStore::clear() {
   values_.clear();
   waiting_.clear();
+  waiting_bytes_.clear();
   bytes_ = 0;
 }
 

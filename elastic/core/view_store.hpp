@@ -15,6 +15,8 @@ namespace mayfly::elastic {
 
 /// Bound on keys and values of one view together; enough for a full mesh of the largest group.
 inline constexpr std::size_t kStoreBytesMax = 64u << 20;
+/// Bound on the keys that one member waits for; whoever waits for more is up to no good.
+inline constexpr std::size_t kStoreWaitingBytesMax = 1u << 20;
 
 class ViewStore {
  public:
@@ -23,12 +25,15 @@ class ViewStore {
   [[nodiscard]] std::vector<MemberId> set(const std::string& key, Bytes value, bool& accepted);
   /// The value, or nullptr: then `member` waits for the key.
   [[nodiscard]] const Bytes* get(MemberId member, const std::string& key);
+  /// Of the keys that this member waits for.
+  [[nodiscard]] std::size_t waiting_bytes(MemberId member) const;
   /// Forgets everything, the waiting requests included.
   void clear();
 
  private:
   std::map<std::string, Bytes> values_;
   std::map<std::string, std::vector<MemberId>> waiting_;
+  std::map<MemberId, std::size_t> waiting_bytes_;
   std::size_t bytes_ = 0;
 };
 

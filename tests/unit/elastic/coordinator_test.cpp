@@ -153,7 +153,7 @@ TEST(CoordinatorLoss, MakesTheNextViewOnlyWhenEveryLivingMemberHasStopped) {
 TEST(CoordinatorLoss, TheHighestCommittedStateWinsAndItsHolderIsTheSource) {
   CoordinatorHarness job = running(3);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
-  job.stopped(k2, 10, MicrobatchSet::range(0, 2));
+  job.stopped(k2, 10, MicrobatchSet::range(3, 2));
   job.stopped(k3, 11);
   EXPECT_EQ(job.view().committed, Step{11});
   EXPECT_EQ(job.view().source, Rank{1});

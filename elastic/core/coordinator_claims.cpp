@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// What members say of themselves, held against what they can have: a worker that knows the token is
+// trusted with its numbers, but not with the machine. Whoever contradicts itself, the view or the
+// others is evicted, with a note that says why; nothing it says can stop the job.
+
+namespace mayfly::elastic {
+namespace {
+
+std::string step_text(Step step) {
+  return "step " + std::to_string(value(step));
+}
+
+}  // namespace
+
+/// Why this report of a member of the present view cannot be true, whatever the others say.
+std::optional<std::string> Coordinator::lie_in(MemberId id, const Peer& peer,
+                                               const Stopped& stopped) const {
+  if (peer.observes != ViewId{}) {
+    return std::nullopt;  // it holds no state of its own yet, and no sums
+  }
+  if (stopped.committed < peer.committed) {
+    return "says that it has committed " + step_text(stopped.committed) + ", and said " +
+           step_text(peer.committed) + " before";
+  }
+  if (stopped.committed < view_->committed) {
+    return std::nullopt;  // it does not have the view's state yet; what it holds does not count
+  }
+  const auto self = std::find_if(view_->members.begin(), view_->members.end(),
+                                 [id](const ViewMember& member) { return member.id == id; });
+  ENSURE(self != view_->members.end(), "only members of the view stop in it");
+  MicrobatchSet possible = MicrobatchSet::range(self->first, self->count);
+  if (stopped.committed == view_->committed) {
+    possible = self->first_step;
+    possible.add_all(peer.stopped.held);  // what it held before and need not hold any more
+  }
+  const std::vector<std::uint32_t> strange = stopped.held.minus(possible).list();
+  if (!strange.empty()) {
+    return "says that it holds microbatch " + std::to_string(strange.front()) +
+           ", which is not among its own";
+  }
+  return std::nullopt;
+}
+
+/// Every living member of the view has said what it committed. A step needs all of them, so these
+/// differ by one step at most; if not, those outside the pair of steps that most are in are wrong,
+/// the higher ones if equally many: going on from an earlier step costs time, never correctness.
+void Coordinator::judge_claims() {
+  if (phase_ != Phase::kStopping) {
+    return;
+  }
+  std::map<Step, std::size_t> claims;
+  for (const auto& [id, peer] : peers_) {
+    if (is_claimant(peer)) {
+      ++claims[std::max(peer.committed, view_->committed)];
+    }
+  }
+  if (claims.empty()) {
+    return;
+  }
+  Step lower = claims.begin()->first;
+  std::size_t most = 0;
+  for (const auto& [step, count] : claims) {
+    const auto above = claims.find(next(step));
+    const std::size_t in_pair = count + (above == claims.end() ? 0 : above->second);
+    if (in_pair > most) {
+      most = in_pair;
+      lower = step;
+    }
+  }
+  evict_liars(lower);
+  judge_finish();
+}
+
+/// Members of the ended view that were there with their state or should have got it; and of those
+/// that come new, none that makes a difference.
+bool Coordinator::is_claimant(const Peer& peer) {
+  return peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
+}
+
+void Coordinator::evict_liars(Step lower) {
+  const Step upper = next(lower);
+  std::vector<std::pair<MemberId, std::string>> liars;
+  for (const auto& [id, peer] : peers_) {
+    const Step claim = std::max(peer.committed, view_->committed);
+    const bool is_outside = is_claimant(peer) && (claim < lower || claim > upper);
+    // A worker that comes new may have the checkpoint of one that was lost just after its commit,
+    // or from before everybody was lost.
+    const bool is_ahead = peer.phase == Peer::Phase::kReady &&
+                          peer.committed > next(std::max({upper, committed_, undone_}));
+    if (is_outside || is_ahead) {
+      liars.emplace_back(id, "says that it has committed " + step_text(peer.committed) +
+                                 ", while the others are at " + step_text(lower));
+    }
+  }
+  evict_all(liars);
+}
+
+/// Whether a step is the last one is the same for all. If members that committed it disagree, the
+/// fewer are wrong, or those that say so: a job that is really done finds out again.
+void Coordinator::judge_finish() {
+  std::vector<MemberId> finished;
+  std::vector<MemberId> unfinished;
+  std::optional<Step> last;
+  for (const auto& [id, peer] : peers_) {
+    if (is_claimant(peer) && peer.stopped.finished) {
+      finished.push_back(id);
+      last = std::min(last.value_or(peer.committed), peer.committed);
+    }
+  }
+  for (const auto& [id, peer] : peers_) {
+    if (last && is_claimant(peer) && !peer.stopped.finished && peer.committed >= *last) {
+      unfinished.push_back(id);
+    }
+  }
+  if (finished.empty() || unfinished.empty()) {
+    return;
+  }
+  const bool is_over = finished.size() > unfinished.size();
+  std::vector<std::pair<MemberId, std::string>> liars;
+  for (const MemberId id : is_over ? unfinished : finished) {
+    liars.emplace_back(id, std::string("says that ") + step_text(*last) +
+                               (is_over ? " is not" : " is") + " the last one; others disagree");
+  }
+  evict_all(liars);
+}
+
+void Coordinator::evict_all(const std::vector<std::pair<MemberId, std::string>>& liars) {
+  for (const auto& [id, reason] : liars) {
+    evict(id, reason);
+  }
+  if (!liars.empty()) {
+    forget_claims();
+  }
+}
+
+/// What somebody said who is gone now does not count any more.
+void Coordinator::forget_claims() {
+  committed_ = view_ ? view_->committed : Step{};
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped) {
+      committed_ = std::max(committed_, peer.committed);
+    }
+  }
+}
+
+}  // namespace mayfly::elastic
