@@ -41,6 +41,8 @@ class Channel {
   /// After poll() returned events for it. True: the other side is gone (what it had sent before can
   /// still be received).
   [[nodiscard]] virtual bool woken(short events) = 0;
+  /// True: the other side's host does not answer any more, see is_unreachable().
+  [[nodiscard]] virtual bool unreachable() const = 0;
 };
 
 }  // namespace mayfly::collectives

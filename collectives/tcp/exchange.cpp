@@ -9,6 +9,11 @@ Error lost_peer(const TcpPeer& peer) {
           peer.member};
 }
 
+Error unreachable_peer(const TcpPeer& peer) {
+  return {Errc::kPeerLost, fmt::format("the host of member {} does not answer", value(peer.member)),
+          peer.member};
+}
+
 Result<void> check_header(const RingHeader& ours, const RingHeader& theirs, MemberId from) {
   if (ours == theirs) {
     return {};

@@ -82,6 +82,8 @@ inline constexpr std::size_t kDoublingBytesMax = 64 * 1024;
 
 /// The error for a peer whose connection broke.
 [[nodiscard]] Error lost_peer(const TcpPeer& peer);
+/// The same for one whose host does not answer.
+[[nodiscard]] Error unreachable_peer(const TcpPeer& peer);
 
 /// The headers of one operation to and from one peer.
 class HeaderExchange {

@@ -93,6 +93,8 @@ class ShmChannel final : public Channel {
     return nothing_to_read && nothing_to_write && !gone_;
   }
 
+  bool unreachable() const override { return false; }
+
   bool woken(short events) override {
     std::array<std::byte, 64> rings{};
     if ((events & POLLIN) != 0) {

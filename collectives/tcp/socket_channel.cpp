@@ -49,6 +49,8 @@ class SocketChannel final : public Channel {
     return true;
   }
 
+  bool unreachable() const override { return is_unreachable(socket_.get()); }
+
   bool woken(short events) override { return (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0; }
 
  private:

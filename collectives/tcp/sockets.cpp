@@ -21,6 +21,10 @@ namespace {
 constexpr int kBacklog = 256;
 // Enough to keep the other side busy for a scheduler tick, small enough to stay in cache.
 constexpr int kSocketBufferBytes = 512 * 1024;
+// Transmissions of the same bytes that no answer came to. The pauses between them double, from
+// 200 ms (1 s before the connection stands), so that a single lost packet is never mistaken.
+constexpr int kUnansweredMax = 3;
+constexpr int kUnansweredMaxConnecting = 2;
 
 Error system_error(const std::string& what, int number) {
   return {Errc::kIo, fmt::format("{}: {}", what, std::strerror(number))};
@@ -236,6 +240,17 @@ bool at_end(int fd) {
   char byte = 0;
   const ssize_t peeked = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return peeked == 0 || (peeked < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+bool is_unreachable(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
+    return false;
+  }
+  const bool connecting = info.tcpi_state == TCP_SYN_SENT;
+  return info.tcpi_retransmits >= (connecting ? kUnansweredMaxConnecting : kUnansweredMax) ||
+         info.tcpi_probes >= kUnansweredMax;
 }
 
 int poll_timeout_ms(Instant deadline) {

@@ -201,16 +201,27 @@ class TcpFormation {
       watched.push_back(
           {.fd = incoming.hello() ? -1 : incoming.fd(), .events = POLLIN, .revents = 0});
     }
-    const int timeout = poll_timeout_ms(deadline);
-    if (::poll(watched.data(), watched.size(), retry ? std::min(timeout, kRetryMs) : timeout) <=
-        0) {
-      return {};
+    const int timeout = poll_timeout_ms(std::min(deadline, monotonic_now() + kReachInterval));
+    const int ready =
+        ::poll(watched.data(), watched.size(), retry ? std::min(timeout, kRetryMs) : timeout);
+    if (ready <= 0) {
+      return check_reach();
     }
     for (std::size_t rank = 0; rank < size(); ++rank) {
       if (watched[rank].revents != 0) {
         if (Result<void> advanced = advance_outgoing(rank); !advanced.ok()) {
           return advanced;
         }
+      }
+    }
+    return {};
+  }
+
+  // Who has to connect to us finds out the same way.
+  Result<void> check_reach() const {
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      if (outgoing_[rank] && is_unreachable(outgoing_[rank]->fd())) {
+        return unreachable_peer(connections_.peers[rank]);
       }
     }
     return {};

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/aligned_buffer.hpp"
@@ -76,14 +77,28 @@ class PollingTcpLink final : public TcpLink {
     }
     watched_.push_back({.fd = signal_->fd(), .events = POLLIN, .revents = 0});
     window_.slept_from();
-    const int ready =
-        ::poll(watched_.data(), watched_.size(), until ? poll_timeout_ms(*until) : -1);
+    const Instant look_again = monotonic_now() + kReachInterval;
+    const int ready = ::poll(watched_.data(), watched_.size(),
+                             poll_timeout_ms(until ? std::min(*until, look_again) : look_again));
     window_.slept_until();
+    if (ready == 0) {
+      return check_reach();
+    }
     for (std::size_t i = 0; ready > 0 && i < watched_ranks_.size(); ++i) {
       TcpPeer& peer = connections_.peers[watched_ranks_[i]];
       if (watched_[i].revents != 0 && peer.channel->woken(watched_[i].revents) &&
           exchange_->wants_of(watched_ranks_[i]).presence && !signal_->raised()) {
         return lost_peer(peer);
+      }
+    }
+    return {};
+  }
+
+  // Nothing has come for a while. Neighbours whose hosts answer are waited for, however long.
+  Result<void> check_reach() {
+    for (const TcpPeer& peer : connections_.peers) {
+      if (peer.channel && peer.channel->unreachable()) {
+        return unreachable_peer(peer);
       }
     }
     return {};

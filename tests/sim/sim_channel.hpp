@@ -29,6 +29,7 @@ class SimChannel final : public collectives::Channel {
                                                       std::span<std::byte> scratch) override;
   /// Nothing sleeps in simulated time.
   [[nodiscard]] bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) override;
+  [[nodiscard]] bool unreachable() const override { return false; }
   [[nodiscard]] bool woken(short events) override;
 
  private:
