@@ -38,6 +38,15 @@ std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const Coordinato
 }
 
 void Coordinator::on(const coordinator_event::WorkerConnected& event) {
+  if (event.hello.member != MemberId{}) {
+    take_back(event);
+    return;
+  }
+  if (phase_ == Phase::kResuming && options_.quorum) {
+    effects_.emplace_back(coordinator_effect::Refuse{
+        event.connection, "this coordinator is not in charge", Refusal::kElsewhere});
+    return;
+  }
   if (peers_.empty() && !view_) {
     fingerprint_ = options_.fingerprint;  // a first worker that is gone again binds nobody
   }
@@ -66,6 +75,9 @@ void Coordinator::on(const coordinator_event::ConnectionLost& event) {
 }
 
 void Coordinator::on(const coordinator_event::SentinelReport& event) {
+  if (event.is_dead) {
+    is_gone(event.member, event.incarnation);
+  }
   lose(event.member, event.detail, true);
 }
 
@@ -96,6 +108,9 @@ void Coordinator::on(const coordinator_event::DrainAsked& event) {
 }
 
 void Coordinator::on(const coordinator_event::PauseAsked& event) {
+  if (pause_asked_ != event.pause) {
+    append(log_record::Paused{event.pause});
+  }
   pause_asked_ = event.pause;
 }
 
@@ -123,6 +138,7 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   check_stop_deadline();
   check_waiting_time();
   judge_speeds();
+  check_quorum_time();
 }
 
 const std::optional<View>& Coordinator::view() const {
@@ -151,6 +167,8 @@ std::vector<MemberStatus> Coordinator::members() const {
     std::string phase = "active";
     if (peer.leaving || peer.phase == Peer::Phase::kDismissed) {
       phase = "leaving";
+    } else if (peer.phase == Peer::Phase::kReturning) {
+      phase = "returning";
     } else if (peer.phase == Peer::Phase::kLoading) {
       phase = "loading";
     } else if (peer.is_candidate()) {

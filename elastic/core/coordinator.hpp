@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -114,10 +115,12 @@ class Coordinator {
   enum class Phase { kResuming, kWaiting, kRunning, kStopping, kPaused, kEnded };
 
   /// Loading -> ready -> active <-> stopped, or dismissed from anywhere. Ready and stopped peers
-  /// are the candidates for the next view.
+  /// are the candidates for the next view. Returning: it has outlived its connection to us or to
+  /// another coordinator; what it does is in `resume`, once it has said so.
   struct Peer {
-    enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed };
+    enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed, kReturning };
     Phase phase = Phase::kLoading;
+    std::optional<Resume> resume;  // kReturning
     std::string host;
     std::uint32_t pid = 0;
     std::string address;
@@ -161,6 +164,35 @@ class Coordinator {
   // coordinator_resume.cpp: before this coordinator is in charge
   void begin();
   void begin_incarnation(Incarnation incarnation);
+  void collect();
+  void take_back(const coordinator_event::WorkerConnected& event);
+  [[nodiscard]] std::optional<coordinator_effect::Refuse> reason_to_turn_away(
+      const coordinator_event::WorkerConnected& event) const;
+  void welcome_back(MemberId id);
+  void hear(MemberId id, Peer& peer, const Message& message);
+  void hear(MemberId id, Peer& peer, const Resume& resume);
+  [[nodiscard]] std::vector<MemberId> missing() const;
+  void take_charge_if_due();
+  void take_charge();
+  void place(MemberId id, Peer& peer);
+  void place_late(MemberId id, Peer& peer);
+  void fence(MemberId id, Peer& peer);
+  void on(MemberId id, Peer& peer, const Resume& resume) { hear(id, peer, resume); }
+
+  // coordinator_quorum.cpp: the consent of a majority
+  struct Consent {
+    std::set<MemberId> members;   // who would be part of the next view, or can never be of another
+    bool last_view_died = false;  // nobody can have committed a step of it
+  };
+  [[nodiscard]] Consent consent() const;
+  [[nodiscard]] std::optional<std::vector<ViewBase>> next_bases(const Consent& given) const;
+  [[nodiscard]] std::optional<std::string> missing_quorum() const;
+  void is_gone(MemberId id, Incarnation accepted);
+  void note_active(MemberId id, ViewId view, Step committed);
+  void wait_for_quorum(const std::string& detail);
+  void check_quorum_time();
+  void send_away(const std::string& detail);
+  void on(MemberId id, Peer& peer, const Left& left);
 
   // coordinator_messages.cpp: what members say
   void on(MemberId id, Peer& peer, const Ready& ready);
@@ -184,7 +216,7 @@ class Coordinator {
   void evict(MemberId id, const std::string& reason);
   void remove(Peers::iterator place);
   void dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
-               const std::string& detail);
+               const std::string& detail, bool may_rejoin = false);
   void dismiss_leavers();
   [[nodiscard]] bool may_leave(MemberId id, const Peer& peer) const;
   [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
@@ -263,6 +295,13 @@ class Coordinator {
   std::uint64_t job_ = 0;
   Incarnation incarnation_{};
   bool has_begun_ = false;
+  std::optional<Instant> collecting_since_;  // kResuming
+  std::optional<Instant> first_return_;      // kResuming: the first Resume
+  std::set<MemberId> fenced_;                // evicted for a cause since the last view
+  bool is_view_active_ = false;              // somebody has committed a step of view_
+  std::set<MemberId> gone_;                 // of view_ and its bases, for ever; they obeyed us last
+  std::optional<Instant> no_quorum_since_;  // and some members wait here
+  std::optional<Instant> idle_since_;       // not in charge, with a quorum required
 
   Phase phase_ = Phase::kWaiting;
   Peers peers_;

@@ -68,7 +68,8 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
   }
   const bool was_dismissed = place->second.phase == Peer::Phase::kDismissed;
   if (still_connected && !was_dismissed) {
-    send(id, Dismiss{DismissReason::kEvicted, false, detail});  // should it still be able to hear
+    send(id,
+         Dismiss{DismissReason::kEvicted, false, detail, true});  // should it still be able to hear
   }
   effects_.emplace_back(coordinator_effect::Disconnect{id});
   note(was_dismissed ? "disconnected" : "lost", id, detail);
@@ -78,7 +79,8 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
 void Coordinator::evict(MemberId id, const std::string& reason) {
   const auto place = peers_.find(id);
   ENSURE(place != peers_.end(), "only members can be evicted");
-  send(id, Dismiss{DismissReason::kEvicted, false, reason});
+  send(id, Dismiss{DismissReason::kEvicted, false, reason, true});
+  fenced_.insert(id);
   effects_.emplace_back(coordinator_effect::Disconnect{id});
   note("evicted", id, reason);
   remove(place);
@@ -97,12 +99,12 @@ void Coordinator::remove(Peers::iterator place) {
 }
 
 void Coordinator::dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
-                          const std::string& detail) {
+                          const std::string& detail, bool may_rejoin) {
   ENSURE(peer.phase != Peer::Phase::kDismissed, "a member is dismissed once");
   peer.phase = Peer::Phase::kDismissed;
   detector_.forget(id);
   stalls_.forget(id);
-  send(id, Dismiss{reason, write_checkpoint, detail});
+  send(id, Dismiss{reason, write_checkpoint, detail, may_rejoin});
 }
 
 void Coordinator::dismiss_leavers() {

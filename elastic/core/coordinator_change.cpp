@@ -15,7 +15,10 @@ bool is_unplanned(const Recovery& change) {
 }  // namespace
 
 void Coordinator::advance() {
-  if (phase_ == Phase::kEnded) {
+  if (phase_ == Phase::kResuming) {
+    take_charge_if_due();
+  }
+  if (phase_ == Phase::kEnded || phase_ == Phase::kResuming) {
     return;
   }
   dismiss_leavers();
@@ -176,6 +179,10 @@ void Coordinator::go_on() {
     wait(std::to_string(ready) + " of " + std::to_string(needed) + " workers are ready");
     return;
   }
+  if (const auto lack = missing_quorum()) {
+    wait_for_quorum(*lack);
+    return;
+  }
   publish();
 }
 
@@ -247,6 +254,7 @@ void Coordinator::end(Outcome outcome, DismissReason reason, const std::string& 
   }
   phase_ = Phase::kEnded;
   store_.clear();
+  append(log_record::JobEnded{outcome, detail}, true);
   effects_.emplace_back(coordinator_effect::JobEnded{outcome, detail});
 }
 

@@ -16,12 +16,20 @@ void Coordinator::on(const coordinator_event::Received& event) {
   if (place == peers_.end()) {
     return;
   }
+  if (const auto* left = std::get_if<Left>(&event.message)) {
+    on(event.member, place->second, *left);
+    return;
+  }
   const bool is_over = phase_ == Phase::kEnded || place->second.phase == Peer::Phase::kDismissed;
   if (is_over && !std::holds_alternative<Report>(event.message)) {
     return;
   }
   if (!is_over) {
     detector_.heard(event.member, now_);
+  }
+  if (place->second.phase == Peer::Phase::kReturning) {
+    hear(event.member, place->second, event.message);
+    return;
   }
   std::visit([&](const auto& message) { on(event.member, place->second, message); }, event.message);
 }
@@ -50,6 +58,7 @@ void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
   peer.phase = Peer::Phase::kStopped;
   peer.stopped = stopped;
   peer.committed = stopped.committed;
+  note_active(id, stopped.view, stopped.committed);
   committed_ = std::max(committed_, stopped.committed);
   const bool is_first = phase_ == Phase::kRunning;
   if (stopped.finished) {
@@ -92,11 +101,12 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Synced& synced) {
   }
 }
 
-void Coordinator::on(MemberId /*id*/, Peer& peer, const Progress& progress) {
+void Coordinator::on(MemberId id, Peer& peer, const Progress& progress) {
   if (peer.phase != Peer::Phase::kActive || progress.view != view_->id) {
     return;
   }
   peer.committed = std::max(peer.committed, progress.committed);
+  note_active(id, progress.view, progress.committed);
   committed_ = std::max(committed_, progress.committed);
   peer.speed.add(now_, progress.microbatch_ms, progress.microbatches, options_.speed_sample);
   if (has_starters_) {
@@ -173,6 +183,9 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
 }
 
 void Coordinator::on(MemberId id, Peer& /*peer*/, const WorkerDied& died) {
+  if (died.is_dead) {
+    is_gone(id, died.incarnation);
+  }
   lose(id, died.detail, true);
 }
 

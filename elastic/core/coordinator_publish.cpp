@@ -71,6 +71,10 @@ void Coordinator::publish() {
   phase_ = Phase::kRunning;
   rebalancer_.view_began();
   waiting_since_.reset();
+  no_quorum_since_.reset();
+  idle_since_.reset();
+  fenced_.clear();
+  is_view_active_ = false;
   stalls_.restart();
   view_ = std::move(view);
   announce(*view_);
@@ -79,7 +83,11 @@ void Coordinator::publish() {
 View Coordinator::make_view(const Candidates& candidates) const {
   ENSURE(!candidates.empty() && candidates.size() <= kMembersMax, "a view has members");
   View view;
-  view.id = view_ ? next(view_->id) : ViewId{1};
+  view.id = ViewId{std::max(view_ ? value(view_->id) : 0, id_base(incarnation_)) + 1};
+  ENSURE(incarnation_of(view.id) == incarnation_, "an incarnation has ids for all its views");
+  const auto bases = next_bases(consent());
+  ENSURE(bases, "a view is made only with a quorum");
+  view.bases = *bases;
   view.key = CounterRandom(options_.seed).split("view key").bits(value(view.id));
   for (const auto& [id, peer] : candidates) {
     view.committed = std::max(view.committed, peer->committed);
@@ -170,6 +178,7 @@ std::uint32_t Coordinator::count_redone(const View& view) const {
 }
 
 void Coordinator::announce(const View& view) {
+  append(log_record::ViewPublished{view}, options_.quorum && view.bases.empty());
   for (const ViewMember& member : view.members) {
     send(member.id, NewView{view});
   }

@@ -132,6 +132,7 @@ Resume Member::resume() const {
   told.last = last_;
   told.state_bytes = state_bytes_;
   told.has_caught_up = has_caught_up_;
+  told.held_before = phase_ == Phase::kWaiting ? MicrobatchSet{} : held_before_;
   told.microbatch_ms = microbatch_ms_;
   told.is_leaving = leave_reason_.has_value();
   told.leave_reason = leave_reason_.value_or("");
@@ -176,6 +177,7 @@ Member::Effects Member::start(const View& view) {
   phase_ = Phase::kRunning;
   view_ = view;
   is_active_ = has_caught_up_ = false;
+  held_before_ = last_ ? last_->held : MicrobatchSet{};
   last_.reset();
   return {member_effect::RunView{view}};
 }
@@ -231,7 +233,7 @@ Member::Effects Member::on(const member_event::Progressed& event) {
   committed_ = event.committed;
   is_active_ = is_active_ || event.committed > view_->committed;
   microbatch_ms_ = event.microbatch_ms > 0 ? event.microbatch_ms : microbatch_ms_;
-  return say(Progress{event.view, event.committed, event.microbatch_ms});
+  return say(Progress{event.view, event.committed, event.microbatch_ms, event.microbatches});
 }
 
 Member::Effects Member::on(const member_event::GroupFormed& event) {

@@ -58,6 +58,7 @@ struct Progressed {
   ViewId view{};
   Step committed{};
   float microbatch_ms = 0;  ///< 0 = unknown
+  std::uint32_t microbatches = 0;
 };
 struct GroupFormed {
   ViewId view{};
@@ -181,6 +182,7 @@ class Member {
   bool is_active_ = false;       // it has committed a step of that view
   bool has_caught_up_ = false;   // it observed that view and holds the state now
   std::optional<Stopped> last_;  // the report about that view, in kWaiting
+  MicrobatchSet held_before_;    // when it entered that view
   std::optional<std::string> leave_reason_;
 
   // The coordinator that is obeyed: at most one per incarnation, and never an older one.

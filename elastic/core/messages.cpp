@@ -182,6 +182,7 @@ void fields(auto& io, Is<Resume> auto& m) {
   io.flag(m.has_caught_up);
   io.optional(m.view, [&io](auto& view) { fields(io, view); });
   io.optional(m.last, [&io](auto& last) { fields(io, last); });
+  io.set(m.held_before);
   io.milliseconds(m.microbatch_ms);
   io.flag(m.is_leaving);
   io.people_text(m.leave_reason);

@@ -107,6 +107,7 @@ struct Resume {
   bool has_caught_up = false;        ///< it is an observer of `view` and has said CaughtUp
   std::optional<View> view = {};     ///< the newest that it has entered
   std::optional<Stopped> last = {};  ///< kStopped: its report when it left `view`
+  MicrobatchSet held_before;         ///< kRunning: the sums it kept when it entered `view`
   float microbatch_ms = 0;           ///< as in Progress
   bool is_leaving = false;           ///< it has asked to leave
   std::string leave_reason;

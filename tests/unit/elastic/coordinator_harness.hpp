@@ -20,6 +20,12 @@ class CoordinatorHarness {
     clear();  // of what every coordinator does first
   }
 
+  /// One that goes on with a job.
+  CoordinatorHarness(CoordinatorOptions options, const LogContents& contents)
+      : coordinator(std::move(options), contents) {
+    give(coordinator_event::Tick{});
+  }
+
   void give(const CoordinatorEvent& event) {
     for (CoordinatorEffect& effect : coordinator.handle(now, event)) {
       effects.push_back(std::move(effect));

@@ -66,7 +66,7 @@ std::vector<Message> examples() {
           Incarnation{4}, ResumePhase::kStopped, Step{9}, 2'200'000, true, true, example_view(),
           Stopped{
               ViewId{7}, Step{9}, MicrobatchSet::range(1, 2), false, true, {}, "", Step{9}, false},
-          1.5F, true, "notice"},
+          MicrobatchSet::range(2, 1), 1.5F, true, "notice"},
       Left{Incarnation{4}},
       NoQuorum{"2 of 5"},
   };

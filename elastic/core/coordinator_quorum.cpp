@@ -1,0 +1,161 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// With standbys, a coordinator cannot know that it is the only one. What keeps two of them from
+// leading the job in two directions is that a view needs the consent of a majority of its bases:
+// the last view that is known to have committed a step, and every later one of which that is not
+// known. A member consents by obeying this incarnation and being part of the new view, or by being
+// gone for ever as one of ours. ADR 15 has the argument.
+
+namespace mayfly::elastic {
+namespace {
+
+ViewBase base_of(const View& view) {
+  ViewBase base{view.id, {}};
+  for (const ViewMember& member : view.members) {
+    base.members.push_back(member.id);
+  }
+  return base;
+}
+
+/// More than half, or half and the first one: of two such sets at least one member is in both.
+bool has_majority(const ViewBase& base, const std::set<MemberId>& consenting) {
+  const auto agreed = static_cast<std::size_t>(
+      std::count_if(base.members.begin(), base.members.end(),
+                    [&](MemberId member) { return consenting.contains(member); }));
+  const bool is_half = 2 * agreed == base.members.size();
+  return 2 * agreed > base.members.size() || (is_half && consenting.contains(base.members.front()));
+}
+
+bool holds(const ViewBase& base, MemberId member) {
+  return std::find(base.members.begin(), base.members.end(), member) != base.members.end();
+}
+
+}  // namespace
+
+Coordinator::Consent Coordinator::consent() const {
+  Consent given;
+  given.members = gone_;
+  for (const auto& [id, peer] : peers_) {
+    const bool has_returned = peer.phase == Peer::Phase::kReturning && peer.resume;
+    const bool counts = phase_ == Phase::kResuming ? has_returned : peer.is_candidate();
+    if (!counts) {
+      continue;
+    }
+    given.members.insert(id);
+    if (!is_in_view(id)) {
+      continue;
+    }
+    // It obeys us, so it will not enter or go on with the last view: one that had no part in that
+    // view's first step never will, and a step needs the part of every member.
+    const bool is_stopped = has_returned ? peer.resume->phase == ResumePhase::kStopped
+                                         : peer.phase == Peer::Phase::kStopped;
+    const std::optional<Stopped> last = has_returned ? peer.resume->last : peer.stopped;
+    const bool has_entered = has_returned ? peer.resume->view && peer.resume->view->id == view_->id
+                                          : is_stopped && peer.stopped.view == view_->id;
+    if (!has_entered || (is_stopped && last && !last->contributed)) {
+      given.last_view_died = true;
+    }
+  }
+  return given;
+}
+
+/// Nothing if too many views in a row are in doubt.
+std::optional<std::vector<ViewBase>> Coordinator::next_bases(const Consent& given) const {
+  if (!options_.quorum || !view_) {
+    return std::vector<ViewBase>{};
+  }
+  if (is_view_active_ || view_->bases.empty()) {
+    return std::vector<ViewBase>{base_of(*view_)};
+  }
+  std::vector<ViewBase> bases = view_->bases;
+  if (!given.last_view_died) {
+    bases.push_back(base_of(*view_));
+  }
+  if (bases.size() > kViewBasesMax) {
+    return std::nullopt;
+  }
+  return bases;
+}
+
+/// What the next view lacks, if it needs a quorum and has none.
+std::optional<std::string> Coordinator::missing_quorum() const {
+  const Consent given = consent();
+  const auto bases = next_bases(given);
+  if (!bases) {
+    return "of too many views in a row nobody knows whether they committed a step";
+  }
+  for (const ViewBase& base : *bases) {
+    if (!has_majority(base, given.members)) {
+      const auto here = std::count_if(base.members.begin(), base.members.end(),
+                                      [&](MemberId m) { return given.members.contains(m); });
+      return std::to_string(here) + " of the " + std::to_string(base.members.size()) +
+             " members of view " + std::to_string(value(base.id)) +
+             " are here; a majority is needed";
+    }
+  }
+  return std::nullopt;
+}
+
+/// Of members that obeyed another incarnation last, that one may count the same member.
+void Coordinator::is_gone(MemberId id, Incarnation accepted) {
+  if (!options_.quorum || accepted != incarnation_ || !view_) {
+    return;
+  }
+  const bool matters = is_in_view(id) || std::any_of(view_->bases.begin(), view_->bases.end(),
+                                                     [id](const auto& b) { return holds(b, id); });
+  if (matters) {
+    gone_.insert(id);
+  }
+}
+
+void Coordinator::on(MemberId id, Peer& /*peer*/, const Left& left) {
+  is_gone(id, left.incarnation);
+}
+
+void Coordinator::note_active(MemberId id, ViewId view, Step committed) {
+  const bool is_step_of_view = view_ && view == view_->id && committed > view_->committed;
+  is_view_active_ = is_view_active_ || (is_step_of_view && is_in_view(id));
+}
+
+void Coordinator::wait_for_quorum(const std::string& detail) {
+  if (!no_quorum_since_) {
+    no_quorum_since_ = now_;
+    note("no_quorum", std::nullopt, detail);
+  }
+  idle_since_ = idle_since_.value_or(now_);
+  wait(detail);
+}
+
+void Coordinator::check_quorum_time() {
+  if (!options_.quorum || phase_ == Phase::kEnded) {
+    return;
+  }
+  const bool waits = phase_ == Phase::kWaiting || phase_ == Phase::kResuming;
+  if (waits && no_quorum_since_ && now_ - *no_quorum_since_ >= options_.quorum_timeout) {
+    send_away(missing_quorum().value_or("no majority came here"));
+  }
+  if (waits && !options_.standby && idle_since_ &&
+      now_ - *idle_since_ >= options_.min_workers_timeout) {
+    end(Outcome::kTooFewWorkers, DismissReason::kJobFailed, "no majority of the members came back",
+        false);
+  }
+}
+
+/// Perhaps there are enough elsewhere. Those who come back must say again whom they obey.
+void Coordinator::send_away(const std::string& detail) {
+  note("no_quorum", std::nullopt, "members are sent to the next coordinator: " + detail);
+  for (auto place = peers_.begin(); place != peers_.end();) {
+    if (place->second.phase != Peer::Phase::kDismissed) {
+      send(place->first, NoQuorum{detail});
+    }
+    effects_.emplace_back(coordinator_effect::Disconnect{place->first});
+    detector_.forget(place->first);
+    place = peers_.erase(place);
+  }
+  collect();
+}
+
+}  // namespace mayfly::elastic

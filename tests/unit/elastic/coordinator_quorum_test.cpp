@@ -1,0 +1,233 @@
+#include <gtest/gtest.h>
+
+#include "elastic/core/coordinator.hpp"
+#include "tests/unit/elastic/resume_fixture.hpp"
+
+// Jobs with standbys: what needs a majority, and of whom.
+
+namespace mayfly::elastic {
+namespace {
+
+CoordinatorOptions quorum_options(bool standby = false) {
+  CoordinatorOptions options;
+  options.identity = kJob;
+  options.quorum = true;
+  options.standby = standby;
+  return options;
+}
+
+/// A running job of `count` members whose view has committed a step.
+CoordinatorHarness primary(std::uint32_t count) {
+  CoordinatorOptions options = quorum_options();
+  options.initial_workers = count;
+  CoordinatorHarness job(options);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    (void)job.join();
+  }
+  for (const MemberId member : job.view_members()) {
+    job.start(member, 1);
+  }
+  job.clear();
+  return job;
+}
+
+void lose(CoordinatorHarness& job, std::initializer_list<MemberId> members) {
+  for (const MemberId member : members) {
+    job.give(coordinator_event::ConnectionLost{member, "reset"});
+  }
+}
+
+TEST(CoordinatorQuorum, AMajorityGoesOnWithoutTheRest) {
+  CoordinatorHarness job = primary(5);
+  lose(job, {k4, k5});
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
+}
+
+TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
+  CoordinatorHarness job = primary(5);
+  lose(job, {k3, k4, k5});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_TRUE(job.noted("no_quorum"));
+  job.pass(milliseconds(2900), {k1, k2});
+  EXPECT_TRUE(job.sent<NoQuorum>(k1).empty());
+  job.pass(milliseconds(200), {k1, k2});
+  EXPECT_EQ(job.sent<NoQuorum>(k1).size(), 1u);
+  EXPECT_EQ(job.sent<NoQuorum>(k2).size(), 1u);
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_FALSE(job.outcome());
+}
+
+TEST(CoordinatorQuorum, OfTwoHalvesTheOneWithTheFirstMemberGoesOn) {
+  CoordinatorHarness with_first = primary(4);
+  lose(with_first, {k3, k4});
+  with_first.stopped(k1, 1);
+  with_first.stopped(k2, 1);
+  EXPECT_EQ(with_first.coordinator.phase(), "running");
+
+  CoordinatorHarness without = primary(4);
+  lose(without, {k1, k2});
+  without.stopped(k3, 1);
+  without.stopped(k4, 1);
+  EXPECT_EQ(without.coordinator.phase(), "waiting");
+}
+
+TEST(CoordinatorQuorum, LostMembersThatComeBackCompleteIt) {
+  CoordinatorHarness job = primary(3);
+  const View view = job.view();
+  lose(job, {k2, k3});
+  job.stopped(k1, 1);
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  return_stopped(job, k3, view, 1);
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
+}
+
+TEST(CoordinatorQuorum, MembersThatAreDeadForCertainConsent) {
+  CoordinatorHarness job = primary(3);
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}});
+  job.stopped(k3, 1);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k3}));
+}
+
+TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadAcceptedAnotherIncarnation) {
+  CoordinatorHarness job = primary(3);
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{2}});
+  job.give(coordinator_event::SentinelReport{k2, "hangs", false, Incarnation{1}});
+  job.stopped(k3, 1);
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+}
+
+TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
+  CoordinatorHarness job = primary(2);
+  job.give(coordinator_event::DrainAsked{k1, "operator"});
+  job.stopped(k1, 2);
+  job.stopped(k2, 2);
+  EXPECT_EQ(job.coordinator.phase(), "waiting") << "the half that stays has not the first member";
+  job.say(k1, Left{Incarnation{1}});
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k2}));
+}
+
+TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
+  CoordinatorHarness job = primary(5);
+  lose(job, {k4, k5});
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  ASSERT_EQ(job.view_members().size(), 3u);
+  ASSERT_EQ(job.view().bases.size(), 1u);
+  lose(job, {k3});  // nobody knows whether it entered the view and what it did in it
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  EXPECT_EQ(job.coordinator.phase(), "waiting") << "2 of 3, but also 2 of 5";
+}
+
+TEST(CoordinatorQuorum, AViewThatHasCommittedAStepIsTheOnlyBase) {
+  CoordinatorHarness job = primary(5);
+  lose(job, {k4, k5});
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  job.start(k1, 2);
+  lose(job, {k3});
+  job.stopped(k1, 2);
+  job.stopped(k2, 2);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2}));
+  ASSERT_EQ(job.view().bases.size(), 1u);
+  EXPECT_EQ(job.view().bases[0].members.size(), 3u);
+}
+
+TEST(CoordinatorQuorum, AViewToWhichSomebodyGaveNothingIsNoBase) {
+  CoordinatorHarness job = primary(3);
+  lose(job, {k3});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  const View doubtful = job.view();
+  job.say(k1, Stopped{doubtful.id, Step{1}, {}, false, true, {}, "", Step{}, false});
+  job.stopped(k2, 1);
+  ASSERT_GT(job.view().id, doubtful.id);
+  EXPECT_EQ(job.view().bases, doubtful.bases);
+}
+
+TEST(Standby, TakesNobodyInBeforeItIsInCharge) {
+  CoordinatorHarness standby(quorum_options(true));
+  EXPECT_EQ(standby.coordinator.phase(), "standby");
+  standby.give(coordinator_event::WorkerConnected{1, Hello{}});
+  ASSERT_EQ(standby.all<coordinator_effect::Refuse>().size(), 1u);
+  EXPECT_EQ(standby.all<coordinator_effect::Refuse>()[0].refusal, Refusal::kElsewhere);
+}
+
+TEST(Standby, TakesOverWithAMajorityInAHigherIncarnation) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  return_running(standby, k2, view);
+  EXPECT_EQ(standby.coordinator.incarnation(), Incarnation{2});
+  EXPECT_EQ(standby.coordinator.job(), kJob);
+  return_running(standby, k3, view);
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the third may still come";
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "stopping");
+  standby.stopped(k2, 12);
+  standby.stopped(k3, 12);
+  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
+}
+
+TEST(Standby, DisturbsNobodyIfAllCome) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  for (const MemberId member : {k3, k1, k2}) {
+    return_running(standby, member, view);
+  }
+  EXPECT_EQ(standby.coordinator.phase(), "running");
+  EXPECT_TRUE(standby.sent<Stop>(k1).empty());
+}
+
+TEST(Standby, SendsAMinorityAwayAndTakesItBackLater) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  return_running(standby, k2, view);
+  standby.pass(milliseconds(3100), {k2});
+  EXPECT_EQ(standby.sent<NoQuorum>(k2).size(), 1u);
+  EXPECT_TRUE(standby.sent<Stop>(k2).empty()) << "its view may be doing well";
+  ASSERT_TRUE(come_back(standby, k2, 5, 2));
+  standby.say(k2, running_in(standby, view, 12));
+  return_running(standby, k3, view);
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "stopping");
+}
+
+TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View older = old_view(5, 3);
+  View newer = old_view(6, 2, 12);
+  newer.bases = {{ViewId{5}, {k1, k2, k3}}};
+  return_stopped(standby, k3, older);
+  return_running(standby, k2, newer, 13);
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first member of view 6 is missing";
+}
+
+TEST(Coordinator, ThatIsOvertakenFollowsAMemberThatKnowsMore) {
+  CoordinatorHarness job = primary(3);
+  const View mine = job.view();
+  lose(job, {k2, k3});
+  job.stopped(k1, 1);
+  View theirs = old_view(id_base(Incarnation{2}) + 1, 3, 5);
+  theirs.members.erase(theirs.members.begin());
+  for (const MemberId member : {k2, k3}) {
+    ASSERT_TRUE(come_back(job, member, value(theirs.id), 2));
+    job.say(member, running_in(job, theirs, 7));
+  }
+  EXPECT_EQ(job.coordinator.incarnation(), Incarnation{3});
+  job.say(k1, stopped_in(job, mine, 1));
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.view().id, theirs.id);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic

@@ -1,0 +1,274 @@
+#include <gtest/gtest.h>
+
+#include "elastic/core/coordinator.hpp"
+#include "tests/unit/elastic/resume_fixture.hpp"
+
+// A coordinator that was restarted with the log of the one before it.
+
+namespace mayfly::elastic {
+namespace {
+
+const ViewId kFirstOfSecond{id_base(Incarnation{2}) + 1};
+
+CoordinatorHarness resumed(const View& view) {
+  CoordinatorOptions options;
+  options.identity = 9;
+  return {options, log_with(view)};
+}
+
+TEST(CoordinatorLog, SaysWhoWeAreBeforeAnythingElseAndEachViewBeforeItIsSent) {
+  CoordinatorOptions options;
+  options.identity = 9;
+  Coordinator fresh(options);
+  const auto first = fresh.handle(Instant{}, coordinator_event::Tick{});
+  ASSERT_GE(first.size(), 2u);
+  const auto& job = std::get<coordinator_effect::Append>(first[0]);
+  const auto& reign = std::get<coordinator_effect::Append>(first[1]);
+  EXPECT_EQ(std::get<log_record::JobStarted>(job.record).job, 9u);
+  EXPECT_EQ(std::get<log_record::IncarnationStarted>(reign.record).incarnation, Incarnation{1});
+  EXPECT_TRUE(reign.durable);
+
+  CoordinatorHarness harness(options);
+  (void)harness.join();
+  std::size_t logged = harness.effects.size();
+  std::size_t sent = harness.effects.size();
+  for (std::size_t i = 0; i < harness.effects.size(); ++i) {
+    const auto* append = std::get_if<coordinator_effect::Append>(&harness.effects[i]);
+    const auto* send = std::get_if<coordinator_effect::Send>(&harness.effects[i]);
+    if (append != nullptr && std::holds_alternative<log_record::ViewPublished>(append->record)) {
+      logged = i;
+    } else if (send != nullptr && std::holds_alternative<NewView>(send->message)) {
+      sent = i;
+    }
+  }
+  EXPECT_LT(logged, sent);
+  EXPECT_LT(sent, harness.effects.size());
+}
+
+TEST(CoordinatorLog, RemembersPausesAndTheEnd) {
+  CoordinatorHarness job(CoordinatorOptions{});
+  job.give(coordinator_event::PauseAsked{true});
+  job.give(coordinator_event::PauseAsked{true});
+  job.give(coordinator_event::FailAsked{"drill"});
+  EXPECT_EQ(appended<log_record::Paused>(job).size(), 1u);
+  ASSERT_EQ(appended<log_record::JobEnded>(job).size(), 1u);
+  EXPECT_EQ(appended<log_record::JobEnded>(job)[0].outcome, Outcome::kFailed);
+}
+
+TEST(CoordinatorResume, BeginsAHigherIncarnationThanTheLogKnows) {
+  CoordinatorHarness job = resumed(old_view(5, 2));
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.incarnation(), Incarnation{2});
+  EXPECT_EQ(job.coordinator.job(), kJob);
+  ASSERT_EQ(appended<log_record::IncarnationStarted>(job).size(), 1u);
+}
+
+TEST(CoordinatorResume, DisturbsNobodyIfAllAreBackAndRunTheLastView) {
+  const View view = old_view(5, 3);
+  CoordinatorHarness job = resumed(view);
+  for (const MemberId member : {k1, k2, k3}) {
+    EXPECT_EQ(job.coordinator.phase(), "resuming");
+    return_running(job, member, view);
+  }
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.view().id, ViewId{5});
+  EXPECT_EQ(job.coordinator.committed(), Step{12});
+  for (const MemberId member : {k1, k2, k3}) {
+    EXPECT_TRUE(job.sent<Stop>(member).empty());
+    EXPECT_TRUE(job.sent<NewView>(member).empty());
+    ASSERT_EQ(job.sent<Welcome>(member).size(), 1u);
+    EXPECT_EQ(job.sent<Welcome>(member)[0], (Welcome{member, Incarnation{2}, 9, kJob, true}));
+  }
+}
+
+TEST(CoordinatorResume, HandlesALossAfterwardsAsAlways) {
+  const View view = old_view(5, 3);
+  CoordinatorHarness job = resumed(view);
+  for (const MemberId member : {k1, k2, k3}) {
+    return_running(job, member, view);
+  }
+  job.give(coordinator_event::ConnectionLost{k2, "reset"});
+  EXPECT_EQ(job.sent<Stop>(k1).size(), 1u);
+  job.stopped(k1, 12);
+  job.stopped(k3, 12);
+  EXPECT_EQ(job.view().id, kFirstOfSecond);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
+  EXPECT_EQ(job.view().committed, Step{12});
+}
+
+TEST(CoordinatorResume, WhoDoesNotComeBackInTimeIsLost) {
+  const View view = old_view(5, 3);
+  CoordinatorHarness job = resumed(view);
+  job.pass(seconds(10), {});  // nobody at all: it waits
+  return_running(job, k1, view);
+  return_running(job, k3, view);
+  job.pass(milliseconds(1900), {k1, k3});
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  job.pass(milliseconds(200), {k1, k3});
+  EXPECT_EQ(job.coordinator.phase(), "stopping");
+  EXPECT_EQ(job.sent<Stop>(k1).size(), 1u);
+  job.stopped(k1, 12, MicrobatchSet::range(0, 2));
+  job.stopped(k3, 12);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
+  EXPECT_TRUE(MicrobatchSet::range(0, 2).minus(job.view().members[0].first_step).empty())
+      << "sums are kept";
+}
+
+TEST(CoordinatorResume, IsNotFooledByALogThatHasLostTheLastView) {
+  CoordinatorHarness job = resumed(old_view(5, 3));
+  const View newer = old_view(6, 2, 14);
+  return_running(job, k1, newer, 15);
+  return_running(job, k2, newer, 15);
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.view().id, ViewId{6});
+}
+
+TEST(CoordinatorResume, AViewThatNobodyHasSeenIsReplaced) {
+  const View seen = old_view(4, 2);
+  const View unseen = old_view(5, 2, 12);
+  CoordinatorHarness job = resumed(unseen);
+  return_stopped(job, k1, seen, 12, MicrobatchSet::range(0, 4));
+  return_stopped(job, k2, seen, 12, MicrobatchSet::range(4, 4));
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.view().id, kFirstOfSecond);
+  EXPECT_EQ(job.view().members[0].first_step, MicrobatchSet::range(0, 4));
+  EXPECT_EQ(job.sent<NewView>(k2).size(), 1u);
+}
+
+TEST(CoordinatorResume, AMemberThatTheLastViewLeftOutIsToldSoAndMayJoinAnew) {
+  View view = old_view(5, 3);
+  view.members.erase(view.members.begin() + 1);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k2, old_view(4, 3));
+  return_running(job, k1, view);
+  return_running(job, k3, view);
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  ASSERT_EQ(job.sent<Dismiss>(k2).size(), 1u);
+  EXPECT_EQ(job.sent<Dismiss>(k2)[0].reason, DismissReason::kEvicted);
+  EXPECT_TRUE(job.sent<Dismiss>(k2)[0].may_rejoin);
+  EXPECT_TRUE(job.sent<Stop>(k1).empty());
+}
+
+TEST(CoordinatorResume, OneThatComesWhenTheJobHasGoneOnIsRefused) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  job.pass(milliseconds(2100), {k1});
+  job.stopped(k1, 12);
+  ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1}));
+  EXPECT_FALSE(come_back(job, k2, 5));
+  ASSERT_EQ(job.all<coordinator_effect::Refuse>().size(), 1u);
+  EXPECT_EQ(job.all<coordinator_effect::Refuse>()[0].refusal, Refusal::kEvicted);
+}
+
+TEST(CoordinatorResume, OneThatComesWhileTheViewEndsIsTakenBack) {
+  const View view = old_view(5, 3);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  return_running(job, k3, view);
+  job.pass(milliseconds(2100), {k1, k3});
+  ASSERT_EQ(job.coordinator.phase(), "stopping");
+  return_running(job, k2, view);
+  EXPECT_EQ(job.sent<Stop>(k2).size(), 1u);
+  job.stopped(k1, 12);
+  job.stopped(k2, 12);
+  job.stopped(k3, 12);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
+}
+
+TEST(CoordinatorResume, NewMembersGetIdsThatNobodyEverHad) {
+  const View view = old_view(5, 1);
+  CoordinatorHarness job = resumed(view);
+  const MemberId joiner = job.join();
+  EXPECT_EQ(value(joiner), id_base(Incarnation{2}) + 1);
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  return_running(job, k1, view);
+  EXPECT_EQ(job.coordinator.phase(), "stopping") << "it is admitted at a boundary";
+}
+
+TEST(CoordinatorResume, EndsTheJobIfItWasFinishedMeanwhile) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  for (const MemberId member : {k1, k2}) {
+    ASSERT_TRUE(come_back(job, member, 5));
+    Resume resume = stopped_in(job, view, 40);
+    resume.last->finished = true;
+    job.say(member, resume);
+  }
+  EXPECT_EQ(job.outcome(), Outcome::kDone);
+}
+
+TEST(CoordinatorResume, AMemberThatWantsToLeaveStillDoes) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  ASSERT_TRUE(come_back(job, k2, 5));
+  Resume resume = running_in(job, view, 12);
+  resume.is_leaving = true;
+  resume.leave_reason = "notice";
+  job.say(k2, resume);
+  ASSERT_EQ(job.sent<Stop>(k1).size(), 1u);
+  EXPECT_TRUE(job.sent<Stop>(k1)[0].at_boundary);
+}
+
+TEST(CoordinatorResume, APausedJobStaysPaused) {
+  LogContents contents = log_with(old_view(5, 1));
+  contents.is_paused = true;
+  CoordinatorHarness job(CoordinatorOptions{}, contents);
+  return_stopped(job, k1, old_view(5, 1));
+  EXPECT_EQ(job.coordinator.phase(), "paused");
+}
+
+TEST(CoordinatorResume, AReportThatArrivesBeforeItIsInChargeCounts) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view, 12);
+  job.say(k1, Stopped{view.id, Step{13}, {}, false, true, k2, "reset"});
+  return_stopped(job, k2, view, 13);
+  EXPECT_EQ(job.view().id, kFirstOfSecond);
+  EXPECT_EQ(job.view().committed, Step{13});
+}
+
+TEST(CoordinatorResume, AMemberThatHasAcceptedAHigherIncarnationIsFollowed) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  ASSERT_TRUE(come_back(job, k2, 5, 7));
+  EXPECT_EQ(job.coordinator.incarnation(), Incarnation{8});
+  EXPECT_EQ(job.sent<Welcome>(k1).back().incarnation, Incarnation{8}) << "asked again";
+  job.say(k1, running_in(job, view, 12));
+  job.say(k2, running_in(job, view, 12));
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorResume, AResumeForAnOlderIncarnationMeansNothing) {
+  const View view = old_view(5, 1);
+  CoordinatorHarness job = resumed(view);
+  ASSERT_TRUE(come_back(job, k1, 5));
+  Resume late = running_in(job, view, 12);
+  late.incarnation = Incarnation{1};
+  job.say(k1, late);
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+}
+
+TEST(CoordinatorResume, RefusesMembersOfOtherJobsAndImpossibleOnes) {
+  CoordinatorHarness job = resumed(old_view(5, 2));
+  Hello other;
+  other.member = k1;
+  other.job = kJob + 1;
+  other.incarnation = Incarnation{1};
+  job.give(coordinator_event::WorkerConnected{1, other});
+  EXPECT_FALSE(come_back(job, MemberId{id_base(Incarnation{3})}, 5));
+  EXPECT_FALSE(come_back(job, k1, 5, UINT64_MAX));
+  EXPECT_TRUE(job.all<coordinator_effect::Accept>().empty());
+}
+
+TEST(CoordinatorResume, GivesUpAllMembersIfNobodyComesForLong) {
+  CoordinatorHarness job = resumed(old_view(5, 2, 0));
+  const MemberId fresh = job.join();
+  job.pass(seconds(31), {fresh});
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{fresh}));
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
