@@ -91,7 +91,10 @@ void Coordinator::evict_liars(Step lower) {
     // or from before everybody was lost.
     const bool is_ahead = peer.phase == Peer::Phase::kReady &&
                           peer.committed > next(std::max({upper, committed_, undone_}));
-    if (is_outside || is_ahead) {
+    // One that observed may have caught up, and even have been the only one to commit.
+    const bool saw_too_much =
+        peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
+    if (is_outside || is_ahead || saw_too_much) {
       liars.emplace_back(id, "says that it has committed " + step_text(peer.committed) +
                                  ", while the others are at " + step_text(lower));
     }

@@ -242,6 +242,27 @@ TEST(CoordinatorObservers, TheJobEndsWithoutWaitingForThem) {
   EXPECT_FALSE(job.sent<Dismiss>(k3).at(0).write_checkpoint);
 }
 
+TEST(CoordinatorObservers, OneThatClaimsStepsNobodyHasIsEvicted) {
+  CoordinatorHarness job = observed();
+  job.give(coordinator_event::SentinelReport{k2, "died"});
+  job.stopped(k1, 15);
+  job.stopped(k3, 17);
+  EXPECT_EQ(job.view_members(), (Members{k1}));
+  EXPECT_EQ(job.view().committed, Step{15});
+  EXPECT_TRUE(job.noted("evicted"));
+}
+
+TEST(CoordinatorObservers, OneThatCaughtUpMayBeTheOnlyOneToCommit) {
+  CoordinatorHarness job = observed();
+  job.give(coordinator_event::SentinelReport{k2, "died"});
+  job.stopped(k1, 15);
+  job.stopped(k3, 16);
+  EXPECT_EQ(job.view_members(), (Members{k1, k3}));
+  EXPECT_EQ(job.view().committed, Step{16});
+  EXPECT_EQ(job.view().source, Rank{1});
+  EXPECT_TRUE(job.view().anyone_behind);
+}
+
 TEST(CoordinatorObservers, AJoinIsReportedWithItsInstants) {
   CoordinatorHarness job = observed();
   const auto later = [&job] { job.now = job.now + milliseconds(5); };
@@ -251,8 +272,10 @@ TEST(CoordinatorObservers, AJoinIsReportedWithItsInstants) {
   job.stopped(k1, 22);
   job.stopped(k2, 22);
   job.stopped(k3, 22);
+  job.say(k3, Synced{job.view().id});
   later();
   job.start(k1, 23);
+  job.start(k3, 23);
   const auto joins = job.all<coordinator_effect::JoinDone>();
   ASSERT_EQ(joins.size(), 1U);
   const Join& join = joins[0].join;

@@ -15,7 +15,7 @@ Bytes bytes_of(std::string_view text) {
 }
 
 View example_view() {
-  View view{ViewId{7}, 0xfeedULL, Step{41}, Rank{1}, true, {}};
+  View view{ViewId{7}, 0xfeedULL, Step{41}, Rank{1}, false, {}};
   view.members.push_back({MemberId{1}, "10.0.0.1:4000", MicrobatchSet::range(0, 70), 0, 70});
   view.members.push_back({MemberId{4}, "", MicrobatchSet::range(70, 30), 70, 30});
   view.members.push_back({MemberId{5}, "10.0.0.5:4000", {}, 0, 0, ViewId{6}});
