@@ -199,6 +199,9 @@ void append_membership(std::vector<Setting>& list) {
                       "a worker so many times slower than the others' median leaves; 0 = never"));
   list.push_back(make("evict_stragglers_after", &C::evict_stragglers_after,
                       "seconds for which it must have been so slow"));
+  list.push_back(make("observe_from_mib", &C::observe_from_mib,
+                      "a joiner takes a state of so many MiB while the others go on; a smaller one "
+                      "is sent to it at a step boundary"));
   list.push_back(make("chaos", &C::chaos,
                       "scripted faults for local workers, e.g. "
                       "kill@step=200:worker=1,join@step=300"));

@@ -75,6 +75,8 @@ struct JobConfig {
   /// A worker whose microbatches take so many times the others' median leaves; 0 = never.
   double evict_stragglers = 0;
   double evict_stragglers_after = 30;  ///< seconds for which it must have been so slow
+  /// MiB of state from which on a joiner takes it in the background (ADR 16); 0 = always.
+  double observe_from_mib = 8;
   std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
 
   // Records.

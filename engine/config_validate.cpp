@@ -157,6 +157,9 @@ Complaint check_workers(const JobConfig& c) {
   if (!(c.evict_stragglers_after >= 0)) {
     return "evict_stragglers_after " + shown(c.evict_stragglers_after) + " must not be negative";
   }
+  if (!(c.observe_from_mib >= 0 && c.observe_from_mib <= 1 << 30)) {
+    return "observe_from_mib " + shown(c.observe_from_mib) + " is not between 0 and 2^30";
+  }
   if (c.loader_threads > 1024) {
     return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
   }

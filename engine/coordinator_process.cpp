@@ -169,6 +169,7 @@ Result<void> CoordinatorProcess::start_server() {
   options.core.stragglers.factor = config.evict_stragglers;
   options.core.stragglers.after =
       Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
+  options.core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
   options.core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
   options.core.fingerprint = job_->fingerprint;
   options.core.stalls.evict_floor = milliseconds(config.hang_max_ms);

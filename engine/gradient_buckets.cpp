@@ -1,6 +1,7 @@
 #include "engine/gradient_buckets.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -15,6 +16,7 @@ constexpr std::size_t kBoundaryLane = 0;
 // Members agree on a number exactly if its maximum equals minus the maximum of its negative.
 constexpr std::size_t kStateLane = 1;
 constexpr std::size_t kNegatedStateLane = 2;
+constexpr std::int32_t kNoState = std::numeric_limits<std::int32_t>::min();
 constexpr std::size_t kStepTimeLane = 3;
 constexpr std::size_t kSignalLanes = 4;
 
@@ -46,10 +48,13 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
   if (exact_) {
     std::ranges::copy(sums.observed(), signals_.begin());
   }
-  const auto state = static_cast<std::int32_t>(signals.state_check & 0x7fffffffU);
   signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
-  signals_[blocks + kStateLane] = state;
-  signals_[blocks + kNegatedStateLane] = -state;
+  signals_[blocks + kStateLane] = signals_[blocks + kNegatedStateLane] = kNoState;
+  if (signals.state_check.has_value()) {
+    const auto state = static_cast<std::int32_t>(*signals.state_check & 0x7fffffffU);
+    signals_[blocks + kStateLane] = state;
+    signals_[blocks + kNegatedStateLane] = -state;
+  }
   signals_[blocks + kStepTimeLane] = static_cast<std::int32_t>(signals.before_us & 0x7fffffffU);
   push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
        layout_.buckets().size(), false);
@@ -107,7 +112,9 @@ Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> expone
   const std::size_t blocks = largest().size();
   reduced.boundary = signals_[blocks + kBoundaryLane] != 0;
   reduced.before_us = static_cast<std::uint32_t>(signals_[blocks + kStepTimeLane]);
-  reduced.states_agree = signals_[blocks + kStateLane] == -signals_[blocks + kNegatedStateLane];
+  reduced.states_agree = -static_cast<std::int64_t>(signals_[blocks + kNegatedStateLane]) ==
+                         signals_[blocks + kStateLane];
+  reduced.state_check = static_cast<std::uint32_t>(signals_[blocks + kStateLane]);
   return reduced;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,15 +24,17 @@ namespace mayfly::engine {
 struct StepSignals {
   bool ask_for_boundary = false;  ///< somebody was told to stop the view at a step boundary
   std::uint32_t before_us = 0;    ///< what the step before took; 0 = the first of the view
-  std::uint32_t state_check = 0;  ///< low bits of a digest of the state this step started from
+  /// Low bits of a digest of the state this step started from; none from a member that lacks it.
+  std::optional<std::uint32_t> state_check = 0;
 };
 
 /// The group's answer.
 struct ReducedStep {
   StepTotals totals;
-  bool boundary = false;        ///< at least one member asked for a boundary
-  std::uint32_t before_us = 0;  ///< the slowest member's
-  bool states_agree = true;     ///< every member started from the same state
+  bool boundary = false;          ///< at least one member asked for a boundary
+  std::uint32_t before_us = 0;    ///< the slowest member's
+  bool states_agree = true;       ///< every member started from the same state
+  std::uint32_t state_check = 0;  ///< what they agree on, 31 bits; 0 if nobody looked
 };
 
 class GradientBuckets {

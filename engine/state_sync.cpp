@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -43,6 +45,42 @@ Result<void> sync_state(collectives::Group& group, const elastic::View& view, nn
                              value(state.committed), value(view.source))};
   }
   return {};
+}
+
+Result<void> sync_observers(collectives::Group& group, const elastic::View& view, bool observes,
+                            std::vector<std::int32_t>& exponents, BucketTuner& tuner,
+                            Instant deadline) {
+  const std::span<std::byte> own_exponents = std::as_writable_bytes(std::span(exponents));
+  Bytes message(tuner.packed_size() + own_exponents.size());
+  tuner.pack(std::span(message).first(tuner.packed_size()));
+  std::ranges::copy(own_exponents, std::span(message).subspan(tuner.packed_size()).begin());
+  const Bytes own = message;
+  if (Result<void> sent = group.broadcast(message, view.source)->wait(deadline); !sent.ok()) {
+    return sent;
+  }
+  if (observes) {
+    std::ranges::copy(ByteSpan(message).subspan(tuner.packed_size()), own_exponents.begin());
+    return tuner.unpack(ByteSpan(message).first(tuner.packed_size()));
+  }
+  if (own != message) {
+    return Error{Errc::kDiverged,
+                 fmt::format("this worker's exponents after step {} differ from those of rank {}",
+                             value(view.committed), value(view.source))};
+  }
+  return {};
+}
+
+Result<std::vector<DonorAddress>> exchange_addresses(collectives::Group& group,
+                                                     const DonorAddress& own, Instant deadline) {
+  std::vector<DonorAddress> all(group.size());
+  if (Result<void> gathered =
+          group
+              .all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)))
+              ->wait(deadline);
+      !gathered.ok()) {
+    return gathered.error();
+  }
+  return all;
 }
 
 }  // namespace mayfly::engine

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "engine/network_interface.hpp"
 #include "engine/rendezvous.hpp"
 #include "engine/state_sync.hpp"
 
@@ -30,6 +31,12 @@ Rank rank_of(MemberId self, const elastic::View& view) {
     }
   }
   UNREACHABLE("a member is only ordered into views it belongs to");
+}
+
+/// It has been found before: the transport listens there.
+std::string host_of(const JobConfig& config) {
+  const Result<std::string> host = listening_host(config.bind_host);
+  return host.ok() ? host.value() : config.bind_host;
 }
 
 /// Sizes worth trying, the usual one first: those that cut the network differently.
@@ -58,7 +65,10 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       lane_(lane_of(parts.trace, "trainer")),
       buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace, &parts.board),
       tuner_(candidate_sizes(parts.job.bucket_size, parts.layout)),
-      committer_(parts.job, parts.layout) {}
+      committer_(parts.job, parts.layout),
+      donor_(host_of(parts.job.config)) {
+  position_ = state_.committed;
+}
 
 elastic::member_effect::Leave Trainer::run() {
   while (true) {
@@ -80,10 +90,12 @@ elastic::member_effect::Leave Trainer::run() {
 
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.pool.clear_interrupt();
+  donor_.wait_until_copied();
   if (parts_.link.is_over(view.id)) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
   }
   rank_ = rank_of(parts_.client.id(), view);
+  speaks_ = rank_ == elastic::speaker_of(view);
   first_step_of_view_ = true;
   steps_of_view_ = 0;
   if (parts_.trace != nullptr) {
@@ -130,16 +142,20 @@ Result<std::unique_ptr<collectives::Group>> Trainer::form(const collectives::Gro
 
 Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group) {
   parts_.client.post(elastic::member_event::GroupFormed{view.id});
-  if (state_.committed < view.committed) {
+  if (position_ < view.committed || observes_) {
     parts_.pool.discard();  // what it computes belongs to a step that others have committed
     computing_ = {};
   }
+  begin_observing(view);
   Result<void> synced = agree(view, group);
   if (!synced.ok()) {
     return synced;
   }
-  parts_.client.post(elastic::member_event::StateSynced{view.id});
-  repeat_recent_records(view);
+  position_ = view.committed;
+  if (!observes_) {
+    parts_.client.post(elastic::member_event::StateSynced{view.id});
+    repeat_recent_records(view);
+  }
   if (attempt_ > 0) {  // raised exponents are not agreed on yet: the step starts over
     parts_.pool.discard();
     computing_ = {};
@@ -150,16 +166,18 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
 Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group) {
   const TraceSpan traced = span("state sync");
   turn_to(elastic::Activity::kSync);
-  return sync_state(group, view, state_, tuner_, monotonic_now() + kStepTimeout);
+  const Instant deadline = monotonic_now() + kStepTimeout;
+  return view.has_observers() ? agree_with_observers(view, group, deadline)
+                              : sync_state(group, view, state_, tuner_, deadline);
 }
 
 Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {
   const elastic::ViewMember& self = view.members[value(rank_)];
   const auto later = elastic::MicrobatchSet::range(self.first, self.count);
-  while (value(state_.committed) < parts_.job.total_steps) {
+  while (value(position_) < parts_.job.total_steps) {
     const std::uint64_t every = parts_.job.evaluate_every_steps;
-    if (every > 0 && state_.committed != Step{} && value(state_.committed) % every == 0 &&
-        evaluated_ != state_.committed) {
+    if (every > 0 && position_ != Step{} && value(position_) % every == 0 &&
+        evaluated_ != position_) {
       if (Result<void> done = evaluate(view, group); !done.ok()) {
         return {false, done.error()};
       }
@@ -188,7 +206,7 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
   const TraceSpan traced = span("step");
   while (true) {
     compute_share(share);
-    prefetch(value(state_.committed) + 2, next_share);
+    prefetch(value(position_) + 2, next_share);
     Result<ReducedStep> reduced = reduce(view, group);
     if (!reduced.ok()) {
       return std::move(reduced).error();
@@ -196,14 +214,14 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
     const ReducedStep& step = reduced.value();
     if (!step.states_agree) {
       report_fatal(
-          fmt::format("the members' states differ before step {}", value(next(state_.committed))));
+          fmt::format("the members' states differ before step {}", value(next(position_))));
       return Error{Errc::kDiverged, "the members' states differ"};
     }
     if (step.totals.nonfinite > 0) {
       report_fatal(
           fmt::format("the loss or a gradient became infinite or NaN in step {}; a lower "
                       "--lr or a longer warm-up may help",
-                      value(next(state_.committed))));
+                      value(next(position_))));
       return Error{Errc::kDiverged, "the loss is not finite"};
     }
     if (step.totals.overflows == 0) {
@@ -218,14 +236,14 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
 }
 
 void Trainer::compute_share(const elastic::MicrobatchSet& share) {
-  const Step step = next(state_.committed);
+  const Step step = next(position_);
   const bool keep = computing_ == step && held_.minus(share).empty();
   if (!keep) {
     parts_.pool.discard();
     computing_ = step;
     attempt_ = 0;
     held_ = {};
-    exponents_ = state_.exponents;
+    exponents_ = exponents_of_position();
     parts_.layout.cut_buckets(tuner_.elements());  // nobody reads it: the pool is idle
     parts_.pool.begin_step(value(step), state_, exponents_);
   }
@@ -246,6 +264,7 @@ void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) 
 }
 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
+  const std::optional<std::uint32_t> check = state_check();  // while the compute threads are busy
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
     if (!computed(b)) {
@@ -260,9 +279,9 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     buckets_.start(group, b, parts_.pool.sums());
   }
   buckets_.start_signals(group, parts_.pool.sums(),
-                         {parts_.link.boundary_asked(view.id), before_us(), state_check()});
+                         {parts_.link.boundary_asked(view.id), before_us(), check});
   const TraceSpan traced = span("wait for all-reduce");
-  return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(state_.committed)));
+  return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(position_)));
 }
 
 bool Trainer::computed(std::size_t bucket) {
@@ -285,7 +304,7 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
   tuner_.step_committed(reduced.before_us);
   if (tuner_.decided()) {
     log::info(fmt::format("buckets of {} KiB from step {} on: {:.2f} ms a step when tried",
-                          tuner_.elements() * sizeof(float) / 1024, value(next(state_.committed)),
+                          tuner_.elements() * sizeof(float) / 1024, value(next(position_)),
                           tuner_.typical_us() / 1e3));
   }
 }
@@ -293,22 +312,29 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   const TraceSpan traced = span("commit");
   turn_to(elastic::Activity::kCommit);
-  const double loss = committer_.commit(buckets_, exponents_, parts_.pool, state_);
+  if (donor_.copy_count() > 0) {
+    const TraceSpan waiting = span("wait for state copy");
+    donor_.wait_until_copied();
+  }
+  take_state_if_caught_up();
+  const double loss =
+      observes_ ? observe(reduced) : committer_.commit(buckets_, exponents_, parts_.pool, state_);
+  position_ = next(position_);
   tune_buckets(reduced);
   computing_ = {};
   attempt_ = 0;
   held_ = {};
   record(view, reduced, loss);
   const std::uint64_t every = parts_.job.config.checkpoint_every;
-  if (rank_ == Rank{} && every > 0 && value(state_.committed) % every == 0 &&
-      value(state_.committed) < parts_.job.total_steps) {
+  if (speaks_ && every > 0 && value(position_) % every == 0 &&
+      value(position_) < parts_.job.total_steps) {
     parts_.checkpoints.write_later(state_);
   }
   const Instant now = monotonic_now();
   if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {
     const ComputeSpeed speed = parts_.pool.take_speed();
     parts_.client.send_progress(
-        {view.id, state_.committed, static_cast<float>(speed.microbatch_ms), speed.microbatches});
+        {view.id, position_, static_cast<float>(speed.microbatch_ms), speed.microbatches});
     last_progress_ = now;
   }
   first_step_of_view_ = false;
@@ -320,63 +346,13 @@ bool Trainer::is_digest_step(Step step) const {
   return value(step) == parts_.job.total_steps || (every > 0 && value(step) % every == 0);
 }
 
-std::uint32_t Trainer::state_check() const {
+std::optional<std::uint32_t> Trainer::state_check() const {
+  if (observes_) {
+    return std::nullopt;
+  }
   // Members share the view and the step, so they all take the same branch.
-  const bool check = first_step_of_view_ || is_digest_step(state_.committed);
+  const bool check = first_step_of_view_ || is_digest_step(position_);
   return check ? static_cast<std::uint32_t>(nn::digest_of(state_).low) : 0;
-}
-
-Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& group) {
-  const TraceSpan traced = span("evaluate");
-  turn_to(elastic::Activity::kEvaluate);
-  const std::size_t size = parts_.job.config.microbatch;
-  const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
-  std::vector<std::uint32_t> own;
-  for (std::size_t c = value(rank_); c < chunk_count; c += view.members.size()) {
-    own.push_back(static_cast<std::uint32_t>(c));
-  }
-  if (computing_ != Step{} && !parts_.pool.wait_for_step()) {  // sums kept from the view before
-    if (Result<void> computed = check_pool(); !computed.ok()) {
-      return computed;
-    }
-    return Error{Errc::kAborted, "the view is over"};
-  }
-  const EvaluationSums sums = parts_.pool.evaluate(state_, own);
-  if (Result<void> computed = check_pool(); !computed.ok()) {
-    return computed;
-  }
-  turn_to(elastic::Activity::kExchange);
-  std::array<std::int64_t, 3> lanes = {sums.correct, sums.loss_fixed, sums.samples};
-  if (Result<void> done =
-          group.all_reduce_blocking(lanes.data(), lanes.size(), collectives::DataType::kInt64,
-                                    collectives::ReduceOp::kSum, monotonic_now() + kStepTimeout);
-      !done.ok()) {
-    return done;
-  }
-  evaluated_ = state_.committed;
-  if (rank_ == Rank{}) {
-    const double loss = std::ldexp(static_cast<double>(lanes[1]), -20);
-    parts_.client.send_report(encode_record(EvaluationRecord{
-        value(state_.committed), static_cast<std::uint64_t>(lanes[2]),
-        static_cast<std::uint64_t>(lanes[0]), loss / static_cast<double>(lanes[2])}));
-  }
-  return {};
-}
-
-Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& group) {
-  if (parts_.job.config.evaluate) {
-    if (Result<void> done = evaluate(view, group); !done.ok()) {
-      return done;
-    }
-  }
-  if (rank_ == Rank{}) {
-    turn_to(elastic::Activity::kCheckpoint);
-    parts_.checkpoints.write_now(state_);
-  }
-  turn_to(elastic::Activity::kExchange);
-  // Nobody reports "finished" before the results are recorded: if rank 0 dies here, the next view
-  // repeats this part.
-  return group.barrier()->wait(monotonic_now() + kStepTimeout);
 }
 
 Result<void> Trainer::check_pool() {

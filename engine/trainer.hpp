@@ -4,6 +4,7 @@
 // the same state, then step after step until the view ends; then it reports and waits for the next
 // order.
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -21,7 +22,9 @@
 #include "engine/compute_pool.hpp"
 #include "engine/gradient_buckets.hpp"
 #include "engine/job.hpp"
+#include "engine/observer.hpp"
 #include "engine/records.hpp"
+#include "engine/state_donor.hpp"
 #include "engine/worker_link.hpp"
 #include "nn/model_state.hpp"
 
@@ -68,6 +71,24 @@ class Trainer {
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
   Result<void> agree(const elastic::View& view, collectives::Group& group);
+
+  // trainer_observe.cpp: a member that lacks the state, and those that give it
+  /// Before anything is exchanged: what of earlier views is still wanted.
+  void begin_observing(const elastic::View& view);
+  Result<void> agree_with_observers(const elastic::View& view, collectives::Group& group,
+                                    Instant deadline);
+  Result<void> give_and_take_state(const elastic::View& view, collectives::Group& group,
+                                   Instant deadline);
+  [[nodiscard]] Result<DonorAddress> offer_state(const elastic::View& view);
+  /// The commit of a member that lacks the state; returns the loss.
+  double observe(const ReducedStep& reduced);
+  /// If the state has come and every sum but the present one is applied, it is ours.
+  void take_state_if_caught_up();
+  void give_up_if_failed();
+  [[nodiscard]] const std::vector<std::int32_t>& exponents_of_position() const {
+    return observes_ ? observed_exponents_ : state_.exponents;
+  }
+
   /// What the last step took, in microseconds; 0 in the first step of a view.
   [[nodiscard]] std::uint32_t before_us() const;
   void tune_buckets(const ReducedStep& reduced);
@@ -81,24 +102,25 @@ class Trainer {
   /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
   void report_stopped(ViewId view, const ViewEnd& end);
-  /// Ends the job; only rank 0's word is sent unless only this member knows.
+  /// Ends the job; only the speaker's word is sent unless only this member knows.
   void report_fatal(const std::string& reason, bool only_here = false);
   /// If this worker cannot compute its share, ends the job and says why.
   [[nodiscard]] Result<void> check_pool();
   void repeat_recent_records(const elastic::View& view);
   [[nodiscard]] TraceSpan span(const char* name, TraceArgument argument = {}) const {
-    return {lane_, name, value(next(state_.committed)), argument};
+    return {lane_, name, value(next(position_)), argument};
   }
   /// Tells the sentinel what this thread turns to.
   void turn_to(elastic::Activity activity, std::uint32_t bucket = elastic::kNoPart) {
     parts_.board.enter(activity, next(state_.committed), bucket);
   }
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
-  [[nodiscard]] std::uint32_t state_check() const;
+  [[nodiscard]] std::optional<std::uint32_t> state_check() const;
   [[nodiscard]] bool is_digest_step(Step step) const;
 
   TrainerParts parts_;
   nn::ModelState state_;
+  Step position_{};  // the last committed step of the view; that of the state, unless we lack it
   TraceLane* lane_;  // null without a trace
   GradientBuckets buckets_;
   BucketTuner tuner_;
@@ -110,7 +132,15 @@ class Trainer {
   elastic::MicrobatchSet held_;          // in the sums, or on their way into them
   std::vector<std::int32_t> exponents_;  // that it is quantised with
 
-  Rank rank_{};  // in the present view
+  // While we lack the state that the others have:
+  bool observes_ = false;
+  std::vector<std::int32_t> observed_exponents_;  // of the next step
+  bool expects_check_ = false;  // the members have not yet compared the state that comes
+  bool gave_up_ = false;
+  std::atomic<ViewId> observed_view_{};  // the present one; the observer's thread reads it
+
+  Rank rank_{};          // in the present view
+  bool speaks_ = false;  // for all members of it
   bool first_step_of_view_ = true;
   std::uint64_t steps_of_view_ = 0;
   std::optional<Step> evaluated_;  // last step evaluated in this view
@@ -119,7 +149,10 @@ class Trainer {
   Instant last_commit_;
   Duration last_step_{};           // between the last two commits
   Duration waited_at_commit_{};    // of the loader
-  std::deque<StepRecord> recent_;  // the last steps' records, for a new rank 0 to repeat
+  std::deque<StepRecord> recent_;  // the last steps' records, for a new speaker to repeat
+
+  StateDonor donor_;
+  std::optional<Observer> observer_;  // last: its thread uses the rest
 };
 
 }  // namespace mayfly::engine

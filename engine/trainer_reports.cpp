@@ -23,7 +23,7 @@ std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
 
 void Trainer::record(const elastic::View& view, const ReducedStep& reduced, double loss) {
   StepRecord record;
-  record.step = value(state_.committed);
+  record.step = value(position_);
   record.view = value(view.id);
   record.members = static_cast<std::uint32_t>(view.members.size());
   record.samples = static_cast<std::uint32_t>(reduced.totals.samples);
@@ -39,12 +39,15 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced, doub
                    static_cast<double>(std::max<std::size_t>(1, parts_.pool.thread_count()));
   waited_at_commit_ = waited;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
+  if (observes_) {
+    return;  // others report this step, with the digest that we cannot give
+  }
   if (is_digest_step(state_.committed)) {
     record.digest = to_string(nn::digest_of(state_));
   }
   ENSURE(record.samples == parts_.job.config.global_batch,
          "a committed step has used exactly the global batch");
-  if (rank_ == Rank{}) {
+  if (speaks_) {
     parts_.client.send_report(encode_record(record));
   }
   recent_.push_back(std::move(record));
@@ -54,8 +57,8 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced, doub
 }
 
 void Trainer::repeat_recent_records(const elastic::View& view) {
-  // The source too: the last commit may be known only to it and to a rank 0 that is lost.
-  if (rank_ == Rank{} || rank_ == view.source) {
+  // The source too: the last commit may be known only to it and to a speaker that is lost.
+  if (speaks_ || rank_ == view.source) {
     for (const StepRecord& record : recent_) {
       parts_.client.send_report(encode_record(record));
     }
@@ -63,12 +66,16 @@ void Trainer::repeat_recent_records(const elastic::View& view) {
 }
 
 void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
+  take_state_if_caught_up();
   elastic::member_event::TrainerStopped stopped;
   stopped.view = view;
   stopped.committed = state_.committed;
   stopped.finished = end.finished;
   if (computing_ == next(state_.committed) && attempt_ == 0) {
     stopped.held = held_;
+  }
+  if (observes_ && observer_.has_value()) {
+    stopped.observed = observer_->observed();
   }
   if (end.failure.has_value()) {
     stopped.failed = end.failure->code != Errc::kAborted;
@@ -81,7 +88,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
 }
 
 void Trainer::report_fatal(const std::string& reason, bool only_here) {
-  if (only_here || rank_ == Rank{}) {
+  if (only_here || speaks_) {
     parts_.client.send_report(encode_record(FatalRecord{reason}));
   }
 }

@@ -21,6 +21,7 @@
 #include "engine/signal_watcher.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/trainer.hpp"
+#include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -188,11 +189,12 @@ int take_part(const JobConfig& config, const WorkerParts& parts, elastic::Member
     }
   }
   const Step committed = initial.committed;
+  const std::uint64_t state_bytes = nn::packed_state_size(initial);
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
                    link, checkpoints, *parts.board, parts.trace.get()},
                   std::move(initial));
   client.start(link);
-  client.post(elastic::member_event::Loaded{committed});
+  client.post(elastic::member_event::Loaded{committed, state_bytes});
   signals.tell(&client);
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
   const elastic::member_effect::Leave leave = trainer.run();

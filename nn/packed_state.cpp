@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -20,13 +22,6 @@ Header header_of(const ModelState& state) {
           state.exponents.size()};
 }
 
-std::byte* append(std::byte* out, ByteSpan bytes) {
-  if (!bytes.empty()) {
-    std::memcpy(out, bytes.data(), bytes.size());
-  }
-  return out + bytes.size();
-}
-
 const std::byte* extract(const std::byte* in, std::span<std::byte> bytes) {
   if (!bytes.empty()) {
     std::memcpy(bytes.data(), in, bytes.size());
@@ -43,13 +38,26 @@ std::size_t packed_state_size(const ModelState& like) {
 
 void pack_state(const ModelState& state, std::span<std::byte> out) {
   ENSURE(out.size() == packed_state_size(state), "the buffer has the packed state's size");
+  pack_state_part(state, 0, out);
+}
+
+void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out) {
+  ENSURE(first + out.size() <= packed_state_size(state), "a part lies inside the packed state");
   ENSURE(state.momentum.size() == state.parameters.size(), "momentum covers the parameters");
   const Header header = header_of(state);
-  std::byte* next = append(out.data(), std::as_bytes(std::span(&header, 1)));
-  next = append(next, std::as_bytes(state.parameters.span()));
-  next = append(next, std::as_bytes(state.momentum.span()));
-  next = append(next, std::as_bytes(state.statistics.span()));
-  append(next, std::as_bytes(std::span(state.exponents)));
+  const std::array<ByteSpan, 5> arrays = {
+      std::as_bytes(std::span(&header, 1)), std::as_bytes(state.parameters.span()),
+      std::as_bytes(state.momentum.span()), std::as_bytes(state.statistics.span()),
+      std::as_bytes(std::span(state.exponents))};
+  std::size_t at = 0;  // where the array begins in the packed state
+  for (const ByteSpan array : arrays) {
+    const std::size_t begin = std::max(first, at);
+    const std::size_t end = std::min(first + out.size(), at + array.size());
+    if (begin < end) {
+      std::memcpy(out.data() + (begin - first), array.data() + (begin - at), end - begin);
+    }
+    at += array.size();
+  }
 }
 
 Result<void> unpack_state(ByteSpan packed, ModelState& state) {

@@ -92,7 +92,7 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Synced& synced) {
     return;
   }
   peer.synced = true;
-  if (peer.join) {
+  if (peer.join && peer.join->snapshots == 0) {
     peer.join->caught_up = now_;
   }
   if (settling_) {

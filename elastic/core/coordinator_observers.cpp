@@ -14,16 +14,17 @@ namespace mayfly::elastic {
 std::vector<ViewId> Coordinator::observed_states(const Candidates& candidates,
                                                  const View& view) const {
   std::vector<ViewId> observed(candidates.size());
-  // A member that missed the end of the last step has work to do at once: all wait until it has the
-  // state, and so everybody else may have it, too.
+  // A small state, or a member that missed the end of the last step and has work to do at once: all
+  // wait until it has the state, and so everybody else may have it, too.
   const bool all_wait = std::any_of(candidates.begin(), candidates.end(), [&](const auto& entry) {
     const Peer& peer = *entry.second;
-    return peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{} &&
-           peer.committed < view.committed;
+    const bool worked = peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
+    return peer.committed < view.committed &&
+           (worked || peer.state_bytes < options_.observe_from_bytes);
   });
   for (std::size_t i = 0; i < candidates.size() && !all_wait; ++i) {
     const Peer& peer = *candidates[i].second;
-    if (peer.committed < view.committed && peer.state_bytes >= options_.observe_from_bytes) {
+    if (peer.committed < view.committed) {
       observed[i] = goes_on_observing(peer, view) ? peer.observes : view.id;
     }
   }

@@ -165,7 +165,8 @@ void fields(auto& io, Is<View> auto& view) {
   io.list(view.members, kMembersMax, kViewMemberBytesMin,
           [&io](auto& member) { fields(io, member); });
   io.require(value(view.source) < view.members.size() &&
-             !view.members[value(view.source)].is_observer());
+             !view.members[value(view.source)].is_observer() &&
+             !(view.anyone_behind && view.has_observers()));
   io.list(view.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
 }
 

@@ -1,0 +1,150 @@
+"""Goal: a worker that joins a job with a large state takes it in the background (ADR 16), whatever
+happens meanwhile, and no committed step differs.
+Method: a small network is made to count as large (--observe-from-mib 0), so that joins are many; and
+a large one, so that members can be killed while the state is on its way.
+"""
+import time
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, Run, digests, expect
+
+SMALL = SMALL_JOB + ["--steps", "50", "--threads", "1", "--observe-from-mib", "0"]
+# The state has 90 MB.
+LARGE = ["--model", "resnet18", "--image-size", "32", "--data", "procedural:256",
+         "--global-batch", "8", "--microbatch", "2", "--lr", "0.01", "--seed", "7",
+         "--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--threads", "1",
+         "--silence-max-ms", "4000", "--steps", "16"]
+CHURN = ["--workers", "2", "--chaos",
+         "join@step=5,join@step=6,kill@step=15:worker=0,join@step=20,drain@step=30,join@step=31"]
+reference = {}
+
+
+def joins(run):
+    return [e for e in run.lines("events.jsonl") if e["kind"] == "join"]
+
+
+def undisturbed(args):
+    key = " ".join(args)
+    if key not in reference:
+        _, reference[key] = mayfly_run.train(args + ["--workers", "1"])
+    return reference[key]
+
+
+def compare(name, run, expected):
+    found = digests(run)
+    for step, digest in expected.items():
+        expect(found.get(step) == digest,
+               f"{name}: step {step} has {found.get(step)}, one worker has {digest}")
+
+
+def check_joins(name, run, least):
+    done = joins(run)
+    expect(len(done) >= least, f"{name}: {len(done)} of {least} joins came to an end")
+    for join in done:
+        instants = [join[k + "_ms"] for k in ("ready", "admitted", "caught_up", "promoted", "step")]
+        expect(join["snapshots"] >= 1, f"{name}: the state was not taken in the background: {join}")
+        expect(instants == sorted(instants), f"{name}: the instants of {join} are out of order")
+
+
+def exact():
+    for wire in ("int32", "int16"):
+        args = SMALL + ["--wire", wire]
+        run = Run(args + CHURN)
+        run.finish()
+        compare(wire, run, undisturbed(args))
+        check_joins(wire, run, 3)
+        run.remove()
+
+
+def plain():
+    """Sums are rounded in the order of the members, so only these are compared, at every step."""
+    for wire in ("fp32", "bf16", "fp16"):
+        run = Run(SMALL + ["--reduction", "fp32", "--wire", wire] + CHURN)
+        run.finish()
+        expect(len(digests(run)) == 50, f"{wire}: not every step was committed")
+        check_joins(wire, run, 3)
+        run.remove()
+
+
+def bucket_auto():
+    run = Run(SMALL + ["--bucket-kib", "auto"] + CHURN)
+    run.finish()
+    compare("auto", run, undisturbed(SMALL + ["--wire", "int32"]))
+    check_joins("auto", run, 3)
+    run.remove()
+
+
+def evaluation():
+    """Observers evaluate nothing; every image is counted once."""
+    args = [a for a in SMALL if a != "--no-evaluate"] + ["--eval-every-epochs", "0.5"]
+    run = Run(args + CHURN)
+    run.finish()
+    alone = Run(args + ["--workers", "1"])
+    alone.finish()
+    tests = [[(e["step"], e["test_top1"]) for e in r.lines("events.jsonl")
+              if e["kind"] == "evaluation"] for r in (run, alone)]
+    expect(len(tests[1]) > 2 and tests[0] == tests[1], f"accuracies differ: {tests}")
+    run.remove()
+    alone.remove()
+
+
+def ends_meanwhile():
+    """The job's last step may come while somebody still observes."""
+    run = Run(SMALL + ["--workers", "2", "--chaos", "join@step=46,join@step=48,join@step=49"])
+    run.finish()
+    compare("late joins", run, undisturbed(SMALL + ["--wire", "int32"]))
+    run.remove()
+
+
+def wait_for(run, what, condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        expect(time.monotonic() < deadline and run.process.poll() is None,
+               f"{what} did not happen\n{run.logs()}")
+        time.sleep(0.001)
+
+
+def kill_while_observing(name, victims):
+    """`victims`: of the workers' processes, oldest first; the last is the joiner's."""
+    run = Run(LARGE + ["--workers", "3", "--chaos", "join@step=3"])
+    wait_for(run, "a join", lambda: len([e for e in run.lines("events.jsonl")
+                                         if e["kind"] == "joined"]) == 4)
+    pids = run.worker_pids()
+    expect(len(pids) == 4, f"{name}: {len(pids)} workers")
+    for victim in victims:
+        mayfly_run.kill(pids[victim])
+    run.finish()
+    compare(name, run, undisturbed(LARGE))
+    return run
+
+
+def large():
+    run = Run(LARGE + ["--workers", "2", "--chaos", "join@step=3"])
+    run.finish()
+    compare("large", run, undisturbed(LARGE))
+    check_joins("large", run, 1)
+    run.remove()
+
+
+def donor_dies():
+    run = kill_while_observing("a donor", [1])
+    check_joins("a donor", run, 1)
+    expect(joins(run)[0]["snapshots"] == 2, f"the state was not sent again: {joins(run)}")
+    run.remove()
+
+
+def joiner_dies():
+    run = kill_while_observing("the joiner", [3])
+    expect(not joins(run), f"a dead worker has joined: {joins(run)}")
+    run.remove()
+
+
+def both_die():
+    kill_while_observing("donor and joiner", [0, 3]).remove()
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({
+        "exact": exact, "plain": plain, "bucket_auto": bucket_auto, "evaluation": evaluation,
+        "ends_meanwhile": ends_meanwhile, "large": large, "donor_dies": donor_dies,
+        "joiner_dies": joiner_dies, "both_die": both_die}))
