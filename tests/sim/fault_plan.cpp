@@ -53,8 +53,10 @@ std::string ms(const char* name, Duration time) {
 
 const std::vector<Sabotage>& all_sabotages() {
   static const std::vector<Sabotage> all = {
-      Sabotage::kKeepsStaleSums, Sabotage::kIgnoresFirstStep, Sabotage::kReducesTooEarly,
-      Sabotage::kSkipsSync,      Sabotage::kLosesViews,       Sabotage::kStopsBeforeCancelling};
+      Sabotage::kKeepsStaleSums,       Sabotage::kIgnoresFirstStep,
+      Sabotage::kReducesTooEarly,      Sabotage::kSkipsSync,
+      Sabotage::kLosesViews,           Sabotage::kSkipsAnObservedSum,
+      Sabotage::kStopsBeforeCancelling};
   return all;
 }
 
@@ -66,6 +68,7 @@ const char* name_of(Sabotage sabotage) {
     case Sabotage::kReducesTooEarly: return "reduces-too-early";
     case Sabotage::kSkipsSync: return "skips-sync";
     case Sabotage::kLosesViews: return "loses-views";
+    case Sabotage::kSkipsAnObservedSum: return "skips-an-observed-sum";
     case Sabotage::kStopsBeforeCancelling: return "stops-before-cancelling";
   }
   UNREACHABLE("every sabotage has a name");
@@ -88,6 +91,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   if (random.below(3) == 0) {
     scenario.view_max = scenario.initial_workers + static_cast<std::uint32_t>(random.below(2));
   }
+  scenario.state_bytes = random.below(2);
   return scenario;
 }
 
@@ -98,13 +102,13 @@ std::string describe(const Scenario& s) {
          std::to_string(s.view_max) + ", " + std::to_string(s.microbatches) + " microbatches of " +
          std::to_string(s.microbatch_size) + ", " + std::to_string(s.samples) + " samples, " +
          std::to_string(s.buckets) + " buckets by " + name_of(s.exchange) + ", " +
-         std::to_string(s.steps) + " steps; milliseconds between" + ms("crash", f.crash_every) +
-         ms("vanish", f.vanish_every) + ms("freeze", f.freeze_every) +
-         ms("bad_link", f.bad_link_every) + ms("join", f.join_every) + ms("drain", f.drain_every) +
-         ms("notice", f.notice_every) + ms("pause", f.pause_every) +
-         ms("speed_change", f.speed_change_every) + (f.crash_on_view ? " crash_on_view" : "") +
-         (f.slow_members ? " slow_members" : "") + "; delays" + ms("message", f.message_delay_max) +
-         ms("break", f.break_delay_max);
+         std::to_string(s.steps) + " steps" + (s.state_bytes > 0 ? ", joiners observe" : "") +
+         "; milliseconds between" + ms("crash", f.crash_every) + ms("vanish", f.vanish_every) +
+         ms("freeze", f.freeze_every) + ms("bad_link", f.bad_link_every) +
+         ms("join", f.join_every) + ms("drain", f.drain_every) + ms("notice", f.notice_every) +
+         ms("pause", f.pause_every) + ms("speed_change", f.speed_change_every) +
+         (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
+         "; delays" + ms("message", f.message_delay_max) + ms("break", f.break_delay_max);
 }
 
 }  // namespace mayfly::sim

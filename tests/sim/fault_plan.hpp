@@ -45,6 +45,7 @@ enum class Sabotage {
   kReducesTooEarly,        ///< a reduction completes without its last member
   kSkipsSync,              ///< a member that is behind does not take the state
   kLosesViews,             ///< announcements of views after the third do not arrive
+  kSkipsAnObservedSum,     ///< an observer leaves out a step while it catches up
   kStopsBeforeCancelling,  ///< a member says Stopped while its group still uses its buffers
 };
 
@@ -62,6 +63,7 @@ struct Scenario {
   ExchangeKind exchange = ExchangeKind::kRing;
   std::size_t buckets = 1;  ///< all-reduces per step
   std::uint64_t steps = 60;
+  std::uint64_t state_bytes = 0;  ///< a joiner observes if it is more than zero
   Duration microbatch_time = milliseconds(5);
   FaultPlan faults;
   Sabotage sabotage = Sabotage::kNone;

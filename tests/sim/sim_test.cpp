@@ -106,6 +106,10 @@ TEST(Checkers, FindAMemberThatDidNotTakeTheState) {
   EXPECT_THAT(first_finding(Sabotage::kSkipsSync), testing::HasSubstr("took another state"));
 }
 
+TEST(Checkers, FindAnObserverThatLeavesOutAStep) {
+  EXPECT_THAT(first_finding(Sabotage::kSkipsAnObservedSum), testing::HasSubstr("another state"));
+}
+
 TEST(Checkers, FindAJobThatHangs) {
   EXPECT_THAT(first_finding(Sabotage::kLosesViews), testing::HasSubstr("does not end"));
 }

@@ -46,7 +46,8 @@ void SimWorker::on_message(const Message& message) {
     member_.emplace(*welcome);
     world_.commit_checker().on_sync(*id_, committed_, state_);
     world_.at_worker(*id_, world_.draw_delay(milliseconds(60)), [](SimWorker& worker) {
-      worker.give(member_event::Loaded{Step{worker.committed_}});
+      worker.give(
+          member_event::Loaded{Step{worker.committed_}, worker.world_.scenario().state_bytes});
     });
     return;
   }
@@ -91,6 +92,7 @@ void SimWorker::carry_out(const member_effect::RunView& run) {
   ++generation_;
   boundary_asked_ = false;
   has_reported_progress_ = false;
+  begin_observing();
   world_.group_of(*view_).enter(*id_);
 }
 
@@ -146,6 +148,10 @@ void SimWorker::on_group_formed(ViewId view) {
 }
 
 void SimWorker::sync_or_start() {
+  if (observes_) {
+    start_observing();
+    return;
+  }
   if (committed_ == value(view_->committed)) {
     start_computing();
     return;
@@ -174,6 +180,7 @@ void SimWorker::take_state() {
 }
 
 void SimWorker::start_computing() {
+  position_ = committed_;
   give(member_event::StateSynced{view_->id});
   if (committed_ == world_.scenario().steps) {
     stop_trainer(false, std::nullopt);
@@ -217,21 +224,25 @@ void SimWorker::contribute() {
 }
 
 void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary) {
-  if (!runs(view) || step != committed_ + 1) {
+  if (!runs(view) || step != position_ + 1) {
     return;
   }
   is_reducing_ = false;
-  state_ = update(state_, sum);
-  committed_ = step;
-  held_ = {};
-  held_sum_ = {};
-  world_.commit_checker().on_commit(*id_, committed_, state_);
-  world_.sample_checker().on_commit(*id_, committed_, sum.samples);
+  take_state_if_caught_up();
+  if (observes_) {
+    observe(sum);
+  } else {
+    commit(sum);
+  }
   if (!has_reported_progress_ || step % 4 == 0) {
     report_progress();
   }
-  if (committed_ == world_.scenario().steps || boundary) {
+  if (position_ == world_.scenario().steps || boundary) {
     stop_trainer(false, std::nullopt);
+    return;
+  }
+  if (observes_) {
+    contribute_nothing();
     return;
   }
   const ViewMember& self = self_in_view();
@@ -242,9 +253,18 @@ void SimWorker::report_progress() {
   has_reported_progress_ = true;
   const double mean_ms = computed_ == 0 ? 0 : to_ms(computing_time_) / computed_;
   world_.to_coordinator(
-      index_, Progress{view_->id, Step{committed_}, static_cast<float>(mean_ms), computed_});
+      index_, Progress{view_->id, Step{position_}, static_cast<float>(mean_ms), computed_});
   computing_time_ = {};
   computed_ = 0;
+}
+
+void SimWorker::commit(const ToySum& sum) {
+  state_ = update(state_, sum);
+  position_ = ++committed_;
+  held_ = {};
+  held_sum_ = {};
+  world_.commit_checker().on_commit(*id_, committed_, state_);
+  world_.sample_checker().on_commit(*id_, committed_, sum.samples);
 }
 
 void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
@@ -254,13 +274,17 @@ void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
 }
 
 void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit) {
+  take_state_if_caught_up();
   const ViewId view = view_->id;
-  const bool finished = committed_ == world_.scenario().steps;
+  const bool finished = position_ == world_.scenario().steps;
   group().leave(*id_);
   ++generation_;
   is_reducing_ = false;
   view_.reset();
   member_event::TrainerStopped report{view, Step{committed_}, held_, finished, failed, culprit, ""};
+  if (observes_ && observer_) {
+    report.observed = Step{observer_->observed()};
+  }
   in_view_after(Duration::zero(), [report = std::move(report)](SimWorker& w) { w.give(report); });
 }
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "elastic/core/member.hpp"
 #include "tests/sim/sim_group.hpp"
+#include "tests/sim/sim_observer.hpp"
 #include "tests/sim/toy_model.hpp"
 
 namespace mayfly::sim {
@@ -22,7 +24,8 @@ class SimWorker {
         index_(index),
         microbatch_time_(microbatch_time),
         committed_(committed),
-        state_(state) {}
+        state_(state),
+        position_(committed) {}
 
   // The process.
   [[nodiscard]] bool alive() const { return alive_; }
@@ -41,6 +44,8 @@ class SimWorker {
   void on_group_formed(ViewId view);
   void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary);
   void on_group_broken(ViewId view, MemberId culprit);
+  /// A donor's copy of the state at the beginning of view `since`.
+  void on_part(MemberId donor, ViewId since, ToyState copy);
 
   /// The trainer is in this view.
   [[nodiscard]] bool runs(ViewId view) const { return view_ && view_->id == view; }
@@ -64,7 +69,20 @@ class SimWorker {
   void compute_next();
   void report_progress();
   void contribute();
+  void commit(const ToySum& sum);
   void stop_trainer(bool failed, std::optional<MemberId> culprit);
+
+  // sim_observer.cpp
+  void begin_observing();
+  void start_observing();
+  void fetch_from(MemberId donor, bool comes);
+  void replay(ViewId since);
+  void say_caught_up();
+  void apply_observed();
+  void take_state_if_caught_up();
+  void observe(const ToySum& sum);
+  void contribute_nothing();
+
   [[nodiscard]] const elastic::ViewMember& self_in_view() const;
   [[nodiscard]] SimGroup& group();
   /// Runs `then` after `delay` unless the trainer has left this view by then.
@@ -92,6 +110,10 @@ class SimWorker {
   Instant turned_to_;          // the microbatch being computed
   Duration computing_time_{};  // since the last Progress
   std::uint32_t computed_ = 0;
+  std::uint64_t position_;  // the last committed step of the view
+  bool observes_ = false;   // it lacks the state of that step
+  std::optional<SimObserver> observer_;
+  std::map<ViewId, ToyState> copies_;  // for observers, by the view they observe since
 };
 
 }  // namespace mayfly::sim

@@ -36,6 +36,7 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   options.speed_sample = milliseconds(40);  // a simulated second is a real minute
   options.rebalance.sustained = milliseconds(100);
   options.rebalance.interval = milliseconds(300);
+  options.observe_from_bytes = 1;
   return options;
 }
 

@@ -1,7 +1,7 @@
 """Goal: a worker that joins a job with a large state takes it in the background (ADR 16), whatever
 happens meanwhile, and no committed step differs.
-Method: a small network is made to count as large (--observe-from-mib 0), so that joins are many; and
-a large one, so that members can be killed while the state is on its way.
+Method: a small network is made to count as large (--observe-from-mib 0), so that joins are many;
+and a large one, so that members can be killed while the state is on its way.
 """
 import time
 

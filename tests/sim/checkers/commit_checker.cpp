@@ -38,6 +38,13 @@ void CommitChecker::on_sync(MemberId member, std::uint64_t step, ToyState state)
   of_member_[member] = step;
 }
 
+void CommitChecker::on_observed(MemberId member, std::uint64_t step, ToyState state) {
+  violations_.expect(step <= highest_,
+                     [&] { return name(member, step) + ": observes a state nobody committed"; });
+  violations_.expect(state == expected(step),
+                     [&] { return name(member, step) + ": observes another state"; });
+}
+
 void CommitChecker::on_view(const elastic::View& view) {
   for (const elastic::ViewMember& member : view.members) {
     const std::uint64_t own = of_member_[member.id];

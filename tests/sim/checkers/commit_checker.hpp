@@ -20,6 +20,8 @@ class CommitChecker {
       : violations_(violations), microbatches_(microbatches) {}
   void on_commit(MemberId member, std::uint64_t step, ToyState state);
   void on_sync(MemberId member, std::uint64_t step, ToyState state);
+  /// An observer has received or brought forward a state, but does not yet answer for it.
+  void on_observed(MemberId member, std::uint64_t step, ToyState state);
   void on_view(const elastic::View& view);
   void on_end(std::uint64_t last_step);
 

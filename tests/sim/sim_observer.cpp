@@ -1,0 +1,199 @@
+#include "tests/sim/sim_observer.hpp"
+
+#include "base/check.hpp"
+#include "tests/sim/sim_world.hpp"
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+namespace {
+
+constexpr Duration kReplayTime = milliseconds(1);  // of one sum
+constexpr Duration kPatience = milliseconds(300);
+constexpr std::size_t kQueueMax = 40;
+
+}  // namespace
+
+SimObserver::SimObserver(const View& view) : since_(view.id), last_(value(view.committed)) {
+  for (const Rank donor : donors_of(view)) {
+    missing_.insert(view.members[value(donor)].id);
+  }
+}
+
+bool SimObserver::receive(MemberId donor, ToyState copy) {
+  ENSURE(!copy_ || *copy_ == copy, "the donors copy the same state");
+  copy_ = copy;
+  missing_.erase(donor);
+  if (!missing_.empty() || state_) {
+    return false;
+  }
+  state_ = copy_;
+  return true;
+}
+
+void SimObserver::add(const ToySum& sum) {
+  queue_.push_back(sum);
+  ++last_;
+}
+
+void SimObserver::resume_after(std::uint64_t committed) {
+  if (failed_ || last_ <= committed) {
+    return;
+  }
+  ENSURE(last_ == committed + 1 && !queue_.empty(), "only the newest sum may not be committed");
+  queue_.pop_back();
+  last_ = committed;
+}
+
+ToySum SimObserver::apply_one(bool applies) {
+  ENSURE(has_state() && !queue_.empty(), "there is a sum for the state");
+  const ToySum sum = queue_.front();
+  queue_.pop_front();
+  if (applies) {
+    state_ = update(*state_, sum);
+  }
+  return sum;
+}
+
+// --- the worker's side
+
+void SimWorker::begin_observing() {
+  std::set<ViewId> wanted;
+  bool copies = false;
+  for (const ViewMember& member : view_->members) {
+    wanted.insert(member.observes);
+    copies = copies || member.observes == view_->id;
+  }
+  std::erase_if(copies_, [&wanted](const auto& copy) { return !wanted.contains(copy.first); });
+  const ViewMember& self = self_in_view();
+  observes_ = self.is_observer();
+  if (observer_ && (!observes_ || observer_->since() != self.observes)) {
+    observer_.reset();
+  }
+  if (observes_) {
+    position_ = value(view_->committed);
+  }
+  if (observer_) {
+    observer_->resume_after(value(view_->committed));
+  }
+  if (copies && !observes_) {
+    copies_[view_->id] = state_;
+  }
+}
+
+void SimWorker::start_observing() {
+  const ViewMember& self = self_in_view();
+  if (self.observes == view_->id) {
+    observer_.emplace(*view_);
+    const bool comes = world_.draw_below(16) != 0;
+    for (const Rank rank : donors_of(*view_)) {
+      fetch_from(view_->members[value(rank)].id, comes);
+    }
+    if (!comes) {  // a connection breaks, a hash is wrong
+      observer_->fail();
+    }
+  }
+  contribute_nothing();
+}
+
+/// There and back, with a part of the state.
+void SimWorker::fetch_from(MemberId donor, bool comes) {
+  const Duration there = world_.draw_delay(milliseconds(40));
+  const Duration back = world_.draw_delay(milliseconds(40));
+  world_.at_worker(
+      donor, there, [&world = world_, back, comes, self = *id_, since = view_->id](SimWorker& w) {
+        const auto copy = w.copies_.find(since);
+        if (copy == w.copies_.end() || !comes) {
+          return;
+        }
+        world.at_worker(self, back, [donor_id = *w.id_, since, state = copy->second](SimWorker& o) {
+          o.on_part(donor_id, since, state);
+        });
+      });
+}
+
+void SimWorker::on_part(MemberId donor, ViewId since, ToyState copy) {
+  if (!observer_ || observer_->since() != since || observer_->failed() ||
+      !observer_->receive(donor, copy)) {
+    return;
+  }
+  world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state());
+  replay(since);
+}
+
+/// Goes on whether a view runs or not.
+void SimWorker::replay(ViewId since) {
+  if (!observer_ || observer_->since() != since || observer_->failed()) {
+    return;
+  }
+  if (observer_->caught_up()) {
+    say_caught_up();
+    return;
+  }
+  apply_observed();
+  world_.at_worker(*id_, kReplayTime, [since](SimWorker& w) { w.replay(since); });
+}
+
+void SimWorker::say_caught_up() {
+  if (view_) {
+    give(member_event::StateCaughtUp{view_->id, Step{position_}});
+  }
+}
+
+void SimWorker::apply_observed() {
+  const bool skips =
+      world_.scenario().sabotage == Sabotage::kSkipsAnObservedSum && observer_->applied() % 4 == 3;
+  const ToySum sum = observer_->apply_one(!skips);
+  world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state());
+  world_.sample_checker().on_commit(*id_, observer_->applied(), sum.samples);
+}
+
+void SimWorker::take_state_if_caught_up() {
+  if (!observes_ || !observer_ || observer_->failed() || !observer_->caught_up()) {
+    return;
+  }
+  state_ = observer_->state();
+  committed_ = observer_->applied();
+  world_.commit_checker().on_sync(*id_, committed_, state_);
+  while (observer_->waiting() > 0) {  // the newest: nobody else may have it yet
+    const ToySum sum = observer_->apply_one(true);
+    state_ = observer_->state();
+    world_.commit_checker().on_commit(*id_, ++committed_, state_);
+    world_.sample_checker().on_commit(*id_, committed_, sum.samples);
+  }
+  ENSURE(committed_ == position_, "a caught-up state is that of the view");
+  observer_.reset();
+  observes_ = false;
+  say_caught_up();
+}
+
+/// The step is committed by the others.
+void SimWorker::observe(const ToySum& sum) {
+  ++position_;
+  if (observer_ && !observer_->failed()) {
+    observer_->add(sum);
+    if (observer_->waiting() > kQueueMax) {
+      observer_->fail();
+    }
+  }
+  if (!observer_ || observer_->failed()) {
+    world_.at_worker(*id_, kPatience, [generation = generation_](SimWorker& w) {
+      const bool still = w.generation_ == generation && w.observes_;
+      if (still && (!w.observer_ || w.observer_->failed())) {
+        w.on_leave_asked();
+      }
+    });
+  }
+}
+
+void SimWorker::contribute_nothing() {
+  if (position_ == world_.scenario().steps) {
+    stop_trainer(false, std::nullopt);
+    return;
+  }
+  is_reducing_ = true;
+  group().contribute(*id_, position_ + 1, {{}, {}, boundary_asked_});
+}
+
+}  // namespace mayfly::sim
