@@ -39,15 +39,17 @@ class Schedule:
             (random.uniform(0.0, 0.9),
              random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
             for _ in range(random.randint(2, 5)))
+        self.observe = random.choice(["0", "8"])  # MiB: joiners observe, or are sent the state
 
     def arguments(self):
         return SMALL_JOB + ["--steps", str(STEPS), "--workers", str(self.workers), "--threads",
                             str(self.threads), "--backend", self.backend, "--silence-max-ms",
-                            str(self.silence_ms)]
+                            str(self.silence_ms), "--observe-from-mib", self.observe]
 
     def __str__(self):
-        return f"{self.workers} workers, {self.threads} threads, {self.backend}, " + ", ".join(
-            f"{kind}@{when:.2f}" for when, kind in self.faults)
+        return (f"{self.workers} workers, {self.threads} threads, {self.backend}, observe from "
+                f"{self.observe} MiB, " +
+                ", ".join(f"{kind}@{when:.2f}" for when, kind in self.faults))
 
 
 def strike(run, kind, random, leaving):

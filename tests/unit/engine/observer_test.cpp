@@ -1,0 +1,169 @@
+#include "engine/observer.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <future>
+#include <memory>
+#include <numeric>
+
+#include "base/random.hpp"
+#include "collectives/tcp/sockets.hpp"
+#include "engine/state_donor.hpp"
+#include "engine/state_fetch.hpp"
+#include "nn/checkpoint.hpp"
+
+// A state on its way from donors to an observer, over sockets of this process.
+
+namespace mayfly::engine {
+namespace {
+
+constexpr ViewId kView{7};
+constexpr std::uint64_t kKey = 0xfeed;
+constexpr Duration kIdle = seconds(20);
+
+class ObserverTest : public ::testing::Test {
+ protected:
+  ObserverTest() : stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    state.parameters = AlignedBuffer<float>(10'007);
+    state.momentum = AlignedBuffer<float>(10'007);
+    state.statistics = AlignedBuffer<float>(33);
+    state.exponents = {3, 1, 4, 1, 5};
+    state.committed = Step{12};
+    std::iota(state.parameters.span().begin(), state.parameters.span().end(), 0.5F);
+    std::iota(state.momentum.span().begin(), state.momentum.span().end(), -3.0F);
+    std::iota(state.statistics.span().begin(), state.statistics.span().end(), 9.0F);
+  }
+
+  Bytes packed() const {
+    Bytes bytes(nn::packed_state_size(state));
+    nn::pack_state(state, bytes);
+    return bytes;
+  }
+
+  /// Donors of this process, and where to find them.
+  std::vector<DonorAddress> start_donors(std::size_t count) {
+    std::vector<DonorAddress> addresses;
+    for (std::size_t i = 0; i < count; ++i) {
+      donors.push_back(std::make_unique<StateDonor>("127.0.0.1"));
+      const Result<DonorAddress> address =
+          donors.back()->offer(kView, kKey, state, part_of(nn::packed_state_size(state), i, count));
+      EXPECT_TRUE(address.ok());
+      addresses.push_back(address.value());
+    }
+    return addresses;
+  }
+
+  Result<void> fetch(const std::vector<DonorAddress>& from, Bytes& into, std::uint64_t key = kKey,
+                     ViewId since = kView) {
+    std::vector<WantedPart> parts;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const PartRange range = part_of(into.size(), i, from.size());
+      parts.push_back({from[i], std::span(into).subspan(range.first, range.last - range.first)});
+    }
+    return fetch_parts(since, key, parts, stop.get(), kIdle);
+  }
+
+  nn::ModelState state;
+  UniqueFd stop;
+  std::vector<std::unique_ptr<StateDonor>> donors;
+};
+
+TEST_F(ObserverTest, PartsOfAPackedStateAreThoseOfTheWhole) {
+  const Bytes whole = packed();
+  for (const std::size_t parts : {1, 2, 3, 16}) {
+    for (std::size_t i = 0; i < parts; ++i) {
+      const PartRange range = part_of(whole.size(), i, parts);
+      Bytes part(range.last - range.first);
+      nn::pack_state_part(state, range.first, part);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + range.first));
+    }
+  }
+}
+
+TEST_F(ObserverTest, TheStateArrivesFromAnyNumberOfDonors) {
+  for (const std::size_t count : {1, 3, 16}) {
+    donors.clear();
+    Bytes received(packed().size());
+    ASSERT_TRUE(fetch(start_donors(count), received).ok());
+    EXPECT_EQ(received, packed());
+  }
+}
+
+TEST_F(ObserverTest, SeveralTakeTheSameCopy) {
+  const std::vector<DonorAddress> addresses = start_donors(2);
+  Bytes first(packed().size());
+  Bytes second(packed().size());
+  auto other = std::async(std::launch::async, [&] { return fetch(addresses, first).ok(); });
+  EXPECT_TRUE(fetch(addresses, second).ok());
+  EXPECT_TRUE(other.get());
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(ObserverTest, TheCopyIsOfTheMomentOfTheOffer) {
+  const Bytes before = packed();
+  const std::vector<DonorAddress> addresses = start_donors(2);
+  for (const auto& donor : donors) {
+    donor->wait_until_copied();
+  }
+  state.parameters[5] = 1e9F;  // a commit
+  Bytes received(before.size());
+  ASSERT_TRUE(fetch(addresses, received).ok());
+  EXPECT_EQ(received, before);
+}
+
+TEST_F(ObserverTest, NobodyIsSentAnythingWithoutTheKeyOfTheView) {
+  const std::vector<DonorAddress> addresses = start_donors(1);
+  Bytes received(packed().size());
+  EXPECT_EQ(fetch(addresses, received, kKey + 1).error().code, Errc::kPeerLost);
+  EXPECT_EQ(fetch(addresses, received, kKey, ViewId{8}).error().code, Errc::kPeerLost);
+  donors[0]->keep_only({});
+  EXPECT_EQ(donors[0]->copy_count(), 0U);
+  EXPECT_EQ(fetch(addresses, received).error().code, Errc::kPeerLost);
+}
+
+TEST_F(ObserverTest, ADonorThatIsGoneIsALostPeer) {
+  const std::vector<DonorAddress> addresses = start_donors(2);
+  donors.pop_back();
+  Bytes received(packed().size());
+  EXPECT_EQ(fetch(addresses, received).error().code, Errc::kPeerLost);
+}
+
+TEST_F(ObserverTest, APartOfAnotherSizeIsRefused) {
+  const std::vector<DonorAddress> addresses = start_donors(1);
+  Bytes received(packed().size() + 4);
+  EXPECT_EQ(fetch(addresses, received).error().code, Errc::kCorrupt);
+}
+
+TEST_F(ObserverTest, FetchingEndsWhenItIsNotWantedAnyMore) {
+  Result<UniqueFd> silent = collectives::listen_tcp("127.0.0.1", 0);
+  ASSERT_TRUE(silent.ok());
+  DonorAddress address;
+  address.port = collectives::bound_endpoint(silent.value().get()).value().second;
+  std::ranges::copy(std::string_view("127.0.0.1"), address.host.begin());
+  Bytes received(packed().size());
+  const std::uint64_t one = 1;
+  ASSERT_EQ(::write(stop.get(), &one, sizeof one), sizeof one);
+  EXPECT_EQ(fetch({address}, received).error().code, Errc::kAborted);
+}
+
+TEST_F(ObserverTest, SilentAndGarblingStrangersDoNotDisturbADonor) {
+  const std::vector<DonorAddress> addresses = start_donors(1);
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 30; ++i) {
+    Result<UniqueFd> stranger = collectives::start_connect_tcp("127.0.0.1", addresses[0].port);
+    ASSERT_TRUE(stranger.ok());
+    if (i % 2 == 0) {
+      const std::string noise(100, 'x');
+      (void)collectives::send_some(stranger.value().get(), noise.data(), noise.size());
+    }
+    strangers.push_back(std::move(stranger).value());
+  }
+  Bytes received(packed().size());
+  ASSERT_TRUE(fetch(addresses, received).ok());
+  EXPECT_EQ(received, packed());
+}
+
+}  // namespace
+}  // namespace mayfly::engine
