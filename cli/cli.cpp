@@ -35,18 +35,21 @@ Subcommand order(std::string name, std::string help, std::string positionals,
 }
 
 Subcommand simulation() {
-  return {{"simulate",
-           "run the membership machines in simulated time, with faults, from many seeds",
-           "",
-           {{"seeds", "N", "how many (default 1000)"},
-            {"first-seed", "S", "the first of them (default 1)"},
-            {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
-            {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
-            {"replay", "SEED", "run one seed and print its whole history"},
-            {"json", "", "JSON lines: failing seeds, then the summary"}},
-           {},
-           false},
-          simulate};
+  return {
+      {"simulate",
+       "run the membership machines in simulated time, with faults, from many seeds",
+       "",
+       {{"seeds", "N", "how many (default 1000)"},
+        {"first-seed", "S", "the first of them (default 1)"},
+        {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
+        {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
+        {"members", "N,N,...", "instead: the cost of changes of view for jobs of so many members"},
+        {"changes", "K", "of each kind, with --members (default 10)"},
+        {"replay", "SEED", "run one seed and print its whole history"},
+        {"json", "", "JSON lines: failing seeds, then the summary"}},
+       {},
+       false},
+      simulate};
 }
 
 std::string top_help() {

@@ -1,6 +1,8 @@
 // `mayfly simulate`: the product's membership machines in simulated time, hundreds of jobs a
 // second, each from one seed; see tests/sim.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "engine/json_text.hpp"
 #include "engine/run_directory.hpp"
+#include "tests/sim/scale.hpp"
 #include "tests/sim/sweep.hpp"
 
 namespace mayfly::cli {
@@ -151,12 +154,84 @@ int replay(std::uint64_t seed, sim::Sabotage sabotage, Context& context) {
   return run.result.violations.empty() ? kExitDone : kExitFailed;
 }
 
+double now_ms() {
+  return to_ms(monotonic_now() - Instant{});
+}
+
+std::string json_of(const sim::ScaleRow& row) {
+  return engine::JsonObject()
+      .add("kind", engine::json_string("change_of_view"))
+      .add("change", engine::json_string(row.change))
+      .add("members", engine::json_number(std::uint64_t{row.members}))
+      .add("changes", engine::json_number(std::uint64_t{row.changes}))
+      .add("messages_in", engine::json_number(row.messages_in))
+      .add("messages_out", engine::json_number(row.messages_out))
+      .add("bytes_in", engine::json_number(row.bytes_in))
+      .add("bytes_out", engine::json_number(row.bytes_out))
+      .add("view_bytes", engine::json_number(row.bytes_per_member_max))
+      .add("full_view_bytes", engine::json_number(row.full_view_bytes))
+      .add("machine_ms", engine::json_number(row.machine_ms))
+      .add("encode_ms", engine::json_number(row.encode_ms))
+      .text();
+}
+
+std::string line_of(const sim::ScaleRow& row) {
+  return fmt::format(
+      "{:>7} {:<16} {:>10.0f} {:>10.0f} {:>12.0f} {:>13.0f} {:>10.0f} {:>10.0f} "
+      "{:>10.2f} {:>9.2f}",
+      row.members, row.change, row.messages_in, row.messages_out, row.bytes_in, row.bytes_out,
+      row.bytes_per_member_max, row.full_view_bytes, row.machine_ms, row.encode_ms);
+}
+
+/// `mayfly simulate --members 10,100,1000`: means per change.
+int measure(const ParsedArguments& arguments, Context& context) {
+  const Result<std::uint64_t> changes = number_of(arguments, "changes", 10);
+  if (!changes.ok() || changes.value() < 1 || changes.value() > 100'000) {
+    return context.complain("--changes expects 1 to 100000", kExitUsage);
+  }
+  std::vector<std::uint32_t> sizes;
+  std::string list = arguments.option("members");
+  for (std::size_t end = 0; end != std::string::npos; list.erase(0, end + 1)) {
+    end = list.find(',');
+    const std::string text = list.substr(0, end);
+    std::uint32_t size = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (error != std::errc() || stop != text.data() + text.size() || size < 2 ||
+        size > elastic::kMembersMax) {
+      return context.complain("--members expects numbers from 2 to " +
+                                  std::to_string(elastic::kMembersMax) + ", got '" + text + "'",
+                              kExitUsage);
+    }
+    sizes.push_back(size);
+    if (end == std::string::npos) {
+      break;
+    }
+  }
+  const bool json = arguments.has("json");
+  if (!json) {
+    context.out << "members change            messages in  and out     bytes in     bytes out  "
+                   "view bytes  as a whole machine ms encode ms\n";
+  }
+  for (const std::uint32_t size : sizes) {
+    sim::ScaleOptions options;
+    options.members = size;
+    options.changes = static_cast<std::uint32_t>(changes.value());
+    for (const sim::ScaleRow& row : sim::measure_scale(options, now_ms)) {
+      context.out << (json ? json_of(row) : line_of(row)) << "\n" << std::flush;
+    }
+  }
+  return kExitDone;
+}
+
 }  // namespace
 
 int simulate(const ParsedArguments& arguments, Context& context) {
   const Result<sim::SweepOptions> options = sweep_options(arguments);
   if (!options.ok()) {
     return context.complain(options.error());
+  }
+  if (!arguments.option("members").empty()) {
+    return measure(arguments, context);
   }
   if (!arguments.option("replay").empty()) {
     const Result<std::uint64_t> seed = number_of(arguments, "replay", 0);

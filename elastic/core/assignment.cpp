@@ -1,6 +1,8 @@
 #include "elastic/core/assignment.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -30,26 +32,46 @@ std::vector<float> comparable_times(std::vector<float> times) {
   return times;
 }
 
-/// The rank that would finish first with one more microbatch; the lower rank if equal.
-std::size_t first_done(const std::vector<float>& times, const std::vector<std::uint32_t>& counts) {
-  std::size_t best = 0;
-  for (std::size_t rank = 1; rank < times.size(); ++rank) {
-    const float cost = times[rank] * static_cast<float>(counts[rank] + 1);
-    if (cost < times[best] * static_cast<float>(counts[best] + 1)) {
-      best = rank;
+/// Gives out microbatches one by one to the rank that would be done first with one more; the lower
+/// rank if equal.
+class Queue {
+ public:
+  explicit Queue(const std::vector<float>& times, std::uint32_t given_each = 0)
+      : times_(times), counts_(times.size(), given_each) {
+    for (std::size_t rank = 0; rank < times.size(); ++rank) {
+      waiting_.push_back({cost_of(rank), rank});
     }
+    std::make_heap(waiting_.begin(), waiting_.end(), std::greater<>());
   }
-  return best;
-}
+  std::size_t give_one() {
+    std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
+    const std::size_t rank = waiting_.back().second;
+    ++counts_[rank];
+    waiting_.back().first = cost_of(rank);
+    std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
+    return rank;
+  }
+  [[nodiscard]] const std::vector<std::uint32_t>& counts() const { return counts_; }
+
+ private:
+  [[nodiscard]] float cost_of(std::size_t rank) const {
+    return times_[rank] * static_cast<float>(counts_[rank] + 1);
+  }
+
+  const std::vector<float>& times_;
+  std::vector<std::uint32_t> counts_;
+  std::vector<std::pair<float, std::size_t>> waiting_;  // a heap: (cost of one more, rank)
+};
 
 std::vector<std::uint32_t> proportional_counts(const std::vector<float>& times,
                                                std::uint32_t microbatches) {
   const auto ranks = static_cast<std::uint32_t>(times.size());
-  std::vector<std::uint32_t> counts(ranks, microbatches >= ranks ? 1 : 0);
-  for (std::uint32_t given = microbatches >= ranks ? ranks : 0; given < microbatches; ++given) {
-    ++counts[first_done(times, counts)];
+  const bool enough = microbatches >= ranks;
+  Queue queue(times, enough ? 1 : 0);
+  for (std::uint32_t given = enough ? ranks : 0; given < microbatches; ++given) {
+    (void)queue.give_one();
   }
-  return counts;
+  return queue.counts();
 }
 
 }  // namespace
@@ -87,11 +109,9 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
     return sets;
   }
   const std::vector<float> times = comparable_times(microbatch_ms);
-  std::vector<std::uint32_t> new_work(held.size(), 0);
+  Queue queue(times);
   for (const std::uint32_t microbatch : missing.list()) {
-    const std::size_t rank = first_done(times, new_work);
-    sets[rank].add(microbatch);
-    ++new_work[rank];
+    sets[queue.give_one()].add(microbatch);
   }
   return sets;
 }

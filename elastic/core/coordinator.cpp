@@ -33,7 +33,9 @@ std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const Coordinato
     begin();
   }
   std::visit([this](const auto& e) { on(e); }, event);
-  advance();
+  if (!is_quiet(event)) {
+    advance();
+  }
   return std::exchange(effects_, {});
 }
 
@@ -206,8 +208,44 @@ Coordinator::Candidates Coordinator::candidates() const {
 }
 
 bool Coordinator::is_in_view(MemberId id) const {
-  return view_ && std::any_of(view_->members.begin(), view_->members.end(),
-                              [id](const ViewMember& member) { return member.id == id; });
+  return view_ && member_of(*view_, id) != nullptr;
+}
+
+/// Events that come by the thousand and decide nothing by themselves: what they may allow is done
+/// at the next tick at the latest, so that a large job does not look at every member for each of
+/// them.
+bool Coordinator::is_quiet(const CoordinatorEvent& event) {
+  if (std::holds_alternative<coordinator_event::SentinelBeat>(event)) {
+    return true;
+  }
+  const auto* received = std::get_if<coordinator_event::Received>(&event);
+  if (received == nullptr) {
+    return false;
+  }
+  const Message& message = received->message;
+  if (std::holds_alternative<Stopped>(message)) {
+    return phase_ == Phase::kStopping && is_anyone_active();
+  }
+  return std::holds_alternative<Heartbeat>(message) || std::holds_alternative<Progress>(message) ||
+         std::holds_alternative<Formed>(message) || std::holds_alternative<Synced>(message) ||
+         std::holds_alternative<Report>(message);
+}
+
+/// Looks where one was found last: while a view ends, members stop being active in any order.
+bool Coordinator::is_anyone_active() {
+  const auto hint = peers_.lower_bound(active_hint_);
+  const auto is_active = [](const Peers::value_type& entry) {
+    return entry.second.phase == Peer::Phase::kActive;
+  };
+  auto found = std::find_if(hint, peers_.end(), is_active);
+  if (found == peers_.end()) {
+    found = std::find_if(peers_.begin(), hint, is_active);
+    if (found == hint) {
+      return false;
+    }
+  }
+  active_hint_ = found->first;
+  return true;
 }
 
 std::size_t Coordinator::count(Peer::Phase phase) const {

@@ -52,6 +52,8 @@ struct CoordinatorOptions {
   /// A joiner whose state has so many bytes observes until it has it; a smaller one is sent to it
   /// while all wait, which costs them less than another change of view.
   std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
+  /// Members of a view of at least so many are sent what changes, not the whole next view.
+  std::uint32_t delta_from_members = 32;
   /// Observers of the same snapshot that are done so soon after each other start work together.
   Duration start_together = milliseconds(100);
   /// Must be equal on all workers; a worker that differs is refused with the first difference.
@@ -142,6 +144,9 @@ class Coordinator {
       return observes != ViewId{} && !caught_up.has_value();
     }
 
+    /// In the present view: its group stands, and it has the state or takes it meanwhile.
+    [[nodiscard]] bool has_started() const { return formed && (synced || observes != ViewId{}); }
+
     [[nodiscard]] bool is_candidate() const {
       return phase == Phase::kReady || phase == Phase::kStopped;
     }
@@ -205,6 +210,7 @@ class Coordinator {
   void on(MemberId id, Peer& peer, const StoreSet& set);
   void on(MemberId id, Peer& peer, const StoreGet& get);
   void on(MemberId id, Peer& peer, const WorkerDied& died);
+  void on(MemberId id, Peer& peer, const ViewWanted& wanted);
   void on(MemberId id, Peer& peer, const CaughtUp& caught_up);
   template <typename Other>
   void on(MemberId id, Peer& peer, const Other& other);
@@ -258,7 +264,7 @@ class Coordinator {
   [[nodiscard]] View make_view(const Candidates& candidates) const;
   void settle_later(const View& view);
   [[nodiscard]] std::uint32_t count_redone(const View& view) const;
-  void announce(const View& view);
+  void announce(const View& view, const std::optional<View>& before);
 
   // coordinator_observers.cpp: members that take the state while others work
   [[nodiscard]] std::vector<ViewId> observed_states(const Candidates& candidates,
@@ -276,6 +282,8 @@ class Coordinator {
   [[nodiscard]] Candidates candidates() const;
   [[nodiscard]] bool is_in_view(MemberId id) const;
   [[nodiscard]] std::size_t count(Peer::Phase phase) const;
+  [[nodiscard]] bool is_quiet(const CoordinatorEvent& event);
+  [[nodiscard]] bool is_anyone_active();
   [[nodiscard]] std::optional<MemberId> holder_of_newest_state() const;
   void send(MemberId id, Message message);
   void append(LogRecord record, bool durable = false);
@@ -322,6 +330,8 @@ class Coordinator {
   // The change that led to the present view, until that view's members have all started.
   std::optional<Recovery> settling_;
   bool has_first_commit_ = false;
+  std::size_t started_ = 0;    // members of the present view whose Peer::has_started()
+  MemberId active_hint_{};     // see is_anyone_active()
   bool has_starters_ = false;  // in the present view, and nothing of theirs is committed yet
 
   // Valid during handle().

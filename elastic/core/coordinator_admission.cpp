@@ -110,9 +110,12 @@ void Coordinator::dismiss(MemberId id, Peer& peer, DismissReason reason, bool wr
 void Coordinator::dismiss_leavers() {
   const bool is_view_ending = phase_ == Phase::kStopping && count(Peer::Phase::kActive) > 0;
   for (auto& [id, peer] : peers_) {
+    if (!peer.leaving) {
+      continue;
+    }
     const bool is_free = peer.phase == Peer::Phase::kLoading ||
                          (peer.is_candidate() && !is_view_ending && may_leave(id, peer));
-    if (peer.leaving && is_free) {
+    if (is_free) {
       dismiss(id, peer, DismissReason::kDrained, false, peer.leave_reason);
       note("left", id, peer.leave_reason);
     }

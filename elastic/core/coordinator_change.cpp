@@ -24,7 +24,7 @@ void Coordinator::advance() {
   dismiss_leavers();
   if (phase_ == Phase::kRunning) {
     start_planned_change();
-  } else if (count(Peer::Phase::kActive) == 0) {
+  } else if (!is_anyone_active()) {
     go_on();
     if (phase_ == Phase::kRunning) {
       start_planned_change();  // what was asked for meanwhile and could not be granted yet
@@ -173,7 +173,7 @@ void Coordinator::go_on() {
     return;
   }
   dismiss_leavers();
-  const std::size_t ready = candidates().size();
+  const std::size_t ready = count(Peer::Phase::kReady) + count(Peer::Phase::kStopped);
   const std::size_t needed = workers_needed();
   if (ready < needed) {
     wait(std::to_string(ready) + " of " + std::to_string(needed) + " workers are ready");

@@ -125,6 +125,11 @@ struct Send {
   MemberId member{};
   Message message;
 };
+/// The same message to several: to be encoded once.
+struct SendToAll {
+  std::vector<MemberId> members;
+  Message message;
+};
 /// Close the member's connection after what was sent to it; also fences its sentinel.
 struct Disconnect {
   MemberId member{};
@@ -161,11 +166,10 @@ struct JobEnded {
 };
 }  // namespace coordinator_effect
 
-using CoordinatorEffect =
-    std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
-                 coordinator_effect::Send, coordinator_effect::Disconnect, coordinator_effect::Note,
-                 coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
-                 coordinator_effect::JoinDone, coordinator_effect::ReportReceived,
-                 coordinator_effect::JobEnded>;
+using CoordinatorEffect = std::variant<
+    coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
+    coordinator_effect::Send, coordinator_effect::SendToAll, coordinator_effect::Disconnect,
+    coordinator_effect::Note, coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
+    coordinator_effect::JoinDone, coordinator_effect::ReportReceived, coordinator_effect::JobEnded>;
 
 }  // namespace mayfly::elastic

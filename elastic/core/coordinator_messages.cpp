@@ -80,7 +80,9 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Formed& formed) {
   if (peer.phase != Peer::Phase::kActive || formed.view != view_->id) {
     return;
   }
+  started_ -= peer.has_started() ? 1 : 0;
   peer.formed = true;
+  started_ += peer.has_started() ? 1 : 0;
   if (settling_) {
     settling_->formed = now_;
     settle_if_complete();
@@ -91,7 +93,9 @@ void Coordinator::on(MemberId /*id*/, Peer& peer, const Synced& synced) {
   if (peer.phase != Peer::Phase::kActive || synced.view != view_->id) {
     return;
   }
+  started_ -= peer.has_started() ? 1 : 0;
   peer.synced = true;
+  started_ += peer.has_started() ? 1 : 0;
   if (peer.join && peer.join->snapshots == 0) {
     peer.join->caught_up = now_;
   }
@@ -123,13 +127,7 @@ void Coordinator::on(MemberId id, Peer& peer, const Progress& progress) {
 
 void Coordinator::settle_if_complete() {
   ENSURE(settling_ && view_, "only a published view settles");
-  const bool all_started =
-      std::all_of(view_->members.begin(), view_->members.end(), [this](const ViewMember& member) {
-        const auto place = peers_.find(member.id);
-        return place != peers_.end() && place->second.formed &&
-               (place->second.synced || member.is_observer());
-      });
-  if (all_started && has_first_commit_) {
+  if (started_ == view_->members.size() && has_first_commit_) {
     if (settling_->cause == "rebalance") {
       rebalancer_.change_took(settling_->synced - settling_->stopped);
     }
@@ -179,6 +177,12 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
     send(id, StoreValue{get.view, get.key, *found});
   } else if (store_.waiting_bytes(id) > kStoreWaitingBytesMax) {
     evict(id, "waits for too many keys of the view's store");
+  }
+}
+
+void Coordinator::on(MemberId id, Peer& peer, const ViewWanted& wanted) {
+  if (peer.phase == Peer::Phase::kActive && wanted.view == view_->id && !peer.formed) {
+    send(id, NewView{*view_});
   }
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "elastic/core/assignment.hpp"
@@ -68,6 +69,7 @@ void Coordinator::publish() {
     peer.phase = Peer::Phase::kActive;
     peer.formed = peer.synced = false;
   }
+  started_ = 0;
   phase_ = Phase::kRunning;
   rebalancer_.view_began();
   waiting_since_.reset();
@@ -76,8 +78,8 @@ void Coordinator::publish() {
   fenced_.clear();
   is_view_active_ = false;
   stalls_.restart();
-  view_ = std::move(view);
-  announce(*view_);
+  const std::optional<View> before = std::exchange(view_, std::move(view));
+  announce(*view_, before);
 }
 
 View Coordinator::make_view(const Candidates& candidates) const {
@@ -177,10 +179,21 @@ std::uint32_t Coordinator::count_redone(const View& view) const {
   return of_lost.minus(held).count();
 }
 
-void Coordinator::announce(const View& view) {
+void Coordinator::announce(const View& view, const std::optional<View>& before) {
   append(log_record::ViewPublished{view}, options_.quorum && view.bases.empty());
+  const bool by_delta = before && before->members.size() >= options_.delta_from_members;
+  std::vector<MemberId> know_before;
+  std::vector<MemberId> others;
   for (const ViewMember& member : view.members) {
-    send(member.id, NewView{view});
+    (by_delta && member_of(*before, member.id) != nullptr ? know_before : others)
+        .push_back(member.id);
+  }
+  if (!know_before.empty()) {
+    effects_.emplace_back(coordinator_effect::SendToAll{std::move(know_before),
+                                                        NewViewDelta{make_delta(*before, view)}});
+  }
+  if (!others.empty()) {
+    effects_.emplace_back(coordinator_effect::SendToAll{std::move(others), NewView{view}});
   }
   effects_.emplace_back(coordinator_effect::ViewPublished{view});
   note("view", std::nullopt, describe(view));

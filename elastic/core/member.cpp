@@ -74,6 +74,9 @@ Member::Effects Member::obey(const Message& message) {
   if (const auto* announced = std::get_if<NewView>(&message)) {
     return start(announced->view);
   }
+  if (const auto* changed = std::get_if<NewViewDelta>(&message)) {
+    return change(changed->delta);
+  }
   if (const auto* dismissed = std::get_if<Dismiss>(&message)) {
     return dismiss(*dismissed);
   }
@@ -180,6 +183,11 @@ Member::Effects Member::start(const View& view) {
   held_before_ = last_ ? last_->held : MicrobatchSet{};
   last_.reset();
   return {member_effect::RunView{view}};
+}
+
+Member::Effects Member::change(const ViewDelta& delta) {
+  const Result<View> view = view_ ? apply_delta(*view_, delta) : Error{Errc::kCorrupt, "no view"};
+  return view.ok() ? start(view.value()) : say(ViewWanted{delta.id});
 }
 
 Member::Effects Member::dismiss(const Dismiss& dismiss) {

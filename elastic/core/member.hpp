@@ -166,6 +166,7 @@ class Member {
   Effects turn_away(const Refused& refused);
   Effects stop(const Stop& stop);
   Effects start(const View& view);
+  Effects change(const ViewDelta& delta);
   Effects dismiss(const Dismiss& dismiss);
   Effects leave(DismissReason reason, std::string detail);
   [[nodiscard]] Effects say(Message message) const;

@@ -3,6 +3,7 @@
 // How fields of messages are written and read; private to elastic/core. Encoder and Decoder have
 // the same functions, so that one list of fields serves both ways.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -19,7 +20,8 @@
 namespace mayfly::elastic {
 
 inline constexpr std::size_t kPeopleBytesMax = 2048;  // reasons, details, host names
-inline constexpr std::size_t kSetWordsMax = kMicrobatchesMax / 64;
+/// Of the encoding of one number below 2^32.
+inline constexpr std::size_t kNumberBytesMax = 5;
 
 /// Writes fields; a field beyond its bound is our own mistake.
 class Encoder {
@@ -64,10 +66,23 @@ class Encoder {
       each(*field);
     }
   }
+  /// Small numbers take few bytes: seven bits each, the lowest first.
+  void number(std::uint32_t field, std::uint32_t last) {
+    require(field <= last);
+    for (; field >= 128; field >>= 7) {
+      writer_.put(static_cast<std::uint8_t>(128 + field % 128));
+    }
+    writer_.put(static_cast<std::uint8_t>(field));
+  }
+  /// Runs: how many, and of each the gap before it and its length.
   void set(const MicrobatchSet& field) {
-    writer_.put(static_cast<std::uint32_t>(field.words().size()));
-    for (const std::uint64_t word : field.words()) {
-      writer_.put(word);
+    const std::vector<MicrobatchSet::Run> runs = field.runs();
+    number(static_cast<std::uint32_t>(runs.size()), kMicrobatchesMax);
+    std::uint32_t end = 0;
+    for (const MicrobatchSet::Run& run : runs) {
+      number(run.first - end, kMicrobatchesMax);
+      number(run.count, kMicrobatchesMax);
+      end = run.first + run.count;
     }
   }
   template <typename T, typename EachField>
@@ -128,13 +143,31 @@ class Decoder {
       each(field.emplace());
     }
   }
-  void set(MicrobatchSet& field) {
-    std::vector<std::uint64_t> words(reader_.get_count(kSetWordsMax, sizeof(std::uint64_t)));
-    for (std::uint64_t& word : words) {
-      word = reader_.get<std::uint64_t>();
+  void number(std::uint32_t& field, std::uint32_t last) {
+    std::uint64_t read = 0;
+    std::uint8_t byte = 128;
+    for (unsigned shift = 0; byte >= 128 && shift < 7 * kNumberBytesMax; shift += 7) {
+      byte = reader_.get<std::uint8_t>();
+      read |= std::uint64_t{byte % 128U} << shift;
+      require(byte != 0 || shift == 0);  // one encoding per number
     }
-    require(words.empty() || words.back() != 0);  // one encoding per set
-    field = MicrobatchSet::from_words(std::move(words));
+    require(byte < 128 && read <= last);
+    field = static_cast<std::uint32_t>(std::min<std::uint64_t>(read, last));
+  }
+  void set(MicrobatchSet& field) {
+    field = {};
+    std::uint32_t runs = 0;
+    number(runs, kMicrobatchesMax);
+    std::uint32_t end = 0;
+    for (std::uint32_t i = 0; i < runs && !reader_.failed(); ++i) {
+      std::uint32_t gap = 0;
+      std::uint32_t count = 0;
+      number(gap, kMicrobatchesMax - end);
+      number(count, kMicrobatchesMax - end - gap);
+      require(count > 0 && (gap > 0 || i == 0));  // one encoding per set
+      field.add_range(end + gap, count);
+      end += gap + count;
+    }
   }
   template <typename T, typename EachField>
   void list(std::vector<T>& items, std::size_t count_max, std::size_t element_size_min,
@@ -149,6 +182,7 @@ class Decoder {
       reader_.fail();
     }
   }
+  [[nodiscard]] bool failed() const { return reader_.failed(); }
 
  private:
   WireReader& reader_;

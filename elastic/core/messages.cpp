@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "elastic/core/message_codec.hpp"
+#include "elastic/core/share_codec.hpp"
 
 // Every message names its fields once, in fields(); the same list writes and reads. An encoded
 // message is one byte, its place in the Message variant, then the fields.
@@ -12,7 +13,7 @@ namespace mayfly::elastic {
 namespace {
 
 constexpr std::size_t kNonceBytesMax = 64;
-constexpr std::size_t kAddressBytesMax = 1024;
+constexpr std::size_t kAddressBytesMax = 512;
 constexpr std::size_t kNameBytesMax = 128;
 constexpr std::size_t kValueBytesMax = 1024;
 constexpr std::size_t kFingerprintPairsMax = 256;
@@ -20,10 +21,13 @@ constexpr std::size_t kStoreKeyBytesMax = 1024;
 constexpr std::size_t kStoreValueBytesMax = 1u << 20;
 constexpr std::size_t kReportBytesMax = 3u << 20;
 constexpr std::size_t kReplyBytesMax = 2u << 20;
-constexpr std::size_t kViewMemberBytesMin = 32;
+constexpr std::size_t kViewMemberBytesMin = 29;
 constexpr std::size_t kViewBaseBytesMin = 12;
 
-static_assert(kMembersMax * (kAddressBytesMax + 8 * kSetWordsMax + 64 + 8 * kViewBasesMax) <
+// Microbatches have one owner each, so all the sets of a view have fewer runs than the step has
+// microbatches.
+static_assert(kMembersMax * (kAddressBytesMax + 64 + 8 * kViewBasesMax) +
+                      kMicrobatchesMax * 2 * kNumberBytesMax <
                   kMessageBytesMax,
               "the largest view fits a frame");
 
@@ -170,6 +174,32 @@ void fields(auto& io, Is<View> auto& view) {
   io.list(view.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
 }
 
+void fields(auto& io, Is<ViewDelta::Newcomer> auto& m) {
+  io.plain(m.id);
+  io.text(m.address, kAddressBytesMax);
+}
+
+void fields(auto& io, Is<NewViewDelta> auto& m) {
+  auto& delta = m.delta;
+  io.plain(delta.base);
+  io.plain(delta.whole);
+  io.plain(delta.id);
+  io.plain(delta.key);
+  io.plain(delta.committed);
+  io.plain(delta.source);
+  io.flag(delta.anyone_behind);
+  io.list(delta.gone, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
+  io.list(delta.came, kMembersMax, sizeof(MemberId), [&io](auto& came) { fields(io, came); });
+  shares(io, delta.shares);
+  io.require(value(delta.source) < delta.shares.size() &&
+             delta.shares[value(delta.source)].observes == ViewId{});
+  io.list(delta.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
+}
+
+void fields(auto& io, Is<ViewWanted> auto& m) {
+  io.plain(m.view);
+}
+
 void fields(auto& io, Is<NewView> auto& m) {
   fields(io, m.view);
 }
@@ -222,11 +252,11 @@ void fields(auto& io, Is<CommandReply> auto& m) {
 constexpr std::size_t kKinds = std::variant_size_v<Message>;
 
 constexpr std::array<const char*, kKinds> kNames = {
-    "challenge",     "hello",     "welcome",     "refused",   "ready",
-    "stopped",       "formed",    "synced",      "progress",  "heartbeat",
-    "leave_request", "report",    "store_set",   "store_get", "worker_died",
-    "stop",          "new_view",  "store_value", "dismiss",   "command",
-    "command_reply", "caught_up", "resume",      "left",      "no_quorum"};
+    "challenge", "hello",          "welcome",       "refused",   "ready",         "stopped",
+    "formed",    "synced",         "progress",      "heartbeat", "leave_request", "report",
+    "store_set", "store_get",      "worker_died",   "stop",      "new_view",      "store_value",
+    "dismiss",   "command",        "command_reply", "caught_up", "resume",        "left",
+    "no_quorum", "new_view_delta", "view_wanted"};
 
 template <std::size_t Kind>
 Message read_fields(WireReader& reader) {

@@ -14,12 +14,13 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "elastic/core/view.hpp"
+#include "elastic/core/view_delta.hpp"
 #include "elastic/core/worker_position.hpp"
 
 namespace mayfly::elastic {
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
-inline constexpr std::size_t kMessageBytesMax = 4u << 20;
+inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
 enum class Role : std::uint8_t { kWorker = 0, kSentinel = 1, kOperator = 2 };
@@ -194,6 +195,11 @@ struct NewView {
   View view;
   friend bool operator==(const NewView&, const NewView&) = default;
 };
+/// As NewView, to a member that was sent the view before.
+struct NewViewDelta {
+  ViewDelta delta;
+  friend bool operator==(const NewViewDelta&, const NewViewDelta&) = default;
+};
 struct StoreValue {
   ViewId view{};
   std::string key;
@@ -235,10 +241,16 @@ struct CommandReply {
   friend bool operator==(const CommandReply&, const CommandReply&) = default;
 };
 
-using Message =
-    std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced, Progress,
-                 Heartbeat, LeaveRequest, Report, StoreSet, StoreGet, WorkerDied, Stop, NewView,
-                 StoreValue, Dismiss, Command, CommandReply, CaughtUp, Resume, Left, NoQuorum>;
+/// Member to coordinator: it cannot make this view from its delta; NewView answers.
+struct ViewWanted {
+  ViewId view{};
+  friend bool operator==(const ViewWanted&, const ViewWanted&) = default;
+};
+
+using Message = std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced,
+                             Progress, Heartbeat, LeaveRequest, Report, StoreSet, StoreGet,
+                             WorkerDied, Stop, NewView, StoreValue, Dismiss, Command, CommandReply,
+                             CaughtUp, Resume, Left, NoQuorum, NewViewDelta, ViewWanted>;
 
 /// Texts for people (reason, detail, host) are cut at their bound; everything else beyond a
 /// bound is a programmer error.

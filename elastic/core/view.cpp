@@ -22,10 +22,45 @@ MicrobatchSet MicrobatchSet::range(std::uint32_t first, std::uint32_t count) {
   ENSURE(first <= kMicrobatchesMax && count <= kMicrobatchesMax - first,
          "a step has at most kMicrobatchesMax microbatches");
   MicrobatchSet set;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    set.add(first + i);
-  }
+  set.add_range(first, count);
   return set;
+}
+
+void MicrobatchSet::add_range(std::uint32_t first, std::uint32_t count) {
+  ENSURE(first <= kMicrobatchesMax && count <= kMicrobatchesMax - first,
+         "a step has at most kMicrobatchesMax microbatches");
+  const std::uint32_t end = first + count;
+  if (count > 0 && (end - 1) / kWordBits >= words_.size()) {
+    words_.resize((end - 1) / kWordBits + 1, 0);
+  }
+  for (std::uint32_t at = first; at < end;) {
+    const std::uint32_t bit = at % kWordBits;
+    const std::uint32_t bits = std::min(kWordBits - bit, end - at);
+    words_[at / kWordBits] |= (~std::uint64_t{0} >> (kWordBits - bits)) << bit;
+    at += bits;
+  }
+}
+
+std::vector<MicrobatchSet::Run> MicrobatchSet::runs() const {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    const auto base = static_cast<std::uint32_t>(i) * kWordBits;
+    for (std::uint32_t bit = 0; bit < kWordBits;) {
+      const std::uint64_t rest = words_[i] >> bit;
+      if (rest == 0) {
+        break;
+      }
+      bit += static_cast<std::uint32_t>(std::countr_zero(rest));
+      const auto ones = static_cast<std::uint32_t>(std::countr_one(words_[i] >> bit));
+      if (!runs.empty() && runs.back().first + runs.back().count == base + bit) {
+        runs.back().count += ones;
+      } else {
+        runs.push_back({base + bit, ones});
+      }
+      bit += ones;
+    }
+  }
+  return runs;
 }
 
 MicrobatchSet MicrobatchSet::from_words(std::vector<std::uint64_t> words) {
@@ -93,6 +128,13 @@ bool MicrobatchSet::intersects(const MicrobatchSet& other) const {
     }
   }
   return false;
+}
+
+const ViewMember* member_of(const View& view, MemberId id) {
+  const auto place = std::lower_bound(
+      view.members.begin(), view.members.end(), id,
+      [](const ViewMember& member, MemberId wanted) { return member.id < wanted; });
+  return place != view.members.end() && place->id == id ? &*place : nullptr;
 }
 
 bool View::has_observers() const {

@@ -9,9 +9,9 @@
 namespace mayfly::elastic {
 
 /// Upper bound on microbatches per step, so that a message's size is bounded.
-inline constexpr std::uint32_t kMicrobatchesMax = 4096;
+inline constexpr std::uint32_t kMicrobatchesMax = 1u << 16;
 /// Upper bound on members of a view.
-inline constexpr std::uint32_t kMembersMax = 1024;
+inline constexpr std::uint32_t kMembersMax = 1u << 14;
 
 /// A set of microbatch numbers of one step.
 class MicrobatchSet {
@@ -20,13 +20,22 @@ class MicrobatchSet {
   /// The contiguous set [first, first + count).
   static MicrobatchSet range(std::uint32_t first, std::uint32_t count);
 
+  /// Neighbours: [first, first + count).
+  struct Run {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+  };
+
   void add(std::uint32_t microbatch);
+  void add_range(std::uint32_t first, std::uint32_t count);
   void add_all(const MicrobatchSet& other);
   [[nodiscard]] bool contains(std::uint32_t microbatch) const;
   [[nodiscard]] std::uint32_t count() const;
   [[nodiscard]] bool empty() const { return count() == 0; }
   /// The members in ascending order.
   [[nodiscard]] std::vector<std::uint32_t> list() const;
+  /// The same as the fewest runs, ascending.
+  [[nodiscard]] std::vector<Run> runs() const;
   /// Those of this set that are not in `other`.
   [[nodiscard]] MicrobatchSet minus(const MicrobatchSet& other) const;
   [[nodiscard]] bool intersects(const MicrobatchSet& other) const;
@@ -97,6 +106,9 @@ struct View {
 
   friend bool operator==(const View&, const View&) = default;
 };
+
+/// The member of that id, or nothing; members are in the order of their ids.
+[[nodiscard]] const ViewMember* member_of(const View& view, MemberId id);
 
 /// Upper bound on the members that send a part of the state to an observer.
 inline constexpr std::size_t kDonorsMax = 16;

@@ -79,10 +79,14 @@ void Connection::handle_input(std::size_t count) {
 }
 
 void Connection::send(const Message& message) {
+  send_frame(to_frame(message));
+}
+
+void Connection::send_frame(Bytes frame) {
   if (closed_ || finishing_) {
     return;
   }
-  queue_.push_back(to_frame(message));
+  queue_.push_back(std::move(frame));
   queued_bytes_ += queue_.back().size();
   if (queued_bytes_ > kQueueBytesMax) {
     close("the peer does not read what it is sent");

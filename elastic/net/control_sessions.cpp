@@ -220,6 +220,19 @@ void ControlSessions::send_to_worker(MemberId member, const Message& message) {
   }
 }
 
+void ControlSessions::send_to_workers(const std::vector<MemberId>& members,
+                                      const Message& message) {
+  const Bytes frame = to_frame(message);
+  for (const MemberId member : members) {
+    const auto worker = worker_of_.find(member);
+    const auto session =
+        worker == worker_of_.end() ? sessions_.end() : sessions_.find(worker->second);
+    if (session != sessions_.end()) {
+      session->second.connection->send_frame(frame);
+    }
+  }
+}
+
 void ControlSessions::disconnect(MemberId member) {
   worker_of_.erase(member);
   for (auto& [id, session] : sessions_) {

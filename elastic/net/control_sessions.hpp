@@ -65,6 +65,7 @@ class ControlSessions final : public ConnectionOwner {
 
   /// To the member's worker, if it is connected.
   void send_to_worker(MemberId member, const Message& message);
+  void send_to_workers(const std::vector<MemberId>& members, const Message& message);
   [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
   /// Closes the member's connections after what was sent to them.
   void disconnect(MemberId member);

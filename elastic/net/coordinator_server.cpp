@@ -83,6 +83,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void apply(Instant, effect::Refuse& r) { sessions_.refuse(r.connection, r.reason); }
   void apply(Instant, effect::Append&) {}  // no log yet
   void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
+  void apply(Instant, effect::SendToAll& s) { sessions_.send_to_workers(s.members, s.message); }
   void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
   void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
   void apply(Instant now, effect::ViewPublished& v) { observer_.on_view(now, v.view); }
@@ -254,7 +255,8 @@ void Server::handle(const CoordinatorEvent& each) {
   const Instant now = monotonic_now();
   std::vector<CoordinatorEffect> effects = core_.handle(now, each);
   const bool quiet = std::all_of(effects.begin(), effects.end(), [](const auto& one) {
-    return std::holds_alternative<effect::Send>(one);
+    return std::holds_alternative<effect::Send>(one) ||
+           std::holds_alternative<effect::SendToAll>(one);
   });
   // Before the observer hears of anything, so that status() never lags behind its news. Messages
   // that only change a number (progress) wait for the next tick.

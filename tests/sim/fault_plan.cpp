@@ -92,6 +92,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     scenario.view_max = scenario.initial_workers + static_cast<std::uint32_t>(random.below(2));
   }
   scenario.state_bytes = random.below(2);
+  scenario.delta_from_members = random.below(2) == 0 ? 1 : 32;
   return scenario;
 }
 

@@ -57,6 +57,7 @@ struct Scenario {
   std::uint32_t initial_workers = 4;
   std::uint32_t view_max = elastic::kMembersMax;  ///< further workers are spares
   std::uint32_t min_workers = 1;
+  std::uint32_t delta_from_members = 32;  ///< members are told what changes in views of so many
   std::uint32_t microbatches = 8;
   std::uint32_t microbatch_size = 2;
   std::uint64_t samples = 50;  ///< of the data set

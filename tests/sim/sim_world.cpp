@@ -31,6 +31,7 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   options.initial_workers = scenario.initial_workers;
   options.min_workers = scenario.min_workers;
   options.view_max = scenario.view_max;
+  options.delta_from_members = scenario.delta_from_members;
   options.stop_timeout = seconds(2);
   options.seed = scenario.seed;
   options.speed_sample = milliseconds(40);  // a simulated second is a real minute
@@ -38,6 +39,14 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   options.rebalance.interval = milliseconds(300);
   options.observe_from_bytes = 1;
   return options;
+}
+
+/// A view after the third.
+bool announces_later_view(const Message& message) {
+  const auto* view = std::get_if<NewView>(&message);
+  const auto* delta = std::get_if<NewViewDelta>(&message);
+  return (view != nullptr && value(view->view.id) > 3) ||
+         (delta != nullptr && value(delta->delta.id) > 3);
 }
 
 }  // namespace
@@ -223,8 +232,7 @@ void SimWorld::to_coordinator(std::size_t index, const Message& message) {
 }
 
 void SimWorld::to_worker(std::size_t index, const Message& message) {
-  const auto* view = std::get_if<NewView>(&message);
-  if (view != nullptr && scenario_.sabotage == Sabotage::kLosesViews && value(view->view.id) > 3) {
+  if (scenario_.sabotage == Sabotage::kLosesViews && announces_later_view(message)) {
     return;
   }
   const Duration delay =
@@ -263,6 +271,10 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
     beat(accept->connection);
   } else if (const auto* send = std::get_if<Send>(&effect)) {
     to_worker(worker_of_.at(send->member), send->message);
+  } else if (const auto* to_all = std::get_if<SendToAll>(&effect)) {
+    for (const MemberId member : to_all->members) {
+      to_worker(worker_of_.at(member), to_all->message);
+    }
   } else if (const auto* disconnect = std::get_if<Disconnect>(&effect)) {
     close_connection(worker_of_.at(disconnect->member));
   } else if (const auto* published = std::get_if<ViewPublished>(&effect)) {

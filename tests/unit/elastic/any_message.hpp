@@ -84,6 +84,10 @@ class AnyMessage {
     m.key = key();
     return m;
   }
+  Message fill(ViewWanted m) {
+    m.view = view();
+    return m;
+  }
   Message fill(LeaveRequest m) {
     m.reason = "any";
     return m;

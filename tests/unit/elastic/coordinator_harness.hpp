@@ -92,9 +92,17 @@ class CoordinatorHarness {
   template <typename Sent>
   [[nodiscard]] std::vector<Sent> sent(MemberId member) const {
     std::vector<Sent> found;
-    for (const auto& send : all<coordinator_effect::Send>()) {
-      if (send.member == member && std::holds_alternative<Sent>(send.message)) {
-        found.push_back(std::get<Sent>(send.message));
+    for (const CoordinatorEffect& effect : effects) {
+      const Message* message = nullptr;
+      if (const auto* send = std::get_if<coordinator_effect::Send>(&effect)) {
+        message = send->member == member ? &send->message : nullptr;
+      } else if (const auto* to_all = std::get_if<coordinator_effect::SendToAll>(&effect)) {
+        const auto& whom = to_all->members;
+        const bool is_meant = std::find(whom.begin(), whom.end(), member) != whom.end();
+        message = is_meant ? &to_all->message : nullptr;
+      }
+      if (message != nullptr && std::holds_alternative<Sent>(*message)) {
+        found.push_back(std::get<Sent>(*message));
       }
     }
     return found;

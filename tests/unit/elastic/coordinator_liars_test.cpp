@@ -185,6 +185,8 @@ void check_effects(const std::vector<CoordinatorEffect>& effects, std::uint32_t 
       }
     } else if (const auto* send = std::get_if<coordinator_effect::Send>(&effect)) {
       EXPECT_TRUE(decode(encode(send->message)).ok()) << name_of(send->message);
+    } else if (const auto* to_all = std::get_if<coordinator_effect::SendToAll>(&effect)) {
+      EXPECT_TRUE(decode(encode(to_all->message)).ok()) << name_of(to_all->message);
     }
   }
 }
@@ -232,6 +234,7 @@ TEST(CoordinatorProperty, AnyMessagesInAnyOrderNeitherAbortItNorMakeABadView) {
     options.max_workers = 8;
     options.view_max = 4 + static_cast<std::uint32_t>(random.below(4));
     options.observe_from_bytes = random.below(2) == 0 ? 100 : std::uint64_t{1} << 40;
+    options.delta_from_members = random.below(2) == 0 ? 1 : 32;
     options.seed = seed;
     Coordinator coordinator(options);
     Instant now;

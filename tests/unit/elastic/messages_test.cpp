@@ -56,6 +56,8 @@ std::vector<Message> examples() {
       WorkerDied{"killed", true, Incarnation{2}},
       Stop{ViewId{6}, true},
       NewView{example_view()},
+      NewViewDelta{make_delta(View{}, example_view())},
+      ViewWanted{ViewId{4}},
       StoreValue{ViewId{6}, "key", bytes_of("value")},
       Dismiss{DismissReason::kEvicted, true, "silent"},
       Command{"drain", "3"},
@@ -183,11 +185,37 @@ TEST(Messages, TextsForPeopleAreCutInsteadOfRefused) {
   EXPECT_EQ(std::get<Dismiss>(back.value()).detail, std::string(2048, 'x'));
 }
 
+TEST(Messages, ASetIsRunsAndHasOneEncoding) {
+  MicrobatchSet set = MicrobatchSet::range(3, 200);
+  set.add(0);
+  set.add(kMicrobatchesMax - 1);
+  const Stopped stopped{ViewId{1}, Step{1}, set, false, false, {}, "", {}};
+  const Bytes bytes = encode(stopped);
+  EXPECT_LT(bytes.size(), 60u) << "not a bit per microbatch";
+  ASSERT_TRUE(decode(bytes).ok());
+  EXPECT_EQ(decode(bytes).value(), Message{stopped});
+  const std::size_t runs = 1 + 8 + 8;  // the byte after kind, view and step
+  ASSERT_EQ(bytes[runs], std::byte{3});
+  for (const Bytes& other : {Bytes{std::byte{0x83}, std::byte{0}},             // 3 in two bytes
+                             Bytes{std::byte{4}, std::byte{0}, std::byte{0}},  // an empty run
+                             Bytes{std::byte{4}, std::byte{0}, std::byte{1}, std::byte{0},
+                                   std::byte{1}}}) {  // neighbours as two runs
+    Bytes changed(bytes.begin(), bytes.begin() + runs);
+    changed.insert(changed.end(), other.begin(), other.end());
+    changed.insert(changed.end(), bytes.begin() + runs + 1, bytes.end());
+    EXPECT_FALSE(decode(changed).ok());
+  }
+}
+
 TEST(Messages, TheLargestViewFitsAFrame) {
   View view{ViewId{1}, 0, Step{0}, Rank{0}, false, {}};
   for (std::uint32_t i = 0; i < kMembersMax; ++i) {
-    view.members.push_back({MemberId{i + 1}, std::string(1024, 'a'),
-                            MicrobatchSet::range(0, kMicrobatchesMax), 0, kMicrobatchesMax});
+    constexpr std::uint32_t kEach = kMicrobatchesMax / kMembersMax;
+    MicrobatchSet scattered;
+    for (std::uint32_t m = 0; m < kEach; ++m) {
+      scattered.add(m * kMembersMax + i);
+    }
+    view.members.push_back({MemberId{i + 1}, std::string(512, 'a'), scattered, i * kEach, kEach});
   }
   const Bytes bytes = encode(NewView{view});
   EXPECT_LE(bytes.size(), kMessageBytesMax);
