@@ -1,5 +1,6 @@
 #include "elastic/core/messages.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.hpp"
@@ -191,8 +192,11 @@ void fields(auto& io, Is<NewViewDelta> auto& m) {
   io.list(delta.gone, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
   io.list(delta.came, kMembersMax, sizeof(MemberId), [&io](auto& came) { fields(io, came); });
   shares(io, delta.shares);
+  const auto observes = [](const ViewDelta::Share& share) { return share.observes != ViewId{}; };
+  const bool has_observers = std::any_of(delta.shares.begin(), delta.shares.end(), observes);
   io.require(value(delta.source) < delta.shares.size() &&
-             delta.shares[value(delta.source)].observes == ViewId{});
+             !observes(delta.shares[value(delta.source)]) &&
+             !(delta.anyone_behind && has_observers));
   io.list(delta.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
 }
 

@@ -76,6 +76,7 @@ inline void shares(Decoder& io, std::vector<ViewDelta::Share>& all) {
     if (kind != ShareKind::kPlain) {
       io.set(share.first_step);
     }
+    io.require(share.observes == ViewId{} || (share.count == 0 && share.first_step.empty()));
     for (std::uint32_t i = 0; i < same && !io.failed(); ++i) {
       io.require(share.count <= kMicrobatchesMax - share.first);
       if (kind == ShareKind::kPlain && !io.failed()) {

@@ -2,15 +2,37 @@
 
 #include <algorithm>
 
+#include "base/bytes.hpp"
 #include "base/digest.hpp"
-#include "elastic/core/messages.hpp"
 
 namespace mayfly::elastic {
 namespace {
 
+/// Of everything in it. Not of its encoding: what a delta makes of a wrong base may have none.
 std::uint64_t hash_of(const View& view) {
   WireWriter writer;
-  write_view(writer, view);
+  writer.put(view.id);
+  writer.put(view.key);
+  writer.put(view.committed);
+  writer.put(view.source);
+  writer.put(static_cast<std::uint8_t>(view.anyone_behind));
+  for (const ViewMember& member : view.members) {
+    writer.put(member.id);
+    writer.put_string(member.address);
+    writer.put(member.first);
+    writer.put(member.count);
+    writer.put(member.observes);
+    for (const MicrobatchSet::Run& run : member.first_step.runs()) {
+      writer.put(run.first);
+      writer.put(run.count);
+    }
+  }
+  for (const ViewBase& base : view.bases) {
+    writer.put(base.id);
+    for (const MemberId member : base.members) {
+      writer.put(member);
+    }
+  }
   return digest_of(writer.take()).low;
 }
 

@@ -34,7 +34,7 @@ TEST(CoordinatorLog, SaysWhoWeAreBeforeAnythingElseAndEachViewBeforeItIsSent) {
   std::size_t sent = harness.effects.size();
   for (std::size_t i = 0; i < harness.effects.size(); ++i) {
     const auto* append = std::get_if<coordinator_effect::Append>(&harness.effects[i]);
-    const auto* send = std::get_if<coordinator_effect::Send>(&harness.effects[i]);
+    const auto* send = std::get_if<coordinator_effect::SendToAll>(&harness.effects[i]);
     if (append != nullptr && std::holds_alternative<log_record::ViewPublished>(append->record)) {
       logged = i;
     } else if (send != nullptr && std::holds_alternative<NewView>(send->message)) {

@@ -39,6 +39,7 @@ View random_view(RandomStream& random, ViewId id, const View* before) {
     }
     first = member.first + member.count;
   }
+  view.anyone_behind = view.anyone_behind && !view.has_observers();
   return view;
 }
 
