@@ -25,6 +25,10 @@ FaultPlan draw_faults(RandomStream& random) {
   plan.notice_every = draw_interval(random, milliseconds(150), seconds(2));
   plan.pause_every = draw_interval(random, milliseconds(500), seconds(4));
   plan.speed_change_every = draw_interval(random, milliseconds(400), seconds(4));
+  plan.mass_loss_every = draw_interval(random, milliseconds(700), seconds(6));
+  plan.coordinator_stall_every = draw_interval(random, milliseconds(500), seconds(4));
+  plan.repeat_every = draw_interval(random, milliseconds(5), milliseconds(500));
+  plan.restart_at_once = random.below(3) == 0;
   plan.crash_on_view = random.below(3) == 0;
   plan.slow_members = random.below(2) == 0;
   const bool delays = random.below(3) == 0;
@@ -108,6 +112,8 @@ std::string describe(const Scenario& s) {
          ms("freeze", f.freeze_every) + ms("bad_link", f.bad_link_every) +
          ms("join", f.join_every) + ms("drain", f.drain_every) + ms("notice", f.notice_every) +
          ms("pause", f.pause_every) + ms("speed_change", f.speed_change_every) +
+         ms("mass_loss", f.mass_loss_every) + ms("coordinator_stall", f.coordinator_stall_every) +
+         ms("repeat", f.repeat_every) + (f.restart_at_once ? " restart_at_once" : "") +
          (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
          "; delays" + ms("message", f.message_delay_max) + ms("break", f.break_delay_max);
 }

@@ -26,10 +26,16 @@ struct FaultPlan {
   Duration notice_every{};    ///< a worker is asked to leave
   Duration pause_every{};     ///< an operator pauses the job for pause_max at most
   Duration speed_change_every{};  ///< a worker becomes slower or faster, up to kSlowestFactor
-  bool crash_on_view = false;     ///< whenever a view is published, somebody may crash right then
-  bool slow_members = false;      ///< every worker has its own speed, up to kSlowestFactor slower
+  Duration mass_loss_every{};     ///< a zone is taken away: any number of workers at once, or all
+  Duration
+      coordinator_stall_every{};  ///< the coordinator's host stands still for stall_max at most
+  Duration repeat_every{};  ///< a message that a worker sent before reaches the coordinator again
+  bool restart_at_once = false;  ///< who is killed is replaced within milliseconds
+  bool crash_on_view = false;    ///< whenever a view is published, somebody may crash right then
+  bool slow_members = false;     ///< every worker has its own speed, up to kSlowestFactor slower
 
   Duration freeze_max = milliseconds(1200);
+  Duration stall_max = milliseconds(800);
   Duration pause_max = milliseconds(400);
   Duration message_delay_max =
       milliseconds(2);                         ///< of control messages; order per connection holds

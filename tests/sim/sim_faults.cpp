@@ -52,12 +52,39 @@ void SimWorld::start_faults() {
       add_worker();
     }
   });
+  every(plan.mass_loss_every, [this] { lose_many(); });
+  every(plan.coordinator_stall_every, [this] {
+    stalled_until_ =
+        std::max(stalled_until_, queue_.now() + draw_delay(scenario_.faults.stall_max));
+  });
+  every(plan.repeat_every, [this] { repeat_a_message(); });
   every(plan.pause_every, [this] {
     give(coordinator_event::PauseAsked{true});
     queue_.after(draw_delay(scenario_.faults.pause_max),
                  [this] { give(coordinator_event::PauseAsked{false}); });
   });
   keep_enough_workers();
+}
+
+/// Each with the same probability, which may be one; in the same instant.
+void SimWorld::lose_many() {
+  const std::uint64_t of_ten = 3 + random_.below(8);
+  for (const std::size_t index : living()) {
+    if (random_.below(10) < of_ten) {
+      workers_[index]->die(random_.below(4) == 0);
+    }
+  }
+}
+
+/// As after a reconnection, or by somebody who listened: connections keep their order, but nothing
+/// keeps an old message from coming once more.
+void SimWorld::repeat_a_message() {
+  const auto index = pick_living();
+  if (!index || sent_[*index].empty() || !connections_[*index].open || !workers_[*index]->id()) {
+    return;
+  }
+  const Message& old = sent_[*index][random_.below(sent_[*index].size())];
+  give(coordinator_event::Received{*workers_[*index]->id(), old});
 }
 
 /// Replacements come late while there is trouble, and surely afterwards.

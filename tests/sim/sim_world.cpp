@@ -100,6 +100,7 @@ void SimWorld::add_worker() {
       *this, index, scenario_.microbatch_time * static_cast<std::int64_t>(factor), committed,
       commit_checker_.expected(committed)));
   connections_.push_back({});
+  sent_.emplace_back();
   missed_.emplace_back();
   queue_.after(draw_delay(milliseconds(20)), [this, index] {
     if (workers_[index]->alive()) {
@@ -149,6 +150,10 @@ void SimWorld::at_worker(MemberId member, Duration delay, WorkerEvent what) {
 }
 
 void SimWorld::worker_died(std::size_t index, bool silently) {
+  if (scenario_.faults.restart_at_once && queue_.now() - Instant{} < scenario_.faults.faults_end &&
+      living().size() < scenario_.initial_workers) {
+    queue_.after(draw_delay(milliseconds(10)), [this] { add_worker(); });
+  }
   const auto id = workers_[index]->id();
   if (silently || !id) {
     return;
@@ -218,6 +223,14 @@ Duration SimWorld::in_order(Instant& last, Duration delay) {
 }
 
 void SimWorld::to_coordinator(std::size_t index, const Message& message) {
+  constexpr std::size_t kRemembered = 8;
+  if (scenario_.faults.repeat_every != Duration::zero() &&
+      !std::holds_alternative<Heartbeat>(message)) {
+    sent_[index].push_back(message);
+    if (sent_[index].size() > kRemembered) {
+      sent_[index].pop_front();
+    }
+  }
   const Duration delay =
       in_order(connections_[index].last_up, draw_delay(scenario_.faults.message_delay_max));
   queue_.after(delay, [this, index, bytes = encode(message)] {
@@ -258,7 +271,31 @@ void SimWorld::tick() {
   queue_.after(kTick, [this] { tick(); });
 }
 
-void SimWorld::give(const CoordinatorEvent& event) {
+/// While its host stands still, everything waits for the coordinator; it then comes in order.
+void SimWorld::give(CoordinatorEvent event) {
+  if (backlog_.empty() && queue_.now() >= stalled_until_) {
+    handle(event);
+    return;
+  }
+  backlog_.push_back(std::move(event));
+  if (backlog_.size() == 1) {
+    catch_up();
+  }
+}
+
+void SimWorld::catch_up() {
+  queue_.after(std::max(stalled_until_ - queue_.now(), Duration::zero()), [this] {
+    if (queue_.now() < stalled_until_) {
+      catch_up();
+      return;
+    }
+    for (const CoordinatorEvent& event : std::exchange(backlog_, {})) {
+      handle(event);
+    }
+  });
+}
+
+void SimWorld::handle(const CoordinatorEvent& event) {
   for (const CoordinatorEffect& effect : coordinator_.handle(queue_.now(), event)) {
     carry_out(effect);
   }

@@ -95,7 +95,9 @@ class SimWorld {
 
   // sim_world.cpp: network and coordinator
   void add_worker();
-  void give(const elastic::CoordinatorEvent& event);
+  void give(elastic::CoordinatorEvent event);
+  void catch_up();
+  void handle(const elastic::CoordinatorEvent& event);
   void carry_out(const elastic::CoordinatorEffect& effect);
   void to_worker(std::size_t worker, const elastic::Message& message);
   void close_connection(std::size_t worker);
@@ -110,6 +112,8 @@ class SimWorld {
   void every(Duration mean, std::function<void()> fault);
   void maybe_crash_on_view(const elastic::View& view);
   void break_a_link();
+  void lose_many();
+  void repeat_a_message();
   void keep_enough_workers();
   [[nodiscard]] std::vector<std::size_t> living() const;
   [[nodiscard]] std::optional<std::size_t> pick_living();
@@ -129,6 +133,9 @@ class SimWorld {
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::vector<Connection> connections_;
+  std::vector<std::deque<elastic::Message>> sent_;     // by worker: the last few to the coordinator
+  Instant stalled_until_;                              // the coordinator's host
+  std::deque<elastic::CoordinatorEvent> backlog_;      // of what it has not seen yet
   std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by worker, when first needed
   std::vector<std::vector<WorkerEvent>> missed_;       // while a worker was frozen
   std::map<MemberId, std::size_t> worker_of_;
