@@ -1,5 +1,5 @@
-// Mutated control messages, frames and view logs. MAYFLY_FUZZ_ROUNDS=N runs N inputs of each kind
-// instead of 20,000; under the sanitizer presets this finds what it finds there.
+// Mutated control messages, frames and view logs. MAYFLY_TEST_FUZZ_ROUNDS=N runs N inputs of each
+// kind instead of 20,000; under the sanitizer presets this finds what it finds there.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace mayfly::elastic {
 namespace {
 
 std::uint64_t rounds() {
-  const char* text = std::getenv("MAYFLY_FUZZ_ROUNDS");
+  const char* text = std::getenv("MAYFLY_TEST_FUZZ_ROUNDS");
   return text == nullptr ? 20'000 : std::strtoull(text, nullptr, 10);
 }
 
