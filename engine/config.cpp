@@ -179,7 +179,16 @@ void append_computing(std::vector<Setting>& list) {
 void append_membership(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(make("coordinator", &C::coordinator,
-                      "HOST:PORT of a running coordinator; empty = start one"));
+                      "HOST:PORT of a running coordinator, then those of its standbys, with "
+                      "commas; empty = start one"));
+  list.push_back(make("coordinator_timeout", &C::coordinator_timeout,
+                      "seconds that a worker with nothing to do waits for a coordinator that is "
+                      "away"));
+  list.push_back(make("standby", &C::standby,
+                      "of `mayfly coordinator`: takes over the job if its coordinator dies"));
+  list.push_back(make("quorum", &C::quorum,
+                      "of `mayfly coordinator`: the job has standbys, so an unplanned change needs "
+                      "a majority of the last view"));
   list.push_back(make("port", &C::port, "of our own coordinator; 0 = any free port"));
   list.push_back(make("token_file", &C::token_file,
                       "the job's secret; empty = token in the run directory, made if missing"));

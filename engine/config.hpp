@@ -61,9 +61,13 @@ struct JobConfig {
   std::string bind_host = "127.0.0.1";  ///< address on which this process listens
 
   // Membership.
-  std::string coordinator;  ///< HOST:PORT of a running coordinator; empty = embedded
-  std::uint16_t port = 0;   ///< of our own coordinator; 0 = any free
-  std::string token_file;   ///< empty = <run-dir>/token, made if missing
+  /// HOST:PORT of a running coordinator, then of its standbys, with commas; empty = embedded.
+  std::string coordinator;
+  double coordinator_timeout = 600;  ///< seconds that a worker waits for one that is away
+  bool standby = false;    ///< of `mayfly coordinator`: takes over a job whose coordinator dies
+  bool quorum = false;     ///< the job has standbys; see docs/failover.md
+  std::uint16_t port = 0;  ///< of our own coordinator; 0 = any free
+  std::string token_file;  ///< empty = <run-dir>/token, made if missing
   std::uint32_t min_workers = 1;
   std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds
@@ -138,6 +142,11 @@ struct Setting {
 /// Whether enough of config.workers are left when config.spares are not counted. Not a part of
 /// validate(): under mpirun the number of workers is known later.
 [[nodiscard]] Result<void> check_spares(const JobConfig& config);
+
+/// The elements of config.coordinator, in order.
+[[nodiscard]] std::vector<std::string> coordinator_endpoints(const JobConfig& config);
+/// Whether this process belongs to a job with standby coordinators.
+[[nodiscard]] bool has_standbys(const JobConfig& config);
 
 /// The resolved configuration as TOML that apply_toml reads back to the same values.
 [[nodiscard]] std::string to_toml(const JobConfig& config);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "elastic/core/view.hpp"
+#include "elastic/net/sentinel.hpp"
 #include "engine/config.hpp"
 #include "engine/derived_settings.hpp"
 #include "nn/model.hpp"
@@ -136,6 +137,22 @@ bool is_endpoint(const std::string& text) {
   return failure == std::errc{} && end == last && port >= 1 && port <= 65535 && !bare_ipv6;
 }
 
+Complaint check_coordinators(const JobConfig& c) {
+  constexpr std::size_t kEndpointCharactersMax = 255;
+  const std::vector<std::string> endpoints = coordinator_endpoints(c);
+  for (const std::string& endpoint : endpoints) {
+    if (!is_endpoint(endpoint) || endpoint.size() > kEndpointCharactersMax) {
+      return "coordinator '" + endpoint + "' is not HOST:PORT";
+    }
+  }
+  if (endpoints.size() > elastic::kEndpointsMax) {
+    return "coordinator names " + std::to_string(endpoints.size()) + " of them, at most " +
+           std::to_string(elastic::kEndpointsMax);
+  }
+  return unless(c.coordinator_timeout > 0,
+                "coordinator_timeout " + shown(c.coordinator_timeout) + " must be above 0 seconds");
+}
+
 Complaint check_workers(const JobConfig& c) {
   if (c.workers < 1 || c.workers > elastic::kMembersMax) {
     return "workers " + std::to_string(c.workers) + " is not between 1 and " +
@@ -173,8 +190,7 @@ Complaint check_workers(const JobConfig& c) {
     return "chaos is scripted by the process that starts the workers; it cannot be used with "
            "coordinator";
   }
-  return unless(c.coordinator.empty() || is_endpoint(c.coordinator),
-                "coordinator '" + c.coordinator + "' is not HOST:PORT");
+  return check_coordinators(c);
 }
 
 Complaint check_exchange(const JobConfig& c) {
@@ -217,6 +233,24 @@ Result<void> check_spares(const JobConfig& config) {
                                           " workers that are not spares"};
   }
   return {};
+}
+
+std::vector<std::string> coordinator_endpoints(const JobConfig& config) {
+  std::vector<std::string> endpoints;
+  for (std::size_t begin = 0; begin < config.coordinator.size();) {
+    const std::size_t end =
+        std::min(config.coordinator.find(',', begin), config.coordinator.size());
+    endpoints.push_back(config.coordinator.substr(begin, end - begin));
+    begin = end + 1;
+    if (begin == config.coordinator.size()) {
+      endpoints.emplace_back();  // behind the last comma; no endpoint, and validate() says so
+    }
+  }
+  return endpoints;
+}
+
+bool has_standbys(const JobConfig& config) {
+  return config.quorum || config.standby || coordinator_endpoints(config).size() > 1;
 }
 
 Result<void> validate(const JobConfig& config) {

@@ -3,12 +3,10 @@ mayfly_library(engine
           compute_pool.cpp coordinator_main.cpp coordinator_process.cpp exit_codes.cpp
           gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp half_wire.cpp initial_weights.cpp
           job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp low_priority.cpp
-          network_interface.cpp observer.cpp records.cpp
-          reduction_layout.cpp run_recorder.cpp signal_watcher.cpp starting_state.cpp
-          state_donor.cpp state_fetch.cpp state_sync.cpp
-          trace.cpp trainer.cpp trainer_evaluate.cpp trainer_observe.cpp
-          trainer_reports.cpp word_wire.cpp worker.cpp
-          worker_link.cpp wrapped_wire.cpp
+          network_interface.cpp observer.cpp records.cpp reduction_layout.cpp rejoin_limit.cpp
+          run_recorder.cpp signal_watcher.cpp starting_state.cpp state_donor.cpp state_fetch.cpp
+          state_sync.cpp trace.cpp trainer.cpp trainer_evaluate.cpp trainer_observe.cpp
+          trainer_reports.cpp word_wire.cpp worker.cpp worker_link.cpp wrapped_wire.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
          mayfly_collectives_plan mayfly_elastic_core mayfly_elastic_net mayfly_cloud_hooks
   PRIVATE fmt::fmt Threads::Threads)

@@ -62,6 +62,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"bucket_kib", c.bucket_kib},
           {"backend", c.backend},
           {"processes", process_set(c)},
+          {"standby coordinators", has_standbys(c) ? "yes" : "no"},
           {"device", c.device},
           {"instruction set", job.isa},
           {"dtype", nn::name_of(job.dtype)},

@@ -36,6 +36,10 @@ void put(WireWriter& out, const WorkerRecord& r) {
   out.put(r.loader_wait_ms);
   out.put(r.steps);
 }
+void put(WireWriter& out, const NoteRecord& r) {
+  out.put_string(std::string_view(r.kind).substr(0, kTextBytesMax));
+  out.put_string(std::string_view(r.detail).substr(0, kTextBytesMax));
+}
 
 void get(WireReader& in, StepRecord& r) {
   r.step = in.get<std::uint64_t>();
@@ -68,6 +72,10 @@ void get(WireReader& in, WorkerRecord& r) {
   r.loader_wait_ms = in.get<double>();
   r.steps = in.get<std::uint64_t>();
 }
+void get(WireReader& in, NoteRecord& r) {
+  r.kind = in.get_string(kTextBytesMax);
+  r.detail = in.get_string(kTextBytesMax);
+}
 
 template <typename T>
 Result<Record> get_whole(WireReader& in) {
@@ -96,6 +104,7 @@ Result<Record> decode_record(ByteSpan bytes) {
     case 2: return get_whole<CheckpointRecord>(in);
     case 3: return get_whole<FatalRecord>(in);
     case 4: return get_whole<WorkerRecord>(in);
+    case 5: return get_whole<NoteRecord>(in);
     default: return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
   }
 }

@@ -46,9 +46,14 @@ struct WorkerRecord {
   double loader_wait_ms = 0;
   std::uint64_t steps = 0;
 };
+/// A fact for events.jsonl that only the worker knows.
+struct NoteRecord {
+  std::string kind;
+  std::string detail;
+};
 
-using Record =
-    std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord, WorkerRecord>;
+using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
+                            WorkerRecord, NoteRecord>;
 
 [[nodiscard]] Bytes encode_record(const Record& record);
 [[nodiscard]] Result<Record> decode_record(ByteSpan bytes);

@@ -233,6 +233,10 @@ void RunRecorder::receive(const WorkerRecord& record) {
                                    {"loader_wait_ms", json_number(record.loader_wait_ms)}});
 }
 
+void RunRecorder::receive(const NoteRecord& record) {
+  directory_.event(record.kind, {{"detail", json_string(record.detail)}});
+}
+
 elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
   return on_other_command_(command);
 }

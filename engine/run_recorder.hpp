@@ -62,6 +62,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const CheckpointRecord& record);
   void receive(const FatalRecord& record);
   void receive(const WorkerRecord& record);
+  void receive(const NoteRecord& record);
   [[nodiscard]] double train_seconds() const;  // under mutex_
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();

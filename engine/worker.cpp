@@ -18,6 +18,7 @@
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
+#include "engine/rejoin_limit.hpp"
 #include "engine/signal_watcher.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/trainer.hpp"
@@ -125,13 +126,17 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
 }
 
 Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
-                                                    const WorkerParts& parts, const Bytes& token) {
+                                                    const WorkerParts& parts, const Bytes& token,
+                                                    elastic::Sentinel* sentinel, Duration timeout) {
   elastic::MemberClientOptions options;
-  options.endpoint = config.coordinator;
+  options.endpoints = coordinator_endpoints(config);
   options.token = token;
+  options.sentinel = sentinel;
+  options.coordinator_timeout =
+      Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   options.address = parts.transport->address();
   options.fingerprint = parts.job->fingerprint;
-  return elastic::connect_member(options, monotonic_now() + kConnectTimeout);
+  return elastic::connect_member(options, monotonic_now() + timeout);
 }
 
 int fail(const Error& error, int code) {
@@ -151,6 +156,11 @@ class LeaveSignals {
           }
         }) {}
 
+  [[nodiscard]] bool asked() const {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
   /// From now on `client` is told; null = nobody.
   void tell(elastic::MemberClient* client) {
     const std::lock_guard lock(mutex_);
@@ -169,16 +179,22 @@ class LeaveSignals {
     }
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   elastic::MemberClient* client_ = nullptr;  // guarded by mutex_
   bool asked_ = false;                       // guarded by mutex_
   SignalWatcher watcher_;                    // last: its thread uses the rest
 };
 
+/// One membership, and what is left of it.
+struct Part {
+  elastic::member_effect::Leave leave;
+  nn::ModelState state;
+};
+
 /// From the moment this worker is a member until it leaves.
-int take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
-              nn::ModelState initial, LeaveSignals& signals) {
-  WorkerLink link(*parts.transport, *parts.pool);
+Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
+               nn::ModelState initial, LeaveSignals& signals) {
+  WorkerLink link(*parts.transport, *parts.pool, client);
   CheckpointWriter checkpoints(
       *parts.job, config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
@@ -197,12 +213,72 @@ int take_part(const JobConfig& config, const WorkerParts& parts, elastic::Member
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   signals.tell(&client);
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
-  const elastic::member_effect::Leave leave = trainer.run();
+  elastic::member_effect::Leave leave = trainer.run();
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
   signals.tell(nullptr);
   client.send_report(
       encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
-  return exit_code_of(leave);
+  return {std::move(leave), trainer.take_state()};
+}
+
+/// Waits until the worker may join again; false if it should not: nobody wants it, it was asked to
+/// go, or it is evicted again and again.
+bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signals) {
+  if (!part.leave.may_rejoin || signals.asked()) {
+    return false;
+  }
+  const std::optional<Duration> wait = limit.evicted(monotonic_now());
+  if (!wait) {
+    log::error(fmt::format("evicted {} times within a minute, giving up: {}",
+                           RejoinLimit::kEvictionsMax, part.leave.detail));
+    return false;
+  }
+  std::this_thread::sleep_for(*wait);
+  log::info("joining again as a new member");
+  return !signals.asked();
+}
+
+/// What an evicted worker joins again with. In exact reduction its state is one that the job has
+/// had, or is about to have, to the bit. With rounded sums the others may compute the step that
+/// only it has committed to other bits, so it starts like any new worker.
+Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, nn::ModelState state) {
+  if (parts.job->exact()) {
+    return state;
+  }
+  Result<StartingState> start = starting_state(*parts.job, *parts.layout);
+  return start.ok() ? Result<nn::ModelState>(std::move(start).value().state)
+                    : Result<nn::ModelState>(start.error());
+}
+
+/// Member after member, as long as the job wants this worker; data, kernels and connections to
+/// other workers are kept in between.
+int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
+               nn::ModelState state, LeaveSignals& signals) {
+  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  if (!token.ok()) {
+    return fail(token.error(), kExitUsage);
+  }
+  RejoinLimit limit;
+  Duration timeout = kConnectTimeout;
+  while (true) {
+    Result<std::unique_ptr<elastic::MemberClient>> joined =
+        join(config, parts, token.value(), sentinel, timeout);
+    if (!joined.ok()) {
+      const bool refused = joined.error().code == Errc::kRefused;
+      return fail(joined.error(), refused ? kExitUsage : kExitFailed);
+    }
+    Part part = take_part(config, parts, *joined.value(), std::move(state), signals);
+    joined.value().reset();  // says the last words
+    if (!may_rejoin(part, limit, signals)) {
+      return exit_code_of(part.leave);
+    }
+    Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part.state));
+    if (!kept.ok()) {
+      return fail(kept.error(), kExitFailed);
+    }
+    state = std::move(kept).value();
+    timeout = Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
+  }
 }
 
 }  // namespace
@@ -225,25 +301,11 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (Result<void> built = build(config, parts); !built.ok()) {
     return fail(built.error(), kExitUsage);
   }
-  Result<Bytes> token = elastic::read_token_file(config.token_file);
-  if (!token.ok()) {
-    return fail(token.error(), kExitUsage);
-  }
   Result<StartingState> start = starting_state(*parts.job, *parts.layout);
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }
-  Result<std::unique_ptr<elastic::MemberClient>> joined = join(config, parts, token.value());
-  if (!joined.ok()) {
-    const bool refused = joined.error().code == Errc::kRefused;
-    return fail(joined.error(), refused ? kExitUsage : kExitFailed);
-  }
-  elastic::MemberClient& client = *joined.value();
-  if (sentinel != nullptr) {
-    sentinel->arm(config.coordinator, token.value(), client.id());
-  }
-
-  return take_part(config, parts, client, std::move(start).value().state, signals);
+  return take_parts(config, parts, sentinel.get(), std::move(start).value().state, signals);
 }
 
 }  // namespace mayfly::engine

@@ -1,6 +1,10 @@
 #include "engine/worker_link.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "engine/records.hpp"
 
 namespace mayfly::engine {
 
@@ -35,6 +39,15 @@ void WorkerLink::leave(const elastic::member_effect::Leave& leave) {
     orders_.emplace_back(leave);
   }
   arrived_.notify_one();
+}
+
+void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {
+  if (reports_dropped > 0) {
+    client_.send_report(encode_record(NoteRecord{
+        "reports_dropped", fmt::format("member {} had no room for {} reports while there was no "
+                                       "coordinator",
+                                       value(client_.id()), reports_dropped)}));
+  }
 }
 
 WorkerLink::Order WorkerLink::next_order() {

@@ -22,14 +22,16 @@ class WorkerLink final : public elastic::MemberHandler {
   /// What the trainer is to do next.
   using Order = std::variant<elastic::View, elastic::member_effect::Leave>;
 
-  WorkerLink(collectives::Transport& transport, ComputePool& pool)
-      : transport_(transport), pool_(pool) {}
+  /// All of them outlive it.
+  WorkerLink(collectives::Transport& transport, ComputePool& pool, elastic::MemberClient& client)
+      : transport_(transport), pool_(pool), client_(client) {}
 
   // Control thread:
   void run_view(const elastic::View& view) override;
   void abort_group(ViewId view) override;
   void ask_for_boundary(ViewId view) override;
   void leave(const elastic::member_effect::Leave& leave) override;
+  void coordinator_returned(std::uint64_t reports_dropped) override;
 
   // Trainer:
   /// Blocks until there is an order.
@@ -47,6 +49,7 @@ class WorkerLink final : public elastic::MemberHandler {
  private:
   collectives::Transport& transport_;
   ComputePool& pool_;
+  elastic::MemberClient& client_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   // Guarded by mutex_:

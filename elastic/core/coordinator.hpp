@@ -207,6 +207,7 @@ class Coordinator {
   void on(MemberId id, Peer& peer, const Progress& progress);
   void on(MemberId id, Peer& peer, const LeaveRequest& request);
   void on(MemberId id, Peer& peer, const Report& report);
+  [[nodiscard]] bool uses_store(const Peer& peer, ViewId view) const;
   void on(MemberId id, Peer& peer, const StoreSet& set);
   void on(MemberId id, Peer& peer, const StoreGet& get);
   void on(MemberId id, Peer& peer, const WorkerDied& died);

@@ -151,8 +151,15 @@ void Coordinator::on(MemberId id, Peer& /*peer*/, const Report& report) {
   effects_.emplace_back(coordinator_effect::ReportReceived{id, report.payload});
 }
 
+/// Also before everybody is back: members of a view that is being formed wait for each other.
+bool Coordinator::uses_store(const Peer& peer, ViewId view) const {
+  const bool has_returned = peer.phase == Peer::Phase::kReturning && peer.resume &&
+                            peer.resume->view && peer.resume->view->id == view;
+  return view_ && view_->id == view && (peer.phase == Peer::Phase::kActive || has_returned);
+}
+
 void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {
-  if (peer.phase != Peer::Phase::kActive || set.view != view_->id) {
+  if (!uses_store(peer, set.view)) {
     return;
   }
   bool accepted = false;
@@ -163,14 +170,14 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {
   }
   for (const MemberId member : waiting) {
     const auto place = peers_.find(member);
-    if (place != peers_.end() && place->second.phase == Peer::Phase::kActive) {
+    if (place != peers_.end() && uses_store(place->second, set.view)) {
       send(member, StoreValue{set.view, set.key, set.value});
     }
   }
 }
 
 void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
-  if (peer.phase != Peer::Phase::kActive || get.view != view_->id) {
+  if (!uses_store(peer, get.view)) {
     return;
   }
   if (const Bytes* found = store_.get(id, get.key)) {

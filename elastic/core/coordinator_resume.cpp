@@ -201,6 +201,10 @@ void Coordinator::hear(MemberId id, Peer& peer, const Message& message) {
   } else if (const auto* leave = std::get_if<LeaveRequest>(&message)) {
     known.is_leaving = true;
     known.leave_reason = leave->reason;
+  } else if (const auto* set = std::get_if<StoreSet>(&message)) {
+    on(id, peer, *set);
+  } else if (const auto* get = std::get_if<StoreGet>(&message)) {
+    on(id, peer, *get);
   }
 }
 
@@ -213,6 +217,7 @@ void Coordinator::hear(MemberId id, Peer& peer, const Resume& resume) {
   const bool is_news = resume.view && (!view_ || resume.view->id > view_->id);
   if (is_news) {
     view_ = *resume.view;
+    store_.clear();
     is_view_active_ = false;
     if (phase_ != Phase::kResuming) {  // we lead a job that has gone on elsewhere
       collect();

@@ -223,6 +223,9 @@ void fields(auto& io, Is<Resume> auto& m) {
   io.people_text(m.leave_reason);
 }
 
+void fields(auto& io, Is<ReportsTaken> auto& m) {
+  io.plain(m.count);
+}
 void fields(auto& io, Is<Left> auto& m) {
   io.plain(m.incarnation);
 }
@@ -256,11 +259,11 @@ void fields(auto& io, Is<CommandReply> auto& m) {
 constexpr std::size_t kKinds = std::variant_size_v<Message>;
 
 constexpr std::array<const char*, kKinds> kNames = {
-    "challenge", "hello",          "welcome",       "refused",   "ready",         "stopped",
-    "formed",    "synced",         "progress",      "heartbeat", "leave_request", "report",
-    "store_set", "store_get",      "worker_died",   "stop",      "new_view",      "store_value",
-    "dismiss",   "command",        "command_reply", "caught_up", "resume",        "left",
-    "no_quorum", "new_view_delta", "view_wanted"};
+    "challenge", "hello",          "welcome",       "refused",      "ready",         "stopped",
+    "formed",    "synced",         "progress",      "heartbeat",    "leave_request", "report",
+    "store_set", "store_get",      "worker_died",   "stop",         "new_view",      "store_value",
+    "dismiss",   "command",        "command_reply", "caught_up",    "resume",        "left",
+    "no_quorum", "new_view_delta", "view_wanted",   "reports_taken"};
 
 template <std::size_t Kind>
 Message read_fields(WireReader& reader) {

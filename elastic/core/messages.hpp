@@ -114,6 +114,11 @@ struct Resume {
   std::string leave_reason;
   friend bool operator==(const Resume&, const Resume&) = default;
 };
+/// So many reports of this connection are on record: they need not be sent again.
+struct ReportsTaken {
+  std::uint64_t count = 0;
+  friend bool operator==(const ReportsTaken&, const ReportsTaken&) = default;
+};
 /// Answers Dismiss: the member is gone and will follow no other coordinator under this id.
 struct Left {
   Incarnation incarnation{};  ///< the highest that it has accepted
@@ -247,10 +252,11 @@ struct ViewWanted {
   friend bool operator==(const ViewWanted&, const ViewWanted&) = default;
 };
 
-using Message = std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced,
-                             Progress, Heartbeat, LeaveRequest, Report, StoreSet, StoreGet,
-                             WorkerDied, Stop, NewView, StoreValue, Dismiss, Command, CommandReply,
-                             CaughtUp, Resume, Left, NoQuorum, NewViewDelta, ViewWanted>;
+using Message =
+    std::variant<Challenge, Hello, Welcome, Refused, Ready, Stopped, Formed, Synced, Progress,
+                 Heartbeat, LeaveRequest, Report, StoreSet, StoreGet, WorkerDied, Stop, NewView,
+                 StoreValue, Dismiss, Command, CommandReply, CaughtUp, Resume, Left, NoQuorum,
+                 NewViewDelta, ViewWanted, ReportsTaken>;
 
 /// Texts for people (reason, detail, host) are cut at their bound; everything else beyond a
 /// bound is a programmer error.

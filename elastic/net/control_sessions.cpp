@@ -147,7 +147,7 @@ void ControlSessions::handle_hello(Held& session, Message message) {
     return;
   }
   if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
-    return refuse(session.id, *reason);
+    return refuse(session.id, Refused{*reason});
   }
   owner_.on_hello(session, std::move(*hello));
 }
@@ -193,12 +193,12 @@ void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId membe
   }
 }
 
-void ControlSessions::refuse(std::uint64_t id, const std::string& reason) {
+void ControlSessions::refuse(std::uint64_t id, const Refused& refused) {
   const auto found = sessions_.find(id);
   ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
          "only a connection that waits for it is refused");
-  log::info("refused a connection: " + reason);
-  found->second.connection->send(Refused{reason});
+  log::info("refused a connection: " + refused.reason);
+  found->second.connection->send(refused);
   leave(found->second);
 }
 
@@ -228,6 +228,15 @@ void ControlSessions::send_to_workers(const std::vector<MemberId>& members,
     const auto session =
         worker == worker_of_.end() ? sessions_.end() : sessions_.find(worker->second);
     if (session != sessions_.end()) {
+      session->second.connection->send_frame(frame);
+    }
+  }
+}
+
+void ControlSessions::send_to_all_workers(const Message& message) {
+  const Bytes frame = to_frame(message);
+  for (const auto& [member, id] : worker_of_) {
+    if (const auto session = sessions_.find(id); session != sessions_.end()) {
       session->second.connection->send_frame(frame);
     }
   }

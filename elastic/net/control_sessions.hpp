@@ -57,7 +57,7 @@ class ControlSessions final : public ConnectionOwner {
   /// The stranger `id` is a worker, sentinel or operator from now on.
   void admit(std::uint64_t id, SessionStage stage, MemberId member);
   /// Says why not, then closes.
-  void refuse(std::uint64_t id, const std::string& reason);
+  void refuse(std::uint64_t id, const Refused& refused);
   /// Nothing if the session is gone: its owner hears of that next.
   void send(std::uint64_t id, const Message& message);
   /// Closes at once because of a message that must not come.
@@ -66,6 +66,7 @@ class ControlSessions final : public ConnectionOwner {
   /// To the member's worker, if it is connected.
   void send_to_worker(MemberId member, const Message& message);
   void send_to_workers(const std::vector<MemberId>& members, const Message& message);
+  void send_to_all_workers(const Message& message);
   [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
   /// Closes the member's connections after what was sent to them.
   void disconnect(MemberId member);

@@ -8,12 +8,15 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
+#include <cstring>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/log.hpp"
 #include "elastic/net/control_sessions.hpp"
+#include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
@@ -25,6 +28,8 @@ namespace effect = coordinator_effect;
 using boost::system::error_code;
 
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
+// To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).
+constexpr Duration kBeatInterval = milliseconds(250);
 
 template <class... Ts>
 struct Overloaded : Ts... {
@@ -80,8 +85,14 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void apply(Instant, effect::Accept& a) {
     sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome comes next
   }
-  void apply(Instant, effect::Refuse& r) { sessions_.refuse(r.connection, r.reason); }
-  void apply(Instant, effect::Append&) {}  // no log yet
+  void apply(Instant, effect::Refuse& r) {
+    sessions_.refuse(r.connection, Refused{r.reason, r.refusal});
+  }
+  void apply(Instant, effect::Append& a) {
+    if (view_log_ != nullptr) {
+      view_log_->append(a.record, a.durable);
+    }
+  }
   void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
   void apply(Instant, effect::SendToAll& s) { sessions_.send_to_workers(s.members, s.message); }
   void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
@@ -92,13 +103,28 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void apply(Instant, effect::ReportReceived& r) { observer_.on_report(r.member, r.payload); }
   void apply(Instant, effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
   void refresh_status();
+  /// Members of the last view may not be back yet; their sentinels may come first.
+  [[nodiscard]] bool awaits_members() const {
+    return core_.phase() == "resuming" || core_.phase() == "standby";
+  }
+  void count_report(std::uint64_t session);
+  void confirm_reports();
+  void beat(Instant now);
 
   asio::io_context io_{1};
   asio::steady_timer tick_timer_{io_};
   std::string endpoint_;
+  const std::unique_ptr<DurableViewLog> view_log_;
+  const bool has_standbys_;
   Coordinator core_;
   CoordinatorObserver& observer_;
   ControlSessions sessions_;
+  struct Taken {
+    std::uint64_t reports = 0;
+    bool is_news = false;
+  };
+  std::map<std::uint64_t, Taken> taken_;  // of each worker's session
+  Instant last_beat_;
 
   mutable std::mutex status_mutex_;
   JobStatus status_;  // guarded by status_mutex_
@@ -112,9 +138,18 @@ std::string reachable_endpoint(const std::string& host, std::uint16_t port) {
   return to_string(Endpoint{wildcard ? "127.0.0.1" : host, port});
 }
 
+Coordinator make_core(CoordinatorOptions options, const DurableViewLog* log) {
+  if (log == nullptr || options.standby) {
+    return Coordinator(std::move(options));
+  }
+  return Coordinator(std::move(options), log->contents());
+}
+
 Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorObserver& observer)
     : endpoint_(reachable_endpoint(options.host, local_port(listener.get()))),
-      core_(std::move(options.core)),
+      view_log_(std::move(options.view_log)),
+      has_standbys_(options.core.quorum),
+      core_(make_core(std::move(options.core), view_log_.get())),
       observer_(observer),
       sessions_(io_, std::move(listener), options.host.find(':') != std::string::npos,
                 std::move(options.token), *this) {
@@ -142,7 +177,10 @@ void Server::schedule_tick() {
       return;
     }
     handle(event::Tick{});
-    sessions_.tick(monotonic_now());
+    const Instant now = monotonic_now();
+    sessions_.tick(now);
+    confirm_reports();
+    beat(now);
     schedule_tick();
   });
 }
@@ -155,8 +193,8 @@ void Server::on_hello(const Session& session, Hello hello) {
   switch (hello.role) {
     case Role::kWorker: handle(event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
-      if (!sessions_.has_worker(hello.member)) {
-        return sessions_.refuse(id, fmt::format("no member {}", value(hello.member)));
+      if (!sessions_.has_worker(hello.member) && !awaits_members()) {
+        return sessions_.refuse(id, Refused{fmt::format("no member {}", value(hello.member))});
       }
       sessions_.admit(id, SessionStage::kSentinel, hello.member);
       return sessions_.send(id, Welcome{hello.member});
@@ -177,6 +215,7 @@ void Server::on_session_message(const Session& session, Message message) {
 }
 
 void Server::on_session_lost(const Session& session, const std::string& detail) {
+  taken_.erase(session.id);
   if (session.stage == SessionStage::kWorker) {
     handle(event::ConnectionLost{session.member, detail});
   } else if (session.stage == SessionStage::kSentinel) {
@@ -189,7 +228,32 @@ void Server::handle_worker(const Session& session, Message message) {
   if (!is_from_worker(message)) {
     return sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
+  const bool is_report = std::holds_alternative<Report>(message);
   handle(event::Received{session.member, std::move(message)});
+  if (is_report) {
+    count_report(session.id);  // now that it is on record
+  }
+}
+
+void Server::count_report(std::uint64_t session) {
+  Taken& taken = taken_[session];
+  ++taken.reports;
+  taken.is_news = true;
+}
+
+void Server::confirm_reports() {
+  for (auto& [session, taken] : taken_) {
+    if (std::exchange(taken.is_news, false)) {
+      sessions_.send(session, ReportsTaken{taken.reports});
+    }
+  }
+}
+
+void Server::beat(Instant now) {
+  if (has_standbys_ && now - last_beat_ >= kBeatInterval) {
+    last_beat_ = now;
+    sessions_.send_to_all_workers(Heartbeat{});
+  }
 }
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
@@ -278,6 +342,13 @@ void Server::refresh_status() {
 }
 
 }  // namespace
+
+std::uint64_t make_identity() {
+  const Bytes random = make_nonce();
+  std::uint64_t identity = 0;
+  std::memcpy(&identity, random.data(), sizeof identity);
+  return identity | 1;
+}
 
 Result<std::unique_ptr<CoordinatorServer>> start_coordinator(CoordinatorServerOptions options,
                                                              CoordinatorObserver& observer) {

@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "elastic/core/coordinator.hpp"
+#include "elastic/net/durable_view_log.hpp"
 
 namespace mayfly::elastic {
 
@@ -21,6 +22,8 @@ struct CoordinatorServerOptions {
   std::uint16_t port = 0;          ///< 0 = any free port
   Bytes token;                     ///< the job's secret
   CoordinatorOptions core;
+  /// Opened and begun, or going on; the server keeps it locked. Null: nothing is remembered.
+  std::unique_ptr<DurableViewLog> view_log;
 };
 
 /// What the rest of the process hears of. Called on the server's thread; must not block for long
@@ -60,6 +63,9 @@ class CoordinatorServer {
   virtual void fail(std::string reason) = 0;
   [[nodiscard]] virtual JobStatus status() const = 0;
 };
+
+/// A random number that is not 0, for CoordinatorOptions::identity.
+[[nodiscard]] std::uint64_t make_identity();
 
 /// Listens and starts the thread. kIo if the port is in use (the text names it). `observer` must
 /// outlive the server. Destroying the server flushes what was sent, then closes all connections.

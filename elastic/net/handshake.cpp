@@ -21,9 +21,8 @@ Error not_a_coordinator(const std::string& endpoint, const std::string& detail) 
   return {Errc::kCorrupt, endpoint + " does not answer as a Mayfly coordinator: " + detail};
 }
 
-/// The next message, which must be of type T or Refused.
-template <typename T>
-Result<T> expect(int fd, const std::string& endpoint, Instant deadline) {
+/// The next message, whatever it is.
+Result<Message> receive(int fd, const std::string& endpoint, Instant deadline) {
   Result<Message> message = receive_message(fd, deadline);
   if (!message.ok()) {
     const Error& error = message.error();
@@ -32,18 +31,38 @@ Result<T> expect(int fd, const std::string& endpoint, Instant deadline) {
     }
     return Error{error.code, endpoint + ": " + error.detail};
   }
-  if (const auto* refused = std::get_if<Refused>(&message.value())) {
-    return Error{Errc::kRefused, refused->reason};
+  return message;
+}
+
+Error unexpected(const std::string& endpoint, const Message& message) {
+  return not_a_coordinator(endpoint, std::string("unexpected ") + name_of(message));
+}
+
+/// Answers the challenge on a fresh connection.
+Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello hello,
+                     Instant deadline) {
+  const Result<Message> message = receive(fd, endpoint, deadline);
+  if (!message.ok()) {
+    return message.error();
   }
-  if (auto* wanted = std::get_if<T>(&message.value())) {
-    return std::move(*wanted);
+  const auto* challenge = std::get_if<Challenge>(&message.value());
+  if (challenge == nullptr) {
+    return unexpected(endpoint, message.value());
   }
-  return not_a_coordinator(endpoint, std::string("unexpected ") + name_of(message.value()));
+  if (challenge->nonce.size() != kNonceBytes) {
+    return not_a_coordinator(endpoint, "a challenge of the wrong size");
+  }
+  hello.protocol = kProtocolVersion;
+  hello.nonce = make_nonce();
+  hello.proof = make_proof(token, challenge->nonce, hello.nonce, hello.role);
+  hello.host = host_name();
+  hello.pid = static_cast<std::uint32_t>(::getpid());
+  return send_message(fd, hello, deadline);
 }
 
 }  // namespace
 
-Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token, Hello hello,
+Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, Hello hello,
                                  Instant deadline) {
   Result<Endpoint> target = parse_endpoint(endpoint);
   if (!target.ok()) {
@@ -54,26 +73,32 @@ Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token, He
     return std::move(fd).error();
   }
   const int raw = fd.value().get();
-  Result<Challenge> challenge = expect<Challenge>(raw, endpoint, deadline);
-  if (!challenge.ok()) {
-    return std::move(challenge).error();
+  if (Result<void> said = present(raw, endpoint, token, std::move(hello), deadline); !said.ok()) {
+    return std::move(said).error();
   }
-  if (challenge.value().nonce.size() != kNonceBytes) {
-    return not_a_coordinator(endpoint, "a challenge of the wrong size");
+  Result<Message> verdict = receive(raw, endpoint, deadline);
+  if (!verdict.ok()) {
+    return std::move(verdict).error();
   }
-  hello.protocol = kProtocolVersion;
-  hello.nonce = make_nonce();
-  hello.proof = make_proof(token, challenge.value().nonce, hello.nonce, hello.role);
-  hello.host = host_name();
-  hello.pid = static_cast<std::uint32_t>(::getpid());
-  if (Result<void> sent = send_message(raw, hello, deadline); !sent.ok()) {
-    return std::move(sent).error();
+  if (const auto* refused = std::get_if<Refused>(&verdict.value())) {
+    return Answer{std::move(fd).value(), *refused};
   }
-  Result<Welcome> welcome = expect<Welcome>(raw, endpoint, deadline);
-  if (!welcome.ok()) {
-    return std::move(welcome).error();
+  if (const auto* welcome = std::get_if<Welcome>(&verdict.value())) {
+    return Answer{std::move(fd).value(), *welcome};
   }
-  return OpenSession{std::move(fd).value(), welcome.value().member};
+  return unexpected(endpoint, verdict.value());
+}
+
+Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token, Hello hello,
+                                 Instant deadline) {
+  Result<Answer> answer = ask_for_admission(endpoint, token, std::move(hello), deadline);
+  if (!answer.ok()) {
+    return std::move(answer).error();
+  }
+  if (const auto* refused = std::get_if<Refused>(&answer.value().verdict)) {
+    return Error{Errc::kRefused, refused->reason};
+  }
+  return OpenSession{std::move(answer.value().fd), std::get<Welcome>(answer.value().verdict)};
 }
 
 std::optional<std::string> reason_to_refuse(const Hello& hello, ByteSpan token,

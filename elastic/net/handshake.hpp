@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
@@ -14,15 +15,25 @@
 
 namespace mayfly::elastic {
 
-/// A connection that the coordinator has welcomed.
-struct OpenSession {
+/// A coordinator's answer to Hello.
+struct Answer {
   UniqueFd fd;
-  MemberId member{};
+  std::variant<Welcome, Refused> verdict;
 };
 
 /// Connects once and goes through the handshake. Fills in protocol, nonce, proof, host and pid of
-/// `hello`. kRefused with the coordinator's reason; kPeerLost if nobody listens or the connection
-/// broke; kDeadline; kCorrupt if something else answers there.
+/// `hello`. kPeerLost if nobody listens or the connection broke; kDeadline; kCorrupt if something
+/// else answers there.
+[[nodiscard]] Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token,
+                                               Hello hello, Instant deadline);
+
+/// A connection that the coordinator has welcomed.
+struct OpenSession {
+  UniqueFd fd;
+  Welcome welcome;
+};
+
+/// The same for those to whom a refusal is an error: kRefused with the coordinator's reason.
 [[nodiscard]] Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token,
                                                Hello hello, Instant deadline);
 

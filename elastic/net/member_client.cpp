@@ -7,17 +7,20 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "elastic/net/connection.hpp"
+#include "elastic/net/coordinator_search.hpp"
+#include "elastic/net/first_session.hpp"
 #include "elastic/net/handshake.hpp"
+#include "elastic/net/pending_gets.hpp"
+#include "elastic/net/report_queue.hpp"
+#include "elastic/net/sentinel.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -29,90 +32,21 @@ using boost::system::error_code;
 
 constexpr auto kHeartbeatInterval = std::chrono::milliseconds(50);
 constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
-constexpr auto kConnectRetryDelay = std::chrono::milliseconds(50);
+// A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
+constexpr std::size_t kReportBytesMax = std::size_t{16} << 20;
+// Only if there is another coordinator to go to. Its beats come every 250 ms.
+constexpr Duration kCoordinatorSilenceMax = seconds(2);
 
-/// The answers that threads wait for. Shared between them and the control thread.
-class PendingGets {
- public:
-  /// Announces a wait for the key, so that an answer is kept. Fails if no answer can come.
-  Result<void> expect(ViewId view, const std::string& key);
-  /// Waits for what was announced.
-  Result<Bytes> wait(ViewId view, const std::string& key, Instant deadline);
-
-  void answer(const StoreValue& value);
-  /// The view is over: nobody will set its keys any more.
-  void end_views_up_to(ViewId view);
-  void end_connection();
-
- private:
-  struct Slot {
-    std::optional<Bytes> value;
-    int waiting = 0;
-  };
-  using Key = std::pair<ViewId, std::string>;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Key, Slot> slots_;  // guarded by mutex_, as all below
-  std::optional<ViewId> last_ended_;
-  bool lost_ = false;
-};
-
-Result<void> PendingGets::expect(ViewId view, const std::string& key) {
-  const std::lock_guard lock(mutex_);
-  if (lost_) {
-    return Error{Errc::kPeerLost, "the connection to the coordinator is lost"};
-  }
-  ++slots_[Key{view, key}].waiting;
-  return {};
-}
-
-Result<Bytes> PendingGets::wait(ViewId view, const std::string& key, Instant deadline) {
-  std::unique_lock lock(mutex_);
-  const auto slot = slots_.find(Key{view, key});
-  ENSURE(slot != slots_.end(), "expect() comes before wait()");
-  const auto ended = [&] { return last_ended_ && *last_ended_ >= view; };
-  const auto ready = [&] { return slot->second.value.has_value() || lost_ || ended(); };
-  // On Linux steady_clock is CLOCK_MONOTONIC, the clock of every Instant an adapter sees.
-  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
-  const bool in_time = changed_.wait_until(lock, until, ready);
-  Result<Bytes> result = Error{Errc::kDeadline, "nobody set '" + key + "' in time"};
-  if (slot->second.value) {
-    result = *slot->second.value;
-  } else if (in_time && lost_) {
-    result = Error{Errc::kPeerLost, "the connection to the coordinator is lost"};
-  } else if (in_time) {
-    result = Error{Errc::kAborted, "view " + std::to_string(mayfly::value(view)) + " is over"};
-  }
-  if (--slot->second.waiting == 0) {
-    slots_.erase(slot);
-  }
-  return result;
-}
-
-void PendingGets::answer(const StoreValue& value) {
-  const std::lock_guard lock(mutex_);
-  if (const auto slot = slots_.find(Key{value.view, value.key}); slot != slots_.end()) {
-    slot->second.value = value.value;
-    changed_.notify_all();
-  }
-}
-
-void PendingGets::end_views_up_to(ViewId view) {
-  const std::lock_guard lock(mutex_);
-  last_ended_ = last_ended_ ? std::max(*last_ended_, view) : view;
-  changed_.notify_all();
-}
-
-void PendingGets::end_connection() {
-  const std::lock_guard lock(mutex_);
-  lost_ = true;
-  changed_.notify_all();
+Hello worker_hello(const MemberClientOptions& options) {
+  Hello hello;
+  hello.address = options.address;
+  hello.fingerprint = options.fingerprint;
+  return hello;
 }
 
 class Client final : public MemberClient, public ConnectionOwner {
  public:
-  explicit Client(OpenSession session);
+  Client(MemberClientOptions options, std::size_t endpoint, OpenSession session);
   ~Client() override;
 
   [[nodiscard]] MemberId id() const override { return self_; }
@@ -121,8 +55,10 @@ class Client final : public MemberClient, public ConnectionOwner {
   void post(MemberEvent each) override {
     asio::post(io_, [this, each = std::move(each)] { handle(each); });
   }
-  void send_progress(const Progress& progress) override { post_message(progress); }
-  void send_report(Bytes payload) override { post_message(Report{std::move(payload)}); }
+  void send_progress(const Progress& p) override {
+    post(event::Progressed{p.view, p.committed, p.microbatch_ms});
+  }
+  void send_report(Bytes payload) override;
   Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) override;
   Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) override;
 
@@ -130,42 +66,73 @@ class Client final : public MemberClient, public ConnectionOwner {
   void on_message(Connection& connection, Message message) override;
   void on_closed(Connection& connection, const std::string& detail) override;
 
-  void post_message(Message message) {
-    asio::post(io_, [this, message = std::move(message)] { connection_->send(message); });
+  void connect(std::size_t endpoint, UniqueFd fd);
+  void on_answer(std::size_t endpoint, Answer answer);
+  void repeat_unheard();
+  void lose_coordinator();
+  void leave_coordinator();
+  void check_patience(Instant now);
+  void send(const Message& message) {
+    if (connection_ != nullptr) {
+      connection_->send(message);
+    }
   }
   void handle(const MemberEvent& each);
-  void apply(effect::Send& send) { connection_->send(send.message); }
+  void apply(effect::Send& send_out) { send(send_out.message); }
   void apply(effect::RunView& run);
   void apply(effect::AbortGroup& abort);
   void apply(effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask.view); }
-  void apply(effect::Leave& leave) { handler_->leave(leave); }
-  void apply(effect::Adopt&) {}
-  void apply(effect::TryElsewhere&) {}
-  void schedule_heartbeat();
+  void apply(effect::Leave& leave);
+  void apply(effect::Adopt& adopt);
+  void apply(effect::TryElsewhere& /*elsewhere*/) { is_unwelcome_ = true; }
+  void end_views_up_to(ViewId view);
+  void schedule_beat();
   void shut_down();
 
-  MemberId self_;
+  const MemberId self_;
+  const MemberClientOptions options_;
   asio::io_context io_{1};
-  asio::steady_timer heartbeat_timer_{io_};
+  asio::steady_timer beat_timer_{io_};
   asio::steady_timer flush_timer_{io_};
+  // Control thread only, as all below but gets_:
   Member machine_;
-  std::shared_ptr<Connection> connection_;
-  MemberHandler* handler_ = nullptr;       // control thread only, as all below but lost_ and gets_
+  CoordinatorSearch search_;
+  std::shared_ptr<Connection> connection_;  // null while there is no coordinator
+  std::size_t endpoint_;                    // of the present or last coordinator
+  std::uint64_t connections_ = 0;
+  Instant last_heard_;
+  bool is_unwelcome_ = false;           // the present coordinator is of no use
+  std::optional<Instant> needy_since_;  // without the coordinator that the machine needs
+  bool is_given_up_ = false;
+  MemberHandler* handler_ = nullptr;
   std::vector<MemberEvent> early_events_;  // that came before start()
+  ReportQueue reports_{kReportBytesMax};
+  std::vector<StoreSet> sets_;  // of views that are not over
   PendingGets gets_;
-  std::atomic<bool> lost_{false};
+  bool has_left_ = false;
   bool shutting_down_ = false;
   std::thread thread_;
 };
 
-Client::Client(OpenSession session)
-    : self_(session.member),
-      machine_(session.member),
-      connection_(
-          std::make_shared<Connection>(io_, std::move(session.fd), 0, kMessageBytesMax, *this)) {
-  connection_->start();
-  connection_->send(Heartbeat{});
-  schedule_heartbeat();
+Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession session)
+    : self_(session.welcome.member),
+      options_(std::move(options)),
+      machine_(session.welcome),
+      search_(
+          io_, options_.endpoints, options_.token,
+          [this] {
+            Hello hello = worker_hello(options_);
+            machine_.introduce(hello);
+            return hello;
+          },
+          [this](std::size_t index, Answer answer) { on_answer(index, std::move(answer)); }),
+      endpoint_(endpoint) {
+  if (options_.sentinel != nullptr) {
+    options_.sentinel->adopt(session.welcome.incarnation);
+    options_.sentinel->arm(options_.endpoints, endpoint, options_.token, self_);
+  }
+  connect(endpoint, std::move(session.fd));
+  schedule_beat();
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "control");
     io_.run();
@@ -189,9 +156,10 @@ Client::~Client() {
 
 void Client::shut_down() {
   shutting_down_ = true;
-  heartbeat_timer_.cancel();
-  gets_.end_connection();
-  if (lost_) {
+  beat_timer_.cancel();
+  search_.stop();
+  gets_.end();
+  if (connection_ == nullptr) {
     io_.stop();
     return;
   }
@@ -200,32 +168,136 @@ void Client::shut_down() {
   flush_timer_.async_wait([this](const error_code&) { io_.stop(); });
 }
 
-void Client::schedule_heartbeat() {
-  heartbeat_timer_.expires_after(kHeartbeatInterval);
-  heartbeat_timer_.async_wait([this](const error_code& error) {
-    if (!error && !lost_ && !shutting_down_) {
-      connection_->send(Heartbeat{});
-      schedule_heartbeat();
-    }
-  });
+// --- the coordinator, and the search for one
+// ---------------------------------------------------------------------------
+
+void Client::connect(std::size_t endpoint, UniqueFd fd) {
+  endpoint_ = endpoint;
+  last_heard_ = monotonic_now();
+  connection_ =
+      std::make_shared<Connection>(io_, std::move(fd), ++connections_, kMessageBytesMax, *this);
+  connection_->start();
+  connection_->send(Heartbeat{});
 }
 
-void Client::on_message(Connection&, Message message) {
-  if (const auto* value = std::get_if<StoreValue>(&message)) {
-    gets_.answer(*value);
-  } else {
-    handle(event::Received{std::move(message)});
+void Client::on_answer(std::size_t endpoint, Answer answer) {
+  if (const auto* refused = std::get_if<Refused>(&answer.verdict)) {
+    log::debug(options_.endpoints[endpoint] + " refuses: " + refused->reason);
+    handle(event::Received{*refused});
+    if (std::exchange(is_unwelcome_, false) || handler_ == nullptr) {
+      search_.go_on_elsewhere();
+    }
+    return;
+  }
+  connect(endpoint, std::move(answer.fd));
+  // The machine answers with Resume, which must be the first that the coordinator hears of us.
+  handle(event::Received{std::get<Welcome>(answer.verdict)});
+  if (connection_ != nullptr) {
+    repeat_unheard();
   }
 }
 
-void Client::on_closed(Connection&, const std::string&) {
-  lost_ = true;
-  gets_.end_connection();
+/// A coordinator may know nothing of what its predecessor was told.
+void Client::repeat_unheard() {
+  log::info("connected to the coordinator at " + options_.endpoints[endpoint_] + " again");
+  needy_since_.reset();
+  is_given_up_ = false;
+  if (options_.sentinel != nullptr) {
+    options_.sentinel->follow(endpoint_);
+  }
+  for (const StoreSet& each : sets_) {
+    send(each);
+  }
+  for (const StoreGet& each : gets_.unanswered()) {
+    send(each);
+  }
+  reports_.begin_connection();
+  for (const Bytes& each : reports_.all()) {
+    send(Report{each});
+  }
+  if (handler_ != nullptr) {
+    handler_->coordinator_returned(reports_.take_dropped());
+  }
+}
+
+void Client::on_closed(Connection& connection, const std::string& detail) {
+  if (&connection != connection_.get()) {
+    return;  // one that we have left
+  }
+  connection_.reset();
   if (shutting_down_) {
     io_.stop();
-  } else {
-    handle(event::CoordinatorLost{});
+    return;
+  }
+  if (!has_left_) {
+    log::info("lost the coordinator at " + options_.endpoints[endpoint_] + ": " + detail);
+    lose_coordinator();
+  }
+}
+
+void Client::lose_coordinator() {
+  search_.begin(endpoint_, value(self_));
+  handle(event::CoordinatorLost{});
+}
+
+/// The one we are connected to is not in charge, or must not be obeyed.
+void Client::leave_coordinator() {
+  if (connection_ == nullptr) {
+    return;  // it has refused us; the search goes on
+  }
+  connection_->close("this coordinator is not in charge");
+  connection_.reset();
+  search_.begin(endpoint_, value(self_));
+  search_.go_on_elsewhere();
+  handle(event::CoordinatorLost{});
+}
+
+void Client::schedule_beat() {
+  beat_timer_.expires_after(kHeartbeatInterval);
+  beat_timer_.async_wait([this](const error_code& error) {
+    if (error || shutting_down_) {
+      return;
+    }
+    send(Heartbeat{});
+    check_patience(monotonic_now());
+    schedule_beat();
+  });
+}
+
+void Client::check_patience(Instant now) {
+  if (connection_ != nullptr) {
+    const bool has_choice = options_.endpoints.size() > 1;
+    if (has_choice && !has_left_ && now - last_heard_ > kCoordinatorSilenceMax) {
+      connection_->close("it is silent");
+    }
+    return;
+  }
+  if (!machine_.needs_coordinator()) {
+    needy_since_.reset();
+    return;
+  }
+  if (!needy_since_) {
+    needy_since_ = now;
+  }
+  if (now - *needy_since_ > options_.coordinator_timeout && !std::exchange(is_given_up_, true)) {
     handle(event::CoordinatorGivenUp{});
+  }
+}
+
+// --- messages and effects
+// ----------------------------------------------------------------------------------------
+
+void Client::on_message(Connection& connection, Message message) {
+  if (&connection != connection_.get()) {
+    return;
+  }
+  last_heard_ = monotonic_now();
+  if (const auto* value = std::get_if<StoreValue>(&message)) {
+    gets_.answer(*value);
+  } else if (const auto* taken = std::get_if<ReportsTaken>(&message)) {
+    reports_.taken(taken->count);
+  } else {
+    handle(event::Received{std::move(message)});
   }
 }
 
@@ -240,25 +312,53 @@ void Client::handle(const MemberEvent& each) {
   for (MemberEffect& one : machine_.handle(each)) {
     std::visit([this](auto& which) { apply(which); }, one);
   }
+  if (is_unwelcome_ && connection_ != nullptr) {
+    is_unwelcome_ = false;
+    leave_coordinator();
+  }
 }
 
 void Client::apply(effect::RunView& run) {
   if (value(run.view.id) > 0) {
-    gets_.end_views_up_to(ViewId{value(run.view.id) - 1});
+    end_views_up_to(ViewId{value(run.view.id) - 1});
   }
   handler_->run_view(run.view);
 }
 
 void Client::apply(effect::AbortGroup& abort) {
-  gets_.end_views_up_to(abort.view);
+  end_views_up_to(abort.view);
   handler_->abort_group(abort.view);
 }
 
-Result<void> Client::store_set(ViewId view, const std::string& key, ByteSpan value) {
-  if (lost_) {
-    return Error{Errc::kPeerLost, "the connection to the coordinator is lost"};
+void Client::apply(effect::Leave& leave) {
+  has_left_ = true;
+  search_.stop();
+  handler_->leave(leave);
+}
+
+void Client::apply(effect::Adopt& adopt) {
+  if (options_.sentinel != nullptr) {
+    options_.sentinel->adopt(adopt.incarnation);
   }
-  post_message(StoreSet{view, key, Bytes(value.begin(), value.end())});
+}
+
+void Client::end_views_up_to(ViewId view) {
+  gets_.end_views_up_to(view);
+  std::erase_if(sets_, [view](const StoreSet& each) { return each.view <= view; });
+}
+
+void Client::send_report(Bytes payload) {
+  asio::post(io_, [this, payload = std::move(payload)]() mutable {
+    send(Report{payload});
+    reports_.add(std::move(payload));
+  });
+}
+
+Result<void> Client::store_set(ViewId view, const std::string& key, ByteSpan value) {
+  asio::post(io_, [this, set = StoreSet{view, key, Bytes(value.begin(), value.end())}] {
+    send(set);
+    sets_.push_back(set);
+  });
   return {};
 }
 
@@ -267,34 +367,21 @@ Result<Bytes> Client::store_get(ViewId view, const std::string& key, Instant dea
   if (Result<void> expected = gets_.expect(view, key); !expected.ok()) {
     return std::move(expected).error();
   }
-  post_message(StoreGet{view, key});
+  asio::post(io_, [this, get = StoreGet{view, key}] { send(get); });
   return gets_.wait(view, key, deadline);
-}
-
-/// True if another attempt may succeed: nobody listens yet, or the coordinator is being restarted.
-bool is_worth_a_retry(const Error& error) {
-  return error.code == Errc::kPeerLost || error.code == Errc::kIo;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<MemberClient>> connect_member(const MemberClientOptions& options,
                                                      Instant deadline) {
-  while (true) {
-    Hello hello;
-    hello.address = options.address;
-    hello.fingerprint = options.fingerprint;
-    Result<OpenSession> session =
-        open_session(options.endpoint, options.token, std::move(hello), deadline);
-    if (session.ok()) {
-      return std::unique_ptr<MemberClient>(std::make_unique<Client>(std::move(session).value()));
-    }
-    const bool time_left = monotonic_now() + kConnectRetryDelay < deadline;
-    if (!time_left || !is_worth_a_retry(session.error())) {
-      return std::move(session).error();
-    }
-    std::this_thread::sleep_for(kConnectRetryDelay);
+  Result<FirstSession> first =
+      open_first_session(options.endpoints, options.token, worker_hello(options), deadline);
+  if (!first.ok()) {
+    return std::move(first).error();
   }
+  return std::unique_ptr<MemberClient>(
+      std::make_unique<Client>(options, first.value().endpoint, std::move(first.value().session)));
 }
 
 }  // namespace mayfly::elastic

@@ -2,7 +2,12 @@
 
 // A worker's control connection: drives elastic::Member on a thread of its own ("control"), which
 // does nothing else, so that an abort is never late because the trainer is busy.
+//
+// A coordinator that goes away is looked for, first at its own address, then along the list, while
+// the trainer goes on; the trainer does not notice. Reports are kept until a coordinator says that
+// it has taken them.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,9 +21,16 @@
 
 namespace mayfly::elastic {
 
+class Sentinel;
+
 struct MemberClientOptions {
-  std::string endpoint;  ///< "host:port" of the coordinator
+  /// "host:port" of the coordinator, then of its standbys; 1 to kEndpointsMax.
+  std::vector<std::string> endpoints;
   Bytes token;
+  /// Of this worker, or null. Armed here, and kept up to date; must outlive the client.
+  Sentinel* sentinel = nullptr;
+  /// How long a member that needs a coordinator waits for one before it gives up.
+  Duration coordinator_timeout = seconds(600);
   std::string address;  ///< of our gradient transport
   std::vector<std::pair<std::string, std::string>> fingerprint;
 };
@@ -31,6 +43,8 @@ class MemberHandler {
   virtual void abort_group(ViewId view) = 0;
   virtual void ask_for_boundary(ViewId view) = 0;
   virtual void leave(const member_effect::Leave& leave) = 0;
+  /// A coordinator is there again after one was lost. So many reports did not fit meanwhile.
+  virtual void coordinator_returned(std::uint64_t /*reports_dropped*/) {}
 };
 
 class MemberClient {
@@ -50,14 +64,15 @@ class MemberClient {
   virtual void send_progress(const Progress& progress) = 0;
   virtual void send_report(Bytes payload) = 0;
   /// The coordinator's key-value store of a view. store_get waits until somebody sets the key; not
-  /// on the control thread. kPeerLost without a coordinator, kAborted once the view is over,
-  /// kDeadline.
+  /// on the control thread. kPeerLost when the client goes, kAborted once the view is over,
+  /// kDeadline. Both outlast a coordinator that goes away.
   virtual Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) = 0;
   virtual Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) = 0;
 };
 
-/// Connects (retrying until the deadline while nobody listens) and authenticates. kRefused carries
-/// the coordinator's reason: wrong token, another model, full.
+/// Connects to the first of the list that takes us in (retrying until the deadline while there is
+/// none) and authenticates. kRefused carries the coordinator's reason: wrong token, another model,
+/// full.
 [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect_member(
     const MemberClientOptions& options, Instant deadline);
 

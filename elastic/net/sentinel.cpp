@@ -54,7 +54,10 @@ class ForkedSentinel final : public Sentinel {
   ForkedSentinel(SharedPage shared, pid_t child) : shared_(std::move(shared)), child_(child) {}
   ~ForkedSentinel() override;
 
-  void arm(const std::string& endpoint, ByteSpan token, MemberId self) override;
+  void arm(const std::vector<std::string>& endpoints, std::size_t connected, ByteSpan token,
+           MemberId self) override;
+  void follow(std::size_t connected) override;
+  void adopt(Incarnation incarnation) override { shared_->incarnation.store(value(incarnation)); }
   [[nodiscard]] ProgressBoard& board() override { return shared_->board; }
   [[nodiscard]] int pid() const override { return child_; }
 
@@ -63,15 +66,27 @@ class ForkedSentinel final : public Sentinel {
   pid_t child_;
 };
 
-void ForkedSentinel::arm(const std::string& endpoint, ByteSpan token, MemberId self) {
-  ENSURE(!shared_->armed.load(), "a sentinel is armed once");
-  ENSURE(endpoint.size() < sizeof(shared_->endpoint), "an endpoint is a host name and a port");
-  ENSURE(token.size() <= sizeof(shared_->token), "a token is short");
-  std::memcpy(shared_->endpoint, endpoint.c_str(), endpoint.size() + 1);
-  std::copy(token.begin(), token.end(), shared_->token);
-  shared_->token_bytes = token.size();
-  shared_->self = self;
+void ForkedSentinel::arm(const std::vector<std::string>& endpoints, std::size_t connected,
+                         ByteSpan token, MemberId self) {
+  if (!shared_->armed.load()) {
+    ENSURE(!endpoints.empty() && endpoints.size() <= kEndpointsMax, "checked with the settings");
+    ENSURE(token.size() <= sizeof(shared_->token), "a token is short");
+    for (std::size_t i = 0; i < endpoints.size(); ++i) {
+      ENSURE(endpoints[i].size() < sizeof(shared_->endpoints[i]), "a host name and a port");
+      std::memcpy(shared_->endpoints[i], endpoints[i].c_str(), endpoints[i].size() + 1);
+    }
+    shared_->endpoint_count = endpoints.size();
+    std::copy(token.begin(), token.end(), shared_->token);
+    shared_->token_bytes = token.size();
+  }
+  shared_->self.store(value(self));
+  follow(connected);
   shared_->armed.store(true);
+}
+
+void ForkedSentinel::follow(std::size_t connected) {
+  shared_->connected.store(static_cast<std::uint32_t>(connected));
+  shared_->connections.fetch_add(1);
 }
 
 ForkedSentinel::~ForkedSentinel() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
@@ -16,13 +17,24 @@
 
 namespace mayfly::elastic {
 
+/// Of the coordinators that a worker may be given.
+inline constexpr std::size_t kEndpointsMax = 8;
+
 class Sentinel {
  public:
   /// Tells the sentinel that this is a normal end, not a death, and waits for its exit.
   virtual ~Sentinel() = default;
-  /// Tells the sentinel whom to report to. Once, after the coordinator has given us an id. From
-  /// then on it keeps a connection of its own, sends heartbeats and reports the worker's death.
-  virtual void arm(const std::string& endpoint, ByteSpan token, MemberId self) = 0;
+  /// Tells the sentinel whose death to report, and to whom: `endpoints` are the job's coordinators
+  /// (1 to kEndpointsMax), of which it follows the one at `connected`. From then on it keeps a
+  /// connection of its own, sends heartbeats and reports the worker's death. Again after the worker
+  /// has become a new member; endpoints and token stay those of the first call.
+  virtual void arm(const std::vector<std::string>& endpoints, std::size_t connected, ByteSpan token,
+                   MemberId self) = 0;
+  /// The worker has a new connection, to this one of the endpoints: the sentinel follows at once.
+  virtual void follow(std::size_t connected) = 0;
+  /// The member has accepted this incarnation. Kept where the worker's end does not reach it,
+  /// because the report of its death must name the highest.
+  virtual void adopt(Incarnation incarnation) = 0;
   /// Where the worker writes what it does; its heartbeats carry it, so that the coordinator can
   /// tell a worker that hangs from one that computes. Lives as long as the sentinel.
   [[nodiscard]] virtual ProgressBoard& board() = 0;

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
@@ -29,7 +30,8 @@ constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
 constexpr Duration kHangMax = seconds(10);           // of a worker that is no member any more
-constexpr Duration kRefusedRetryDelay = seconds(5);  // only another coordinator would know us
+constexpr Duration kRefusedRetryDelay = seconds(1);  // until the worker is connected again
+constexpr Duration kReportTimeout = seconds(10);     // for the worker's death
 
 enum class Fate { kAlive, kDied, kEndedWell };
 
@@ -61,15 +63,16 @@ void detach() {
   ::setpriority(PRIO_PROCESS, 0, -10);  // if we may: a report must not wait behind the computing
 }
 
-/// The connection to the coordinator, kept up as long as the worker lives.
+/// The connection to the worker's coordinator, kept up as long as the worker lives.
 class Link {
  public:
   explicit Link(const SentinelShared& shared) : shared_(shared) {}
 
   /// Connects if needed and not just tried, and sends the message if connected.
   bool send(const Message& message) {
+    follow_worker();
     if (!fd_.valid() && monotonic_now() >= next_try_) {
-      connect();
+      connect(shared_.connected.load());
     }
     if (fd_.valid() && (peer_closed() || !send_now(message))) {
       fd_.reset();
@@ -79,27 +82,38 @@ class Link {
   }
   /// The coordinator no longer takes us for a member's sentinel.
   [[nodiscard]] bool refused() const { return refused_; }
-  void try_again_now() {
-    if (!refused_) {
-      next_try_ = {};
+  /// Sends our last message to this coordinator, over the connection if there is one.
+  bool send_last(std::size_t endpoint, const Message& message) {
+    const bool is_connected = fd_.valid() && endpoint == endpoint_ && !peer_closed();
+    if (!is_connected) {
+      connect(endpoint);
     }
-  }
-  /// Says end of file and waits for the coordinator's, so that our last message is not lost.
-  void finish() {
-    if (fd_.valid()) {
-      ::shutdown(fd_.get(), SHUT_WR);
-      (void)receive_message(fd_.get(), monotonic_now() + kSendTimeout);
+    const bool sent = fd_.valid() && send_now(message);
+    if (sent) {
+      finish();
     }
+    fd_.reset();
+    return sent;
   }
 
  private:
-  void connect() {
+  void follow_worker() {
+    if (const std::uint32_t now = shared_.connections.load(); now != connections_) {
+      connections_ = now;
+      fd_.reset();
+      next_try_ = {};
+    }
+  }
+  void connect(std::size_t endpoint) {
+    endpoint_ = endpoint;
+    fd_.reset();
     Hello hello;
     hello.role = Role::kSentinel;
-    hello.member = shared_.self;
+    hello.member = MemberId{shared_.self.load()};
     const ByteSpan token(shared_.token, shared_.token_bytes);
     const Instant deadline = monotonic_now() + kConnectTimeout;
-    Result<OpenSession> session = open_session(shared_.endpoint, token, std::move(hello), deadline);
+    Result<OpenSession> session =
+        open_session(shared_.endpoints[endpoint], token, std::move(hello), deadline);
     refused_ = !session.ok() && session.error().code == Errc::kRefused;
     if (session.ok()) {
       fd_ = std::move(session.value().fd);
@@ -115,9 +129,16 @@ class Link {
     const ssize_t n = ::recv(fd_.get(), &ignored, 1, MSG_DONTWAIT);
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
   }
+  /// Says end of file and waits for the coordinator's, so that our last message is not lost.
+  void finish() {
+    ::shutdown(fd_.get(), SHUT_WR);
+    (void)receive_message(fd_.get(), monotonic_now() + kSendTimeout);
+  }
 
   const SentinelShared& shared_;
   UniqueFd fd_;
+  std::size_t endpoint_ = 0;
+  std::uint32_t connections_ = 0;  // of the worker, that we have followed
   Instant next_try_;
   bool refused_ = false;
 };
@@ -160,13 +181,28 @@ class HangWatch {
   Instant since_ = monotonic_now();
 };
 
-[[noreturn]] void report_and_exit(Link& link, const char* detail) {
-  link.try_again_now();
-  if (!link.send(WorkerDied{detail})) {
-    link.try_again_now();  // the connection may have been a stale one
-    (void)link.send(WorkerDied{detail});
+/// The worker may have died because its host's network did, or with its coordinator: whoever comes
+/// next must not wait for it, so each coordinator of the list is told that can be reached within a
+/// while. With the present one told, that is enough if there are no others.
+[[noreturn]] void report_and_exit(const SentinelShared& shared, Link& link) {
+  WorkerDied died{"the worker's process died", true, Incarnation{shared.incarnation.load()}};
+  const std::size_t count = shared.endpoint_count;
+  const std::size_t first = shared.connected.load();
+  std::vector<bool> told(count, false);
+  const Instant deadline = monotonic_now() + kReportTimeout;
+  while (monotonic_now() < deadline) {
+    bool all = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t endpoint = (first + i) % count;
+      told[endpoint] = told[endpoint] || link.send_last(endpoint, died);
+      all = all && told[endpoint];
+    }
+    if (all) {
+      break;
+    }
+    const timespec pause{0, 250'000'000};
+    ::nanosleep(&pause, nullptr);
   }
-  link.finish();
   ::_exit(0);
 }
 
@@ -185,7 +221,7 @@ void run_sentinel(SentinelShared& shared) {
       ::_exit(0);
     }
     if (fate == Fate::kDied) {
-      report_and_exit(link, "the worker's process died");
+      report_and_exit(shared, link);
     }
     // A beat says that the worker can be relied on even if it is too busy to say so itself.
     if (armed && !stop_watch.is_stopped()) {

@@ -11,19 +11,25 @@
 
 #include "base/ids.hpp"
 #include "elastic/net/progress_board.hpp"
+#include "elastic/net/sentinel.hpp"
 
 namespace mayfly::elastic {
 
-/// One page of anonymous shared memory. The worker writes the plain fields before it sets `armed`.
+/// Anonymous shared memory. The worker writes the plain fields before it sets `armed`, and never
+/// again.
 struct SentinelShared {
   pthread_mutex_t alive;  ///< robust; held by the worker as long as it lives
   std::atomic<bool> armed{false};
   std::atomic<bool> ended_well{false};  ///< the worker's end is not a death
   ProgressBoard board;
-  MemberId self{};
+  std::atomic<std::uint64_t> self{0};         ///< MemberId
+  std::atomic<std::uint64_t> incarnation{0};  ///< the highest that the member has accepted
+  std::atomic<std::uint32_t> connected{0};    ///< which endpoint the worker is connected to
+  std::atomic<std::uint32_t> connections{0};  ///< counts the worker's connections
   std::size_t token_bytes = 0;
   std::byte token[256] = {};
-  char endpoint[512] = {};
+  std::size_t endpoint_count = 0;
+  char endpoints[kEndpointsMax][256] = {};
 };
 
 /// Watches until the worker ends, then exits.

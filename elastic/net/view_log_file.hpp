@@ -42,6 +42,7 @@ class ViewLogFile {
   ViewLogFile(const ViewLogFile&) = delete;
   ViewLogFile& operator=(const ViewLogFile&) = delete;
 
+  [[nodiscard]] const std::string& path() const { return path_; }
   /// What the file held when it was opened.
   [[nodiscard]] const Bytes& found() const { return found_; }
   /// Size of the file now, for the rule that says when to rewrite it.

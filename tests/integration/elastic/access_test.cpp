@@ -100,7 +100,7 @@ TEST_F(Access, AMembersOversizedFrameCostsOnlyItsOwnConnection) {
   const std::uint32_t length = kMessageBytesMax + 1;
   send_raw(session.value().fd, std::as_bytes(std::span(&length, 1)));
   expect_closed(session.value().fd);
-  job_.observer().wait_for_note("lost", session.value().member);
+  job_.observer().wait_for_note("lost", session.value().welcome.member);
 }
 
 TEST_F(Access, AMessageThatAWorkerMayNotSendCostsItsConnection) {
@@ -109,7 +109,7 @@ TEST_F(Access, AMessageThatAWorkerMayNotSendCostsItsConnection) {
   ASSERT_TRUE(session.ok());
   ASSERT_TRUE(send_message(session.value().fd.get(), Dismiss{}, monotonic_now() + kHangBound).ok());
   expect_closed(session.value().fd);
-  job_.observer().wait_for_note("lost", session.value().member);
+  job_.observer().wait_for_note("lost", session.value().welcome.member);
 }
 
 TEST_F(Access, AFloodOfSilentConnectionsKeepsNobodyOut) {
@@ -151,7 +151,7 @@ TEST(AccessToAJob, WithoutACoordinatorConnectingEndsAtTheDeadline) {
     endpoint = gone.endpoint();
   }
   MemberClientOptions options;
-  options.endpoint = endpoint;
+  options.endpoints = {endpoint};
   options.token = make_token();
   const auto client = connect_member(options, monotonic_now() + milliseconds(120));
   ASSERT_FALSE(client.ok());

@@ -138,16 +138,6 @@ TEST(Membership, StatusShowsMembersAndProgress) {
   EXPECT_NE(status.members[0].pid, 0u);
 }
 
-TEST(Membership, ACoordinatorThatGoesAwayEndsAWaitingMemberOnly) {
-  auto job = std::make_unique<TestJob>(1);
-  const auto running = job->add_worker();
-  running->wait_for_view(job->observer().wait_for_view({running->id()}).id);
-  const auto loading = job->add_worker(false);
-  job.reset();
-  EXPECT_EQ(loading->wait_for_leave().reason, DismissReason::kJobFailed);
-  EXPECT_TRUE(running->aborted().empty());
-}
-
 TEST(Membership, TheServersLastWordsArriveThoughItIsDestroyedAtOnce) {
   auto job = std::make_unique<TestJob>(2);
   const Workers workers = add_workers(*job, 2);

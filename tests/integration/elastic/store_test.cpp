@@ -58,16 +58,10 @@ TEST_F(Store, AGetEndsWithItsView) {
   EXPECT_EQ(pending.get().error().code, Errc::kAborted);
 }
 
-TEST_F(Store, ALostCoordinatorEndsAGet) {
-  auto job = std::make_unique<TestJob>(1);
-  const auto worker = job->add_worker();
-  const ViewId view = job->observer().wait_for_view({worker->id()}).id;
-  auto pending = std::async(std::launch::async, [&] {
-    return worker->client().store_get(view, "never", monotonic_now() + kHangBound);
-  });
-  job.reset();
-  EXPECT_EQ(pending.get().error().code, Errc::kPeerLost);
-  EXPECT_EQ(worker->client().store_set(view, "key", word(1)).error().code, Errc::kPeerLost);
+TEST_F(Store, WithoutACoordinatorAGetEndsAtItsDeadline) {
+  job_.kill_coordinator();
+  const auto got = first_->client().store_get(view_, "never", monotonic_now() + milliseconds(50));
+  EXPECT_EQ(got.error().code, Errc::kDeadline);
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "tests/integration/elastic/test_job.hpp"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "elastic/net/job_token.hpp"
+#include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -17,6 +20,11 @@ std::vector<MemberId> members_of(const View& view) {
   }
   std::sort(ids.begin(), ids.end());
   return ids;
+}
+
+std::uint16_t local_endpoint_port(const std::string& endpoint) {
+  const Result<Endpoint> parsed = parse_endpoint(endpoint);
+  return parsed.ok() ? parsed.value().port : std::uint16_t{0};
 }
 
 }  // namespace
@@ -173,21 +181,44 @@ std::vector<ViewId> ToyWorker::aborted() const {
 // --- TestJob
 // ---------------------------------------------------------------------------------------
 
-TestJob::TestJob(std::uint32_t initial_workers, CoordinatorOptions core) : token_(make_token()) {
+TestJob::TestJob(std::uint32_t initial_workers, CoordinatorOptions core)
+    : token_(make_token()), core_(std::move(core)) {
+  core_.initial_workers = initial_workers;
+  char pattern[] = "/tmp/mayfly-test-job-XXXXXX";
+  folder_ = ::mkdtemp(pattern);
+  restart_coordinator();
+}
+
+TestJob::~TestJob() {
+  server_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void TestJob::kill_coordinator() {
+  server_.reset();
+}
+
+void TestJob::restart_coordinator() {
   CoordinatorServerOptions options;
   options.token = token_;
-  options.core = std::move(core);
-  options.core.initial_workers = initial_workers;
+  options.core = core_;
+  options.core.identity = make_identity();
+  options.port = local_endpoint_port(endpoint_);
+  options.view_log = DurableViewLog::open(folder_ + "/view.log").value();
+  EXPECT_TRUE(options.view_log->go_on().ok());
   Result<std::unique_ptr<CoordinatorServer>> server =
       start_coordinator(std::move(options), observer_);
-  EXPECT_TRUE(server.ok());
+  EXPECT_TRUE(server.ok()) << (server.ok() ? "" : server.error().detail);
   server_ = std::move(server).value();
+  endpoint_ = server_->endpoint();
 }
 
 Result<std::unique_ptr<MemberClient>> TestJob::connect(
     Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint) {
   MemberClientOptions options;
-  options.endpoint = server_->endpoint();
+  options.endpoints = {endpoint_};
+  options.coordinator_timeout = coordinator_timeout_;
   options.token = std::move(token);
   options.address = "toy";
   options.fingerprint = std::move(fingerprint);
@@ -201,8 +232,7 @@ std::unique_ptr<ToyWorker> TestJob::add_worker(bool ready) {
 }
 
 CommandReply TestJob::command(const std::string& verb, const std::string& argument) {
-  Result<CommandReply> reply =
-      send_command(server_->endpoint(), token_, Command{verb, argument}, kHangBound);
+  Result<CommandReply> reply = send_command(endpoint_, token_, Command{verb, argument}, kHangBound);
   EXPECT_TRUE(reply.ok()) << (reply.ok() ? "" : reply.error().detail);
   return reply.ok() ? std::move(reply).value() : CommandReply{};
 }

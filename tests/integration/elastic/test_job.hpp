@@ -95,18 +95,31 @@ class TestJob {
  public:
   explicit TestJob(std::uint32_t initial_workers, CoordinatorOptions core = {});
 
+  ~TestJob();
+
+  /// The server ends without a word to its members; restart() starts another, on the same port with
+  /// the same log.
+  void kill_coordinator();
+  void restart_coordinator();
+
   std::unique_ptr<ToyWorker> add_worker(bool ready = true);
   [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect(
       Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint = {});
+  /// Of members that are added from now on.
+  void set_coordinator_timeout(Duration timeout) { coordinator_timeout_ = timeout; }
 
   [[nodiscard]] RecordingObserver& observer() { return observer_; }
   [[nodiscard]] CoordinatorServer& server() { return *server_; }
   [[nodiscard]] const Bytes& token() const { return token_; }
-  [[nodiscard]] std::string endpoint() const { return server_->endpoint(); }
+  [[nodiscard]] std::string endpoint() const { return endpoint_; }
   [[nodiscard]] CommandReply command(const std::string& verb, const std::string& argument = "");
 
  private:
   Bytes token_;
+  CoordinatorOptions core_;
+  std::string folder_;
+  std::string endpoint_ = "127.0.0.1:0";
+  Duration coordinator_timeout_ = seconds(600);
   RecordingObserver observer_;
   std::unique_ptr<CoordinatorServer> server_;
 };

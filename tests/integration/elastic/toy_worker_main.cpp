@@ -37,13 +37,13 @@ int run(char** arguments) {
   const std::size_t resident = std::strtoul(arguments[3], nullptr, 10) << 20;
   std::vector<char> memory(resident, 1);  // touched, so it is there
   MemberClientOptions options;
-  options.endpoint = arguments[1];
+  options.endpoints = {arguments[1]};
+  options.sentinel = sentinel.get();
   options.token = read_token_file(arguments[2]).value();
   auto client = connect_member(options, monotonic_now() + seconds(60)).value();
   Idle idle;
   client->start(idle);
   if (sentinel != nullptr) {
-    sentinel->arm(options.endpoint, options.token, client->id());
     sentinel->board().enter(mode == "hang" ? Activity::kCommit : Activity::kIdle, Step{7});
   }
   std::printf("%d %llu\n", sentinel != nullptr ? sentinel->pid() : 0,

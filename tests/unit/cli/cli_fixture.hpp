@@ -12,7 +12,9 @@ namespace mayfly::cli {
 /// A sentinel that is no process.
 class NoSentinel final : public elastic::Sentinel {
  public:
-  void arm(const std::string&, ByteSpan, MemberId) override {}
+  void arm(const std::vector<std::string>&, std::size_t, ByteSpan, MemberId) override {}
+  void follow(std::size_t) override {}
+  void adopt(Incarnation) override {}
   elastic::ProgressBoard& board() override { return board_; }
   [[nodiscard]] int pid() const override { return 0; }
 

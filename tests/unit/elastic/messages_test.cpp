@@ -70,6 +70,7 @@ std::vector<Message> examples() {
               ViewId{7}, Step{9}, MicrobatchSet::range(1, 2), false, true, {}, "", Step{9}, false},
           MicrobatchSet::range(2, 1), 1.5F, true, "notice"},
       Left{Incarnation{4}},
+      ReportsTaken{1234567},
       NoQuorum{"2 of 5"},
   };
 }

@@ -34,6 +34,13 @@ TEST(Records, SurviveTheWire) {
   EXPECT_EQ(std::get<FatalRecord>(fatal.value()).reason, "NaN in step 3");
 }
 
+TEST(Records, NotesSurviveTheWire) {
+  const Result<Record> note = decode_record(encode_record(NoteRecord{"reports_dropped", "7"}));
+  ASSERT_TRUE(note.ok());
+  EXPECT_EQ(std::get<NoteRecord>(note.value()).kind, "reports_dropped");
+  EXPECT_EQ(std::get<NoteRecord>(note.value()).detail, "7");
+}
+
 TEST(Records, EveryPrefixIsRefused) {
   const Bytes whole = encode_record(CheckpointRecord{12, true, "runs/a/checkpoints/step-12"});
   for (std::size_t size = 0; size < whole.size(); ++size) {

@@ -79,6 +79,7 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   recovery.redone_microbatches = 5;
   recovery.step_ms = 41.5;
   run->event("view", {{"members", "[1,2]"}});
+  run->event("view", {{"detail", json_string("view 1 resumes after step 0")}});  // the note
   run->event("view", {{"members", "[1,2,3]"}});
   run->event("view", {{"members", "[1,2,3]"}});  // work was shared out anew
   run->recovery(recovery);

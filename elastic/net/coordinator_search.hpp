@@ -1,0 +1,56 @@
+#pragma once
+
+// A member's search for a coordinator: attempt after attempt, as ReconnectPlan says, on a thread of
+// its own, because a handshake may have to wait and the control thread must not. Private to
+// elastic/net (it shows Asio). Called on the io_context's thread.
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "elastic/net/handshake.hpp"
+#include "elastic/net/reconnect_plan.hpp"
+
+namespace mayfly::elastic {
+
+class CoordinatorSearch {
+ public:
+  /// What the Hello of the next attempt says.
+  using Introduction = std::function<Hello()>;
+  /// A coordinator answered; the search rests until it is told to begin or to go on.
+  using OnAnswer = std::function<void(std::size_t endpoint, Answer answer)>;
+
+  CoordinatorSearch(boost::asio::io_context& io, std::vector<std::string> endpoints, Bytes token,
+                    Introduction introduce, OnAnswer on_answer);
+  /// Waits for an attempt that is under way. After the io_context has stopped.
+  ~CoordinatorSearch();
+
+  /// Begins a search, the one who was lost first. `seed` as in ReconnectPlan.
+  void begin(std::size_t lost, std::uint64_t seed);
+  /// The one who answered is of no use: the search goes on with the others.
+  void go_on_elsewhere();
+  /// No more attempts.
+  void stop();
+
+ private:
+  void attempt_next();
+  void dial(std::size_t endpoint);
+
+  boost::asio::io_context& io_;
+  boost::asio::steady_timer timer_;
+  const std::vector<std::string> endpoints_;
+  const Bytes token_;
+  Introduction introduce_;
+  OnAnswer on_answer_;
+  std::optional<ReconnectPlan> plan_;
+  bool stopped_ = false;
+  boost::asio::thread_pool dialer_{1};  // last: its thread uses the rest
+};
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,65 @@
+#include "elastic/net/first_session.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr auto kRetryDelay = std::chrono::milliseconds(50);
+// With others to ask, one that does not answer is not waited for.
+constexpr Duration kAttemptTimeout = seconds(1);
+
+/// What came of asking one coordinator.
+struct Attempt {
+  std::optional<OpenSession> session;
+  std::optional<Error> failure;
+  bool is_final = false;  // no other attempt can succeed
+};
+
+Attempt ask(const std::string& endpoint, ByteSpan token, const Hello& hello, Instant deadline) {
+  Attempt attempt;
+  Result<Answer> answer = ask_for_admission(endpoint, token, hello, deadline);
+  if (!answer.ok()) {
+    attempt.failure = answer.error();
+    // Nobody listens yet, or the coordinator is being restarted.
+    const Errc code = answer.error().code;
+    attempt.is_final = code != Errc::kPeerLost && code != Errc::kIo && code != Errc::kDeadline;
+  } else if (const auto* refused = std::get_if<Refused>(&answer.value().verdict)) {
+    attempt.failure = Error{Errc::kRefused, refused->reason};
+    attempt.is_final = refused->refusal != Refusal::kElsewhere;
+  } else {
+    attempt.session.emplace(
+        OpenSession{std::move(answer.value().fd), std::get<Welcome>(answer.value().verdict)});
+  }
+  return attempt;
+}
+
+}  // namespace
+
+Result<FirstSession> open_first_session(const std::vector<std::string>& endpoints, ByteSpan token,
+                                        const Hello& hello, Instant deadline) {
+  while (true) {
+    std::optional<Error> failure;
+    for (std::size_t i = 0; i < endpoints.size(); ++i) {
+      const Instant until =
+          endpoints.size() > 1 ? std::min(deadline, monotonic_now() + kAttemptTimeout) : deadline;
+      Attempt attempt = ask(endpoints[i], token, hello, until);
+      if (attempt.session) {
+        return FirstSession{i, *std::move(attempt.session)};
+      }
+      failure = attempt.failure;
+      if (attempt.is_final) {
+        return *std::move(failure);
+      }
+    }
+    if (!failure || monotonic_now() + kRetryDelay >= deadline) {
+      return failure.value_or(Error{Errc::kInvalidInput, "no coordinator is named"});
+    }
+    std::this_thread::sleep_for(kRetryDelay);
+  }
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,53 @@
+#pragma once
+
+// The values of a coordinator's key-value store that threads of a member wait for. Shared between
+// them and the control thread.
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "elastic/core/messages.hpp"
+
+namespace mayfly::elastic {
+
+class PendingGets {
+ public:
+  // The thread that waits:
+  /// Announces a wait for the key, so that an answer is kept. kPeerLost after end().
+  Result<void> expect(ViewId view, const std::string& key);
+  /// Waits for what was announced. kAborted once the view is over, kDeadline, kPeerLost.
+  Result<Bytes> wait(ViewId view, const std::string& key, Instant deadline);
+
+  // The control thread:
+  void answer(const StoreValue& value);
+  /// The view is over: nobody will set its keys any more.
+  void end_views_up_to(ViewId view);
+  /// The member is gone.
+  void end();
+  /// What a coordinator must be asked for again that does not know of it.
+  [[nodiscard]] std::vector<StoreGet> unanswered() const;
+
+ private:
+  struct Slot {
+    std::optional<Bytes> value;
+    int waiting = 0;
+  };
+  using Key = std::pair<ViewId, std::string>;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Key, Slot> slots_;  // guarded by mutex_, as all below
+  std::optional<ViewId> last_ended_;
+  bool ended_ = false;
+};
+
+}  // namespace mayfly::elastic
