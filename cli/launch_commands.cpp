@@ -4,6 +4,7 @@
 #include "cli/commands.hpp"
 #include "cli/operator_link.hpp"
 #include "cli/progress_line.hpp"
+#include "engine/unfinished_run.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -22,8 +23,8 @@ Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
 }
 
 /// The configuration by precedence: flag, environment, file, default.
-Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context) {
-  engine::JobConfig config;
+Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
+                                         engine::JobConfig config = {}) {
   if (Result<void> done = apply_file(config, arguments.option("config")); !done.ok()) {
     return done.error();
   }
@@ -40,6 +41,20 @@ Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const
     return valid.error();
   }
   return config;
+}
+
+/// What was not said is as the job has it, if the run directory holds one that has not ended.
+Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
+                                                     const Context& context) {
+  Result<engine::JobConfig> config = resolve_config(arguments, context);
+  if (!config.ok() || !engine::holds_unfinished_job(config.value().run_dir)) {
+    return config;
+  }
+  Result<engine::JobConfig> recorded = engine::config_of_run(config.value().run_dir);
+  if (!recorded.ok()) {
+    return recorded;
+  }
+  return resolve_config(arguments, context, std::move(recorded).value());
 }
 
 /// Main forked it already if the words looked like a worker's; a coordinator named in the
@@ -83,6 +98,12 @@ int train(const ParsedArguments& arguments, Context& context) {
   if (!config.value().coordinator.empty()) {
     return join(config.value(), context);
   }
+  if (engine::has_standbys(config.value())) {
+    return context.complain(
+        "quorum and standby are for `mayfly coordinator`; the workers of "
+        "`mayfly train` know no other coordinator",
+        kExitUsage);
+  }
   if (context.services.inside_mpirun()) {
     return train_as_launched_rank(config.value(), context);
   }
@@ -104,13 +125,13 @@ int worker(const ParsedArguments& arguments, Context& context) {
     config.coordinator = std::move(endpoint).value();
   }
   if (config.coordinator.empty()) {
-    return context.complain("worker needs --coordinator HOST:PORT", kExitUsage);
+    return context.complain("worker needs --coordinator HOST:PORT[,HOST:PORT...]", kExitUsage);
   }
   return join(config, context);
 }
 
 int coordinator(const ParsedArguments& arguments, Context& context) {
-  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+  const Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
   if (!config.ok()) {
     return context.complain(config.error());
   }

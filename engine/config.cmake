@@ -4,6 +4,6 @@ mayfly_library(engine_config
   SOURCES config.cpp config_toml.cpp config_validate.cpp
           checkpoint_store.cpp derived_settings.cpp json_text.cpp line_file.cpp run_directory.cpp
           run_history.cpp
-          summary.cpp tensorboard.cpp
-  PUBLIC mayfly_base mayfly_nn
+          summary.cpp tensorboard.cpp unfinished_run.cpp
+  PUBLIC mayfly_base mayfly_nn mayfly_elastic_core
   PRIVATE fmt::fmt tomlplusplus::tomlplusplus Boost::json)

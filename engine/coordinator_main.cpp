@@ -22,6 +22,11 @@ constexpr Duration kWorkersExitTimeout = seconds(20);
 }  // namespace
 
 int run_coordinator(const JobConfig& config, RunListener& listener) {
+  return run_coordinator(config, listener, CoordinatorProcess::Unfinished::kGoOn);
+}
+
+int run_coordinator(const JobConfig& config, RunListener& listener,
+                    CoordinatorProcess::Unfinished unfinished) {
   std::atomic<int> interrupts = 0;
   std::atomic<elastic::CoordinatorServer*> server = nullptr;
   const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
@@ -32,11 +37,11 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
       running->stop("stopped by the user");
     }
   });
-  Result<std::unique_ptr<CoordinatorProcess>> process =
-      CoordinatorProcess::start(config, listener, [](std::uint32_t) -> Result<std::string> {
+  Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
+      config, listener, unfinished, [](std::uint32_t) -> Result<std::string> {
         return Error{Errc::kUnsupported,
-                     "this coordinator starts no workers itself; start them with `mayfly worker "
-                     "--coordinator HOST:PORT`, or drain one"};
+                     "this coordinator starts no workers itself; start them with `mayfly "
+                     "worker --coordinator HOST:PORT`, or drain one"};
       });
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);

@@ -20,6 +20,7 @@
 #include "engine/reduction_layout.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/trace.hpp"
+#include "engine/unfinished_run.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -57,6 +58,20 @@ int exit_code_of(elastic::Outcome outcome) {
   UNREACHABLE("every outcome has an exit code");
 }
 
+/// Makes `config` that of the job which the run directory holds.
+Result<void> take_over(JobConfig& config) {
+  const Result<JobConfig> recorded = config_of_run(config.run_dir);
+  if (!recorded.ok()) {
+    return recorded.error();
+  }
+  Result<JobConfig> merged = config_to_go_on_with(config, recorded.value());
+  if (!merged.ok()) {
+    return std::move(merged).error();
+  }
+  config = std::move(merged).value();
+  return {};
+}
+
 /// Every worker would refuse wrong starting weights; says so before anything is started. Returns
 /// what the user should know about them.
 Result<std::string> try_starting_state(const Job& job) {
@@ -87,14 +102,21 @@ void resolve_defaults(JobConfig& config) {
 
 Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig config,
                                                                       RunListener& listener,
+                                                                      Unfinished unfinished,
                                                                       ScaleHandler on_scale) {
   resolve_defaults(config);
+  const bool may_go_on = unfinished == Unfinished::kGoOn && holds_unfinished_job(config.run_dir);
+  if (may_go_on) {
+    if (Result<void> same = take_over(config); !same.ok()) {
+      return same.error();
+    }
+  }
   for (const Result<void>& checked : {check_spares(config), check_backend(config)}) {
     if (!checked.ok()) {
       return checked.error();
     }
   }
-  if (!config.resume.empty()) {  // pin "latest" to the folder it means now
+  if (!config.resume.empty() && !may_go_on) {  // pin "latest" to the folder it means now
     Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
     if (!loaded.ok()) {
       return std::move(loaded).error();
@@ -112,10 +134,13 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
   std::unique_ptr<CoordinatorProcess> process(
       new CoordinatorProcess(listener, std::move(on_scale)));
   process->job_ = std::move(job).value();
+  if (Result<void> opened = process->open_view_log(unfinished); !opened.ok()) {
+    return std::move(opened).error();
+  }
   if (Result<void> opened = process->open_run_directory(); !opened.ok()) {
     return std::move(opened).error();
   }
-  if (!remark.value().empty()) {
+  if (!remark.value().empty() && !process->goes_on_) {
     process->note("init", remark.value());
   }
   if (Result<void> started = process->start_server(); !started.ok()) {
@@ -124,22 +149,77 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
   return process;
 }
 
+/// Before anything else in the run directory is touched: it may be another coordinator's.
+Result<void> CoordinatorProcess::open_view_log(Unfinished unfinished) {
+  const std::string& run_dir = job_->config.run_dir;
+  const bool is_new = !std::filesystem::exists(view_log_path(run_dir));
+  if (Result<void> made = make_directories(run_dir); !made.ok()) {
+    return made;
+  }
+  Result<std::unique_ptr<elastic::DurableViewLog>> opened =
+      elastic::DurableViewLog::open(view_log_path(run_dir));
+  if (!opened.ok()) {
+    return std::move(opened).error();
+  }
+  view_log_ = std::move(opened).value();
+  goes_on_ = unfinished == Unfinished::kGoOn && !is_new && !view_log_->contents().ended;
+  return {};
+}
+
 Result<void> CoordinatorProcess::open_run_directory() {
-  Result<std::unique_ptr<RunDirectory>> directory = RunDirectory::create(job_->config);
+  const JobConfig& config = job_->config;
+  Result<std::unique_ptr<RunDirectory>> directory =
+      goes_on_ ? RunDirectory::reopen(config) : RunDirectory::create(config);
   if (!directory.ok()) {
     return std::move(directory).error();
   }
   directory_ = std::move(directory).value();
-  if (!job_->config.trace.empty()) {  // of an earlier part of a resumed run
+  if (Result<void> begun = goes_on_ ? view_log_->go_on() : view_log_->begin(); !begun.ok()) {
+    return begun;
+  }
+  Result<RunHistory> history = goes_on_ ? read_run_history(config.run_dir) : RunHistory{};
+  if (!history.ok()) {
+    return std::move(history).error();
+  }
+  if (!goes_on_ && !job_->config.trace.empty()) {  // of an earlier part of a resumed run
     std::error_code ignored;
     std::filesystem::remove_all(job_->config.run_dir + "/trace", ignored);
   }
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
-      *job_, *directory_, listener_, RunHistory{},
+      *job_, *directory_, listener_, std::move(history).value(),
       [this](const elastic::Command& command) { return answer(command); },
       [this](const std::string& reason) { server_->fail(reason); });
   return {};
+}
+
+elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
+  const JobConfig& config = job_->config;
+  elastic::CoordinatorOptions core;
+  core.microbatches = job_->microbatches;
+  core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
+  if (config.spares > 0) {
+    core.view_max = config.workers - config.spares;
+  }
+  core.min_workers = config.min_workers;
+  core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
+  core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
+  core.rebalance.enabled = config.rebalance;
+  core.stragglers.factor = config.evict_stragglers;
+  core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
+  core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
+  core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
+  core.fingerprint = job_->fingerprint;
+  core.stalls.evict_floor = milliseconds(config.hang_max_ms);
+  core.stalls.report_only = config.hang_max_ms == 0;
+  if (!job_->bucket_size.tuned) {
+    core.bucket_names =
+        bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
+  }
+  core.identity = elastic::make_identity();
+  core.quorum = has_standbys(config);
+  core.standby = config.standby && view_log_->contents().job == 0;
+  return core;
 }
 
 Result<void> CoordinatorProcess::start_server() {
@@ -154,30 +234,13 @@ Result<void> CoordinatorProcess::start_server() {
   }
   elastic::CoordinatorServerOptions options;
   options.host = std::move(host).value();
-  options.port = config.port;
+  options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token).value();
-  options.core.microbatches = job_->microbatches;
-  options.core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
-  if (config.spares > 0) {
-    options.core.view_max = config.workers - config.spares;
+  options.core = core_options();
+  if (goes_on_) {
+    announce_return();
   }
-  options.core.min_workers = config.min_workers;
-  options.core.min_workers_timeout =
-      Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
-  options.core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
-  options.core.rebalance.enabled = config.rebalance;
-  options.core.stragglers.factor = config.evict_stragglers;
-  options.core.stragglers.after =
-      Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
-  options.core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
-  options.core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
-  options.core.fingerprint = job_->fingerprint;
-  options.core.stalls.evict_floor = milliseconds(config.hang_max_ms);
-  options.core.stalls.report_only = config.hang_max_ms == 0;
-  if (!job_->bucket_size.tuned) {
-    options.core.bucket_names =
-        bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
-  }
+  options.view_log = std::move(view_log_);
   Result<std::unique_ptr<elastic::CoordinatorServer>> server =
       elastic::start_coordinator(std::move(options), *recorder_);
   if (!server.ok()) {
@@ -185,6 +248,16 @@ Result<void> CoordinatorProcess::start_server() {
   }
   server_ = std::move(server).value();
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
+}
+
+void CoordinatorProcess::announce_return() {
+  const elastic::LogContents& log = view_log_->contents();
+  const std::size_t members = log.view ? log.view->members.size() : 0;
+  note("coordinator_restarted",
+       log.view ? fmt::format("resuming job {:016x} at view {}, step {} on record, waiting for {} "
+                              "members",
+                              log.job, value(log.view->id), recorder_->last_step(), members)
+                : "resuming a job that has had no members yet");
 }
 
 void CoordinatorProcess::note(const std::string& kind, const std::string& detail) {

@@ -1,12 +1,16 @@
 // `mayfly train` under mpirun: MPI is only the launcher. Rank 0 starts a coordinator process beside
-// itself, everybody (rank 0 included) becomes a worker of the elastic job. No process is special:
-// the coordinator outlives the worker that started it.
+// itself, under a keeper that starts it again if it is killed; everybody (rank 0 included) becomes
+// a worker of the elastic job. No process is special: the coordinator outlives the worker that
+// started it.
 
 #include <fmt/format.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -78,6 +82,34 @@ Result<std::string> wait_for_endpoint(const std::string& run_dir) {
                   run_dir)};
 }
 
+/// A coordinator that is killed is started again and goes on from its log. Its keeper has no
+/// threads and no memory to speak of; signals are the coordinator's to answer.
+int keep_coordinator(const JobConfig& config, RunListener& listener) {
+  constexpr int kRestartsMax = 10;
+  for (int restarts = 0;; ++restarts) {
+    const pid_t coordinator = ::fork();
+    if (coordinator == 0) {
+      return run_coordinator(config, listener,
+                             restarts == 0 ? CoordinatorProcess::Unfinished::kRefuse
+                                           : CoordinatorProcess::Unfinished::kGoOn);
+    }
+    for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
+      ::signal(ignored, SIG_IGN);
+    }
+    int status = 0;
+    while (coordinator > 0 && ::waitpid(coordinator, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (coordinator < 0 || WIFEXITED(status) || restarts == kRestartsMax) {
+      return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+    }
+    listener.on_event(
+        fmt::format("the coordinator was ended by signal {}; starting it again", WTERMSIG(status)));
+    for (const int restored : {SIGINT, SIGTERM, SIGHUP}) {
+      ::signal(restored, SIG_DFL);
+    }
+  }
+}
+
 /// A lost rank is replaced only if mpirun does not end the others with it.
 Result<void> check_recovery(const JobConfig& config) {
   if (config.spares > 0 && number_of("OMPI_MCA_orte_enable_recovery") == 0) {
@@ -128,7 +160,7 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
     const pid_t child = ::fork();
     if (child == 0) {
       sentinel.release();  // our parent's; its destructor would speak for the parent
-      ::_exit(run_coordinator(config, listener));
+      ::_exit(keep_coordinator(config, listener));
     }
   }
   Result<std::string> endpoint = wait_for_endpoint(config.run_dir);

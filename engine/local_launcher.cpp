@@ -46,11 +46,12 @@ int LocalLauncher::run() {
       ::_exit(kExitFailed);  // workers are bound to us and end with us
     }
   });
-  Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
-      requested_, listener_, [this](std::uint32_t count) -> Result<std::string> {
-        scale_to_ = count;
-        return fmt::format("going to {} workers", count);
-      });
+  Result<std::unique_ptr<CoordinatorProcess>> process =
+      CoordinatorProcess::start(requested_, listener_, CoordinatorProcess::Unfinished::kRefuse,
+                                [this](std::uint32_t count) -> Result<std::string> {
+                                  scale_to_ = count;
+                                  return fmt::format("going to {} workers", count);
+                                });
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
   }
@@ -137,11 +138,11 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   for (Worker& worker : workers_) {
     const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
-    worker.is_member = std::any_of(status.members.begin(), status.members.end(),
-                                   [pid](const elastic::MemberStatus& member) {
-                                     return member.pid == pid && member.phase != "leaving";
-                                   });
-    worker.was_member = worker.was_member || worker.is_member;
+    worker.is_leaving =
+        worker.is_leaving || std::any_of(status.members.begin(), status.members.end(),
+                                         [pid](const elastic::MemberStatus& member) {
+                                           return member.pid == pid && member.phase == "leaving";
+                                         });
   }
 }
 

@@ -41,15 +41,13 @@ class LocalLauncher {
   struct Worker {
     std::string id;  // of the provider
     bool running = true;
-    bool was_member = false;
-    bool is_member = false;  // of the job, and not on its way out
+    bool is_leaving = false;  // was seen as a member on its way out
     bool told_to_leave = false;
     std::string end;  // how it ended
 
-    /// Counts when the job is scaled: it is a member or is about to become one.
-    [[nodiscard]] bool stays() const {
-      return running && !told_to_leave && (is_member || !was_member);
-    }
+    /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
+    /// joins again.
+    [[nodiscard]] bool stays() const { return running && !told_to_leave && !is_leaving; }
   };
   struct Wake {
     std::size_t worker;

@@ -1,0 +1,287 @@
+"""Goal: the coordinator may die. Steps go on without it; a new one goes on with the job, from its
+log or as a standby; the weights are those of an undisturbed run, every step is on record once and
+every sample was used once.
+Method: real processes on loopback, SIGKILL at many moments, damaged logs.
+"""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import mayfly_run
+import mpi_launch
+import sample_ledger
+from cluster import Cluster
+from mayfly_run import SMALL_JOB, Run, expect
+
+STEPS = 160
+SAMPLES, BATCH, MICROBATCH = 512, 16, 4
+JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1"]
+oracle = {}
+
+
+def undisturbed():
+    if not oracle:
+        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
+        oracle.update(by_step)
+    return oracle
+
+
+def new_cluster(extra=(), timeout=150):
+    return Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + list(extra), timeout=timeout)
+
+
+def start(workers, extra=(), worker_extra=(), until_step=5):
+    cluster = new_cluster(extra)
+    cluster.start_coordinator(workers)
+    for _ in range(workers):
+        cluster.start_worker(cluster.endpoint(), extra=worker_extra)
+    cluster.run.wait_for_step(until_step)
+    return cluster
+
+
+def events(cluster, kind):
+    return [e for e in cluster.run.lines("events.jsonl") if e["kind"] == kind]
+
+
+def status_of(cluster):
+    done = cluster.run.command("status", "--json", "--token-file", cluster.token_file)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def wait_for_status(cluster, condition, text):
+    def holds():
+        coordinator = cluster.coordinators[-1]
+        expect(coordinator.alive(), f"the coordinator ended: {coordinator.output()}")
+        status = status_of(cluster)
+        return status is not None and condition(status)
+    cluster.wait_for(holds, text)
+
+
+def expect_same_bits(cluster):
+    code = cluster.wait_for_end(cluster.coordinators[-1], "the job does not end")
+    expect(code == 0, f"the coordinator ended with {code}\n{cluster.logs()}")
+    summary = cluster.run.summary()
+    expect(summary["steps"] == STEPS, f"{summary['steps']} steps\n{cluster.logs()}")
+    expect(summary["samples"] == STEPS * BATCH, f"{summary['samples']} samples in the summary")
+    steps = [m["step"] for m in cluster.run.metrics()]
+    expect(sorted(steps) == list(range(1, STEPS + 1)),
+           f"not every step once in metrics.jsonl: {sorted(steps)}\n{cluster.logs()}")
+    expect(not events(cluster, "records_missing"), "records are missing")
+    by_step = mayfly_run.digests(cluster.run)
+    for step, digest in undisturbed().items():
+        expect(by_step.get(step) == digest, f"step {step}: {by_step.get(step)} is not {digest}")
+    return summary
+
+
+def finish(cluster):
+    summary = expect_same_bits(cluster)
+    for worker in cluster.workers:
+        if worker.alive():
+            cluster.wait_for_end(worker, f"{worker.name} does not end")
+    cluster.stop_hard()
+    cluster.run.remove()
+    return summary
+
+
+def killed_and_started_again():
+    """Nobody is lost, no view changes; then losses and joins are handled as ever."""
+    cluster = start(3, extra=["--ledger"])
+    ledgers = [cluster.run_dir(f"worker-{n}") for n in range(4)]
+    views = len(events(cluster, "view"))
+    cluster.coordinators[-1].kill()
+    def written():
+        return sum(os.path.getsize(name) for name in sample_ledger.files(ledgers))
+    # Some ten steps: a worker writes 30 bytes or so for each of its microbatches.
+    for _ in range(5):
+        before = written()
+        cluster.wait_for(lambda: written() > before + 60, "no step is made without a coordinator")
+    cluster.start_coordinator(3)
+    wait_for_status(cluster, lambda s: s["phase"] == "running" and len(s["members"]) == 3,
+                    "not in charge again")
+    restarted = events(cluster, "coordinator_restarted")
+    expect(len(restarted) == 1 and "waiting for 3 members" in restarted[0]["detail"], restarted)
+    expect(len(events(cluster, "view")) == views, "the view changed though nobody was lost")
+    cluster.workers[0].kill()
+    cluster.start_worker(cluster.endpoint())
+    summary = expect_same_bits(cluster)
+    expect(summary["membership_changes"] >= 1, "the loss went unnoticed")
+    metrics = sorted(cluster.run.metrics(), key=lambda m: m["step"])
+    sample_ledger.expect_every_sample_once(metrics, ledgers, SAMPLES, BATCH, MICROBATCH)
+    cluster.stop_hard()
+    cluster.run.remove()
+
+
+def killed_in_a_change_of_view():
+    """A worker dies, and the coordinator a moment later, at any point of what follows."""
+    for seed in mayfly_run.seeds(4):
+        chance = random.Random(seed)
+        cluster = start(4)
+        cluster.workers[chance.randrange(4)].kill()
+        time.sleep(chance.choice([0, 0.002, 0.005, 0.01, 0.02, 0.05]) * chance.random())
+        cluster.coordinators[-1].kill()
+        time.sleep(chance.random() * 0.3)
+        cluster.start_coordinator(4)
+        summary = finish(cluster)
+        expect(summary["membership_changes"] >= 1, f"seed {seed}: the loss went unnoticed")
+
+
+def torn_log():
+    """The log's tail is damaged in several ways; members know better."""
+    def cut(data):
+        return data[:-7]
+    def flip(data):
+        return data[:-3] + bytes([data[-3] ^ 0x10]) + data[-2:]
+    def garbage(data):
+        return data + os.urandom(50)
+    for damage in (cut, flip, garbage):
+        cluster = start(2)
+        cluster.coordinators[-1].kill()
+        path = cluster.run.path("view.log")
+        with open(path, "rb") as f:
+            data = f.read()
+        with open(path, "wb") as f:
+            f.write(damage(data))
+        cluster.start_coordinator(2)
+        finish(cluster)
+
+
+def again_and_again():
+    cluster = start(3)
+    for _ in range(4):
+        step = cluster.run.last_step()
+        cluster.coordinators[-1].kill()
+        cluster.start_coordinator(3)
+        cluster.run.wait_for_step(min(step + 10, STEPS))
+    finish(cluster)
+
+
+def second_one_is_refused():
+    cluster = start(2)
+    words = ["coordinator", "--run-dir", cluster.run_dir(), "--token-file", cluster.token_file,
+             "--workers", "2"] + JOB
+    second = cluster._start("second", words, None)
+    code = cluster.wait_for_end(second, "the second coordinator does not end")
+    expect(code == 2, f"exit code {code}: {second.output()}")
+    lines = [line for line in second.output().splitlines() if line.strip()]
+    expect(len(lines) == 1 and str(cluster.coordinators[-1].pid) in lines[0], second.output())
+    finish(cluster)
+
+
+def another_configuration_is_refused():
+    cluster = start(2)
+    cluster.coordinators[-1].kill()
+    words = ["coordinator", "--run-dir", cluster.run_dir(), "--token-file", cluster.token_file]
+    other = cluster._start("other", words + ["--lr", "0.7"], None)
+    code = cluster.wait_for_end(other, "the coordinator does not end")
+    expect(code == 2 and "lr" in other.output() and "0.05" in other.output(), other.output())
+    # Without any other word it goes on.
+    again = cluster._start("coordinator-run", words, None)
+    cluster.coordinators.append(again)
+    cluster.run.process = again.process
+    finish_and_refuse_a_third(cluster, words)
+
+
+def finish_and_refuse_a_third(cluster, words):
+    expect_same_bits(cluster)
+    third = cluster._start("third", words, None)
+    code = cluster.wait_for_end(third, "the third coordinator does not end")
+    expect(code == 2 and "already holds a run" in third.output(), third.output())
+    cluster.stop_hard()
+    cluster.run.remove()
+
+
+def never_started_again():
+    """Workers finish what they can, then end by themselves and say why."""
+    cluster = start(2, worker_extra=["--coordinator-timeout", "2"])
+    late = cluster.start_worker(cluster.endpoint(), extra=["--coordinator-timeout", "2"])
+    cluster.wait_for(lambda: "joined" in late.output(), "the third worker does not join")
+    cluster.coordinators[-1].kill()
+    for worker in cluster.workers:
+        code = cluster.wait_for_end(worker, f"{worker.name} does not end")
+        expect(code in (0, 1), f"{worker.name} ended with {code}")
+        expect("the coordinator is gone" in worker.output(), worker.output())
+    cluster.stop_hard()
+    cluster.run.remove()
+
+
+def standby_takes_over():
+    cluster = new_cluster()
+    cluster.start_coordinator(3, extra=["--quorum"])
+    cluster.start_coordinator(3, name="standby", extra=["--standby"])
+    endpoints = [cluster.endpoint(), cluster.endpoint("standby")]
+    for _ in range(3):
+        cluster.start_worker(endpoints)
+    cluster.run.wait_for_step(5)
+    primary, standby = cluster.coordinators
+    done = standby_status(cluster)
+    expect(done["phase"] == "standby", f"a standby says that it is {done['phase']}")
+    primary.kill()
+    cluster.wait_for(lambda: standby_status(cluster)["phase"] == "running", "nobody takes over")
+    code = cluster.wait_for_end(standby, "the job does not end")
+    expect(code == 0, f"the standby ended with {code}\n{cluster.logs()}")
+    by_step = mayfly_run.digests(cluster.run)
+    other = Run.attach(cluster.folder, standby.process, cluster.timeout)
+    other.run_dir = cluster.run_dir("standby")
+    by_step.update(mayfly_run.digests(other))
+    for step, digest in undisturbed().items():
+        expect(by_step.get(step) == digest, f"step {step}: {by_step.get(step)} is not {digest}")
+    cluster.stop_hard()
+    cluster.run.remove()
+
+
+def standby_status(cluster):
+    answer = subprocess.run([mayfly_run.BINARY, "status", cluster.endpoint("standby"), "--json",
+                             "--token-file", cluster.token_file],
+                            capture_output=True, text=True, timeout=30)
+    expect(answer.returncode == 0, f"status of the standby: {answer.stderr}")
+    return json.loads(answer.stdout)
+
+
+def stopped_worker_rejoins():
+    """Evicted while it slept, it wakes up and works again, in the same process."""
+    cluster = start(3, extra=["--silence-max-ms", "500"])
+    sleeper = cluster.workers[1]
+    sleeper.signal(signal.SIGSTOP)
+    cluster.wait_for(lambda: events(cluster, "evicted") or events(cluster, "lost"),
+                     "the stopped worker is not missed")
+    sleeper.signal(signal.SIGCONT)
+    cluster.wait_for(lambda: "joining again" in sleeper.output(), "it does not join again")
+    def joined():
+        return any(r["recovery"]["cause"] == "join" for r in events(cluster, "recovery"))
+    cluster.wait_for(joined, "it is not admitted again")
+    expect(sleeper.alive(), "it is another process")
+    finish(cluster)
+
+
+def under_mpirun():
+    """Rank 0 keeps the coordinator: it is started again by itself."""
+    if shutil.which("mpirun") is None:
+        print("skipped under_mpirun: mpirun is not installed")
+        return
+    run = mpi_launch.start(2, JOB, timeout=150)
+    run.wait_for_step(5)
+    with open(run.path("view.log.lock")) as f:
+        mayfly_run.kill(int(f.read()))
+    summary = run.finish()
+    expect(summary["steps"] == STEPS, f"{summary['steps']} steps\n{run.logs()}")
+    expect([e for e in run.lines("events.jsonl") if e["kind"] == "coordinator_restarted"],
+           "the coordinator was not started again")
+    by_step = mayfly_run.digests(run)
+    for step, digest in undisturbed().items():
+        expect(by_step.get(step) == digest, f"step {step}: {by_step.get(step)} is not {digest}")
+    run.remove()
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({
+        "killed_and_started_again": killed_and_started_again,
+        "killed_in_a_change_of_view": killed_in_a_change_of_view, "torn_log": torn_log,
+        "again_and_again": again_and_again, "second_one_is_refused": second_one_is_refused,
+        "another_configuration_is_refused": another_configuration_is_refused,
+        "never_started_again": never_started_again, "standby_takes_over": standby_takes_over,
+        "stopped_worker_rejoins": stopped_worker_rejoins, "under_mpirun": under_mpirun}))
