@@ -73,7 +73,8 @@ struct CoordinatorOptions {
   Duration resume_timeout = seconds(2);
   /// Without a quorum: if nobody has come back for so long, all members are lost.
   Duration abandon_timeout = seconds(30);
-  /// With a quorum: members that wait here for so long for others are sent to the next coordinator.
+  /// With a quorum: members that wait here for so long for others, up to twice that, are sent to
+  /// the next coordinator.
   Duration quorum_timeout = seconds(3);
 };
 
@@ -177,6 +178,7 @@ class Coordinator {
   void hear(MemberId id, Peer& peer, const Message& message);
   void hear(MemberId id, Peer& peer, const Resume& resume);
   [[nodiscard]] std::vector<MemberId> missing() const;
+  [[nodiscard]] bool only_finished_returned() const;
   void take_charge_if_due();
   void take_charge();
   void place(MemberId id, Peer& peer);
@@ -195,9 +197,9 @@ class Coordinator {
   void is_gone(MemberId id, Incarnation accepted);
   void note_active(MemberId id, ViewId view, Step committed);
   void wait_for_quorum(const std::string& detail);
+  [[nodiscard]] Duration quorum_patience() const;
   void check_quorum_time();
   void send_away(const std::string& detail);
-  void on(MemberId id, Peer& peer, const Left& left);
 
   // coordinator_messages.cpp: what members say
   void on(MemberId id, Peer& peer, const Ready& ready);

@@ -67,7 +67,9 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
     return;
   }
   const bool was_dismissed = place->second.phase == Peer::Phase::kDismissed;
-  if (still_connected && !was_dismissed) {
+  // With a quorum its consent may still be needed: it is told when it comes back and the view is
+  // over.
+  if (still_connected && !was_dismissed && !options_.quorum) {
     send(id,
          Dismiss{DismissReason::kEvicted, false, detail, true});  // should it still be able to hear
   }
@@ -81,7 +83,9 @@ void Coordinator::evict(MemberId id, const std::string& reason) {
   ENSURE(place != peers_.end(), "only members can be evicted");
   send(id, Dismiss{DismissReason::kEvicted, false, reason, true});
   fenced_.insert(id);
-  effects_.emplace_back(coordinator_effect::Disconnect{id});
+  if (!options_.quorum) {  // otherwise its answer counts; it closes the connection itself
+    effects_.emplace_back(coordinator_effect::Disconnect{id});
+  }
   note("evicted", id, reason);
   remove(place);
 }

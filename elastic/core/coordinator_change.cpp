@@ -245,6 +245,7 @@ void Coordinator::check_waiting_time() {
 void Coordinator::end(Outcome outcome, DismissReason reason, const std::string& detail,
                       bool with_checkpoint) {
   ENSURE(phase_ != Phase::kEnded, "a job ends once");
+  append(log_record::JobEnded{outcome, detail}, true);
   const std::optional<MemberId> writer =
       with_checkpoint ? holder_of_newest_state() : std::optional<MemberId>{};
   for (auto& [id, peer] : peers_) {
@@ -254,7 +255,6 @@ void Coordinator::end(Outcome outcome, DismissReason reason, const std::string& 
   }
   phase_ = Phase::kEnded;
   store_.clear();
-  append(log_record::JobEnded{outcome, detail}, true);
   effects_.emplace_back(coordinator_effect::JobEnded{outcome, detail});
 }
 

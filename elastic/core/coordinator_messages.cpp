@@ -12,12 +12,12 @@ template <typename Other>
 void Coordinator::on(MemberId /*id*/, Peer& /*peer*/, const Other& /*other*/) {}
 
 void Coordinator::on(const coordinator_event::Received& event) {
-  const auto place = peers_.find(event.member);
-  if (place == peers_.end()) {
+  if (const auto* left = std::get_if<Left>(&event.message)) {  // also of one that is evicted
+    is_gone(event.member, left->incarnation);
     return;
   }
-  if (const auto* left = std::get_if<Left>(&event.message)) {
-    on(event.member, place->second, *left);
+  const auto place = peers_.find(event.member);
+  if (place == peers_.end()) {
     return;
   }
   const bool is_over = phase_ == Phase::kEnded || place->second.phase == Peer::Phase::kDismissed;

@@ -111,10 +111,6 @@ void Coordinator::is_gone(MemberId id, Incarnation accepted) {
   }
 }
 
-void Coordinator::on(MemberId id, Peer& /*peer*/, const Left& left) {
-  is_gone(id, left.incarnation);
-}
-
 void Coordinator::note_active(MemberId id, ViewId view, Step committed) {
   const bool is_step_of_view = view_ && view == view_->id && committed > view_->committed;
   is_view_active_ = is_view_active_ || (is_step_of_view && is_in_view(id));
@@ -129,12 +125,21 @@ void Coordinator::wait_for_quorum(const std::string& detail) {
   wait(detail);
 }
 
+/// Never the same twice: two groups of members that went round the list in step would never meet.
+Duration Coordinator::quorum_patience() const {
+  const auto most = static_cast<std::uint64_t>(options_.quorum_timeout.count());
+  const auto since = static_cast<std::uint64_t>(no_quorum_since_->ns);
+  const std::uint64_t extra =
+      CounterRandom(options_.identity).split("patience").below(since, most + 1);
+  return options_.quorum_timeout + Duration(static_cast<std::int64_t>(extra));
+}
+
 void Coordinator::check_quorum_time() {
   if (!options_.quorum || phase_ == Phase::kEnded) {
     return;
   }
   const bool waits = phase_ == Phase::kWaiting || phase_ == Phase::kResuming;
-  if (waits && no_quorum_since_ && now_ - *no_quorum_since_ >= options_.quorum_timeout) {
+  if (waits && no_quorum_since_ && now_ - *no_quorum_since_ >= quorum_patience()) {
     send_away(missing_quorum().value_or("no majority came here"));
   }
   if (waits && !options_.standby && idle_since_ &&

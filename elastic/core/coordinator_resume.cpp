@@ -148,7 +148,8 @@ void Coordinator::take_back(const coordinator_event::WorkerConnected& event) {
   if (fingerprint_.empty()) {
     fingerprint_ = hello.fingerprint;
   }
-  if (incarnation_ == Incarnation{} || hello.incarnation > incarnation_) {
+  const bool is_of_another = hello.incarnation == incarnation_ && hello.author != options_.identity;
+  if (hello.incarnation > incarnation_ || is_of_another) {
     begin_incarnation(next(hello.incarnation));  // it would not obey us in a lower one
     collect();
   }
@@ -246,6 +247,20 @@ std::vector<MemberId> Coordinator::missing() const {
   return absent;
 }
 
+/// Those who are done publish nothing, and the others may have been told so and be gone.
+bool Coordinator::only_finished_returned() const {
+  std::size_t finished = 0;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.resume && peer.resume->view) {
+      if (!peer.resume->last || !peer.resume->last->finished) {
+        return false;
+      }
+      ++finished;
+    }
+  }
+  return finished > 0;
+}
+
 void Coordinator::take_charge_if_due() {
   const bool is_late = first_return_ && now_ - *first_return_ >= options_.resume_timeout;
   const bool is_abandoned = !options_.quorum && !first_return_ && collecting_since_ &&
@@ -259,8 +274,9 @@ void Coordinator::take_charge_if_due() {
         const Resume& resume = *peers_.at(m.id).resume;
         return resume.phase == ResumePhase::kRunning && resume.view->id == view_->id;
       });
+  const bool is_finished = view_ && only_finished_returned();
   const auto lack = view_ ? missing_quorum() : "no member of a view came here";
-  if (!runs_on && options_.quorum && lack) {
+  if (!runs_on && !is_finished && options_.quorum && lack) {
     idle_since_ = idle_since_.value_or(now_);
     if (!no_quorum_since_) {
       no_quorum_since_ = first_return_;

@@ -34,6 +34,7 @@ void Member::introduce(Hello& hello) const {
   hello.member = self_;
   hello.job = job_;
   hello.incarnation = incarnation_;
+  hello.author = author_;
   hello.view = view_ ? view_->id : ViewId{};
 }
 
@@ -113,7 +114,9 @@ Member::Effects Member::accept(const Welcome& welcome) {
 Member::Effects Member::turn_away(const Refused& refused) {
   switch (refused.refusal) {
     case Refusal::kElsewhere: return {member_effect::TryElsewhere{}};
-    case Refusal::kFinal: return leave(DismissReason::kJobFailed, refused.reason);
+    case Refusal::kFinal:  // perhaps because the job ended when we could not hear of it
+      return leave(is_finished() ? DismissReason::kJobDone : DismissReason::kJobFailed,
+                   refused.reason);
     case Refusal::kEvicted: return dismiss({DismissReason::kEvicted, false, refused.reason, true});
   }
   UNREACHABLE("every refusal has a meaning");

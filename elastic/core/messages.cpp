@@ -55,6 +55,7 @@ void fields(auto& io, Is<Hello> auto& m) {
   });
   io.plain(m.job);
   io.plain(m.incarnation);
+  io.plain(m.author);
   io.plain(m.view);
 }
 

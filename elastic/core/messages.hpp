@@ -45,7 +45,8 @@ struct Hello {
   std::vector<std::pair<std::string, std::string>> fingerprint;
   // kWorker with an id, whose coordinator was lost; Member::introduce() fills them in:
   std::uint64_t job = 0;      ///< the job it is a member of
-  Incarnation incarnation{};  ///< the highest that it has accepted
+  Incarnation incarnation{};  ///< the highest that it has accepted,
+  std::uint64_t author = 0;   ///< and of which coordinator
   ViewId view{};              ///< the newest that it has entered
   friend bool operator==(const Hello&, const Hello&) = default;
 };

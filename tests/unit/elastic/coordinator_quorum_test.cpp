@@ -55,7 +55,7 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   EXPECT_TRUE(job.noted("no_quorum"));
   job.pass(milliseconds(2900), {k1, k2});
   EXPECT_TRUE(job.sent<NoQuorum>(k1).empty());
-  job.pass(milliseconds(200), {k1, k2});
+  job.pass(milliseconds(3200), {k1, k2});
   EXPECT_EQ(job.sent<NoQuorum>(k1).size(), 1u);
   EXPECT_EQ(job.sent<NoQuorum>(k2).size(), 1u);
   EXPECT_EQ(job.coordinator.phase(), "resuming");
@@ -191,7 +191,7 @@ TEST(Standby, SendsAMinorityAwayAndTakesItBackLater) {
   CoordinatorHarness standby(quorum_options(true));
   const View view = old_view(5, 3);
   return_running(standby, k2, view);
-  standby.pass(milliseconds(3100), {k2});
+  standby.pass(milliseconds(6100), {k2});
   EXPECT_EQ(standby.sent<NoQuorum>(k2).size(), 1u);
   EXPECT_TRUE(standby.sent<Stop>(k2).empty()) << "its view may be doing well";
   ASSERT_TRUE(come_back(standby, k2, 5, 2));

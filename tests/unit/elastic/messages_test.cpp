@@ -37,6 +37,7 @@ std::vector<Message> examples() {
             {{"model", "resnet20"}, {"seed", "1"}},
             77,
             Incarnation{3},
+            6,
             ViewId{8}},
       Welcome{MemberId{9}, Incarnation{4}, 5, 77, true},
       Refused{"wrong token", Refusal::kElsewhere},

@@ -47,6 +47,7 @@ inline bool come_back(CoordinatorHarness& job, MemberId member, std::uint64_t vi
   hello.member = member;
   hello.job = kJob;
   hello.incarnation = Incarnation{accepted};
+  hello.author = kJob;
   hello.view = ViewId{view};
   const std::size_t before = job.all<coordinator_effect::Accept>().size();
   job.give(coordinator_event::WorkerConnected{++job.connections, hello});
