@@ -85,9 +85,10 @@ void Coordinator::begin_incarnation(Incarnation incarnation) {
   }
 }
 
-/// From now on we wait for members to say what they do; those that are here are asked again.
+/// From now on we wait for members to say what they do; those that are here are asked again. A job
+/// that has had no view yet is led by whoever started it, and needs nobody's consent.
 void Coordinator::collect() {
-  phase_ = Phase::kResuming;
+  phase_ = view_ || options_.standby ? Phase::kResuming : Phase::kWaiting;
   collecting_since_ = now_;
   first_return_.reset();
   no_quorum_since_.reset();

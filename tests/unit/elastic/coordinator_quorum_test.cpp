@@ -212,6 +212,44 @@ TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
   EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first member of view 6 is missing";
 }
 
+TEST(CoordinatorQuorum, AJobWithoutAViewIsLedByWhoStartedItEvenIfMembersHaveVotedElsewhere) {
+  CoordinatorHarness job(quorum_options());
+  const MemberId member = job.connect();
+  job.give(coordinator_event::ConnectionLost{member, "reset"});
+  ASSERT_TRUE(come_back(job, member, 0, 2));
+  Resume resume;
+  resume.incarnation = job.coordinator.incarnation();
+  resume.phase = ResumePhase::kReady;
+  job.say(member, resume);
+  EXPECT_EQ(job.coordinator.incarnation(), Incarnation{3});
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorQuorum, OneThatHasVotedForAnotherInThisIncarnationIsAskedInTheNext) {
+  CoordinatorHarness job = primary(2);
+  Hello hello;
+  hello.member = k2;
+  hello.job = kJob;
+  hello.incarnation = Incarnation{1};
+  hello.author = kJob + 1;
+  hello.view = job.view().id;
+  job.give(coordinator_event::ConnectionLost{k2, "reset"});
+  job.give(coordinator_event::WorkerConnected{9, hello});
+  EXPECT_EQ(job.coordinator.incarnation(), Incarnation{2});
+}
+
+TEST(Standby, EndsAJobWhoseRemainingMembersAreDone) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  ASSERT_TRUE(come_back(standby, k3, 5));
+  Resume resume = stopped_in(standby, view, 40);
+  resume.last->finished = true;
+  standby.say(k3, resume);
+  EXPECT_FALSE(standby.outcome());
+  standby.pass(milliseconds(2100), {k3});
+  EXPECT_EQ(standby.outcome(), Outcome::kDone);
+}
+
 TEST(Coordinator, ThatIsOvertakenFollowsAMemberThatKnowsMore) {
   CoordinatorHarness job = primary(3);
   const View mine = job.view();
