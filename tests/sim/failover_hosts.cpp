@@ -1,0 +1,279 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "tests/sim/failover_parts.hpp"
+
+// Coordinators, their logs, and the connections to them.
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+namespace {
+
+constexpr Duration kTick = milliseconds(10);
+constexpr Duration kMessageDelay = milliseconds(3);
+constexpr Duration kUnacknowledged = milliseconds(400);  // until a sender gives up on its peer
+
+CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
+                              std::uint64_t identity) {
+  CoordinatorOptions options;
+  options.initial_workers = scenario.workers;
+  options.stop_timeout = seconds(2);
+  options.seed = scenario.seed;
+  options.identity = identity;
+  options.quorum = scenario.standbys > 0;
+  options.standby = is_standby;
+  if (!is_standby && scenario.broken == BrokenCore::kIgnoresQuorum) {
+    options.quorum = false;
+  }
+  return options;
+}
+
+}  // namespace
+
+void FailoverWorld::start_host(std::size_t index) {
+  Host& host = *hosts_[index];
+  if (host.has_ended) {
+    return;
+  }
+  const bool is_standby = index > 0;
+  const CoordinatorOptions options = options_of(scenario_, is_standby, random_.bits() | 1);
+  if (is_standby) {
+    host.core = std::make_unique<Coordinator>(options);
+  } else {
+    Result<LogContents> read = ViewLog::replay(host.log);
+    if (!read.ok()) {
+      violations_.add("the log cannot be read: " + read.error().detail);
+      return;
+    }
+    LogContents contents = std::move(read).value();
+    if (scenario_.broken == BrokenCore::kBelievesTornLogs && contents.dropped_bytes > 0 &&
+        contents.view) {
+      contents.view->committed = next(contents.view->committed);
+    }
+    if (scenario_.broken == BrokenCore::kReusesMemberIds) {
+      contents.incarnation = Incarnation{};
+    }
+    if (contents.ended) {  // it could not tell everybody any more
+      is_over_ = host.has_ended = true;
+      return;
+    }
+    if (contents.view) {
+      reigns_.on_known(*contents.view, "the log");
+    }
+    host.log.resize(contents.good_bytes);
+    host.durable_bytes = host.log.size();
+    host.core = std::make_unique<Coordinator>(options, contents);
+  }
+  tell("coordinator " + std::to_string(index) + " starts");
+  tick(index, ++host.life);
+}
+
+void FailoverWorld::tick(std::size_t index, std::uint64_t life) {
+  if (!hosts_[index]->core || hosts_[index]->life != life) {
+    return;
+  }
+  give(index, coordinator_event::Tick{});
+  after(kTick, [this, index, life] { tick(index, life); });
+}
+
+void FailoverWorld::crash_host(std::size_t index) {
+  Host& host = *hosts_[index];
+  host.core.reset();
+  host.effects_to_live.reset();
+  host.link_of.clear();
+  ++result_.crashes;
+  if (scenario_.loses_log_tails && chance(2)) {
+    host.log.resize(host.durable_bytes + random_.below(host.log.size() - host.durable_bytes + 1));
+  }
+  tell("coordinator " + std::to_string(index) + " crashes");
+  for (std::size_t link = 0; link < links_.size(); ++link) {
+    if (links_[link].host == index && links_[link].life == host.life) {
+      links_[link].open_at_host = false;
+      if (!is_cut(index, node_of_worker(links_[link].worker))) {
+        close_at_worker(link, draw(milliseconds(5)));
+      }
+    }
+  }
+  const std::uint64_t life = host.life;
+  after(draw(scenario_.down_max), [this, index, life] {
+    if (!hosts_[index]->core && hosts_[index]->life == life) {
+      start_host(index);
+    }
+  });
+}
+
+void FailoverWorld::append(Host& host, const coordinator_effect::Append& append, bool torn) {
+  ViewLog log(host.log.size());
+  Bytes bytes = log.add(append.record);
+  if (torn) {
+    if (chance(2)) {
+      bytes[random_.below(bytes.size())] ^= static_cast<std::byte>(1u << random_.below(8));
+    } else {
+      bytes.resize(random_.below(bytes.size()));
+    }
+  }
+  if (torn && host.log.empty()) {
+    return;  // nothing was handed over
+  }
+  host.log.insert(host.log.end(), bytes.begin(), bytes.end());
+  if (append.durable && !torn) {
+    host.durable_bytes = host.log.size();
+  }
+}
+
+void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
+  Host& host = *hosts_[index];
+  if (!host.core || host.has_ended) {
+    return;
+  }
+  for (const CoordinatorEffect& effect : host.core->handle(now_, event)) {
+    if (host.effects_to_live && (*host.effects_to_live)-- == 0) {
+      const auto* record = std::get_if<coordinator_effect::Append>(&effect);
+      if (record != nullptr && index == 0) {
+        append(host, *record, true);
+      }
+      crash_host(index);
+      return;
+    }
+    carry_out(index, effect);
+  }
+}
+
+void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect) {
+  using namespace coordinator_effect;
+  Host& host = *hosts_[index];
+  if (const auto* record = std::get_if<Append>(&effect)) {
+    const auto* view = std::get_if<log_record::ViewPublished>(&record->record);
+    if (view != nullptr) {
+      reigns_.on_published(view->view);
+    }
+    if (index == 0) {
+      append(host, *record, false);
+    }
+  } else if (const auto* accept = std::get_if<Accept>(&effect)) {
+    const std::size_t link = accept->connection - 1;
+    const auto old = host.link_of.find(accept->member);
+    if (old != host.link_of.end() && old->second != link) {
+      links_[old->second].open_at_host = false;
+    }
+    host.link_of[accept->member] = link;
+    links_[link].member = accept->member;
+    worker_of_[accept->member] = links_[link].worker;
+    reigns_.on_member_id(accept->member, links_[link].worker);
+  } else if (const auto* refuse = std::get_if<Refuse>(&effect)) {
+    to_worker(refuse->connection - 1, Refused{refuse->reason, refuse->refusal});
+    links_[refuse->connection - 1].open_at_host = false;
+  } else if (const auto* send = std::get_if<Send>(&effect)) {
+    const auto link = host.link_of.find(send->member);
+    if (link != host.link_of.end()) {
+      to_worker(link->second, send->message);
+    }
+  } else if (const auto* disconnect = std::get_if<Disconnect>(&effect)) {
+    const auto link = host.link_of.find(disconnect->member);
+    if (link != host.link_of.end()) {
+      links_[link->second].open_at_host = false;
+      close_at_worker(link->second, kMessageDelay + milliseconds(2));
+      host.link_of.erase(link);
+    }
+  } else if (std::holds_alternative<ViewPublished>(effect)) {
+    ++result_.views;
+  } else if (const auto* text = std::get_if<Note>(&effect)) {
+    note(index, *text);
+  } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
+    host.has_ended = true;
+    is_over_ = true;
+    violations_.expect(ended->outcome == Outcome::kDone,
+                       [&] { return std::string("the job ended, but is not done"); });
+  }
+}
+
+void FailoverWorld::note(std::size_t index, const coordinator_effect::Note& note) {
+  const bool is_in_charge = note.kind == "in_charge";
+  result_.resumed += is_in_charge ? 1 : 0;
+  result_.takeovers += is_in_charge && index > 0 ? 1 : 0;
+  tell("coordinator " + std::to_string(index) + ": " + note.kind + ' ' +
+       (note.member ? std::to_string(value(*note.member)) + ' ' : "") + note.detail);
+}
+
+// --- connections: FIFO in each direction; a sender notices after a while that nobody answers
+
+void FailoverWorld::to_worker(std::size_t index, const Message& message) {
+  Link& link = links_[index];
+  if (!link.open_at_host) {
+    return;
+  }
+  link.last_down = std::max(link.last_down, now_ + draw(kMessageDelay));
+  after(link.last_down - now_, [this, index, bytes = encode(message)] {
+    Link& arrived = links_[index];
+    if (is_cut(arrived.host, node_of_worker(arrived.worker))) {
+      close_at_host(index, draw(kUnacknowledged));
+    } else if (arrived.open_at_worker && workers_[arrived.worker]->alive) {
+      Result<Message> decoded = decode(bytes);
+      ENSURE(decoded.ok(), "what we encode can be decoded");
+      Message told = std::move(decoded).value();
+      on_message(arrived.worker, told);
+    }
+  });
+}
+
+void FailoverWorld::to_host(std::size_t index, const Message& message) {
+  Link& link = links_[index];
+  if (!link.open_at_worker) {
+    return;
+  }
+  link.last_up = std::max(link.last_up, now_ + draw(kMessageDelay));
+  after(link.last_up - now_, [this, index, bytes = encode(message)] {
+    Link& arrived = links_[index];
+    const Host& host = *hosts_[arrived.host];
+    if (is_cut(node_of_worker(arrived.worker), arrived.host)) {
+      close_at_worker(index, draw(kUnacknowledged));
+    } else if (!host.core || host.life != arrived.life || !arrived.open_at_host) {
+      close_at_worker(index, draw(kMessageDelay));
+    } else {
+      Result<Message> decoded = decode(bytes);
+      ENSURE(decoded.ok(), "what we encode can be decoded");
+      Message told = std::move(decoded).value();
+      auto* resume = std::get_if<Resume>(&told);
+      if (resume != nullptr && resume->view) {
+        reigns_.on_known(*resume->view, "member " + std::to_string(value(arrived.member)));
+        if (arrived.host > 0 && scenario_.broken == BrokenCore::kTakesOverAlone) {
+          auto& members = resume->view->members;
+          std::erase_if(members, [&](const auto& m) { return m.id != arrived.member; });
+          resume->view->source = Rank{0};
+          resume->view->bases.clear();
+        }
+      }
+      give(arrived.host, coordinator_event::Received{arrived.member, std::move(told)});
+    }
+  });
+}
+
+void FailoverWorld::close_at_worker(std::size_t index, Duration delay) {
+  after(delay, [this, index] {
+    Link& link = links_[index];
+    if (std::exchange(link.open_at_worker, false) && workers_[link.worker]->alive &&
+        workers_[link.worker]->link == index) {
+      on_lost(link.worker);
+    }
+  });
+}
+
+void FailoverWorld::close_at_host(std::size_t index, Duration delay) {
+  after(delay, [this, index] {
+    Link& link = links_[index];
+    Host& host = *hosts_[link.host];
+    const bool is_same_life = host.core && host.life == link.life;
+    if (!std::exchange(link.open_at_host, false) || !is_same_life || link.member == MemberId{}) {
+      return;
+    }
+    const auto place = host.link_of.find(link.member);
+    if (place != host.link_of.end() && place->second == index) {
+      host.link_of.erase(place);
+      give(link.host, coordinator_event::ConnectionLost{link.member, "reset"});
+    }
+  });
+}
+
+}  // namespace mayfly::sim

@@ -1,0 +1,56 @@
+#pragma once
+
+// The inside of FailoverWorld.
+
+#include "base/bytes.hpp"
+#include "elastic/core/view_log.hpp"
+#include "tests/sim/failover_world.hpp"
+
+namespace mayfly::sim {
+
+struct FailoverWorld::Host {
+  std::unique_ptr<elastic::Coordinator> core;  // while it is up
+  std::uint64_t life = 0;                      // counts its starts
+  Bytes log;                                   // of the primary; survives crashes
+  std::size_t durable_bytes = 0;
+  std::optional<std::uint64_t> effects_to_live;  // then it crashes
+  std::map<MemberId, std::size_t> link_of;
+  bool has_ended = false;
+};
+
+struct FailoverWorld::Link {
+  std::size_t worker = 0;
+  std::size_t host = 0;
+  std::uint64_t life = 0;  // of the host
+  bool open_at_worker = true;
+  bool open_at_host = true;
+  Instant last_up;
+  Instant last_down;
+  MemberId member{};
+};
+
+struct FailoverWorld::Worker {
+  bool alive = true;
+  std::optional<elastic::Member> member;
+  std::optional<std::size_t> link;  // the present connection
+  std::size_t address = 0;          // of the list: which host
+  Instant lost_at;
+  std::optional<Incarnation> obeys;  // a broken one: whomever it talks to
+  // The trainer.
+  std::uint64_t committed = 0;
+  elastic::MicrobatchSet held;
+  std::optional<elastic::View> view;
+  std::uint64_t generation = 0;
+  bool boundary = false;
+  bool contributed = false;  // to the view's first step
+};
+
+struct FailoverWorld::Group {
+  elastic::View view;
+  std::set<MemberId> entered;
+  std::set<MemberId> left;
+  std::map<std::uint64_t, std::map<MemberId, elastic::MicrobatchSet>> parts;
+  std::set<std::uint64_t> boundaries;
+};
+
+}  // namespace mayfly::sim

@@ -1,0 +1,297 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "tests/sim/failover_parts.hpp"
+
+// Worker processes: the product's member machine, a client that looks for a coordinator, and a toy
+// trainer.
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+namespace {
+
+constexpr Duration kFailoverAfter = milliseconds(500);
+constexpr Duration kRetry = milliseconds(50);
+constexpr Duration kBeat = milliseconds(50);
+
+}  // namespace
+
+// --- the process
+
+void FailoverWorld::add_worker() {
+  workers_.push_back(std::make_unique<Worker>());
+  const std::size_t index = workers_.size() - 1;
+  workers_[index]->lost_at = now_;
+  connect(index);
+  beat(index);
+}
+
+/// Its sentinel says so at once, or the kernel closes its sockets a little later.
+void FailoverWorld::kill_worker(std::size_t index) {
+  Worker& worker = *workers_[index];
+  worker.alive = false;
+  ++worker.generation;
+  if (worker.view) {
+    leave(index, Duration::zero());
+  }
+  if (!worker.link || !worker.member) {
+    return;
+  }
+  const std::size_t link = *worker.link;
+  const std::size_t host = links_[link].host;
+  const MemberId id = worker.member->id();
+  tell("member " + std::to_string(value(id)) + " is killed");
+  Hello who;
+  worker.member->introduce(who);
+  if (chance(2) && !is_cut(node_of_worker(index), host)) {
+    const std::uint64_t life = links_[link].life;
+    after(draw(milliseconds(2)), [this, host, life, id, accepted = who.incarnation] {
+      if (hosts_[host]->life == life) {
+        give(host, coordinator_event::SentinelReport{id, "killed", true, accepted});
+      }
+    });
+  }
+  if (!is_cut(node_of_worker(index), host)) {
+    close_at_host(link, milliseconds(3) + draw(milliseconds(250)));
+  }
+}
+
+void FailoverWorld::beat(std::size_t index) {
+  after(kBeat, [this, index] {
+    if (!workers_[index]->alive) {
+      return;
+    }
+    if (workers_[index]->link) {
+      to_host(*workers_[index]->link, Heartbeat{});
+    }
+    beat(index);
+  });
+}
+
+// --- looking for a coordinator
+
+void FailoverWorld::connect(std::size_t index) {
+  after(milliseconds(1) + draw(milliseconds(20)), [this, index] {
+    Worker& worker = *workers_[index];
+    if (!worker.alive || worker.link) {
+      return;
+    }
+    const std::size_t host = worker.address;
+    const std::size_t node = node_of_worker(index);
+    if (!hosts_[host]->core || is_cut(node, host) || is_cut(host, node)) {
+      reconnect(index, now_ - worker.lost_at > kFailoverAfter);
+      return;
+    }
+    Link link;
+    link.worker = index;
+    link.host = host;
+    link.life = hosts_[host]->life;
+    links_.push_back(link);
+    worker.link = links_.size() - 1;
+    Hello hello;
+    if (worker.member) {
+      worker.member->introduce(hello);
+      if (scenario_.broken == BrokenCore::kObeysOldReigns) {  // it remembers no vote
+        hello.incarnation = hello.view == ViewId{} ? Incarnation{1} : incarnation_of(hello.view);
+      }
+    }
+    give(host, coordinator_event::WorkerConnected{links_.size(), hello});
+  });
+}
+
+void FailoverWorld::reconnect(std::size_t index, bool elsewhere) {
+  Worker& worker = *workers_[index];
+  if (elsewhere) {
+    worker.address = (worker.address + 1) % hosts_.size();
+  }
+  after(kRetry, [this, index] { connect(index); });
+}
+
+void FailoverWorld::on_lost(std::size_t index) {
+  Worker& worker = *workers_[index];
+  worker.link.reset();
+  worker.lost_at = now_;
+  if (worker.member) {
+    give_member(index, member_event::CoordinatorLost{});
+  }
+  reconnect(index, false);
+}
+
+void FailoverWorld::on_message(std::size_t index, const Message& message) {
+  Worker& worker = *workers_[index];
+  if (worker.member) {
+    Message told = message;
+    if (auto* welcome = std::get_if<Welcome>(&told);
+        welcome != nullptr && scenario_.broken == BrokenCore::kObeysOldReigns) {
+      Hello mine;
+      worker.member->introduce(mine);
+      worker.obeys = welcome->incarnation;
+      if (welcome->incarnation < mine.incarnation) {
+        welcome->incarnation = next(mine.incarnation);
+      }
+    }
+    give_member(index, member_event::Received{told});
+    return;
+  }
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    worker.member.emplace(*welcome);
+    reigns_.on_obeyed(welcome->member, welcome->incarnation);
+    const MemberId id = welcome->member;
+    after(draw(milliseconds(60)), [this, index, id] {
+      Worker& loaded = *workers_[index];
+      if (loaded.alive && loaded.member && loaded.member->id() == id) {
+        give_member(index, member_event::Loaded{Step{loaded.committed}, 0});
+      }
+    });
+  } else if (std::holds_alternative<Refused>(message)) {
+    links_[*worker.link].open_at_worker = false;
+    worker.link.reset();
+    reconnect(index, true);
+  }
+}
+
+// --- the member machine
+
+void FailoverWorld::give_member(std::size_t index, const MemberEvent& event) {
+  for (const MemberEffect& effect : workers_[index]->member->handle(event)) {
+    carry_out(index, effect);
+    if (!workers_[index]->alive || !workers_[index]->member) {
+      return;
+    }
+  }
+}
+
+void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
+  Worker& worker = *workers_[index];
+  if (const auto* send = std::get_if<member_effect::Send>(&effect)) {
+    Message told = send->message;
+    if (auto* resume = std::get_if<Resume>(&told)) {
+      resume->incarnation = worker.obeys.value_or(resume->incarnation);
+      reigns_.on_obeyed(worker.member->id(), resume->incarnation);
+    }
+    if (worker.link) {
+      to_host(*worker.link, told);
+    }
+  } else if (const auto* run = std::get_if<member_effect::RunView>(&effect)) {
+    ENSURE(!worker.view, "the member machine runs one view at a time");
+    reigns_.on_known(run->view, "member " + std::to_string(value(worker.member->id())));
+    reigns_.on_obeyed(worker.member->id(), incarnation_of(run->view.id));
+    worker.view = run->view;
+    ++worker.generation;
+    worker.boundary = worker.contributed = false;
+    enter(index);
+  } else if (const auto* abort = std::get_if<member_effect::AbortGroup>(&effect)) {
+    if (worker.view && worker.view->id == abort->view) {
+      stop_trainer(index, false, std::nullopt);
+    }
+  } else if (std::holds_alternative<member_effect::AskForBoundary>(effect)) {
+    worker.boundary = worker.view.has_value();
+  } else if (std::holds_alternative<member_effect::TryElsewhere>(effect)) {
+    if (worker.link) {
+      links_[*worker.link].open_at_worker = false;
+      close_at_host(*worker.link, draw(milliseconds(5)));
+      worker.link.reset();
+      give_member(index, member_event::CoordinatorLost{});
+    }
+    reconnect(index, true);
+  } else if (const auto* leave = std::get_if<member_effect::Leave>(&effect)) {
+    tell("member " + std::to_string(value(worker.member->id())) + " leaves: " + leave->detail);
+    if (leave->may_rejoin) {
+      rejoin(index);
+    } else {
+      kill_worker(index);
+    }
+  }
+}
+
+/// The same process becomes a new member; it keeps its state, which is behind.
+void FailoverWorld::rejoin(std::size_t index) {
+  Worker& worker = *workers_[index];
+  ++result_.rejoins;
+  if (worker.view) {
+    leave(index, Duration::zero());
+    worker.view.reset();
+  }
+  ++worker.generation;
+  worker.held = {};
+  if (worker.link) {
+    const std::size_t link = *worker.link;
+    after(milliseconds(5), [this, link] { links_[link].open_at_worker = false; });
+    close_at_host(link, milliseconds(6) + draw(milliseconds(5)));
+    worker.link.reset();
+  }
+  after(milliseconds(50) + draw(milliseconds(100)), [this, index] {
+    Worker& fresh = *workers_[index];
+    fresh.member.reset();
+    fresh.lost_at = now_;
+    connect(index);
+  });
+}
+
+// --- the trainer
+
+void FailoverWorld::in_view(std::size_t index, Duration delay, std::function<void()> event) {
+  const std::uint64_t generation = workers_[index]->generation;
+  after(delay, [this, index, generation, event = std::move(event)] {
+    if (workers_[index]->alive && workers_[index]->generation == generation) {
+      event();
+    }
+  });
+}
+
+void FailoverWorld::formed(std::size_t index) {
+  Worker& worker = *workers_[index];
+  give_member(index, member_event::GroupFormed{worker.view->id});
+  const bool is_behind = worker.committed < value(worker.view->committed);
+  in_view(index, is_behind ? draw(milliseconds(20)) : Duration::zero(), [this, index, is_behind] {
+    Worker& synced = *workers_[index];
+    if (is_behind) {
+      synced.committed = value(synced.view->committed);
+      synced.held = {};
+    }
+    violations_.expect(synced.committed == value(synced.view->committed),
+                       [&] { return std::string("a member is ahead of its view"); });
+    give_member(index, member_event::StateSynced{synced.view->id});
+    if (synced.committed >= scenario_.steps) {
+      stop_trainer(index, false, std::nullopt);
+    } else {
+      begin_step(index);
+    }
+  });
+}
+
+void FailoverWorld::begin_step(std::size_t index) {
+  Worker& worker = *workers_[index];
+  const auto self = std::find_if(worker.view->members.begin(), worker.view->members.end(),
+                                 [&](const auto& m) { return m.id == worker.member->id(); });
+  const MicrobatchSet assigned = worker.committed == value(worker.view->committed)
+                                     ? self->first_step
+                                     : MicrobatchSet::range(self->first, self->count);
+  const std::uint32_t missing = assigned.minus(worker.held).count();
+  worker.held = worker.held.minus(worker.held.minus(assigned));
+  in_view(index, milliseconds(3) * static_cast<std::int64_t>(missing), [this, index, assigned] {
+    workers_[index]->held = assigned;
+    contribute(index);
+  });
+}
+
+void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<MemberId> culprit) {
+  Worker& worker = *workers_[index];
+  const bool is_clean = !failed && (worker.boundary || worker.committed >= scenario_.steps);
+  leave(index, is_clean ? milliseconds(250) : Duration::zero());
+  member_event::TrainerStopped report;
+  report.view = worker.view->id;
+  report.committed = Step{worker.committed};
+  report.held = worker.held;
+  report.finished = worker.committed >= scenario_.steps;
+  report.failed = failed;
+  report.culprit = culprit;
+  report.contributed = worker.contributed;
+  worker.view.reset();
+  ++worker.generation;
+  in_view(index, draw(milliseconds(5)), [this, index, report] { give_member(index, report); });
+}
+
+}  // namespace mayfly::sim

@@ -1,0 +1,204 @@
+#include "tests/sim/failover_world.hpp"
+
+#include <algorithm>
+
+#include "tests/sim/failover_parts.hpp"
+
+namespace mayfly::sim {
+
+using namespace elastic;
+
+namespace {
+
+constexpr Duration kBound = seconds(90);
+
+Duration draw_interval(RandomStream& random, Duration least, Duration most) {
+  const auto width = static_cast<std::uint64_t>((most - least).count());
+  return least + Duration(static_cast<std::int64_t>(random.below(width)));
+}
+
+std::string ms(const char* name, Duration time) {
+  return time == Duration::zero()
+             ? std::string()
+             : std::string(" ") + name + '=' + std::to_string(static_cast<long>(to_ms(time)));
+}
+
+}  // namespace
+
+FailoverScenario draw_failover(std::uint64_t seed) {
+  RandomStream random{CounterRandom(seed).split("failover")};
+  FailoverScenario scenario;
+  scenario.seed = seed;
+  scenario.workers = static_cast<std::uint32_t>(1 + random.below(6));
+  scenario.standbys = random.below(3) == 0 ? 0 : static_cast<std::uint32_t>(1 + random.below(2));
+  scenario.steps = 100 + random.below(300);
+  scenario.coordinator_crash_every = draw_interval(random, milliseconds(300), seconds(5));
+  if (random.below(2) == 0) {
+    scenario.worker_crash_every = draw_interval(random, milliseconds(400), seconds(5));
+  }
+  // Without standbys a view that is cut off as a whole goes on beside what follows it.
+  if (scenario.standbys > 0 && random.below(3) != 0) {
+    scenario.cut_every = draw_interval(random, milliseconds(300), seconds(4));
+  }
+  if (random.below(2) == 0) {
+    scenario.join_every = draw_interval(random, milliseconds(200), seconds(3));
+  }
+  scenario.loses_log_tails = scenario.standbys > 0 && random.below(2) == 0;
+  return scenario;
+}
+
+std::string describe(const FailoverScenario& s) {
+  return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.workers) + " workers, " +
+         std::to_string(s.standbys) + " standbys, " + std::to_string(s.steps) +
+         " steps; milliseconds between" + ms("coordinator_crash", s.coordinator_crash_every) +
+         ms("worker_crash", s.worker_crash_every) + ms("cut", s.cut_every) +
+         ms("join", s.join_every) + (s.loses_log_tails ? " loses_log_tails" : "");
+}
+
+FailoverWorld::FailoverWorld(const FailoverScenario& scenario)
+    : scenario_(scenario),
+      random_(CounterRandom(scenario.seed).split("failover world")),
+      reigns_(violations_) {
+  for (std::uint32_t i = 0; i <= scenario_.standbys; ++i) {
+    hosts_.push_back(std::make_unique<Host>());
+  }
+}
+
+FailoverWorld::~FailoverWorld() = default;
+
+FailoverResult FailoverWorld::run() {
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    start_host(host);
+  }
+  for (std::uint32_t i = 0; i < scenario_.workers; ++i) {
+    add_worker();
+  }
+  start_faults();
+  while (!is_over_ && violations_.empty() && !events_.empty()) {
+    const auto next = events_.begin();
+    now_ = next->first.first;
+    if (now_ - Instant{} > kBound) {
+      break;
+    }
+    const std::function<void()> event = std::move(next->second);
+    events_.erase(next);
+    event();
+  }
+  result_.is_done = is_over_;
+  if (!is_over_ && violations_.empty() && scenario_.must_end()) {
+    violations_.add("the job does not end");
+  }
+  result_.violations = violations_.texts();
+  return std::move(result_);
+}
+
+void FailoverWorld::after(Duration delay, std::function<void()> event) {
+  events_.emplace(std::pair{now_ + delay, ++scheduled_}, std::move(event));
+}
+
+Duration FailoverWorld::draw(Duration most) {
+  return Duration(
+      static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most.count()) + 1)));
+}
+
+void FailoverWorld::tell(std::string line) {
+  result_.history.push_back(std::to_string(to_ms(now_ - Instant{})) + " ms: " + std::move(line));
+}
+
+// --- faults
+
+void FailoverWorld::every(Duration mean, const std::function<void()>& fault) {
+  if (mean == Duration::zero()) {
+    return;
+  }
+  after(milliseconds(1) + draw(2 * mean), [this, mean, fault] {
+    if (!is_calm_) {
+      fault();
+      every(mean, fault);
+    }
+  });
+}
+
+void FailoverWorld::start_faults() {
+  every(scenario_.coordinator_crash_every, [this] {
+    Host& host = *hosts_[random_.below(hosts_.size())];
+    if (host.core) {
+      host.effects_to_live = random_.below(8);
+    }
+  });
+  every(scenario_.worker_crash_every, [this] {
+    const std::size_t worker = random_.below(workers_.size());
+    if (workers_[worker]->alive) {
+      kill_worker(worker);
+    }
+  });
+  every(scenario_.cut_every, [this] { cut_some_links(); });
+  every(scenario_.join_every, [this] {
+    if (workers_.size() < 12) {
+      add_worker();
+    }
+  });
+  keep_enough_workers();
+  after(scenario_.faults_end, [this] { end_faults(); });
+}
+
+/// Hosts fall into two sets; some links from one to the other are cut, often both ways.
+void FailoverWorld::cut_some_links() {
+  ++result_.cuts;
+  const std::size_t nodes = hosts_.size() + workers_.size();
+  std::vector<bool> side(nodes);
+  for (std::size_t node = 0; node < nodes; ++node) {
+    side[node] = chance(2);
+  }
+  const bool both_ways = !chance(3);
+  std::vector<std::pair<std::size_t, std::size_t>> links;
+  for (std::size_t a = 0; a < nodes; ++a) {
+    for (std::size_t b = 0; b < nodes; ++b) {
+      if (side[a] && !side[b]) {
+        links.emplace_back(a, b);
+        if (both_ways) {
+          links.emplace_back(b, a);
+        }
+      }
+    }
+  }
+  cut_.insert(links.begin(), links.end());
+  tell("some links are cut");
+  after(draw(scenario_.cut_max), [this, links] {
+    for (const auto& link : links) {
+      cut_.erase(link);
+    }
+    tell("they are whole again");
+  });
+}
+
+void FailoverWorld::end_faults() {
+  is_calm_ = true;
+  cut_.clear();
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    hosts_[host]->effects_to_live.reset();
+    if (!hosts_[host]->core) {
+      start_host(host);
+    }
+  }
+  tell("no more faults");
+}
+
+void FailoverWorld::keep_enough_workers() {
+  const auto living = static_cast<std::size_t>(
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w->alive; }));
+  if (living < scenario_.workers && (is_calm_ || chance(4))) {
+    add_worker();
+  }
+  after(milliseconds(200), [this] { keep_enough_workers(); });
+}
+
+bool FailoverWorld::is_cut(std::size_t from, std::size_t to) const {
+  return cut_.contains({from, to});
+}
+
+std::size_t FailoverWorld::node_of_worker(std::size_t worker) const {
+  return hosts_.size() + worker;
+}
+
+}  // namespace mayfly::sim

@@ -1,0 +1,157 @@
+#pragma once
+
+// A second small world, for what the first one has only one of and never loses: coordinators. They
+// crash between any two of their effects, restart with a log whose tail is torn, have standbys, and
+// are cut off from members and from nobody in particular; members outlive them. The coordinator,
+// the member, the view log and the messages are the product's; the gradient group is reduced to
+// "everybody has given its part". One thread; a run is a function of its seed.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.hpp"
+#include "elastic/core/coordinator.hpp"
+#include "elastic/core/member.hpp"
+#include "tests/sim/checkers/reign_checker.hpp"
+#include "tests/sim/checkers/violations.hpp"
+
+namespace mayfly::sim {
+
+/// A core that is broken on purpose, which a checker must find.
+enum class BrokenCore {
+  kNone,
+  kTakesOverAlone,    ///< a standby believes that the one member it sees is all of the view
+  kIgnoresQuorum,     ///< the primary has standbys but publishes without a majority
+  kObeysOldReigns,    ///< a member takes any Welcome for one of the newest incarnation
+  kBelievesTornLogs,  ///< a damaged view at the end of the log is taken for real
+  kReusesMemberIds,   ///< a resumed coordinator counts members from 1 again
+};
+
+struct FailoverScenario {
+  std::uint64_t seed = 0;
+  std::uint32_t workers = 4;
+  std::uint32_t standbys = 0;  ///< more than 0: a quorum is required
+  std::uint64_t steps = 60;
+  Duration coordinator_crash_every{};
+  Duration worker_crash_every{};
+  Duration cut_every{};  ///< links between two sets of hosts, one way or both
+  Duration join_every{};
+  Duration cut_max = seconds(3);
+  Duration down_max = milliseconds(2500);
+  bool loses_log_tails = false;  ///< a crash takes what was not yet on the disk
+  Duration faults_end = seconds(10);
+  BrokenCore broken = BrokenCore::kNone;
+
+  /// False if so many members may be gone for good that no majority can ever come.
+  [[nodiscard]] bool must_end() const {
+    return standbys == 0 || worker_crash_every == Duration::zero();
+  }
+};
+
+[[nodiscard]] FailoverScenario draw_failover(std::uint64_t seed);
+[[nodiscard]] std::string describe(const FailoverScenario& scenario);
+
+struct FailoverResult {
+  std::vector<std::string> violations;
+  std::vector<std::string> history;
+  bool is_done = false;
+  std::uint64_t views = 0;
+  std::uint64_t crashes = 0;    ///< of coordinators
+  std::uint64_t resumed = 0;    ///< a coordinator was in charge again
+  std::uint64_t takeovers = 0;  ///< of standbys
+  std::uint64_t cuts = 0;
+  std::uint64_t rejoins = 0;
+};
+
+class FailoverWorld {
+ public:
+  explicit FailoverWorld(const FailoverScenario& scenario);
+  ~FailoverWorld();
+  [[nodiscard]] FailoverResult run();
+
+ private:
+  struct Host;    // of a coordinator
+  struct Worker;  // a worker process and its trainer
+  struct Link;    // a control connection
+  struct Group;   // of one view
+
+  // failover_world.cpp: time, faults
+  void after(Duration delay, std::function<void()> event);
+  [[nodiscard]] Duration draw(Duration most);
+  [[nodiscard]] bool chance(std::uint64_t of) { return random_.below(of) == 0; }
+  void every(Duration mean, const std::function<void()>& fault);
+  void start_faults();
+  void cut_some_links();
+  void end_faults();
+  void keep_enough_workers();
+  [[nodiscard]] bool is_cut(std::size_t from, std::size_t to) const;
+  [[nodiscard]] std::size_t node_of_worker(std::size_t worker) const;
+  void tell(std::string line);
+
+  // failover_hosts.cpp: coordinators and connections
+  void start_host(std::size_t host);
+  void crash_host(std::size_t host);
+  void append(Host& host, const elastic::coordinator_effect::Append& append, bool torn);
+  void tick(std::size_t host, std::uint64_t life);
+  void give(std::size_t host, elastic::CoordinatorEvent event);
+  void carry_out(std::size_t host, const elastic::CoordinatorEffect& effect);
+  void to_worker(std::size_t link, const elastic::Message& message);
+  void to_host(std::size_t link, const elastic::Message& message);
+  void close_at_worker(std::size_t link, Duration delay);
+  void close_at_host(std::size_t link, Duration delay);
+  void note(std::size_t host, const elastic::coordinator_effect::Note& note);
+
+  // failover_workers.cpp: members
+  void add_worker();
+  void kill_worker(std::size_t worker);
+  void connect(std::size_t worker);
+  void reconnect(std::size_t worker, bool elsewhere);
+  void beat(std::size_t worker);
+  void on_message(std::size_t worker, const elastic::Message& message);
+  void on_lost(std::size_t worker);
+  void give_member(std::size_t worker, const elastic::MemberEvent& event);
+  void carry_out(std::size_t worker, const elastic::MemberEffect& effect);
+  void rejoin(std::size_t worker);
+  void begin_step(std::size_t worker);
+  void stop_trainer(std::size_t worker, bool failed, std::optional<MemberId> culprit);
+  void in_view(std::size_t worker, Duration delay, std::function<void()> event);
+
+  // failover_groups.cpp: groups
+  [[nodiscard]] Group& group_of(const elastic::View& view);
+  void enter(std::size_t worker);
+  void formed(std::size_t worker);
+  void contribute(std::size_t worker);
+  void leave(std::size_t worker, Duration grace);
+  void tell_broken(Group& group, MemberId member, MemberId culprit, Duration delay);
+  [[nodiscard]] std::optional<MemberId> unreachable(const Group& group) const;
+
+  FailoverScenario scenario_;
+  RandomStream random_;
+  Instant now_;
+  std::uint64_t scheduled_ = 0;
+  std::map<std::pair<Instant, std::uint64_t>, std::function<void()>> events_;
+  Violations violations_;
+  ReignChecker reigns_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Link> links_;
+  std::map<std::pair<ViewId, std::uint64_t>, std::unique_ptr<Group>> groups_;
+  std::set<std::pair<std::size_t, std::size_t>> cut_;  // from, to
+  std::map<MemberId, std::size_t> worker_of_;
+  bool is_calm_ = false;
+  bool is_over_ = false;
+  FailoverResult result_;
+};
+
+[[nodiscard]] inline FailoverResult simulate(const FailoverScenario& scenario) {
+  return FailoverWorld(scenario).run();
+}
+
+}  // namespace mayfly::sim
