@@ -47,7 +47,8 @@ bool is_from_worker(const Message& message) {
                  [](const LeaveRequest&) { return true; }, [](const Report&) { return true; },
                  [](const StoreSet&) { return true; }, [](const StoreGet&) { return true; },
                  [](const Resume&) { return true; }, [](const Left&) { return true; },
-                 [](const CaughtUp&) { return true; }, [](const auto&) { return false; }},
+                 [](const CaughtUp&) { return true; }, [](const ViewWanted&) { return true; },
+                 [](const auto&) { return false; }},
       message);
 }
 
