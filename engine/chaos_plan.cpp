@@ -36,14 +36,34 @@ std::optional<ChaosKind> kind_of(std::string_view name) {
     return ChaosKind::kJoin;
   if (name == "hang")
     return ChaosKind::kHang;
+  if (name == "flip_weights")
+    return ChaosKind::kFlipWeights;
+  if (name == "flip_momentum")
+    return ChaosKind::kFlipMomentum;
+  if (name == "flip_statistics")
+    return ChaosKind::kFlipStatistics;
   return std::nullopt;
+}
+
+/// Of what a worker does by itself; null = it is done to it.
+const char* name_in_worker(ChaosKind kind) {
+  switch (kind) {
+    case ChaosKind::kHang: return "hang";
+    case ChaosKind::kFlipWeights: return "flip_weights";
+    case ChaosKind::kFlipMomentum: return "flip_momentum";
+    case ChaosKind::kFlipStatistics: return "flip_statistics";
+    default: return nullptr;
+  }
 }
 
 Result<ChaosEvent> parse_event(std::string_view text) {
   const std::size_t at = text.find('@');
   const std::optional<ChaosKind> kind = kind_of(text.substr(0, at));
   if (!kind.has_value() || at == std::string_view::npos) {
-    return wrong(text, "it must begin with kill@, stop@, drain@, join@ or hang@");
+    return wrong(
+        text,
+        "it must begin with kill@, stop@, drain@, join@, hang@ or flip_weights@, flip_momentum@, "
+        "flip_statistics@");
   }
   ChaosEvent event;
   event.kind = *kind;
@@ -90,9 +110,10 @@ Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text) {
 std::string chaos_of_worker(const std::vector<ChaosEvent>& plan, std::uint32_t worker) {
   std::string text;
   for (const ChaosEvent& event : plan) {
-    if (event.kind == ChaosKind::kHang && event.worker.value_or(0) == worker) {
-      text +=
-          fmt::format("{}hang@step={}:for={}", text.empty() ? "" : ",", event.step, event.for_ms);
+    if (const char* name = name_in_worker(event.kind);
+        name != nullptr && event.worker.value_or(0) == worker) {
+      text += fmt::format("{}{}@step={}:for={}", text.empty() ? "" : ",", name, event.step,
+                          event.for_ms);
     }
   }
   return text;

@@ -1,7 +1,8 @@
 #pragma once
 
 // Scripted faults for the local launcher, for demonstrations and tests:
-//   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90
+//   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90,
+//   flip_weights@step=20:worker=2
 // An event fires once, as soon as the step is committed. `worker` is the number of a local worker
 // in the order of starting, from 0; without it the lowest one that still runs. `for` is in
 // milliseconds.
@@ -21,7 +22,16 @@ enum class ChaosKind {
   kDrain,  ///< SIGTERM: leaves at the next boundary
   kJoin,   ///< one more worker
   kHang,   ///< its next microbatch is not computed for `for` (default ten minutes)
+  // A bit of its own state is flipped right after the step, as failing memory would:
+  kFlipWeights,
+  kFlipMomentum,
+  kFlipStatistics,
 };
+
+[[nodiscard]] constexpr bool flips_a_bit(ChaosKind kind) {
+  return kind == ChaosKind::kFlipWeights || kind == ChaosKind::kFlipMomentum ||
+         kind == ChaosKind::kFlipStatistics;
+}
 
 struct ChaosEvent {
   ChaosKind kind = ChaosKind::kKill;
@@ -33,7 +43,8 @@ struct ChaosEvent {
 /// Events in the order of their steps. kInvalidInput names what is wrong and shows a right one.
 [[nodiscard]] Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text);
 
-/// The part of a plan that this local worker carries out itself, as a plan: hanging.
+/// The part of a plan that this local worker carries out itself, as a plan: hanging, and flips of
+/// bits.
 [[nodiscard]] std::string chaos_of_worker(const std::vector<ChaosEvent>& plan,
                                           std::uint32_t worker);
 

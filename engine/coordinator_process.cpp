@@ -19,6 +19,7 @@
 #include "engine/network_interface.hpp"
 #include "engine/reduction_layout.hpp"
 #include "engine/starting_state.hpp"
+#include "engine/state_parts.hpp"
 #include "engine/trace.hpp"
 #include "engine/unfinished_run.hpp"
 
@@ -204,6 +205,7 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
   core.min_workers = config.min_workers;
   core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
   core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
+  core.state_part_names = StateParts(job_->model).names();
   core.rebalance.enabled = config.rebalance;
   core.stragglers.factor = config.evict_stragglers;
   core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));

@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "engine/state_fetch.hpp"
+#include "engine/state_parts.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
@@ -172,7 +173,9 @@ Result<void> Observer::receive() {
 
 /// With what the members agreed on in the first step of the view.
 Result<void> Observer::compare_digest() {
-  const auto digest = static_cast<std::uint32_t>(nn::digest_of(state_).low) & 0x7fffffffU;
+  const std::uint64_t whole =
+      StateParts::joined(nn::digest_of(state_).low, StateParts::turn_hash(state_));
+  const auto digest = static_cast<std::uint32_t>(whole) & 0x7fffffffU;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return expected_.has_value() || stopping_; });
   if (stopping_) {

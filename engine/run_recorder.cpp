@@ -49,6 +49,12 @@ std::string sentence_of(const RecoveryRecord& r) {
     return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
                        who, r.step + 1, r.step_ms);
   }
+  if (r.cause == "corrupted") {
+    return fmt::format(
+        "worker {} evicted before step {}: its state was wrong; next step after {:.0f} ms, {} "
+        "microbatches redone",
+        who, r.step + 1, r.step_ms, r.redone_microbatches);
+  }
   if (r.cause == "rebalance") {
     return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
                        r.step_ms);

@@ -66,6 +66,8 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace, &parts.board),
       tuner_(candidate_sizes(parts.job.bucket_size, parts.layout)),
       committer_(parts.job, parts.layout),
+      state_parts_(parts.job.model),
+      saved_(state_.committed),
       donor_(host_of(parts.job.config)) {
   position_ = state_.committed;
 }
@@ -102,6 +104,8 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
     parts_.trace->at_step(0);
   }
   evaluated_.reset();
+  dispute_ = elastic::Dispute::kNone;
+  disputed_.clear();
   prefetched_ = 0;
   parts_.loader.cancel_requests();
 
@@ -213,10 +217,9 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
     }
     const ReducedStep& step = reduced.value();
     if (!step.states_agree) {
-      report_fatal(
-          fmt::format("the members' states differ before step {}", value(next(position_))));
-      return Error{Errc::kDiverged, "the members' states differ"};
+      return states_differ();
     }
+    states_agreed();
     if (step.totals.nonfinite > 0) {
       report_fatal(
           fmt::format("the loss or a gradient became infinite or NaN in step {}; a lower "
@@ -264,7 +267,7 @@ void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) 
 }
 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
-  const std::optional<std::uint32_t> check = state_check();  // while the compute threads are busy
+  const std::optional<std::uint64_t> whole = whole_state();  // while the compute threads are busy
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
     if (!computed(b)) {
@@ -279,7 +282,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     buckets_.start(group, b, parts_.pool.sums());
   }
   buckets_.start_signals(group, parts_.pool.sums(),
-                         {parts_.link.boundary_asked(view.id), before_us(), check});
+                         {parts_.link.boundary_asked(view.id), before_us(), state_check(whole)});
   const TraceSpan traced = span("wait for all-reduce");
   return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(position_)));
 }
@@ -325,10 +328,8 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   attempt_ = 0;
   held_ = {};
   record(view, reduced, loss);
-  const std::uint64_t every = parts_.job.config.checkpoint_every;
-  if (speaks_ && every > 0 && value(position_) % every == 0 &&
-      value(position_) < parts_.job.total_steps) {
-    parts_.checkpoints.write_later(state_);
+  if (parts_.faults != nullptr && !observes_) {
+    parts_.faults->after_commit(state_);
   }
   const Instant now = monotonic_now();
   if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {
@@ -339,20 +340,6 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   }
   first_step_of_view_ = false;
   ++steps_of_view_;
-}
-
-bool Trainer::is_digest_step(Step step) const {
-  const std::uint64_t every = parts_.job.config.digest_every;
-  return value(step) == parts_.job.total_steps || (every > 0 && value(step) % every == 0);
-}
-
-std::optional<std::uint32_t> Trainer::state_check() const {
-  if (observes_) {
-    return std::nullopt;
-  }
-  // Members share the view and the step, so they all take the same branch.
-  const bool check = first_step_of_view_ || is_digest_step(position_);
-  return check ? static_cast<std::uint32_t>(nn::digest_of(state_).low) : 0;
 }
 
 Result<void> Trainer::check_pool() {

@@ -25,6 +25,8 @@
 #include "engine/observer.hpp"
 #include "engine/records.hpp"
 #include "engine/state_donor.hpp"
+#include "engine/state_faults.hpp"
+#include "engine/state_parts.hpp"
 #include "engine/worker_link.hpp"
 #include "nn/model_state.hpp"
 
@@ -41,7 +43,8 @@ struct TrainerParts {
   WorkerLink& link;
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
-  Trace* trace = nullptr;  ///< null = none
+  Trace* trace = nullptr;         ///< null = none
+  StateFaults* faults = nullptr;  ///< null = none
 };
 
 class Trainer {
@@ -117,8 +120,15 @@ class Trainer {
     parts_.board.enter(activity, next(state_.committed), bucket);
   }
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
-  [[nodiscard]] std::optional<std::uint32_t> state_check() const;
   [[nodiscard]] bool is_digest_step(Step step) const;
+
+  // trainer_checks.cpp: the same state everywhere
+  [[nodiscard]] std::optional<std::uint64_t> whole_state() const;
+  [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> whole) const;
+  [[nodiscard]] bool is_checkpoint_step(Step step) const;
+  void states_agreed();
+  Result<void> compare_last_state(collectives::Group& group, Instant deadline);
+  Error states_differ();
 
   TrainerParts parts_;
   nn::ModelState state_;
@@ -127,6 +137,7 @@ class Trainer {
   GradientBuckets buckets_;
   BucketTuner tuner_;
   Committer committer_;
+  StateParts state_parts_;
 
   // The step being computed. Its sums outlive a view, see gradient_sums.hpp.
   Step computing_{};                     // 0 = none
@@ -140,6 +151,11 @@ class Trainer {
   bool expects_check_ = false;  // the members have not yet compared the state that comes
   bool gave_up_ = false;
   std::atomic<ViewId> observed_view_{};  // the present one; the observer's thread reads it
+
+  Step saved_{};  // a checkpoint of it is written or need not be
+  // Why the present view ended, if the members found that they disagree, and our word on it.
+  elastic::Dispute dispute_ = elastic::Dispute::kNone;
+  std::vector<std::uint64_t> disputed_;
 
   Rank rank_{};          // in the present view
   bool speaks_ = false;  // for all members of it

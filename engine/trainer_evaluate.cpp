@@ -70,6 +70,10 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
       return done;
     }
   }
+  turn_to(elastic::Activity::kExchange);
+  if (Result<void> same = compare_last_state(group, monotonic_now() + kStepTimeout); !same.ok()) {
+    return same;
+  }
   if (speaks_) {
     turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_);

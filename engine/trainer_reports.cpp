@@ -77,6 +77,8 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   if (observes_ && observer_.has_value()) {
     stopped.observed = observer_->observed();
   }
+  stopped.dispute = dispute_;
+  stopped.hashes = disputed_;
   if (end.failure.has_value()) {
     stopped.failed = end.failure->code != Errc::kAborted;
     stopped.culprit = end.failure->culprit;

@@ -60,6 +60,7 @@ int exit_code_of(const elastic::member_effect::Leave& leave) {
     case elastic::DismissReason::kDrained: return kExitDone;
     case elastic::DismissReason::kJobStopped: return kExitStopped;
     case elastic::DismissReason::kEvicted:
+    case elastic::DismissReason::kCorrupted:
     case elastic::DismissReason::kJobFailed: return kExitFailed;
   }
   UNREACHABLE("every reason has an exit code");
@@ -75,21 +76,23 @@ struct WorkerParts {
   std::unique_ptr<Trace> trace;  // null = none
   std::unique_ptr<datasets::Loader> loader;
   std::unique_ptr<ComputePool> pool;
+  std::unique_ptr<StateFaults> faults;
   elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
   elastic::ProgressBoard* board = &own_board;
 };
 
 /// The scripted faults that a worker carries out itself.
-Result<void> plan_hangs(const JobConfig& config, ComputePool& pool) {
+Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
   const Result<std::vector<ChaosEvent>> plan = parse_chaos_plan(config.chaos);
   if (!plan.ok()) {
     return plan.error();
   }
   for (const ChaosEvent& event : plan.value()) {
     if (event.kind == ChaosKind::kHang) {
-      pool.hang_at(event.step + 1, milliseconds(event.for_ms));
+      parts.pool->hang_at(event.step + 1, milliseconds(event.for_ms));
     }
   }
+  parts.faults = std::make_unique<StateFaults>(plan.value());
   return {};
 }
 
@@ -122,7 +125,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     return std::move(pool).error();
   }
   parts.pool = std::move(pool).value();
-  return plan_hangs(config, *parts.pool);
+  return plan_faults(config, parts);
 }
 
 Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
@@ -207,7 +210,7 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::Membe
   const Step committed = initial.committed;
   const std::uint64_t state_bytes = nn::packed_state_size(initial);
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints, *parts.board, parts.trace.get()},
+                   link, checkpoints, *parts.board, parts.trace.get(), parts.faults.get()},
                   std::move(initial));
   client.start(link);
   client.post(elastic::member_event::Loaded{committed, state_bytes});

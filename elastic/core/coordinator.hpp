@@ -17,6 +17,7 @@
 #include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/failure_detector.hpp"
 #include "elastic/core/messages.hpp"
+#include "elastic/core/odd_one_out.hpp"
 #include "elastic/core/rebalance.hpp"
 #include "elastic/core/speed_meter.hpp"
 #include "elastic/core/stall_watch.hpp"
@@ -46,6 +47,8 @@ struct CoordinatorOptions {
   /// What is in each bucket, for people; empty = the number must do.
   std::vector<std::string> bucket_names;
   std::uint64_t seed = 0;  ///< of view keys
+  /// What each hash of a disputed state is of, for people; empty = the number must do.
+  std::vector<std::string> state_part_names;
   RebalanceOptions rebalance;
   StragglerOptions stragglers;
   Duration speed_sample = kSpeedSample;
@@ -131,8 +134,9 @@ class Coordinator {
     std::string leave_reason;
     Step committed{};  // its own; from Ready, Progress or Stopped
     SpeedMeter speed;
-    Stopped stopped;      // of the present view, in kStopped
-    bool formed = false;  // in the present view
+    bool copied_state = false;  // from another member, and not compared with all since then
+    Stopped stopped;            // of the present view, in kStopped
+    bool formed = false;        // in the present view
     bool synced = false;
     std::uint64_t state_bytes = 0;
     ViewId observes{};                 // as in the last view it was in
@@ -276,6 +280,13 @@ class Coordinator {
   [[nodiscard]] std::vector<MemberId> observers_to_start() const;
   void note_admission(const ViewMember& member, Peer& peer, const View& view);
   void report_joins();
+
+  // coordinator_disputes.cpp: members that found that they disagree
+  [[nodiscard]] bool judge_dispute();
+  [[nodiscard]] std::vector<Witness> witnesses_of(Dispute dispute) const;
+  [[nodiscard]] std::string name_parts(const std::vector<std::uint32_t>& parts) const;
+  void expel(MemberId id, const std::string& what);
+  void note_copy(Peer& peer, const View& view) const;
 
   // coordinator_speeds.cpp: speeds that change while a view runs
   void judge_speeds();

@@ -9,7 +9,7 @@ namespace mayfly::elastic {
 namespace {
 
 bool is_unplanned(const Recovery& change) {
-  return change.cause == "lost" || change.cause == "group_failed";
+  return change.cause == "lost" || change.cause == "group_failed" || change.cause == "corrupted";
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ void Coordinator::go_on() {
   judge_claims();
   judge_blame();
   store_.clear();
-  if (end_if_over()) {
+  if (judge_dispute() || end_if_over()) {
     return;
   }
   if (pause_asked_) {

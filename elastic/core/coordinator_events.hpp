@@ -74,7 +74,8 @@ using CoordinatorEvent =
 
 /// How one unplanned or planned change of view went; instants of the coordinator's clock.
 struct Recovery {
-  std::string cause;  ///< "lost", "group_failed", "join", "promote", "leave", "rebalance"
+  std::string cause;  ///< "lost", "group_failed", "join", "promote", "leave", "rebalance",
+                      ///< "corrupted"
   std::vector<MemberId> members;  ///< who was lost, joined or left
   ViewId old_view{};
   ViewId new_view{};
@@ -135,11 +136,11 @@ struct Disconnect {
   MemberId member{};
 };
 /// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
-/// left (drained), straggler (asked to leave), evicted, stalled (stands still while others wait),
-/// disconnected (after it was dismissed), drain_refused, leave_deferred, store_full, returned (to a
-/// coordinator that resumes); of the job, view, rebalance, waiting, paused, resumed, restarted
-/// (every holder of the newest state was lost), incarnation, in_charge (again, or for the first
-/// time), no_quorum.
+/// left (drained), straggler (asked to leave), evicted, corrupted (evicted, its state or results
+/// were wrong), stalled (stands still while others wait), disconnected (after it was dismissed),
+/// drain_refused, leave_deferred, store_full, returned (to a coordinator that resumes); of the job,
+/// view, rebalance, waiting, paused, resumed, restarted (every holder of the newest state was
+/// lost), incarnation, in_charge (again, or for the first time), no_quorum.
 struct Note {
   std::string kind;
   std::optional<MemberId> member;

@@ -65,6 +65,7 @@ void Coordinator::publish() {
   settle_later(view);
   for (const ViewMember& member : view.members) {
     Peer& peer = peers_.at(member.id);
+    note_copy(peer, view);
     note_admission(member, peer, view);
     peer.phase = Peer::Phase::kActive;
     peer.formed = peer.synced = false;

@@ -228,8 +228,9 @@ Member::Effects Member::on(const member_event::TrainerStopped& event) {
   phase_ = Phase::kWaiting;
   committed_ = event.committed;
   is_active_ = is_active_ || event.committed > view_->committed;
-  last_ = Stopped{event.view,    event.committed, event.held,     event.finished,   event.failed,
-                  event.culprit, event.detail,    event.observed, event.contributed};
+  last_ = Stopped{event.view,        event.committed, event.held,   event.finished,
+                  event.failed,      event.culprit,   event.detail, event.observed,
+                  event.contributed, event.dispute,   event.hashes, event.is_unsound};
   if (is_given_up_) {
     return leave(event.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
                  kCoordinatorGone);

@@ -18,6 +18,7 @@ constexpr std::size_t kAddressBytesMax = 512;
 constexpr std::size_t kNameBytesMax = 128;
 constexpr std::size_t kValueBytesMax = 1024;
 constexpr std::size_t kFingerprintPairsMax = 256;
+constexpr std::size_t kDisputedPartsMax = std::size_t{1} << 16;
 constexpr std::size_t kStoreKeyBytesMax = 1024;
 constexpr std::size_t kStoreValueBytesMax = 1u << 20;
 constexpr std::size_t kReportBytesMax = 3u << 20;
@@ -85,6 +86,10 @@ void fields(auto& io, Is<Stopped> auto& m) {
   io.people_text(m.detail);
   io.plain(m.observed);
   io.flag(m.contributed);
+  io.choice(m.dispute, Dispute::kMicrobatch);
+  io.list(m.hashes, kDisputedPartsMax, sizeof(std::uint64_t),
+          [&io](auto& hash) { io.plain(hash); });
+  io.flag(m.is_unsound);
 }
 
 void fields(auto& io, Is<Formed> auto& m) {
@@ -241,7 +246,7 @@ void fields(auto& io, Is<StoreValue> auto& m) {
 }
 
 void fields(auto& io, Is<Dismiss> auto& m) {
-  io.choice(m.reason, DismissReason::kJobFailed);
+  io.choice(m.reason, DismissReason::kCorrupted);
   io.flag(m.write_checkpoint);
   io.people_text(m.detail);
   io.flag(m.may_rejoin);

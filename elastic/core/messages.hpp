@@ -13,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "elastic/core/odd_one_out.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/core/view_delta.hpp"
 #include "elastic/core/worker_position.hpp"
@@ -93,6 +94,10 @@ struct Stopped {
   /// False: it had not yet given its whole part of the view's first step to the group, so nobody
   /// can have committed a step of this view.
   bool contributed = true;
+  Dispute dispute = Dispute::kNone;  ///< why it stopped, if members found that they disagree
+  std::vector<std::uint64_t> hashes =
+      {};                   ///< then: of the parts of its state, or of the microbatch
+  bool is_unsound = false;  ///< then: it contradicts itself, see Witness
   friend bool operator==(const Stopped&, const Stopped&) = default;
 };
 /// What a member that outlived its coordinator is doing.
@@ -217,7 +222,8 @@ enum class DismissReason : std::uint8_t {
   kJobStopped = 1,
   kDrained = 2,
   kEvicted = 3,
-  kJobFailed = 4
+  kJobFailed = 4,
+  kCorrupted = 5  ///< evicted; nothing that it holds may be used again
 };
 /// The end of this member's part. No answer.
 struct Dismiss {

@@ -1,0 +1,40 @@
+#pragma once
+
+// How members compare their states: inside every step's reduction a hash of what the step's
+// gradients are made of (weights, exponents) and, in turn, of a slice of the rest; so nothing that
+// was computed from wrong weights is ever committed, and wrong momentum or statistics are found
+// within kRounds steps. If the hashes differ, each member hashes every part by itself, which tells
+// who is wrong and where.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/model.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+class StateParts {
+ public:
+  /// Steps in which the momentum and the statistics are covered once.
+  static constexpr std::uint64_t kRounds = 16;
+
+  explicit StateParts(const nn::Model& model);
+
+  /// What each of hashes() is of: tensors by name, their momentum, the exponents.
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  /// Of the whole state, part by part.
+  [[nodiscard]] std::vector<std::uint64_t> hashes(const nn::ModelState& state) const;
+  /// Of weights, exponents and the slice of the rest whose turn it is after state.committed steps.
+  [[nodiscard]] static std::uint64_t turn_hash(const nn::ModelState& state);
+  /// What is compared when the whole state is: its digest's low half, and turn_hash().
+  [[nodiscard]] static std::uint64_t joined(std::uint64_t digest_low, std::uint64_t turn_hash);
+
+ private:
+  std::vector<nn::TensorInfo> parameters_;
+  std::vector<nn::TensorInfo> statistics_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace mayfly::engine
