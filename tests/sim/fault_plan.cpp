@@ -34,6 +34,8 @@ FaultPlan draw_faults(RandomStream& random) {
   const bool delays = random.below(3) == 0;
   plan.message_delay_max = delays ? milliseconds(150) : milliseconds(2);
   plan.break_delay_max = random.below(2) == 0 ? milliseconds(5) : milliseconds(200);
+  const Duration corrupt_every = draw_interval(random, milliseconds(300), seconds(4));
+  plan.corrupt_every = random.below(2) == 0 ? corrupt_every : Duration::zero();
   return plan;
 }
 
@@ -57,10 +59,9 @@ std::string ms(const char* name, Duration time) {
 
 const std::vector<Sabotage>& all_sabotages() {
   static const std::vector<Sabotage> all = {
-      Sabotage::kKeepsStaleSums,       Sabotage::kIgnoresFirstStep,
-      Sabotage::kReducesTooEarly,      Sabotage::kSkipsSync,
-      Sabotage::kLosesViews,           Sabotage::kSkipsAnObservedSum,
-      Sabotage::kStopsBeforeCancelling};
+      Sabotage::kKeepsStaleSums,     Sabotage::kIgnoresFirstStep,     Sabotage::kReducesTooEarly,
+      Sabotage::kSkipsSync,          Sabotage::kLosesViews,           Sabotage::kSkipsAnObservedSum,
+      Sabotage::kIgnoresDifferences, Sabotage::kStopsBeforeCancelling};
   return all;
 }
 
@@ -73,6 +74,7 @@ const char* name_of(Sabotage sabotage) {
     case Sabotage::kSkipsSync: return "skips-sync";
     case Sabotage::kLosesViews: return "loses-views";
     case Sabotage::kSkipsAnObservedSum: return "skips-an-observed-sum";
+    case Sabotage::kIgnoresDifferences: return "ignores-differences";
     case Sabotage::kStopsBeforeCancelling: return "stops-before-cancelling";
   }
   UNREACHABLE("every sabotage has a name");
@@ -97,6 +99,9 @@ Scenario draw_scenario(std::uint64_t seed) {
   }
   scenario.state_bytes = random.below(2);
   scenario.delta_from_members = random.below(2) == 0 ? 1 : 32;
+  if (scenario.faults.corrupt_every > Duration::zero()) {
+    scenario.state_bytes = 0;  // snapshots of wrong states are not modelled
+  }
   return scenario;
 }
 
@@ -113,9 +118,10 @@ std::string describe(const Scenario& s) {
          ms("join", f.join_every) + ms("drain", f.drain_every) + ms("notice", f.notice_every) +
          ms("pause", f.pause_every) + ms("speed_change", f.speed_change_every) +
          ms("mass_loss", f.mass_loss_every) + ms("coordinator_stall", f.coordinator_stall_every) +
-         ms("repeat", f.repeat_every) + (f.restart_at_once ? " restart_at_once" : "") +
-         (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
-         "; delays" + ms("message", f.message_delay_max) + ms("break", f.break_delay_max);
+         ms("repeat", f.repeat_every) + ms("corrupt", f.corrupt_every) +
+         (f.restart_at_once ? " restart_at_once" : "") + (f.crash_on_view ? " crash_on_view" : "") +
+         (f.slow_members ? " slow_members" : "") + "; delays" + ms("message", f.message_delay_max) +
+         ms("break", f.break_delay_max);
 }
 
 }  // namespace mayfly::sim

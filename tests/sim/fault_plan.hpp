@@ -29,7 +29,8 @@ struct FaultPlan {
   Duration mass_loss_every{};     ///< a zone is taken away: any number of workers at once, or all
   Duration
       coordinator_stall_every{};  ///< the coordinator's host stands still for stall_max at most
-  Duration repeat_every{};  ///< a message that a worker sent before reaches the coordinator again
+  Duration repeat_every{};   ///< a message that a worker sent before reaches the coordinator again
+  Duration corrupt_every{};  ///< a bit flips in what a worker holds
   bool restart_at_once = false;  ///< who is killed is replaced within milliseconds
   bool crash_on_view = false;    ///< whenever a view is published, somebody may crash right then
   bool slow_members = false;     ///< every worker has its own speed, up to kSlowestFactor slower
@@ -52,6 +53,7 @@ enum class Sabotage {
   kSkipsSync,              ///< a member that is behind does not take the state
   kLosesViews,             ///< announcements of views after the third do not arrive
   kSkipsAnObservedSum,     ///< an observer leaves out a step while it catches up
+  kIgnoresDifferences,     ///< members commit although their states differ
   kStopsBeforeCancelling,  ///< a member says Stopped while its group still uses its buffers
 };
 

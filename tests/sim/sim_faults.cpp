@@ -40,6 +40,11 @@ void SimWorld::start_faults() {
     worker.set_microbatch_time(scenario_.microbatch_time * factor);
     rebalance_checker_.on_speed_change();
   });
+  at_somebody(plan.corrupt_every, [this](SimWorker& worker) {
+    if (worker.id()) {
+      worker.flip_a_bit(random_.below(2) == 0);
+    }
+  });
   at_somebody(plan.notice_every, [](SimWorker& worker) { worker.on_leave_asked(); });
   at_somebody(plan.drain_every, [this](SimWorker& worker) {
     if (worker.id()) {

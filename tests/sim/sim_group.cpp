@@ -136,6 +136,10 @@ void SimGroup::contribute(MemberId member, std::uint64_t step, Contribution cont
   std::copy(contribution.sum.gradient.begin(), contribution.sum.gradient.end(), part.lanes.begin());
   part.lanes[kGradientLanes] = contribution.sum.samples;
   part.lanes[kGradientLanes + 1] = contribution.boundary ? 1 : 0;
+  const std::uint64_t check = contribution.state_check.value_or(0);
+  part.lanes[kGradientLanes + 2] = check;
+  part.lanes[kGradientLanes + 3] = check * check;
+  part.lanes[kGradientLanes + 4] = contribution.state_check ? 1 : 0;
   part.bucket = 0;
   world_.lease_checker().on_start(member, view_.id);
   if (rank < reducing()) {
@@ -234,10 +238,15 @@ void SimGroup::hand_over(std::size_t rank) {
   std::copy_n(part.lanes.begin(), kGradientLanes, sum.gradient.begin());
   sum.samples = part.lanes[kGradientLanes];
   const bool boundary = part.lanes[kGradientLanes + 1] > 0;
-  const auto tell = [this, step = part.step, sum, boundary](std::size_t whom, Duration delay) {
+  // Numbers are equal exactly if the square of their sum is their count times the sum of squares.
+  const std::uint64_t checks = part.lanes[kGradientLanes + 2];
+  const bool agree =
+      checks * checks == part.lanes[kGradientLanes + 4] * part.lanes[kGradientLanes + 3];
+  const auto tell = [this, step = part.step, sum, boundary, agree](std::size_t whom,
+                                                                   Duration delay) {
     world_.at_worker(parts_[whom].id, delay,
-                     [id = view_.id, step, sum, boundary](SimWorker& worker) {
-                       worker.on_reduced(id, step, sum, boundary);
+                     [id = view_.id, step, sum, boundary, agree](SimWorker& worker) {
+                       worker.on_reduced(id, step, sum, boundary, agree);
                      });
   };
   tell(rank, Duration::zero());

@@ -27,7 +27,8 @@ class SimWorld;
 struct Contribution {
   elastic::MicrobatchSet microbatches;
   ToySum sum;
-  bool boundary = false;  ///< this member was told to stop at a boundary
+  std::optional<std::uint64_t> state_check;  ///< below 2^24; an observer has none
+  bool boundary = false;                     ///< this member was told to stop at a boundary
 };
 
 class SimGroup {
@@ -46,7 +47,8 @@ class SimGroup {
   void cut(MemberId one, MemberId other);
 
  private:
-  static constexpr std::size_t kLanes = kGradientLanes + 2;  // samples, boundary
+  static constexpr std::size_t kLanes =
+      kGradientLanes + 5;  // samples, boundary, checks, their squares and number
 
   /// One member's side.
   struct Part {

@@ -193,7 +193,7 @@ void SimWorker::contribute_nothing() {
     return;
   }
   is_reducing_ = true;
-  group().contribute(*id_, position_ + 1, {{}, {}, boundary_asked_});
+  group().contribute(*id_, position_ + 1, {{}, {}, std::nullopt, boundary_asked_});
 }
 
 }  // namespace mayfly::sim

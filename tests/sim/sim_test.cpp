@@ -114,6 +114,30 @@ TEST(Checkers, FindAJobThatHangs) {
   EXPECT_THAT(first_finding(Sabotage::kLosesViews), testing::HasSubstr("does not end"));
 }
 
+TEST(Checkers, FindMembersThatGoOnWithDifferentStates) {
+  EXPECT_THAT(first_finding(Sabotage::kIgnoresDifferences),
+              testing::AnyOf(testing::HasSubstr("wrong for too many steps"),
+                             testing::HasSubstr("another state")));
+}
+
+TEST(Simulator, FlippedBitsAloneNeverEndAJobOfManyMembersNorCostAHealthyOne) {
+  std::uint64_t expelled = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Scenario scenario = draw_scenario(seed);
+    scenario.faults = {};
+    scenario.faults.corrupt_every = milliseconds(1500);
+    scenario.state_bytes = 0;
+    scenario.initial_workers = 6;
+    scenario.min_workers = 1;
+    scenario.view_max = elastic::kMembersMax;
+    const RunResult result = simulate(scenario);
+    EXPECT_TRUE(result.violations.empty()) << story_of({scenario, result}, 40);
+    EXPECT_EQ(result.failed, 0U) << story_of({scenario, result}, 40);
+    expelled += result.expelled;
+  }
+  EXPECT_GT(expelled, 60U);
+}
+
 TEST(Checkers, FindAMemberThatStopsBeforeItsGroupHasLetGo) {
   EXPECT_THAT(first_finding(Sabotage::kStopsBeforeCancelling), testing::HasSubstr("buffers"));
 }

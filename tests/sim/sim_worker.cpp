@@ -93,6 +93,7 @@ void SimWorker::carry_out(const member_effect::RunView& run) {
   boundary_asked_ = false;
   has_reported_progress_ = false;
   begin_observing();
+  is_first_step_ = true;
   world_.group_of(*view_).enter(*id_);
 }
 
@@ -168,6 +169,8 @@ void SimWorker::take_state() {
   }
   const Sabotage sabotage = world_.scenario().sabotage;
   committed_ = value(view_->committed);
+  deep_state_ = world_.worker_at(source).deep_state();
+  world_.corruption_checker().on_copy(*id_, source);
   if (sabotage != Sabotage::kSkipsSync) {
     state_ = *state;
   }
@@ -175,7 +178,11 @@ void SimWorker::take_state() {
     held_ = {};
     held_sum_ = {};
   }
-  world_.commit_checker().on_sync(*id_, committed_, state_);
+  if (!world_.corruption_checker().is_wrong(*id_)) {
+    world_.commit_checker().on_sync(*id_, committed_, state_);
+  } else {
+    world_.commit_checker().on_wrong(*id_, committed_);
+  }
   start_computing();
 }
 
@@ -220,14 +227,20 @@ void SimWorker::compute_next() {
 
 void SimWorker::contribute() {
   is_reducing_ = true;
-  group().contribute(*id_, committed_ + 1, {held_, held_sum_, boundary_asked_});
+  group().contribute(*id_, committed_ + 1, {held_, held_sum_, state_check(), boundary_asked_});
 }
 
-void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary) {
+void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
+                           bool states_agree) {
   if (!runs(view) || step != position_ + 1) {
     return;
   }
   is_reducing_ = false;
+  if (!states_agree && world_.scenario().sabotage != Sabotage::kIgnoresDifferences) {
+    stop_trainer(true, std::nullopt, Dispute::kState);
+    return;
+  }
+  is_first_step_ = false;
   take_state_if_caught_up();
   if (observes_) {
     observe(sum);
@@ -249,6 +262,18 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   begin_step(MicrobatchSet::range(self.first, self.count));
 }
 
+void SimWorker::flip_a_bit(bool deep) {
+  std::uint64_t& where = deep ? deep_state_ : state_;
+  where ^= std::uint64_t{1} << world_.draw_below(64);
+  world_.corruption_checker().on_wrong(*id_);
+}
+
+/// All of the state in the first step of a view and in one of kRounds; else what matters at once.
+std::uint64_t SimWorker::state_check() const {
+  const bool whole = is_first_step_ || committed_ % CorruptionChecker::kRounds == 0;
+  return mix64(state_ ^ (whole ? deep_state_ : 0)) & 0xffffff;
+}
+
 void SimWorker::report_progress() {
   has_reported_progress_ = true;
   const double mean_ms = computed_ == 0 ? 0 : to_ms(computing_time_) / computed_;
@@ -263,7 +288,12 @@ void SimWorker::commit(const ToySum& sum) {
   position_ = ++committed_;
   held_ = {};
   held_sum_ = {};
-  world_.commit_checker().on_commit(*id_, committed_, state_);
+  if (!world_.corruption_checker().is_wrong(*id_)) {
+    world_.commit_checker().on_commit(*id_, committed_, state_);
+  } else {
+    world_.commit_checker().on_wrong(*id_, committed_);
+    world_.on_wrong_commit(*id_, *view_);
+  }
   world_.sample_checker().on_commit(*id_, committed_, sum.samples);
 }
 
@@ -273,7 +303,7 @@ void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
   }
 }
 
-void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit) {
+void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispute dispute) {
   take_state_if_caught_up();
   const ViewId view = view_->id;
   const bool finished = position_ == world_.scenario().steps;
@@ -284,6 +314,10 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit) {
   member_event::TrainerStopped report{view, Step{committed_}, held_, finished, failed, culprit, ""};
   if (observes_ && observer_) {
     report.observed = Step{observer_->observed()};
+  }
+  if (dispute != Dispute::kNone && !observes_) {
+    report.dispute = dispute;
+    report.hashes = {state_, deep_state_};
   }
   in_view_after(Duration::zero(), [report = std::move(report)](SimWorker& w) { w.give(report); });
 }

@@ -42,10 +42,15 @@ class SimWorker {
   void on_connection_closed();
   void on_leave_asked();
   void on_group_formed(ViewId view);
-  void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary);
+  void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
+                  bool states_agree);
   void on_group_broken(ViewId view, MemberId culprit);
   /// A donor's copy of the state at the beginning of view `since`.
   void on_part(MemberId donor, ViewId since, ToyState copy);
+
+  /// Its state is wrong from now on; `deep`: in what no gradient is computed from.
+  void flip_a_bit(bool deep);
+  [[nodiscard]] std::uint64_t deep_state() const { return deep_state_; }
 
   /// The trainer is in this view.
   [[nodiscard]] bool runs(ViewId view) const { return view_ && view_->id == view; }
@@ -68,9 +73,11 @@ class SimWorker {
   void begin_step(elastic::MicrobatchSet assigned);
   void compute_next();
   void report_progress();
+  [[nodiscard]] std::uint64_t state_check() const;
   void contribute();
   void commit(const ToySum& sum);
-  void stop_trainer(bool failed, std::optional<MemberId> culprit);
+  void stop_trainer(bool failed, std::optional<MemberId> culprit,
+                    elastic::Dispute dispute = elastic::Dispute::kNone);
 
   // sim_observer.cpp
   void begin_observing();
@@ -99,6 +106,7 @@ class SimWorker {
   // The trainer.
   std::uint64_t committed_;
   ToyState state_;
+  std::uint64_t deep_state_ = 0;       // stands for momentum and statistics; 0 is right
   std::optional<elastic::View> view_;  // while it runs one
   std::uint64_t generation_ = 0;       // of what the trainer does; old timers are void
   elastic::MicrobatchSet assigned_;
@@ -107,8 +115,9 @@ class SimWorker {
   bool is_reducing_ = false;
   bool boundary_asked_ = false;
   bool has_reported_progress_ = false;
-  Instant turned_to_;          // the microbatch being computed
-  Duration computing_time_{};  // since the last Progress
+  bool is_first_step_ = false;  // of the view
+  Instant turned_to_;           // the microbatch being computed
+  Duration computing_time_{};   // since the last Progress
   std::uint32_t computed_ = 0;
   std::uint64_t position_;  // the last committed step of the view
   bool observes_ = false;   // it lacks the state of that step

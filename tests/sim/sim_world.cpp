@@ -61,6 +61,7 @@ SimWorld::SimWorld(const Scenario& scenario)
                     scenario.microbatch_size),
       sample_checker_(violations_, sample_order_),
       lease_checker_(violations_),
+      corruption_checker_(violations_),
       rebalance_checker_(violations_),
       liveness_(violations_, bound_of(scenario)),
       coordinator_(options_of(scenario)) {}
@@ -74,7 +75,8 @@ RunResult SimWorld::run() {
   while (!liveness_.ended() && violations_.empty() &&
          liveness_.on_time(queue_.now(), coordinator_.phase()) && queue_.run_one()) {
   }
-  if (liveness_.ended()) {
+  result_.failed = liveness_.failed() ? 1 : 0;
+  if (liveness_.ended() && !liveness_.failed()) {
     commit_checker_.on_end(scenario_.steps);
     sample_checker_.on_end(scenario_.steps);
   }
@@ -210,6 +212,26 @@ ToySum SimWorld::sum_of(ToyState state, std::uint64_t step, std::uint32_t microb
   return sum;
 }
 
+const SimWorker& SimWorld::worker_at(MemberId member) const {
+  return *workers_[worker_of_.at(member)];
+}
+
+std::size_t SimWorld::healthy_members() const {
+  return static_cast<std::size_t>(
+      std::count_if(workers_.begin(), workers_.end(), [this](const auto& worker) {
+        return worker->alive() && worker->id() && !corruption_checker_.is_wrong(*worker->id());
+      }));
+}
+
+void SimWorld::on_wrong_commit(MemberId member, const View& view) {
+  const bool others_know_better = std::any_of(
+      view.members.begin(), view.members.end(),
+      [this](const ViewMember& other) { return !corruption_checker_.is_wrong(other.id); });
+  if (others_know_better) {
+    corruption_checker_.on_wrong_commit(member);
+  }
+}
+
 std::optional<ToyState> SimWorld::state_of(MemberId member, std::uint64_t step) const {
   return workers_[worker_of_.at(member)]->state_after(step);
 }
@@ -324,7 +346,7 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
   } else if (std::holds_alternative<RecoveryDone>(effect)) {
     ++result_.recoveries;
   } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
-    liveness_.on_ended(ended->outcome);
+    liveness_.on_ended(ended->outcome, corruption_checker_.any());
   }
 }
 
@@ -333,6 +355,10 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   result_.joins += note.kind == "joined" ? 1 : 0;
   result_.leaves += note.kind == "left" ? 1 : 0;
   result_.evictions += note.kind == "evicted" ? 1 : 0;
+  if (note.kind == "corrupted") {
+    ++result_.expelled;
+    corruption_checker_.on_expelled(*note.member, healthy_members());
+  }
   if (note.kind == "rebalance") {
     ++result_.rebalances;
     rebalance_checker_.on_rebalance();
@@ -355,6 +381,7 @@ std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {
   return {{"views", views},           {"lost", losses},
           {"joined", joins},          {"left", leaves},
           {"evicted", evictions},     {"changes completed", recoveries},
+          {"expelled", expelled},     {"failed", failed},
           {"rebalances", rebalances}, {"microbatches kept", kept_sums}};
 }
 
@@ -365,6 +392,8 @@ void RunResult::add_counts(const RunResult& other) {
   leaves += other.leaves;
   evictions += other.evictions;
   recoveries += other.recoveries;
+  expelled += other.expelled;
+  failed += other.failed;
   rebalances += other.rebalances;
   kept_sums += other.kept_sums;
 }

@@ -16,6 +16,7 @@
 #include "base/random.hpp"
 #include "elastic/core/coordinator.hpp"
 #include "tests/sim/checkers/commit_checker.hpp"
+#include "tests/sim/checkers/corruption_checker.hpp"
 #include "tests/sim/checkers/lease_checker.hpp"
 #include "tests/sim/checkers/liveness_checker.hpp"
 #include "tests/sim/checkers/microbatch_checker.hpp"
@@ -40,6 +41,8 @@ struct RunResult {
   std::uint64_t leaves = 0;
   std::uint64_t evictions = 0;
   std::uint64_t recoveries = 0;
+  std::uint64_t expelled = 0;  ///< their states were wrong
+  std::uint64_t failed = 0;    ///< jobs that could not tell who was wrong
   std::uint64_t rebalances = 0;
   std::uint64_t kept_sums = 0;    ///< microbatches that did not have to be computed again
   std::uint64_t fingerprint = 0;  ///< equal for two runs of the same scenario
@@ -78,6 +81,11 @@ class SimWorld {
   [[nodiscard]] ViewChecker& view_checker() { return view_checker_; }
   [[nodiscard]] CommitChecker& commit_checker() { return commit_checker_; }
   [[nodiscard]] SampleChecker& sample_checker() { return sample_checker_; }
+  [[nodiscard]] CorruptionChecker& corruption_checker() { return corruption_checker_; }
+  /// A member whose state is wrong committed a step of this view.
+  void on_wrong_commit(MemberId member, const elastic::View& view);
+  [[nodiscard]] const SimWorker& worker_at(MemberId member) const;
+  [[nodiscard]] std::size_t healthy_members() const;
   [[nodiscard]] LeaseChecker& lease_checker() { return lease_checker_; }
   /// A step's sums are complete on some member of the view.
   void on_reduced(ViewId view, std::uint64_t step,
@@ -128,6 +136,7 @@ class SimWorld {
   SampleOrder sample_order_;
   SampleChecker sample_checker_;
   LeaseChecker lease_checker_;
+  CorruptionChecker corruption_checker_;
   RebalanceChecker rebalance_checker_;
   LivenessChecker liveness_;
   elastic::Coordinator coordinator_;

@@ -45,6 +45,11 @@ void CommitChecker::on_observed(MemberId member, std::uint64_t step, ToyState st
                      [&] { return name(member, step) + ": observes another state"; });
 }
 
+void CommitChecker::on_wrong(MemberId member, std::uint64_t step) {
+  of_member_[member] = step;
+  highest_ = std::max(highest_, step);
+}
+
 void CommitChecker::on_view(const elastic::View& view) {
   for (const elastic::ViewMember& member : view.members) {
     const std::uint64_t own = of_member_[member.id];

@@ -22,6 +22,8 @@ class CommitChecker {
   void on_sync(MemberId member, std::uint64_t step, ToyState state);
   /// An observer has received or brought forward a state, but does not yet answer for it.
   void on_observed(MemberId member, std::uint64_t step, ToyState state);
+  /// It holds a state after this step that is known to be wrong.
+  void on_wrong(MemberId member, std::uint64_t step);
   void on_view(const elastic::View& view);
   void on_end(std::uint64_t last_step);
 

@@ -21,17 +21,22 @@ class LivenessChecker {
     violations_.add("the job does not end; the coordinator is " + phase);
     return false;
   }
-  void on_ended(elastic::Outcome outcome) {
-    violations_.expect(outcome == elastic::Outcome::kDone, "the job ended, but is not done");
+  /// `may_fail`: something happened that a job need not survive.
+  void on_ended(elastic::Outcome outcome, bool may_fail = false) {
+    failed_ = outcome == elastic::Outcome::kFailed && may_fail;
+    violations_.expect(outcome == elastic::Outcome::kDone || failed_,
+                       "the job ended, but is not done");
     violations_.expect(!ended_, "the job ended twice");
     ended_ = true;
   }
   [[nodiscard]] bool ended() const { return ended_; }
+  [[nodiscard]] bool failed() const { return failed_; }
 
  private:
   Violations& violations_;
   Instant bound_;
   bool ended_ = false;
+  bool failed_ = false;
 };
 
 }  // namespace mayfly::sim

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/ids.hpp"
+#include "elastic/core/coordinator.hpp"
+#include "tests/sim/checkers/violations.hpp"
+
+namespace mayfly::sim {
+
+/// A member whose state is wrong is found within a bound of steps, and no other is expelled for it;
+/// a job fails over it only if no two healthy members could have told.
+class CorruptionChecker {
+ public:
+  /// A member compares all of its state with the others' once in so many steps.
+  static constexpr std::uint64_t kRounds = 8;
+
+  explicit CorruptionChecker(Violations& violations) : violations_(violations) {}
+
+  /// Its state is wrong from now on: a bit flipped, or it copied the state of such a member.
+  void on_wrong(MemberId member) {
+    wrong_.try_emplace(member, 0);
+    any_ = true;
+  }
+  /// It took the state of another.
+  void on_copy(MemberId member, MemberId source) {
+    if (is_wrong(source)) {
+      on_wrong(member);
+    } else {
+      wrong_.erase(member);
+    }
+  }
+  [[nodiscard]] bool is_wrong(MemberId member) const { return wrong_.contains(member); }
+  [[nodiscard]] bool any() const { return any_; }
+  /// A wrong member committed a step together with healthy ones.
+  void on_wrong_commit(MemberId member) {
+    violations_.expect(++wrong_[member] <= kRounds + 1, [member] {
+      return "member " + std::to_string(value(member)) + " is wrong for too many steps";
+    });
+  }
+  /// So many living members are healthy. One alone may be outvoted by copies of a wrong state.
+  void on_expelled(MemberId member, std::size_t healthy) {
+    violations_.expect(is_wrong(member) || healthy < 2, [member] {
+      return "member " + std::to_string(value(member)) + " is healthy, but was expelled";
+    });
+  }
+
+ private:
+  Violations& violations_;
+  bool any_ = false;
+  std::map<MemberId, std::uint64_t> wrong_;  // with the steps it committed since
+};
+
+}  // namespace mayfly::sim
