@@ -14,7 +14,7 @@ namespace mayfly::elastic {
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       fingerprint_(options_.fingerprint),
-      detector_(options_.silence_max),
+      detector_(options_.silence_max, options_.starved_max),
       stalls_(options_.stalls),
       rebalancer_(options_.rebalance),
       stragglers_(options_.stragglers) {
@@ -86,11 +86,19 @@ void Coordinator::on(const coordinator_event::SentinelReport& event) {
 void Coordinator::on(const coordinator_event::SentinelBeat& event) {
   const auto place = peers_.find(event.member);
   if (place != peers_.end() && place->second.phase != Peer::Phase::kDismissed) {
+    if (event.worker_stopped) {
+      detector_.stopped(event.member);
+      return;
+    }
     detector_.heard(event.member, now_);
     if (event.position) {
       stalls_.heard(event.member, *event.position, now_);
     }
   }
+}
+
+void Coordinator::on(const coordinator_event::HostAnswers& event) {
+  detector_.host_answers(event.member, now_);
 }
 
 void Coordinator::on(const coordinator_event::DrainAsked& event) {
@@ -133,8 +141,10 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
     if (!leaves_somebody(silent) && detector_.silence(silent, now_) < options_.stop_timeout) {
       continue;  // a suspicion may be wrong, and without the last one nothing goes on
     }
-    const auto patience_ms = static_cast<long>(to_ms(detector_.patience(silent)));
-    lose(silent, "silent for more than " + std::to_string(patience_ms) + " ms", true);
+    lose(silent, detector_.reason(silent, now_), true);
+  }
+  for (const MemberId quiet : detector_.to_probe(now_)) {
+    effects_.emplace_back(coordinator_effect::Probe{quiet});
   }
   judge_stalls();
   check_stop_deadline();

@@ -39,6 +39,9 @@ struct CoordinatorOptions {
   Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
   Duration silence_max =
       milliseconds(300);  ///< a member silent for so long is evicted (adaptive upwards)
+  /// The same for one whose machine still answers and whose process was not seen to be stopped: it
+  /// waits for a processor. At least silence_max.
+  Duration starved_max = seconds(1);
   /// A member that has not reported Stopped so long after it was told to stop at once is evicted.
   /// An abort is quick, but a microbatch that is being computed is not interrupted.
   Duration stop_timeout = seconds(10);
@@ -165,6 +168,7 @@ class Coordinator {
   void on(const coordinator_event::ConnectionLost& event);
   void on(const coordinator_event::SentinelReport& event);
   void on(const coordinator_event::SentinelBeat& event);
+  void on(const coordinator_event::HostAnswers& event);
   void on(const coordinator_event::DrainAsked& event);
   void on(const coordinator_event::PauseAsked& event);
   void on(const coordinator_event::StopAsked& event);
@@ -227,7 +231,7 @@ class Coordinator {
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello) const;
   void lose(MemberId id, const std::string& detail, bool still_connected);
   void evict(MemberId id, const std::string& reason);
-  void remove(Peers::iterator place);
+  void remove(Peers::iterator place, const std::string& why);
   void dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
                const std::string& detail, bool may_rejoin = false);
   void dismiss_leavers();

@@ -75,7 +75,7 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
   }
   effects_.emplace_back(coordinator_effect::Disconnect{id});
   note(was_dismissed ? "disconnected" : "lost", id, detail);
-  remove(place);
+  remove(place, detail);
 }
 
 void Coordinator::evict(MemberId id, const std::string& reason) {
@@ -87,10 +87,10 @@ void Coordinator::evict(MemberId id, const std::string& reason) {
     effects_.emplace_back(coordinator_effect::Disconnect{id});
   }
   note("evicted", id, reason);
-  remove(place);
+  remove(place, reason);
 }
 
-void Coordinator::remove(Peers::iterator place) {
+void Coordinator::remove(Peers::iterator place, const std::string& why) {
   const MemberId id = place->first;
   const bool is_change = (phase_ == Phase::kRunning || phase_ == Phase::kStopping) &&
                          place->second.phase != Peer::Phase::kDismissed && is_in_view(id);
@@ -99,6 +99,7 @@ void Coordinator::remove(Peers::iterator place) {
   peers_.erase(place);
   if (is_change) {
     begin_change(true, "lost", {id});
+    change_->detail = change_->detail.empty() ? why : change_->detail;
   }
 }
 

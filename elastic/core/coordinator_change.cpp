@@ -85,6 +85,7 @@ void Coordinator::begin_change(bool immediate, const std::string& cause,
     if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
       change_->detected = settling_->detected;
       change_->old_view = settling_->old_view;
+      change_->detail = settling_->detail;
       change_->members.insert(change_->members.begin(), settling_->members.begin(),
                               settling_->members.end());
     }

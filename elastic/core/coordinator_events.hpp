@@ -44,6 +44,12 @@ struct SentinelReport {
 struct SentinelBeat {
   MemberId member{};
   std::optional<WorkerPosition> position = {};  ///< of the worker
+  bool worker_stopped = false;                  ///< it lives, the worker's process stands still
+};
+/// The host of a silent member has acknowledged bytes that were sent to it: the machine and the way
+/// to it are there, so its processes are only slow to run.
+struct HostAnswers {
+  MemberId member{};
 };
 /// Operator: drain that member at the next boundary.
 struct DrainAsked {
@@ -68,9 +74,10 @@ struct Tick {};
 using CoordinatorEvent =
     std::variant<coordinator_event::WorkerConnected, coordinator_event::Received,
                  coordinator_event::ConnectionLost, coordinator_event::SentinelReport,
-                 coordinator_event::SentinelBeat, coordinator_event::DrainAsked,
-                 coordinator_event::PauseAsked, coordinator_event::StopAsked,
-                 coordinator_event::FailAsked, coordinator_event::Tick>;
+                 coordinator_event::SentinelBeat, coordinator_event::HostAnswers,
+                 coordinator_event::DrainAsked, coordinator_event::PauseAsked,
+                 coordinator_event::StopAsked, coordinator_event::FailAsked,
+                 coordinator_event::Tick>;
 
 /// How one unplanned or planned change of view went; instants of the coordinator's clock.
 struct Recovery {
@@ -87,6 +94,9 @@ struct Recovery {
   Instant formed;   ///< last member reported Formed
   Instant synced;   ///< last member reported Synced
   Instant step;     ///< first commit of the new view
+  /// What happened to the first of the members ("silent for more than 300 ms", "hangs: rank 1
+  /// ..."), or what the first member to leave a broken group said.
+  std::string detail = {};
 };
 
 /// How a worker came into a job that was running; instants of the coordinator's clock.
@@ -131,6 +141,11 @@ struct SendToAll {
   std::vector<MemberId> members;
   Message message;
 };
+/// Nothing has been heard of the member for a while: send it something that its machine must
+/// acknowledge, and say HostAnswers when it does.
+struct Probe {
+  MemberId member{};
+};
 /// Close the member's connection after what was sent to it; also fences its sentinel.
 struct Disconnect {
   MemberId member{};
@@ -167,10 +182,12 @@ struct JobEnded {
 };
 }  // namespace coordinator_effect
 
-using CoordinatorEffect = std::variant<
-    coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
-    coordinator_effect::Send, coordinator_effect::SendToAll, coordinator_effect::Disconnect,
-    coordinator_effect::Note, coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
-    coordinator_effect::JoinDone, coordinator_effect::ReportReceived, coordinator_effect::JobEnded>;
+using CoordinatorEffect =
+    std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
+                 coordinator_effect::Send, coordinator_effect::SendToAll, coordinator_effect::Probe,
+                 coordinator_effect::Disconnect, coordinator_effect::Note,
+                 coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
+                 coordinator_effect::JoinDone, coordinator_effect::ReportReceived,
+                 coordinator_effect::JobEnded>;
 
 }  // namespace mayfly::elastic

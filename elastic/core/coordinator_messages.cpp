@@ -69,6 +69,7 @@ void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
     begin_change(true, "group_failed", {});
     if (is_first && stopped.failed) {
       first_to_break_ = id;
+      change_->detail = "member " + std::to_string(value(id)) + ": " + stopped.detail;
     }
   }
   if (!stop_deadline_) {

@@ -25,8 +25,10 @@ void Coordinator::judge_stalls() {
     }
   }
   if (phase_ == Phase::kRunning && stalls_.group_is_stuck(active)) {
-    note("stalled", std::nullopt, "every member waits for an all-reduce; the group forms anew");
+    const std::string why = "every member waits for an all-reduce; the group forms anew";
+    note("stalled", std::nullopt, why);
     begin_change(true, "group_failed", {});
+    change_->detail = why;
   }
 }
 

@@ -15,18 +15,21 @@ constexpr int kLooksPerSilence = 3;     // a longer gap between looks means that
 
 }  // namespace
 
-FailureDetector::FailureDetector(Duration silence_max) : silence_max_(silence_max) {
+FailureDetector::FailureDetector(Duration silence_max, Duration starved_max)
+    : silence_max_(silence_max), starved_max_(std::max(silence_max, starved_max)) {
   ENSURE(silence_max > Duration::zero(), "the shortest suspicious silence must be positive");
 }
 
 void FailureDetector::heard(MemberId member, Instant now) {
-  const auto [place, is_new] = watched_.try_emplace(member, Watched{now});
+  const auto [place, is_new] = watched_.try_emplace(member);
   Watched& watched = place->second;
   if (is_new) {
+    watched.last = now;
     return;
   }
   const auto interval = static_cast<double>(std::max(now - watched.last, Duration::zero()).count());
   watched.last = std::max(watched.last, now);
+  watched.stopped = watched.answered = false;
   if (!watched.has_interval) {
     watched.has_interval = true;
     watched.mean_ns = interval;
@@ -35,6 +38,19 @@ void FailureDetector::heard(MemberId member, Instant now) {
   const double difference = interval - watched.mean_ns;
   watched.mean_ns += kWeight * difference;
   watched.variance_ns2 = (1 - kWeight) * (watched.variance_ns2 + kWeight * difference * difference);
+}
+
+void FailureDetector::stopped(MemberId member) {
+  if (const auto place = watched_.find(member); place != watched_.end()) {
+    place->second.stopped = true;
+  }
+}
+
+void FailureDetector::host_answers(MemberId member, Instant now) {
+  if (const auto place = watched_.find(member); place != watched_.end()) {
+    place->second.answered = true;
+    place->second.answered_at = now;
+  }
 }
 
 void FailureDetector::forget(MemberId member) {
@@ -52,7 +68,7 @@ std::vector<MemberId> FailureDetector::suspects(Instant now) {
   }
   std::vector<MemberId> silent;
   for (const auto& [member, watched] : watched_) {
-    if (now - watched.last > patience_with(watched)) {
+    if (now - watched.last > patience_with(watched, now)) {
       silent.push_back(member);
     }
   }
@@ -64,16 +80,50 @@ Duration FailureDetector::silence(MemberId member, Instant now) const {
   return place == watched_.end() ? Duration::zero() : now - place->second.last;
 }
 
-Duration FailureDetector::patience(MemberId member) const {
-  const auto place = watched_.find(member);
-  return place == watched_.end() ? silence_max_ : patience_with(place->second);
+std::vector<MemberId> FailureDetector::to_probe(Instant now) {
+  const Duration a_while = silence_max_ / kLooksPerSilence;
+  std::vector<MemberId> quiet;
+  for (auto& [member, watched] : watched_) {
+    if (now - watched.last > a_while && now - watched.probed > a_while) {
+      watched.probed = now;
+      quiet.push_back(member);
+    }
+  }
+  return quiet;
 }
 
-Duration FailureDetector::patience_with(const Watched& watched) const {
+Duration FailureDetector::patience(MemberId member, Instant now) const {
+  const auto place = watched_.find(member);
+  return place == watched_.end() ? silence_max_ : patience_with(place->second, now);
+}
+
+/// An answer counts for as long as the next probe may take to be answered.
+bool FailureDetector::is_starved(const Watched& watched, Instant now) const {
+  return !watched.stopped && watched.answered && now - watched.answered_at <= silence_max_;
+}
+
+Duration FailureDetector::patience_with(const Watched& watched, Instant now) const {
+  if (watched.stopped) {
+    return silence_max_;
+  }
   const double expected = watched.mean_ns + kDeviations * std::sqrt(watched.variance_ns2);
   const double least = static_cast<double>(silence_max_.count());
-  return Duration(
+  const Duration adapted(
       static_cast<std::int64_t>(std::clamp(expected, least, least * kPatienceFactorMax)));
+  return is_starved(watched, now) ? std::max(adapted, starved_max_) : adapted;
+}
+
+std::string FailureDetector::reason(MemberId member, Instant now) const {
+  const auto place = watched_.find(member);
+  const bool known = place != watched_.end();
+  std::string text = "silent for more than " +
+                     std::to_string(static_cast<long>(to_ms(patience(member, now)))) + " ms";
+  if (known && place->second.stopped) {
+    text += ": its process is stopped";
+  } else if (known && is_starved(place->second, now)) {
+    text += " although its machine answers";
+  }
+  return text;
 }
 
 }  // namespace mayfly::elastic

@@ -121,6 +121,7 @@ void fields(auto& io, Is<WorkerPosition> auto& position) {
 
 void fields(auto& io, Is<Heartbeat> auto& m) {
   io.optional(m.position, [&io](auto& position) { fields(io, position); });
+  io.flag(m.worker_stopped);
 }
 void fields(auto& io, Is<LeaveRequest> auto& m) {
   io.people_text(m.reason);

@@ -159,6 +159,7 @@ struct CaughtUp {
 struct Heartbeat {
   /// From the sentinel of an armed worker: where its trainer stands.
   std::optional<WorkerPosition> position;
+  bool worker_stopped = false;  ///< the worker's process is stopped (SIGSTOP, a debugger)
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
 /// The member wants to leave at the next boundary (SIGTERM, a notice).

@@ -66,9 +66,9 @@ Duration StallWatch::report_limit(Activity activity) const {
              : std::max(limits_.report_floor, longest * limits_.report_factor);
 }
 
-Duration StallWatch::evict_limit(Activity activity, bool anyone_waits) const {
+Duration StallWatch::evict_limit(Activity activity) const {
   const Duration longest = longest_.at(index_of(activity));
-  const bool patient = !anyone_waits || longest == Duration::zero() || depends_on_storage(activity);
+  const bool patient = longest == Duration::zero() || depends_on_storage(activity);
   const Duration floor = patient ? limits_.patient_evict_floor : limits_.evict_floor;
   return std::max(floor, longest * limits_.evict_factor);
 }
@@ -88,8 +88,8 @@ std::vector<Stall> StallWatch::judge(const std::vector<MemberId>& active) {
     if (!std::exchange(watched.reported, true)) {
       stalls.push_back(stall);
     }
-    stall.evict = !limits_.report_only &&
-                  watched.still > evict_limit(stall.position.activity, !stall.waiting.empty());
+    stall.evict = !limits_.report_only && !stall.waiting.empty() &&
+                  watched.still > evict_limit(stall.position.activity);
     if (stall.evict && !std::exchange(watched.evicted, true)) {
       stalls.push_back(stall);
     }
@@ -118,7 +118,7 @@ bool StallWatch::group_is_stuck(const std::vector<MemberId>& active) {
   if (limits_.report_only || stuck_told_ || active.size() < 2) {
     return false;
   }
-  const Duration limit = evict_limit(Activity::kExchange, true);
+  const Duration limit = evict_limit(Activity::kExchange);
   stuck_told_ = std::all_of(active.begin(), active.end(), [&](MemberId member) {
     const auto place = watched_.find(member);
     return place != watched_.end() && place->second.position.activity == Activity::kExchange &&

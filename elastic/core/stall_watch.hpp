@@ -28,9 +28,8 @@ struct StallLimits {
   /// Standing still for so long is the end.
   Duration evict_floor = seconds(5);
   int evict_factor = 20;
-  /// Both floors while nobody has completed such an activity yet. The end's also where nobody
-  /// waits, so all stand still, and where a slow disk may be shared by all: loading, evaluating,
-  /// checkpoints.
+  /// Both floors while nobody has completed such an activity yet, and the end's floor where a slow
+  /// disk may be shared by all: loading, evaluating, checkpoints.
   Duration unknown_report_floor = seconds(10);
   Duration patient_evict_floor = seconds(60);
   /// No one is evicted.
@@ -58,7 +57,8 @@ class StallWatch {
   /// A new view: nobody has stood still in it yet.
   void restart();
   /// Members of `active` that have become a stall since the last call, each reported once and
-  /// evicted at most once per stand-still. In the order of their ids.
+  /// evicted at most once per stand-still. While nobody waits, everybody is merely slow or has the
+  /// same trouble, and nobody is evicted. In the order of their ids.
   [[nodiscard]] std::vector<Stall> judge(const std::vector<MemberId>& active);
   /// All of `active` (two or more) wait in an exchange and have for longer than a stall may last:
   /// no member is to blame, but the group does not come to life by itself. True once.
@@ -79,7 +79,7 @@ class StallWatch {
   };
   void learn(Activity activity, Duration took);
   [[nodiscard]] Duration report_limit(Activity activity) const;
-  [[nodiscard]] Duration evict_limit(Activity activity, bool anyone_waits) const;
+  [[nodiscard]] Duration evict_limit(Activity activity) const;
   [[nodiscard]] Stall stall_of(MemberId member, const Watched& watched,
                                const std::vector<MemberId>& active) const;
 

@@ -1,6 +1,8 @@
 #include "elastic/net/connection.hpp"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
@@ -141,6 +143,12 @@ void Connection::finish() {
 void Connection::end_output() {
   error_code error;
   socket_.shutdown(tcp::socket::shutdown_send, error);
+}
+
+bool Connection::everything_acknowledged() {
+  int unacknowledged = 0;
+  return !closed_ && queue_.empty() && in_flight_.empty() &&
+         ::ioctl(socket_.native_handle(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
 
 void Connection::close(const std::string& detail) {

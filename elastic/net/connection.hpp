@@ -45,6 +45,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send(const Message& message);
   /// The same for a message that is encoded already (to_frame).
   void send_frame(Bytes frame);
+  /// The peer's machine has acknowledged every byte sent. That says nothing about its processes.
+  [[nodiscard]] bool everything_acknowledged();
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
   /// Sends what is queued, says end of file and waits a moment for the peer to close too, ignoring
   /// what it still sends: closing at once would reset the connection and could destroy our last

@@ -242,6 +242,29 @@ void ControlSessions::send_to_all_workers(const Message& message) {
   }
 }
 
+void ControlSessions::probe(MemberId member) {
+  send_to_worker(member, Heartbeat{});  // says nothing to the member
+  probed_.insert(member);
+}
+
+std::vector<MemberId> ControlSessions::answered_probes() {
+  std::vector<MemberId> answered;
+  std::erase_if(probed_, [&](MemberId member) {
+    const auto worker = worker_of_.find(member);
+    const auto session =
+        worker == worker_of_.end() ? sessions_.end() : sessions_.find(worker->second);
+    if (session == sessions_.end()) {
+      return true;
+    }
+    const bool has = session->second.connection->everything_acknowledged();
+    if (has) {
+      answered.push_back(member);
+    }
+    return has;
+  });
+  return answered;
+}
+
 void ControlSessions::disconnect(MemberId member) {
   worker_of_.erase(member);
   for (auto& [id, session] : sessions_) {

@@ -11,7 +11,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/time.hpp"
@@ -67,6 +69,11 @@ class ControlSessions final : public ConnectionOwner {
   void send_to_worker(MemberId member, const Message& message);
   void send_to_workers(const std::vector<MemberId>& members, const Message& message);
   void send_to_all_workers(const Message& message);
+  /// Sends the member's worker something that its machine must acknowledge.
+  void probe(MemberId member);
+  /// Members whose machines have acknowledged all that was sent to them since they were probed;
+  /// each once.
+  [[nodiscard]] std::vector<MemberId> answered_probes();
   [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
   /// Closes the member's connections after what was sent to them.
   void disconnect(MemberId member);
@@ -102,6 +109,7 @@ class ControlSessions final : public ConnectionOwner {
   SessionOwner& owner_;
   std::map<std::uint64_t, Held> sessions_;       // by the order in which they came
   std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
+  std::set<MemberId> probed_;                    // and have not answered yet
   std::uint64_t next_id_ = 1;
   std::size_t strangers_ = 0;
   std::function<void()> on_empty_;  // set by shut_down

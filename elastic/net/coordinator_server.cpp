@@ -16,6 +16,7 @@
 
 #include "base/log.hpp"
 #include "elastic/net/control_sessions.hpp"
+#include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
 
@@ -96,6 +97,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   }
   void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
   void apply(Instant, effect::SendToAll& s) { sessions_.send_to_workers(s.members, s.message); }
+  void apply(Instant, effect::Probe& p) { sessions_.probe(p.member); }
   void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
   void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
   void apply(Instant now, effect::ViewPublished& v) { observer_.on_view(now, v.view); }
@@ -118,6 +120,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   const std::unique_ptr<DurableViewLog> view_log_;
   const bool has_standbys_;
   Coordinator core_;
+  FlightRecorder flight_;
   CoordinatorObserver& observer_;
   ControlSessions sessions_;
   struct Taken {
@@ -151,6 +154,7 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
       view_log_(std::move(options.view_log)),
       has_standbys_(options.core.quorum),
       core_(make_core(std::move(options.core), view_log_.get())),
+      flight_(options.flight_path),
       observer_(observer),
       sessions_(io_, std::move(listener), options.host.find(':') != std::string::npos,
                 std::move(options.token), *this) {
@@ -178,6 +182,9 @@ void Server::schedule_tick() {
       return;
     }
     handle(event::Tick{});
+    for (const MemberId member : sessions_.answered_probes()) {
+      handle(event::HostAnswers{member});
+    }
     const Instant now = monotonic_now();
     sessions_.tick(now);
     confirm_reports();
@@ -259,7 +266,7 @@ void Server::beat(Instant now) {
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
-    handle(event::SentinelBeat{session.member, beat->position});
+    handle(event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
     handle(event::SentinelReport{session.member, died->detail, died->is_dead, died->incarnation});
   } else {
@@ -318,7 +325,9 @@ void Server::post_event(CoordinatorEvent each) {
 
 void Server::handle(const CoordinatorEvent& each) {
   const Instant now = monotonic_now();
+  flight_.heard(now, each);
   std::vector<CoordinatorEffect> effects = core_.handle(now, each);
+  flight_.decided(now, effects);
   const bool quiet = std::all_of(effects.begin(), effects.end(), [](const auto& one) {
     return std::holds_alternative<effect::Send>(one) ||
            std::holds_alternative<effect::SendToAll>(one);
@@ -331,6 +340,7 @@ void Server::handle(const CoordinatorEvent& each) {
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
   }
+  flight_.write_if_asked();
 }
 
 void Server::refresh_status() {

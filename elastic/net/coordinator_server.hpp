@@ -21,6 +21,7 @@ struct CoordinatorServerOptions {
   std::string host = "127.0.0.1";  ///< address to listen on
   std::uint16_t port = 0;          ///< 0 = any free port
   Bytes token;                     ///< the job's secret
+  std::string flight_path;         ///< file of the flight recorder; empty = none
   CoordinatorOptions core;
   /// Opened and begun, or going on; the server keeps it locked. Null: nothing is remembered.
   std::unique_ptr<DurableViewLog> view_log;

@@ -17,6 +17,7 @@
 #include "elastic/net/connection.hpp"
 #include "elastic/net/coordinator_search.hpp"
 #include "elastic/net/first_session.hpp"
+#include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/pending_gets.hpp"
 #include "elastic/net/report_queue.hpp"
@@ -96,6 +97,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   asio::steady_timer flush_timer_{io_};
   // Control thread only, as all below but gets_:
   Member machine_;
+  FlightRecorder flight_;
   CoordinatorSearch search_;
   std::shared_ptr<Connection> connection_;  // null while there is no coordinator
   std::size_t endpoint_;                    // of the present or last coordinator
@@ -114,10 +116,16 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::thread thread_;
 };
 
+/// One file per member, so that those of one run directory do not write into each other's.
+std::string flight_path(const std::string& folder, MemberId self) {
+  return folder.empty() ? "" : folder + "/flight-member-" + std::to_string(value(self)) + ".log";
+}
+
 Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession session)
     : self_(session.welcome.member),
       options_(std::move(options)),
       machine_(session.welcome),
+      flight_(flight_path(options_.flight_dir, session.welcome.member)),
       search_(
           io_, options_.endpoints, options_.token,
           [this] {
@@ -309,13 +317,18 @@ void Client::handle(const MemberEvent& each) {
     early_events_.push_back(each);
     return;
   }
-  for (MemberEffect& one : machine_.handle(each)) {
+  const Instant now = monotonic_now();
+  flight_.heard(now, each);
+  std::vector<MemberEffect> effects = machine_.handle(each);
+  flight_.decided(now, effects);
+  for (MemberEffect& one : effects) {
     std::visit([this](auto& which) { apply(which); }, one);
   }
   if (is_unwelcome_ && connection_ != nullptr) {
     is_unwelcome_ = false;
     leave_coordinator();
   }
+  flight_.write_if_asked();
 }
 
 void Client::apply(effect::RunView& run) {

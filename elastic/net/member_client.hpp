@@ -31,7 +31,8 @@ struct MemberClientOptions {
   Sentinel* sentinel = nullptr;
   /// How long a member that needs a coordinator waits for one before it gives up.
   Duration coordinator_timeout = seconds(600);
-  std::string address;  ///< of our gradient transport
+  std::string address;     ///< of our gradient transport
+  std::string flight_dir;  ///< folder for the flight recorder's file; empty = none
   std::vector<std::pair<std::string, std::string>> fingerprint;
 };
 

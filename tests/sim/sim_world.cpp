@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "elastic/core/history.hpp"
 
 namespace mayfly::sim {
 
@@ -367,14 +368,8 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   }
   result_.fingerprint =
       mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns) ^ note.kind.size());
-  std::string line = std::to_string(to_ms(queue_.now() - Instant{})) + " ms: " + note.kind;
-  if (note.member) {
-    line += ' ';
-    line += std::to_string(value(*note.member));
-  }
-  line += ' ';
-  line += note.detail;
-  result_.history.push_back(std::move(line));
+  result_.history.push_back(
+      history_line(queue_.now() - Instant{}, note.kind, note.member, note.detail));
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {

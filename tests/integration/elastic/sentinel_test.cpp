@@ -175,7 +175,7 @@ TEST_F(SentinelTest, AStoppedWorkerIsSilentThoughItsSentinelLives) {
   const ToyProcess toy = start_worker("serve");
   ASSERT_TRUE(provider_.signal(toy.server_id, SIGSTOP).ok());
   const auto lost = job_->observer().wait_for_note("lost", toy.member);
-  EXPECT_NE(lost.note.detail.find("silent"), std::string::npos);
+  EXPECT_NE(lost.note.detail.find("its process is stopped"), std::string::npos);
 }
 
 TEST_F(SentinelTest, TheCoordinatorHearsWhereTheTrainerStands) {

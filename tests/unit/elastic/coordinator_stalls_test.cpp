@@ -74,10 +74,15 @@ TEST_F(CoordinatorStallsTest, EvictsTheOneThatHangsAndNobodyElse) {
   job_.stopped(members_[0], 1);
   job_.stopped(members_[2], 1);
   EXPECT_EQ(job_.view_members(), (std::vector<MemberId>{members_[0], members_[2]}));
+  job_.start(members_[0], 2);
+  job_.start(members_[2], 2);
+  const auto recoveries = job_.all<coordinator_effect::RecoveryDone>();
+  ASSERT_EQ(recoveries.size(), 1u);
+  EXPECT_TRUE(recoveries[0].recovery.detail.starts_with("hangs: rank 1 computes microbatch 0"));
 }
 
-TEST_F(CoordinatorStallsTest, ACommonCauseGetsTime) {
-  stand_still(seconds(50));
+TEST_F(CoordinatorStallsTest, ACommonCauseEvictsNobody) {
+  stand_still(seconds(600));
   EXPECT_EQ(job_.coordinator.members().size(), 3u);
 }
 
@@ -94,6 +99,24 @@ TEST_F(CoordinatorStallsTest, AGroupInWhichAllWaitFormsAnew) {
     job_.stopped(member, 1);
   }
   EXPECT_EQ(job_.view_members(), members_);
+}
+
+TEST_F(CoordinatorStallsTest, AStoppedMemberIsEvictedSoonAndOneThatStarvesLater) {
+  const auto quiet = [&](Duration time, const CoordinatorEvent& instead) {
+    for (const Instant end = job_.now + time; job_.now < end;) {
+      job_.now = job_.now + milliseconds(50);
+      job_.give(coordinator_event::SentinelBeat{members_[0]});
+      job_.give(coordinator_event::SentinelBeat{members_[2]});
+      job_.give(instead);
+      job_.give(coordinator_event::Tick{});
+    }
+  };
+  quiet(milliseconds(900), coordinator_event::HostAnswers{members_[1]});
+  EXPECT_FALSE(job_.noted("lost"));
+  EXPECT_FALSE(job_.all<coordinator_effect::Probe>().empty());
+  quiet(milliseconds(50), coordinator_event::SentinelBeat{members_[1]});  // it has run again
+  quiet(milliseconds(400), coordinator_event::SentinelBeat{members_[1], std::nullopt, true});
+  EXPECT_NE(detail_of("lost").find("its process is stopped"), std::string::npos);
 }
 
 TEST_F(CoordinatorStallsTest, StatusSaysWhatEachMemberDoes) {

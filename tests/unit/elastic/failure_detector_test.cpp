@@ -29,13 +29,13 @@ std::int64_t first_suspicion(FailureDetector& detector, std::int64_t from, std::
 }
 
 TEST(FailureDetector, SuspectsAMemberOnlyAfterTheShortestSuspiciousSilence) {
-  FailureDetector detector(milliseconds(300));
+  FailureDetector detector(milliseconds(300), seconds(1));
   detector.heard(kA, at_ms(0));
   EXPECT_EQ(first_suspicion(detector, 0, 1000), 310);
 }
 
 TEST(FailureDetector, NamesOnlyTheSilentOne) {
-  FailureDetector detector(milliseconds(300));
+  FailureDetector detector(milliseconds(300), seconds(1));
   detector.heard(kA, at_ms(0));
   detector.heard(kB, at_ms(0));
   const auto b_beats = [&](std::int64_t ms) { detector.heard(kB, at_ms(ms)); };
@@ -44,34 +44,77 @@ TEST(FailureDetector, NamesOnlyTheSilentOne) {
 }
 
 TEST(FailureDetector, IsMorePatientWithAMemberWhoseBeatsWereIrregular) {
-  FailureDetector detector(milliseconds(300));
+  FailureDetector detector(milliseconds(300), seconds(1));
   std::int64_t ms = 0;
   for (int beat = 0; beat < 60; ++beat) {
     ms += beat % 2 == 0 ? 20 : 280;
     detector.heard(kA, at_ms(ms));
   }
-  EXPECT_GT(detector.patience(kA), milliseconds(500));
-  EXPECT_LE(detector.patience(kA), milliseconds(3000));
+  EXPECT_GT(detector.patience(kA, at_ms(0)), milliseconds(500));
+  EXPECT_LE(detector.patience(kA, at_ms(0)), milliseconds(3000));
 }
 
 TEST(FailureDetector, PatienceIsBoundedAboveByTenTimesTheShortestSilence) {
-  FailureDetector detector(milliseconds(300));
+  FailureDetector detector(milliseconds(300), seconds(1));
   detector.heard(kA, at_ms(0));
   detector.heard(kA, at_ms(10));
   detector.heard(kA, at_ms(100000));
-  EXPECT_EQ(detector.patience(kA), milliseconds(3000));
+  EXPECT_EQ(detector.patience(kA, at_ms(0)), milliseconds(3000));
 }
 
 TEST(FailureDetector, ExcusesEverybodyWhenTheObserverItselfWasPaused) {
-  FailureDetector detector(milliseconds(300));
+  FailureDetector detector(milliseconds(300), seconds(1));
   detector.heard(kA, at_ms(0));
   EXPECT_TRUE(detector.suspects(at_ms(10)).empty());
   EXPECT_TRUE(detector.suspects(at_ms(5000)).empty());
   EXPECT_EQ(first_suspicion(detector, 5000, 6000), 5300);
 }
 
+TEST(FailureDetector, AMemberWhoseMachineAnswersOnlyWaitsForAProcessor) {
+  FailureDetector detector(milliseconds(300), seconds(1));
+  detector.heard(kA, at_ms(0));
+  detector.heard(kB, at_ms(0));
+  const auto answers = [&](std::int64_t ms) { detector.host_answers(kA, at_ms(ms)); };
+  EXPECT_EQ(first_suspicion(detector, 0, 2000, answers), 310);  // b, whose machine says nothing
+  detector.forget(kB);
+  EXPECT_EQ(first_suspicion(detector, 310, 2000, answers), 1010);
+  EXPECT_NE(detector.reason(kA, at_ms(1010)).find("although its machine answers"),
+            std::string::npos);
+}
+
+TEST(FailureDetector, AnAnswerCountsForAsLongAsTheSilenceThatMayFollow) {
+  FailureDetector detector(milliseconds(300), seconds(5));
+  detector.heard(kA, at_ms(0));
+  detector.host_answers(kA, at_ms(200));  // then its network goes, too
+  EXPECT_EQ(first_suspicion(detector, 0, 2000), 510);
+}
+
+TEST(FailureDetector, AStoppedProcessGetsTheShortestSilenceEvenIfItsMachineAnswers) {
+  FailureDetector detector(milliseconds(300), seconds(1));
+  for (std::int64_t ms = 0; ms < 3000; ms += ms % 300 == 0 ? 20 : 280) {
+    detector.heard(kA, at_ms(ms));  // irregular
+  }
+  detector.stopped(kA);
+  const auto answers = [&](std::int64_t ms) { detector.host_answers(kA, at_ms(ms)); };
+  EXPECT_LE(first_suspicion(detector, 3000, 4000, answers), 3310);
+  EXPECT_NE(detector.reason(kA, at_ms(3310)).find("its process is stopped"), std::string::npos);
+  detector.heard(kA, at_ms(3320));  // it goes on
+  EXPECT_GT(detector.patience(kA, at_ms(3330)), milliseconds(300));
+}
+
+TEST(FailureDetector, AsksAboutQuietMembersAgainAndAgain) {
+  FailureDetector detector(milliseconds(300), seconds(1));
+  detector.heard(kA, at_ms(0));
+  detector.heard(kB, at_ms(0));
+  EXPECT_TRUE(detector.to_probe(at_ms(100)).empty());
+  detector.heard(kB, at_ms(100));
+  EXPECT_EQ(detector.to_probe(at_ms(110)), std::vector<MemberId>{kA});
+  EXPECT_TRUE(detector.to_probe(at_ms(150)).empty());
+  EXPECT_EQ(detector.to_probe(at_ms(215)), (std::vector<MemberId>{kA, kB}));
+}
+
 TEST(FailureDetector, AForgottenMemberIsNeverSuspect) {
-  FailureDetector detector(milliseconds(300));
+  FailureDetector detector(milliseconds(300), seconds(1));
   detector.heard(kA, at_ms(0));
   detector.forget(kA);
   EXPECT_EQ(first_suspicion(detector, 0, 1000), -1);

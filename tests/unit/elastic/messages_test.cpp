@@ -49,6 +49,7 @@ std::vector<Message> examples() {
       Synced{ViewId{4}},
       Progress{ViewId{5}, Step{12}, 2.5F},
       Heartbeat{},
+      Heartbeat{std::nullopt, true},
       Heartbeat{WorkerPosition{Activity::kCompute, Step{12}, 5, 2, 1000}},
       LeaveRequest{"SIGTERM"},
       Report{bytes_of("record")},

@@ -1,0 +1,66 @@
+#pragma once
+
+// The last control events of this process, kept in memory and written to a file when something goes
+// wrong: a member is lost or evicted, a group breaks, the job fails, the process gets a fatal
+// signal. Same lines as the simulator's histories (elastic/core/history.hpp).
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.hpp"
+#include "elastic/core/coordinator.hpp"
+#include "elastic/core/member.hpp"
+
+namespace mayfly::elastic {
+
+class FlightRecorder {
+ public:
+  /// Writes to `path` when there is a reason; empty = never. Nothing is opened before.
+  explicit FlightRecorder(std::string path);
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  // One thread:
+  /// What a machine is about to be told.
+  void heard(Instant now, const CoordinatorEvent& event);
+  void heard(Instant now, const MemberEvent& event);
+  /// What it decided.
+  void decided(Instant now, const std::vector<CoordinatorEffect>& effects);
+  void decided(Instant now, const std::vector<MemberEffect>& effects);
+  /// Appends what was recorded since the last time, if there was a reason to since then. Apart from
+  /// decided(), so that no member waits for a disk. A file that has grown large begins anew.
+  void write_if_asked();
+
+  /// Lines in memory, the oldest first. Same thread.
+  [[nodiscard]] std::vector<std::string> lines() const;
+
+  /// From now on the last lines of every recorder of this process are written when it gets SIGSEGV,
+  /// SIGBUS, SIGILL, SIGFPE or SIGABRT, before it dies of it. Once, early.
+  static void write_on_fatal_signals();
+
+ private:
+  static constexpr std::size_t kLines = 512;
+  static constexpr std::size_t kLineBytes = 240;
+  struct Line {
+    std::array<char, kLineBytes> text;
+    std::size_t size = 0;
+  };
+
+  void add(std::string_view line);
+  void write_from(int file, std::size_t first) const noexcept;
+  static void on_fatal_signal(int number);
+
+  const std::string path_;
+  const Instant start_ = monotonic_now();
+  std::vector<Line> ring_;             // kLines, made once, so that a signal handler can read them
+  std::atomic<std::size_t> count_{0};  // lines ever added
+  std::size_t written_ = 0;            // of them
+  bool asked_ = false;
+};
+
+}  // namespace mayfly::elastic
