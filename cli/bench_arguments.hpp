@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/arguments.hpp"
+#include "cli/bench.hpp"
 #include "cli/context.hpp"
 
 namespace mayfly::cli {
@@ -35,5 +36,8 @@ int run_bench_allreduce(const std::vector<std::string>& words, Context& context)
 int run_bench_reform(const std::vector<std::string>& words, Context& context);
 [[nodiscard]] std::string bench_allreduce_help();
 [[nodiscard]] std::string bench_reform_help();
+
+// bench_elastic_commands.cpp: losing, adding and draining workers.
+[[nodiscard]] std::vector<BenchCommand> elastic_bench_commands();
 
 }  // namespace mayfly::cli

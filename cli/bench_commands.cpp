@@ -1,9 +1,10 @@
 // The benchmarks that `mayfly bench` offers.
 
+#include <algorithm>
+
 #include "cli/bench.hpp"
 #include "cli/bench_arguments.hpp"
 #include "engine/bench/data_bench.hpp"
-#include "engine/bench/recovery_bench.hpp"
 #include "engine/bench/step_bench.hpp"
 
 namespace mayfly::cli {
@@ -94,59 +95,6 @@ int run_bench_data(const std::vector<std::string>& words, Context& context) {
                           [&context](const ParsedArguments& a) { return start_data(a, context); });
 }
 
-CommandSpec recovery_spec() {
-  CommandSpec spec;
-  spec.name = "bench recovery";
-  spec.help = "milliseconds from kill -9 of a local worker to the next committed step";
-  spec.options = {{"kills", "N", "how many (default 30)"},
-                  {"json", "", "one JSON object per kill and one with the percentiles"}};
-  spec.settings = {"model",   "data", "workers",      "threads",    "backend",  "seed",
-                   "run_dir", "isa",  "global_batch", "microbatch", "reduction"};
-  return spec;
-}
-
-/// A job that never ends by itself.
-engine::JobConfig endless_job() {
-  engine::JobConfig config;
-  config.workers = 4;
-  config.data = "procedural:4096";
-  config.steps = 100'000'000;
-  config.lr = 0.01;
-  config.lr_schedule = "constant";
-  config.evaluate = false;
-  config.tensorboard = false;
-  config.quiet = true;
-  return config;
-}
-
-int start_recovery(const ParsedArguments& arguments, Context& context) {
-  engine::RecoveryBenchOptions options;
-  options.job = endless_job();
-  for (const auto& [name, text] : arguments.settings) {
-    if (Result<void> set = engine::apply_setting(options.job, name, text, "flag"); !set.ok()) {
-      return context.complain(set.error());
-    }
-  }
-  if (Result<void> valid = engine::validate(options.job); !valid.ok()) {
-    return context.complain(valid.error());
-  }
-  options.json = arguments.has("json");
-  if (Result<void> read = read_number(arguments, "kills", options.kills); !read.ok()) {
-    return context.complain(read.error());
-  }
-  if (options.job.workers < 2) {
-    return context.complain("bench recovery needs at least 2 workers: one must survive",
-                            kExitUsage);
-  }
-  return context.services.bench_recovery(options);
-}
-
-int run_bench_recovery(const std::vector<std::string>& words, Context& context) {
-  return run_with_options(recovery_spec(), words, context, [&context](const ParsedArguments& a) {
-    return start_recovery(a, context);
-  });
-}
-
 }  // namespace
 
 int run_with_options(const CommandSpec& spec, const std::vector<std::string>& words,
@@ -163,12 +111,18 @@ int run_with_options(const CommandSpec& spec, const std::vector<std::string>& wo
 }
 
 const std::vector<BenchCommand>& bench_commands() {
-  static const std::vector<BenchCommand> list = {
-      {"allreduce", bench_allreduce_help(), run_bench_allreduce},
-      {"data", data_spec().help, run_bench_data},
-      {"recovery", recovery_spec().help, run_bench_recovery},
-      {"reform", bench_reform_help(), run_bench_reform},
-      {"step", step_spec().help, run_bench_step}};
+  static const std::vector<BenchCommand> list = [] {
+    std::vector<BenchCommand> all = {{"allreduce", bench_allreduce_help(), run_bench_allreduce},
+                                     {"data", data_spec().help, run_bench_data},
+                                     {"reform", bench_reform_help(), run_bench_reform},
+                                     {"step", step_spec().help, run_bench_step}};
+    for (BenchCommand& command : elastic_bench_commands()) {
+      all.push_back(std::move(command));
+    }
+    std::sort(all.begin(), all.end(),
+              [](const BenchCommand& a, const BenchCommand& b) { return a.name < b.name; });
+    return all;
+  }();
   return list;
 }
 

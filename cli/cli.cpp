@@ -34,6 +34,13 @@ Subcommand order(std::string name, std::string help, std::string positionals,
           run};
 }
 
+Subcommand status_command() {
+  Subcommand command = order("status", "show a running job", "[ENDPOINT]", status);
+  command.spec.options.push_back({"watch", "", "again and again, until the job ends"});
+  command.spec.options.push_back({"interval", "SECONDS", "with --watch: between two looks (1)"});
+  return command;
+}
+
 Subcommand simulation() {
   return {
       {"simulate",
@@ -122,7 +129,7 @@ const std::vector<Subcommand>& subcommands() {
       launch("train", "train a model with elastic local workers, or join a running job", train),
       launch("worker", "run one worker that joins --coordinator HOST:PORT", worker),
       launch("coordinator", "run the coordinator alone", coordinator),
-      order("status", "show a running job", "[ENDPOINT]", status),
+      status_command(),
       order("scale", "change the number of workers of a running job", "[ENDPOINT] WORKERS", scale),
       order("drain", "let one worker leave at the next step boundary", "[ENDPOINT] MEMBER", drain),
       order("pause", "pause a running job", "[ENDPOINT]", pause),

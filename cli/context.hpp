@@ -15,7 +15,7 @@
 #include "elastic/net/sentinel.hpp"
 #include "engine/bench/allreduce_bench.hpp"
 #include "engine/bench/data_bench.hpp"
-#include "engine/bench/recovery_bench.hpp"
+#include "engine/bench/elastic_bench.hpp"
 #include "engine/bench/reform_bench.hpp"
 #include "engine/bench/step_bench.hpp"
 #include "engine/exit_codes.hpp"
@@ -41,7 +41,10 @@ struct Services {
   std::function<Result<elastic::CommandReply>(const std::string& endpoint, ByteSpan token,
                                               const elastic::Command&, Duration timeout)>
       send_command;
-  std::function<int(const engine::RecoveryBenchOptions&)> bench_recovery;
+  /// By name: recovery, join, drain, detect or goodput.
+  std::function<int(const std::string& name, const engine::ElasticBenchOptions&)> bench_elastic;
+  /// Sleeps.
+  std::function<void(Duration)> pause;
   std::function<int(const engine::StepBenchOptions&)> bench_step;
   std::function<int(const engine::DataBenchOptions&)> bench_data;
   std::function<int(const engine::AllReduceBenchOptions&)> bench_allreduce;
@@ -58,6 +61,7 @@ struct Context {
   Services services;
   /// Forked by main before anything else, if the command line looked like a worker's; else null.
   std::unique_ptr<elastic::Sentinel> sentinel;
+  bool out_is_terminal = false;
 
   /// "mayfly: TEXT" on `err`; returns the exit code for it.
   int complain(const std::string& text, int exit_code) const;

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <iostream>
+#include <thread>
 
 #include "base/log.hpp"
 #include "cli/cli.hpp"
@@ -29,16 +30,29 @@ std::map<std::string, std::string> copy_environment() {
   return copy;
 }
 
+void pause_for(Duration duration) {
+  std::this_thread::sleep_for(duration);
+}
+
+int bench_elastic(const std::string& name, const engine::ElasticBenchOptions& options) {
+  return name == "recovery" ? engine::bench_recovery(options)
+         : name == "join"   ? engine::bench_join(options)
+         : name == "drain"  ? engine::bench_drain(options)
+         : name == "detect" ? engine::bench_detect(options)
+                            : engine::bench_goodput(options);
+}
+
 cli::Services real_services() {
   return {engine::run_train,         engine::run_coordinator, engine::run_worker,
           engine::run_launched_rank, engine::inside_mpirun,   elastic::fork_sentinel,
-          elastic::send_command,     engine::bench_recovery,  engine::bench_step,
-          engine::bench_data,        engine::bench_allreduce, engine::bench_reform,
-          engine::run_bench_rank};
+          elastic::send_command,     bench_elastic,           pause_for,
+          engine::bench_step,        engine::bench_data,      engine::bench_allreduce,
+          engine::bench_reform,      engine::run_bench_rank};
 }
 
 int run(const std::vector<std::string>& words) {
-  cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {}, {}, nullptr};
+  cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {},
+                       {},        nullptr,   ::isatty(STDOUT_FILENO) == 1};
   if (cli::starts_a_worker(words, engine::inside_mpirun())) {
     // First of all: the child must inherit no thread, no connection and next to no memory.
     Result<std::unique_ptr<elastic::Sentinel>> sentinel = elastic::fork_sentinel();

@@ -8,13 +8,14 @@
 namespace mayfly::cli {
 namespace {
 
-Result<Duration> timeout_of(const ParsedArguments& arguments) {
-  const std::string text = arguments.option("timeout", "5");
+Result<Duration> seconds_of(const ParsedArguments& arguments, const std::string& name,
+                            const std::string& usual) {
+  const std::string text = arguments.option(name, usual);
   double wanted = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), wanted);
   if (failure != std::errc{} || end != text.data() + text.size() || !(wanted > 0) ||
       !(wanted <= 86400)) {
-    return Error{Errc::kInvalidInput, "--timeout expects seconds above 0, got '" + text + "'"};
+    return Error{Errc::kInvalidInput, "--" + name + " expects seconds above 0, got '" + text + "'"};
   }
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wanted));
 }
@@ -23,7 +24,7 @@ Result<Duration> timeout_of(const ParsedArguments& arguments) {
 Result<std::string> ask(const std::string& verb, const std::string& argument,
                         const OperatorLink& link, const ParsedArguments& arguments,
                         const Context& context) {
-  const Result<Duration> timeout = timeout_of(arguments);
+  const Result<Duration> timeout = seconds_of(arguments, "timeout", "5");
   if (!timeout.ok()) {
     return timeout.error();
   }
@@ -67,6 +68,36 @@ int order(const std::string& verb, const std::vector<std::string>& rest_names,
   return kExitDone;
 }
 
+/// The table, or with --json the answer itself.
+Result<std::string> shown_status(const OperatorLink& link, const ParsedArguments& arguments,
+                                 const Context& context) {
+  Result<std::string> text = ask("status", "", link, arguments, context);
+  if (!text.ok()) {
+    return text;
+  }
+  return arguments.has("json") ? text.value() + "\n" : status_table(text.value());
+}
+
+/// After a first look that worked: again until nobody answers any more, which is the job's end.
+int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& context) {
+  const Result<Duration> interval = seconds_of(arguments, "interval", "1");
+  if (!interval.ok()) {
+    return context.complain(interval.error());
+  }
+  while (true) {
+    context.out.flush();
+    context.services.pause(interval.value());
+    const Result<std::string> text = shown_status(link, arguments, context);
+    if (!text.ok()) {
+      context.out << "the job has ended\n";
+      return kExitDone;
+    }
+    // On a terminal in the place of the one before; elsewhere one below the other.
+    const bool in_place = context.out_is_terminal && !arguments.has("json");
+    context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();
+  }
+}
+
 }  // namespace
 
 int status(const ParsedArguments& arguments, Context& context) {
@@ -74,20 +105,12 @@ int status(const ParsedArguments& arguments, Context& context) {
   if (!link.ok()) {
     return context.complain(link.error());
   }
-  const Result<std::string> text = ask("status", "", link.value(), arguments, context);
+  const Result<std::string> text = shown_status(link.value(), arguments, context);
   if (!text.ok()) {
     return context.complain(text.error());
   }
-  if (arguments.has("json")) {
-    context.out << text.value() << "\n";
-    return kExitDone;
-  }
-  const Result<std::string> table = status_table(text.value());
-  if (!table.ok()) {
-    return context.complain(table.error());
-  }
-  context.out << table.value();
-  return kExitDone;
+  context.out << text.value();
+  return arguments.has("watch") ? watch(link.value(), arguments, context) : kExitDone;
 }
 
 int scale(const ParsedArguments& arguments, Context& context) {

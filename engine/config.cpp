@@ -199,6 +199,8 @@ void append_membership(std::vector<Setting>& list) {
                       "seconds to wait for them before the job ends (exit code 4)"));
   list.push_back(make("silence_max_ms", &C::silence_max_ms,
                       "a worker silent for longer is evicted (adaptive upwards)"));
+  list.push_back(make("starved_max_ms", &C::starved_max_ms,
+                      "the same if its machine answers and its process is not stopped"));
   list.push_back(make("hang_max_ms", &C::hang_max_ms,
                       "a worker that stands still for longer is evicted (adaptive upwards); 0 = "
                       "only reported"));
@@ -211,6 +213,8 @@ void append_membership(std::vector<Setting>& list) {
   list.push_back(make("observe_from_mib", &C::observe_from_mib,
                       "a joiner takes a state of so many MiB while the others go on; a smaller one "
                       "is sent to it at a step boundary"));
+  list.push_back(make("resident_mib", &C::resident_mib,
+                      "memory that each worker holds for nothing, for benchmarks of recovery"));
   list.push_back(make("chaos", &C::chaos,
                       "scripted faults for local workers, e.g. "
                       "kill@step=200:worker=1,join@step=300"));

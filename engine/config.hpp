@@ -71,7 +71,8 @@ struct JobConfig {
   std::uint32_t min_workers = 1;
   std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds
-  double silence_max_ms = 1000;      ///< a worker silent for longer is evicted (adaptive upwards)
+  double silence_max_ms = 300;       ///< a worker silent for longer is evicted (adaptive upwards)
+  double starved_max_ms = 1000;      ///< the same if its machine answers and it is not stopped
   /// A worker whose trainer stands still for longer is evicted (adaptive upwards); 0 = only
   /// reported.
   std::uint32_t hang_max_ms = 5000;
@@ -81,6 +82,7 @@ struct JobConfig {
   double evict_stragglers_after = 30;  ///< seconds for which it must have been so slow
   /// MiB of state from which on a joiner takes it in the background (ADR 16); 0 = always.
   double observe_from_mib = 8;
+  std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
   std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
 
   // Records.

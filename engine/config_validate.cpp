@@ -177,6 +177,9 @@ Complaint check_workers(const JobConfig& c) {
   if (!(c.observe_from_mib >= 0 && c.observe_from_mib <= 1 << 30)) {
     return "observe_from_mib " + shown(c.observe_from_mib) + " is not between 0 and 2^30";
   }
+  if (!(c.starved_max_ms >= 0 && c.starved_max_ms <= 86'400'000)) {
+    return "starved_max_ms " + shown(c.starved_max_ms) + " is not between 0 and a day";
+  }
   if (c.loader_threads > 1024) {
     return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
   }

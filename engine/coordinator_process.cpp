@@ -12,10 +12,12 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/backend.hpp"
 #include "engine/checkpoint_store.hpp"
 #include "engine/exit_codes.hpp"
+#include "engine/json_text.hpp"
 #include "engine/network_interface.hpp"
 #include "engine/reduction_layout.hpp"
 #include "engine/starting_state.hpp"
@@ -186,6 +188,7 @@ Result<void> CoordinatorProcess::open_run_directory() {
     std::error_code ignored;
     std::filesystem::remove_all(job_->config.run_dir + "/trace", ignored);
   }
+  elastic::FlightRecorder::write_on_fatal_signals();
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
       *job_, *directory_, listener_, std::move(history).value(),
@@ -212,6 +215,7 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
   core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
   core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
   core.fingerprint = job_->fingerprint;
+  core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
   core.stalls.evict_floor = milliseconds(config.hang_max_ms);
   core.stalls.report_only = config.hang_max_ms == 0;
   if (!job_->bucket_size.tuned) {
@@ -239,6 +243,7 @@ Result<void> CoordinatorProcess::start_server() {
   options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token).value();
   options.core = core_options();
+  options.flight_path = config.run_dir + "/logs/flight-coordinator.log";
   if (goes_on_) {
     announce_return();
   }
@@ -287,21 +292,56 @@ elastic::CommandReply CoordinatorProcess::answer(const elastic::Command& command
   return {false, fmt::format("the coordinator knows no command '{}'", command.verb)};
 }
 
+namespace {
+
+constexpr std::size_t kRecoveriesShown = 5;
+
+/// The last changes of view, with milliseconds since each was detected.
+std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
+  std::string text;
+  for (std::size_t i = all.size() - std::min(all.size(), kRecoveriesShown); i < all.size(); ++i) {
+    const elastic::Recovery& r = all[i];
+    std::string members;
+    for (const MemberId member : r.members) {
+      members += fmt::format("{}{}", members.empty() ? "" : " ", value(member));
+    }
+    const auto since = [&r](Instant moment) {
+      return fmt::format("{:.1f}", to_ms(moment - r.detected));
+    };
+    const std::string line = JsonObject()
+                                 .add("cause", json_string(r.cause))
+                                 .add("members", json_string(members))
+                                 .add("after_step", std::to_string(value(r.committed)))
+                                 .add("stopped_ms", since(r.stopped))
+                                 .add("formed_ms", since(r.formed))
+                                 .add("synced_ms", since(r.synced))
+                                 .add("step_ms", since(r.step))
+                                 .add("redone", std::to_string(r.redone_microbatches))
+                                 .text();
+    text += text.empty() ? line : "," + line;
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string CoordinatorProcess::status_json() const {
   const elastic::JobStatus status = server_->status();
   std::string members;
   for (const elastic::MemberStatus& m : status.members) {
     members += fmt::format(
-        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"committed":{},"microbatch_ms":{},)"
-        R"("microbatches":{}}})",
+        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
+        R"("committed":{},"microbatch_ms":{:.3f},"microbatches":{}}})",
         members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid, json_string(m.phase),
-        value(m.committed), m.microbatch_ms, m.microbatches);
+        json_string(m.activity), m.silent_ms, value(m.committed), m.microbatch_ms, m.microbatches);
   }
   return fmt::format(
-      R"({{"phase":{},"committed":{},"total_steps":{},"view":{},"model":{},"run_dir":{},)"
-      R"("members":[{}]}})",
-      json_string(status.phase), value(status.committed), job_->total_steps, value(status.view),
-      json_string(job_->config.model), json_string(job_->config.run_dir), members);
+      R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
+      R"("model":{},"run_dir":{},)"
+      R"("members":[{}],"recoveries":[{}]}})",
+      json_string(status.phase), value(status.committed), job_->total_steps,
+      recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
+      json_string(job_->config.run_dir), members, recoveries_json(recorder_->recoveries()));
 }
 
 int CoordinatorProcess::finish(const JobEnd& end) {

@@ -4,7 +4,7 @@ mayfly_library(engine
           gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp half_wire.cpp initial_weights.cpp
           job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp low_priority.cpp
           network_interface.cpp observer.cpp records.cpp reduction_layout.cpp rejoin_limit.cpp
-          run_recorder.cpp signal_watcher.cpp starting_state.cpp state_donor.cpp state_faults.cpp
+          resident_memory.cpp run_recorder.cpp signal_watcher.cpp starting_state.cpp state_donor.cpp state_faults.cpp
           state_fetch.cpp state_parts.cpp state_sync.cpp trace.cpp trainer.cpp trainer_checks.cpp
           trainer_evaluate.cpp trainer_observe.cpp trainer_reports.cpp word_wire.cpp worker.cpp
           worker_link.cpp wrapped_wire.cpp

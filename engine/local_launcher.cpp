@@ -80,15 +80,20 @@ int LocalLauncher::run() {
 Result<void> LocalLauncher::start_worker() {
   const JobConfig& config = process_->config();
   const auto number = static_cast<std::uint32_t>(workers_.size());
-  const std::vector<std::string> argv = {"/proc/self/exe",
-                                         "worker",
-                                         "--config",
-                                         config.run_dir + "/config.toml",
-                                         "--coordinator",
-                                         process_->server().endpoint(),
-                                         "--launched",
-                                         "--chaos",
-                                         chaos_of_worker(plan_, number)};
+  std::vector<std::string> argv = {"/proc/self/exe",
+                                   "worker",
+                                   "--config",
+                                   config.run_dir + "/config.toml",
+                                   "--coordinator",
+                                   process_->server().endpoint(),
+                                   "--launched",
+                                   "--chaos",
+                                   chaos_of_worker(plan_, number)};
+  if (on_start_) {
+    if (Result<void> changed = on_start_(number, argv); !changed.ok()) {
+      return changed;
+    }
+  }
   Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
   if (!id.ok()) {
     return std::move(id).error();

@@ -23,9 +23,14 @@ class LocalLauncher {
   /// Called every few milliseconds while the job runs, for benchmarks that drive it.
   using PollHook = std::function<void(LocalLauncher&)>;
 
+  /// Called with the number and the command of each worker before it is started, to change it.
+  using StartHook = std::function<Result<void>(std::size_t, std::vector<std::string>&)>;
+
   LocalLauncher(const JobConfig& config, RunListener& listener, std::vector<ChaosEvent> chaos,
                 PollHook on_poll = {});
 
+  /// Before run().
+  void on_start(StartHook hook) { on_start_ = std::move(hook); }
   /// Runs the job to its end and returns the exit code.
   int run();
 
@@ -72,6 +77,7 @@ class LocalLauncher {
   const std::vector<ChaosEvent> plan_;
   std::deque<ChaosEvent> chaos_;  // of the plan, what is still to come
   PollHook on_poll_;
+  StartHook on_start_;
   std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request

@@ -39,6 +39,7 @@ struct RecoveryRecord {
   std::uint64_t view = 0;  ///< the new one
   std::uint32_t redone_microbatches = 0;
   double told_ms = 0, stopped_ms = 0, formed_ms = 0, synced_ms = 0, step_ms = 0;
+  std::string detail;  ///< why the first of the members was lost, or what broke
 };
 
 struct Summary {

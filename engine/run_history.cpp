@@ -64,6 +64,7 @@ RecoveryRecord recovery_of(const json::object& o) {
   r.formed_ms = real(o, "formed_ms");
   r.synced_ms = real(o, "synced_ms");
   r.step_ms = real(o, "step_ms");
+  r.detail = o.contains("detail") ? text(o, "detail") : "";  // runs before it was recorded
   return r;
 }
 

@@ -31,6 +31,7 @@ RecoveryRecord record_of(const elastic::Recovery& recovery) {
   record.step = value(recovery.committed);
   record.view = value(recovery.new_view);
   record.redone_microbatches = recovery.redone_microbatches;
+  record.detail = recovery.detail;
   record.told_ms = since_detected(recovery.told);
   record.stopped_ms = since_detected(recovery.stopped);
   record.formed_ms = since_detected(recovery.formed);
@@ -143,6 +144,8 @@ void RunRecorder::on_join(const elastic::Join& join) {
                             {"caught_up_ms", since_connected(join.caught_up)},
                             {"promoted_ms", since_connected(join.promoted)},
                             {"step_ms", since_connected(join.step)}});
+  const std::lock_guard lock(mutex_);
+  joins_.push_back(join);
 }
 
 void RunRecorder::on_report(MemberId member, ByteSpan payload) {
@@ -173,6 +176,7 @@ void RunRecorder::receive(const StepRecord& record) {
     }
     // By the member's own clock: its reports may arrive in bursts.
     metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
+    images_per_second_ = metric.images_per_second;
     h.last_step = std::max(h.last_step, record.step);
     last_commit_ = now;
     h.samples += record.samples;
@@ -263,6 +267,16 @@ std::uint64_t RunRecorder::last_step() const {
 std::vector<elastic::Recovery> RunRecorder::recoveries() const {
   const std::lock_guard lock(mutex_);
   return recoveries_;
+}
+
+double RunRecorder::images_per_second() const {
+  const std::lock_guard lock(mutex_);
+  return images_per_second_;
+}
+
+std::vector<elastic::Join> RunRecorder::joins() const {
+  const std::lock_guard lock(mutex_);
+  return joins_;
 }
 
 std::optional<JobEnd> RunRecorder::end() const {

@@ -48,9 +48,13 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void note(const std::string& kind, const std::string& detail);
   /// The last committed step on record.
   [[nodiscard]] std::uint64_t last_step() const;
+  /// Of the last committed step.
+  [[nodiscard]] double images_per_second() const;
   [[nodiscard]] std::optional<JobEnd> end() const;
   /// Every change of view since this process started, with the coordinator's instants.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
+  /// Every join that was completed since this process started.
+  [[nodiscard]] std::vector<elastic::Join> joins() const;
   /// Waits until the job has ended, at most until the deadline.
   std::optional<JobEnd> wait_for_end(Instant deadline) const;
   /// Writes summary.json and tells the listener. After the server is gone.
@@ -83,6 +87,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   Instant first_commit_;  // that we heard of
   Instant last_commit_;
   std::vector<elastic::Recovery> recoveries_;
+  std::vector<elastic::Join> joins_;
+  double images_per_second_ = 0;
 };
 
 }  // namespace mayfly::engine

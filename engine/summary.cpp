@@ -60,6 +60,7 @@ std::string to_json(const RecoveryRecord& r) {
       .add("step", json_number(r.step))
       .add("view", json_number(r.view))
       .add("redone_microbatches", json_number(std::uint64_t{r.redone_microbatches}))
+      .add("detail", json_string(r.detail))
       .add("told_ms", json_number(r.told_ms))
       .add("stopped_ms", json_number(r.stopped_ms))
       .add("formed_ms", json_number(r.formed_ms))

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
+#include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/backend.hpp"
@@ -19,6 +21,7 @@
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 #include "engine/rejoin_limit.hpp"
+#include "engine/resident_memory.hpp"
 #include "engine/signal_watcher.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/trainer.hpp"
@@ -69,6 +72,7 @@ int exit_code_of(const elastic::member_effect::Leave& leave) {
 /// Everything of a worker that exists before it is a member. Built in this order, destroyed in
 /// reverse.
 struct WorkerParts {
+  std::unique_ptr<ResidentMemory> resident;  // null = none
   std::unique_ptr<collectives::Transport> transport;
   std::unique_ptr<Job> job;
   std::unique_ptr<ReductionLayout> layout;
@@ -97,6 +101,14 @@ Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
 }
 
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
+  if (config.resident_mib > 0) {
+    Result<std::unique_ptr<ResidentMemory>> touched =
+        ResidentMemory::touch(std::size_t{config.resident_mib} << 20);
+    if (!touched.ok()) {
+      return std::move(touched).error();
+    }
+    parts.resident = std::move(touched).value();
+  }
   // First, because MPI starts only when every rank has come to this.
   Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
   if (!transport.ok()) {
@@ -139,6 +151,11 @@ Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
       Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   options.address = parts.transport->address();
   options.fingerprint = parts.job->fingerprint;
+  std::error_code absent;
+  if (const std::string logs = config.run_dir + "/logs";
+      std::filesystem::is_directory(logs, absent)) {
+    options.flight_dir = logs;  // a worker on a machine of its own has no run directory
+  }
   return elastic::connect_member(options, monotonic_now() + timeout);
 }
 
@@ -296,6 +313,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return refuse(usable.error(), kExitUsage);
   }
   log::open("worker", "", log::Level::kInfo);
+  elastic::FlightRecorder::write_on_fatal_signals();
   LeaveSignals signals(config.launched);
   WorkerParts parts;
   if (sentinel != nullptr) {

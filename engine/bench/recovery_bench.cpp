@@ -1,195 +1,174 @@
-#include "engine/bench/recovery_bench.hpp"
+// `mayfly bench recovery`: a worker is lost, by SIGKILL, by SIGSTOP or with its network.
 
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <mutex>
+#include <optional>
+#include <thread>
 #include <vector>
 
-#include "base/random.hpp"
+#include "engine/bench/bench_output.hpp"
+#include "engine/bench/elastic_bench.hpp"
+#include "engine/bench/event_cycle.hpp"
+#include "engine/bench/network_namespaces.hpp"
+#include "engine/bench/recovery_times.hpp"
+#include "engine/bench/step_log.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/local_launcher.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr std::uint64_t kQuietSteps = 5;  // between a change of view and the next kill
+/// Brings the fault about and remembers when.
+class LossBench {
+ public:
+  LossBench(const ElasticBenchOptions& options, NetworkNamespaces* spaces)
+      : options_(options),
+        spaces_(spaces),
+        random_(CounterRandom(options.job.seed).split("victims")),
+        cycle_(
+            options.job.workers, options.events, options.job.seed,
+            {[this](LocalLauncher& l) { strike(l); },
+             [this](LocalLauncher&, const auto& changes) { return is_over(first_loss(changes)); },
+             [this](LocalLauncher& l) { restore(l); }}) {}
 
-/// One kill: milliseconds from the signal to the end of each phase.
-struct KillTimes {
-  double detected = 0, told = 0, stopped = 0, formed = 0, synced = 0, step = 0;
+  int run() {
+    LocalLauncher launcher(options_.job, steps_, {},
+                           [this](LocalLauncher& running) { cycle_.poll(running); });
+    if (spaces_ != nullptr) {
+      launcher.on_start([this](std::size_t number, std::vector<std::string>& command) {
+        return spaces_->move_in(number, command);
+      });
+    }
+    return launcher.run();
+  }
+
+  [[nodiscard]] const std::vector<LossSeen>& losses() const { return losses_; }
+  [[nodiscard]] std::vector<LoggedStep> steps() const { return steps_.steps(); }
+
+ private:
+  void strike(LocalLauncher& launcher) {
+    const std::vector<std::size_t> running = launcher.running_workers();
+    victim_ = running[random_.below(running.size())];
+    seen_ = LossSeen{};
+    seen_.struck = monotonic_now();
+    if (options_.fault == "vanish") {
+      (void)spaces_->cut(victim_);
+    } else {
+      (void)launcher.signal_worker(victim_, options_.fault == "stop" ? SIGSTOP : SIGKILL);
+    }
+  }
+
+  bool is_over(const std::optional<elastic::Recovery>& recovery) {
+    if (!recovery.has_value()) {
+      return false;
+    }
+    const std::optional<LoggedStep> before = last_before(steps_.steps(), seen_.struck);
+    seen_.commit_before = before.has_value() ? before->heard : seen_.struck;
+    seen_.recovery = *recovery;
+    losses_.push_back(seen_);
+    return true;
+  }
+
+  void restore(LocalLauncher& launcher) {
+    (void)launcher.signal_worker(victim_, SIGKILL);  // one that was stopped or cut off still runs
+    (void)launcher.start_worker();
+  }
+
+  const ElasticBenchOptions& options_;
+  NetworkNamespaces* spaces_;  // null = none
+  RandomStream random_;
+  StepLog steps_;
+  std::size_t victim_ = 0;
+  LossSeen seen_;
+  std::vector<LossSeen> losses_;
+  EventCycle cycle_;
 };
 
-struct Phase {
-  const char* name;
-  double KillTimes::*time;
-};
-constexpr std::array<Phase, 6> kPhases = {{{"detected", &KillTimes::detected},
-                                           {"told", &KillTimes::told},
-                                           {"stopped", &KillTimes::stopped},
-                                           {"formed", &KillTimes::formed},
-                                           {"synced", &KillTimes::synced},
-                                           {"step", &KillTimes::step}}};
-
-double percentile(std::vector<double> sorted, double fraction) {
-  std::sort(sorted.begin(), sorted.end());
-  const auto last = static_cast<double>(sorted.size() - 1);
-  return sorted[static_cast<std::size_t>(fraction * last + 0.5)];
+std::vector<EventSeries> series_of(const std::vector<LossSeen>& losses, const StepFacts& facts) {
+  struct Column {
+    const char* name;
+    double LossTimes::*time;
+  };
+  constexpr Column kColumns[] = {{"detected_ms", &LossTimes::detected_ms},
+                                 {"told_ms", &LossTimes::told_ms},
+                                 {"stopped_ms", &LossTimes::stopped_ms},
+                                 {"formed_ms", &LossTimes::formed_ms},
+                                 {"synced_ms", &LossTimes::synced_ms},
+                                 {"step_ms", &LossTimes::step_ms},
+                                 {"still_needed_ms", &LossTimes::still_needed_ms},
+                                 {"redo_ms", &LossTimes::redo_ms},
+                                 {"beyond_ms", &LossTimes::beyond_ms}};
+  std::vector<EventSeries> series;
+  for (const Column& column : kColumns) {
+    EventSeries each{column.name, {}};
+    for (const LossSeen& loss : losses) {
+      each.values.push_back(times_of(loss, facts).*column.time);
+    }
+    series.push_back(std::move(each));
+  }
+  EventSeries redone{"redone_microbatches", {}};
+  for (const LossSeen& loss : losses) {
+    redone.values.push_back(loss.recovery.redone_microbatches);
+  }
+  series.push_back(std::move(redone));
+  return series;
 }
 
-/// Collects the times of steps; says nothing on the terminal.
-class StepTimes final : public RunListener {
- public:
-  void on_step(const StepMetric& metric, std::uint64_t) override {
-    const std::lock_guard lock(mutex_);
-    if (metric.images_per_second > 0) {
-      step_ms_.push_back(1e3 * static_cast<double>(metric.samples) / metric.images_per_second);
-    }
-  }
-  void on_event(const std::string&) override {}
-  void on_summary(const Summary&) override {}
-  [[nodiscard]] double median() const {
-    const std::lock_guard lock(mutex_);
-    return step_ms_.empty() ? 0 : percentile(step_ms_, 0.5);
-  }
+/// What a microbatch can take at most if undisturbed steps consist of nothing else: the machine may
+/// have been busier while one was measured alone.
+double most_microbatch_ms(const JobConfig& job, const StepFacts& facts) {
+  const std::uint32_t per_step = std::max(1U, job.global_batch / std::max(1U, job.microbatch));
+  const std::uint32_t at_once = std::min(facts.cores, job.workers * facts.threads);
+  return facts.undisturbed_ms * at_once / per_step;
+}
 
- private:
-  mutable std::mutex mutex_;
-  std::vector<double> step_ms_;
-};
-
-/// Decides, at every poll of the launcher, whether to kill, to wait or to replace.
-class KillDriver {
- public:
-  explicit KillDriver(const RecoveryBenchOptions& options)
-      : options_(options), random_(CounterRandom(options.job.seed).split("bench recovery")) {}
-
-  void poll(LocalLauncher& launcher) {
-    const std::vector<elastic::Recovery> recoveries =
-        launcher.coordinator().recorder().recoveries();
-    const std::uint64_t step = launcher.coordinator().recorder().last_step();
-    if (killed_at_.has_value()) {
-      take_result(recoveries, launcher);
-    } else if (recoveries.size() != changes_seen_) {
-      changes_seen_ = recoveries.size();
-      kill_after_step_ = step + kQuietSteps;
-      kill_at_ = {};
-    } else if (step >= kill_after_step_ && step > 0 && is_complete(launcher)) {
-      kill_in_a_while(launcher);
-    }
+int run_losses(const ElasticBenchOptions& options, NetworkNamespaces* spaces) {
+  StepFacts facts;
+  facts.microbatch_ms = measure_microbatch_ms(options.job);
+  LossBench bench(options, spaces);
+  const int code = bench.run();
+  if (bench.losses().size() < options.events) {
+    return ended_early(bench.losses().size(), options.events, code);
   }
-
-  [[nodiscard]] const std::vector<KillTimes>& results() const { return results_; }
-
- private:
-  bool is_complete(LocalLauncher& launcher) const {
-    const elastic::JobStatus status = launcher.coordinator().server().status();
-    return status.phase == "running" && status.members.size() == options_.job.workers &&
-           std::all_of(status.members.begin(), status.members.end(),
-                       [](const elastic::MemberStatus& m) { return m.phase == "active"; });
-  }
-
-  void kill_in_a_while(LocalLauncher& launcher) {
-    const Instant now = monotonic_now();
-    if (kill_at_.ns == 0) {  // anywhere in the coming 200 ms, so in any phase of a step
-      kill_at_ = now + Duration(static_cast<std::int64_t>(random_.unit() * 200e6));
-    }
-    if (now < kill_at_) {
-      return;
-    }
-    const std::vector<std::size_t> running = launcher.running_workers();
-    killed_at_ = monotonic_now();
-    (void)launcher.signal_worker(running[random_.below(running.size())], SIGKILL);
-  }
-
-  void take_result(const std::vector<elastic::Recovery>& recoveries, LocalLauncher& launcher) {
-    if (recoveries.size() == changes_seen_) {
-      return;
-    }
-    changes_seen_ = recoveries.size();
-    const elastic::Recovery& r = recoveries.back();
-    const auto since = [this](Instant t) { return to_ms(t - *killed_at_); };
-    results_.push_back({since(r.detected), since(r.told), since(r.stopped), since(r.formed),
-                        since(r.synced), since(r.step)});
-    killed_at_.reset();
-    if (results_.size() == options_.kills) {
-      launcher.coordinator().server().stop("enough kills");
-    } else {
-      kill_after_step_ = UINT64_MAX;  // until the replacement's join is complete
-      (void)launcher.start_worker();
-    }
-  }
-
-  const RecoveryBenchOptions& options_;
-  RandomStream random_;
-  std::size_t changes_seen_ = 0;
-  std::uint64_t kill_after_step_ = kQuietSteps;
-  Instant kill_at_;
-  std::optional<Instant> killed_at_;
-  std::vector<KillTimes> results_;
-};
-
-void print(const RecoveryBenchOptions& options, const std::vector<KillTimes>& results,
-           double step_ms) {
-  if (options.json) {
-    for (const KillTimes& kill : results) {
-      std::string fields;
-      for (const Phase& phase : kPhases) {
-        fields += fmt::format(R"({}"{}_ms":{:.3f})", fields.empty() ? "" : ",", phase.name,
-                              kill.*phase.time);
-      }
-      fmt::print("{{{}}}\n", fields);
-    }
-  } else {
-    fmt::print("{} kills of 1 of {} workers ({}, {}); ms since the kill\n", results.size(),
-               options.job.workers, options.job.model, options.job.backend);
-    fmt::print("{:<10}{:>9}{:>9}{:>9}\n", "phase", "p50", "p90", "max");
-  }
-  std::string percentiles;
-  for (const Phase& phase : kPhases) {
-    std::vector<double> times;
-    for (const KillTimes& kill : results) {
-      times.push_back(kill.*phase.time);
-    }
-    const double p50 = percentile(times, 0.5);
-    const double p90 = percentile(times, 0.9);
-    const double max = percentile(times, 1.0);
-    if (!options.json) {
-      fmt::print("{:<10}{:>9.1f}{:>9.1f}{:>9.1f}\n", phase.name, p50, p90, max);
-    }
-    percentiles += fmt::format(R"(,"{0}_p50_ms":{1:.3f},"{0}_p90_ms":{2:.3f},"{0}_max_ms":{3:.3f})",
-                               phase.name, p50, p90, max);
-  }
-  if (options.json) {
-    fmt::print(R"({{"kills":{},"workers":{},"model":"{}","backend":"{}",)"
-               R"("undisturbed_step_p50_ms":{:.3f}{}}})"
-               "\n",
-               results.size(), options.job.workers, options.job.model, options.job.backend, step_ms,
-               percentiles);
-  } else {
-    fmt::print("an undisturbed step takes {:.1f} ms (median)\n", step_ms);
-  }
+  facts.undisturbed_ms = undisturbed_ms(bench.steps(), options.job.workers);
+  facts.survivors = options.job.workers - 1;
+  facts.threads = std::max(1U, options.job.threads);
+  facts.cores = std::max(1U, std::thread::hardware_concurrency());
+  facts.microbatch_ms = std::min(facts.microbatch_ms, most_microbatch_ms(options.job, facts));
+  JsonFields fields = job_facts(options);
+  fields.emplace_back("fault", '"' + options.fault + '"');
+  fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", facts.undisturbed_ms));
+  fields.emplace_back("microbatch_ms", fmt::format("{:.3f}", facts.microbatch_ms));
+  const std::string title = fmt::format(
+      "{} of 1 of {} workers, {} times ({}, {}, {} MiB resident each); ms since the fault.\n"
+      "An undisturbed step takes {:.1f} ms, a microbatch alone {:.1f} ms.",
+      options.fault, options.job.workers, options.events, options.job.model, options.job.backend,
+      options.job.resident_mib, facts.undisturbed_ms, facts.microbatch_ms);
+  print_events(options, title, fields, series_of(bench.losses(), facts));
+  return kExitDone;
 }
 
 }  // namespace
 
-int bench_recovery(const RecoveryBenchOptions& options) {
-  StepTimes steps;
-  KillDriver driver(options);
-  LocalLauncher launcher(options.job, steps, {},
-                         [&driver](LocalLauncher& running) { driver.poll(running); });
-  const int code = launcher.run();
-  if (driver.results().size() < options.kills) {
-    fmt::print(stderr, "mayfly: the job ended after {} of {} kills (exit code {})\n",
-               driver.results().size(), options.kills, code);
+int bench_recovery(const ElasticBenchOptions& asked) {
+  ElasticBenchOptions options = asked;
+  const ScratchRun scratch(options.job);
+  if (options.fault != "vanish") {
+    return run_losses(options, nullptr);
+  }
+  if (const std::string why = why_no_namespaces(); !why.empty()) {
+    fmt::print(stderr, "mayfly: skipped: {}\n", why);
+    return kExitDone;
+  }
+  Result<NetworkNamespaces> spaces = NetworkNamespaces::make();
+  if (!spaces.ok()) {
+    fmt::print(stderr, "mayfly: {}\n", spaces.error().detail);
     return kExitFailed;
   }
-  print(options, driver.results(), steps.median());
-  return kExitDone;
+  options.job.bind_host = spaces.value().host_address();
+  return run_losses(options, &spaces.value());
 }
 
 }  // namespace mayfly::engine

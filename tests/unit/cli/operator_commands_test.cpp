@@ -77,6 +77,26 @@ TEST_F(OperatorTest, StatusIsATableOrTheJsonItself) {
   EXPECT_THAT(out(), HasSubstr(R"({"phase":"running")"));
 }
 
+TEST_F(OperatorTest, StatusWatchesUntilTheJobEnds) {
+  int looks = 0;
+  context_.services.send_command = [&](const std::string&, ByteSpan, const elastic::Command&,
+                                       Duration) -> Result<elastic::CommandReply> {
+    if (++looks == 4) {
+      return Error{Errc::kIo, "nobody listens"};
+    }
+    return elastic::CommandReply{true, R"({"step":)" + std::to_string(looks) + "}"};
+  };
+  Duration paused{};
+  context_.services.pause = [&](Duration each) { paused += each; };
+  EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch", "--interval", "0.5"}), 0);
+  EXPECT_THAT(out(),
+              HasSubstr("step              1\n\nstep              2\n\nstep              3\n"));
+  EXPECT_THAT(out(), HasSubstr("the job has ended\n"));
+  EXPECT_EQ(paused, milliseconds(1500));
+  looks = 0;
+  EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch", "--interval", "never"}), 2);
+}
+
 TEST(StatusTable, SurvivesAnyAnswer) {
   EXPECT_FALSE(status_table("").ok());
   EXPECT_FALSE(status_table("[1]").ok());

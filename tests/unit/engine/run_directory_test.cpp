@@ -75,6 +75,7 @@ Summary full_summary() {
   recovery.redone_microbatches = 2;
   recovery.told_ms = 0.25;
   recovery.step_ms = 41.125;
+  recovery.detail = "the worker's process died";
   s.recoveries = {recovery};
   s.reduction = "exact";
   s.backend = "tcp";

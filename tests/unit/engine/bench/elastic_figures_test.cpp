@@ -1,0 +1,121 @@
+// What the benchmarks of elasticity make of what they saw.
+
+#include <gtest/gtest.h>
+
+#include "engine/bench/event_report.hpp"
+#include "engine/bench/goodput_model.hpp"
+#include "engine/bench/recovery_times.hpp"
+#include "engine/bench/step_log.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+Instant at_ms(double ms) {
+  return Instant{static_cast<std::int64_t>(ms * 1e6)};
+}
+
+/// Steps of 100 ms in view 1 with two members, then of 150 ms in view 2 with one; the first step of
+/// view 2 takes 450 ms.
+std::vector<LoggedStep> two_views() {
+  std::vector<LoggedStep> steps;
+  double now = 0;
+  for (std::uint64_t step = 1; step <= 10; ++step) {
+    steps.push_back({step, 1, 2, 16, 100, at_ms(now += 100), ""});
+  }
+  for (std::uint64_t step = 11; step <= 20; ++step) {
+    const double ms = step == 11 ? 450 : 150;
+    steps.push_back({step, 2, 1, 16, ms, at_ms(now += ms), ""});
+  }
+  return steps;
+}
+
+TEST(StepLog, UndisturbedStepsAreThoseInTheMiddleOfAView) {
+  EXPECT_DOUBLE_EQ(undisturbed_ms(two_views(), 2), 100);
+  EXPECT_DOUBLE_EQ(undisturbed_ms(two_views(), 1), 150);
+  EXPECT_DOUBLE_EQ(undisturbed_ms(two_views(), 3), 0);
+}
+
+TEST(StepLog, TheLastStepBeforeAMoment) {
+  EXPECT_EQ(last_before(two_views(), at_ms(250))->step, 2u);
+  EXPECT_FALSE(last_before(two_views(), at_ms(50)).has_value());
+}
+
+TEST(RecoveryTimes, WhatTheStepStillNeededAndWhatIsRedoneAreTakenOff) {
+  LossSeen loss;
+  loss.commit_before = at_ms(1000);
+  loss.struck = at_ms(1030);
+  loss.recovery.detected = at_ms(1031);
+  loss.recovery.stopped = at_ms(1040);
+  loss.recovery.step = at_ms(1150);
+  loss.recovery.redone_microbatches = 3;
+  const StepFacts facts{100, 12, 3, 1, 8};
+  const LossTimes times = times_of(loss, facts);
+  EXPECT_DOUBLE_EQ(times.detected_ms, 1);
+  EXPECT_DOUBLE_EQ(times.stopped_ms, 10);
+  EXPECT_DOUBLE_EQ(times.step_ms, 120);
+  EXPECT_DOUBLE_EQ(times.still_needed_ms, 70);
+  EXPECT_DOUBLE_EQ(times.redo_ms, 12);  // one each
+  EXPECT_DOUBLE_EQ(times.beyond_ms, 38);
+}
+
+TEST(RecoveryTimes, AnOverdueStepNeedsNothingMore) {
+  LossSeen loss;
+  loss.commit_before = at_ms(0);
+  loss.struck = at_ms(500);
+  loss.recovery.step = at_ms(510);
+  const LossTimes times = times_of(loss, {100, 12, 3, 1, 8});
+  EXPECT_DOUBLE_EQ(times.still_needed_ms, 0);
+  EXPECT_DOUBLE_EQ(times.beyond_ms, 10);
+}
+
+TEST(RecoveryTimes, RedoingIsBoundedByThreadsAndByCores) {
+  EXPECT_DOUBLE_EQ(least_redo_ms(0, {0, 10, 7, 1, 2}), 0);
+  EXPECT_DOUBLE_EQ(least_redo_ms(1, {0, 10, 7, 1, 2}), 10) << "one thread computes it";
+  EXPECT_DOUBLE_EQ(least_redo_ms(7, {0, 10, 7, 1, 2}), 35) << "seven threads share two cores";
+  EXPECT_DOUBLE_EQ(least_redo_ms(8, {0, 10, 2, 1, 16}), 40) << "four in a row";
+  EXPECT_DOUBLE_EQ(least_redo_ms(8, {0, 10, 2, 4, 16}), 10);
+}
+
+TEST(Goodput, RatesComeFromUndisturbedSteps) {
+  const Rates rates(two_views());
+  EXPECT_DOUBLE_EQ(rates.at(2), 160);
+  EXPECT_DOUBLE_EQ(rates.at(1), 16 / 0.15);
+  EXPECT_DOUBLE_EQ(rates.at(7), 160) << "the nearest smaller number";
+  EXPECT_DOUBLE_EQ(rates.at(0), 0);
+}
+
+TEST(Goodput, TheIdealJobFollowsWhoIsAlive) {
+  const Rates rates(two_views());
+  const std::vector<AliveSince> alive = {{at_ms(0), 2}, {at_ms(1000), 1}};
+  EXPECT_NEAR(ideal_samples(alive, rates, at_ms(500), at_ms(2500)), 80 + 160, 1e-6);
+}
+
+TEST(Goodput, AStallIsWhatTheStepAcrossAChangeTookTooLong) {
+  elastic::Recovery recovery;
+  recovery.new_view = ViewId{2};
+  EXPECT_NEAR(stall_seconds(recovery, two_views()), 0.3, 1e-9);
+  recovery.new_view = ViewId{9};
+  EXPECT_EQ(stall_seconds(recovery, two_views()), 0) << "a view without a step";
+}
+
+TEST(Goodput, EachMomentOfTheMarketCostsTheStallOfItsKind) {
+  const std::vector<SpotLevel> market = {
+      {0, 4, false}, {10'000, 3, true}, {20'000, 4, false}, {100'000, 3, true}};
+  EXPECT_NEAR(natural_goodput(market, 0.2, 0.1), 1 - 0.5 / 100, 1e-9);
+  EXPECT_EQ(natural_goodput({{0, 4, false}}, 1, 1), 1);
+  EXPECT_EQ(natural_goodput(market, 1000, 1000), 0);
+}
+
+TEST(EventReport, LinesAndSummaryCarryEverySeries) {
+  const std::vector<EventSeries> series = {{"step_ms", {1, 2, 3}}, {"redone", {0, 1, 0}}};
+  EXPECT_EQ(event_lines({{"step_ms", {1.5}}}),
+            "{\"kind\": \"event\", \"event\": 1, \"step_ms\": 1.500}\n");
+  const std::string summary = summary_line({{"workers", "4"}}, series);
+  for (const char* field : {"\"workers\": 4", "\"events\": 3", "\"step_p50_ms\": 2.000",
+                            "\"step_max_ms\": 3.000", "\"redone_p99\": 1.000"}) {
+    EXPECT_NE(summary.find(field), std::string::npos) << field << " in " << summary;
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::engine
