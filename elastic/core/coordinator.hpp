@@ -202,6 +202,7 @@ class Coordinator {
   [[nodiscard]] Consent consent() const;
   [[nodiscard]] std::optional<std::vector<ViewBase>> next_bases(const Consent& given) const;
   [[nodiscard]] std::optional<std::string> missing_quorum() const;
+  [[nodiscard]] bool is_dispensable(MemberId id) const;
   void is_gone(MemberId id, Incarnation accepted);
   void note_active(MemberId id, ViewId view, Step committed);
   void wait_for_quorum(const std::string& detail);

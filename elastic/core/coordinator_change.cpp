@@ -156,7 +156,8 @@ void Coordinator::judge_blame() {
       reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit});
     }
   }
-  if (const auto culprit = blame_.group_broke(*first_to_break_, reports)) {
+  const auto culprit = blame_.group_broke(*first_to_break_, reports);
+  if (culprit && is_dispensable(*culprit)) {
     evict(*culprit, "other members could not exchange data with it");
   }
 }

@@ -100,9 +100,12 @@ void Coordinator::expel(MemberId id, const std::string& what) {
   const auto place = peers_.find(id);
   ENSURE(place != peers_.end(), "only members can be expelled");
   send(id, Dismiss{DismissReason::kCorrupted, false, what, true});
-  effects_.emplace_back(coordinator_effect::Disconnect{id});
+  fenced_.insert(id);
+  if (!options_.quorum) {  // as in evict()
+    effects_.emplace_back(coordinator_effect::Disconnect{id});
+  }
   note("corrupted", id, what);
-  remove(place);
+  remove(place, what);
 }
 
 }  // namespace mayfly::elastic

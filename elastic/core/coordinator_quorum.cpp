@@ -99,6 +99,20 @@ std::optional<std::string> Coordinator::missing_quorum() const {
   return std::nullopt;
 }
 
+/// The others that are here are a majority by themselves. Whom that needs is not evicted for bad
+/// links: a majority that leans on the word of members that are gone is lost with this coordinator.
+bool Coordinator::is_dispensable(MemberId id) const {
+  Consent others = consent();
+  for (const MemberId gone : gone_) {
+    others.members.erase(gone);
+  }
+  others.members.erase(id);
+  const auto bases = next_bases(others);
+  return bases && std::all_of(bases->begin(), bases->end(), [&](const ViewBase& base) {
+           return has_majority(base, others.members);
+         });
+}
+
 /// Of members that obeyed another incarnation last, that one may count the same member.
 void Coordinator::is_gone(MemberId id, Incarnation accepted) {
   if (!options_.quorum || accepted != incarnation_ || !view_) {
