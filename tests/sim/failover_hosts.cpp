@@ -170,6 +170,10 @@ void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect
     if (link != host.link_of.end()) {
       to_worker(link->second, send->message);
     }
+  } else if (const auto* to_all = std::get_if<SendToAll>(&effect)) {
+    for (const MemberId member : to_all->members) {
+      carry_out(index, Send{member, to_all->message});
+    }
   } else if (const auto* disconnect = std::get_if<Disconnect>(&effect)) {
     const auto link = host.link_of.find(disconnect->member);
     if (link != host.link_of.end()) {
