@@ -1,13 +1,14 @@
 mayfly_library(engine
   SOURCES backend.cpp bucket_tuner.cpp chaos_plan.cpp checkpoint_writer.cpp commit.cpp
           compute_pool.cpp coordinator_main.cpp coordinator_process.cpp exit_codes.cpp
-          gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp half_wire.cpp initial_weights.cpp
-          job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp low_priority.cpp
-          network_interface.cpp observer.cpp records.cpp reduction_layout.cpp rejoin_limit.cpp
-          resident_memory.cpp run_recorder.cpp signal_watcher.cpp starting_state.cpp state_donor.cpp state_faults.cpp
-          state_fetch.cpp state_parts.cpp state_sync.cpp trace.cpp trainer.cpp trainer_checks.cpp
-          trainer_evaluate.cpp trainer_observe.cpp trainer_reports.cpp word_wire.cpp worker.cpp
-          worker_link.cpp wrapped_wire.cpp
+          gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp half_wire.cpp
+          initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp
+          low_priority.cpp network_interface.cpp observer.cpp records.cpp reduction_layout.cpp
+          rejoin_limit.cpp resident_memory.cpp run_recorder.cpp signal_watcher.cpp
+          starting_state.cpp state_donor.cpp state_faults.cpp state_fetch.cpp state_parts.cpp
+          state_sync.cpp trace.cpp trainer.cpp trainer_checks.cpp trainer_evaluate.cpp
+          trainer_observe.cpp trainer_reports.cpp word_wire.cpp worker.cpp worker_link.cpp
+          wrapped_wire.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
          mayfly_collectives_plan mayfly_elastic_core mayfly_elastic_net mayfly_cloud_hooks
   PRIVATE fmt::fmt Threads::Threads)
