@@ -259,11 +259,12 @@ bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signal
 }
 
 /// What an evicted worker joins again with. In exact reduction its state is one that the job has
-/// had, or is about to have, to the bit. With rounded sums the others may compute the step that
-/// only it has committed to other bits, so it starts like any new worker.
-Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, nn::ModelState state) {
-  if (parts.job->exact()) {
-    return state;
+/// had, or is about to have, to the bit, unless it was evicted for that. With rounded sums the
+/// others may compute the step that only it has committed to other bits. Then it starts like any
+/// new worker.
+Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part) {
+  if (parts.job->exact() && part.leave.reason != elastic::DismissReason::kCorrupted) {
+    return std::move(part.state);
   }
   Result<StartingState> start = starting_state(*parts.job, *parts.layout);
   return start.ok() ? Result<nn::ModelState>(std::move(start).value().state)
@@ -292,7 +293,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     if (!may_rejoin(part, limit, signals)) {
       return exit_code_of(part.leave);
     }
-    Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part.state));
+    Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part));
     if (!kept.ok()) {
       return fail(kept.error(), kExitFailed);
     }
