@@ -1,0 +1,179 @@
+"""Goal: any schedule of lost workers, sleeping workers, notices, joins, cut links and killed
+coordinators, at random moments, ends with the bits of the undisturbed run and with every sample
+used exactly once.
+Method: per seed, a coordinator and workers as processes of their own, on loopback or (where the
+machine allows it) each on a host of its own; faults at random times, several at once now and then.
+At least one worker holds the newest state at any time. The digest after every step must be the
+oracle's, every step on record once, its samples those of the stream.
+
+  MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; the failing seed is printed.
+"""
+import signal
+import sys
+import tempfile
+import time
+
+import mayfly_run
+import network
+import sample_ledger
+from cluster import Cluster
+from mayfly_run import SMALL_JOB, Failure, expect
+
+STEPS = 60
+SAMPLES, BATCH, MICROBATCH = 512, 16, 4
+JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--ledger", "--silence-max-ms", "1500"]
+COORDINATOR = 0
+KINDS = ["kill", "kill", "coordinator", "coordinator", "join", "notice", "stop", "cut", "vanish"]
+oracle = {}
+
+
+def undisturbed():
+    if not oracle:
+        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
+        oracle.update(by_step)
+    return oracle
+
+
+class Schedule:
+    """What happens in one run, all drawn from the seed."""
+
+    def __init__(self, seed, has_network):
+        random = mayfly_run.rng(seed)
+        self.random = random
+        self.workers = random.choice([3, 3, 4])
+        self.on_hosts = has_network and random.random() < 0.4
+        kinds = [k for k in KINDS if self.on_hosts or k not in ("cut", "vanish")]
+        self.faults = sorted((random.uniform(0.0, 0.85), random.choice(kinds))
+                             for _ in range(random.randint(2, 5)))
+
+    def __str__(self):
+        where = "hosts" if self.on_hosts else "loopback"
+        return f"{self.workers} workers on {where}, " + ", ".join(
+            f"{kind}@{when:.2f}" for when, kind in self.faults)
+
+
+class Play:
+    """One schedule on one cluster."""
+
+    def __init__(self, schedule):
+        self.schedule, self.random = schedule, schedule.random
+        hosts = network.Network(schedule.workers + 4) if schedule.on_hosts else None
+        self.cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB, hosts, timeout=150)
+        self.cluster.start_coordinator(schedule.workers, host=self.host(COORDINATOR))
+        for _ in range(schedule.workers):
+            self.join()
+        # Workers that have work and that nothing has been done to yet. One of them always stays.
+        self.untouched = list(self.cluster.workers)
+
+    def host(self, number):
+        return number if self.cluster.network is not None else None
+
+    def join(self):
+        number = len(self.cluster.workers) + 1
+        if self.cluster.network is None or number < len(self.cluster.network.spaces) - 1:
+            self.cluster.start_worker(self.cluster.endpoint(), host=self.host(number))
+
+    def victim(self):
+        """Somebody who can be spared, or None."""
+        if len(self.untouched) < 2:
+            return None
+        return self.untouched.pop(self.random.randrange(len(self.untouched)))
+
+    def strike(self, kind):
+        if kind == "join":
+            self.join()
+        elif kind == "coordinator":
+            self.cluster.coordinators[-1].kill()
+            time.sleep(self.random.uniform(0, 0.8))
+            self.cluster.start_coordinator(self.schedule.workers, host=self.host(COORDINATOR))
+        else:
+            victim = self.victim()
+            if victim is not None:
+                getattr(self, kind)(victim)
+
+    def kill(self, victim):
+        victim.signal(signal.SIGKILL)
+
+    def notice(self, victim):
+        victim.signal(signal.SIGTERM)
+
+    def stop(self, victim):
+        victim.signal(signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.05, 2.5))
+        victim.signal(signal.SIGCONT)
+
+    def cut(self, victim):
+        """It cannot reach one of the others any more, which goes on hearing it or not."""
+        other = self.random.choice(self.untouched)
+        self.cluster.network.mute(victim.host, other.host)
+        if self.random.random() < 0.5:
+            self.cluster.network.mute(other.host, victim.host)
+        if other in self.untouched and len(self.untouched) > 1:
+            self.untouched.remove(other)
+
+    def vanish(self, victim):
+        self.cluster.network.pull_out(victim.host)
+        if self.random.random() < 0.5:
+            time.sleep(self.random.uniform(0.1, 3))
+            self.cluster.network.heal()
+
+    def run(self):
+        for when, kind in self.schedule.faults:
+            self.cluster.run.wait_for_step(max(1, int(when * STEPS)))
+            time.sleep(self.random.uniform(0, 0.03))  # anywhere inside the step
+            if self.cluster.coordinators[-1].alive():
+                self.strike(kind)
+        return self.check()
+
+    def check(self):
+        cluster = self.cluster
+        code = cluster.wait_for_end(cluster.coordinators[-1], "the job does not end")
+        expect(code == 0, f"the coordinator ended with {code}")
+        by_step = mayfly_run.digests(cluster.run)
+        for step, digest in undisturbed().items():
+            expect(by_step.get(step) == digest, f"step {step}: {by_step.get(step)} is not {digest}")
+        metrics = sorted(cluster.run.metrics(), key=lambda m: m["step"])
+        expect([m["step"] for m in metrics] == list(range(1, STEPS + 1)),
+               f"not every step is on record once: {[m['step'] for m in metrics]}")
+        folders = [cluster.run_dir(f"worker-{n}") for n in range(len(cluster.workers))]
+        sample_ledger.expect_every_sample_once(metrics, folders, SAMPLES, BATCH, MICROBATCH)
+        return cluster.run.summary()["membership_changes"]
+
+    def clean(self):
+        self.cluster.stop_hard()
+        if self.cluster.network is not None:
+            self.cluster.network.remove()
+
+
+def play(seed, has_network):
+    schedule = Schedule(seed, has_network)
+    played = Play(schedule)
+    try:
+        changes = played.run()
+    except Failure as failure:
+        logs = played.cluster.logs()
+        raise Failure(f"seed {seed} ({schedule}): {failure}\nkept in {played.cluster.folder}\n"
+                      f"{logs}") from failure
+    finally:
+        played.clean()
+    played.cluster.run.remove()
+    return changes
+
+
+def main():
+    has_network = network.reason_to_skip() is None
+    changes, failed, count = 0, 0, 0
+    for seed in mayfly_run.seeds(12):
+        count += 1
+        try:
+            changes += play(seed, has_network)
+        except Failure as failure:
+            failed += 1
+            print(f"FAILED {failure}", flush=True)
+    print(f"{count - failed} of {count} random schedules gave the oracle's bits, "
+          f"{changes} changes of membership")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
