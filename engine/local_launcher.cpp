@@ -21,7 +21,8 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kPollInterval = milliseconds(5);
+constexpr Duration kPollInterval = milliseconds(25);
+constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
 constexpr Duration kWorkersExitTimeout = seconds(20);
 constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
 
@@ -63,7 +64,9 @@ int LocalLauncher::run() {
   }
   std::optional<JobEnd> end;
   while (!end.has_value()) {
-    end = process_->recorder().wait_for_end(monotonic_now() + kPollInterval);
+    const bool plays = on_poll_ || !chaos_.empty() || !wakes_.empty();
+    end = process_->recorder().wait_for_end(monotonic_now() +
+                                            (plays ? kPollIntervalOfFaults : kPollInterval));
     follow_signals();
     poll_workers();
     play_chaos();

@@ -29,6 +29,8 @@ namespace effect = coordinator_effect;
 using boost::system::error_code;
 
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
+// How old the numbers in a status may be (steps, speeds, silences); its facts never lag behind.
+constexpr Duration kStatusInterval = milliseconds(50);
 // To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).
 constexpr Duration kBeatInterval = milliseconds(250);
 
@@ -105,7 +107,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void apply(Instant, effect::JoinDone& j) { observer_.on_join(j.join); }
   void apply(Instant, effect::ReportReceived& r) { observer_.on_report(r.member, r.payload); }
   void apply(Instant, effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
-  void refresh_status();
+  void refresh_status(Instant now);
   /// Members of the last view may not be back yet; their sentinels may come first.
   [[nodiscard]] bool awaits_members() const {
     return core_.phase() == "resuming" || core_.phase() == "standby";
@@ -132,6 +134,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
 
   mutable std::mutex status_mutex_;
   JobStatus status_;  // guarded by status_mutex_
+  Instant status_since_;
 
   std::thread thread_;
 };
@@ -158,7 +161,7 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
       observer_(observer),
       sessions_(io_, std::move(listener), options.host.find(':') != std::string::npos,
                 std::move(options.token), *this) {
-  refresh_status();
+  refresh_status(monotonic_now());
   sessions_.start();
   schedule_tick();
   thread_ = std::thread([this] {
@@ -294,7 +297,7 @@ CommandReply Server::run_command(const Command& command) {
     handle(event::StopAsked{command.argument.empty() ? "operator" : command.argument});
     return {true, "stopping at the next step boundary"};
   }
-  refresh_status();
+  refresh_status(monotonic_now());
   return observer_.on_command(command);
 }
 
@@ -332,10 +335,9 @@ void Server::handle(const CoordinatorEvent& each) {
     return std::holds_alternative<effect::Send>(one) ||
            std::holds_alternative<effect::SendToAll>(one);
   });
-  // Before the observer hears of anything, so that status() never lags behind its news. Messages
-  // that only change a number (progress) wait for the next tick.
-  if (!quiet || std::holds_alternative<event::Tick>(each)) {
-    refresh_status();
+  // Before the observer hears of anything, so that status() never lags behind its news.
+  if (!quiet || now - status_since_ >= kStatusInterval) {
+    refresh_status(now);
   }
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
@@ -343,7 +345,8 @@ void Server::handle(const CoordinatorEvent& each) {
   flight_.write_if_asked();
 }
 
-void Server::refresh_status() {
+void Server::refresh_status(Instant now) {
+  status_since_ = now;
   JobStatus fresh{core_.phase(), core_.committed(), ViewId{}, core_.members()};
   if (core_.view()) {
     fresh.view = core_.view()->id;

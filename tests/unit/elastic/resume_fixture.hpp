@@ -2,6 +2,8 @@
 
 // Members that have outlived a coordinator, and the coordinators they come to.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <optional>
 #include <vector>
