@@ -202,8 +202,17 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
       rejoin(index);
     } else {
       kill_worker(index);
+      end_with_last_worker(leave->reason);
     }
   }
+}
+
+/// Everybody has been told that the job is done. The coordinator that said so may have crashed
+/// between telling them and ending itself, and a standby keeps no log here that says it later.
+void FailoverWorld::end_with_last_worker(DismissReason reason) {
+  const bool any_left = std::any_of(workers_.begin(), workers_.end(),
+                                    [](const auto& worker) { return worker->alive; });
+  is_over_ = is_over_ || (reason == DismissReason::kJobDone && !any_left);
 }
 
 /// The same process becomes a new member; it keeps its state, which is behind.

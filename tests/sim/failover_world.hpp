@@ -119,6 +119,7 @@ class FailoverWorld {
   void give_member(std::size_t worker, const elastic::MemberEvent& event);
   void carry_out(std::size_t worker, const elastic::MemberEffect& effect);
   void rejoin(std::size_t worker);
+  void end_with_last_worker(elastic::DismissReason reason);
   void begin_step(std::size_t worker);
   void stop_trainer(std::size_t worker, bool failed, std::optional<MemberId> culprit);
   void in_view(std::size_t worker, Duration delay, std::function<void()> event);
