@@ -164,7 +164,7 @@ def second_one_is_refused():
     cluster = start(2)
     words = ["coordinator", "--run-dir", cluster.run_dir(), "--token-file", cluster.token_file,
              "--workers", "2"] + JOB
-    second = cluster._start("second", words, None)
+    second = cluster.start_process("second", words, None)
     code = cluster.wait_for_end(second, "the second coordinator does not end")
     expect(code == 2, f"exit code {code}: {second.output()}")
     lines = [line for line in second.output().splitlines() if line.strip()]
@@ -176,11 +176,11 @@ def another_configuration_is_refused():
     cluster = start(2)
     cluster.coordinators[-1].kill()
     words = ["coordinator", "--run-dir", cluster.run_dir(), "--token-file", cluster.token_file]
-    other = cluster._start("other", words + ["--lr", "0.7"], None)
+    other = cluster.start_process("other", words + ["--lr", "0.7"], None)
     code = cluster.wait_for_end(other, "the coordinator does not end")
     expect(code == 2 and "lr" in other.output() and "0.05" in other.output(), other.output())
     # Without any other word it goes on.
-    again = cluster._start("coordinator-run", words, None)
+    again = cluster.start_process("coordinator-run", words, None)
     cluster.coordinators.append(again)
     cluster.run.process = again.process
     finish_and_refuse_a_third(cluster, words)
@@ -188,7 +188,7 @@ def another_configuration_is_refused():
 
 def finish_and_refuse_a_third(cluster, words):
     expect_same_bits(cluster)
-    third = cluster._start("third", words, None)
+    third = cluster.start_process("third", words, None)
     code = cluster.wait_for_end(third, "the third coordinator does not end")
     expect(code == 2 and "already holds a run" in third.output(), third.output())
     cluster.stop_hard()

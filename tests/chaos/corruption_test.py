@@ -33,8 +33,12 @@ def flipped(what, worker, tensor, within, oracle):
     expect(FLIPPED_AFTER < step <= FLIPPED_AFTER + within, f"{what}: found at step {step}")
     for name in ("lost", "evicted", "fatal"):
         expect(not [e for e in events if e["kind"] == name], f"{what}: nobody else: {name}")
-    with open(run.path("logs", f"worker-{worker}.log")) as log:
-        expect("differ" in log.read(), f"{what}: worker {worker} (pid {pid}) is the one")
+    with open(run.path("logs", f"worker-{worker}.log")) as file:
+        log = file.read()
+    expect("differ" in log, f"{what}: worker {worker} (pid {pid}) is the one")
+    # With a fresh state: with the one it was evicted for, it would be found a second time.
+    expect("joining again" in log, f"{what}: it does not join again\n{log}")
+    expect(run.last_members() == 3, f"{what}: {run.last_members()} members at the end")
     steps = [m["step"] for m in run.metrics()]
     expect(sorted(steps) == list(range(1, STEPS + 1)), f"{what}: each step on record once")
     print(f"{what}: found before step {step} committed: {found[0]['detail']}")

@@ -101,17 +101,8 @@ def play(seed, backend):
 
 def main():
     backend = sys.argv[1] if len(sys.argv) > 1 else "tcp"
-    changes, failed, count = 0, 0, 0
-    for seed in mayfly_run.seeds(50 if backend == "tcp" else 10):
-        count += 1
-        try:
-            changes += play(seed, backend)
-        except Failure as failure:
-            failed += 1
-            print(f"FAILED {failure}", flush=True)
-    print(f"{count - failed} of {count} random schedules ({backend}) gave the oracle's bits, "
-          f"{changes} changes of membership")
-    return 1 if failed else 0
+    return mayfly_run.play_seeds(lambda seed: play(seed, backend), 50 if backend == "tcp" else 10,
+                                 backend)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ class Cluster:
 
     # --- starting
 
-    def _start(self, name, words, host):
+    def start_process(self, name, words, host):
+        """Any mayfly command; start_coordinator() and start_worker() are the usual ones."""
         process = Process(self, name, words, host)
         self.processes.append(process)
         return process
@@ -76,7 +77,7 @@ class Cluster:
             words += ["--bind-host", self.network.address(host)]
         if name in self.ports:
             words += ["--port", str(self.ports[name])]
-        process = self._start("coordinator-" + name, words, host)
+        process = self.start_process("coordinator-" + name, words, host)
         self.coordinators.append(process)
         if self.run is None:
             self.run = Run.attach(self.folder, process.process, self.timeout)
@@ -109,7 +110,7 @@ class Cluster:
                  "--run-dir", self.run_dir(f"worker-{number}")] + self.job + list(extra)
         if host is not None:
             words += ["--bind-host", self.network.address(host)]
-        worker = self._start(f"worker-{number}", words, host)
+        worker = self.start_process(f"worker-{number}", words, host)
         self.workers.append(worker)
         return worker
 

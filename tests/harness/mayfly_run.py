@@ -185,6 +185,23 @@ def kill(pid, number=signal.SIGKILL):
         return False
 
 
+def play_seeds(play, count, name):
+    """Plays the seeds that the environment names, or `count` of them. `play(seed)` returns how
+    often the membership changed; it raises Failure. Prints each failure and a summary, returns
+    the exit code."""
+    changes, failed, played = 0, 0, 0
+    for seed in seeds(count):
+        played += 1
+        try:
+            changes += play(seed)
+        except Failure as failure:
+            failed += 1
+            print(f"FAILED {failure}", flush=True)
+    print(f"{played - failed} of {played} random schedules ({name}) gave the oracle's bits, "
+          f"{changes} changes of membership")
+    return 1 if failed else 0
+
+
 def main(tests):
     """Runs the named tests (all by default), prints one line each, returns the exit code."""
     names = sys.argv[1:] or list(tests)
