@@ -106,6 +106,7 @@ class Trainer {
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
   /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
+  Result<void> wait_for_reports(const elastic::View& view);
   void report_stopped(ViewId view, const ViewEnd& end);
   /// Ends the job; only the speaker's word is sent unless only this member knows.
   void report_fatal(const std::string& reason, bool only_here = false);

@@ -10,6 +10,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kStepTimeout = seconds(300);  // as for a step
+constexpr Duration kReportTimeout = seconds(60);
 
 /// The chunks of the test set that the member of this rank evaluates; none if it lacks the state.
 std::vector<std::uint32_t> chunks_of(const elastic::View& view, Rank rank, std::size_t count) {
@@ -64,6 +65,19 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   return {};
 }
 
+/// The others wait in a barrier meanwhile. Without a coordinator not for ever: the reports are kept.
+Result<void> Trainer::wait_for_reports(const elastic::View& view) {
+  turn_to(elastic::Activity::kIdle);
+  const std::chrono::duration<double> configured(parts_.job.config.coordinator_timeout);
+  const Duration patience =
+      std::min(kReportTimeout, std::chrono::duration_cast<Duration>(configured));
+  Result<void> taken = parts_.client.wait_for_reports(view.id, monotonic_now() + patience);
+  if (!taken.ok() && taken.error().code == Errc::kDeadline) {
+    return {};
+  }
+  return taken;
+}
+
 Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& group) {
   if (parts_.job.config.evaluate) {
     if (Result<void> done = evaluate(view, group); !done.ok()) {
@@ -77,9 +91,12 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   if (speaks_) {
     turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_);
+    if (Result<void> taken = wait_for_reports(view); !taken.ok()) {
+      return taken;
+    }
   }
   turn_to(elastic::Activity::kExchange);
-  // Nobody reports "finished" before the results are recorded: if the speaker dies here, the next
+  // Nobody reports "finished" before the results are on record: if the speaker dies here, the next
   // view repeats this part.
   return group.barrier()->wait(monotonic_now() + kStepTimeout);
 }

@@ -69,6 +69,9 @@ class MemberClient {
   /// kDeadline. Both outlast a coordinator that goes away.
   virtual Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) = 0;
   virtual Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) = 0;
+  /// Waits until a coordinator has taken every report that this thread has sent before. Errors as
+  /// of store_get; what was not taken in time is kept and sent later all the same.
+  virtual Result<void> wait_for_reports(ViewId view, Instant deadline) = 0;
 };
 
 /// Connects to the first of the list that takes us in (retrying until the deadline while there is

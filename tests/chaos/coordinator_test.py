@@ -150,6 +150,25 @@ def torn_log():
         finish(cluster)
 
 
+def speaker_dies_with_the_last_reports():
+    """While there is no coordinator the job's last steps are made, and the worker that reports
+    them dies: the others know them too."""
+    cluster = start(3, extra=["--ledger"], until_step=STEPS - 15)
+    cluster.coordinators[-1].kill()
+    folders = [cluster.run_dir(f"worker-{n}") for n in range(3)]
+    def made():
+        return (STEPS, BATCH // MICROBATCH - 1) in sample_ledger.read(folders)
+    cluster.wait_for(made, "the last step is not made without a coordinator")
+    time.sleep(0.3)
+    first = next(e for e in events(cluster, "view") if "members" in e)["members"][0]
+    for worker in cluster.workers:
+        if f"as member {first}\n" in worker.output():
+            worker.kill()
+    cluster.start_coordinator(3)
+    summary = finish(cluster)
+    expect(summary["membership_changes"] == 1, f"{summary['membership_changes']} changes")
+
+
 def again_and_again():
     cluster = start(3)
     for _ in range(4):
@@ -281,6 +300,7 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "killed_and_started_again": killed_and_started_again,
         "killed_in_a_change_of_view": killed_in_a_change_of_view, "torn_log": torn_log,
+        "speaker_dies_with_the_last_reports": speaker_dies_with_the_last_reports,
         "again_and_again": again_and_again, "second_one_is_refused": second_one_is_refused,
         "another_configuration_is_refused": another_configuration_is_refused,
         "never_started_again": never_started_again, "standby_takes_over": standby_takes_over,
