@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "elastic/net/report_barrier.hpp"
 #include "engine/trainer.hpp"
 
 namespace mayfly::engine {
@@ -65,13 +66,15 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   return {};
 }
 
-/// The others wait in a barrier meanwhile. Without a coordinator not for ever: the reports are kept.
+/// The others wait in a barrier meanwhile. Without a coordinator not for ever: the reports are
+/// kept.
 Result<void> Trainer::wait_for_reports(const elastic::View& view) {
   turn_to(elastic::Activity::kIdle);
   const std::chrono::duration<double> configured(parts_.job.config.coordinator_timeout);
   const Duration patience =
       std::min(kReportTimeout, std::chrono::duration_cast<Duration>(configured));
-  Result<void> taken = parts_.client.wait_for_reports(view.id, monotonic_now() + patience);
+  Result<void> taken =
+      elastic::wait_for_reports(parts_.client, view.id, monotonic_now() + patience);
   if (!taken.ok() && taken.error().code == Errc::kDeadline) {
     return {};
   }

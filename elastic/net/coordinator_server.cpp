@@ -197,7 +197,6 @@ void Server::schedule_tick() {
 }
 
 // --- sessions
-// --------------------------------------------------------------------------------------
 
 void Server::on_hello(const Session& session, Hello hello) {
   const std::uint64_t id = session.id;
@@ -316,7 +315,6 @@ CommandReply Server::drain_command(const std::string& argument) {
 }
 
 // --- the machine
-// -----------------------------------------------------------------------------------
 
 void Server::post_event(CoordinatorEvent each) {
   asio::post(io_, [this, each = std::move(each)] {

@@ -62,7 +62,6 @@ class Client final : public MemberClient, public ConnectionOwner {
   void send_report(Bytes payload) override;
   Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) override;
   Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) override;
-  Result<void> wait_for_reports(ViewId view, Instant deadline) override;
 
  private:
   void on_message(Connection& connection, Message message) override;
@@ -178,7 +177,6 @@ void Client::shut_down() {
 }
 
 // --- the coordinator, and the search for one
-// ---------------------------------------------------------------------------
 
 void Client::connect(std::size_t endpoint, UniqueFd fd) {
   endpoint_ = endpoint;
@@ -207,7 +205,7 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
 }
 
 /// A coordinator may know nothing of what its predecessor was told. Reports go first: whoever gets
-/// a key after that knows that they have arrived (wait_for_reports).
+/// a key after that knows that they have arrived (report_barrier.hpp).
 void Client::repeat_unheard() {
   log::info("connected to the coordinator at " + options_.endpoints[endpoint_] + " again");
   needy_since_.reset();
@@ -295,7 +293,6 @@ void Client::check_patience(Instant now) {
 }
 
 // --- messages and effects
-// ----------------------------------------------------------------------------------------
 
 void Client::on_message(Connection& connection, Message message) {
   if (&connection != connection_.get()) {
@@ -384,18 +381,6 @@ Result<Bytes> Client::store_get(ViewId view, const std::string& key, Instant dea
   }
   asio::post(io_, [this, get = StoreGet{view, key}] { send(get); });
   return gets_.wait(view, key, deadline);
-}
-
-/// A connection keeps its order, so the answer to a later question says that all before it came.
-Result<void> Client::wait_for_reports(ViewId view, Instant deadline) {
-  const std::string key = "reports of " + std::to_string(value(self_));
-  if (Result<void> set = store_set(view, key, {}); !set.ok()) {
-    return set;
-  }
-  if (Result<Bytes> heard = store_get(view, key, deadline); !heard.ok()) {
-    return std::move(heard).error();
-  }
-  return {};
 }
 
 }  // namespace

@@ -66,12 +66,10 @@ class MemberClient {
   virtual void send_report(Bytes payload) = 0;
   /// The coordinator's key-value store of a view. store_get waits until somebody sets the key; not
   /// on the control thread. kPeerLost when the client goes, kAborted once the view is over,
-  /// kDeadline. Both outlast a coordinator that goes away.
+  /// kDeadline. Both outlast a coordinator that goes away, and reach the next one after all reports
+  /// that were sent before them.
   virtual Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) = 0;
   virtual Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) = 0;
-  /// Waits until a coordinator has taken every report that this thread has sent before. Errors as
-  /// of store_get; what was not taken in time is kept and sent later all the same.
-  virtual Result<void> wait_for_reports(ViewId view, Instant deadline) = 0;
 };
 
 /// Connects to the first of the list that takes us in (retrying until the deadline while there is

@@ -30,7 +30,6 @@ std::uint16_t local_endpoint_port(const std::string& endpoint) {
 }  // namespace
 
 // --- RecordingObserver
-// -----------------------------------------------------------------------------
 
 void RecordingObserver::change(const std::function<void(Seen&)>& edit) {
   const std::lock_guard lock(mutex_);
@@ -106,7 +105,6 @@ RecordingObserver::Seen RecordingObserver::seen() const {
 }
 
 // --- ToyWorker
-// -------------------------------------------------------------------------------------
 
 ToyWorker::ToyWorker(std::unique_ptr<MemberClient> client, bool ready)
     : id_(client->id()), owned_(std::move(client)) {
@@ -179,7 +177,6 @@ std::vector<ViewId> ToyWorker::aborted() const {
 }
 
 // --- TestJob
-// ---------------------------------------------------------------------------------------
 
 TestJob::TestJob(std::uint32_t initial_workers, CoordinatorOptions core)
     : token_(make_token()), core_(std::move(core)) {
