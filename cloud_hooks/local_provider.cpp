@@ -140,11 +140,13 @@ class LongLivedThread {
 };
 
 void record_end(ServerStatus& server, int wait_status) {
-  server.running = false;
+  server.state = ServerState::kGone;
   if (WIFSIGNALED(wait_status)) {
     server.signal = WTERMSIG(wait_status);
+    server.detail = "killed by signal " + std::to_string(server.signal);
   } else {
     server.exit_code = WEXITSTATUS(wait_status);
+    server.detail = "exit code " + std::to_string(server.exit_code);
   }
 }
 
@@ -161,7 +163,8 @@ Strings with_id(Strings argv, const std::string& id) {
 
 ProviderError as_provider_error(const Error& error) {
   const bool lasting = error.code == Errc::kInvalidInput || error.code == Errc::kNotFound;
-  return {lasting ? ProviderErrorKind::kConfig : ProviderErrorKind::kCapacity, error.detail};
+  return {
+      lasting ? ProviderErrorKind::kConfig : ProviderErrorKind::kCapacity, error.detail, {}, {}};
 }
 
 }  // namespace
@@ -177,8 +180,9 @@ class LocalProvider::Impl {
   void reap();
   ServerStatus* find(const std::string& id);
   Result<void> signal(const std::string& id, int number);
-  RequestOutcome request(std::uint32_t count, const std::string& request_id);
-  [[nodiscard]] const std::vector<ServerStatus>& servers() const { return servers_; }
+  RequestOutcome request(const ServerRequest& request);
+  [[nodiscard]] std::vector<ServerStatus> servers() const;
+  [[nodiscard]] const LocalProviderOptions& options() const { return options_; }
 
  private:
   [[nodiscard]] std::string next_id() const {
@@ -187,18 +191,19 @@ class LocalProvider::Impl {
 
   LocalProviderOptions options_;
   std::vector<ServerStatus> servers_;  // in order of start; never shrinks
+  std::vector<Instant> started_;       // of each of servers_
   std::map<std::string, Strings> ids_of_request_;
   LongLivedThread spawner_;
 };
 
 LocalProvider::Impl::~Impl() {
   for (const ServerStatus& server : servers_) {
-    if (server.running) {
+    if (server.alive()) {
       ::kill(server.pid, SIGKILL);
     }
   }
   for (const ServerStatus& server : servers_) {
-    if (server.running) {
+    if (server.alive()) {
       int wait_status = 0;
       while (::waitpid(server.pid, &wait_status, 0) < 0 && errno == EINTR) {
       }
@@ -220,15 +225,19 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
     const std::string log_part = log_path.empty() ? "" : " (log " + log_path + ")";
     return Error{code, "cannot start " + argv[0] + log_part + ": " + std::strerror(failure)};
   }
-  servers_.push_back({next_id(), pid, true, 0, 0});
-  return servers_.back().id;
+  ServerStatus& server = servers_.emplace_back();
+  server.id = "local-" + std::to_string(servers_.size());
+  server.state = ServerState::kRunning;
+  server.pid = pid;
+  started_.push_back(monotonic_now());
+  return server.id;
 }
 
 void LocalProvider::Impl::reap() {
   for (ServerStatus& server : servers_) {
     int wait_status = 0;
     // One by one, not with pid -1: other children of this process are not ours to reap.
-    if (server.running && ::waitpid(server.pid, &wait_status, WNOHANG) == server.pid) {
+    if (server.alive() && ::waitpid(server.pid, &wait_status, WNOHANG) == server.pid) {
       record_end(server, wait_status);
     }
   }
@@ -244,21 +253,34 @@ Result<void> LocalProvider::Impl::signal(const std::string& id, int number) {
   reap();
   const ServerStatus* server = find(id);
   // A process that has just died stays a zombie until we reap it, so its pid cannot be another's.
-  if (server == nullptr || !server->running || ::kill(server->pid, number) != 0) {
+  if (server == nullptr || !server->alive() || ::kill(server->pid, number) != 0) {
     return Error{Errc::kNotFound, id + " does not run"};
   }
   return {};
 }
 
-RequestOutcome LocalProvider::Impl::request(std::uint32_t count, const std::string& request_id) {
+std::vector<ServerStatus> LocalProvider::Impl::servers() const {
+  std::vector<ServerStatus> copy = servers_;
+  const Instant now = monotonic_now();
+  for (std::size_t i = 0; i < copy.size(); ++i) {
+    if (copy[i].alive()) {
+      copy[i].uptime = now - started_[i];
+    }
+  }
+  return copy;
+}
+
+RequestOutcome LocalProvider::Impl::request(const ServerRequest& request) {
   RequestOutcome outcome;
-  Strings& ids = ids_of_request_[request_id];
-  while (ids.size() < count && !outcome.error) {
+  Strings& ids = ids_of_request_[request.request_id];
+  while (ids.size() < request.count && !outcome.error) {
     const std::string id = next_id();
     const std::string log_path =
         options_.log_dir.empty() ? "" : options_.log_dir + "/" + id + ".log";
     Result<std::string> started = start(with_id(options_.argv, id), log_path);
     if (started.ok()) {
+      servers_.back().request_id = request.request_id;
+      servers_.back().offer = request.offer;
       ids.push_back(std::move(started).value());
     } else {
       outcome.error = as_provider_error(started.error());
@@ -283,7 +305,7 @@ int LocalProvider::pid_of(const std::string& id) {
   const std::lock_guard lock(impl_->mutex_);
   impl_->reap();
   const ServerStatus* server = impl_->find(id);
-  return server != nullptr && server->running ? server->pid : 0;
+  return server != nullptr && server->alive() ? server->pid : 0;
 }
 
 Result<void> LocalProvider::signal(const std::string& id, int signal_number) {
@@ -297,10 +319,10 @@ std::vector<ServerStatus> LocalProvider::poll() {
   return impl_->servers();
 }
 
-RequestOutcome LocalProvider::request(std::uint32_t count, const std::string& request_id) {
+RequestOutcome LocalProvider::request(const ServerRequest& request) {
   const std::lock_guard lock(impl_->mutex_);
   impl_->reap();
-  return impl_->request(count, request_id);
+  return impl_->request(request);
 }
 
 std::optional<ProviderError> LocalProvider::release(const std::string& id) {
@@ -309,13 +331,36 @@ std::optional<ProviderError> LocalProvider::release(const std::string& id) {
   return std::nullopt;
 }
 
-std::variant<ServerStatus, ProviderError> LocalProvider::status(const std::string& id) {
+Answer<ServerStatus> LocalProvider::status(const std::string& id) {
   const std::lock_guard lock(impl_->mutex_);
   impl_->reap();
-  if (const ServerStatus* server = impl_->find(id)) {
-    return *server;
+  for (ServerStatus& server : impl_->servers()) {
+    if (server.id == id) {
+      return std::move(server);
+    }
   }
-  return ProviderError{ProviderErrorKind::kConfig, "no server " + id};
+  ServerStatus gone;
+  gone.id = id;
+  return gone;
+}
+
+Capabilities LocalProvider::capabilities() const {
+  Capabilities can;
+  can.count_max = 1000;
+  can.knows_uptime = true;
+  return can;
+}
+
+std::string LocalProvider::preview(const ServerRequest& request) const {
+  std::string text = "start " + std::to_string(request.count) + " x";
+  for (const std::string& argument : impl_->options().argv) {
+    text += " " + argument;
+  }
+  return text;
+}
+
+std::vector<Finding> LocalProvider::examine() {
+  return {{!impl_->options().argv.empty(), "processes on this host need nothing else"}};
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -44,11 +44,16 @@ class LocalProvider final : public Provider {
   [[nodiscard]] std::vector<ServerStatus> poll();
 
   /// kConfig for an argv that cannot be started, kCapacity if the system has no process to give.
-  [[nodiscard]] RequestOutcome request(std::uint32_t count, const std::string& request_id) override;
+  /// Of the request, the offer and the labels are only remembered, and the start-up text is not
+  /// run: argv says what to start.
+  [[nodiscard]] RequestOutcome request(const ServerRequest& request) override;
   /// SIGTERM first: a worker drains on it. The policy above decides when to kill.
   [[nodiscard]] std::optional<ProviderError> release(const std::string& id) override;
-  [[nodiscard]] std::variant<ServerStatus, ProviderError> status(const std::string& id) override;
-  [[nodiscard]] std::vector<ServerStatus> list() override { return poll(); }
+  [[nodiscard]] Answer<ServerStatus> status(const std::string& id) override;
+  [[nodiscard]] Answer<std::vector<ServerStatus>> list() override { return poll(); }
+  [[nodiscard]] Capabilities capabilities() const override;
+  [[nodiscard]] std::string preview(const ServerRequest& request) const override;
+  [[nodiscard]] std::vector<Finding> examine() override;
 
  private:
   class Impl;

@@ -108,10 +108,10 @@ Result<void> LocalLauncher::start_worker() {
 void LocalLauncher::poll_workers() {
   bool any_running = false;
   for (const cloud_hooks::ServerStatus& status : provider_.poll()) {
-    any_running = any_running || status.running;
+    any_running = any_running || status.alive();
     const auto worker = std::find_if(workers_.begin(), workers_.end(),
                                      [&](const Worker& w) { return w.id == status.id; });
-    if (worker == workers_.end() || status.running || !worker->running) {
+    if (worker == workers_.end() || status.alive() || !worker->running) {
       continue;
     }
     worker->running = false;

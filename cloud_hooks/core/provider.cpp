@@ -1,8 +1,30 @@
 #include "cloud_hooks/core/provider.hpp"
 
+#include <array>
+
 #include "base/check.hpp"
 
 namespace mayfly::cloud_hooks {
+namespace {
+
+template <typename T, std::size_t N>
+std::optional<T> named(const std::array<T, N>& all, const std::string& name) {
+  for (const T candidate : all) {
+    if (name == to_string(candidate)) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr std::array kErrorKinds = {ProviderErrorKind::kCapacity, ProviderErrorKind::kQuota,
+                                    ProviderErrorKind::kAuth, ProviderErrorKind::kRate,
+                                    ProviderErrorKind::kConfig};
+constexpr std::array kMarkets = {Market::kSpot, Market::kOnDemand};
+constexpr std::array kServerStates = {ServerState::kStarting, ServerState::kRunning,
+                                      ServerState::kStopping, ServerState::kGone};
+
+}  // namespace
 
 const char* to_string(ProviderErrorKind kind) {
   switch (kind) {
@@ -13,6 +35,38 @@ const char* to_string(ProviderErrorKind kind) {
     case ProviderErrorKind::kConfig: return "config";
   }
   UNREACHABLE("all kinds are listed");
+}
+
+std::optional<ProviderErrorKind> error_kind_of(const std::string& name) {
+  return named(kErrorKinds, name);
+}
+
+const char* to_string(Market market) {
+  return market == Market::kSpot ? "spot" : "on_demand";
+}
+
+std::optional<Market> market_of(const std::string& name) {
+  return named(kMarkets, name);
+}
+
+std::string to_string(const Offer& offer) {
+  const std::string type = offer.machine_type.empty() ? "a server" : offer.machine_type;
+  const std::string zone = offer.zone.empty() ? "" : " in " + offer.zone;
+  return type + zone + (offer.market == Market::kSpot ? " (spot)" : " (on demand)");
+}
+
+const char* to_string(ServerState state) {
+  switch (state) {
+    case ServerState::kStarting: return "starting";
+    case ServerState::kRunning: return "running";
+    case ServerState::kStopping: return "stopping";
+    case ServerState::kGone: return "gone";
+  }
+  UNREACHABLE("all states are listed");
+}
+
+std::optional<ServerState> server_state_of(const std::string& name) {
+  return named(kServerStates, name);
 }
 
 }  // namespace mayfly::cloud_hooks

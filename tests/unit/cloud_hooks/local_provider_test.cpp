@@ -27,7 +27,7 @@ ServerStatus wait_for_end(LocalProvider& provider, const std::string& id) {
   const Instant deadline = monotonic_now() + kHangBound;
   while (monotonic_now() < deadline) {
     for (const ServerStatus& server : provider.poll()) {
-      if (server.id == id && !server.running) {
+      if (server.id == id && !server.alive()) {
         return server;
       }
     }
@@ -35,6 +35,17 @@ ServerStatus wait_for_end(LocalProvider& provider, const std::string& id) {
   }
   ADD_FAILURE() << id << " still runs";
   return {};
+}
+
+std::vector<ServerStatus> listed(LocalProvider& provider) {
+  return std::get<std::vector<ServerStatus>>(provider.list());
+}
+
+ServerRequest make_request(std::uint32_t count, const std::string& request_id) {
+  ServerRequest request;
+  request.request_id = request_id;
+  request.count = count;
+  return request;
 }
 
 std::string start(LocalProvider& provider, const std::vector<std::string>& argv,
@@ -49,9 +60,11 @@ TEST(LocalProvider, ARunningServerHasAPidAndIsListed) {
   const std::string id = start(provider, {"/bin/sleep", "1000"});
   EXPECT_EQ(id, "local-1");
   EXPECT_GT(provider.pid_of(id), 0);
-  ASSERT_EQ(provider.list().size(), 1u);
-  EXPECT_TRUE(provider.list()[0].running);
-  EXPECT_EQ(std::get<ServerStatus>(provider.status(id)), provider.list()[0]);
+  ASSERT_EQ(listed(provider).size(), 1u);
+  EXPECT_EQ(listed(provider)[0].state, ServerState::kRunning);
+  const auto status = std::get<ServerStatus>(provider.status(id));
+  EXPECT_EQ(status.pid, provider.pid_of(id));
+  EXPECT_GE(status.uptime.value(), Duration(0));
 }
 
 TEST(LocalProvider, ReportsTheExitCode) {
@@ -100,7 +113,7 @@ TEST(LocalProvider, ProgramsThatCannotBeStartedAreErrors) {
   LocalProvider provider;
   EXPECT_EQ(provider.start({"/no/such/program"}, "").error().code, Errc::kNotFound);
   EXPECT_EQ(provider.start({}, "").error().code, Errc::kInvalidInput);
-  EXPECT_TRUE(provider.list().empty());
+  EXPECT_TRUE(listed(provider).empty());
 }
 
 TEST(LocalProvider, DestructionKillsWhatStillRuns) {
@@ -117,20 +130,20 @@ TEST(LocalProvider, RepeatingARequestStartsNothingTwice) {
   LocalProviderOptions options;
   options.argv = {"/bin/sleep", "1000"};
   LocalProvider provider(std::move(options));
-  const RequestOutcome first = provider.request(2, "first");
+  const RequestOutcome first = provider.request(make_request(2, "first"));
   EXPECT_FALSE(first.error);
-  EXPECT_EQ(provider.request(2, "first").servers, first.servers);
-  EXPECT_EQ(provider.list().size(), 2u);
-  EXPECT_EQ(provider.request(3, "first").servers.size(), 3u);
-  EXPECT_EQ(provider.request(1, "second").servers.size(), 1u);
-  EXPECT_EQ(provider.list().size(), 4u);
+  EXPECT_EQ(provider.request(make_request(2, "first")).servers, first.servers);
+  EXPECT_EQ(listed(provider).size(), 2u);
+  EXPECT_EQ(provider.request(make_request(3, "first")).servers.size(), 3u);
+  EXPECT_EQ(provider.request(make_request(1, "second")).servers.size(), 1u);
+  EXPECT_EQ(listed(provider).size(), 4u);
 }
 
 TEST(LocalProvider, ReleaseEndsAServerAndMayBeRepeated) {
   LocalProviderOptions options;
   options.argv = {"/bin/sleep", "1000"};
   LocalProvider provider(std::move(options));
-  const std::string id = provider.request(1, "first").servers.at(0).id;
+  const std::string id = provider.request(make_request(1, "first")).servers.at(0).id;
   EXPECT_FALSE(provider.release(id));
   EXPECT_EQ(wait_for_end(provider, id).signal, SIGTERM);
   EXPECT_FALSE(provider.release(id));
@@ -141,11 +154,11 @@ TEST(LocalProvider, AWrongRequestIsAConfigurationError) {
   LocalProviderOptions options;
   options.argv = {"/no/such/program", "{id}"};
   LocalProvider provider(std::move(options));
-  const RequestOutcome outcome = provider.request(2, "first");
+  const RequestOutcome outcome = provider.request(make_request(2, "first"));
   EXPECT_TRUE(outcome.servers.empty());
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->kind, ProviderErrorKind::kConfig);
-  EXPECT_TRUE(std::holds_alternative<ProviderError>(provider.status("local-1")));
+  EXPECT_FALSE(std::get<ServerStatus>(provider.status("local-1")).alive());
 }
 
 TEST(LocalProvider, MayBeUsedFromThreadsThatEnd) {

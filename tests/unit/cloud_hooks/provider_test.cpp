@@ -16,5 +16,17 @@ TEST(ProviderErrorKind, EveryKindHasANameOfItsOwn) {
   EXPECT_EQ(names.size(), 5u);
 }
 
+TEST(ProviderNames, AreReadBackAsWhatTheyName) {
+  EXPECT_EQ(error_kind_of("rate"), ProviderErrorKind::kRate);
+  EXPECT_EQ(market_of("on_demand"), Market::kOnDemand);
+  EXPECT_EQ(server_state_of("stopping"), ServerState::kStopping);
+  EXPECT_FALSE(error_kind_of("Rate") || market_of("") || server_state_of("deleted"));
+}
+
+TEST(Offer, IsReadable) {
+  EXPECT_EQ(to_string(Offer{"n1", "here", Market::kSpot}), "n1 in here (spot)");
+  EXPECT_EQ(to_string(Offer{"", "", Market::kOnDemand}), "a server (on demand)");
+}
+
 }  // namespace
 }  // namespace mayfly::cloud_hooks
