@@ -1,0 +1,71 @@
+#pragma once
+
+// HTTP requests and answers as values, and the few ways to write them down that several clouds
+// share. Pure: no socket, no clock. Any thread.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace mayfly::cloud_hooks {
+
+/// Where a request goes: scheme://host[:port]/target.
+struct Url {
+  bool tls = true;
+  std::string host;  ///< lower case; a literal IPv6 address without brackets
+  std::uint16_t port = 443;
+  std::string target = "/";  ///< path and query as they go over the wire, beginning with '/'
+
+  /// What a Host header says: the port only if it is not the scheme's own.
+  [[nodiscard]] std::string host_header() const;
+  /// Back to text, for people and for proxies.
+  [[nodiscard]] std::string text() const;
+
+  friend bool operator==(const Url&, const Url&) = default;
+};
+
+/// kInvalidInput for anything but http:// or https:// with a host, for user names in it, and for
+/// spaces, control characters or a fragment.
+[[nodiscard]] Result<Url> parse_url(std::string_view text);
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method = "GET";
+  Url url;
+  HttpHeaders headers;  ///< without Host and Content-Length: the client adds those
+  std::string body;
+};
+
+struct HttpResponse {
+  int status = 0;
+  HttpHeaders headers;
+  std::string body;
+
+  /// The first header of that name, in any case; nothing if there is none.
+  [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
+};
+
+/// RFC 3986: everything but letters, digits and -._~ becomes %XX.
+[[nodiscard]] std::string percent_encode(std::string_view text);
+
+/// name=value&... with both sides percent-encoded, in the order given.
+[[nodiscard]] std::string form_encode(
+    const std::vector<std::pair<std::string, std::string>>& fields);
+
+/// Base64 with padding (RFC 4648); `url_safe`: the URL alphabet without padding.
+[[nodiscard]] std::string base64_encode(std::string_view bytes, bool url_safe = false);
+
+/// Seconds since 1970 of a Date header ("Sun, 06 Nov 1994 08:49:37 GMT"); nothing if it is not one.
+[[nodiscard]] std::optional<std::int64_t> parse_http_date(std::string_view text);
+
+/// Seconds since 1970 of "2015-08-30T12:36:00[.123]Z" or with a zone offset of the form "+01:00";
+/// nothing if it is anything else.
+[[nodiscard]] std::optional<std::int64_t> parse_iso_time(std::string_view text);
+
+}  // namespace mayfly::cloud_hooks

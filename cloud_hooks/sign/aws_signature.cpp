@@ -1,0 +1,117 @@
+#include "cloud_hooks/sign/aws_signature.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+
+#include "base/check.hpp"
+#include "cloud_hooks/sign/hashes.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') {
+      c = static_cast<char>(c - 'A' + 'a');
+    }
+  }
+  return lower;
+}
+
+/// Without spaces around it, and with one where there were several.
+std::string single_spaced(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c != ' ' || (!result.empty() && result.back() != ' ')) {
+      result += c;
+    }
+  }
+  while (result.ends_with(' ')) {
+    result.pop_back();
+  }
+  return result;
+}
+
+/// A query as AWS sorts it: by name, then by value. What is not a pair has an empty value.
+std::string canonical_query(std::string_view query) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    pairs.emplace_back(pair.substr(0, equals), pair.substr(std::min(equals + 1, pair.size())));
+    query.remove_prefix(std::min(end + 1, query.size()));
+  }
+  std::sort(pairs.begin(), pairs.end());
+  std::string sorted;
+  for (const auto& [name, value] : pairs) {
+    sorted += fmt::format("{}{}={}", sorted.empty() ? "" : "&", name, value);
+  }
+  return sorted;
+}
+
+std::string signing_key(const AwsCredentials& credentials, const AwsScope& scope,
+                        std::string_view day) {
+  std::string key = hmac_sha256("AWS4" + credentials.secret_key, day);
+  key = hmac_sha256(key, scope.region);
+  key = hmac_sha256(key, scope.service);
+  return hmac_sha256(key, "aws4_request");
+}
+
+}  // namespace
+
+std::string aws_time(std::int64_t unix_seconds) {
+  const auto time = static_cast<std::time_t>(unix_seconds);
+  std::tm utc{};
+  ENSURE(gmtime_r(&time, &utc) != nullptr, "a year that fits an int");
+  return fmt::format("{:04}{:02}{:02}T{:02}{:02}{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
+
+std::string aws_canonical_request(const HttpRequest& request, std::string& signed_headers) {
+  std::map<std::string, std::string> headers;  // sorted by name, several of one name joined
+  headers["host"] = request.url.host_header();
+  for (const auto& [name, value] : request.headers) {
+    std::string& joined = headers[lower_case(name)];
+    joined += joined.empty() ? "" : ",";
+    joined += single_spaced(value);
+  }
+  const std::string& target = request.url.target;
+  const std::size_t question = std::min(target.find('?'), target.size());
+  const std::string query = target.substr(std::min(question + 1, target.size()));
+  std::string canonical =
+      request.method + "\n" + target.substr(0, question) + "\n" + canonical_query(query) + "\n";
+  signed_headers.clear();
+  for (const auto& [name, value] : headers) {
+    canonical += name + ":" + value + "\n";
+    signed_headers += signed_headers.empty() ? "" : ";";
+    signed_headers += name;
+  }
+  return canonical + "\n" + signed_headers + "\n" + to_hex(sha256(request.body));
+}
+
+void aws_sign(HttpRequest& request, const AwsCredentials& credentials, const AwsScope& scope,
+              std::int64_t unix_seconds) {
+  const std::string time = aws_time(unix_seconds);
+  const std::string day = time.substr(0, 8);
+  request.headers.emplace_back("X-Amz-Date", time);
+  if (!credentials.session_token.empty()) {
+    request.headers.emplace_back("X-Amz-Security-Token", credentials.session_token);
+  }
+  std::string signed_headers;
+  const std::string canonical = aws_canonical_request(request, signed_headers);
+  const std::string where = fmt::format("{}/{}/{}/aws4_request", day, scope.region, scope.service);
+  const std::string to_sign =
+      fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", time, where, to_hex(sha256(canonical)));
+  const std::string signature = to_hex(hmac_sha256(signing_key(credentials, scope, day), to_sign));
+  request.headers.emplace_back(
+      "Authorization", fmt::format("AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, "
+                                   "Signature={}",
+                                   credentials.access_key, where, signed_headers, signature));
+}
+
+}  // namespace mayfly::cloud_hooks
