@@ -62,6 +62,19 @@ def two_workers():
     run.remove()
 
 
+def nobody_goes_on_without_it():
+    """The others wait for it at the step that it was evicted in, so its own state looks as new as
+    theirs: with the wrong one it would be found a second time, or spread."""
+    run = Run(JOB + ["--workers", "3", "--min-workers", "3", "--chaos",
+                     f"flip_momentum@step={FLIPPED_AFTER}:worker=0"])
+    summary = run.finish()
+    expect(summary["final_digest"] == undisturbed(), "the result has the undisturbed run's bits")
+    found = [e for e in run.lines("events.jsonl") if e["kind"] == "corrupted"]
+    expect(len(found) == 1, f"it is evicted once: {found}\n{run.logs()}")
+    expect(run.last_members() == 3, f"{run.last_members()} members at the end")
+    run.remove()
+
+
 def last_step():
     run = Run(JOB + ["--workers", "3", "--chaos", f"flip_momentum@step={STEPS}:worker=0"])
     summary = run.finish()
@@ -72,4 +85,5 @@ def last_step():
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({"three_workers": three_workers, "two_workers": two_workers,
+                                      "nobody_goes_on_without_it": nobody_goes_on_without_it,
                                       "last_step": last_step}))
