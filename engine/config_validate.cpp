@@ -165,8 +165,9 @@ Complaint check_workers(const JobConfig& c) {
   if (!(c.min_workers_timeout > 0)) {
     return "min_workers_timeout " + shown(c.min_workers_timeout) + " must be above 0 seconds";
   }
-  if (!(c.silence_max_ms >= 10)) {
-    return "silence_max_ms " + shown(c.silence_max_ms) + " must be at least 10";
+  if (!(c.silence_max_ms >= 150)) {
+    return "silence_max_ms " + shown(c.silence_max_ms) +
+           " must be at least 150: workers are heard from every 100 ms";
   }
   if (!(c.evict_stragglers == 0 || c.evict_stragglers > 1)) {
     return "evict_stragglers " + shown(c.evict_stragglers) + " must be 0 or above 1";

@@ -173,6 +173,10 @@ std::string Coordinator::phase() const {
   UNREACHABLE("every phase has a name");
 }
 
+bool Coordinator::is_undisturbed() const {
+  return phase_ == Phase::kRunning && !settling_;
+}
+
 std::vector<MemberStatus> Coordinator::members() const {
   std::vector<MemberStatus> all;
   for (const auto& [id, peer] : peers_) {

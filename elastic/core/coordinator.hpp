@@ -113,6 +113,8 @@ class Coordinator {
   [[nodiscard]] std::vector<MemberStatus> members() const;
   /// standby, resuming, waiting, running, stopping, paused, ended
   [[nodiscard]] std::string phase() const;
+  /// Steps are made and no change is under way: nothing but silence needs a Tick soon.
+  [[nodiscard]] bool is_undisturbed() const;
   /// The highest step that any member reported as committed; less after every holder of it was
   /// lost.
   [[nodiscard]] Step committed() const;
@@ -315,6 +317,7 @@ class Coordinator {
   BlameRecord blame_;
   Rebalancer rebalancer_;
   StragglerPolicy stragglers_;
+  Instant next_judgement_{};  // of speeds
   ViewStore store_;
   ViewId store_full_in_{};  // the view in which that was noted
 

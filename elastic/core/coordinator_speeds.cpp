@@ -12,6 +12,8 @@
 namespace mayfly::elastic {
 namespace {
 
+constexpr int kJudgementsPerSample = 5;  // nothing changes more often
+
 std::string describe(const Rebalance& change, const std::vector<Load>& loads) {
   std::string text =
       fmt::format("{:.1f} ms of the slowest become {:.1f}", change.before_ms, change.after_ms);
@@ -29,9 +31,10 @@ std::string describe(const Rebalance& change, const std::vector<Load>& loads) {
 }  // namespace
 
 void Coordinator::judge_speeds() {
-  if (phase_ != Phase::kRunning || settling_ || stop_asked_ || pause_asked_) {
+  if (!is_undisturbed() || stop_asked_ || pause_asked_ || now_ < next_judgement_) {
     return;
   }
+  next_judgement_ = now_ + options_.speed_sample / kJudgementsPerSample;
   std::vector<Load> loads;
   std::vector<Runner> runners;
   for (const ViewMember& member : view_->members) {

@@ -28,9 +28,12 @@ namespace event = coordinator_event;
 namespace effect = coordinator_effect;
 using boost::system::error_code;
 
+// While steps are made nothing that matters waits for a tick but the end of a silence; each one
+// wakes a core that computes.
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
+constexpr auto kQuietTickInterval = std::chrono::milliseconds(20);
 // How old the numbers in a status may be (steps, speeds, silences); its facts never lag behind.
-constexpr Duration kStatusInterval = milliseconds(50);
+constexpr Duration kStatusInterval = milliseconds(100);
 // To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).
 constexpr Duration kBeatInterval = milliseconds(250);
 
@@ -118,6 +121,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
 
   asio::io_context io_{1};
   asio::steady_timer tick_timer_{io_};
+  bool is_quiet_ = false;  // the next tick is a late one
   std::string endpoint_;
   const std::unique_ptr<DurableViewLog> view_log_;
   const bool has_standbys_;
@@ -179,7 +183,8 @@ Server::~Server() {
 }
 
 void Server::schedule_tick() {
-  tick_timer_.expires_after(kTickInterval);
+  is_quiet_ = core_.is_undisturbed();
+  tick_timer_.expires_after(is_quiet_ ? kQuietTickInterval : kTickInterval);
   tick_timer_.async_wait([this](const error_code& error) {
     if (error || sessions_.shutting_down()) {
       return;
@@ -341,6 +346,9 @@ void Server::handle(const CoordinatorEvent& each) {
     std::visit([&](auto& which) { apply(now, which); }, one);
   }
   flight_.write_if_asked();
+  if (is_quiet_ && !core_.is_undisturbed() && !sessions_.shutting_down()) {
+    schedule_tick();  // sooner
+  }
 }
 
 void Server::refresh_status(Instant now) {

@@ -31,7 +31,8 @@ namespace event = member_event;
 namespace effect = member_effect;
 using boost::system::error_code;
 
-constexpr auto kHeartbeatInterval = std::chrono::milliseconds(50);
+// The sentinel beats as often by itself.
+constexpr auto kHeartbeatInterval = std::chrono::milliseconds(100);
 constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 // A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
 constexpr std::size_t kReportBytesMax = std::size_t{16} << 20;

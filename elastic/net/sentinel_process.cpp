@@ -25,7 +25,7 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr Duration kInterval = milliseconds(50);         // between heartbeats
+constexpr Duration kInterval = milliseconds(100);        // between heartbeats
 constexpr Duration kIntervalUnarmed = milliseconds(10);  // how soon we notice that we are armed
 constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
