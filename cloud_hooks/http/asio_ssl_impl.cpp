@@ -1,0 +1,3 @@
+// The one place where Asio's TLS functions are compiled; see BOOST_ASIO_SEPARATE_COMPILATION.
+
+#include <boost/asio/ssl/impl/src.hpp>

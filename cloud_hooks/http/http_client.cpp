@@ -1,0 +1,314 @@
+#include "cloud_hooks/http/http_client.hpp"
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <condition_variable>
+#include <mutex>
+
+#include "cloud_hooks/http/name_lookup.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::uint32_t kHeaderBytesMax = 64 * 1024;
+
+bool is_clean(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) == 0x7f;
+  });
+}
+
+bool is_writable(const HttpRequest& request) {
+  return is_clean(request.method) && is_clean(request.url.target) && !request.method.empty() &&
+         std::all_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
+           return !header.first.empty() && is_clean(header.first) && is_clean(header.second);
+         });
+}
+
+/// What to do about it, from what went wrong.
+Errc code_of(const error_code& error) {
+  if (error == asio::error::timed_out) {
+    return Errc::kDeadline;
+  }
+  if (error.category() == asio::error::get_ssl_category()) {
+    return ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
+                   SSL_R_CERTIFICATE_VERIFY_FAILED
+               ? Errc::kRefused
+               : Errc::kPeerLost;
+  }
+  if (error.category() == http::make_error_code(http::error::bad_version).category()) {
+    return error == http::error::end_of_stream || error == http::error::partial_message
+               ? Errc::kPeerLost
+               : Errc::kCorrupt;
+  }
+  return Errc::kPeerLost;
+}
+
+}  // namespace
+
+class HttpClient::Impl {
+ public:
+  explicit Impl(HttpClientOptions options)
+      : options_(std::move(options)), tls_(asio::ssl::context::tls_client), socket_(context_) {
+    tls_.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                     asio::ssl::context::no_tlsv1_1);
+    tls_.set_verify_mode(asio::ssl::verify_peer);
+    if (options_.ca_file.empty()) {
+      tls_.set_default_verify_paths(trust_error_);
+    } else {
+      tls_.load_verify_file(options_.ca_file, trust_error_);
+    }
+  }
+
+  Result<HttpResponse> send(const HttpRequest& request, const HttpLimits& limits) {
+    host_ = request.url.host_header();
+    limits_ = limits;
+    if (!is_writable(request)) {
+      return failure(Errc::kInvalidInput, "a header or the target has control characters in it");
+    }
+    const std::optional<Proxy> proxy =
+        limits.direct ? std::nullopt : options_.proxies.proxy_for(request.url);
+    Result<HttpResponse> answer = exchange(request, proxy);
+    error_code ignored;
+    socket_.close(ignored);
+    if (aborted_) {
+      return failure(Errc::kAborted, "told to stop");
+    }
+    return answer;
+  }
+
+  bool pause(Duration length) {
+    std::unique_lock lock(mutex_);
+    return !pause_ended_.wait_for(lock, length, [this] { return aborted_.load(); });
+  }
+
+  void abort() {
+    {
+      const std::lock_guard lock(mutex_);
+      aborted_ = true;
+    }
+    pause_ended_.notify_all();
+    // Handlers run only inside step(), which looks at aborted_ before it begins to wait.
+    asio::post(context_, [this] {
+      error_code ignored;
+      socket_.close(ignored);
+    });
+  }
+
+ private:
+  [[nodiscard]] Error failure(Errc code, std::string_view what) const {
+    return Error{code, fmt::format("{}: {}", host_, what)};
+  }
+
+  [[nodiscard]] Error failure(const error_code& error, std::string_view phase) const {
+    const Errc code = code_of(error);
+    return failure(code, code == Errc::kDeadline
+                             ? fmt::format("no answer in time while {}", phase)
+                             : fmt::format("{} while {}", error.message(), phase));
+  }
+
+  /// Runs one asynchronous operation until it is done or the deadline has passed; then the socket
+  /// is closed, which ends the operation too.
+  template <typename Start>
+  error_code step(Instant deadline, Start start) {
+    if (aborted_) {
+      return asio::error::operation_aborted;
+    }
+    std::optional<error_code> result;
+    start([&result](const error_code& error, auto&&...) { result = error; });
+    context_.restart();
+    while (!result && monotonic_now() < deadline) {
+      context_.run_one_for(deadline - monotonic_now());
+    }
+    if (result) {
+      return *result;
+    }
+    error_code ignored;
+    socket_.close(ignored);
+    while (!result) {
+      context_.restart();
+      context_.run_one();
+    }
+    return asio::error::timed_out;
+  }
+
+  [[nodiscard]] Instant connect_deadline() const { return monotonic_now() + limits_.connect_max; }
+
+  Result<HttpResponse> exchange(const HttpRequest& request, const std::optional<Proxy>& proxy) {
+    if (Result<void> connected =
+            connect(proxy ? proxy->host : request.url.host, proxy ? proxy->port : request.url.port);
+        !connected.ok()) {
+      return connected.error();
+    }
+    if (!request.url.tls) {
+      return converse(socket_, request, proxy);
+    }
+    if (proxy) {
+      if (Result<void> through = tunnel(request.url, *proxy); !through.ok()) {
+        return through.error();
+      }
+    }
+    if (trust_error_) {
+      return failure(Errc::kInvalidInput, "the certificates to trust cannot be read");
+    }
+    asio::ssl::stream<tcp::socket&> stream(socket_, tls_);
+    stream.set_verify_callback(asio::ssl::host_name_verification(request.url.host));
+    // An address is not a server name (RFC 6066); setting one anyway confuses servers.
+    error_code not_an_address;
+    asio::ip::make_address(request.url.host, not_an_address);
+    if (not_an_address) {
+      SSL_set_tlsext_host_name(stream.native_handle(), request.url.host.c_str());
+    }
+    const error_code error = step(connect_deadline(), [&](auto done) {
+      stream.async_handshake(asio::ssl::stream_base::client, done);
+    });
+    if (error) {
+      return failure(error, "agreeing on TLS");
+    }
+    return converse(stream, request, std::nullopt);
+  }
+
+  /// Tries each address of the host, with an equal share of the time that is left.
+  Result<void> connect(const std::string& host, std::uint16_t port) {
+    const Result<std::vector<std::string>> addresses =
+        look_up(host, connect_deadline(), [this] { return aborted_.load(); });
+    if (!addresses.ok()) {
+      return addresses.error();
+    }
+    const Instant deadline = connect_deadline();
+    error_code error = asio::error::host_not_found;
+    std::size_t left = addresses.value().size();
+    for (const std::string& address : addresses.value()) {
+      const Instant now = monotonic_now();
+      const Duration share = (deadline - now) / static_cast<std::int64_t>(left--);
+      const asio::ip::address numeric = asio::ip::make_address(address, error);
+      if (error) {
+        continue;
+      }
+      error_code ignored;
+      socket_.close(ignored);
+      error = step(now + share,
+                   [&](auto done) { socket_.async_connect(tcp::endpoint(numeric, port), done); });
+      if (!error) {
+        socket_.set_option(tcp::no_delay(true), ignored);
+        return {};
+      }
+    }
+    return failure(error, "connecting");
+  }
+
+  /// Asks the proxy for a connection to the host behind it (RFC 9110, 9.3.6).
+  Result<void> tunnel(const Url& url, const Proxy& proxy) {
+    const std::string target = fmt::format(
+        "{}:{}", url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]",
+        url.port);
+    http::request<http::empty_body> ask(http::verb::connect, target, 11);
+    ask.set(http::field::host, target);
+    if (!proxy.authorization.empty()) {
+      ask.set(http::field::proxy_authorization, proxy.authorization);
+    }
+    error_code error =
+        step(connect_deadline(), [&](auto done) { http::async_write(socket_, ask, done); });
+    http::response_parser<http::empty_body> parser;
+    parser.skip(true);
+    parser.header_limit(kHeaderBytesMax);
+    boost::beast::flat_buffer buffer(kHeaderBytesMax);
+    if (!error) {
+      error = step(connect_deadline(),
+                   [&](auto done) { http::async_read_header(socket_, buffer, parser, done); });
+    }
+    if (error) {
+      return failure(error, "asking the proxy");
+    }
+    if (const unsigned status = parser.get().result_int(); status / 100 != 2) {
+      return failure(Errc::kRefused, fmt::format("the proxy says {}", status));
+    }
+    return {};
+  }
+
+  template <typename Stream>
+  Result<HttpResponse> converse(Stream& stream, const HttpRequest& request,
+                                const std::optional<Proxy>& proxy) {
+    http::request<http::string_body> message;
+    message.method_string(request.method);
+    message.version(11);
+    message.target(proxy ? request.url.text() : request.url.target);
+    message.set(http::field::host, host_);
+    for (const auto& [name, value] : request.headers) {
+      message.insert(name, value);
+    }
+    if (proxy && !proxy->authorization.empty()) {
+      message.set(http::field::proxy_authorization, proxy->authorization);
+    }
+    message.keep_alive(false);
+    message.body() = request.body;
+    message.prepare_payload();
+    error_code error =
+        step(connect_deadline(), [&](auto done) { http::async_write(stream, message, done); });
+    if (error) {
+      return failure(error, "sending the request");
+    }
+    http::response_parser<http::string_body> parser;
+    parser.header_limit(kHeaderBytesMax);
+    parser.body_limit(limits_.body_bytes_max);
+    boost::beast::flat_buffer buffer(std::size_t{2} * kHeaderBytesMax);
+    error = step(monotonic_now() + limits_.answer_max,
+                 [&](auto done) { http::async_read(stream, buffer, parser, done); });
+    if (error) {
+      return failure(error, "reading the answer");
+    }
+    HttpResponse answer;
+    answer.status = static_cast<int>(parser.get().result_int());
+    for (const auto& field : parser.get()) {
+      answer.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+    }
+    answer.body = std::move(parser.get().body());
+    return answer;
+  }
+
+  const HttpClientOptions options_;
+  std::string host_;   // of the request in progress, for errors
+  HttpLimits limits_;  // of the request in progress
+  error_code trust_error_;
+  asio::io_context context_;
+  asio::ssl::context tls_;
+  tcp::socket socket_;
+  std::mutex mutex_;
+  std::condition_variable pause_ended_;
+  std::atomic<bool> aborted_ = false;  // written under mutex_
+};
+
+HttpClient::HttpClient(HttpClientOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+HttpClient::~HttpClient() = default;
+
+Result<HttpResponse> HttpClient::send(const HttpRequest& request, const HttpLimits& limits) {
+  return impl_->send(request, limits);
+}
+
+bool HttpClient::pause(Duration length) {
+  return impl_->pause(length);
+}
+
+void HttpClient::abort() {
+  impl_->abort();
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,44 @@
+#pragma once
+
+// Which proxy a request goes through, by the environment variables that curl and Python know. Pure:
+// the environment is given in. Any thread.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/http/message.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct Proxy {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string authorization;  ///< value of Proxy-Authorization; empty = none. Never printed
+};
+
+class ProxyRules {
+ public:
+  /// No proxy for anything.
+  ProxyRules() = default;
+
+  /// https_proxy, HTTPS_PROXY, http_proxy (not HTTP_PROXY, which a CGI program's client can set),
+  /// all_proxy, ALL_PROXY, no_proxy, NO_PROXY; `get` returns an empty text for what is not set.
+  /// kInvalidInput if a proxy is not of the form [http://][user[:password]@]host:port.
+  [[nodiscard]] static Result<ProxyRules> from_environment(
+      const std::function<std::string(const std::string&)>& get);
+
+  /// Nothing = directly. no_proxy is a list of names, which stand for their subdomains too, or "*".
+  [[nodiscard]] std::optional<Proxy> proxy_for(const Url& url) const;
+
+ private:
+  std::optional<Proxy> for_tls_;
+  std::optional<Proxy> for_plain_;
+  std::vector<std::string> direct_;
+};
+
+/// The value of a variable of this process; empty if it is not set.
+[[nodiscard]] std::string environment_variable(const std::string& name);
+
+}  // namespace mayfly::cloud_hooks

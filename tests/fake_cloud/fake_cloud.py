@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""A cloud for tests and demonstrations: Compute Engine, EC2 and three metadata servers on loopback.
+
+Prints one JSON line with its addresses and keys, serves until its standard input closes, and is
+told what to do wrong over its control port (see Control.handle). Python's standard library and the
+`openssl` program only.
+"""
+import argparse
+import http.server
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+
+import certificates
+import proxy
+from ec2 import Ec2, Ec2Error
+from faults import TRANSPORT, Faults, misbehave
+from gce import Gce, GceError
+from machines import Machine, Machines
+from metadata import Metadata, Reply
+from signatures import Denied, GoogleTokens
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Reads a request, lets faults have it, hands it to the server's `answer` function."""
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def log_message(self, *args):
+        pass
+
+    def _serve(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        server = self.server
+        operation = server.operation_of(self.command, self.path.partition("?")[0], body)
+        server.cloud.record(server.service, operation, self.command, self.path, body)
+        fault = server.cloud.faults.take(server.service, operation)
+        kind = fault["kind"] if fault else None
+        if kind in TRANSPORT and kind != "lose":
+            misbehave(self, kind)
+            return
+        reply = server.answer(self.command, self.path, self.headers, body,
+                              None if kind == "lose" else fault)
+        if kind == "lose":
+            misbehave(self, "close")
+            return
+        data = reply.body.encode()
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(self.server.cloud.now())
+
+    do_GET = do_POST = do_PUT = do_DELETE = _serve
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, cloud, service, operation_of, answer, certificate=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.cloud, self.service = cloud, service
+        self.operation_of, self.answer = operation_of, answer
+        self.context = None
+        if certificate:
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.load_cert_chain(*certificate)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def port(self):
+        return self.server_address[1]
+
+    def finish_request(self, request, client_address):
+        """In the connection's own thread: a client that does not shake hands blocks nobody."""
+        try:
+            if self.context:
+                request.settimeout(10)
+                request = self.context.wrap_socket(request, server_side=True)
+            super().finish_request(request, client_address)
+        except (OSError, ValueError):
+            pass  # the client has gone, or does not trust us
+
+    def handle_error(self, request, client_address):
+        if os.environ.get("FAKE_CLOUD_DEBUG"):
+            super().handle_error(request, client_address)
+
+
+class Cloud:
+    def __init__(self, options, folder):
+        self.lock = threading.RLock()
+        self.faults = Faults()
+        self.folder = folder
+        self.clock_offset = 0.0
+        self.operation_polls = options.operation_polls
+        self.page_size = 500
+        self.stock = None
+        self.zones = ["zone-a", "zone-b", "zone-c"]
+        self.machine_types = ["n1-standard-8", "p3.2xlarge", "small"]
+        self.aws_secrets = {"AKIAFAKE": "aws/secret+EXAMPLE"}
+        self.aws_tokens = {}
+        self.role, self.role_lifetime = "worker-role", 21600
+        self.requests = []
+        self.machines = Machines(options.run_startup, folder, self._serve_metadata)
+        self.gce, self.ec2 = Gce(self, "fake-project"), Ec2(self, "eu-west-1")
+        self.own = Machine("self", "none", "zone-a", "small", "on_demand", {}, "")
+
+    def now(self):
+        return time.time() + self.clock_offset
+
+    def role_keys(self):
+        self.aws_secrets["ASIAFAKE"] = "role/secret+EXAMPLE"
+        self.aws_tokens["ASIAFAKE"] = "role-session-token=="
+        return "ASIAFAKE", self.aws_secrets["ASIAFAKE"], self.aws_tokens["ASIAFAKE"]
+
+    def record(self, service, operation, method, path, body):
+        with self.lock:
+            self.requests.append({"service": service, "operation": operation, "method": method,
+                                  "path": path, "body": body.decode(errors="replace"),
+                                  "time": time.time()})
+
+    def serve(self, certs):
+        good = certs["good"]
+        self.trap = Server(self, "trap", lambda *_: "trap", lambda *_: Reply(200, "{}"))
+        self.trap_url = f"http://127.0.0.1:{self.trap.port}/"
+        gce = Server(self, "gce", lambda m, p, b: self.gce.operation_of(m, p), self._gce, good)
+        ec2 = Server(self, "ec2", self._ec2_operation, self._ec2, good)
+        oauth = Server(self, "oauth", lambda *_: "token", self._oauth, good)
+        control = Server(self, "control", lambda *_: "control", self._control)
+        ports = {"gce": f"https://127.0.0.1:{gce.port}", "ec2": f"https://127.0.0.1:{ec2.port}",
+                 "oauth": f"https://127.0.0.1:{oauth.port}/token",
+                 "control": f"http://127.0.0.1:{control.port}",
+                 "metadata": f"http://127.0.0.1:{self._serve_metadata(self.own)}",
+                 "proxy": f"127.0.0.1:{proxy.serve(self)}"}
+        for name in ("other_authority", "wrong_host", "expired"):
+            bad = Server(self, name, lambda *_: "any", lambda *_: Reply(200, "{}"), certs[name])
+            ports[name] = f"https://127.0.0.1:{bad.port}"
+        return ports
+
+    def _serve_metadata(self, machine):
+        metadata = Metadata(self, machine)
+        server = Server(self, "metadata", lambda m, p, b: metadata.operation_of(m, p),
+                        lambda m, t, h, b, f: Reply(f["status"], "") if f
+                        else metadata.handle(m, t, h))
+        return server.port
+
+    def _gce(self, method, target, headers, body, fault):
+        with self.lock:
+            try:
+                return Reply(200, json.dumps(self.gce.handle(method, target, headers, body, fault)),
+                             Content_Type="application/json")
+            except GceError as error:
+                return Reply(error.status, json.dumps(error.body()),
+                             Content_Type="application/json")
+
+    @staticmethod
+    def _ec2_operation(method, path, body):
+        form = dict(urllib.parse.parse_qsl(body.decode(errors="replace")))
+        return form.get("Action", "look")
+
+    def _ec2(self, method, target, headers, body, fault):
+        with self.lock:
+            try:
+                return Reply(200, self.ec2.handle(method, target, headers, body, fault),
+                             Content_Type="text/xml;charset=UTF-8")
+            except Ec2Error as error:
+                return Reply(error.status, error.body(), Content_Type="text/xml;charset=UTF-8")
+
+    def _oauth(self, method, target, headers, body, fault):
+        form = dict(urllib.parse.parse_qsl(body.decode(errors="replace")))
+        with self.lock:
+            try:
+                if fault is not None:
+                    return Reply(fault["status"], "")
+                if form.get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer":
+                    raise Denied("unsupported_grant_type")
+                return Reply(200, json.dumps(self.google.exchange(form.get("assertion", ""),
+                                                                  self.now())))
+            except Denied as denied:
+                return Reply(400, json.dumps({"error": str(denied)}))
+
+    def _control(self, method, target, headers, body, fault):
+        """POST /NAME with a JSON object. Each name is one thing that a test may do to the cloud."""
+        arguments = json.loads(body) if body else {}
+        name = target.strip("/")
+        with self.lock:
+            function = getattr(self, "do_" + name, None)
+            if function is None:
+                return Reply(404, f"no control '{name}'")
+            return Reply(200, json.dumps(function(**arguments)))
+
+    def do_fault(self, **rule):
+        self.faults.add(rule)
+
+    def do_reset(self):
+        """Between tests: no faults, no machines, the right time."""
+        self.faults.clear()
+        self.machines.end_all()
+        self.machines.by_name.clear()
+        self.gce.operations.clear()
+        self.gce.by_request.clear()
+        self.ec2.by_token.clear()
+        self.requests.clear()
+        self.gce.inserts = self.ec2.runs = self.google.given = 0
+        self.clock_offset, self.stock, self.page_size, self.operation_polls = 0.0, None, 500, 1
+        self.google.lifetime, self.role_lifetime, self.role = 3600, 21600, "worker-role"
+        self.own.notice.set("withdraw")
+
+    def do_set(self, **settings):
+        """clock_offset, operation_polls, page_size, stock, role, role_lifetime, token_lifetime."""
+        if "token_lifetime" in settings:
+            self.google.lifetime = settings.pop("token_lifetime")
+        for name, value in settings.items():
+            if not hasattr(self, name):
+                raise ValueError(name)
+            setattr(self, name, value)
+
+    def do_revoke_tokens(self):
+        self.google.revoke_all()
+
+    def do_notice(self, machine="self", **notice):
+        who = self.own if machine == "self" else self.machines.by_name[machine]
+        who.notice.set(**notice)
+
+    def do_vanish(self, machine):
+        """The machine ends without a word, as when a cloud takes it back."""
+        self.machines.end(self.machines.by_name[machine], "Server.SpotInstanceTermination")
+
+    def do_requests(self):
+        return self.requests
+
+    def do_machines(self):
+        return [{"name": m.name, "service": m.service, "zone": m.zone, "state": m.state,
+                 "type": m.machine_type, "market": m.market, "labels": m.labels,
+                 "startup": m.startup, "spec": getattr(m, "spec", None)}
+                for m in self.machines.by_name.values()]
+
+
+def service_account(folder, token_uri):
+    """A key file as Google gives it out, and the public half for checking."""
+    private, public = os.path.join(folder, "sa.key"), os.path.join(folder, "sa.pub")
+    subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048",
+                    "-out", private], check=True, capture_output=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True,
+                   capture_output=True)
+    path = os.path.join(folder, "service_account.json")
+    with open(private) as key, open(path, "w") as file:
+        json.dump({"type": "service_account", "project_id": "fake-project", "private_key_id": "k1",
+                   "private_key": key.read(), "client_email": "mayfly@fake-project.example",
+                   "token_uri": token_uri}, file)
+    return path, public
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", help="for keys, startup scripts and logs; default: temporary")
+    parser.add_argument("--run-startup", action="store_true",
+                        help="machines run their startup scripts as processes of this host")
+    parser.add_argument("--operation-polls", type=int, default=1,
+                        help="answers until an operation is done or a machine runs")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mayfly-fake-cloud-") as temporary:
+        folder = options.folder or temporary
+        os.makedirs(folder, exist_ok=True)
+        cloud = Cloud(options, folder)
+        certs = certificates.make(folder)
+        addresses = cloud.serve(certs)
+        key_file, public = service_account(folder, addresses["oauth"])
+        cloud.google = GoogleTokens(public, addresses["oauth"])
+        key = next(iter(cloud.aws_secrets))
+        print(json.dumps({**addresses, "ca_file": certs["authority"], "key_file": key_file,
+                          "project": cloud.gce.project, "region": cloud.ec2.region,
+                          "trap": cloud.trap_url, "access_key": key,
+                          "secret_key": cloud.aws_secrets[key]}), flush=True)
+        try:
+            while sys.stdin.buffer.read1(4096):
+                pass  # whoever started us is still there
+        except KeyboardInterrupt:
+            pass
+        finally:
+            with cloud.lock:
+                cloud.machines.end_all()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Machines of the fake cloud: what exists, since when, and the processes that they run."""
+import os
+import signal
+import subprocess
+import threading
+import time
+
+
+class Machine:
+    def __init__(self, name, service, zone, machine_type, market, labels, startup):
+        self.name, self.service, self.zone = name, service, zone
+        self.machine_type, self.market, self.labels = machine_type, market, dict(labels)
+        self.startup = startup
+        self.created = time.time()
+        self.state = "starting"  # starting, running, stopping, gone
+        self.reason = ""
+        self.process = None
+        self.metadata = None  # a server of its own, if startup scripts are run
+        self.notice = Notices()
+
+
+class Notices:
+    """What one machine's metadata server says about its end."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.etag = 0
+        self.preempted = False
+        self.action_time = None      # Unix seconds
+        self.rebalance_time = None
+        self.azure_events = []
+        self.azure_incarnation = 1
+
+    def set(self, kind, after_s=0.0, deadline_s=30.0, resources=None):
+        def act():
+            with self.changed:
+                now = time.time()
+                if kind == "preempt":
+                    self.preempted, self.action_time = True, now + deadline_s
+                    self.azure_events = [{
+                        "EventId": f"E{self.etag}", "EventType": "Preempt",
+                        "ResourceType": "VirtualMachine", "Resources": resources or ["self"],
+                        "EventStatus": "Scheduled", "EventSource": "Platform",
+                        "NotBefore": time.strftime("%a, %d %b %Y %H:%M:%S GMT",
+                                                   time.gmtime(now + deadline_s)),
+                        "Description": "", "DurationInSeconds": -1}]
+                elif kind == "rebalance":
+                    self.rebalance_time = now
+                elif kind == "withdraw":
+                    self.preempted, self.action_time, self.azure_events = False, None, []
+                    self.rebalance_time = None
+                self.etag += 1
+                self.azure_incarnation += 1
+                self.changed.notify_all()
+        if after_s > 0:
+            timer = threading.Timer(after_s, act)
+            timer.daemon = True
+            timer.start()
+        else:
+            act()
+
+
+class Machines:
+    """All machines of one fake cloud. Call with the cloud's lock held."""
+
+    def __init__(self, run_startup, log_folder, metadata_for):
+        self.by_name = {}
+        self.run_startup = run_startup
+        self.log_folder = log_folder
+        self.metadata_for = metadata_for  # starts a metadata server for a machine, gives its port
+
+    def add(self, machine):
+        self.by_name[machine.name] = machine
+        return machine
+
+    def start(self, machine):
+        """It has booted: from now on it runs its startup script, if scripts are run at all."""
+        if machine.state != "starting":
+            return
+        machine.state = "running"
+        if not self.run_startup or not machine.startup:
+            return
+        machine.metadata = self.metadata_for(machine)
+        address = f"127.0.0.1:{machine.metadata}"
+        environment = dict(os.environ, GCE_METADATA_HOST=address,
+                           AWS_EC2_METADATA_SERVICE_ENDPOINT=f"http://{address}",
+                           FAKE_CLOUD_MACHINE=machine.name)
+        script = os.path.join(self.log_folder, machine.name + ".startup")
+        with open(script, "w") as f:
+            f.write(machine.startup)
+        os.chmod(script, 0o700)
+        with open(os.path.join(self.log_folder, machine.name + ".log"), "wb") as log:
+            machine.process = subprocess.Popen([script], stdin=subprocess.DEVNULL, stdout=log,
+                                               stderr=subprocess.STDOUT, env=environment,
+                                               start_new_session=True)
+
+    def end(self, machine, reason, kill=signal.SIGKILL):
+        """As if the power was cut, unless `kill` says otherwise."""
+        if machine.state == "gone":
+            return
+        machine.state, machine.reason = "gone", reason
+        if machine.process is not None:
+            try:
+                os.killpg(machine.process.pid, kill)
+            except ProcessLookupError:
+                pass
+            machine.process.wait()
+
+    def end_all(self):
+        for machine in list(self.by_name.values()):
+            self.end(machine, "the cloud ends")
