@@ -1,0 +1,56 @@
+#include "cloud_hooks/core/bill.hpp"
+
+#include <algorithm>
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+
+}  // namespace
+
+void Bill::open(const std::string& item, double price_per_hour, Instant since) {
+  const auto [at, is_new] = items_.try_emplace(item, Item{price_per_hour, since});
+  if (!is_new) {
+    at->second.price_per_hour = price_per_hour;
+    at->second.since = std::min(at->second.since, since);
+  }
+}
+
+double Bill::close(const std::string& item, Instant now) {
+  const double last = cost(item, now);
+  closed_ += last;
+  items_.erase(item);
+  return last;
+}
+
+void Bill::drop(const std::string& item) {
+  items_.erase(item);
+}
+
+double Bill::cost(const Item& item, Instant now) const {
+  return item.price_per_hour * to_seconds(std::max(now - item.since, least_)) / kSecondsPerHour;
+}
+
+double Bill::cost(const std::string& item, Instant now) const {
+  const auto found = items_.find(item);
+  return found == items_.end() ? 0 : cost(found->second, now);
+}
+
+double Bill::spent(Instant now) const {
+  double sum = closed_;
+  for (const auto& [name, item] : items_) {
+    sum += cost(item, now);
+  }
+  return sum;
+}
+
+double Bill::per_hour() const {
+  double sum = 0;
+  for (const auto& [name, item] : items_) {
+    sum += item.price_per_hour;
+  }
+  return sum;
+}
+
+}  // namespace mayfly::cloud_hooks

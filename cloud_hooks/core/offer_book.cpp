@@ -1,0 +1,178 @@
+#include "cloud_hooks/core/offer_book.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr int kFailedStartsMax = 3;
+constexpr double kNewSpeedWeight = 0.2;  // workers differ, and one may be disturbed for a while
+
+}  // namespace
+
+OfferBook::OfferBook(std::vector<OfferTerms> terms, BackoffOptions backoff) : backoff_(backoff) {
+  ENSURE(backoff.first > Duration(0) && backoff.max >= backoff.first, "a back-off that grows");
+  for (OfferTerms& one : terms) {
+    ENSURE(one.price_per_hour >= 0 && one.speed > 0, "terms are checked where they are read");
+    entries_.emplace_back().terms = std::move(one);
+  }
+}
+
+const OfferTerms& OfferBook::terms(std::size_t offer) const {
+  return entries_.at(offer).terms;
+}
+
+std::optional<std::size_t> OfferBook::find(const Offer& offer) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].terms.offer == offer) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+double OfferBook::measured_per_stated_speed() const {
+  double sum = 0;
+  int count = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.measured_speed > 0) {
+      sum += entry.measured_speed / entry.terms.speed;
+      ++count;
+    }
+  }
+  return count == 0 ? 1 : sum / count;
+}
+
+double OfferBook::price_per_speed(std::size_t offer) const {
+  const Entry& entry = entries_.at(offer);
+  // Stated speeds have a unit of their own; what was measured elsewhere says what it is worth.
+  const double speed = entry.measured_speed > 0 ? entry.measured_speed
+                                                : entry.terms.speed * measured_per_stated_speed();
+  return entry.terms.price_per_hour / speed;
+}
+
+bool OfferBook::is_doubtful(const Entry& entry, Instant now) {
+  return entry.shunned_until > now || entry.failed_starts > 0;
+}
+
+std::vector<std::size_t> OfferBook::ranking(Instant now) const {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (!entry.stopped && !entry.at_quota && entry.blocked_until <= now) {
+      order.push_back(i);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const bool a_waits = is_doubtful(entries_[a], now);
+    const bool b_waits = is_doubtful(entries_[b], now);
+    return a_waits != b_waits ? b_waits : price_per_speed(a) < price_per_speed(b);
+  });
+  return order;
+}
+
+std::optional<Instant> OfferBook::next_change(Instant now) const {
+  std::optional<Instant> next;
+  for (const Entry& entry : entries_) {
+    if (!entry.stopped && !entry.at_quota && entry.blocked_until > now) {
+      next = next ? std::min(*next, entry.blocked_until) : entry.blocked_until;
+    }
+  }
+  return next;
+}
+
+bool OfferBook::all_stopped() const {
+  return std::all_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.stopped || entry.at_quota; });
+}
+
+void OfferBook::worked(std::size_t offer) {
+  Entry& entry = entries_.at(offer);
+  entry.backoff = Duration(0);
+  entry.failed_starts = 0;
+}
+
+void OfferBook::block(Entry& entry, Instant now, Duration at_least) {
+  entry.backoff = std::clamp(2 * entry.backoff, backoff_.first, backoff_.max);
+  entry.blocked_until = std::max(
+      entry.blocked_until, now + std::max(entry.backoff, std::min(at_least, 10 * backoff_.max)));
+}
+
+bool OfferBook::same_pool(const Entry& a, const Entry& b) const {
+  return a.terms.offer.machine_type == b.terms.offer.machine_type &&
+         a.terms.offer.market == b.terms.offer.market;
+}
+
+Instant OfferBook::out_of_stock(std::size_t offer, Instant now, const ProviderError& error) {
+  Entry& asked = entries_.at(offer);
+  block(asked, now, error.retry_after.value_or(Duration(0)));
+  const std::vector<std::string>& zones = error.zones_available;
+  if (zones.empty()) {
+    return asked.blocked_until;
+  }
+  for (Entry& other : entries_) {
+    if (&other == &asked || !same_pool(other, asked) || other.terms.offer.zone.empty()) {
+      continue;
+    }
+    if (std::find(zones.begin(), zones.end(), other.terms.offer.zone) != zones.end()) {
+      other.blocked_until = now;
+    } else {
+      other.blocked_until = std::max(other.blocked_until, now + backoff_.first);
+    }
+  }
+  return asked.blocked_until;
+}
+
+bool OfferBook::failed_to_start(std::size_t offer, Instant now) {
+  Entry& entry = entries_.at(offer);
+  block(entry, now, Duration(0));
+  const bool was_stopped = entry.stopped;
+  entry.stopped = entry.stopped || ++entry.failed_starts >= kFailedStartsMax;
+  return entry.stopped && !was_stopped;
+}
+
+bool OfferBook::quota_reached(std::size_t offer) {
+  const bool is_news = !entries_.at(offer).at_quota;
+  for (Entry& entry : entries_) {
+    entry.at_quota = entry.at_quota || same_pool(entry, entries_.at(offer));
+  }
+  return is_news;
+}
+
+void OfferBook::quota_freed(std::size_t offer) {
+  for (Entry& entry : entries_) {
+    entry.at_quota = entry.at_quota && !same_pool(entry, entries_.at(offer));
+  }
+}
+
+void OfferBook::stop(std::size_t offer) {
+  entries_.at(offer).stopped = true;
+}
+
+void OfferBook::shun(std::size_t offer, Instant until) {
+  entries_.at(offer).shunned_until = until;
+}
+
+void OfferBook::forgive() {
+  for (Entry& entry : entries_) {
+    entry.blocked_until = Instant{};
+    entry.backoff = Duration(0);
+    entry.failed_starts = 0;
+    entry.at_quota = false;
+    entry.stopped = false;
+  }
+}
+
+void OfferBook::measured(std::size_t offer, double speed) {
+  ENSURE(speed > 0, "a measured speed is above 0");
+  for (Entry& entry : entries_) {  // the machine is the same in every zone and on either market
+    if (entry.terms.offer.machine_type == entries_.at(offer).terms.offer.machine_type) {
+      double& known = entry.measured_speed;
+      known = known > 0 ? known + kNewSpeedWeight * (speed - known) : speed;
+    }
+  }
+}
+
+}  // namespace mayfly::cloud_hooks

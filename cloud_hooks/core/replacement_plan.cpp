@@ -1,0 +1,252 @@
+// The second half of ReplacementPolicy: after every event, what follows from what is known.
+
+#include <algorithm>
+
+#include "cloud_hooks/core/replacement_policy.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr Duration kReleaseAgainAfter = seconds(60);
+constexpr Duration kShortestWait = milliseconds(1);
+
+}  // namespace
+
+void ReplacementPolicy::plan(Instant now) {
+  watch_budget(now);
+  watch_stages(now);
+  if (ended_ || budget_is_over_) {
+    release_all(now);
+  }
+  repeat_requests(now);
+  give_up_surplus(now);
+  ask_for_missing(now);
+  look_around(now);
+}
+
+std::uint32_t ReplacementPolicy::staying() const {
+  std::uint32_t count = 0;
+  for (const auto& [id, server] : servers_) {
+    count += server.stage == Stage::kAwaited || server.stage == Stage::kWorking ? 1 : 0;
+  }
+  for (const auto& [id, member] : members_) {
+    const bool stays = !member.leaves && !member.server_is_gone;
+    count += stays && !servers_.contains(member.server) ? 1 : 0;  // the others are counted above
+  }
+  return count;
+}
+
+std::uint32_t ReplacementPolicy::coming() const {
+  std::uint32_t count = 0;
+  for (const auto& [id, pending] : pending_) {
+    count += pending.limbo ? 0 : pending.missing();
+  }
+  return count;
+}
+
+std::uint32_t ReplacementPolicy::on_demand_present() const {
+  const auto is_on_demand = [this](std::size_t offer) {
+    return book_.terms(offer).offer.market == Market::kOnDemand;
+  };
+  std::uint32_t count = 0;
+  for (const auto& [id, server] : servers_) {
+    const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
+    count += stays && server.offer && is_on_demand(*server.offer) ? 1 : 0;
+  }
+  for (const auto& [id, pending] : pending_) {
+    count += !pending.limbo && is_on_demand(pending.offer) ? pending.missing() : 0;
+  }
+  return count;
+}
+
+// --- What exists ---
+
+void ReplacementPolicy::watch_stages(Instant now) {
+  for (auto& [id, server] : servers_) {
+    if (server.deadline && *server.deadline <= now) {
+      stage_is_over(now, id, server);
+    }
+    const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
+    if (stays && server.ends && *server.ends - options_.leave_timeout <= now) {
+      server.ends.reset();
+      tell("server_given_up", describe(server) + " is at the end of its lifetime", id);
+      if (!first_loss_) {
+        first_loss_ = now;
+      }
+      let_go(now, id);
+    }
+  }
+}
+
+void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server& server) {
+  switch (server.stage) {
+    case Stage::kAwaited:
+      tell("server_given_up", describe(server) + " brought no worker into the job in time", id);
+      came_to_nothing(now, id, server);
+      break;
+    case Stage::kSilent:
+      tell("server_given_up", describe(server) + ": its worker did not come back", id);
+      break;
+    case Stage::kLeaving:
+    case Stage::kReleasing:
+    case Stage::kWorking: break;
+  }
+  release(now, id);
+}
+
+void ReplacementPolicy::release(Instant now, const std::string& id) {
+  Server& server = servers_.at(id);
+  server.stage = Stage::kReleasing;
+  server.deadline = now + kReleaseAgainAfter;
+  effects_.emplace_back(policy_effect::Release{id});
+}
+
+void ReplacementPolicy::release_all(Instant now) {
+  for (const auto& [id, server] : servers_) {
+    if (server.stage != Stage::kReleasing) {
+      release(now, id);
+    }
+  }
+}
+
+/// With its worker asked first, if it has one.
+void ReplacementPolicy::let_go(Instant now, const std::string& id) {
+  Server& server = servers_.at(id);
+  if (!server.member) {
+    release(now, id);
+    return;
+  }
+  server.stage = Stage::kLeaving;
+  server.deadline = now + options_.leave_timeout;
+  members_.at(*server.member).leaves = true;
+  effects_.emplace_back(policy_effect::Drain{*server.member});
+}
+
+void ReplacementPolicy::look_around(Instant now) {
+  if (list_due_ <= now && !list_in_flight_ && !settled()) {
+    list_in_flight_ = true;
+    list_asked_ = now;
+    effects_.emplace_back(policy_effect::List{});
+  }
+}
+
+// --- Too many ---
+
+void ReplacementPolicy::give_up_surplus(Instant now) {
+  const std::uint32_t present = staying();
+  if (present <= target_ || ended_) {
+    surplus_since_.reset();
+    shrinks_ = shrinks_ && present + coming() > target_;
+    return;
+  }
+  if (!surplus_since_) {
+    surplus_since_ = now;
+  }
+  const bool at_once = shrinks_ || present + coming() > options_.max;
+  if (!at_once && now < *surplus_since_ + options_.surplus_patience) {
+    return;
+  }
+  std::uint32_t surplus = present - target_;
+  for (const std::string& id : least_wanted()) {
+    if (surplus == 0) {
+      return;
+    }
+    tell("server_given_up", describe(servers_.at(id)) + ": more than wanted", id);
+    let_go(now, id);
+    --surplus;
+  }
+  for (auto& [id, member] : members_) {  // those that somebody started by hand
+    const bool stays = !member.leaves && !member.server_is_gone;
+    if (surplus > 0 && stays && !servers_.contains(member.server)) {
+      member.leaves = true;
+      effects_.emplace_back(policy_effect::Drain{id});
+      --surplus;
+    }
+  }
+  surplus_since_ = now;  // what could not be given up now is looked at again later
+}
+
+/// Servers that may be given up: first those without a worker, then the dearest for what they do,
+/// then the youngest; on-demand ones only above their floor.
+std::vector<std::string> ReplacementPolicy::least_wanted() const {
+  struct Candidate {
+    bool works;
+    double price_per_speed;
+    std::uint32_t order;
+    std::string id;
+  };
+  std::vector<Candidate> all;
+  for (const auto& [id, server] : servers_) {
+    if (server.stage == Stage::kAwaited || server.stage == Stage::kWorking) {
+      const double price = server.offer ? book_.price_per_speed(*server.offer) : price_of(server);
+      all.push_back({server.stage == Stage::kWorking, price, server.order, id});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.works != b.works) {
+      return b.works;
+    }
+    return a.price_per_speed != b.price_per_speed ? a.price_per_speed > b.price_per_speed
+                                                  : a.order > b.order;
+  });
+  const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
+  std::uint32_t on_demand = on_demand_present();
+  std::vector<std::string> ids;
+  for (const Candidate& candidate : all) {
+    const Server& server = servers_.at(candidate.id);
+    if (server.offer && book_.terms(*server.offer).offer.market == Market::kOnDemand) {
+      if (on_demand <= floor) {
+        continue;
+      }
+      --on_demand;
+    }
+    ids.push_back(candidate.id);
+  }
+  return ids;
+}
+
+// --- Time ---
+
+std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
+  std::optional<Instant> next;
+  const auto consider = [&](std::optional<Instant> moment) {
+    if (moment) {
+      const Instant later = std::max(*moment, now + kShortestWait);
+      next = next ? std::min(*next, later) : later;
+    }
+  };
+  for (const auto& [id, server] : servers_) {
+    consider(server.deadline);
+    const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
+    if (stays && server.ends) {
+      consider(*server.ends - options_.leave_timeout);
+    }
+  }
+  for (const auto& [id, pending] : pending_) {
+    consider(pending.repeat_at);
+  }
+  if (!list_in_flight_ && !settled()) {
+    consider(list_due_);
+  }
+  if (surplus_since_) {
+    consider(*surplus_since_ + options_.surplus_patience);
+  }
+  if (gather_until_ && *gather_until_ > now) {
+    consider(gather_until_);
+  } else if (gather_until_) {
+    consider(book_.next_change(now));
+  }
+  consider(next_budget_alarm(now));
+  return next;
+}
+
+bool ReplacementPolicy::settled() const {
+  return ended_ && servers_.empty() && pending_.empty();
+}
+
+PolicyStatus ReplacementPolicy::status(Instant now) const {
+  return {target_,          staying(),       coming(), static_cast<std::uint32_t>(servers_.size()),
+          bill_.spent(now), bill_.per_hour()};
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,344 @@
+#include "cloud_hooks/core/replacement_policy.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "cloud_hooks/core/request_id.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr const char* kEarlierServers = "of earlier processes";  // on the bill, until a list
+
+}  // namespace
+
+ReplacementPolicy::ReplacementPolicy(ReplacementOptions options)
+    : options_(std::move(options)),
+      target_(std::clamp(options_.target, options_.min, options_.max)),
+      book_(options_.offers, options_.backoff),
+      bill_(options_.spent_before, options_.billed_at_least),
+      random_(options_.identity) {
+  ENSURE(!options_.offers.empty(), "something that may be asked for");
+  ENSURE(options_.provider.count_max > 0, "a request asks for something");
+  ENSURE(options_.min <= options_.max, "bounds in order");
+}
+
+std::vector<PolicyEffect> ReplacementPolicy::handle(Instant now, const PolicyEvent& event) {
+  effects_.clear();
+  std::visit([&](const auto& e) { on(now, e); }, event);
+  plan(now);
+  wake_ = find_next_wake(now);
+  return std::move(effects_);
+}
+
+void ReplacementPolicy::tell(std::string kind, std::string detail, std::string server,
+                             std::optional<double> cost) {
+  effects_.emplace_back(
+      policy_effect::Tell{std::move(kind), std::move(detail), std::move(server), cost});
+}
+
+double ReplacementPolicy::price_of(const Server& server) const {
+  if (server.offer) {
+    return book_.terms(*server.offer).price_per_hour;
+  }
+  double dearest = 0;  // of a server whose price nobody told us, assume the worst
+  for (const OfferTerms& terms : options_.offers) {
+    dearest = std::max(dearest, terms.price_per_hour);
+  }
+  return dearest;
+}
+
+std::string ReplacementPolicy::billing_item(const Pending& pending) {
+  return "request " + pending.request.request_id;
+}
+
+std::string ReplacementPolicy::describe(const Server& server) const {
+  return server.offer ? to_string(book_.terms(*server.offer).offer) : "a server of another list";
+}
+
+void ReplacementPolicy::on(Instant now, const policy_event::Begin&) {
+  // Where servers outlive us, an earlier process may have left some: first look, then ask.
+  begun_ = now;
+  if (options_.restarted) {
+    bill_.open(kEarlierServers, options_.per_hour_before, now);
+  }
+  may_ask_ = !options_.provider.survives_us;
+  list_due_ = may_ask_ ? now + options_.list_every : now;
+}
+
+void ReplacementPolicy::on(Instant, const policy_event::Tick&) {}
+
+void ReplacementPolicy::on(Instant, const policy_event::Scaled& event) {
+  const std::uint32_t wanted = std::clamp(event.target, options_.min, options_.max);
+  shrinks_ = wanted < target_ || (shrinks_ && wanted == target_);
+  target_ = wanted;
+  book_.forgive();
+  told_exhausted_ = false;
+}
+
+// --- Answers ---
+
+void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
+  const auto found = pending_.find(event.request_id);
+  Pending* pending = found == pending_.end() ? nullptr : &found->second;
+  for (const ServerStatus& status : event.outcome.servers) {
+    if (status.alive() && !servers_.contains(status.id)) {
+      track(now, status, pending);
+    } else if (!status.alive() && !servers_.contains(status.id) && pending != nullptr &&
+               pending->servers.insert(status.id).second) {
+      (void)book_.out_of_stock(pending->offer, now, {});
+      tell("server_refused", "granted and gone at once: " + status.detail, status.id);
+    }
+  }
+  if (pending == nullptr) {
+    return;  // answered, or given up and settled by a list, long ago
+  }
+  if (event.outcome.error) {
+    refused(now, *pending, *event.outcome.error);
+    return;
+  }
+  if (pending->missing() > 0) {
+    (void)book_.out_of_stock(pending->offer, now, {});
+    tell("server_refused",
+         "fewer than asked for of " + to_string(book_.terms(pending->offer).offer));
+  }
+  forget(event.request_id);
+}
+
+void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderError& error) {
+  if (error.kind == ProviderErrorKind::kRate) {
+    unanswered(now, pending, error);
+    return;
+  }
+  const std::string what = to_string(book_.terms(pending.offer).offer);
+  tell("server_refused", std::string(to_string(error.kind)) + ": " + what + ": " + error.detail);
+  switch (error.kind) {
+    case ProviderErrorKind::kCapacity: (void)book_.out_of_stock(pending.offer, now, error); break;
+    case ProviderErrorKind::kQuota:
+      if (book_.quota_reached(pending.offer)) {
+        tell("offer_stopped", what +
+                                  ": our quota is reached; asked for again when a server like "
+                                  "it has ended, or on `mayfly scale`");
+      }
+      break;
+    case ProviderErrorKind::kAuth:
+    case ProviderErrorKind::kConfig:
+      book_.stop(pending.offer);
+      tell("offer_stopped", what +
+                                ": not asked for any more until `mayfly scale`; `mayfly cloud "
+                                "doctor` may say what is missing");
+      break;
+    case ProviderErrorKind::kRate: break;
+  }
+  forget(pending.request.request_id);
+}
+
+void ReplacementPolicy::unanswered(Instant now, Pending& pending, const ProviderError& error) {
+  if (pending.limbo) {
+    return;
+  }
+  if (pending.repeats == 0) {
+    tell("server_refused", "rate: " + to_string(book_.terms(pending.offer).offer) + ": " +
+                               error.detail + "; the same request will be repeated");
+  }
+  if (pending.repeats >= options_.repeats_max || ended_) {
+    pending.repeat_at.reset();
+    pending.limbo = now;
+    (void)book_.out_of_stock(pending.offer, now, error);
+    list_due_ = std::min(list_due_, now + options_.absence_grace);
+    tell("server_refused", to_string(book_.terms(pending.offer).offer) +
+                               ": no answer; what became of the request will be seen in the list "
+                               "of servers");
+    return;
+  }
+  const Duration doubled = options_.rate_wait * (std::int64_t{1} << std::min(pending.repeats, 20));
+  const Duration wait = std::min(doubled, options_.rate_wait_max);
+  ++pending.repeats;
+  pending.repeat_at = now + std::max(wait, std::min(error.retry_after.value_or(Duration(0)),
+                                                    10 * options_.rate_wait_max));
+}
+
+void ReplacementPolicy::forget(const std::string& request_id) {
+  const auto found = pending_.find(request_id);
+  bill_.drop(billing_item(found->second));
+  pending_.erase(found);
+}
+
+void ReplacementPolicy::on(Instant now, const policy_event::ReleaseAnswered& event) {
+  const auto found = servers_.find(event.server);
+  if (found == servers_.end()) {
+    return;
+  }
+  if (event.error) {
+    tell("release_failed", std::string(to_string(event.error->kind)) + ": " + event.error->detail,
+         event.server);
+    found->second.deadline =
+        now + std::max(options_.rate_wait, event.error->retry_after.value_or(Duration(0)));
+    return;
+  }
+  list_due_ = std::min(list_due_, now + options_.rate_wait);
+}
+
+// --- What exists ---
+
+void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
+  list_in_flight_ = false;
+  if (const auto* error = std::get_if<ProviderError>(&event.answer)) {
+    list_due_ = now + std::max(options_.list_every, error->retry_after.value_or(Duration(0)));
+    if (told_list_error_ != error->kind) {
+      told_list_error_ = error->kind;
+      tell("list_failed", std::string(to_string(error->kind)) + ": " + error->detail);
+    }
+    return;
+  }
+  told_list_error_.reset();
+  list_due_ = now + options_.list_every;
+  (void)bill_.close(kEarlierServers, now);
+  reconcile(now, std::get<std::vector<ServerStatus>>(event.answer));
+  // What an earlier process asked for just before it ended may take a while to be listed.
+  const Duration unsure = options_.restarted ? options_.absence_grace : Duration(0);
+  if (!may_ask_ && list_asked_ < begun_ + unsure) {
+    list_due_ = std::min(list_due_, begun_ + unsure);
+  } else {
+    may_ask_ = true;
+  }
+}
+
+void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& servers) {
+  std::map<std::string, const ServerStatus*> listed;
+  for (const ServerStatus& status : servers) {
+    listed[status.id] = &status;
+    const auto known = servers_.find(status.id);
+    if (known != servers_.end()) {
+      refresh(now, known->second, status);
+    } else if (status.alive()) {
+      const auto request = pending_.find(status.request_id);
+      if (request != pending_.end() || !may_ask_ || status.state != ServerState::kStopping) {
+        track(now, status, request == pending_.end() ? nullptr : &request->second);
+      }
+    }
+  }
+  std::vector<std::pair<std::string, std::string>> gone;
+  for (const auto& [id, server] : servers_) {
+    const auto at = listed.find(id);
+    if (at == listed.end() && list_asked_ >= server.seen + options_.absence_grace) {
+      gone.emplace_back(id, "no longer listed");
+    } else if (at != listed.end() && !at->second->alive()) {
+      gone.emplace_back(id, at->second->detail);
+    }
+  }
+  for (const auto& [id, why] : gone) {
+    server_gone(now, id, why);
+  }
+  settle_limbo();
+}
+
+/// A list that was asked for long after the last try shows everything that ever came of it.
+void ReplacementPolicy::settle_limbo() {
+  std::erase_if(pending_, [&](const auto& entry) {
+    const Pending& pending = entry.second;
+    const bool settled = pending.limbo && list_asked_ >= *pending.limbo + options_.absence_grace;
+    if (settled) {
+      bill_.drop(billing_item(pending));
+    }
+    return settled;
+  });
+}
+
+void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pending* pending) {
+  Server server;
+  server.request_id = status.request_id;
+  server.offer = pending != nullptr ? pending->offer : book_.find(status.offer);
+  server.seen = now;
+  server.order = servers_seen_++;
+  Instant since = now;  // of what an earlier process left: it is in spent_before until now
+  if (pending != nullptr) {
+    since = pending->sent;
+  } else if (status.uptime && (may_ask_ || !options_.restarted)) {
+    since = now - *status.uptime;
+  }
+  if (pending != nullptr) {
+    Pending& request = pending_.at(pending->request.request_id);
+    request.servers.insert(status.id);
+    const OfferTerms& terms = book_.terms(request.offer);
+    bill_.drop(billing_item(request));
+    if (request.missing() > 0) {
+      bill_.open(billing_item(request), terms.price_per_hour * request.missing(), request.sent);
+    }
+    if (request.request.lifetime_max > Duration(0)) {
+      server.ends = request.sent + request.request.lifetime_max;
+    }
+    tell("server_granted", to_string(terms.offer), status.id);
+  } else {
+    tell("server_adopted", describe(server) + " carries this job's label", status.id);
+  }
+  bill_.open(status.id, status.price_per_hour.value_or(price_of(server)), since);
+  server.deadline = now + options_.join_timeout;
+  const auto member = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.server == status.id;
+  });
+  if (member != members_.end()) {  // it was quicker than the answer
+    server.member = member->first;
+    server.stage = member->second.leaves ? Stage::kLeaving : Stage::kWorking;
+    server.deadline.reset();
+  }
+  Server& kept = servers_.emplace(status.id, std::move(server)).first->second;
+  refresh(now, kept, status);
+}
+
+void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus& status) {
+  if (status.price_per_hour) {
+    bill_.open(status.id, *status.price_per_hour, now);
+  }
+  const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
+  if (status.state == ServerState::kStopping && stays) {  // being taken away; nobody told us yet
+    if (!first_loss_) {
+      first_loss_ = now;
+    }
+    server.stage = Stage::kLeaving;
+    server.deadline = now + options_.leave_timeout;
+    tell("server_lost", "is being taken away", status.id);
+  }
+}
+
+void ReplacementPolicy::came_to_nothing(Instant now, const std::string& id, const Server& server) {
+  if (!server.offer) {
+    return;
+  }
+  if (book_.failed_to_start(*server.offer, now)) {
+    tell("offer_stopped",
+         describe(server) +
+             ": three servers in a row started without a worker "
+             "joining the job",
+         id);
+  }
+}
+
+void ReplacementPolicy::server_gone(Instant now, const std::string& id, const std::string& why) {
+  const auto found = servers_.find(id);
+  const Server server = found->second;
+  servers_.erase(found);
+  const bool was_staying = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
+  if (was_staying && !first_loss_) {
+    first_loss_ = now;
+  }
+  if (server.member) {  // its connection will break too; until then it does not count
+    members_.at(*server.member).server_is_gone = true;
+  }
+  if (server.offer) {
+    book_.quota_freed(*server.offer);
+    if (server.stage == Stage::kAwaited) {
+      (void)book_.out_of_stock(*server.offer, now, {});  // shown for a moment, then taken back
+    }
+  }
+  told_exhausted_ = false;
+  const double cost = bill_.close(id, now);
+  tell("server_ended", describe(server) + (why.empty() ? "" : ": " + why), id, cost);
+}
+
+void ReplacementPolicy::on(Instant now, const policy_event::Ended&) {
+  ended_ = true;
+  list_due_ = std::min(list_due_, now);
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,287 @@
+#pragma once
+
+// Decides which servers a job asks for and which it gives back. A pure machine: events with the
+// time go in, effects come out; it owns no clock, and the same code runs in the product
+// (cloud_hooks/provider_driver) and in simulated markets.
+//
+// What it keeps, whatever the provider answers:
+// - Never more servers that are to stay, or may yet come, than max.
+// - What all servers cost per hour stays within the hourly budget. The job is stopped, and then
+//   every server released, early enough that the total budget is not exceeded as long as releasing
+//   takes no longer than `release_margin`.
+// - A request whose answer is not known is only ever repeated as it was, under its own id, until
+//   it is answered or list() says what became of it.
+// - Nobody waits for a replacement: the job goes on with whom it has.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/random.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/core/bill.hpp"
+#include "cloud_hooks/core/offer_book.hpp"
+#include "cloud_hooks/core/provider.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct ReplacementOptions {
+  std::uint64_t identity = 0;  ///< random for each process: names its requests
+  std::uint32_t target = 1;    ///< workers wanted
+  std::uint32_t min = 1;       ///< target stays within min and max
+  std::uint32_t max = 1;
+  std::uint32_t on_demand_floor = 0;  ///< so many of them on demand, where there are any
+  std::vector<OfferTerms> offers;     ///< at least one
+  std::vector<std::pair<std::string, std::string>> labels;  ///< of every request
+  std::string startup_text;                                 ///< of every request
+  Capabilities provider;
+
+  std::optional<double> budget;           ///< for the whole job
+  std::optional<double> budget_per_hour;  ///< for all servers together
+  double spent_before = 0;                ///< by earlier processes of this job, until now
+  double per_hour_before = 0;  ///< what their servers cost, as long as nobody knows which still run
+  /// There were earlier processes: what they asked for may still appear in lists.
+  bool restarted = false;
+
+  Duration lifetime_max = seconds(86400);    ///< of a server; 0 = no limit
+  Duration billed_at_least = seconds(60);    ///< however short a server lived
+  Duration stop_margin = seconds(300);       ///< before the budget's end the job is stopped
+  Duration release_margin = seconds(60);     ///< before it, all servers are released
+  Duration gather = milliseconds(20);        ///< losses so close together are one batch
+  Duration join_timeout = seconds(600);      ///< from running to a worker in the job
+  Duration rejoin_patience = seconds(15);    ///< a server whose worker was lost may bring it back
+  Duration leave_timeout = seconds(120);     ///< from told to leave to released anyhow
+  Duration surplus_patience = seconds(60);   ///< before servers beyond the target are given up
+  Duration shun_after_burst = seconds(120);  ///< an offer that lost many at once
+  Duration list_every = seconds(15);         ///< reconciliation
+  Duration absence_grace = seconds(45);      ///< a new server may be missing in lists so long
+  Duration rate_wait = seconds(1);           ///< before a request is repeated; doubles
+  Duration rate_wait_max = seconds(30);
+  int repeats_max = 6;  ///< of one request; then list() decides what became of it
+  BackoffOptions backoff;
+};
+
+namespace policy_event {
+struct Begin {};  ///< first of all, once
+struct Tick {};   ///< next_wake() has come
+struct Scaled {   ///< an operator wants so many workers, and another try of what was given up
+  std::uint32_t target;
+};
+struct Answered {  ///< to effect Request
+  std::string request_id;
+  RequestOutcome outcome;
+};
+struct Listed {  ///< to effect List
+  Answer<std::vector<ServerStatus>> answer;
+};
+struct ReleaseAnswered {  ///< to effect Release
+  std::string server;
+  std::optional<ProviderError> error;
+};
+struct Joined {  ///< a worker is a member of the job; server empty = nobody knows where it runs
+  MemberId member;
+  std::string server;
+};
+struct Leaving {  ///< it will leave at a boundary: a notice, an order
+  MemberId member;
+};
+struct Gone {  ///< it is no member any more: lost, evicted, or left
+  MemberId member;
+};
+struct Measured {  ///< its speed, in a unit that is the same for all members
+  MemberId member;
+  double speed;
+};
+struct Ended {};  ///< the job is over: everything is released
+}  // namespace policy_event
+
+using PolicyEvent =
+    std::variant<policy_event::Begin, policy_event::Tick, policy_event::Scaled,
+                 policy_event::Answered, policy_event::Listed, policy_event::ReleaseAnswered,
+                 policy_event::Joined, policy_event::Leaving, policy_event::Gone,
+                 policy_event::Measured, policy_event::Ended>;
+
+namespace policy_effect {
+struct Request {  ///< to be answered by Answered
+  ServerRequest request;
+  bool is_repeat = false;
+  std::optional<Instant> loss;  ///< the first of those that it replaces, when it was heard of
+};
+struct Release {  ///< to be answered by ReleaseAnswered
+  std::string server;
+};
+struct List {};  ///< to be answered by Listed; never a second one before that
+struct Drain {   ///< the member is to leave at a boundary
+  MemberId member;
+};
+struct StopJob {  ///< with a checkpoint
+  std::string reason;
+};
+/// A fact for records and people.
+struct Tell {
+  std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
+                     ///< server_adopted, server_given_up, release_failed, list_failed,
+                     ///< offer_stopped, offers_exhausted, budget
+  std::string detail;
+  std::string server;          ///< empty = none in particular
+  std::optional<double> cost;  ///< of server_ended: what it cost in all
+};
+}  // namespace policy_effect
+
+using PolicyEffect =
+    std::variant<policy_effect::Request, policy_effect::Release, policy_effect::List,
+                 policy_effect::Drain, policy_effect::StopJob, policy_effect::Tell>;
+
+/// What it knows, for `mayfly status`, records and tests.
+struct PolicyStatus {
+  std::uint32_t target = 0;
+  std::uint32_t staying = 0;  ///< workers and servers that count as the job's
+  std::uint32_t coming = 0;   ///< asked for, not yet answered
+  std::uint32_t billing = 0;  ///< servers that are not known to be gone
+  double spent = 0;
+  double per_hour = 0;
+};
+
+class ReplacementPolicy {
+ public:
+  explicit ReplacementPolicy(ReplacementOptions options);
+
+  /// Advances the machine by one event. Times never go back.
+  [[nodiscard]] std::vector<PolicyEffect> handle(Instant now, const PolicyEvent& event);
+  /// When it wants a Tick, if nothing else happens before; none = never.
+  [[nodiscard]] std::optional<Instant> next_wake() const { return wake_; }
+  [[nodiscard]] PolicyStatus status(Instant now) const;
+  /// After Ended: nothing that we know of bills any more, and no answer is missing.
+  [[nodiscard]] bool settled() const;
+
+ private:
+  enum class Stage {
+    kAwaited,    // no worker yet
+    kWorking,    // its worker is a member
+    kSilent,     // its worker was lost; it may come back until `deadline`
+    kLeaving,    // its worker leaves, or it is being taken away
+    kReleasing,  // we ended it and wait for it to be gone
+  };
+  struct Server {
+    std::optional<std::size_t> offer;  // none: adopted, and not on our list
+    std::string request_id;
+    Stage stage = Stage::kAwaited;
+    Instant seen;                     // when we first heard of it
+    std::optional<Instant> deadline;  // of the stage
+    std::optional<Instant> ends;      // by its own lifetime
+    std::optional<MemberId> member;
+    std::uint32_t order = 0;  // younger servers have higher ones
+  };
+  struct MemberInfo {
+    std::string server;
+    bool leaves = false;
+    bool server_is_gone = false;
+  };
+  struct Pending {
+    ServerRequest request;
+    std::size_t offer = 0;
+    Instant sent;  // for the first time: billing may have begun then
+    int repeats = 0;
+    std::optional<Instant> repeat_at;  // none: an answer is awaited
+    std::optional<Instant> limbo;      // given up then; list() decides
+    std::set<std::string> servers;     // known to be its own
+    [[nodiscard]] std::uint32_t missing() const {
+      return request.count - static_cast<std::uint32_t>(servers.size());
+    }
+  };
+
+  // replacement_policy.cpp: events.
+  void on(Instant now, const policy_event::Begin& event);
+  void on(Instant now, const policy_event::Tick& event);
+  void on(Instant now, const policy_event::Scaled& event);
+  void on(Instant now, const policy_event::Answered& event);
+  void on(Instant now, const policy_event::Listed& event);
+  void on(Instant now, const policy_event::ReleaseAnswered& event);
+  void on(Instant now, const policy_event::Ended& event);
+  void refused(Instant now, Pending& pending, const ProviderError& error);
+  void unanswered(Instant now, Pending& pending, const ProviderError& error);
+  void forget(const std::string& request_id);
+  void reconcile(Instant now, const std::vector<ServerStatus>& servers);
+  void settle_limbo();
+  void track(Instant now, const ServerStatus& status, const Pending* pending);
+  void refresh(Instant now, Server& server, const ServerStatus& status);
+  void came_to_nothing(Instant now, const std::string& id, const Server& server);
+  void server_gone(Instant now, const std::string& id, const std::string& why);
+
+  // replacement_members.cpp: workers and their servers.
+  void on(Instant now, const policy_event::Joined& event);
+  void on(Instant now, const policy_event::Leaving& event);
+  void on(Instant now, const policy_event::Gone& event);
+  void on(Instant now, const policy_event::Measured& event);
+  void worker_lost(Instant now, const std::string& id, Server& server);
+
+  // replacement_plan.cpp: what follows from what is known.
+  void plan(Instant now);
+  void watch_stages(Instant now);
+  void stage_is_over(Instant now, const std::string& id, Server& server);
+  void release_all(Instant now);
+  void look_around(Instant now);
+  void give_up_surplus(Instant now);
+  [[nodiscard]] std::vector<std::string> least_wanted() const;
+  void let_go(Instant now, const std::string& id);
+  void release(Instant now, const std::string& id);
+  [[nodiscard]] std::uint32_t staying() const;
+  [[nodiscard]] std::uint32_t coming() const;
+  [[nodiscard]] std::uint32_t on_demand_present() const;
+  [[nodiscard]] std::optional<Instant> find_next_wake(Instant now) const;
+
+  // replacement_requests.cpp: asking, and what it may cost.
+  void watch_budget(Instant now);
+  [[nodiscard]] std::optional<Instant> next_budget_alarm(Instant now) const;
+  void repeat_requests(Instant now);
+  void ask_for_missing(Instant now);
+  void shun_bursts(Instant now);
+  std::uint32_t ask(Instant now, std::uint32_t wanted, bool on_demand_only);
+  void send_request(Instant now, std::size_t offer, std::uint32_t count);
+  [[nodiscard]] std::uint32_t affordable(Instant now, std::size_t offer,
+                                         std::uint32_t wanted) const;
+  [[nodiscard]] Duration lifetime_of(Instant now, std::size_t offer) const;
+
+  void tell(std::string kind, std::string detail, std::string server = {},
+            std::optional<double> cost = {});
+  [[nodiscard]] double price_of(const Server& server) const;
+  [[nodiscard]] static std::string billing_item(const Pending& pending);
+  [[nodiscard]] std::string describe(const Server& server) const;
+
+  const ReplacementOptions options_;
+  std::uint32_t target_;
+  OfferBook book_;
+  Bill bill_;
+  CounterRandom random_;
+  std::uint64_t requests_made_ = 0;
+  std::uint32_t servers_seen_ = 0;
+
+  std::map<std::string, Server> servers_;  // that are not known to be gone
+  std::map<MemberId, MemberInfo> members_;
+  std::map<std::string, Pending> pending_;  // by request id
+  bool may_ask_ = false;                    // what earlier processes left behind is known
+  Instant begun_{};
+  bool ended_ = false;
+  bool budget_stopped_ = false;  // the job was told to stop
+  bool budget_is_over_ = false;  // everything is released
+  bool told_exhausted_ = false;
+  std::optional<ProviderErrorKind> told_list_error_;
+
+  bool list_in_flight_ = false;
+  Instant list_asked_{};
+  Instant list_due_{};
+  std::optional<Instant> gather_until_;          // set while workers are missing
+  std::optional<Instant> first_loss_;            // of those not yet asked for
+  std::map<std::size_t, std::uint32_t> losses_;  // of this batch, by offer
+  std::optional<Instant> surplus_since_;
+  bool shrinks_ = false;  // an operator asked for fewer: no patience
+  std::optional<Instant> wake_;
+  std::vector<PolicyEffect> effects_;
+};
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,193 @@
+// The part of ReplacementPolicy that asks for servers, and knows what that may cost.
+
+#include <algorithm>
+#include <cmath>
+
+#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/request_id.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+constexpr Duration kLifetimeLeast = seconds(60);
+constexpr std::uint32_t kBurstLeast = 2;  // losses of one offer in a batch
+
+double hours(Duration duration) {
+  return to_seconds(duration) / kSecondsPerHour;
+}
+
+Duration from_hours(double count) {
+  constexpr double kCenturyHours = 876'000;
+  return Duration(
+      static_cast<std::int64_t>(std::clamp(count, 0.0, kCenturyHours) * kSecondsPerHour * 1e9));
+}
+
+}  // namespace
+
+// --- Money ---
+
+void ReplacementPolicy::watch_budget(Instant now) {
+  if (!options_.budget || ended_) {
+    return;
+  }
+  const double spent = bill_.spent(now);
+  const double per_hour = bill_.per_hour();
+  if (!budget_stopped_ && per_hour > 0 &&
+      spent + per_hour * hours(options_.stop_margin) >= *options_.budget) {
+    budget_stopped_ = true;
+    tell("budget",
+         "the budget is nearly used up: the job stops with a checkpoint, then every "
+         "server is released");
+    effects_.emplace_back(policy_effect::StopJob{"the budget is used up"});
+  }
+  budget_is_over_ =
+      budget_is_over_ || spent + per_hour * hours(options_.release_margin) >= *options_.budget;
+}
+
+std::uint32_t ReplacementPolicy::affordable(Instant now, std::size_t offer,
+                                            std::uint32_t wanted) const {
+  constexpr double kRounding = 1e-9;
+  const double price = book_.terms(offer).price_per_hour;
+  if (price <= 0) {
+    return wanted;
+  }
+  double most = wanted;
+  if (options_.budget_per_hour) {
+    most = std::min(most, (*options_.budget_per_hour - bill_.per_hour()) / price + kRounding);
+  }
+  if (options_.budget) {
+    // Not worth starting what would have to end before it has done anything.
+    const Duration useful = options_.stop_margin + options_.billed_at_least;
+    const double left = *options_.budget - bill_.spent(now) - bill_.per_hour() * hours(useful);
+    most = std::min(most, left / (price * hours(useful + options_.billed_at_least)));
+  }
+  return most < 1 ? 0 : static_cast<std::uint32_t>(std::floor(most));
+}
+
+/// So long that even a server which nobody can reach any more stays within the budget.
+Duration ReplacementPolicy::lifetime_of(Instant now, std::size_t offer) const {
+  Duration lifetime = options_.lifetime_max;
+  const double price = book_.terms(offer).price_per_hour;
+  if (options_.budget && price > 0) {
+    const Duration paid_for = from_hours((*options_.budget - bill_.spent(now)) / price);
+    lifetime = lifetime == Duration(0) ? paid_for : std::min(lifetime, paid_for);
+    lifetime = std::max(lifetime, kLifetimeLeast);
+  }
+  return std::chrono::duration_cast<seconds>(lifetime);
+}
+
+/// When watch_budget() has something to do next, if nothing changes before.
+std::optional<Instant> ReplacementPolicy::next_budget_alarm(Instant now) const {
+  const double per_hour = bill_.per_hour();
+  if (!options_.budget || per_hour <= 0 || budget_is_over_ || ended_) {
+    return std::nullopt;
+  }
+  const Duration left = from_hours((*options_.budget - bill_.spent(now)) / per_hour);
+  return now + left - (budget_stopped_ ? options_.release_margin : options_.stop_margin);
+}
+
+// --- Too few ---
+
+void ReplacementPolicy::repeat_requests(Instant now) {
+  for (auto& [id, pending] : pending_) {
+    if (!pending.repeat_at) {
+      continue;
+    }
+    if (ended_ || budget_stopped_) {  // not again, but it may have been heard
+      pending.repeat_at.reset();
+      pending.limbo = now;
+      list_due_ = std::min(list_due_, now + options_.absence_grace);
+    } else if (*pending.repeat_at <= now) {
+      pending.repeat_at.reset();
+      effects_.emplace_back(policy_effect::Request{pending.request, true, {}});
+    }
+  }
+}
+
+void ReplacementPolicy::ask_for_missing(Instant now) {
+  const std::uint32_t have = staying() + coming();
+  if (have >= target_ || ended_ || budget_stopped_) {
+    gather_until_.reset();
+    first_loss_.reset();
+    losses_.clear();
+    told_exhausted_ = false;
+    return;
+  }
+  if (!may_ask_) {
+    return;
+  }
+  if (!gather_until_) {
+    gather_until_ = first_loss_ ? std::max(now, *first_loss_ + options_.gather) : now;
+  }
+  if (now < *gather_until_) {
+    return;
+  }
+  shun_bursts(now);
+  const std::uint32_t missing = target_ - have;
+  const std::uint32_t present = on_demand_present();
+  const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
+  const std::uint32_t on_demand = std::min(missing, floor > present ? floor - present : 0);
+  std::uint32_t asked = ask(now, on_demand, true);
+  asked += ask(now, missing - asked, false);
+  if (asked > 0) {
+    first_loss_.reset();
+    losses_.clear();
+  }
+  if (asked < missing && !told_exhausted_) {
+    told_exhausted_ = true;
+    const bool is_money = !book_.ranking(now).empty();
+    tell(is_money ? "budget" : "offers_exhausted",
+         std::to_string(missing - asked) + " of " + std::to_string(target_) + " workers missing: " +
+             (is_money              ? "the budget allows no more servers"
+              : book_.all_stopped() ? "every offer is stopped or at its quota"
+                                    : "every offer was refused; asking again later"));
+  }
+}
+
+void ReplacementPolicy::shun_bursts(Instant now) {
+  for (const auto& [offer, lost] : losses_) {
+    std::uint32_t kept = 0;
+    for (const auto& [id, server] : servers_) {
+      kept += server.offer == offer && server.stage == Stage::kWorking ? 1 : 0;
+    }
+    if (lost >= kBurstLeast && lost >= kept) {
+      book_.shun(offer, now + options_.shun_after_burst);
+    }
+  }
+}
+
+std::uint32_t ReplacementPolicy::ask(Instant now, std::uint32_t wanted, bool on_demand_only) {
+  std::uint32_t asked = 0;
+  for (const std::size_t offer : book_.ranking(now)) {
+    if (on_demand_only && book_.terms(offer).offer.market != Market::kOnDemand) {
+      continue;
+    }
+    std::uint32_t here = affordable(now, offer, wanted - asked);
+    asked += here;
+    while (here > 0) {
+      const std::uint32_t count = std::min(here, options_.provider.count_max);
+      send_request(now, offer, count);
+      here -= count;
+    }
+  }
+  return asked;
+}
+
+void ReplacementPolicy::send_request(Instant now, std::size_t offer, std::uint32_t count) {
+  const OfferTerms& terms = book_.terms(offer);
+  Pending pending;
+  pending.request.request_id = make_request_id(random_, requests_made_++);
+  pending.request.count = count;
+  pending.request.offer = terms.offer;
+  pending.request.labels = options_.labels;
+  pending.request.lifetime_max = lifetime_of(now, offer);
+  pending.request.startup_text = options_.startup_text;
+  pending.offer = offer;
+  pending.sent = now;
+  bill_.open(billing_item(pending), terms.price_per_hour * count, now);
+  effects_.emplace_back(policy_effect::Request{pending.request, false, first_loss_});
+  pending_.emplace(pending.request.request_id, std::move(pending));
+}
+
+}  // namespace mayfly::cloud_hooks

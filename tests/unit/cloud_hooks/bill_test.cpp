@@ -1,0 +1,33 @@
+#include "cloud_hooks/core/bill.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cloud_hooks/core/request_id.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+TEST(RequestId, HasTheFormOfAUuidAndDiffers) {
+  const CounterRandom random(5);
+  EXPECT_TRUE(is_request_id(make_request_id(random, 0)));
+  EXPECT_NE(make_request_id(random, 0), make_request_id(random, 1));
+  EXPECT_NE(make_request_id(random, 0), make_request_id(CounterRandom(6), 0));
+  EXPECT_FALSE(is_request_id("00000000-0000-0000-0000-000000000000"));
+  EXPECT_FALSE(is_request_id("not one"));
+}
+
+TEST(Bill, CountsAtLeastAMinuteAndDropsWhatNeverWas) {
+  Bill bill(10, seconds(60));
+  bill.open("a", 60, Instant{});
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(1)), 11);
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(120)), 12);
+  EXPECT_DOUBLE_EQ(bill.per_hour(), 60);
+  bill.open("b", 60, Instant{});
+  bill.drop("b");
+  EXPECT_DOUBLE_EQ(bill.close("a", Instant{} + seconds(180)), 3);
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(999)), 13);
+  EXPECT_DOUBLE_EQ(bill.close("a", Instant{}), 0);
+}
+
+}  // namespace
+}  // namespace mayfly::cloud_hooks

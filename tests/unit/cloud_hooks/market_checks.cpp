@@ -1,0 +1,83 @@
+// What MarketWorld knows to be true, and holds against the promises of the policy.
+
+#include <algorithm>
+
+#include "tests/unit/cloud_hooks/market_world.hpp"
+
+namespace mayfly::cloud_hooks::testing {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+
+}  // namespace
+
+std::vector<std::string> MarketWorld::alive() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, machine] : machines_) {
+    if (!machine.gone) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+double MarketWorld::true_cost() const {
+  double sum = 0;
+  for (const auto& [id, machine] : machines_) {
+    const Duration billed =
+        std::max<Duration>(machine.gone.value_or(now_) - machine.created, options_.billed_at_least);
+    sum += options_.offers[machine.offer].price_per_hour * to_seconds(billed) / kSecondsPerHour;
+  }
+  return sum;
+}
+
+double MarketWorld::true_per_hour() const {
+  double sum = 0;
+  for (const auto& [id, machine] : machines_) {
+    sum += machine.gone ? 0 : options_.offers[machine.offer].price_per_hour;
+  }
+  return sum;
+}
+
+void MarketWorld::check(const char* when) {
+  constexpr double kRounding = 1e-6;
+  if (budget_ && true_cost() > *budget_ + kRounding) {
+    violated(std::string("budget exceeded ") + when);
+  }
+  if (options_.budget_per_hour && true_per_hour() > *options_.budget_per_hour + kRounding) {
+    violated(std::string("hourly budget exceeded ") + when);
+  }
+}
+
+/// After a long calm with stock in one zone: exactly as many servers as wanted, or as may be paid.
+void MarketWorld::check_calm() {
+  if (job_stopped_) {
+    return;
+  }
+  std::uint32_t count = 0;  // of servers that have a worker, or had one or were made just now
+  std::uint32_t young = 0;  // of them: may be on their way in or out
+  for (const std::string& id : alive()) {
+    const Machine& machine = machines_.at(id);
+    const bool is_young = now_ - machine.quiet_since < std::chrono::minutes(3);
+    if (machine.member || is_young) {
+      ++count;
+      young +=
+          is_young && (!machine.member || now_ - machine.created < std::chrono::minutes(3)) ? 1 : 0;
+    } else if (!machine.releasing) {
+      violated(id + " has had no worker for long");
+    }
+  }
+  if (count > wanted_ + young) {
+    violated(std::to_string(count) + " members, wanted " + std::to_string(wanted_));
+  }
+  const double price = options_.offers[0].price_per_hour;
+  const double left = budget_ ? *budget_ - true_cost() : 1e9;
+  const bool may_pay =
+      (!options_.budget_per_hour || true_per_hour() + price <= *options_.budget_per_hour) &&
+      left > (true_per_hour() + price) * 0.5;
+  if (count + policy_->status(now_).coming < wanted_ && may_pay) {
+    violated("starved: " + std::to_string(count) + " of " + std::to_string(wanted_));
+  }
+}
+
+}  // namespace mayfly::cloud_hooks::testing

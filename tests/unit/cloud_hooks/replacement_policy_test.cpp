@@ -1,0 +1,395 @@
+#include "cloud_hooks/core/replacement_policy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cloud_hooks/core/request_id.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+Offer offer(const std::string& zone, Market market = Market::kSpot) {
+  return {"gpu", zone, market};
+}
+
+ReplacementOptions two_zones() {
+  ReplacementOptions options;
+  options.target = 2;
+  options.max = 8;
+  options.offers = {{offer("a"), 1.0, 1.0}, {offer("b"), 2.0, 1.0}};
+  options.provider.count_max = 10;
+  return options;
+}
+
+/// The policy with a clock, and what it wanted last.
+class Desk {
+ public:
+  explicit Desk(ReplacementOptions options) : policy_(std::move(options)) {
+    feed(policy_event::Begin{});
+  }
+
+  /// One event; what it led to replaces what was wanted before.
+  void feed(const PolicyEvent& event) {
+    forget();
+    feed_more(event);
+  }
+  /// Ticks whenever the policy wants it; what all ticks led to replaces what was wanted before.
+  void wait(Duration duration) {
+    forget();
+    const Instant end = now + duration;
+    while (policy_.next_wake() && *policy_.next_wake() <= end) {
+      now = *policy_.next_wake();
+      feed_more(policy_event::Tick{});
+    }
+    now = end;
+  }
+  void grant(const policy_effect::Request& request) {
+    RequestOutcome outcome;
+    for (std::uint32_t i = 0; i < request.request.count; ++i) {
+      outcome.servers.push_back(server("s" + std::to_string(++servers_made), request.request));
+    }
+    feed(policy_event::Answered{request.request.request_id, outcome});
+  }
+  void refuse(const policy_effect::Request& request, const ProviderError& error) {
+    feed(policy_event::Answered{request.request.request_id, {{}, error}});
+  }
+  static ServerStatus server(const std::string& id, const ServerRequest& request) {
+    ServerStatus status;
+    status.id = id;
+    status.state = ServerState::kRunning;
+    status.request_id = request.request_id;
+    status.offer = request.offer;
+    return status;
+  }
+  /// All that is wanted now is granted, and its workers join as members 1, 2, ...
+  void settle() {
+    const std::vector<policy_effect::Request> wanted = requests;
+    for (const policy_effect::Request& request : wanted) {
+      grant(request);
+    }
+    for (std::uint64_t i = 1; i <= servers_made; ++i) {
+      feed(policy_event::Joined{MemberId{i}, "s" + std::to_string(i)});
+    }
+  }
+  [[nodiscard]] PolicyStatus status() const { return policy_.status(now); }
+  [[nodiscard]] bool was_told(const std::string& kind) const {
+    return std::find(told.begin(), told.end(), kind) != told.end();
+  }
+
+  Instant now{1'000'000'000'000};
+  std::uint64_t servers_made = 0;
+  std::vector<policy_effect::Request> requests;
+  std::vector<std::string> releases;
+  std::vector<MemberId> drains;
+  std::vector<std::string> told;
+  bool stopped = false;
+
+ private:
+  void forget() {
+    requests.clear();
+    releases.clear();
+    drains.clear();
+    told.clear();
+    stopped = false;
+  }
+  void feed_more(const PolicyEvent& event) {
+    for (const PolicyEffect& effect : policy_.handle(now, event)) {
+      if (const auto* request = std::get_if<policy_effect::Request>(&effect)) {
+        requests.push_back(*request);
+      } else if (const auto* release = std::get_if<policy_effect::Release>(&effect)) {
+        releases.push_back(release->server);
+      } else if (const auto* drain = std::get_if<policy_effect::Drain>(&effect)) {
+        drains.push_back(drain->member);
+      } else if (const auto* tell = std::get_if<policy_effect::Tell>(&effect)) {
+        told.push_back(tell->kind);
+      } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
+        stopped = true;
+      }
+    }
+  }
+
+  ReplacementPolicy policy_;
+};
+
+ProviderError error_of(ProviderErrorKind kind) {
+  return {kind, "because", {}, {}};
+}
+
+TEST(ReplacementPolicy, AsksForTheTargetWhereSpeedCostsLeast) {
+  Desk desk(two_zones());
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 2u);
+  EXPECT_EQ(desk.requests[0].request.offer, offer("a"));
+  EXPECT_TRUE(is_request_id(desk.requests[0].request.request_id));
+  EXPECT_EQ(desk.requests[0].request.lifetime_max, seconds(86400));
+}
+
+TEST(ReplacementPolicy, AMeasuredSpeedDecidesNotOnlyThePrice) {
+  ReplacementOptions options = two_zones();
+  options.offers[1].offer.machine_type = "faster";
+  options.offers[0].speed = options.offers[1].speed = 1;
+  Desk desk(options);
+  desk.settle();
+  desk.feed(policy_event::Measured{MemberId{1}, 10});
+  desk.feed(policy_event::Scaled{3});  // the other type is still taken for as fast: it costs more
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.offer.machine_type, "gpu");
+  desk.refuse(desk.requests[0], error_of(ProviderErrorKind::kCapacity));
+  desk.settle();
+  desk.feed(policy_event::Measured{MemberId{3}, 40});
+  desk.wait(seconds(600));
+  desk.feed(policy_event::Scaled{4});
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.offer.machine_type, "faster");
+}
+
+TEST(ReplacementPolicy, AStockOutGoesToTheNextOfferAtOnceAndBackLater) {
+  Desk desk(two_zones());
+  desk.refuse(desk.requests[0], error_of(ProviderErrorKind::kCapacity));
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.offer, offer("b"));
+  desk.refuse(desk.requests[0], error_of(ProviderErrorKind::kCapacity));
+  EXPECT_TRUE(desk.requests.empty());
+  EXPECT_TRUE(desk.was_told("offers_exhausted"));
+  desk.wait(seconds(6));
+  ASSERT_FALSE(desk.requests.empty());
+  EXPECT_EQ(desk.requests[0].request.offer, offer("a"));
+}
+
+TEST(ReplacementPolicy, APartialGrantIsKeptAndTheRestGoesElsewhere) {
+  Desk desk(two_zones());
+  RequestOutcome outcome;
+  outcome.servers.push_back(Desk::server("one", desk.requests[0].request));
+  outcome.error = error_of(ProviderErrorKind::kCapacity);
+  desk.feed(policy_event::Answered{desk.requests[0].request.request_id, outcome});
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 1u);
+  EXPECT_EQ(desk.requests[0].request.offer, offer("b"));
+}
+
+TEST(ReplacementPolicy, ZonesThatTheProviderNamesComeFirst) {
+  ReplacementOptions options = two_zones();
+  options.offers.push_back({offer("c"), 3.0, 1.0});
+  Desk desk(options);
+  ProviderError error = error_of(ProviderErrorKind::kCapacity);
+  error.zones_available = {"c"};
+  desk.refuse(desk.requests[0], error);
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.offer, offer("c"));
+}
+
+TEST(ReplacementPolicy, AQuotaStopsAskingUntilAServerOfThatKindHasEnded) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  Desk desk(options);
+  desk.settle();
+  desk.feed(policy_event::Scaled{3});
+  desk.refuse(desk.requests.at(0), error_of(ProviderErrorKind::kQuota));
+  EXPECT_TRUE(desk.was_told("offer_stopped"));
+  desk.wait(std::chrono::hours(2));
+  EXPECT_TRUE(desk.requests.empty());
+  ServerStatus gone = Desk::server("s1", {});
+  gone.state = ServerState::kGone;
+  ServerStatus other = Desk::server("s2", {});
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{gone, other}});
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 2u);
+}
+
+TEST(ReplacementPolicy, WhatAPersonMustMendIsNotAskedForAgainUntilScale) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  for (const ProviderErrorKind kind : {ProviderErrorKind::kAuth, ProviderErrorKind::kConfig}) {
+    Desk desk(options);
+    desk.refuse(desk.requests[0], error_of(kind));
+    EXPECT_TRUE(desk.was_told("offer_stopped"));
+    desk.wait(std::chrono::hours(2));
+    EXPECT_TRUE(desk.requests.empty());
+    desk.feed(policy_event::Scaled{2});
+    EXPECT_EQ(desk.requests.size(), 1u);
+  }
+}
+
+TEST(ReplacementPolicy, ALostAnswerIsRepeatedAsItWas) {
+  Desk desk(two_zones());
+  const ServerRequest first = desk.requests[0].request;
+  desk.refuse(desk.requests[0], error_of(ProviderErrorKind::kRate));
+  EXPECT_TRUE(desk.requests.empty());
+  desk.wait(seconds(2));
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_TRUE(desk.requests[0].is_repeat);
+  EXPECT_EQ(desk.requests[0].request, first);
+  EXPECT_EQ(desk.status().coming, 2u);
+}
+
+TEST(ReplacementPolicy, ARequestThatIsNeverAnsweredIsSettledByTheList) {
+  ReplacementOptions options = two_zones();
+  options.repeats_max = 1;
+  Desk desk(options);
+  const ServerRequest first = desk.requests[0].request;
+  desk.refuse(desk.requests[0], error_of(ProviderErrorKind::kRate));
+  desk.wait(seconds(2));
+  desk.refuse(desk.requests.at(0), error_of(ProviderErrorKind::kRate));
+  ASSERT_EQ(desk.requests.size(), 1u);  // the job is not kept waiting: another zone
+  EXPECT_EQ(desk.requests[0].request.offer, offer("b"));
+  desk.settle();
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{
+      Desk::server("s1", {}), Desk::server("s2", {}), Desk::server("late", first)}});
+  EXPECT_TRUE(desk.was_told("server_granted"));
+  desk.wait(seconds(61));
+  EXPECT_EQ(desk.releases, std::vector<std::string>{"late"});
+}
+
+TEST(ReplacementPolicy, ManyLossesAtOnceAreOneRequestElsewhere) {
+  ReplacementOptions options = two_zones();
+  options.target = 4;
+  Desk desk(options);
+  desk.settle();
+  for (std::uint64_t member = 1; member <= 3; ++member) {
+    desk.feed(policy_event::Gone{MemberId{member}});
+    EXPECT_TRUE(desk.requests.empty());
+    desk.now = desk.now + milliseconds(2);
+  }
+  desk.wait(milliseconds(20));
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 3u);
+  EXPECT_EQ(desk.requests[0].request.offer, offer("b"));
+  EXPECT_LE(desk.now - desk.requests[0].loss.value(), milliseconds(30));
+}
+
+TEST(ReplacementPolicy, ANoticeBringsAReplacementBeforeTheWorkerIsGone) {
+  Desk desk(two_zones());
+  desk.settle();
+  desk.feed(policy_event::Leaving{MemberId{1}});
+  desk.wait(milliseconds(20));
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 1u);
+  desk.feed(policy_event::Gone{MemberId{1}});  // it bills until it is released
+  EXPECT_EQ(desk.releases, std::vector<std::string>{"s1"});
+}
+
+TEST(ReplacementPolicy, AWorkerThatComesBackKeepsItsServerAndTheSurplusGoes) {
+  Desk desk(two_zones());
+  desk.settle();
+  desk.feed(policy_event::Gone{MemberId{2}});
+  desk.wait(milliseconds(20));
+  desk.grant(desk.requests.at(0));
+  desk.feed(policy_event::Joined{MemberId{9}, "s2"});
+  EXPECT_EQ(desk.status().staying, 3u);
+  EXPECT_TRUE(desk.releases.empty());
+  desk.wait(seconds(61));
+  EXPECT_EQ(desk.releases, std::vector<std::string>{"s3"});  // the one without a worker yet
+}
+
+TEST(ReplacementPolicy, AServerWhoseWorkerStaysAwayIsReleased) {
+  Desk desk(two_zones());
+  desk.settle();
+  desk.feed(policy_event::Gone{MemberId{2}});
+  desk.wait(seconds(15));
+  EXPECT_EQ(desk.releases, std::vector<std::string>{"s2"});
+}
+
+TEST(ReplacementPolicy, AServerThatBringsNoWorkerIsGivenUpAndTheThirdStopsTheOffer) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  options.target = 1;
+  options.join_timeout = seconds(100);
+  Desk desk(options);
+  for (int failures = 1; failures <= 3; ++failures) {
+    ASSERT_FALSE(desk.requests.empty()) << failures;
+    desk.grant(desk.requests[0]);
+    desk.wait(seconds(100));
+    EXPECT_EQ(desk.was_told("offer_stopped"), failures == 3);
+    desk.wait(seconds(30));
+  }
+  desk.wait(std::chrono::hours(1));
+  EXPECT_TRUE(desk.requests.empty());
+}
+
+TEST(ReplacementPolicy, GoingDownGivesUpTheDearestFirstAndKeepsTheFloor) {
+  ReplacementOptions options = two_zones();
+  options.target = 3;
+  options.on_demand_floor = 1;
+  options.offers = {{offer("a"), 1.0, 1.0}, {offer("a", Market::kOnDemand), 5.0, 1.0}};
+  Desk desk(options);
+  ASSERT_EQ(desk.requests.size(), 2u);
+  EXPECT_EQ(desk.requests[0].request.offer.market, Market::kOnDemand);
+  EXPECT_EQ(desk.requests[0].request.count, 1u);
+  EXPECT_EQ(desk.requests[1].request.count, 2u);
+  desk.settle();
+  desk.feed(policy_event::Scaled{2});
+  EXPECT_EQ(desk.drains, std::vector<MemberId>{MemberId{3}});  // on demand is dearer, but the floor
+}
+
+TEST(ReplacementPolicy, TheHourlyBudgetBoundsWhatRunsAtOnce) {
+  ReplacementOptions options = two_zones();
+  options.target = 5;
+  options.budget_per_hour = 4.5;  // 4 at 1.0; none at 2.0 beside them
+  Desk desk(options);
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 4u);
+  EXPECT_TRUE(desk.was_told("budget"));
+  EXPECT_LE(desk.status().per_hour, 4.5);
+}
+
+TEST(ReplacementPolicy, TheJobStopsBeforeTheBudgetIsUsedUpAndThenAllIsReleased) {
+  ReplacementOptions options = two_zones();
+  options.budget = 2.0;  // two servers at 1.0: one hour
+  Desk desk(options);
+  desk.settle();
+  desk.wait(std::chrono::minutes(54));
+  EXPECT_FALSE(desk.stopped);
+  desk.wait(std::chrono::minutes(2));
+  EXPECT_TRUE(desk.stopped);
+  EXPECT_TRUE(desk.releases.empty());
+  desk.wait(std::chrono::minutes(3));
+  EXPECT_EQ(desk.releases.size(), 2u);
+  EXPECT_LT(desk.status().spent, 2.0);
+  EXPECT_EQ(desk.status().staying, 0u);
+}
+
+TEST(ReplacementPolicy, ARestartedCoordinatorLooksBeforeItAsks) {
+  ReplacementOptions options = two_zones();
+  options.provider.survives_us = true;
+  options.restarted = true;
+  options.spent_before = 3;
+  Desk desk(options);
+  EXPECT_TRUE(desk.requests.empty());
+  ServerStatus left = Desk::server("left", {});
+  left.offer = offer("a");
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
+  EXPECT_TRUE(desk.was_told("server_adopted"));
+  EXPECT_TRUE(desk.requests.empty());        // more may still appear
+  for (int lists = 0; lists < 2; ++lists) {  // asked for 15 and 35 seconds after the start
+    desk.wait(seconds(20));
+    desk.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
+    EXPECT_TRUE(desk.requests.empty());
+  }
+  desk.wait(seconds(20));
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
+  ASSERT_EQ(desk.requests.size(), 1u);
+  EXPECT_EQ(desk.requests[0].request.count, 1u);
+  EXPECT_GT(desk.status().spent, 3.0);
+}
+
+TEST(ReplacementPolicy, TheEndReleasesEverythingEvenWhatIsAnsweredLater) {
+  Desk desk(two_zones());
+  const policy_effect::Request request = desk.requests[0];
+  desk.feed(policy_event::Ended{});
+  desk.grant(request);
+  EXPECT_EQ(desk.releases, (std::vector<std::string>{"s1", "s2"}));
+}
+
+TEST(ReplacementPolicy, WorkersStartedByHandCountAndLeaveLast) {
+  Desk desk(two_zones());
+  desk.settle();
+  desk.feed(policy_event::Joined{MemberId{7}, ""});
+  desk.feed(policy_event::Scaled{3});
+  EXPECT_TRUE(desk.requests.empty());
+  desk.feed(policy_event::Scaled{2});
+  EXPECT_EQ(desk.drains, std::vector<MemberId>{MemberId{2}});
+}
+
+}  // namespace
+}  // namespace mayfly::cloud_hooks
