@@ -83,6 +83,10 @@ std::string Url::host_header() const {
   return port == (tls ? 443 : 80) ? name : name + ":" + std::to_string(port);
 }
 
+bool Url::safe_for_secrets() const {
+  return tls || host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 std::string Url::text() const {
   return (tls ? "https://" : "http://") + host_header() + target;
 }

@@ -23,6 +23,8 @@ struct Url {
 
   /// What a Host header says: the port only if it is not the scheme's own.
   [[nodiscard]] std::string host_header() const;
+  /// True for TLS, and for this host itself: what is sent there nobody else can read.
+  [[nodiscard]] bool safe_for_secrets() const;
   /// Back to text, for people and for proxies.
   [[nodiscard]] std::string text() const;
 

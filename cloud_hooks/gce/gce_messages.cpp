@@ -1,0 +1,358 @@
+#include "cloud_hooks/gce/gce_messages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <charconv>
+
+#include "cloud_hooks/http/answers.hpp"
+#include "cloud_hooks/sign/hashes.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+namespace json = boost::json;
+
+bool is_name(std::string_view text, std::string_view also = "") {
+  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+           also.find(c) != std::string_view::npos;
+  });
+}
+
+Result<json::object> parse_object(std::string_view text) {
+  boost::system::error_code error;
+  json::value value = json::parse(text, error);
+  if (error || !value.is_object()) {
+    return Error{Errc::kCorrupt, "the answer is not a JSON object"};
+  }
+  return std::move(value.get_object());
+}
+
+/// Empty if there is no such field or it is no string.
+std::string text_of(const json::object& object, std::string_view name) {
+  const json::value* const value = object.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+const json::object* object_of(const json::object& object, std::string_view name) {
+  const json::value* const value = object.if_contains(name);
+  return value == nullptr ? nullptr : value->if_object();
+}
+
+/// The elements that are objects.
+std::vector<const json::object*> objects_of(const json::object* object, std::string_view name) {
+  std::vector<const json::object*> objects;
+  const json::value* const value = object == nullptr ? nullptr : object->if_contains(name);
+  if (value != nullptr && value->is_array()) {
+    for (const json::value& element : value->get_array()) {
+      if (element.is_object()) {
+        objects.push_back(&element.get_object());
+      }
+    }
+  }
+  return objects;
+}
+
+std::string last_part(const std::string& url) {
+  return url.substr(url.rfind('/') + 1);
+}
+
+struct MachineType {
+  std::string name;
+  std::string accelerator;  // empty: none
+  int accelerators = 0;
+};
+
+Result<MachineType> parse_machine_type(const std::string& text) {
+  MachineType type{text.substr(0, text.find('+')), "", 0};
+  const Error bad{Errc::kInvalidInput,
+                  "machine type '" + readable(text) + "' is not TYPE or TYPE+ACCELERATOR:COUNT"};
+  if (type.name.size() < text.size()) {
+    const std::string extra = text.substr(type.name.size() + 1);
+    const std::size_t colon = std::min(extra.find(':'), extra.size());
+    type.accelerator = extra.substr(0, colon);
+    const char* const last = extra.data() + extra.size();
+    const auto [end, error] =
+        std::from_chars(extra.data() + std::min(colon + 1, extra.size()), last, type.accelerators);
+    if (error != std::errc() || end != last || type.accelerators < 1 ||
+        !is_name(type.accelerator)) {
+      return bad;
+    }
+  }
+  return is_name(type.name) ? Result<MachineType>(type) : Result<MachineType>(bad);
+}
+
+json::object scheduling_of(const ServerRequest& request, bool accelerated) {
+  const bool spot = request.offer.market == Market::kSpot;
+  json::object scheduling = {{"provisioningModel", spot ? "SPOT" : "STANDARD"},
+                             {"preemptible", spot},
+                             {"automaticRestart", false},
+                             {"onHostMaintenance", spot || accelerated ? "TERMINATE" : "MIGRATE"}};
+  const auto lifetime = std::chrono::ceil<seconds>(request.lifetime_max).count();
+  if (lifetime > 0) {
+    scheduling["maxRunDuration"] = json::object{{"seconds", std::to_string(lifetime)}};
+  }
+  if (spot || lifetime > 0) {
+    scheduling["instanceTerminationAction"] = "DELETE";
+  }
+  return scheduling;
+}
+
+json::object network_of(const GceOptions& options) {
+  json::object network;
+  if (options.subnetwork.empty()) {
+    network["network"] = options.network;
+  } else {
+    network["subnetwork"] = options.subnetwork;
+  }
+  if (options.external_address) {
+    network["accessConfigs"] =
+        json::array{json::object{{"type", "ONE_TO_ONE_NAT"}, {"name", "External NAT"}}};
+  }
+  return network;
+}
+
+/// The zones that a stock-out says could serve the request.
+std::vector<std::string> zones_available(const json::object& error) {
+  std::vector<std::string> zones;
+  for (const json::object* detail : objects_of(&error, "errorDetails")) {
+    const json::object* const info = object_of(*detail, "errorInfo");
+    const json::object* const data = info == nullptr ? nullptr : object_of(*info, "metadatas");
+    if (data == nullptr) {
+      continue;
+    }
+    std::string zone;
+    for (const char c : text_of(*data, "zonesAvailable") + ",") {
+      if (c != ',' && c != ' ') {
+        zone += c;
+      } else if (is_name(zone)) {
+        zones.push_back(std::exchange(zone, ""));
+      } else {
+        zone.clear();
+      }
+    }
+  }
+  return zones;
+}
+
+/// Why a finished operation failed. Never kRate: repeating it by its id gives the same failure.
+ProviderError operation_error(const json::object& error) {
+  const std::string code = text_of(error, "code");
+  const auto has = [&](std::string_view part) { return code.find(part) != std::string::npos; };
+  ProviderErrorKind kind = ProviderErrorKind::kConfig;
+  if (has("POOL_EXHAUSTED") || has("STOCKOUT") || has("RATE_EXCEEDED") || has("INTERNAL") ||
+      has("UNAVAILABLE") || has("TIMEOUT")) {
+    kind = ProviderErrorKind::kCapacity;
+  } else if (has("QUOTA") || has("LIMIT_EXCEEDED")) {
+    kind = ProviderErrorKind::kQuota;
+  } else if (has("PERMISSION") || has("FORBIDDEN")) {
+    kind = ProviderErrorKind::kAuth;
+  }
+  return {kind, fmt::format("{}: {}", readable(code), readable(text_of(error, "message"))),
+          zones_available(error), std::nullopt};
+}
+
+ServerState state_of(const std::string& status) {
+  if (status == "PROVISIONING" || status == "STAGING" || status == "PENDING") {
+    return ServerState::kStarting;
+  }
+  if (status == "RUNNING" || status == "REPAIRING") {
+    return ServerState::kRunning;
+  }
+  if (status == "STOPPED" || status == "TERMINATED" || status == "SUSPENDED") {
+    return ServerState::kGone;  // by hand: what Mayfly makes is deleted when it ends
+  }
+  return ServerState::kStopping;  // STOPPING, SUSPENDING, DEPROVISIONING, and what is new
+}
+
+Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
+  const std::string name = text_of(instance, "name");
+  const std::string zone = last_part(text_of(instance, "zone"));
+  const std::string status = text_of(instance, "status");
+  if (!is_name(name) || !is_name(zone) || status.empty()) {
+    return Error{Errc::kCorrupt, "an instance without name, zone or status"};
+  }
+  ServerStatus server;
+  server.id = fmt::format("{}/{}", zone, name);
+  server.state = state_of(status);
+  server.detail = readable(status);
+  server.offer.zone = zone;
+  server.offer.machine_type = last_part(text_of(instance, "machineType"));
+  for (const json::object* accelerator : objects_of(&instance, "guestAccelerators")) {
+    const json::value* const count = accelerator->if_contains("acceleratorCount");
+    if (count != nullptr && count->is_int64()) {
+      server.offer.machine_type += fmt::format(
+          "+{}:{}", last_part(text_of(*accelerator, "acceleratorType")), count->get_int64());
+    }
+  }
+  const json::object* const scheduling = object_of(instance, "scheduling");
+  const bool spot = scheduling != nullptr && text_of(*scheduling, "provisioningModel") == "SPOT";
+  server.offer.market = spot ? Market::kSpot : Market::kOnDemand;
+  if (const json::object* const labels = object_of(instance, "labels"); labels != nullptr) {
+    server.request_id = text_of(*labels, "mayfly-request");
+  }
+  std::string since = text_of(instance, "lastStartTimestamp");
+  since = since.empty() ? text_of(instance, "creationTimestamp") : since;
+  if (const std::optional<std::int64_t> start = parse_iso_time(since)) {
+    server.uptime = seconds(std::max<std::int64_t>(0, now - *start));
+  }
+  return server;
+}
+
+}  // namespace
+
+Result<void> check(const GceOptions& options) {
+  const auto bad = [](const std::string& what) { return Error{Errc::kInvalidInput, what}; };
+  if (!is_name(options.job, "_")) {
+    return bad("the job's name must be 1 to 63 of a-z, 0-9, '-' and '_' to be a label");
+  }
+  if (!is_name(options.project, ".:")) {
+    return bad("project '" + readable(options.project) + "' is not the id of a Google project");
+  }
+  if (!options.zone.empty() && !is_name(options.zone)) {
+    return bad("zone '" + readable(options.zone) + "' is not the name of a zone");
+  }
+  const Result<Url> endpoint = parse_url(options.endpoint);
+  return endpoint.ok() ? Result<void>() : Result<void>(endpoint.error());
+}
+
+std::string gce_server_name(const std::string& request_id, std::uint32_t index) {
+  std::string name = "mayfly-";
+  for (const char c : request_id) {
+    if (c != '-') {
+      name += c;
+    }
+  }
+  return fmt::format("{}-{}", name, index);
+}
+
+std::string gce_insert_id(const std::string& request_id, std::uint32_t index) {
+  // Shaped like a random UUID (RFC 4122, 4.4), which is what the interface asks for.
+  std::string hex = to_hex(sha256(fmt::format("{}/{}", request_id, index))).substr(0, 32);
+  hex[12] = '4';
+  hex[16] = 'a';
+  return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
+                     hex.substr(16, 4), hex.substr(20, 12));
+}
+
+Result<std::string> gce_insert_body(const GceOptions& options, const ServerRequest& request,
+                                    std::uint32_t index) {
+  const std::string& zone = request.offer.zone.empty() ? options.zone : request.offer.zone;
+  const Result<MachineType> type = parse_machine_type(request.offer.machine_type);
+  if (!type.ok()) {
+    return type.error();
+  }
+  if (!is_name(zone)) {
+    return Error{Errc::kInvalidInput, zone.empty() ? std::string("neither the offer nor the "
+                                                                 "configuration names a zone")
+                                                   : "'" + readable(zone) + "' is not a zone"};
+  }
+  json::object labels = {{"mayfly-job", options.job}, {"mayfly-request", request.request_id}};
+  for (const auto& [name, value] : request.labels) {
+    labels[name] = value;
+  }
+  const json::object disk = {
+      {"boot", true},
+      {"autoDelete", true},
+      {"initializeParams", json::object{{"sourceImage", options.image},
+                                        {"diskSizeGb", std::to_string(options.disk_gb)}}}};
+  json::object body = {
+      {"name", gce_server_name(request.request_id, index)},
+      {"machineType", fmt::format("zones/{}/machineTypes/{}", zone, type.value().name)},
+      {"labels", std::move(labels)},
+      {"scheduling", scheduling_of(request, !type.value().accelerator.empty())},
+      {"disks", json::array{disk}},
+      {"networkInterfaces", json::array{network_of(options)}}};
+  if (!type.value().accelerator.empty()) {
+    body["guestAccelerators"] = json::array{json::object{
+        {"acceleratorType", fmt::format("projects/{}/zones/{}/acceleratorTypes/{}", options.project,
+                                        zone, type.value().accelerator)},
+        {"acceleratorCount", type.value().accelerators}}};
+  }
+  if (!request.startup_text.empty()) {
+    body["metadata"] = json::object{
+        {"items",
+         json::array{json::object{{"key", "startup-script"}, {"value", request.startup_text}}}}};
+  }
+  if (!options.service_account.empty()) {
+    body["serviceAccounts"] = json::array{
+        json::object{{"email", options.service_account},
+                     {"scopes", json::array{"https://www.googleapis.com/auth/cloud-platform"}}}};
+  }
+  return json::serialize(body);
+}
+
+ProviderError gce_error(const HttpResponse& answer, std::string_view what) {
+  const Result<json::object> body = parse_object(answer.body);
+  const json::object* const error = body.ok() ? object_of(body.value(), "error") : nullptr;
+  const std::vector<const json::object*> errors = objects_of(error, "errors");
+  const std::string reason = errors.empty() ? "" : text_of(*errors.front(), "reason");
+  const std::string message = error == nullptr ? "" : text_of(*error, "message");
+  ProviderError result = by_status(
+      answer.status, fmt::format("{}: HTTP {} {} {}", what, answer.status, readable(reason),
+                                 message.empty() ? "without a reason" : readable(message)));
+  result.retry_after = retry_after(answer);
+  if (reason == "rateLimitExceeded" || reason == "userRateLimitExceeded" ||
+      reason == "resourceNotReady") {
+    result.kind = ProviderErrorKind::kRate;
+  } else if (reason == "quotaExceeded" || reason == "QUOTA_EXCEEDED") {
+    result.kind = ProviderErrorKind::kQuota;
+  } else if (reason.find("POOL_EXHAUSTED") != std::string::npos) {
+    result.kind = ProviderErrorKind::kCapacity;
+  }
+  return result;
+}
+
+Result<GceOperation> parse_gce_operation(std::string_view text) {
+  const Result<json::object> parsed = parse_object(text);
+  if (!parsed.ok()) {
+    return parsed.error();
+  }
+  GceOperation operation;
+  operation.name = text_of(parsed.value(), "name");
+  const std::string status = text_of(parsed.value(), "status");
+  if (!is_name(operation.name) ||
+      (status != "PENDING" && status != "RUNNING" && status != "DONE")) {
+    return Error{Errc::kCorrupt, "the answer does not describe an operation"};
+  }
+  operation.done = status == "DONE";
+  const json::object* const error = object_of(parsed.value(), "error");
+  if (operation.done && error != nullptr) {
+    const std::vector<const json::object*> errors = objects_of(error, "errors");
+    operation.error = operation_error(errors.empty() ? *error : *errors.front());
+  }
+  return operation;
+}
+
+Result<ServerStatus> parse_gce_instance(std::string_view text, std::int64_t now) {
+  const Result<json::object> parsed = parse_object(text);
+  return parsed.ok() ? server_of(parsed.value(), now) : Result<ServerStatus>(parsed.error());
+}
+
+Result<GcePage> parse_gce_page(std::string_view text, std::int64_t now) {
+  const Result<json::object> parsed = parse_object(text);
+  if (!parsed.ok()) {
+    return parsed.error();
+  }
+  const json::object* const zones = object_of(parsed.value(), "items");
+  if (zones == nullptr && parsed.value().contains("items")) {
+    return Error{Errc::kCorrupt, "the answer is not a list of instances by zone"};
+  }
+  GcePage page;
+  page.next_token = text_of(parsed.value(), "nextPageToken");
+  for (const auto& zone : zones == nullptr ? json::object() : *zones) {
+    for (const json::object* instance : objects_of(zone.value().if_object(), "instances")) {
+      Result<ServerStatus> server = server_of(*instance, now);
+      if (!server.ok()) {
+        return std::move(server).error();
+      }
+      page.servers.push_back(std::move(server).value());
+    }
+  }
+  return page;
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,68 @@
+#pragma once
+
+// What is said to Compute Engine (v1) and what it says back, as values and text. Pure. Any thread.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cloud_hooks/core/provider.hpp"
+#include "cloud_hooks/http/message.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct GceOptions {
+  std::string job;      ///< value of the label "mayfly-job": [a-z0-9_-], 1 to 63 characters
+  std::string project;  ///< id, not number
+  std::string zone;     ///< of offers without one; may be empty
+  std::string image = "projects/debian-cloud/global/images/family/debian-12";
+  std::uint32_t disk_gb = 20;
+  std::string network = "global/networks/default";
+  std::string subnetwork;        ///< instead of the network; "regions/R/subnetworks/S"
+  bool external_address = true;  ///< without one, a new server needs Cloud NAT to reach anybody
+  std::string service_account;   ///< e-mail that servers run as; empty: servers have no rights
+  std::string endpoint = "https://compute.googleapis.com";
+  Duration operation_wait_max = seconds(90);  ///< of request(): until it is known if there is stock
+};
+
+/// kInvalidInput, naming the option, if one cannot be used.
+[[nodiscard]] Result<void> check(const GceOptions& options);
+
+/// Name of the `index`-th server of a request; the same whenever the request is repeated.
+[[nodiscard]] std::string gce_server_name(const std::string& request_id, std::uint32_t index);
+/// UUID of the insertion of that server, for Compute Engine's own idempotence.
+[[nodiscard]] std::string gce_insert_id(const std::string& request_id, std::uint32_t index);
+
+/// Body of instances.insert. A machine type "n1-standard-8+nvidia-tesla-t4:2" has two T4 attached.
+/// kInvalidInput for a machine type that is not of this form, or a zone that is no name.
+[[nodiscard]] Result<std::string> gce_insert_body(const GceOptions& options,
+                                                  const ServerRequest& request,
+                                                  std::uint32_t index);
+
+/// What an answer with an error status means. `what` says for people what was asked.
+[[nodiscard]] ProviderError gce_error(const HttpResponse& answer, std::string_view what);
+
+struct GceOperation {
+  std::string name;
+  bool done = false;
+  std::optional<ProviderError> error;  ///< of a finished one: stock-outs come only here
+};
+
+/// kCorrupt if it is not a description of an operation.
+[[nodiscard]] Result<GceOperation> parse_gce_operation(std::string_view json);
+
+/// One instance. Its id is "zone/name". `now`: seconds since 1970 by Compute Engine's clock.
+[[nodiscard]] Result<ServerStatus> parse_gce_instance(std::string_view json, std::int64_t now);
+
+struct GcePage {
+  std::vector<ServerStatus> servers;
+  std::string next_token;  ///< empty: it was the last
+};
+
+/// One page of instances.aggregatedList.
+[[nodiscard]] Result<GcePage> parse_gce_page(std::string_view json, std::int64_t now);
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,172 @@
+#include "cloud_hooks/gce/google_tokens.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cstdlib>
+
+#include "base/file.hpp"
+#include "cloud_hooks/http/answers.hpp"
+#include "cloud_hooks/sign/service_account.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr const char* kScope = "https://www.googleapis.com/auth/compute";
+constexpr std::size_t kFileBytesMax = 64 * 1024;
+
+ProviderError no_token(std::string detail) {
+  return {ProviderErrorKind::kAuth, std::move(detail), {}, {}};
+}
+
+}  // namespace
+
+GoogleTokenOptions google_token_options(const std::function<std::string(const std::string&)>& get) {
+  GoogleTokenOptions options;
+  options.token_file = get("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
+  options.key_file = get("GOOGLE_APPLICATION_CREDENTIALS");
+  if (const std::string host = get("GCE_METADATA_HOST"); !host.empty()) {
+    options.metadata_endpoint = fmt::format("http://{}", host);
+  }
+  return options;
+}
+
+GoogleTokens::GoogleTokens(GoogleTokenOptions options, HttpSender& sender,
+                           std::function<std::int64_t()> unix_seconds)
+    : options_(std::move(options)), sender_(sender), unix_seconds_(std::move(unix_seconds)) {}
+
+std::string GoogleTokens::source() const {
+  return !options_.token_file.empty() ? "the token in " + options_.token_file
+         : !options_.key_file.empty() ? "the service account's key in " + options_.key_file
+                                      : "the metadata server";
+}
+
+Answer<std::string> GoogleTokens::from_file() const {
+  Result<std::string> text = read_text_file(options_.token_file, kFileBytesMax);
+  if (!text.ok()) {
+    return no_token(text.error().detail);
+  }
+  std::string token = std::move(text).value();
+  while (!token.empty() && static_cast<unsigned char>(token.back()) <= ' ') {
+    token.pop_back();
+  }
+  if (token.empty() ||
+      !std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; })) {
+    return no_token(options_.token_file + " does not hold a token on one line");
+  }
+  return token;
+}
+
+Result<HttpRequest> GoogleTokens::key_request() const {
+  const Result<std::string> text = read_text_file(options_.key_file, kFileBytesMax);
+  if (!text.ok()) {
+    return text.error();
+  }
+  const Result<ServiceAccount> account = parse_service_account(text.value());
+  if (!account.ok()) {
+    return Error{Errc::kInvalidInput, options_.key_file + ": " + account.error().detail};
+  }
+  const Result<Url> url = parse_url(account.value().token_uri);
+  const Result<std::string> assertion =
+      make_assertion(account.value(), kScope, unix_seconds_() + clock_offset_);
+  if (!url.ok() || !url.value().tls) {
+    return Error{Errc::kInvalidInput, options_.key_file + ": token_uri is not an https:// address"};
+  }
+  if (!assertion.ok()) {
+    return Error{Errc::kInvalidInput, options_.key_file + ": " + assertion.error().detail};
+  }
+  return HttpRequest{"POST",
+                     url.value(),
+                     {{"Content-Type", "application/x-www-form-urlencoded"}},
+                     form_encode({{"grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"},
+                                  {"assertion", assertion.value()}})};
+}
+
+Result<HttpRequest> GoogleTokens::metadata_request() const {
+  const Result<Url> url = parse_url(options_.metadata_endpoint +
+                                    "/computeMetadata/v1/instance/service-accounts/default/token");
+  if (!url.ok()) {
+    return url.error();
+  }
+  return HttpRequest{"GET", url.value(), {{"Metadata-Flavor", "Google"}}, ""};
+}
+
+Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
+  constexpr std::int64_t kMarginSeconds = 300;
+  if (answer.status != 200) {
+    ProviderError error = by_status(
+        answer.status, fmt::format("no access token from {}: HTTP {}", source(), answer.status));
+    if (error.kind == ProviderErrorKind::kConfig) {
+      error.kind = ProviderErrorKind::kAuth;  // 400: the statement is not believed
+    }
+    return error;
+  }
+  boost::system::error_code error;
+  const boost::json::value parsed = boost::json::parse(answer.body, error);
+  const boost::json::object* const object = error ? nullptr : parsed.if_object();
+  const boost::json::value* const token =
+      object == nullptr ? nullptr : object->if_contains("access_token");
+  const boost::json::value* const lifetime =
+      object == nullptr ? nullptr : object->if_contains("expires_in");
+  if (token == nullptr || !token->is_string() || lifetime == nullptr || !lifetime->is_int64()) {
+    return ProviderError{
+        ProviderErrorKind::kRate, "the answer of " + source() + " is not an access token", {}, {}};
+  }
+  token_ = std::string(token->get_string());
+  had_one_ = true;
+  const std::int64_t good_for = std::max<std::int64_t>(0, lifetime->get_int64());
+  good_until_ = unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2);
+  return token_;
+}
+
+bool GoogleTokens::learn_time(const HttpResponse& answer) {
+  constexpr std::int64_t kTolerated = 60;
+  const std::optional<std::string_view> date = answer.header("Date");
+  const std::optional<std::int64_t> theirs = date ? parse_http_date(*date) : std::nullopt;
+  const std::int64_t ours = unix_seconds_();
+  if (!theirs || std::llabs(*theirs - ours - clock_offset_) <= kTolerated) {
+    return false;
+  }
+  clock_offset_ = *theirs - ours;
+  return true;
+}
+
+Answer<std::string> GoogleTokens::token() {
+  if (!options_.token_file.empty()) {
+    return from_file();
+  }
+  if (!token_.empty() && unix_seconds_() < good_until_) {
+    return token_;
+  }
+  HttpLimits limits;
+  const bool by_key = !options_.key_file.empty();
+  limits.direct = !by_key;
+  limits.connect_max = by_key ? seconds(5) : seconds(2);
+  limits.answer_max = seconds(10);
+  limits.body_bytes_max = kFileBytesMax;
+  const Result<HttpRequest> usable = by_key ? key_request() : metadata_request();
+  if (!usable.ok()) {
+    return no_token(usable.error().detail);
+  }
+  const auto ask = [&] {
+    return send_with_retries(
+        sender_, limits, {}, [&] { return by_key ? key_request() : metadata_request(); },
+        worth_another_try);
+  };
+  Result<HttpResponse> answer = ask();
+  if (answer.ok() && answer.value().status == 400 && by_key && learn_time(answer.value())) {
+    answer = ask();
+  }
+  if (answer.ok()) {
+    return take(answer.value());
+  }
+  ProviderError error = no_answer(answer.error());
+  error.detail = fmt::format("no access token from {}: {}", source(), error.detail);
+  if (!had_one_) {
+    error.kind = ProviderErrorKind::kAuth;  // probably there is no such server here at all
+  }
+  return error;
+}
+
+}  // namespace mayfly::cloud_hooks
