@@ -1,0 +1,56 @@
+#pragma once
+
+// Keys for AWS: from the environment, or those of the role of the machine we run on (IMDSv2). One
+// thread at a time.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cloud_hooks/core/provider.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/sign/aws_signature.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct AwsCredentialOptions {
+  AwsCredentials fixed;  ///< used if it has an access key
+  std::string metadata_endpoint = "http://169.254.169.254";
+};
+
+/// As the environment says: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and
+/// AWS_EC2_METADATA_SERVICE_ENDPOINT, the names that AWS's own tools use.
+[[nodiscard]] AwsCredentialOptions aws_credential_options(
+    const std::function<std::string(const std::string&)>& get);
+
+class AwsCredentialSource {
+ public:
+  /// `unix_seconds` is the wall clock. `sender` must outlive this.
+  AwsCredentialSource(AwsCredentialOptions options, HttpSender& sender,
+                      std::function<std::int64_t()> unix_seconds);
+
+  /// Keys that are good for five more minutes, if the role has such. kAuth if there are none to be
+  /// had; kRate if there were some before and the metadata server just does not answer.
+  [[nodiscard]] Answer<AwsCredentials> credentials();
+  /// The last ones were refused: the next call asks the metadata server again.
+  void forget() { role_ = {}; }
+  /// Where keys come from, for people.
+  [[nodiscard]] std::string source() const;
+  /// `text` without any secret that this has given out.
+  [[nodiscard]] std::string without_secrets(std::string text) const;
+
+ private:
+  [[nodiscard]] Answer<std::string> metadata(const std::string& method, const std::string& path,
+                                             HttpHeaders headers);
+  [[nodiscard]] Answer<AwsCredentials> role_credentials();
+  [[nodiscard]] Answer<AwsCredentials> take(const std::string& json);
+
+  const AwsCredentialOptions options_;
+  HttpSender& sender_;
+  const std::function<std::int64_t()> unix_seconds_;
+  AwsCredentials role_;
+  std::int64_t good_until_ = 0;
+  bool had_some_ = false;
+};
+
+}  // namespace mayfly::cloud_hooks

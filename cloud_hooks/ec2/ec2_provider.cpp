@@ -1,0 +1,320 @@
+#include "cloud_hooks/ec2/ec2_provider.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "cloud_hooks/http/answers.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr std::uint32_t kCountMax = 64;
+constexpr int kPagesMax = 100;
+/// EC2 may not know a new instance everywhere for a while ("eventual consistency").
+constexpr Duration kUnknownYetMax = seconds(120);
+
+bool is_instance_id(const std::string& id) {
+  return id.starts_with("i-") && id.size() <= 32 &&
+         std::all_of(id.begin() + 2, id.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+bool is_unknown(const std::string& code) {
+  return code == "InvalidInstanceID.NotFound" || code == "InvalidInstanceID.Malformed";
+}
+
+class Ec2Provider final : public Provider {
+ public:
+  Ec2Provider(Ec2Options options, Url endpoint, AwsCredentialOptions credentials,
+              std::unique_ptr<HttpSender> sender, std::function<std::int64_t()> unix_seconds)
+      : options_(std::move(options)),
+        endpoint_(std::move(endpoint)),
+        sender_(std::move(sender)),
+        unix_seconds_(std::move(unix_seconds)),
+        credentials_(std::move(credentials), *sender_, unix_seconds_) {}
+
+  RequestOutcome request(const ServerRequest& request) override {
+    ServerRequest bounded = request;
+    bounded.count = std::min(request.count, kCountMax);
+    const Result<Ec2Form> form = ec2_run_form(options_, bounded);
+    if (!form.ok()) {
+      return {{}, ProviderError{ProviderErrorKind::kConfig, form.error().detail, {}, {}}};
+    }
+    const Answer<HttpResponse> answer = call(form.value(), "asking for servers");
+    if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
+      return code_ == "IdempotentInstanceTerminated" ? ended_already(request.request_id)
+                                                     : RequestOutcome{{}, *error};
+    }
+    Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
+    if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
+      return {{}, std::move(*error)};
+    }
+    RequestOutcome outcome{std::get<Ec2Page>(std::move(page)).servers, std::nullopt};
+    for (ServerStatus& server : outcome.servers) {
+      server.request_id = request.request_id;
+      young_.insert_or_assign(server.id, Young{monotonic_now(), server});
+    }
+    if (outcome.servers.size() < bounded.count) {
+      outcome.error = ProviderError{ProviderErrorKind::kCapacity,
+                                    fmt::format("asking for servers: {} of {} to be had",
+                                                outcome.servers.size(), bounded.count),
+                                    {},
+                                    {}};
+    }
+    return outcome;
+  }
+
+  std::optional<ProviderError> release(const std::string& id) override {
+    if (!is_instance_id(id)) {
+      return std::nullopt;
+    }
+    const Answer<HttpResponse> answer =
+        call(ec2_server_form("TerminateInstances", id), "releasing " + id);
+    const ProviderError* const error = std::get_if<ProviderError>(&answer);
+    if (error != nullptr && is_unknown(code_) && is_young(id)) {
+      return ProviderError{ProviderErrorKind::kRate, id + " is too new to be released", {}, {}};
+    }
+    return error == nullptr || is_unknown(code_) ? std::nullopt : std::optional(*error);
+  }
+
+  Answer<ServerStatus> status(const std::string& id) override {
+    ServerStatus gone;
+    gone.id = id;
+    if (!is_instance_id(id)) {
+      return gone;
+    }
+    const Answer<HttpResponse> answer =
+        call(ec2_server_form("DescribeInstances", id), "asking for " + id);
+    if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
+      return !is_unknown(code_) ? Answer<ServerStatus>(*error)
+             : is_young(id)     ? young_.at(id).server
+                                : gone;
+    }
+    Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
+    if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
+      return std::move(*error);
+    }
+    for (ServerStatus& server : std::get<Ec2Page>(page).servers) {
+      if (server.id == id) {
+        young_.erase(id);
+        return std::move(server);
+      }
+    }
+    return is_young(id) ? young_.at(id).server : gone;
+  }
+
+  Answer<std::vector<ServerStatus>> list() override {
+    std::vector<ServerStatus> servers;
+    std::string token;
+    for (int page_number = 0; page_number < kPagesMax; ++page_number) {
+      const Answer<HttpResponse> answer = call(ec2_list_form(options_, token), "listing servers");
+      if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
+        return *error;
+      }
+      Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
+      if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
+        return std::move(*error);
+      }
+      auto& [found, next] = std::get<Ec2Page>(page);
+      std::move(found.begin(), found.end(), std::back_inserter(servers));
+      if (next.empty()) {
+        return with_young(std::move(servers));
+      }
+      token = std::move(next);
+    }
+    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end", {}, {}};
+  }
+
+  Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
+
+  std::string preview(const ServerRequest& request) const override {
+    const Result<Ec2Form> form = ec2_run_form(options_, request);
+    if (!form.ok()) {
+      return fmt::format("nothing: {}\n", form.error().detail);
+    }
+    std::string text = fmt::format("POST {}\n", endpoint_.text());
+    for (const auto& [name, value] : form.value()) {
+      text += fmt::format("{}={}\n", name, value);
+    }
+    return text;
+  }
+
+  std::vector<Finding> examine() override {
+    std::vector<Finding> findings;
+    const Answer<AwsCredentials> keys = credentials_.credentials();
+    const ProviderError* const no_keys = std::get_if<ProviderError>(&keys);
+    findings.push_back({no_keys == nullptr, no_keys == nullptr
+                                                ? "keys from " + credentials_.source()
+                                                : no_keys->detail});
+    if (no_keys != nullptr) {
+      return findings;
+    }
+    const Answer<std::vector<ServerStatus>> listed = list();
+    const ProviderError* const error = std::get_if<ProviderError>(&listed);
+    findings.push_back(
+        {error == nullptr, error == nullptr ? "permission to list servers" : error->detail});
+    if (options_.machine_type.empty()) {
+      return findings;
+    }
+    ServerRequest trial;
+    trial.request_id = "00000000-0000-4000-8000-000000000000";
+    trial.offer.machine_type = options_.machine_type;
+    Result<Ec2Form> form = ec2_run_form(options_, trial);
+    if (!form.ok()) {
+      findings.push_back({false, form.error().detail});
+      return findings;
+    }
+    form.value().emplace_back("DryRun", "true");
+    const Answer<HttpResponse> answer = call(form.value(), "trying a request without effect");
+    const ProviderError* const refused = std::get_if<ProviderError>(&answer);
+    const bool allowed = refused == nullptr || code_ == "DryRunOperation";
+    findings.push_back({allowed, allowed ? "permission to start " + options_.machine_type +
+                                               " with " + options_.image
+                                         : refused->detail});
+    return findings;
+  }
+
+ private:
+  struct Young {
+    Instant born;
+    ServerStatus server;
+  };
+
+  [[nodiscard]] bool is_young(const std::string& id) const {
+    const auto found = young_.find(id);
+    return found != young_.end() && monotonic_now() - found->second.born < kUnknownYetMax;
+  }
+
+  /// Servers that were just promised and are not listed yet are listed all the same.
+  [[nodiscard]] std::vector<ServerStatus> with_young(std::vector<ServerStatus> servers) {
+    for (const ServerStatus& server : servers) {
+      young_.erase(server.id);
+    }
+    for (auto young = young_.begin(); young != young_.end();) {
+      if (is_young(young->first)) {
+        servers.push_back((young++)->second.server);
+      } else {
+        young = young_.erase(young);
+      }
+    }
+    std::stable_sort(servers.begin(), servers.end(), [](const auto& a, const auto& b) {
+      return a.uptime.value_or(Duration(0)) > b.uptime.value_or(Duration(0));
+    });
+    return servers;
+  }
+
+  /// The request was carried out once, and its servers have ended since.
+  RequestOutcome ended_already(const std::string& request_id) {
+    RequestOutcome outcome;
+    outcome.error = ProviderError{
+        ProviderErrorKind::kCapacity, "the servers of this request have ended already", {}, {}};
+    Answer<std::vector<ServerStatus>> all = list();
+    if (std::vector<ServerStatus>* const servers = std::get_if<std::vector<ServerStatus>>(&all)) {
+      std::copy_if(servers->begin(), servers->end(), std::back_inserter(outcome.servers),
+                   [&](const ServerStatus& server) { return server.request_id == request_id; });
+    }
+    return outcome;
+  }
+
+  [[nodiscard]] std::int64_t now() const { return unix_seconds_() + clock_offset_; }
+
+  Answer<Ec2Page> instances_in(const HttpResponse& answer) const {
+    Result<Ec2Page> page = parse_ec2_instances(answer.body, now());
+    if (!page.ok()) {
+      return ProviderError{ProviderErrorKind::kRate, page.error().detail, {}, {}};
+    }
+    return std::move(page).value();
+  }
+
+  /// True if EC2's clock says that ours is off; from now on we sign by EC2's.
+  bool learn_time(const HttpResponse& answer) {
+    constexpr std::int64_t kTolerated = 60;
+    const std::optional<std::string_view> date = answer.header("Date");
+    const std::optional<std::int64_t> theirs = date ? parse_http_date(*date) : std::nullopt;
+    if (!theirs || std::llabs(*theirs - now()) <= kTolerated) {
+      return false;
+    }
+    clock_offset_ = *theirs - unix_seconds_();
+    return true;
+  }
+
+  /// One signed call with retries. If keys or time are refused, both are looked at anew, once.
+  /// Leaves EC2's error code in code_, empty if there was none.
+  Answer<HttpResponse> call(const Ec2Form& form, const std::string& what) {
+    code_.clear();
+    for (int attempt = 0;; ++attempt) {
+      const Answer<AwsCredentials> keys = credentials_.credentials();
+      if (const ProviderError* const error = std::get_if<ProviderError>(&keys)) {
+        return *error;
+      }
+      const auto make = [&]() -> Result<HttpRequest> {
+        HttpRequest request{"POST",
+                            endpoint_,
+                            {{"Content-Type", "application/x-www-form-urlencoded; charset=utf-8"}},
+                            form_encode(form)};
+        aws_sign(request, std::get<AwsCredentials>(keys), {options_.region, "ec2"}, now());
+        return request;
+      };
+      Result<HttpResponse> answer = send_with_retries(*sender_, {}, {}, make, worth_retrying);
+      if (!answer.ok()) {
+        ProviderError error = no_answer(answer.error());
+        error.detail = what + ": " + error.detail;
+        return error;
+      }
+      if (answer.value().status / 100 == 2) {
+        return std::move(answer).value();
+      }
+      Ec2Error error = parse_ec2_error(answer.value(), what);
+      if (error.error.kind == ProviderErrorKind::kAuth && attempt == 0 &&
+          error.code != "UnauthorizedOperation") {
+        learn_time(answer.value());
+        credentials_.forget();
+        continue;
+      }
+      code_ = error.code;
+      error.error.detail = credentials_.without_secrets(std::move(error.error.detail));
+      return std::move(error.error);
+    }
+  }
+
+  /// EC2 says with 5xx that it has no capacity, too; that will not change within seconds.
+  static std::optional<Duration> worth_retrying(const Result<HttpResponse>& answer) {
+    const bool no_stock = answer.ok() && parse_ec2_error(answer.value(), "").error.kind ==
+                                             ProviderErrorKind::kCapacity;
+    return no_stock ? std::nullopt : worth_another_try(answer);
+  }
+
+  const Ec2Options options_;
+  const Url endpoint_;
+  const std::unique_ptr<HttpSender> sender_;
+  const std::function<std::int64_t()> unix_seconds_;
+  AwsCredentialSource credentials_;
+  std::map<std::string, Young> young_;  // by id: promised, and perhaps not known everywhere yet
+  std::int64_t clock_offset_ = 0;       // seconds from our clock to EC2's
+  std::string code_;                    // of the last call; see call()
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
+                                                    AwsCredentialOptions credentials,
+                                                    std::unique_ptr<HttpSender> sender,
+                                                    std::function<std::int64_t()> unix_seconds) {
+  if (Result<void> usable = check(options); !usable.ok()) {
+    return usable.error();
+  }
+  const Result<Url> endpoint = parse_url(
+      options.endpoint.empty() ? fmt::format("https://ec2.{}.amazonaws.com/", options.region)
+                               : options.endpoint);
+  if (!endpoint.ok() || !endpoint.value().safe_for_secrets()) {
+    return Error{Errc::kInvalidInput, "the endpoint of EC2 must be https://"};
+  }
+  return std::unique_ptr<Provider>(
+      std::make_unique<Ec2Provider>(std::move(options), endpoint.value(), std::move(credentials),
+                                    std::move(sender), std::move(unix_seconds)));
+}
+
+}  // namespace mayfly::cloud_hooks
