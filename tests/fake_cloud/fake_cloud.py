@@ -204,6 +204,9 @@ class Cloud:
     def do_fault(self, **rule):
         self.faults.add(rule)
 
+    def do_clear_faults(self):
+        self.faults.clear()
+
     def do_reset(self):
         """Between tests: no faults, no machines, the right time."""
         self.faults.clear()

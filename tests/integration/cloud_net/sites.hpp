@@ -1,0 +1,39 @@
+#pragma once
+
+// The clouds that the contract is tested on: how to reach each in the fake cloud.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/core/provider.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct SiteOptions {
+  std::string job = "job-a";
+  bool own_credentials = false;  ///< a key file or the environment; else the metadata server
+  Duration answer_max = seconds(10);
+};
+
+struct Site {
+  std::string name;     ///< of the service in the fake cloud
+  std::string make;     ///< operation that makes servers
+  std::string look;     ///< that asks for one
+  std::string list;     ///< that lists them
+  std::string release;  ///< that ends one
+  std::string machine_type;
+  std::string credentials;           ///< operation of the metadata server that gives them
+  std::vector<std::string> secrets;  ///< that may appear nowhere
+  std::unique_ptr<Provider> (*provider)(const SiteOptions& options);
+};
+
+/// Compute Engine and EC2.
+[[nodiscard]] const std::vector<Site>& sites();
+
+/// The real client, trusting the fake cloud, with no patience: answers in `answer_max`, pauses are
+/// skipped.
+[[nodiscard]] std::unique_ptr<HttpSender> impatient_client(Duration answer_max);
+
+}  // namespace mayfly::cloud_hooks
