@@ -1,0 +1,374 @@
+#include "collectives/parameter_server/core/lease_desk.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace mayfly::parameter_server {
+
+LeaseDesk::LeaseDesk(const SyncPlan& plan, Options options)
+    : plan_(plan),
+      options_(std::move(options)),
+      next_(plan.first_slice()),
+      applied_(plan.first_slice()) {
+  options_.snapshots.insert(plan.last_slice());
+}
+
+Grants LeaseDesk::set_workers(const std::set<MemberId>& workers) {
+  for (auto place = workers_.begin(); place != workers_.end();) {
+    if (workers.contains(place->first)) {
+      ++place;
+      continue;
+    }
+    for (const Lease& lease : place->second.leases) {
+      take_back(lease);
+    }
+    if (recorder_ == place->first) {
+      recorder_.reset();
+    }
+    place = workers_.erase(place);
+  }
+  for (const MemberId worker : workers) {
+    workers_.try_emplace(worker);
+  }
+  return serve();
+}
+
+/// What a lost worker has not confirmed may be missing on a shard, whatever we have.
+void LeaseDesk::take_back(const Lease& lease) {
+  if (lease.kind != LeaseKind::kCompute) {
+    return;
+  }
+  for (std::uint64_t slice = lease.first; slice < lease.first + lease.count; ++slice) {
+    if (!is_settled(slice)) {
+      returned_.insert(slice);
+      ++reissued_;
+    }
+  }
+}
+
+/// It has reached every shard.
+bool LeaseDesk::is_settled(std::uint64_t slice) const {
+  if (options_.one_shard) {
+    return applied_.contains(slice) || staged_.contains(slice);
+  }
+  return plan_.phase_of(slice).policy.kind == SyncKind::kBsp &&
+         plan_.version_at(plan_.round_of(slice)) < complete_;
+}
+
+bool LeaseDesk::is_over(const Lease& lease) const {
+  if (lease.kind != LeaseKind::kCompute) {
+    return lease.kind == LeaseKind::kOver;
+  }
+  for (std::uint64_t slice = lease.first; slice < lease.first + lease.count; ++slice) {
+    if (!is_settled(slice)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void LeaseDesk::hold() {
+  held_ = true;
+}
+
+Grants LeaseDesk::go_on() {
+  held_ = false;
+  return serve();
+}
+
+Grants LeaseDesk::connected(MemberId id, std::uint64_t received) {
+  const auto place = workers_.find(id);
+  if (place == workers_.end()) {
+    return {};
+  }
+  Worker& worker = place->second;
+  worker.is_connected = true;
+  for (const Lease& lease : worker.leases) {
+    if (lease.serial > received) {  // lost with a connection
+      grants_.push_back({id, lease});
+    }
+  }
+  return worker.leases.empty() ? wants(id) : serve();
+}
+
+Grants LeaseDesk::wants(MemberId id) {
+  const auto place = workers_.find(id);
+  if (place != workers_.end() && !std::exchange(place->second.wants, true)) {
+    place->second.order = ++wants_so_far_;
+  }
+  return serve();
+}
+
+Grants LeaseDesk::rested(MemberId id, std::uint64_t through) {
+  if (const auto place = workers_.find(id); place != workers_.end()) {
+    place->second.rests = true;
+  }
+  Grants grants = confirmed(id, through);
+  const Grants more = wants(id);
+  grants.insert(grants.end(), more.begin(), more.end());
+  return grants;
+}
+
+Grants LeaseDesk::confirmed(MemberId id, std::uint64_t through) {
+  const auto place = workers_.find(id);
+  if (place == workers_.end()) {
+    return {};
+  }
+  std::vector<Lease>& leases = place->second.leases;
+  bool recorded = false;
+  std::erase_if(leases, [&](const Lease& lease) {
+    const bool over = lease.serial <= through;
+    recorded = recorded || (over && lease.kind == LeaseKind::kSnapshot);
+    if (over && lease.version) {  // every shard has answered with the next version
+      complete_ = std::max(complete_, *lease.version + 1);
+    }
+    if (over && options_.one_shard && !is_over(lease)) {  // its round went on without it
+      take_back(lease);
+    }
+    return over;
+  });
+  if (recorded) {
+    next_phase();
+  }
+  return serve();
+}
+
+void LeaseDesk::next_phase() {
+  recorder_.reset();
+  ++phase_;
+  updates_ = 0;
+}
+
+Grants LeaseDesk::applied(const std::vector<std::uint64_t>& slices) {
+  for (const std::uint64_t slice : slices) {
+    applied_.add(slice);
+    staged_.erase(slice);
+    if (options_.one_shard) {
+      returned_.erase(slice);
+    }
+  }
+  ++updates_;
+  return serve();
+}
+
+void LeaseDesk::staged(std::uint64_t slice) {
+  staged_.insert(slice);
+  if (options_.one_shard) {
+    returned_.erase(slice);
+  }
+}
+
+Grants LeaseDesk::dropped(std::uint64_t slice) {
+  ++late_;
+  returned_.insert(slice);
+  return serve();
+}
+
+bool LeaseDesk::is_quiet() const {
+  const bool at_boundary = next_ % plan_.slices_per_step() == 0 && applied_.prefix() == next_;
+  return held_ && at_boundary && returned_.empty() && all_idle();
+}
+
+bool LeaseDesk::all_idle() const {
+  return std::all_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
+    const std::vector<Lease>& leases = entry.second.leases;
+    return std::all_of(leases.begin(), leases.end(),
+                       [this](const Lease& lease) { return is_over(lease); });
+  });
+}
+
+void LeaseDesk::grant(MemberId id, Lease lease) {
+  Worker& worker = workers_.at(id);
+  lease.serial = ++worker.serial;
+  if (std::exchange(worker.rests, false)) {
+    worker.clock = std::max(worker.clock, slowest_clock().value_or(0));
+  }
+  lease.clock = worker.clock;
+  worker.clock += lease.count;
+  worker.wants = false;
+  worker.round = lease.version;
+  worker.leases.push_back(lease);
+  grants_.push_back({id, lease});
+}
+
+/// Of those that have work.
+std::optional<std::uint64_t> LeaseDesk::slowest_clock() const {
+  std::optional<std::uint64_t> least;
+  for (const auto& [id, worker] : workers_) {
+    for (const Lease& lease : worker.leases) {
+      least = std::min(least.value_or(lease.clock), lease.clock);
+    }
+  }
+  return least;
+}
+
+/// Who has asked, the first first.
+std::vector<MemberId> LeaseDesk::waiting() const {
+  std::vector<MemberId> ids;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.wants) {
+      ids.push_back(id);
+    }
+  }
+  std::sort(ids.begin(), ids.end(),
+            [this](MemberId a, MemberId b) { return workers_.at(a).order < workers_.at(b).order; });
+  return ids;
+}
+
+Grants LeaseDesk::serve() {
+  if (is_over()) {
+    for (const MemberId id : waiting()) {
+      grant(id, {.kind = LeaseKind::kOver});
+    }
+  } else {
+    serve_returned();
+    serve_phase();
+  }
+  return std::exchange(grants_, {});
+}
+
+/// A worker of that round has its parameters as long as any shard lacks a slice of it.
+std::optional<MemberId> LeaseDesk::holder_of(std::uint64_t version) const {
+  for (const bool idle : {true, false}) {
+    for (const auto& [id, worker] : workers_) {
+      const bool took_part =
+          std::any_of(worker.leases.begin(), worker.leases.end(),
+                      [version](const Lease& lease) { return lease.version == version; });
+      if (took_part && worker.wants == idle) {
+        return id;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void LeaseDesk::serve_returned() {
+  for (const std::uint64_t slice : std::vector(returned_.begin(), returned_.end())) {
+    if (plan_.phase_of(slice).policy.kind == SyncKind::kBsp) {
+      serve_returned(slice);
+    }
+  }
+}
+
+/// A step waits for this slice: it is given to whoever can compute it, now.
+void LeaseDesk::serve_returned(std::uint64_t slice) {
+  Lease lease{.first = slice, .count = 1, .version = plan_.version_at(plan_.round_of(slice))};
+  std::optional<MemberId> worker = holder_of(*lease.version);
+  const std::vector<MemberId> idle = waiting();
+  if (!worker && !idle.empty()) {
+    worker = idle.front();
+    if (!options_.one_shard) {  // a shard may have gone on, and nobody has what it had before
+      lease.version.reset();
+      ++mixed_;
+    }
+  }
+  if (worker) {
+    returned_.erase(slice);
+    grant(*worker, lease);
+  }
+}
+
+bool LeaseDesk::is_drained() const {
+  return next_ == phase().last && applied_.prefix() >= phase().last && returned_.empty() &&
+         all_idle();
+}
+
+void LeaseDesk::serve_phase() {
+  if (is_drained()) {
+    if (options_.snapshots.contains(phase().last)) {
+      serve_snapshot();
+      return;
+    }
+    next_phase();
+  }
+  switch (phase().policy.kind) {
+    case SyncKind::kBsp: serve_round(); break;
+    case SyncKind::kAsp:
+    case SyncKind::kSsp: serve_stream(); break;
+    case SyncKind::kBackup: serve_backup(); break;
+  }
+}
+
+void LeaseDesk::serve_snapshot() {
+  if (!recorder_) {
+    for (const auto& [id, worker] : workers_) {
+      if (worker.wants) {
+        recorder_ = id;
+        grant(id, {.kind = LeaseKind::kSnapshot, .first = phase().last});
+        return;
+      }
+    }
+  }
+}
+
+/// A step is begun when everybody is there, and shared out evenly.
+void LeaseDesk::serve_round() {
+  const bool is_border = next_ % plan_.slices_per_step() == 0;
+  const bool everybody =
+      !workers_.empty() && std::all_of(workers_.begin(), workers_.end(),
+                                       [](const auto& entry) { return entry.second.wants; });
+  if (held_ || next_ == phase().last || !is_border || applied_.prefix() != next_ || !everybody) {
+    return;
+  }
+  const std::uint64_t slices = plan_.slices_per_step();
+  const std::uint64_t count = workers_.size();
+  std::uint64_t rank = 0;
+  const std::uint64_t first = next_;
+  next_ += slices;
+  std::vector<MemberId> ids;
+  for (const auto& [id, worker] : workers_) {
+    ids.push_back(id);
+  }
+  for (const MemberId id : ids) {
+    const std::uint64_t begin = slices * rank / count;
+    const std::uint64_t end = slices * (rank + 1) / count;
+    ++rank;
+    if (begin < end) {
+      grant(id, {.first = first + begin,
+                 .count = static_cast<std::uint32_t>(end - begin),
+                 .version = plan_.version_at(first)});
+    }
+  }
+}
+
+/// What was given back first. Held, a step that was begun is completed.
+std::optional<std::uint64_t> LeaseDesk::take_slice() {
+  if (!returned_.empty()) {
+    const std::uint64_t slice = *returned_.begin();
+    returned_.erase(returned_.begin());
+    return slice;
+  }
+  const bool may_begin = !held_ || next_ % plan_.slices_per_step() != 0;
+  return next_ < phase().last && may_begin ? std::optional(next_++) : std::nullopt;
+}
+
+void LeaseDesk::serve_stream() {
+  for (const MemberId id : waiting()) {
+    const std::optional<std::uint64_t> slice = take_slice();
+    if (!slice) {
+      return;
+    }
+    grant(id, {.first = *slice, .count = 1});
+  }
+}
+
+/// One slice per worker and round; if that is not enough for the round, more.
+void LeaseDesk::serve_backup() {
+  const std::uint64_t version = plan_.version_at(phase().first) + updates_;
+  const std::vector<MemberId> idle = waiting();
+  const bool all_wait = idle.size() == workers_.size();
+  for (const MemberId id : idle) {
+    if (workers_.at(id).round == version && !all_wait) {
+      continue;
+    }
+    const std::optional<std::uint64_t> slice = take_slice();
+    if (!slice) {
+      return;
+    }
+    grant(id, {.first = *slice, .count = 1, .version = version});
+  }
+}
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,137 @@
+#pragma once
+
+// Who computes which slices, as a pure state machine beside the first shard. Workers lease slices;
+// a lease is over when its worker says that every shard has answered, and what a lost worker has
+// not confirmed is leased again. So no slice is ever lost, and because shards forget repeats, none
+// counts twice, even if its worker died between two shards.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "collectives/parameter_server/core/slice_set.hpp"
+#include "collectives/parameter_server/core/sync_plan.hpp"
+
+namespace mayfly::parameter_server {
+
+enum class LeaseKind : std::uint8_t {
+  kCompute = 1,  ///< compute and push the slices
+  kSnapshot,     ///< all slices before `first` are in: record the state; nothing changes meanwhile
+  kOver,         ///< the job is done
+};
+
+struct Lease {
+  std::uint64_t serial = 0;  ///< of this worker's leases, from 1
+  LeaseKind kind = LeaseKind::kCompute;
+  std::uint64_t first = 0;
+  std::uint32_t count = 0;
+  /// With parameters of exactly this version on every shard; nothing: the newest. If a shard has
+  /// gone on, all shards have the slices, and the lease is over.
+  std::optional<std::uint64_t> version{};
+  /// Slices that the worker has computed before, and those that it missed by coming late or having
+  /// no work: what SyncKind::kSsp compares.
+  std::uint64_t clock = 0;
+  friend bool operator==(const Lease&, const Lease&) = default;
+};
+
+struct Grant {
+  MemberId worker{};
+  Lease lease;
+};
+using Grants = std::vector<Grant>;
+
+class LeaseDesk {
+ public:
+  struct Options {
+    bool one_shard = true;  ///< what reached us reached everybody
+    /// Ends of phases at which the state is recorded; that of the last phase always is one.
+    std::set<std::uint64_t> snapshots;
+  };
+  LeaseDesk(const SyncPlan& plan, Options options);
+
+  /// The workers of the present view: others have none of their leases any more.
+  [[nodiscard]] Grants set_workers(const std::set<MemberId>& workers);
+  /// No new step is begun until go_on().
+  void hold();
+  [[nodiscard]] Grants go_on();
+
+  /// A worker has connected, or connected again, and has every lease up to `received`.
+  [[nodiscard]] Grants connected(MemberId worker, std::uint64_t received);
+  /// It has pushed all it had, or has nothing.
+  [[nodiscard]] Grants wants(MemberId worker);
+  /// It has nothing to do, and its leases up to this serial are over.
+  [[nodiscard]] Grants rested(MemberId worker, std::uint64_t through);
+  /// Its leases up to this serial are over.
+  [[nodiscard]] Grants confirmed(MemberId worker, std::uint64_t through);
+  /// These slices are in our shard's parameters.
+  [[nodiscard]] Grants applied(const std::vector<std::uint64_t>& slices);
+  /// This one is kept for a round of our shard.
+  void staged(std::uint64_t slice);
+  /// This one came too late (SyncKind::kBackup).
+  [[nodiscard]] Grants dropped(std::uint64_t slice);
+
+  /// Held, and nobody has anything left to do.
+  [[nodiscard]] bool is_quiet() const;
+  [[nodiscard]] bool is_over() const { return phase_ == plan_.phases().size(); }
+  /// How many leases were given out again because their worker was lost, in slices.
+  [[nodiscard]] std::uint64_t reissued() const { return reissued_; }
+  [[nodiscard]] std::uint64_t late() const { return late_; }
+  /// Slices that had to be computed with parameters of two versions, as nobody had the old ones.
+  [[nodiscard]] std::uint64_t mixed() const { return mixed_; }
+
+ private:
+  struct Worker {
+    bool is_connected = false;
+    bool wants = false;
+    std::uint64_t order = 0;             // of wanting
+    std::uint64_t serial = 0;            // of its newest lease
+    std::uint64_t clock = 0;             // of its next lease
+    bool rests = true;                   // nobody waits for its clock
+    std::optional<std::uint64_t> round;  // the version that its newest lease asked for
+    std::vector<Lease> leases;           // not confirmed
+  };
+
+  void take_back(const Lease& lease);
+  [[nodiscard]] bool is_settled(std::uint64_t slice) const;
+  void grant(MemberId id, Lease lease);
+  Grants serve();
+  void serve_returned();
+  void serve_returned(std::uint64_t slice);
+  void serve_phase();
+  void serve_round();
+  void serve_stream();
+  void serve_backup();
+  void serve_snapshot();
+  [[nodiscard]] bool all_idle() const;
+  [[nodiscard]] bool is_drained() const;
+  [[nodiscard]] std::optional<std::uint64_t> slowest_clock() const;
+  [[nodiscard]] std::vector<MemberId> waiting() const;
+  [[nodiscard]] std::optional<MemberId> holder_of(std::uint64_t version) const;
+  [[nodiscard]] std::optional<std::uint64_t> take_slice();
+  [[nodiscard]] bool is_over(const Lease& lease) const;
+  void next_phase();
+  [[nodiscard]] const SyncPhase& phase() const { return plan_.phases()[phase_]; }
+
+  const SyncPlan& plan_;
+  Options options_;
+  std::size_t phase_ = 0;             // everybody is idle when it ends
+  std::uint64_t next_;                // slice that was never leased
+  std::set<std::uint64_t> returned_;  // leased to somebody who is gone, or dropped
+  SliceSet applied_;
+  std::set<std::uint64_t> staged_;
+  std::uint64_t updates_ = 0;   // in this phase
+  std::uint64_t complete_ = 0;  // rounds of kBsp before this version are complete on every shard
+  std::map<MemberId, Worker> workers_;
+  std::optional<MemberId> recorder_;  // of the snapshot at the phase's end
+  bool held_ = false;
+  std::uint64_t wants_so_far_ = 0;
+  std::uint64_t reissued_ = 0;
+  std::uint64_t late_ = 0;
+  std::uint64_t mixed_ = 0;
+  Grants grants_;
+};
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,160 @@
+#include "collectives/parameter_server/core/update_order.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.hpp"
+
+namespace mayfly::parameter_server {
+namespace {
+
+Error refusal(const Push& push, const char* why) {
+  return {Errc::kInvalidInput, "slice " + std::to_string(push.slice) + " " + why, push.worker};
+}
+
+}  // namespace
+
+UpdateOrder::UpdateOrder(const SyncPlan& plan) : plan_(plan), applied_(plan.first_slice()) {}
+
+Result<PushFate> UpdateOrder::fate_of(const Push& push) const {
+  if (push.slice < plan_.first_slice() || push.slice >= plan_.last_slice()) {
+    return refusal(push, "is none of the job's");
+  }
+  if (applied_.contains(push.slice) || staged_.contains(push.slice)) {
+    return PushFate::kRepeat;
+  }
+  const SyncPhase& phase = plan_.phase_of(push.slice);
+  if (applied_.prefix() < phase.first) {
+    return refusal(push, "belongs to a phase that has not begun");
+  }
+  if (push.base_version > version_) {
+    return refusal(push, "was computed with parameters that do not exist");
+  }
+  switch (phase.policy.kind) {
+    case SyncKind::kAsp:
+    case SyncKind::kSsp: return PushFate::kApplied;
+    case SyncKind::kBackup:
+      return push.base_version == version_ ? PushFate::kStaged : PushFate::kLate;
+    case SyncKind::kBsp: break;
+  }
+  if (plan_.round_of(push.slice) != plan_.round_of(applied_.prefix())) {
+    return refusal(push, "belongs to a step that has not begun");
+  }
+  if (push.base_version != version_) {
+    return refusal(push, "was not computed with the parameters of its step");
+  }
+  return PushFate::kStaged;
+}
+
+bool UpdateOrder::round_is_complete(const SyncPhase& phase) const {
+  if (phase.policy.kind == SyncKind::kBsp) {
+    return staged_.size() == plan_.slices_per_step();
+  }
+  const std::uint64_t left = phase.last - applied_.count();
+  return staged_.size() == std::min<std::uint64_t>(phase.policy.needed, left);
+}
+
+Update UpdateOrder::apply_one(const Push& push) {
+  Update update;
+  update.slices = {push.slice};
+  update.committed_before = applied_.count();
+  update.staleness = version_ - push.base_version;
+  ++staleness_[update.staleness];
+  applied_.add(push.slice);
+  update.version = ++version_;
+  return update;
+}
+
+Update UpdateOrder::apply_round() {
+  Update update;
+  update.committed_before = applied_.count();
+  for (const auto& [slice, base] : staged_) {  // by their numbers, whoever was first
+    update.slices.push_back(slice);
+    applied_.add(slice);
+  }
+  staged_.clear();
+  update.version = ++version_;
+  return update;
+}
+
+Result<PushOutcome> UpdateOrder::pushed(const Push& push) {
+  const Result<PushFate> fate = fate_of(push);
+  if (!fate.ok()) {
+    return fate.error();
+  }
+  PushOutcome outcome;
+  outcome.fate = fate.value();
+  Worker& worker = heard_of(push.worker, push.clock);
+  if (push.wanted) {
+    worker.wanted = push.wanted;
+  }
+  if (outcome.fate == PushFate::kApplied) {
+    outcome.update = apply_one(push);
+  } else if (outcome.fate == PushFate::kStaged) {
+    staged_.emplace(push.slice, push.base_version);
+    if (round_is_complete(plan_.phase_of(push.slice))) {
+      outcome.update = apply_round();
+    }
+  }
+  outcome.answers = take_answers();
+  return outcome;
+}
+
+std::vector<MemberId> UpdateOrder::pulled(MemberId id, std::uint64_t clock, std::uint64_t wanted) {
+  heard_of(id, clock).wanted = wanted;
+  return take_answers();
+}
+
+std::vector<MemberId> UpdateOrder::rested(MemberId id) {
+  if (const auto place = workers_.find(id); place != workers_.end()) {
+    place->second.works = false;
+  }
+  return take_answers();
+}
+
+std::vector<MemberId> UpdateOrder::gone(MemberId id) {
+  workers_.erase(id);
+  return take_answers();
+}
+
+/// Clocks come with the messages and are the same on every shard: if each counted by itself, two
+/// shards could make two workers wait for each other.
+UpdateOrder::Worker& UpdateOrder::heard_of(MemberId id, std::uint64_t clock) {
+  Worker& worker = workers_[id];
+  worker.clock = std::max(worker.clock, clock);
+  worker.works = true;
+  return worker;
+}
+
+std::optional<std::uint64_t> UpdateOrder::slowest() const {
+  std::optional<std::uint64_t> least;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.works) {
+      least = std::min(least.value_or(worker.clock), worker.clock);
+    }
+  }
+  return least;
+}
+
+/// The bound holds in the phase of the newest slices; a worker between two phases has no work.
+bool UpdateOrder::may_go_on(const Worker& worker) const {
+  if (applied_.prefix() >= plan_.last_slice()) {
+    return true;
+  }
+  const SyncPolicy& policy = plan_.phase_of(applied_.prefix()).policy;
+  return policy.kind != SyncKind::kSsp ||
+         worker.clock <= slowest().value_or(worker.clock) + policy.staleness;
+}
+
+std::vector<MemberId> UpdateOrder::take_answers() {
+  std::vector<MemberId> answers;
+  for (auto& [id, worker] : workers_) {
+    if (worker.wanted && version_ >= *worker.wanted && may_go_on(worker)) {
+      worker.wanted.reset();
+      answers.push_back(id);
+    }
+  }
+  return answers;
+}
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,101 @@
+#pragma once
+
+// The order of updates on one shard, as a pure state machine: which pushed slice changes the
+// parameters when, what is only kept for a round, what was there before, and who gets the
+// parameters when. Driven by a shard's event loop, by the tests' simulator, and by a recorded
+// order: equal events give equal outcomes.
+//
+// Every slice of the job enters the shard's parameters exactly once, however often it is pushed.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "collectives/parameter_server/core/slice_set.hpp"
+#include "collectives/parameter_server/core/sync_plan.hpp"
+
+namespace mayfly::parameter_server {
+
+/// A worker's gradient of one slice has arrived completely.
+struct Push {
+  MemberId worker{};
+  std::uint64_t slice = 0;
+  std::uint64_t base_version = 0;       ///< of the parameters it was computed with
+  std::uint64_t clock = 0;              ///< see Lease; with this slice
+  std::optional<std::uint64_t> wanted;  ///< answer with parameters of this version or a later one
+};
+
+/// One change of the parameters.
+struct Update {
+  std::vector<std::uint64_t> slices;   ///< in the order in which they are summed
+  std::uint64_t committed_before = 0;  ///< slices of the whole job that were in before
+  std::uint64_t version = 0;           ///< of the parameters after it
+  std::uint64_t staleness = 0;         ///< updates since the parameters it was computed with
+};
+
+enum class PushFate : std::uint8_t {
+  kApplied,  ///< is an update
+  kStaged,   ///< is kept until its round is complete, or completes it
+  kRepeat,   ///< was there before: forget it
+  kLate,     ///< its round went on without it: forget it, somebody computes it again
+};
+
+struct PushOutcome {
+  PushFate fate = PushFate::kRepeat;
+  std::optional<Update> update;   ///< to be carried out now, from what is staged
+  std::vector<MemberId> answers;  ///< who gets the parameters then, in order
+};
+
+class UpdateOrder {
+ public:
+  explicit UpdateOrder(const SyncPlan& plan);
+
+  /// kInvalidInput if the slice cannot be computed yet by any worker that follows its leases; then
+  /// nothing has changed.
+  [[nodiscard]] Result<PushOutcome> pushed(const Push& push);
+  /// A worker that has work wants parameters of this version or a later one. Each returns who gets
+  /// them now.
+  [[nodiscard]] std::vector<MemberId> pulled(MemberId worker, std::uint64_t clock,
+                                             std::uint64_t wanted);
+  /// The worker has no work; nobody waits for it until it pulls or pushes.
+  [[nodiscard]] std::vector<MemberId> rested(MemberId worker);
+  [[nodiscard]] std::vector<MemberId> gone(MemberId worker);
+
+  [[nodiscard]] std::uint64_t version() const { return version_; }
+  /// The slices that are in the parameters.
+  [[nodiscard]] const SliceSet& applied() const { return applied_; }
+  /// How many slices lie in an unfinished round.
+  [[nodiscard]] std::size_t staged() const { return staged_.size(); }
+  /// Updates by their staleness; only of phases without rounds.
+  [[nodiscard]] const std::map<std::uint64_t, std::uint64_t>& staleness() const {
+    return staleness_;
+  }
+
+ private:
+  struct Worker {
+    std::uint64_t clock = 0;
+    bool works = false;
+    std::optional<std::uint64_t> wanted;
+  };
+
+  [[nodiscard]] Result<PushFate> fate_of(const Push& push) const;
+  [[nodiscard]] bool round_is_complete(const SyncPhase& phase) const;
+  Update apply_one(const Push& push);
+  Update apply_round();
+  Worker& heard_of(MemberId worker, std::uint64_t clock);
+  [[nodiscard]] std::optional<std::uint64_t> slowest() const;
+  [[nodiscard]] bool may_go_on(const Worker& worker) const;
+  [[nodiscard]] std::vector<MemberId> take_answers();
+
+  const SyncPlan& plan_;
+  std::uint64_t version_ = 0;
+  SliceSet applied_;
+  std::map<std::uint64_t, std::uint64_t> staged_;  // slice to base version
+  std::map<MemberId, Worker> workers_;
+  std::map<std::uint64_t, std::uint64_t> staleness_;
+};
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,209 @@
+#include "collectives/parameter_server/core/worker_flow.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace mayfly::parameter_server {
+
+WorkerFlow::WorkerFlow(std::uint32_t shards) : shards_(shards) {
+  ENSURE(shards > 0, "parameters are somewhere");
+}
+
+void WorkerFlow::granted(const Lease& lease) {
+  if (lease.serial == received_ + 1) {  // after a gap all that is missing comes once more, in order
+    received_ = lease.serial;
+    leases_.push_back({lease, 0, false});
+  }
+}
+
+void WorkerFlow::answered(std::uint32_t shard, std::uint64_t version) {
+  ENSURE(shards_[shard].asked, "only expected answers are taken");
+  shards_[shard].asked.reset();
+  shards_[shard].arrived = version;
+}
+
+void WorkerFlow::reconnected(std::uint32_t shard) {
+  shards_[shard].asked.reset();
+  for (auto lease = unanswered_.rbegin(); lease != unanswered_.rend(); ++lease) {
+    leases_.push_front({lease->lease, 0, true});
+  }
+  unanswered_.clear();
+  for (Held& held : leases_) {
+    held.pushed = 0;
+  }
+  told_through_ = 0;  // that we rest
+}
+
+void WorkerFlow::recorded() {
+  ENSURE(!leases_.empty() && leases_.front().lease.kind == LeaseKind::kSnapshot,
+         "a snapshot was asked for");
+  finish(leases_.front().lease.serial);
+  leases_.pop_front();
+}
+
+bool WorkerFlow::anything_asked() const {
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [](const Shard& shard) { return shard.asked.has_value(); });
+}
+
+bool WorkerFlow::is_ready(const Lease& lease) const {
+  if (lease.kind != LeaseKind::kCompute) {
+    return true;
+  }
+  if (!lease.version) {
+    return has_parameters_ && !anything_asked();
+  }
+  return has_parameters_ && std::all_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+           return shard.held == *lease.version;
+         });
+}
+
+bool WorkerFlow::is_repeatable(const Lease& lease) const {
+  return has_parameters_ && lease.kind == LeaseKind::kCompute && !lease.version;
+}
+
+/// Some shard has gone on to the next round, so all have the slices of this one: the answers of
+/// all shards to one question are adopted together.
+bool WorkerFlow::is_past(const Lease& lease) const {
+  return has_parameters_ && lease.version &&
+         std::any_of(shards_.begin(), shards_.end(),
+                     [&](const Shard& shard) { return shard.held > *lease.version; });
+}
+
+void WorkerFlow::finish(std::uint64_t serial) {
+  over_.insert(serial);
+  while (over_.erase(done_through_ + 1) > 0) {
+    ++done_through_;
+  }
+}
+
+void WorkerFlow::drop_past() {
+  std::erase_if(leases_, [this](const Held& held) {
+    const bool past = is_past(held.lease);
+    if (past) {
+      finish(held.lease.serial);
+    }
+    return past;
+  });
+}
+
+std::optional<FlowAction> WorkerFlow::adopt() {
+  flow::Adopt adopted;
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    if (shards_[i].arrived) {
+      adopted.shards.push_back(i);
+    }
+  }
+  if (adopted.shards.empty() || anything_asked()) {
+    return std::nullopt;
+  }
+  for (Shard& shard : shards_) {
+    shard.held = shard.arrived.value_or(shard.held);
+    shard.arrived.reset();
+  }
+  has_parameters_ = has_parameters_ || adopted.shards.size() == shards_.size();
+  for (const Held& held : unanswered_) {
+    finish(held.lease.serial);
+  }
+  unanswered_.clear();
+  return FlowAction(std::move(adopted));
+}
+
+std::uint64_t WorkerFlow::ask(const std::vector<std::uint32_t>& shards) {
+  ++questions_;
+  for (const std::uint32_t shard : shards) {
+    shards_[shard].asked = questions_;
+  }
+  return questions_;
+}
+
+FlowAction WorkerFlow::compute(std::size_t place) {
+  Held& held = leases_[place];
+  const Lease lease = held.lease;
+  flow::Compute action;
+  action.slice = lease.first + held.pushed;
+  action.clock = lease.clock + ++held.pushed;
+  if (held.pushed < lease.count) {
+    return action;
+  }
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    if (!shards_[i].asked && !shards_[i].arrived) {
+      action.pulls.push_back(i);
+    }
+  }
+  action.version = lease.version ? *lease.version + 1 : 0;
+  action.question = ask(action.pulls);
+  unanswered_.push_back(held);
+  leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(place));
+  action.wants_lease = leases_.empty();
+  return action;
+}
+
+std::optional<FlowAction> WorkerFlow::work() {
+  drop_past();
+  for (std::size_t i = 0; i < leases_.size(); ++i) {
+    const Lease& lease = leases_[i].lease;
+    if (!is_ready(lease)) {
+      continue;
+    }
+    if (lease.kind == LeaseKind::kCompute) {
+      return compute(i);
+    }
+    if (i == 0 && unanswered_.empty()) {
+      return lease.kind == LeaseKind::kSnapshot ? FlowAction(flow::Snapshot{lease.first})
+                                                : FlowAction(flow::Over{});
+    }
+  }
+  return std::nullopt;
+}
+
+/// Parameters for leases that cannot begin without.
+std::optional<FlowAction> WorkerFlow::fetch() {
+  for (const Held& held : leases_) {
+    const std::uint64_t version = held.lease.version.value_or(0);
+    std::vector<std::uint32_t> missing;
+    for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+      const bool lacks = !has_parameters_ || shards_[i].held < version;
+      const bool comes = shards_[i].asked || shards_[i].arrived;
+      if (held.lease.kind == LeaseKind::kCompute && lacks && !comes) {
+        missing.push_back(i);
+      }
+    }
+    if (!missing.empty()) {
+      const std::uint64_t question = ask(missing);
+      return FlowAction(flow::Pull{std::move(missing), version, held.lease.clock, question});
+    }
+  }
+  return std::nullopt;
+}
+
+FlowAction WorkerFlow::next() {
+  drop_past();
+  for (std::size_t i = 0; i < leases_.size(); ++i) {
+    // Before anything is adopted or waited for: others may wait for what only these parameters can
+    // give, and shards that miss a push hold up the answers of others.
+    const Held& held = leases_[i];
+    if ((held.lease.version && is_ready(held.lease)) || (held.again && is_repeatable(held.lease))) {
+      return compute(i);
+    }
+  }
+  if (auto action = adopt()) {
+    return std::move(*action);
+  }
+  if (auto action = work()) {
+    return std::move(*action);
+  }
+  if (auto action = fetch()) {
+    return std::move(*action);
+  }
+  if (leases_.empty() && unanswered_.empty() && !anything_asked() &&
+      done_through_ > told_through_) {
+    told_through_ = done_through_;
+    has_parameters_ = false;  // they grow old meanwhile
+    return flow::Rest{};
+  }
+  return flow::Wait{};
+}
+
+}  // namespace mayfly::parameter_server

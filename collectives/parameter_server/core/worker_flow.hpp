@@ -1,0 +1,120 @@
+#pragma once
+
+// What a worker of a job with parameter servers does next, as a pure state machine: it holds
+// leases, knows the version of each shard's parameters that it has, and says one action at a time.
+// It keeps a complete older set of parameters until every shard has answered, so that it can
+// compute a lost worker's slice of the same round once more.
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "collectives/parameter_server/core/lease_desk.hpp"
+
+namespace mayfly::parameter_server {
+
+namespace flow {
+/// Nothing; an answer or a lease must come.
+struct Wait {};
+/// Ask these shards for parameters of this version or a later one.
+struct Pull {
+  std::vector<std::uint32_t> shards;
+  std::uint64_t version = 0;
+  std::uint64_t clock = 0;
+  std::uint64_t question = 0;  ///< the answer says which one it is to
+};
+/// Use what these shards have answered from now on.
+struct Adopt {
+  std::vector<std::uint32_t> shards;
+};
+/// Compute the slice with the adopted parameters and push it to every shard; those in `pulls` are
+/// asked for parameters of this version or a later one with the same message.
+struct Compute {
+  std::uint64_t slice = 0;
+  std::vector<std::uint32_t> pulls;
+  std::uint64_t version = 0;
+  std::uint64_t clock = 0;     ///< with this slice
+  std::uint64_t question = 0;  ///< to those in `pulls`
+  bool wants_lease = false;
+};
+/// Record the state after all slices before `first`, then say recorded().
+struct Snapshot {
+  std::uint64_t first = 0;
+};
+/// Tell every shard that there is nothing to do, and which leases are over.
+struct Rest {};
+struct Over {};
+}  // namespace flow
+
+using FlowAction = std::variant<flow::Wait, flow::Pull, flow::Adopt, flow::Compute, flow::Snapshot,
+                                flow::Rest, flow::Over>;
+
+class WorkerFlow {
+ public:
+  explicit WorkerFlow(std::uint32_t shards);
+
+  /// The first shard has given us work. What has been received before, and what follows a lease
+  /// that was lost, is ignored: the shard repeats it when we connect again.
+  void granted(const Lease& lease);
+  /// The answer to this question is awaited. Others come late, after a connection was lost; they
+  /// must be thrown away.
+  [[nodiscard]] bool expects(std::uint32_t shard, std::uint64_t question) const {
+    return shards_[shard].asked == question;
+  }
+  /// The parameters that this shard was asked for, and that we expect, are there.
+  void answered(std::uint32_t shard, std::uint64_t version);
+  /// The connection to this shard is new: what was sent or asked for may be lost. Everything that
+  /// is not known to have arrived is done again.
+  void reconnected(std::uint32_t shard);
+  void recorded();
+
+  /// Carried out by the caller before the next call; it changes what this machine believes.
+  [[nodiscard]] FlowAction next();
+
+  /// Leases up to this serial are over.
+  [[nodiscard]] std::uint64_t done_through() const { return done_through_; }
+  /// Leases up to this serial have been received.
+  [[nodiscard]] std::uint64_t received() const { return received_; }
+  /// Of the adopted parameters of a shard.
+  [[nodiscard]] std::uint64_t version(std::uint32_t shard) const { return shards_[shard].held; }
+  [[nodiscard]] bool has_parameters() const { return has_parameters_; }
+
+ private:
+  struct Shard {
+    std::uint64_t held = 0;
+    std::optional<std::uint64_t> asked;    // this question
+    std::optional<std::uint64_t> arrived;  // an answer that is not adopted
+  };
+  struct Held {
+    Lease lease;
+    std::uint32_t pushed = 0;  // slices of it
+    bool again = false;        // pushed before, and perhaps lost on its way to a shard
+  };
+
+  [[nodiscard]] bool anything_asked() const;
+  [[nodiscard]] bool is_ready(const Lease& lease) const;
+  [[nodiscard]] bool is_repeatable(const Lease& lease) const;
+  [[nodiscard]] bool is_past(const Lease& lease) const;
+  void drop_past();
+  void finish(std::uint64_t serial);
+  [[nodiscard]] std::optional<FlowAction> adopt();
+  [[nodiscard]] std::optional<FlowAction> work();
+  [[nodiscard]] FlowAction compute(std::size_t place);
+  [[nodiscard]] std::optional<FlowAction> fetch();
+  std::uint64_t ask(const std::vector<std::uint32_t>& shards);
+
+  std::vector<Shard> shards_;
+  bool has_parameters_ = false;
+  std::deque<Held> leases_;       // in the order of their serials
+  std::vector<Held> unanswered_;  // pushed, and over with the next answers
+  std::set<std::uint64_t> over_;  // serials above done_through_
+  std::uint64_t done_through_ = 0;
+  std::uint64_t told_through_ = 0;  // with Rest
+  std::uint64_t received_ = 0;
+  std::uint64_t questions_ = 0;  // so far
+};
+
+}  // namespace mayfly::parameter_server

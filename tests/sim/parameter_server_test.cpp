@@ -1,0 +1,240 @@
+// The machines of parameter servers under random schedules: deaths between two shards, joins,
+// connections that break, holds. Each test says for how many seeds its claim was checked.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "tests/sim/parameter_server_world.hpp"
+
+namespace mayfly::sim {
+namespace {
+
+using parameter_server::SyncPlan;
+
+/// MAYFLY_SIM_SEEDS asks for more.
+std::uint64_t seeds() {
+  const char* asked = std::getenv("MAYFLY_SIM_SEEDS");
+  return asked == nullptr ? 150 : std::strtoull(asked, nullptr, 10);
+}
+const std::uint64_t kSeeds = seeds();
+
+std::string named(const PsOptions& options) {
+  return options.phases + ", " + std::to_string(options.shards) + " shards, seed " +
+         std::to_string(options.seed);
+}
+
+/// On every shard every slice of the job exactly once, and nothing else.
+void expect_exactly_once(const PsOptions& options, const PsResult& result) {
+  ASSERT_TRUE(result.done) << named(options) << " did not end";
+  std::vector<std::uint64_t> all(std::size_t{options.steps} * options.slices_per_step);
+  std::iota(all.begin(), all.end(), 0);
+  for (const PsShardLog& log : result.shards) {
+    std::vector<std::uint64_t> committed = log.committed;
+    std::sort(committed.begin(), committed.end());
+    ASSERT_EQ(committed, all) << named(options);
+  }
+}
+
+PsOptions with_faults(const std::string& phases, std::uint32_t shards, std::uint64_t seed) {
+  PsOptions options;
+  options.seed = seed;
+  options.phases = phases;
+  options.shards = shards;
+  options.kills = static_cast<std::uint32_t>(seed % 4);
+  options.joins = static_cast<std::uint32_t>(seed % 3);
+  options.breaks = static_cast<std::uint32_t>(seed % 5);
+  return options;
+}
+
+TEST(ParameterServers, UseEverySliceExactlyOnceOnEveryShardWhoeverDies) {
+  std::uint64_t reissued = 0;
+  std::uint64_t repeats = 0;
+  for (const std::uint32_t shards : {1U, 3U}) {
+    for (const char* phases :
+         {"bsp", "asp", "ssp:1", "ssp:0", "bsp:25%,asp", "asp:30%,bsp:30%,ssp:2"}) {
+      for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        const PsOptions options = with_faults(phases, shards, seed);
+        const PsResult result = run_parameter_server(options);
+        expect_exactly_once(options, result);
+        for (const std::uint64_t version : result.versions) {
+          ASSERT_EQ(version, plan_of(options).version_at(plan_of(options).last_slice()));
+        }
+        reissued += result.reissued;
+        repeats += result.repeats;
+      }
+    }
+  }
+  EXPECT_GT(reissued, 6 * kSeeds) << "the schedules do not hit what they are for";
+  EXPECT_GT(repeats, kSeeds / 2);
+}
+
+TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
+  for (const std::uint32_t shards : {1U, 2U, 3U}) {
+    PsOptions alone;
+    alone.workers = 1;
+    alone.shards = shards;
+    const PsResult oracle = run_parameter_server(alone);
+    ASSERT_TRUE(oracle.done);
+    std::uint64_t compared = 0;
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      PsOptions options = with_faults("bsp", shards, seed);
+      options.workers = static_cast<std::uint32_t>(1 + seed % 8);
+      const PsResult result = run_parameter_server(options);
+      expect_exactly_once(options, result);
+      if (result.mixed > 0) {
+        continue;  // nobody was left who had the parameters of that step; it is counted
+      }
+      ++compared;
+      for (std::uint32_t s = 0; s < shards; ++s) {
+        ASSERT_EQ(result.shards[s].model, oracle.shards[s].model) << named(options);
+      }
+    }
+    EXPECT_GT(compared, kSeeds * 9 / 10);
+  }
+}
+
+TEST(ParameterServers, OfAspKeepTheStalenessIdentityAtEveryUpdate) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PsOptions options;
+    options.seed = seed;
+    options.phases = "asp";
+    options.workers = static_cast<std::uint32_t>(2 + seed % 7);
+    options.slices_per_step = options.workers;
+    options.steps = 200;
+    options.slow = {{0, 1 + static_cast<double>(seed % 4)}};
+    const PsResult result = run_parameter_server(options);
+    ASSERT_TRUE(result.done);
+    // Every update makes every other worker's parameters one older. So the sum over the updates
+    // is (workers - 1) each, but for those workers' that had not come back at the end.
+    std::uint64_t sum = 0;
+    std::uint64_t updates = 0;
+    for (const auto& [staleness, count] : result.staleness[0]) {
+      sum += staleness * count;
+      updates += count;
+    }
+    ASSERT_EQ(updates, std::uint64_t{options.steps} * options.slices_per_step);
+    const std::uint64_t expected = (options.workers - 1) * updates;
+    EXPECT_LE(sum, expected);
+    const std::uint64_t pipeline = options.workers * options.workers;
+    EXPECT_GE(sum + 8 * pipeline, expected) << "more is missing than pulls can be outstanding";
+  }
+}
+
+TEST(ParameterServers, OfSspKeepTheFastestWithinTheBound) {
+  for (const std::uint32_t bound : {0U, 1U, 3U}) {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+      PsOptions options;
+      options.seed = seed;
+      options.phases = "ssp:" + std::to_string(bound);
+      options.steps = 60;
+      options.slow = {{1, 4.0}};
+      options.shards = static_cast<std::uint32_t>(1 + seed % 2);
+      const PsResult result = run_parameter_server(options);
+      expect_exactly_once(options, result);
+      EXPECT_LE(result.clock_gap_max, bound + 1) << named(options);
+    }
+  }
+}
+
+TEST(ParameterServers, OfSspWithoutABoundDoWhatAspDoes) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    PsOptions asp;
+    asp.seed = seed;
+    asp.phases = "asp";
+    asp.slow = {{2, 3.0}};
+    PsOptions ssp = asp;
+    ssp.phases = "ssp:1000000";
+    const PsResult one = run_parameter_server(asp);
+    const PsResult other = run_parameter_server(ssp);
+    EXPECT_EQ(one.shards[0].committed, other.shards[0].committed);
+    EXPECT_EQ(one.shards[0].model, other.shards[0].model);
+  }
+}
+
+TEST(ParameterServers, OfAspWithAStragglerLeaveItBehindAndBspDoesNot) {
+  PsOptions options;
+  options.steps = 50;
+  options.jitter = 0;
+  options.slow = {{0, 4.0}};
+  const Duration bsp = run_parameter_server(options).took;
+  options.phases = "asp";
+  const Duration asp = run_parameter_server(options).took;
+  EXPECT_GT(to_ms(bsp) / to_ms(asp), 2.0);
+}
+
+TEST(ParameterServers, WithBackupsDropTheLateAndTrainOnThemLater) {
+  std::uint64_t late = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    PsOptions options = with_faults("backup:3-of-4", 1, seed);
+    options.slices_per_step = 3;
+    options.slow = {{0, 3.0}};
+    const PsResult result = run_parameter_server(options);
+    expect_exactly_once(options, result);
+    const std::uint64_t committed = result.shards[0].committed.size();
+    ASSERT_EQ(result.computed, committed + result.repeats + result.late) << named(options);
+    for (const std::size_t size : result.shards[0].update_sizes) {
+      ASSERT_EQ(size, 3U);
+    }
+    late += result.late;
+  }
+  EXPECT_GT(late, kSeeds);
+}
+
+TEST(ParameterServers, ReplayedFromTheRecordedOrderGiveTheSameBits) {
+  for (const char* phases : {"bsp", "asp", "ssp:2", "bsp:20%,asp:40%,bsp"}) {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      const PsOptions options = with_faults(phases, 2, seed);
+      const PsResult result = run_parameter_server(options);
+      for (std::uint32_t s = 0; s < options.shards; ++s) {
+        ASSERT_EQ(replay(plan_of(options), s, result.shards[s]), result.shards[s].model);
+      }
+    }
+  }
+}
+
+TEST(ParameterServers, AreAFunctionOfTheirSeed) {
+  const PsOptions options = with_faults("asp", 3, 11);
+  EXPECT_EQ(run_parameter_server(options).shards[2].model,
+            run_parameter_server(options).shards[2].model);
+}
+
+TEST(ParameterServers, TakeSnapshotsWhenEveryShardHasExactlyTheSlicesBefore) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (const char* phases : {"bsp", "asp", "ssp:1"}) {
+      PsOptions options = with_faults(phases, 2, seed);
+      options.snapshot_steps = {5, 12};
+      const PsResult result = run_parameter_server(options);
+      expect_exactly_once(options, result);
+      ASSERT_EQ(result.snapshots.size(), 3U);
+      ASSERT_EQ(result.snapshots.rbegin()->first, options.steps);
+    }
+  }
+}
+
+TEST(ParameterServers, HeldComeToRestAtAStepsEnd) {
+  std::uint32_t quiet = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (const char* phases : {"bsp", "asp", "ssp:1"}) {
+      PsOptions options = with_faults(phases, static_cast<std::uint32_t>(1 + seed % 2), seed);
+      options.holds = 1;
+      const PsResult result = run_parameter_server(options);
+      expect_exactly_once(options, result);
+      quiet += result.quiet_moments;
+    }
+  }
+  EXPECT_GT(quiet, kSeeds * 3 * 9 / 10);
+}
+
+TEST(ParameterServers, SwitchingBetweenBspAndBspChangesNothing) {
+  PsOptions whole;
+  whole.shards = 2;
+  PsOptions cut = whole;
+  cut.phases = "bsp:35%,bsp";
+  EXPECT_EQ(run_parameter_server(whole).shards[1].model, run_parameter_server(cut).shards[1].model);
+}
+
+}  // namespace
+}  // namespace mayfly::sim

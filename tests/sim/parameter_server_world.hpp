@@ -1,0 +1,73 @@
+#pragma once
+
+// A job with parameter servers in simulated time: the product's machines (leases, order of updates,
+// a worker's flow), connections that deliver in order but as late as they like, workers that die,
+// come and lose connections. A model of a few numbers stands for the parameters; every change of it
+// depends on everything before, so two runs that end with the same numbers did the same arithmetic.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/update_order.hpp"
+#include "collectives/parameter_server/core/worker_flow.hpp"
+#include "tests/sim/event_queue.hpp"
+
+namespace mayfly::sim {
+
+struct PsOptions {
+  std::uint64_t seed = 1;
+  std::string phases = "bsp";
+  std::uint32_t steps = 20;
+  std::uint32_t slices_per_step = 4;
+  std::uint32_t workers = 4;
+  std::uint32_t shards = 1;
+  std::set<std::uint64_t> snapshot_steps;
+  double jitter = 0.5;                   ///< of the time that a slice takes, of 1000 us
+  std::map<std::uint32_t, double> slow;  ///< worker number to factor
+  std::uint32_t kills = 0;               ///< at random moments; the last worker is spared
+  std::uint32_t joins = 0;               ///< at random moments
+  std::uint32_t breaks = 0;              ///< of connections
+  std::uint32_t holds = 0;               ///< of 5 ms
+};
+
+/// What happened on one shard, in order.
+struct PsShardLog {
+  std::vector<parameter_server::Push> pushes;
+  std::vector<std::uint64_t> gradients;  ///< of each push
+  std::vector<std::uint64_t> committed;  ///< slices, in the order in which they were summed
+  std::vector<std::size_t> update_sizes;
+  std::uint64_t model = 0;
+};
+
+struct PsResult {
+  bool done = false;  ///< every living worker was told that the job is over
+  std::vector<PsShardLog> shards;
+  std::vector<std::uint64_t> versions;
+  std::vector<std::map<std::uint64_t, std::uint64_t>> staleness;
+  std::map<std::uint64_t, std::vector<std::uint64_t>> snapshots;  ///< step to models
+  std::uint64_t computed = 0;  ///< slices that arrived at the first shard, repeats included
+  std::uint64_t repeats = 0;   ///< of them
+  std::uint64_t late = 0;
+  std::uint64_t mixed = 0;
+  std::uint64_t reissued = 0;
+  std::uint64_t clock_gap_max = 0;  ///< pushes of the fastest worker ahead of the slowest's
+  bool identity_held = true;        ///< of staleness, at every update of the first shard
+  std::uint32_t quiet_moments = 0;  ///< holds that ended with everybody idle
+  Duration took{};
+};
+
+/// Runs a job until nothing happens any more. A function of the options.
+[[nodiscard]] PsResult run_parameter_server(const PsOptions& options);
+
+/// Gives a fresh shard the recorded pushes; the model that they lead to.
+[[nodiscard]] std::uint64_t replay(const parameter_server::SyncPlan& plan, std::uint32_t shard,
+                                   const PsShardLog& log);
+[[nodiscard]] parameter_server::SyncPlan plan_of(const PsOptions& options);
+
+}  // namespace mayfly::sim
