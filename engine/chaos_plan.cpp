@@ -42,6 +42,8 @@ std::optional<ChaosKind> kind_of(std::string_view name) {
     return ChaosKind::kFlipMomentum;
   if (name == "flip_statistics")
     return ChaosKind::kFlipStatistics;
+  if (name == "flip_result")
+    return ChaosKind::kFlipResult;
   return std::nullopt;
 }
 
@@ -52,6 +54,7 @@ const char* name_in_worker(ChaosKind kind) {
     case ChaosKind::kFlipWeights: return "flip_weights";
     case ChaosKind::kFlipMomentum: return "flip_momentum";
     case ChaosKind::kFlipStatistics: return "flip_statistics";
+    case ChaosKind::kFlipResult: return "flip_result";
     default: return nullptr;
   }
 }
@@ -63,7 +66,7 @@ Result<ChaosEvent> parse_event(std::string_view text) {
     return wrong(
         text,
         "it must begin with kill@, stop@, drain@, join@, hang@ or flip_weights@, flip_momentum@, "
-        "flip_statistics@");
+        "flip_statistics@, flip_result@");
   }
   ChaosEvent event;
   event.kind = *kind;

@@ -2,7 +2,7 @@
 
 // Scripted faults for the local launcher, for demonstrations and tests:
 //   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90,
-//   flip_weights@step=20:worker=2
+//   flip_weights@step=20:worker=2,flip_result@step=70
 // An event fires once, as soon as the step is committed. `worker` is the number of a local worker
 // in the order of starting, from 0; without it the lowest one that still runs. `for` is in
 // milliseconds.
@@ -26,11 +26,17 @@ enum class ChaosKind {
   kFlipWeights,
   kFlipMomentum,
   kFlipStatistics,
+  kFlipResult,  ///< a bit of what it computes for the next audited microbatch is wrong
 };
 
 [[nodiscard]] constexpr bool flips_a_bit(ChaosKind kind) {
   return kind == ChaosKind::kFlipWeights || kind == ChaosKind::kFlipMomentum ||
          kind == ChaosKind::kFlipStatistics;
+}
+
+/// The worker does it to itself, see chaos_of_worker().
+[[nodiscard]] constexpr bool is_of_worker(ChaosKind kind) {
+  return flips_a_bit(kind) || kind == ChaosKind::kHang || kind == ChaosKind::kFlipResult;
 }
 
 struct ChaosEvent {
@@ -43,8 +49,7 @@ struct ChaosEvent {
 /// Events in the order of their steps. kInvalidInput names what is wrong and shows a right one.
 [[nodiscard]] Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text);
 
-/// The part of a plan that this local worker carries out itself, as a plan: hanging, and flips of
-/// bits.
+/// The part of a plan that this local worker carries out itself, as a plan (is_of_worker).
 [[nodiscard]] std::string chaos_of_worker(const std::vector<ChaosEvent>& plan,
                                           std::uint32_t worker);
 

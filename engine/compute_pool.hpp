@@ -60,9 +60,11 @@ class ComputePool {
   // Everything below: trainer thread only, except interrupt().
 
   /// Prepares a step: the weights must stay unchanged until the step is complete
-  /// or discarded. The step before must be.
+  /// or discarded. The step before must be. The hash of what microbatch `audited` comes to is
+  /// kept if it is computed here.
   void begin_step(std::uint64_t step, const nn::ModelState& state,
-                  std::span<const std::int32_t> exponents);
+                  std::span<const std::int32_t> exponents,
+                  std::optional<std::uint32_t> audited = std::nullopt);
   /// Adds microbatches to the present step; they run in this order.
   void add_microbatches(std::span<const std::uint32_t> microbatches);
   /// Blocks until every microbatch added so far is in this bucket's sums. False if interrupted
@@ -74,6 +76,13 @@ class ComputePool {
   /// Lets every compute thread do its part of something, (part, number of parts), and waits for
   /// all. The step must be complete; not interruptible.
   void run_parts(const PartFunction& function);
+  /// Of the audited microbatch, once it is in this step's sums: a hash of its loss, statistics and
+  /// gradients.
+  [[nodiscard]] std::optional<std::uint64_t> audited_hash() const;
+  /// Computes a microbatch of this step once more (or for the first time) and returns that hash;
+  /// the sums stay as they are. Nothing after a failure. All microbatches of the step must be in
+  /// the sums. Not interruptible.
+  [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch);
   /// Drops what has not begun and waits for what has.
   void discard();
 
@@ -88,6 +97,9 @@ class ComputePool {
   /// A scripted fault: the next microbatch of this step, or of a later one, is not computed for so
   /// long. Any thread.
   void hang_at(std::uint64_t step, Duration how_long);
+  /// A scripted fault: of this step, or a later one, the first audited microbatch that is computed
+  /// here has a wrong bit. Before the first step.
+  void spoil_audited(std::uint64_t step) { spoil_from_ = step; }
 
   /// Makes the waiting functions return false until clear_interrupt(). Any thread.
   void interrupt();
@@ -100,8 +112,9 @@ class ComputePool {
 
  private:
   class Worker;
+  enum class Work : std::uint8_t { kTrain, kAudit, kEvaluate, kPart };
   struct Task {
-    bool evaluate = false;
+    Work work = Work::kTrain;
     std::uint32_t number = 0;                // microbatch, chunk of the test set, or part
     const PartFunction* function = nullptr;  // of run_parts()
   };
@@ -114,6 +127,7 @@ class ComputePool {
   ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
               Ledger* ledger, elastic::ProgressBoard* board);
   void hang_if_asked();
+  void note_audited(std::span<float> result);
   bool wait_until_done(const std::uint32_t& counter);
   void fail(const Error& error);
 
@@ -124,8 +138,10 @@ class ComputePool {
   std::unique_ptr<elastic::ProgressBoard> own_board_;  // if nobody gave one
   elastic::ProgressBoard& board_;
   GradientSums sums_;
-  nn::Weights weights_;     // set while idle
-  std::uint64_t step_ = 0;  // set while idle
+  nn::Weights weights_;                      // set while idle
+  std::uint64_t step_ = 0;                   // set while idle
+  std::optional<std::uint32_t> audited_;     // set while idle
+  std::optional<std::uint64_t> spoil_from_;  // read by whoever computes audited_
 
   mutable std::mutex mutex_;
   std::condition_variable work_added_;
@@ -137,6 +153,8 @@ class ComputePool {
   std::uint32_t complete_ = 0;                // microbatches entirely in the sums
   std::vector<std::uint32_t> bucket_counts_;  // microbatches in each bucket's sums
   EvaluationSums evaluation_;
+  std::optional<std::uint64_t> audited_hash_;
+  std::optional<std::uint64_t> recomputed_;
   double thread_ms_ = 0;        // spent in microbatches since the last take_speed()
   std::uint32_t measured_ = 0;  // so many of them
   std::optional<Error> failure_;

@@ -230,6 +230,9 @@ void append_records(std::vector<Setting>& list) {
       make("resume", &C::resume, "a checkpoint folder, or a run directory (its latest)"));
   list.push_back(
       make("digest_every", &C::digest_every, "steps between state digests in metrics.jsonl"));
+  list.push_back(
+      make("audit_every", &C::audit_every,
+           "steps between audits: another worker computes one microbatch, too; 0 = none"));
   list.push_back(make("eval_every_epochs", &C::eval_every_epochs,
                       "epochs between test evaluations; 0 = only at the end"));
   list.push_back(make("evaluate", &C::evaluate, "measure test accuracy at the end"));

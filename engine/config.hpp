@@ -91,6 +91,7 @@ struct JobConfig {
   std::uint32_t keep_checkpoints = 3;
   std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
   std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
+  std::uint64_t audit_every = 0;    ///< steps between audits (engine/audit.hpp); 0 = none
   double eval_every_epochs = 0;     ///< 0 = only at the end
   bool evaluate = true;             ///< test accuracy at the end
   bool ledger = false;              ///< write which samples each worker computed (tests)

@@ -14,11 +14,23 @@ using collectives::ReduceOp;
 
 constexpr std::size_t kBoundaryLane = 0;
 // Members agree on a number exactly if its maximum equals minus the maximum of its negative.
-constexpr std::size_t kStateLane = 1;
-constexpr std::size_t kNegatedStateLane = 2;
-constexpr std::int32_t kNoState = std::numeric_limits<std::int32_t>::min();
+constexpr std::size_t kStateLanes = 1;  // and the next: the negative
+constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::min();
 constexpr std::size_t kStepTimeLane = 3;
-constexpr std::size_t kSignalLanes = 4;
+constexpr std::size_t kAuditLanes = 4;  // and the next: the negative
+constexpr std::size_t kSignalLanes = 6;
+
+using Lanes = std::span<std::int32_t, 2>;
+
+void put_check(std::optional<std::uint32_t> check, Lanes lanes) {
+  const auto bits = static_cast<std::int32_t>(check.value_or(0) & 0x7fffffffU);
+  lanes[0] = check.has_value() ? bits : kNothing;
+  lanes[1] = check.has_value() ? -bits : kNothing;
+}
+
+bool is_agreed(Lanes lanes) {
+  return lanes[0] == kNothing || -static_cast<std::int64_t>(lanes[1]) == lanes[0];
+}
 
 }  // namespace
 
@@ -49,12 +61,8 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
     std::ranges::copy(sums.observed(), signals_.begin());
   }
   signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
-  signals_[blocks + kStateLane] = signals_[blocks + kNegatedStateLane] = kNoState;
-  if (signals.state_check.has_value()) {
-    const auto state = static_cast<std::int32_t>(*signals.state_check & 0x7fffffffU);
-    signals_[blocks + kStateLane] = state;
-    signals_[blocks + kNegatedStateLane] = -state;
-  }
+  put_check(signals.state_check, lanes_at(kStateLanes));
+  put_check(signals.audit_check, lanes_at(kAuditLanes));
   signals_[blocks + kStepTimeLane] = static_cast<std::int32_t>(signals.before_us & 0x7fffffffU);
   push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
        layout_.buckets().size(), false);
@@ -112,10 +120,14 @@ Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> expone
   const std::size_t blocks = largest().size();
   reduced.boundary = signals_[blocks + kBoundaryLane] != 0;
   reduced.before_us = static_cast<std::uint32_t>(signals_[blocks + kStepTimeLane]);
-  reduced.states_agree = -static_cast<std::int64_t>(signals_[blocks + kNegatedStateLane]) ==
-                         signals_[blocks + kStateLane];
-  reduced.state_check = static_cast<std::uint32_t>(signals_[blocks + kStateLane]);
+  reduced.states_agree = is_agreed(lanes_at(kStateLanes));
+  reduced.state_check = static_cast<std::uint32_t>(lanes_at(kStateLanes)[0]);
+  reduced.results_agree = is_agreed(lanes_at(kAuditLanes));
   return reduced;
+}
+
+std::span<std::int32_t, 2> GradientBuckets::lanes_at(std::size_t lane) {
+  return std::span(signals_).subspan(signals_.size() - kSignalLanes + lane).first<2>();
 }
 
 std::span<const std::int32_t> GradientBuckets::largest() const {

@@ -26,6 +26,9 @@ struct StepSignals {
   std::uint32_t before_us = 0;    ///< what the step before took; 0 = the first of the view
   /// Low bits of a digest of the state this step started from; none from a member that lacks it.
   std::optional<std::uint32_t> state_check = 0;
+  /// Low bits of the hash of what the step's audited microbatch comes to; none from a member that
+  /// has not computed it.
+  std::optional<std::uint32_t> audit_check;
 };
 
 /// The group's answer.
@@ -35,6 +38,7 @@ struct ReducedStep {
   std::uint32_t before_us = 0;    ///< the slowest member's
   bool states_agree = true;       ///< every member started from the same state
   std::uint32_t state_check = 0;  ///< what they agree on, 31 bits; 0 if nobody looked
+  bool results_agree = true;      ///< all who computed the audited microbatch got the same
 };
 
 class GradientBuckets {
@@ -80,6 +84,7 @@ class GradientBuckets {
   [[nodiscard]] Result<void> wait_for_all(Instant deadline, Step step);
   void trace_operations(std::uint64_t step) const;
   [[nodiscard]] std::span<const std::int32_t> largest() const;
+  [[nodiscard]] std::span<std::int32_t, 2> lanes_at(std::size_t lane);
 
   const ReductionLayout& layout_;
   bool exact_;

@@ -58,6 +58,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"evaluation", fmt::format("{}/{}", c.evaluate, job.evaluate_every_steps)},
           {"checkpoint_every", fmt::format("{}", c.checkpoint_every)},
           {"digest_every", fmt::format("{}", c.digest_every)},
+          {"audit_every", fmt::format("{}", c.audit_every)},
           {"reduction", c.reduction},
           {"wire", name_of(job.wire)},
           {"bucket_kib", c.bucket_kib},

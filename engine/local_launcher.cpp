@@ -173,8 +173,10 @@ void LocalLauncher::play_chaos() {
 }
 
 void LocalLauncher::play(const ChaosEvent& event) {
-  if (event.kind == ChaosKind::kHang || flips_a_bit(event.kind)) {
-    const char* what = event.kind == ChaosKind::kHang ? "hangs" : "has a bit of its state flipped";
+  if (is_of_worker(event.kind)) {
+    const char* what = event.kind == ChaosKind::kHang         ? "hangs"
+                       : event.kind == ChaosKind::kFlipResult ? "computes something wrong"
+                                                              : "has a bit of its state flipped";
     process_->note("chaos",
                    fmt::format("chaos: local worker {} {}", event.worker.value_or(0), what));
     return;

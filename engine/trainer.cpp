@@ -106,6 +106,7 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   evaluated_.reset();
   dispute_ = elastic::Dispute::kNone;
   disputed_.clear();
+  is_unsound_ = false;
   prefetched_ = 0;
   parts_.loader.cancel_requests();
 
@@ -219,6 +220,9 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
     if (!step.states_agree) {
       return states_differ();
     }
+    if (!step.results_agree) {
+      return results_differ();
+    }
     states_agreed();
     if (step.totals.nonfinite > 0) {
       report_fatal(
@@ -233,9 +237,13 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
     }
     exponents_ = buckets_.raised_exponents(exponents_);
     ++attempt_;
-    parts_.pool.begin_step(value(computing_), state_, exponents_);
+    begin_computing();
     held_ = {};
   }
+}
+
+void Trainer::begin_computing() {
+  parts_.pool.begin_step(value(computing_), state_, exponents_, audited());
 }
 
 void Trainer::compute_share(const elastic::MicrobatchSet& share) {
@@ -248,7 +256,7 @@ void Trainer::compute_share(const elastic::MicrobatchSet& share) {
     held_ = {};
     exponents_ = exponents_of_position();
     parts_.layout.cut_buckets(tuner_.elements());  // nobody reads it: the pool is idle
-    parts_.pool.begin_step(value(step), state_, exponents_);
+    begin_computing();
   }
   const std::vector<std::uint32_t> missing = share.minus(held_).list();
   if (prefetched_ < value(step)) {
@@ -281,8 +289,9 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     const TraceSpan traced = span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});
     buckets_.start(group, b, parts_.pool.sums());
   }
-  buckets_.start_signals(group, parts_.pool.sums(),
-                         {parts_.link.boundary_asked(view.id), before_us(), state_check(whole)});
+  buckets_.start_signals(
+      group, parts_.pool.sums(),
+      {parts_.link.boundary_asked(view.id), before_us(), state_check(whole), audit_check(view)});
   const TraceSpan traced = span("wait for all-reduce");
   return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(position_)));
 }

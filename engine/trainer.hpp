@@ -97,6 +97,7 @@ class Trainer {
   /// What the last step took, in microseconds; 0 in the first step of a view.
   [[nodiscard]] std::uint32_t before_us() const;
   void tune_buckets(const ReducedStep& reduced);
+  void begin_computing();
   void compute_share(const elastic::MicrobatchSet& share);
   Result<ReducedStep> reduce(const elastic::View& view, collectives::Group& group);
   /// Waits until every microbatch of this member is in the bucket; false if interrupted.
@@ -123,13 +124,16 @@ class Trainer {
   void prefetch(std::uint64_t step, const elastic::MicrobatchSet& share);
   [[nodiscard]] bool is_digest_step(Step step) const;
 
-  // trainer_checks.cpp: the same state everywhere
+  // trainer_checks.cpp: the same state everywhere, and the same results
   [[nodiscard]] std::optional<std::uint64_t> whole_state() const;
   [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> whole) const;
   [[nodiscard]] bool is_checkpoint_step(Step step) const;
   void states_agreed();
   Result<void> compare_last_state(collectives::Group& group, Instant deadline);
   Error states_differ();
+  [[nodiscard]] std::optional<std::uint32_t> audited() const;
+  [[nodiscard]] std::optional<std::uint32_t> audit_check(const elastic::View& view);
+  Error results_differ();
 
   TrainerParts parts_;
   nn::ModelState state_;
@@ -157,6 +161,8 @@ class Trainer {
   // Why the present view ended, if the members found that they disagree, and our word on it.
   elastic::Dispute dispute_ = elastic::Dispute::kNone;
   std::vector<std::uint64_t> disputed_;
+  bool is_unsound_ = false;
+  std::optional<std::uint64_t> audited_hash_;  // what we said of the step's audited microbatch
 
   Rank rank_{};          // in the present view
   bool speaks_ = false;  // for all members of it

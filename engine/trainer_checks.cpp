@@ -1,10 +1,12 @@
-// How the trainer makes sure that all members have the same state, and what it says if not.
+// How the trainer makes sure that all members have the same state and compute the same, and what it
+// says if not.
 
 #include <fmt/format.h>
 
 #include <array>
 #include <cstdint>
 
+#include "engine/audit.hpp"
 #include "engine/trainer.hpp"
 
 namespace mayfly::engine {
@@ -72,6 +74,46 @@ Error Trainer::states_differ() {
   }
   return {Errc::kDiverged,
           fmt::format("the members' states differ before step {}", value(next(position_)))};
+}
+
+std::optional<std::uint32_t> Trainer::audited() const {
+  const Job& job = parts_.job;
+  return audited_microbatch(computing_, job.config.audit_every, job.config.seed, job.microbatches);
+}
+
+/// What this member got for the audited microbatch, if it is its own or its turn to look.
+std::optional<std::uint32_t> Trainer::audit_check(const elastic::View& view) {
+  const std::optional<std::uint32_t> microbatch = audited();
+  audited_hash_.reset();
+  if (!microbatch.has_value()) {
+    return std::nullopt;
+  }
+  audited_hash_ = parts_.pool.audited_hash();
+  if (!audited_hash_ && auditor_of(view, *microbatch, computing_, first_step_of_view_) == rank_) {
+    const TraceSpan traced = span("audit", {"microbatch", *microbatch});
+    turn_to(elastic::Activity::kCompute);
+    if (parts_.pool.wait_for_step()) {
+      audited_hash_ = parts_.pool.recompute(*microbatch);
+    }
+  }
+  return audited_hash_ ? std::optional(static_cast<std::uint32_t>(*audited_hash_)) : std::nullopt;
+}
+
+/// Everybody computes it (again) and says what it got; the coordinator finds out who is wrong.
+Error Trainer::results_differ() {
+  const std::optional<std::uint32_t> microbatch = audited();
+  if (!observes_ && microbatch.has_value()) {
+    turn_to(elastic::Activity::kCompute);
+    const std::optional<std::uint64_t> hash = parts_.pool.recompute(*microbatch);
+    if (hash.has_value()) {
+      dispute_ = elastic::Dispute::kMicrobatch;
+      disputed_ = {*hash};
+      is_unsound_ = audited_hash_.has_value() && audited_hash_ != hash;
+    }
+  }
+  return {Errc::kDiverged, fmt::format("two members get different results for microbatch {} of "
+                                       "step {}",
+                                       microbatch.value_or(0), value(computing_))};
 }
 
 }  // namespace mayfly::engine

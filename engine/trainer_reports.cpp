@@ -79,6 +79,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   }
   stopped.dispute = dispute_;
   stopped.hashes = disputed_;
+  stopped.is_unsound = is_unsound_;
   if (end.failure.has_value()) {
     stopped.failed = end.failure->code != Errc::kAborted;
     stopped.culprit = end.failure->culprit;

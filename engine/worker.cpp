@@ -94,6 +94,8 @@ Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
   for (const ChaosEvent& event : plan.value()) {
     if (event.kind == ChaosKind::kHang) {
       parts.pool->hang_at(event.step + 1, milliseconds(event.for_ms));
+    } else if (event.kind == ChaosKind::kFlipResult) {
+      parts.pool->spoil_audited(event.step + 1);
     }
   }
   parts.faults = std::make_unique<StateFaults>(plan.value());

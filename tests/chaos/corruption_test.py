@@ -1,7 +1,8 @@
 """Goal: a bit that flips in one worker's state is found before anything is committed on top of it,
 the right worker is evicted, and the result has the bits of the undisturbed run.
 Method: `--chaos flip_...` flips a bit of one of three workers after a given step: in its weights,
-its momentum, its running statistics. With two workers nobody can tell who is right.
+its momentum, its running statistics; or in what it computes. With two workers nobody can tell whose
+state is right.
 """
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect
@@ -53,6 +54,23 @@ def three_workers():
     flipped("statistics", 1, "running", ROUNDS, oracle)
 
 
+def wrong_result():
+    """A wrong sum, with nothing wrong in anybody's state: only computing it twice shows it. The one
+    that is asked again gets it right, contradicts itself and goes; so two workers are enough."""
+    oracle = undisturbed()
+    for workers, owner in ((3, 1), (2, 0)):
+        run = Run(JOB + ["--workers", str(workers), "--audit-every", "1", "--chaos",
+                         f"flip_result@step={FLIPPED_AFTER}:worker={owner}"])
+        summary = run.finish()
+        expect(summary["final_digest"] == oracle, f"{summary['final_digest']} is not {oracle}")
+        found = [e for e in run.lines("events.jsonl") if e["kind"] == "corrupted"]
+        expect(len(found) == 1 and "microbatch" in found[0]["detail"], f"{found}\n{run.logs()}")
+        with open(run.path("logs", f"worker-{owner}.log")) as file:
+            expect("joining again" in file.read(), f"worker {owner} is the one")
+        print(f"{workers} workers: {found[0]['detail']}")
+        run.remove()
+
+
 def two_workers():
     run = Run(JOB + ["--workers", "2", "--chaos", f"flip_weights@step={FLIPPED_AFTER}:worker=1"])
     expect(run.wait() == 1, f"the job fails\n{run.logs()}")
@@ -84,6 +102,7 @@ def last_step():
 
 
 if __name__ == "__main__":
-    raise SystemExit(mayfly_run.main({"three_workers": three_workers, "two_workers": two_workers,
+    raise SystemExit(mayfly_run.main({"three_workers": three_workers, "wrong_result": wrong_result,
+                                      "two_workers": two_workers,
                                       "nobody_goes_on_without_it": nobody_goes_on_without_it,
                                       "last_step": last_step}))
