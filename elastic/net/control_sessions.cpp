@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/log.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
@@ -19,7 +18,11 @@ using boost::system::error_code;
 constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
 constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 constexpr Duration kHandshakeTimeout = seconds(5);
+constexpr Duration kSweepInterval = milliseconds(100);
+constexpr Duration kOperatorIdleMax = seconds(30);
 constexpr std::size_t kStrangersMax = 256;
+// A flood at the door must not keep the control thread from its other work.
+constexpr int kAcceptsAtOnce = 64;
 
 }  // namespace
 
@@ -61,42 +64,44 @@ void ControlSessions::accept_more() {
 }
 
 void ControlSessions::accept_all() {
-  while (true) {
+  const Instant now = monotonic_now();
+  for (int accepts = 0; accepts < kAcceptsAtOnce; ++accepts) {
     // Not through Asio: it would not set close-on-exec, and a worker started at that moment would
     // inherit the connection and keep it open after we have closed it.
     UniqueFd fd = accept_tcp(acceptor_.native_handle());
     if (fd.valid()) {
-      greet(std::move(fd));
+      greet(std::move(fd), now);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      log::warning("the coordinator has no descriptors left for new connections");
+      stranger_log_.turned_away("everybody", "no descriptors are left");
       accept_later();
       return;
     } else if (errno != ECONNABORTED && errno != EINTR) {
-      accept_more();
-      return;
+      break;
     }
   }
+  accept_more();  // at once if there are more
 }
 
 void ControlSessions::accept_later() {
   accept_timer_.expires_after(kAcceptRetryDelay);
   accept_timer_.async_wait([this](const error_code& error) {
-    if (!error) {
+    if (!error && !shutting_down()) {
       accept_all();
     }
   });
 }
 
-void ControlSessions::greet(UniqueFd fd) {
+void ControlSessions::greet(UniqueFd fd, Instant now) {
   if (strangers_ >= kStrangersMax) {
     drop_oldest_stranger();
   }
   Held session;
   session.id = next_id_++;
+  session.who = peer_name(fd.get());
   session.connection =
       std::make_shared<Connection>(io_, std::move(fd), session.id, kStrangerFrameBytesMax, *this);
   session.nonce = make_nonce();
-  session.deadline = monotonic_now() + kHandshakeTimeout;
+  session.deadline = now + kHandshakeTimeout;
   session.connection->start();
   session.connection->send(Challenge{session.nonce});
   sessions_.emplace(session.id, std::move(session));
@@ -107,22 +112,40 @@ void ControlSessions::greet(UniqueFd fd) {
 /// a millisecond, so whoever has waited longest has the least claim.
 void ControlSessions::drop_oldest_stranger() {
   for (auto& [id, session] : sessions_) {
-    if (session.stage == SessionStage::kStranger) {
-      session.stage = SessionStage::kLeaving;
-      session.connection->close("too many connections without a handshake");
-      --strangers_;
-      return;
+    if (session.is_counted) {
+      return turn_away(session, "too many connections without a handshake");
     }
   }
 }
 
+/// At once, without a word to it. It is forgotten when the connection says that it is closed.
+void ControlSessions::turn_away(Held& session, const std::string& why) {
+  if (session.stage == SessionStage::kStranger) {  // else it was told already
+    stranger_log_.turned_away(session.who, why);
+  }
+  session.stage = SessionStage::kLeaving;
+  no_stranger_any_more(session);
+  session.connection->close(why);
+}
+
+void ControlSessions::no_stranger_any_more(Held& session) {
+  strangers_ -= session.is_counted ? 1 : 0;
+  session.is_counted = false;
+}
+
 void ControlSessions::tick(Instant now) {
-  if (strangers_ == 0) {
+  if (now < next_sweep_) {
     return;
   }
+  next_sweep_ = now + kSweepInterval;
   for (auto& [id, session] : sessions_) {
-    if (session.stage == SessionStage::kStranger && now > session.deadline) {
-      session.connection->close("no handshake in time");
+    if (now <= session.deadline) {
+      continue;
+    }
+    if (session.stage == SessionStage::kStranger) {
+      turn_away(session, "no handshake in time");
+    } else if (session.stage == SessionStage::kOperator) {
+      leave(session);
     }
   }
 }
@@ -136,6 +159,7 @@ void ControlSessions::on_message(Connection& connection, Message message) {
   if (session.stage == SessionStage::kStranger) {
     handle_hello(session, std::move(message));
   } else if (session.stage != SessionStage::kLeaving) {
+    session.deadline = monotonic_now() + kOperatorIdleMax;
     owner_.on_session_message(session, std::move(message));
   }
 }
@@ -143,8 +167,7 @@ void ControlSessions::on_message(Connection& connection, Message message) {
 void ControlSessions::handle_hello(Held& session, Message message) {
   auto* hello = std::get_if<Hello>(&message);
   if (hello == nullptr) {
-    session.connection->close(std::string("unexpected ") + name_of(message));
-    return;
+    return turn_away(session, std::string("unexpected ") + name_of(message));
   }
   if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
     return refuse(session.id, Refused{*reason});
@@ -157,11 +180,13 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
   if (found == sessions_.end()) {
     return;
   }
-  const Session session = found->second;
-  sessions_.erase(found);
-  if (session.stage == SessionStage::kStranger) {
-    --strangers_;
+  Held& held = found->second;
+  no_stranger_any_more(held);
+  if (held.stage == SessionStage::kStranger && !shutting_down()) {
+    stranger_log_.turned_away(held.who, "no handshake: " + detail);
   }
+  const Session session = held;
+  sessions_.erase(found);
   if (shutting_down()) {
     if (sessions_.empty()) {
       on_empty_();
@@ -181,7 +206,8 @@ void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId membe
   const auto found = sessions_.find(id);
   ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
          "only a connection that waits for it is admitted");
-  --strangers_;
+  no_stranger_any_more(found->second);
+  found->second.deadline = monotonic_now() + kOperatorIdleMax;
   found->second.stage = stage;
   found->second.member = member;
   found->second.connection->set_frame_limit(kMessageBytesMax);
@@ -197,7 +223,7 @@ void ControlSessions::refuse(std::uint64_t id, const Refused& refused) {
   const auto found = sessions_.find(id);
   ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
          "only a connection that waits for it is refused");
-  log::info("refused a connection: " + refused.reason);
+  stranger_log_.turned_away(found->second.who, refused.reason);
   found->second.connection->send(refused);
   leave(found->second);
 }
@@ -277,9 +303,6 @@ void ControlSessions::disconnect(MemberId member) {
 }
 
 void ControlSessions::leave(Held& session) {
-  if (session.stage == SessionStage::kStranger) {
-    --strangers_;
-  }
   session.stage = SessionStage::kLeaving;
   session.connection->finish();
 }

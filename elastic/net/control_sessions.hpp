@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/stranger_log.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/core/messages.hpp"
@@ -53,7 +54,8 @@ class ControlSessions final : public ConnectionOwner {
 
   /// Starts accepting.
   void start() { accept_more(); }
-  /// Closes strangers that have not said Hello in time. Call every few milliseconds.
+  /// Closes strangers that have not said Hello in time, and operators that have nothing to say.
+  /// Call every few milliseconds.
   void tick(Instant now);
 
   /// The stranger `id` is a worker, sentinel or operator from now on.
@@ -86,8 +88,10 @@ class ControlSessions final : public ConnectionOwner {
  private:
   struct Held : Session {
     std::shared_ptr<Connection> connection;
-    Bytes nonce;       // of our challenge
-    Instant deadline;  // kStranger: of its Hello
+    std::string who;         // for people
+    Bytes nonce;             // of our challenge
+    Instant deadline;        // kStranger: of its Hello; kOperator: of its next command
+    bool is_counted = true;  // among strangers_: not admitted, and not closed yet
   };
 
   void on_message(Connection& connection, Message message) override;
@@ -96,8 +100,10 @@ class ControlSessions final : public ConnectionOwner {
   void accept_more();
   void accept_all();
   void accept_later();
-  void greet(UniqueFd fd);
+  void greet(UniqueFd fd, Instant now);
   void drop_oldest_stranger();
+  void turn_away(Held& session, const std::string& why);
+  void no_stranger_any_more(Held& session);
   void handle_hello(Held& session, Message message);
   void leave(Held& session);
 
@@ -111,7 +117,9 @@ class ControlSessions final : public ConnectionOwner {
   std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
   std::set<MemberId> probed_;                    // and have not answered yet
   std::uint64_t next_id_ = 1;
-  std::size_t strangers_ = 0;
+  std::size_t strangers_ = 0;  // connections that were not admitted, those we are closing included
+  Instant next_sweep_;         // for connections that are late
+  StrangerLog stranger_log_{"control port"};
   std::function<void()> on_empty_;  // set by shut_down
 };
 

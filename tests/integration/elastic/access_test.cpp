@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <filesystem>
+#include <iterator>
+
 #include "base/random.hpp"
+#include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
@@ -119,6 +123,29 @@ TEST_F(Access, AFloodOfSilentConnectionsKeepsNobodyOut) {
   }
   EXPECT_EQ(job_.command("hello").text, "heard hello ");
   expect_closed(flood.front());
+}
+
+std::size_t open_descriptors() {
+  const auto folder = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(folder), end(folder)));
+}
+
+// Who is refused is told so, and is given a moment to hear it; a thousand are not given a thousand
+// descriptors.
+TEST_F(Access, AFloodOfWrongTokensIsBoundedAndKeepsNobodyOut) {
+  constexpr std::size_t kFlood = 1000;
+  const std::size_t before = open_descriptors();
+  std::vector<UniqueFd> flood;
+  for (std::size_t i = 0; i < kFlood; ++i) {
+    flood.push_back(connect_raw(job_));
+    ASSERT_TRUE(receive_message(flood.back().get(), monotonic_now() + kHangBound).ok());
+    Hello hello;
+    hello.nonce = make_nonce();
+    hello.proof = make_nonce();
+    send_raw(flood.back(), to_frame(hello));
+  }
+  EXPECT_EQ(job_.command("hello").text, "heard hello ");
+  EXPECT_LT(open_descriptors(), before + kFlood + 300) << "on both sides of the connections";
 }
 
 TEST(AccessToAJob, AnotherFingerprintIsRefusedWithTheDifference) {
