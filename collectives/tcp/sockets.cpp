@@ -18,7 +18,7 @@
 namespace mayfly::collectives {
 namespace {
 
-constexpr int kBacklog = 256;
+constexpr int kBacklog = 1024;
 // Enough to keep the other side busy for a scheduler tick, small enough to stay in cache.
 constexpr int kSocketBufferBytes = 512 * 1024;
 // Transmissions of the same bytes that no answer came to. The pauses between them double, from

@@ -4,7 +4,9 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "collectives/ring_group.hpp"
 #include "collectives/tcp/sockets.hpp"
@@ -12,11 +14,11 @@
 namespace mayfly::collectives {
 namespace {
 
-// Each other member says at most one hello per view; more waiting connections than this are
-// strangers' or leftovers.
-constexpr std::size_t kWaitingMax = 128;
 // How soon to try again when the next member's queue of connections is full.
 constexpr int kRetryMs = 2;
+// Of connections to one member that it closes without a word, though it lives: too many others may
+// have come between us and its answer.
+constexpr int kUnansweredMax = 20;
 
 // Which of two members connects.
 bool connects(std::size_t from, std::size_t to) {
@@ -28,10 +30,13 @@ class TcpFormation {
   TcpFormation(const GroupSpec& spec, TcpDoor& door, const AbortSignal& signal)
       : spec_(spec),
         door_(door),
+        room_(*door.room),
+        inside_(room_.enter()),
         signal_(signal),
         rank_(value(spec.rank)),
         addresses_(spec.peers.size()),
-        outgoing_(spec.peers.size()) {
+        outgoing_(spec.peers.size()),
+        unanswered_(spec.peers.size()) {
     connections_.rank = rank_;
     connections_.is_mesh = size() <= door.mesh_members_max;
     connections_.peers.resize(size());
@@ -84,7 +89,7 @@ class TcpFormation {
 
   [[nodiscard]] bool has_unix(const TcpAddress& address) const {
     return !address.unix_name.empty() && !address.host_id.empty() &&
-           address.host_id == door_.host_id && door_.unix_domain.valid();
+           address.host_id == door_.host_id && room_.unix_fd() >= 0;
   }
 
   Result<void> read_addresses() {
@@ -105,7 +110,7 @@ class TcpFormation {
 
   // One round: look at everything that can be done, then sleep until more can be.
   Result<void> advance(Instant deadline) {
-    admit();
+    room_.receive(monotonic_now());
     pick_incoming();
     for (std::size_t rank = 0; rank < size(); ++rank) {
       if (is_needed(rank) && connects(rank_, rank) && !has_channel(rank) && !outgoing_[rank]) {
@@ -115,21 +120,6 @@ class TcpFormation {
       }
     }
     return first_missing() ? sleep(deadline) : Result<void>();
-  }
-
-  void admit() {
-    for (const int listener : {door_.tcp.get(), door_.unix_domain.get()}) {
-      while (listener >= 0) {
-        UniqueFd fd = accept_one(listener);
-        if (!fd.valid()) {
-          break;
-        }
-        if (door_.waiting.size() == kWaitingMax) {
-          door_.waiting.erase(door_.waiting.begin());
-        }
-        door_.waiting.emplace_back(std::move(fd));
-      }
-    }
   }
 
   [[nodiscard]] std::optional<Verdict> verdict_on(const Hello& said) const {
@@ -142,20 +132,21 @@ class TcpFormation {
   // Answers every complete hello of this view and of older ones; the newest welcome counts, since
   // an earlier one can be left from an attempt that the other member has given up.
   void pick_incoming() {
-    std::vector<Incoming> still_waiting;
-    for (Incoming& incoming : door_.waiting) {
-      if (!incoming.receive()) {
-        continue;
-      }
-      const std::optional<Hello> said = incoming.hello();
+    std::vector<Visitor> still_waiting;
+    for (Visitor& visitor : room_.visitors()) {
+      const std::optional<Hello> said = visitor.incoming.hello();
       const std::optional<Verdict> verdict = said ? verdict_on(*said) : std::nullopt;
       if (!verdict) {
-        still_waiting.push_back(std::move(incoming));
-      } else if (incoming.answer(*verdict) && *verdict == Verdict::kWelcome) {
-        connections_.peers[said->from].channel = incoming.take_channel();
+        still_waiting.push_back(std::move(visitor));
+      } else if (visitor.incoming.answer(*verdict) && *verdict == Verdict::kWelcome) {
+        connections_.peers[said->from].channel = visitor.incoming.take_channel();
+      } else if (*verdict == Verdict::kWrongKey || *verdict == Verdict::kWrongRank) {
+        room_.note_refusal(visitor, *verdict == Verdict::kWrongKey
+                                        ? "it has another key for this view"
+                                        : "it is not awaited in this view");
       }
     }
-    door_.waiting = std::move(still_waiting);
+    room_.visitors() = std::move(still_waiting);
   }
 
   Result<void> start_outgoing(std::size_t rank) {
@@ -193,13 +184,14 @@ class TcpFormation {
       retry =
           retry || (is_needed(rank) && connects(rank_, rank) && !under_way && !has_channel(rank));
     }
-    for (const int fd : {signal_.fd(), door_.tcp.get(), door_.unix_domain.get()}) {
-      watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    watched.push_back({.fd = signal_.fd(), .events = POLLIN, .revents = 0});
+    for (const int fd : {room_.tcp_fd(), room_.unix_fd()}) {
+      watched.push_back({.fd = fd, .events = room_.events(), .revents = 0});
     }
-    for (const Incoming& incoming : door_.waiting) {
+    for (const Visitor& visitor : room_.visitors()) {
       // A connection that waits for a newer view has nothing more to say.
-      watched.push_back(
-          {.fd = incoming.hello() ? -1 : incoming.fd(), .events = POLLIN, .revents = 0});
+      const int fd = visitor.incoming.hello() ? -1 : visitor.incoming.fd();
+      watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     }
     const int timeout = poll_timeout_ms(std::min(deadline, monotonic_now() + kReachInterval));
     const int ready =
@@ -229,6 +221,11 @@ class TcpFormation {
 
   Result<void> advance_outgoing(std::size_t rank) {
     const Result<bool> welcome = outgoing_[rank]->advance();
+    if (!welcome.ok() && outgoing_[rank]->was_left_unanswered() &&
+        ++unanswered_[rank] < kUnansweredMax) {
+      outgoing_[rank].reset();  // if it is gone, nobody will listen there
+      return {};
+    }
     if (!welcome.ok()) {
       return with_culprit(welcome.error(), rank);
     }
@@ -240,11 +237,14 @@ class TcpFormation {
   }
 
   const GroupSpec& spec_;
-  TcpDoor& door_;
+  const TcpDoor& door_;
+  WaitingRoom& room_;
+  const std::unique_lock<std::mutex> inside_;
   const AbortSignal& signal_;
   const std::size_t rank_;
   std::vector<TcpAddress> addresses_;              // by rank
   std::vector<std::optional<Outgoing>> outgoing_;  // by rank, until it is welcome
+  std::vector<int> unanswered_;                    // by rank
   TcpConnections connections_;
 };
 

@@ -4,25 +4,22 @@
 // two neighbours in the ring.
 
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "collectives/abort_signal.hpp"
 #include "collectives/group.hpp"
 #include "collectives/tcp/tcp_address.hpp"
-#include "collectives/tcp/tcp_handshake.hpp"
 #include "collectives/tcp/tcp_link.hpp"
+#include "collectives/tcp/waiting_room.hpp"
 
 namespace mayfly::collectives {
 
-/// What a transport has for every formation: its listening sockets, and the connections that came
-/// in before their view was formed here (a neighbour may be ahead of us).
+/// What a transport has for every formation.
 struct TcpDoor {
-  UniqueFd tcp;
-  UniqueFd unix_domain;      ///< invalid: none
-  std::string host_id;       ///< of this host
-  bool share_memory = true;  ///< with members of this host
+  std::unique_ptr<WaitingRoom> room;  ///< a neighbour may be ahead of us
+  std::string host_id;                ///< of this host
+  bool share_memory = true;           ///< with members of this host
   std::size_t mesh_members_max = 16;
-  std::vector<Incoming> waiting;
 };
 
 /// Of each pair of members one connects and the other waits for it, evenly spread. Fails with

@@ -102,6 +102,7 @@ Result<bool> Outgoing::advance() {
   }
   const Moved got = receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
   if (got.closed) {
+    unanswered_ = true;
     return Error{Errc::kPeerLost, "the new connection was closed without an answer"};
   }
   received_ += got.bytes;

@@ -79,6 +79,9 @@ class Outgoing {
   /// Goes on after poll() said so. True: welcome. Fails with kPeerLost without culprit if the
   /// connection breaks, kAborted if the view is stale, kRefused if key or rank are wrong.
   [[nodiscard]] Result<bool> advance();
+  /// After advance() has failed: the other side took the connection and closed it without an
+  /// answer.
+  [[nodiscard]] bool was_left_unanswered() const { return unanswered_; }
   /// After the welcome.
   [[nodiscard]] std::unique_ptr<Channel> take_channel();
 
@@ -90,6 +93,7 @@ class Outgoing {
   ShmSegment segment_;
   UniqueFd to_hand_over_;
   bool said_hello_ = false;
+  bool unanswered_ = false;
   std::array<std::byte, sizeof(Verdict)> raw_{};
   std::size_t received_ = 0;
 };

@@ -71,15 +71,16 @@ std::string new_unix_name(const std::string& folder) {
 
 // Members of one host are still reachable over TCP, so that a system that refuses Unix-domain
 // sockets is not an error.
-void open_unix_door(const std::string& folder, TcpDoor& door, TcpAddress& address) {
+UniqueFd open_unix_door(const std::string& folder, TcpAddress& address) {
   std::string name = new_unix_name(folder);
   Result<UniqueFd> fd = listen_unix(name);
-  door.host_id = this_host_id();
-  if (fd.ok() && !door.host_id.empty()) {
-    door.unix_domain = std::move(fd).value();
-    address.unix_name = std::move(name);
-    address.host_id = door.host_id;
+  std::string host_id = this_host_id();
+  if (!fd.ok() || host_id.empty()) {
+    return {};
   }
+  address.unix_name = std::move(name);
+  address.host_id = std::move(host_id);
+  return std::move(fd).value();
 }
 
 bool is_wildcard(const std::string& host) {
@@ -104,13 +105,12 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
     return Error{Errc::kInvalidInput,
                  "listening on every interface needs an address that others can connect to"};
   }
+  UniqueFd unix_domain = options.use_unix ? open_unix_door(options.unix_dir, address) : UniqueFd();
   TcpDoor door;
-  door.tcp = std::move(tcp).value();
+  door.room = std::make_unique<WaitingRoom>(std::move(tcp).value(), std::move(unix_domain));
+  door.host_id = address.host_id;
   door.share_memory = options.share_memory;
   door.mesh_members_max = options.mesh_members_max;
-  if (options.use_unix) {
-    open_unix_door(options.unix_dir, door, address);
-  }
   const bool is_path = !address.unix_name.empty() && address.unix_name.front() != '@';
   std::string unix_path = is_path ? address.unix_name : std::string();
   return std::unique_ptr<Transport>(

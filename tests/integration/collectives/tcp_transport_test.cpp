@@ -1,6 +1,7 @@
 #include "collectives/tcp/tcp_transport.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 
 #include <thread>
@@ -8,6 +9,8 @@
 
 #include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
+#include "collectives/tcp/tcp_handshake.hpp"
+#include "collectives/tcp/waiting_room.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"
 
 namespace mayfly::collectives {
@@ -110,6 +113,43 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   }
   auto groups = cluster.form(ViewId{1}, 2);
   on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
+}
+
+// Between two views nobody forms a group, and the system's queue of connections is short.
+TEST(TcpTransport, BetweenViewsStrangersAreLetInAndThrownOut) {
+  Cluster cluster(Kind::kTcp, 1);
+  const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
+  std::vector<UniqueFd> strangers;
+  for (std::size_t i = 0; i < 3 * WaitingRoom::kVisitorsMax; ++i) {
+    auto fd = start_connect_tcp(address.host, address.port);
+    ASSERT_TRUE(fd.ok());
+    strangers.push_back(std::move(fd).value());
+  }
+  pollfd first{.fd = strangers.front().get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&first, 1, 60'000), 1) << "the first of too many is still there";
+  EXPECT_TRUE(at_end(strangers.front().get()));
+}
+
+TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
+  Cluster cluster(Kind::kTcp, 2);
+  const TcpAddress address = parse_tcp_address(cluster.transports[1]->address()).value();
+  std::thread ahead([&] {
+    const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
+    EXPECT_TRUE(formed.ok()) << formed.error().detail;
+  });
+  std::vector<UniqueFd> strangers;
+  for (std::size_t i = 0; i < 3 * WaitingRoom::kVisitorsMax; ++i) {
+    auto fd = start_connect_tcp(address.host, address.port);
+    ASSERT_TRUE(fd.ok());
+    pollfd connected{.fd = fd.value().get(), .events = POLLOUT, .revents = 0};
+    ASSERT_EQ(::poll(&connected, 1, 60'000), 1);
+    const Hello hello{kHelloMagic, ~std::uint64_t{0}, i, 0, 1};
+    (void)send_some(fd.value().get(), &hello, sizeof hello);
+    strangers.push_back(std::move(fd).value());
+  }
+  const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
+  EXPECT_TRUE(formed.ok()) << formed.error().detail;
+  ahead.join();
 }
 
 // Goal: which way an all-reduce takes is a matter of the group, not of each member's machine.
