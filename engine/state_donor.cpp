@@ -28,15 +28,20 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr Duration kRequestTimeout = seconds(2);
 constexpr Duration kIdleMax = seconds(10);
 constexpr int kPollMs = 500;
+constexpr int kAcceptRetryMs = 100;
 
 }  // namespace
 
 /// One observer, or whoever else connects.
 class StateDonor::Connection {
  public:
-  explicit Connection(UniqueFd fd) : fd_(std::move(fd)), last_progress_(monotonic_now()) {}
+  explicit Connection(UniqueFd fd)
+      : fd_(std::move(fd)), who_(peer_name(fd_.get())), last_progress_(monotonic_now()) {}
 
   [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] const std::string& who() const { return who_; }
+  /// It has asked for a copy with the right key.
+  [[nodiscard]] bool is_observer() const { return copy_ != nullptr; }
   [[nodiscard]] short events() const {
     if (copy_ == nullptr) {
       return POLLIN;
@@ -81,6 +86,7 @@ class StateDonor::Connection {
   }
 
   UniqueFd fd_;
+  const std::string who_;
   Instant last_progress_;
   std::array<std::byte, sizeof(PartRequest)> raw_{};
   std::size_t received_ = 0;
@@ -193,41 +199,74 @@ void StateDonor::wake() {
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
 }
 
-void StateDonor::accept_connections(std::vector<std::unique_ptr<Connection>>& connections) {
-  while (true) {
+/// False: there is no descriptor for whoever waits.
+bool StateDonor::accept_connections(Connections& connections) {
+  for (std::size_t accepts = 0; accepts < kConnectionsMax; ++accepts) {
     UniqueFd fd = collectives::accept_one(listener_.get());
     if (!fd.valid()) {
-      return;
+      return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     }
-    if (connections.size() < kConnectionsMax) {  // else it is closed
-      collectives::tune_stream(fd.get());
-      connections.push_back(std::make_unique<Connection>(std::move(fd)));
+    auto connection = std::make_unique<Connection>(std::move(fd));
+    // An observer's request is here already, as a rule: it is never taken for a stranger.
+    if (!connection->advance(*this)) {
+      turn_away(*connection, "it asked for nothing that is offered");
+    } else if (connections.size() < kConnectionsMax || make_place(connections)) {
+      connections.push_back(std::move(connection));
+    } else {
+      turn_away(*connection, "too many observers at once");
     }
   }
+  return true;
+}
+
+/// Whoever has waited longest without asking for anything goes. False: all are observers.
+bool StateDonor::make_place(Connections& connections) {
+  const auto place = std::find_if(connections.begin(), connections.end(),
+                                  [](const auto& each) { return !each->is_observer(); });
+  if (place == connections.end()) {
+    return false;
+  }
+  turn_away(**place, "too many connections that ask for nothing");
+  connections.erase(place);
+  return true;
+}
+
+void StateDonor::turn_away(const Connection& connection, const char* why) {
+  if (!connection.is_observer()) {  // else it has what it wanted, or is gone
+    stranger_log_.turned_away(connection.who(), why);
+  }
+}
+
+void StateDonor::advance_all(Connections& connections, std::span<const pollfd> polled) {
+  const Instant now = monotonic_now();
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    const bool is_over = polled[i].revents != 0 && !connections[i]->advance(*this);
+    if (is_over || connections[i]->timed_out(now)) {
+      turn_away(*connections[i],
+                is_over ? "it asked for nothing that is offered" : "it asked for nothing in time");
+      connections[i].reset();
+    }
+  }
+  std::erase(connections, nullptr);
 }
 
 void StateDonor::serve() {
   pthread_setname_np(pthread_self(), "state-donor");
   run_with_low_priority();
-  std::vector<std::unique_ptr<Connection>> connections;
+  Connections connections;
   std::vector<pollfd> polled;
+  bool may_accept = true;  // else asking again at once would be a busy loop
   while (!stopping_) {
-    polled = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    polled = {{wake_.get(), POLLIN, 0},
+              {listener_.get(), may_accept ? short{POLLIN} : short{0}, 0}};
     for (const auto& connection : connections) {
       polled.push_back({connection->fd(), connection->events(), 0});
     }
-    (void)::poll(polled.data(), polled.size(), kPollMs);
+    (void)::poll(polled.data(), polled.size(), may_accept ? kPollMs : kAcceptRetryMs);
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
-    const Instant now = monotonic_now();
-    for (std::size_t i = 0; i < connections.size(); ++i) {
-      const bool is_over = polled[i + 2].revents != 0 && !connections[i]->advance(*this);
-      if (is_over || connections[i]->timed_out(now)) {
-        connections[i].reset();
-      }
-    }
-    std::erase(connections, nullptr);
-    accept_connections(connections);
+    advance_all(connections, std::span<const pollfd>(polled).subspan(2));
+    may_accept = accept_connections(connections);
   }
 }
 

@@ -4,6 +4,8 @@
 // read the weights; another thread, with low priority, sends copies to whoever knows the view's
 // key.
 
+#include <poll.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -17,6 +19,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
+#include "base/stranger_log.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/state_transfer.hpp"
 #include "nn/model_state.hpp"
@@ -49,11 +52,15 @@ class StateDonor {
     std::atomic<bool> complete{false};  // bytes and header may be read
   };
   class Connection;
+  using Connections = std::vector<std::unique_ptr<Connection>>;
 
   [[nodiscard]] Result<void> listen();
   void copy(const nn::ModelState& state, std::size_t first, Copy& copy);
   void serve();
-  void accept_connections(std::vector<std::unique_ptr<Connection>>& connections);
+  [[nodiscard]] bool accept_connections(Connections& connections);
+  [[nodiscard]] bool make_place(Connections& connections);
+  void turn_away(const Connection& connection, const char* why);
+  void advance_all(Connections& connections, std::span<const pollfd> polled);
   [[nodiscard]] std::shared_ptr<const Copy> find(const PartRequest& request) const;
   void wake();
 
@@ -69,6 +76,7 @@ class StateDonor {
   bool copying_ = false;
   std::map<ViewId, std::shared_ptr<Copy>> copies_;  // shared with connections that send one
 
+  StrangerLog stranger_log_{"state donor"};  // the server thread's
   std::thread copier_;
   std::thread server_;
 };

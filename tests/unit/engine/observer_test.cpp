@@ -148,6 +148,20 @@ TEST_F(ObserverTest, FetchingEndsWhenItIsNotWantedAnyMore) {
   EXPECT_EQ(fetch({address}, received).error().code, Errc::kAborted);
 }
 
+TEST_F(ObserverTest, HoweverManySayNothingAnObserverIsHeard) {
+  const std::vector<DonorAddress> addresses = start_donors(1);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) {
+    Result<UniqueFd> stranger = collectives::start_connect_tcp("127.0.0.1", addresses[0].port);
+    ASSERT_TRUE(stranger.ok());
+    silent.push_back(std::move(stranger).value());
+  }
+  Bytes received(packed().size());
+  const Result<void> fetched = fetch(addresses, received);
+  ASSERT_TRUE(fetched.ok()) << fetched.error().detail;
+  EXPECT_EQ(received, packed());
+}
+
 TEST_F(ObserverTest, SilentAndGarblingStrangersDoNotDisturbADonor) {
   const std::vector<DonorAddress> addresses = start_donors(1);
   std::vector<UniqueFd> strangers;
