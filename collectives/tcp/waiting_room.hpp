@@ -32,8 +32,9 @@ class WaitingRoom {
   static constexpr std::size_t kVisitorsMax = 128;
   /// Whoever connects says hello at once.
   static constexpr Duration kHelloTimeout = seconds(5);
-  /// Longer than a member waits for its view to be formed; it closes its connection itself then.
-  static constexpr Duration kAnswerTimeout = seconds(60);
+  /// Whether a hello for a view to come is a member's, nobody knows yet; a member that is thrown
+  /// out connects again.
+  static constexpr Duration kAnswerTimeout = seconds(10);
 
   /// Takes over listening sockets; `unix_domain` may be invalid.
   WaitingRoom(UniqueFd tcp, UniqueFd unix_domain);

@@ -1,0 +1,90 @@
+"""Goal: a worker that knows the token and says what is not true of its steps, its sums, its state
+or the job's end is evicted with a note that says why; the job goes on with the others, and every
+step has the bits of the undisturbed run.
+Method: one of four real workers speaks through a proxy that changes some of its messages. Most lies
+come out when members are compared, so another worker is killed.
+"""
+import os
+import struct
+
+import hostile
+import mayfly_run
+from endless_job import EndlessJob
+from lying_proxy import LyingProxy, Stopped
+from mayfly_run import expect
+
+
+class Liar:
+    """Lies `times` times at most, from step 5 on; `change(stopped)` changes its report."""
+
+    def __init__(self, change=None, change_progress=None, times=1):
+        self.change, self.change_progress, self.left = change, change_progress, times
+        self.is_armed = False
+
+    def lie(self, kind, body):
+        if not self.is_armed or self.left == 0:
+            return body
+        if kind == hostile.STOPPED and self.change is not None:
+            stopped = Stopped(body)
+            if self.change(stopped) is not False:
+                self.left -= 1
+            return stopped.encoded()
+        if kind == hostile.PROGRESS and self.change_progress is not None:
+            self.left -= 1
+            view, committed = struct.unpack_from("<QQ", body)
+            return struct.pack("<QQ", view, self.change_progress(committed)) + body[16:]
+        return body
+
+
+def play(name, liar, *words, kills=1, kind="evicted"):
+    """Three honest workers, the liar; then one of the honest is killed."""
+    job = EndlessJob(4, timeout=120)
+    proxy = LyingProxy(job.ports["run"], liar.lie)
+    job.start_workers(3)
+    worker = job.start_worker(proxy.endpoint)
+    job.run.wait_for_step(5)
+    member = next(m["id"] for m in job.status()["members"] if m["pid"] == worker.pid)
+    liar.is_armed = True
+    for number in range(kills):
+        job.workers[number].kill()
+    job.wait_for_event(kind)
+    found = job.events(kind)
+    print(f"{name}: {found[0]['detail']}")
+    expect([e["member"] for e in found] == [member], f"{name}: member {member} lies: {found}")
+    for word in words:
+        expect(word in found[0]["detail"], f"{name}: not the reason: {found[0]['detail']}")
+    job.wait_for_more_steps(20)
+    expect(liar.left == 0, f"{name}: it has not lied")
+    expect("joining again" in worker.output(), f"{name}: it does not join again")
+    lost = job.events("lost")
+    expect(len(lost) == kills, f"{name}: nobody else goes: {lost}")
+    job.finish()
+    proxy.close()
+
+
+def steps():
+    def later(stopped):
+        stopped.committed += 5
+    play("later steps", Liar(later), "says that it has committed", "while the others are at")
+
+    def earlier(stopped):
+        stopped.committed -= 3
+    play("earlier steps", Liar(earlier), "says that it has committed")
+    play("progress", Liar(change_progress=lambda committed: committed + 1000),
+         "says that it has committed")
+
+
+def sums():
+    def of_others(stopped):
+        stopped.held = b"\x01\x00\x04"  # one run: the four microbatches of a step
+    play("sums of others", Liar(of_others), "says that it holds microbatch")
+
+
+def end():
+    def finished(stopped):
+        stopped.finished = 1
+    play("the end", Liar(finished), "is the last one; others disagree")
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({"steps": steps, "sums": sums, "end": end}))

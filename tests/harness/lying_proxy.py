@@ -1,0 +1,92 @@
+"""A worker that lies: a real one, whose control connection goes through a proxy that knows nothing
+of the token and changes what the worker says. To its coordinator the two are one liar.
+"""
+import socket
+import struct
+import threading
+
+import hostile
+
+
+def number(data, at):
+    """(value, position after it) of a number of seven bits a byte."""
+    value, shift = 0, 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+class Stopped:
+    """The fields of the message `stopped` that a liar changes; see elastic/core/messages.cpp."""
+
+    def __init__(self, body):
+        self.view, self.committed = struct.unpack_from("<QQ", body)
+        runs, at = number(body, 16)
+        for _ in range(2 * runs):
+            _, at = number(body, at)
+        self.held = body[16:at]
+        self.finished, self.failed, has_culprit = body[at:at + 3]
+        begin = at + 3
+        at = begin + (8 if has_culprit else 0)
+        self.culprit = body[at - (8 if has_culprit else 0) - 1:at]
+        length = struct.unpack_from("<I", body, at)[0]
+        end = at + 4 + length + 9  # detail, observed, contributed
+        self.middle, self.dispute = body[at:end], body[end:]
+
+    def encoded(self):
+        return (struct.pack("<QQ", self.view, self.committed) + self.held +
+                bytes([self.finished, self.failed]) + self.culprit + self.middle + self.dispute)
+
+
+class LyingProxy:
+    """Listens on `endpoint`. `lie(kind, body)` returns what the coordinator hears instead: the body
+    itself if it is to be left alone, another one, or None for nothing."""
+
+    def __init__(self, coordinator_port, lie):
+        self.port, self.lie = coordinator_port, lie
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self._start(self._accept)
+
+    @staticmethod
+    def _start(function, *args):
+        threading.Thread(target=function, args=args, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                worker, _ = self.listener.accept()
+            except OSError:
+                return
+            coordinator = hostile.open_door(("tcp", self.port))
+            if coordinator is None:
+                worker.close()
+                continue
+            for sock in (worker, coordinator):
+                sock.settimeout(None)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._start(self._pass_on, coordinator, worker, lambda kind, body: body)
+            self._start(self._pass_on, worker, coordinator, self.lie)
+
+    @staticmethod
+    def _pass_on(source, target, change):
+        try:
+            while True:
+                kind, body = hostile.receive_frame(source)
+                body = change(kind, body)
+                if body is not None:
+                    target.sendall(hostile.frame(kind, body))
+        except OSError:
+            pass
+        for sock in (source, target):
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
