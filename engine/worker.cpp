@@ -144,7 +144,8 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
 
 Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
                                                     const WorkerParts& parts, const Bytes& token,
-                                                    elastic::Sentinel* sentinel, Duration timeout) {
+                                                    elastic::Sentinel* sentinel, Duration timeout,
+                                                    std::optional<elastic::Former> former) {
   elastic::MemberClientOptions options;
   options.endpoints = coordinator_endpoints(config);
   options.token = token;
@@ -153,6 +154,7 @@ Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
       Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   options.address = parts.transport->address();
   options.fingerprint = parts.job->fingerprint;
+  options.former = std::move(former);
   std::error_code absent;
   if (const std::string logs = config.run_dir + "/logs";
       std::filesystem::is_directory(logs, absent)) {
@@ -256,7 +258,7 @@ bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signal
     return false;
   }
   std::this_thread::sleep_for(*wait);
-  log::info("joining again as a new member");
+  log::info(part.leave.former ? "joining again" : "joining again as a new member");
   return !signals.asked();
 }
 
@@ -283,9 +285,10 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   }
   RejoinLimit limit;
   Duration timeout = kConnectTimeout;
+  std::optional<elastic::Former> former;
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> joined =
-        join(config, parts, token.value(), sentinel, timeout);
+        join(config, parts, token.value(), sentinel, timeout, std::move(former));
     if (!joined.ok()) {
       const bool refused = joined.error().code == Errc::kRefused;
       return fail(joined.error(), refused ? kExitUsage : kExitFailed);
@@ -295,6 +298,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     if (!may_rejoin(part, limit, signals)) {
       return exit_code_of(part.leave);
     }
+    former = std::move(part.leave.former);
     Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part));
     if (!kept.ok()) {
       return fail(kept.error(), kExitFailed);

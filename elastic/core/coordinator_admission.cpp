@@ -83,9 +83,7 @@ void Coordinator::evict(MemberId id, const std::string& reason) {
   ENSURE(place != peers_.end(), "only members can be evicted");
   send(id, Dismiss{DismissReason::kEvicted, false, reason, true});
   fenced_.insert(id);
-  if (!options_.quorum) {  // otherwise its answer counts; it closes the connection itself
-    effects_.emplace_back(coordinator_effect::Disconnect{id});
-  }
+  effects_.emplace_back(coordinator_effect::Disconnect{id});
   note("evicted", id, reason);
   remove(place, reason);
 }

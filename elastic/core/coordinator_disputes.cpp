@@ -101,9 +101,7 @@ void Coordinator::expel(MemberId id, const std::string& what) {
   ENSURE(place != peers_.end(), "only members can be expelled");
   send(id, Dismiss{DismissReason::kCorrupted, false, what, true});
   fenced_.insert(id);
-  if (!options_.quorum) {  // as in evict()
-    effects_.emplace_back(coordinator_effect::Disconnect{id});
-  }
+  effects_.emplace_back(coordinator_effect::Disconnect{id});
   note("corrupted", id, what);
   remove(place, what);
 }

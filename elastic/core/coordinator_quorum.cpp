@@ -37,26 +37,36 @@ bool holds(const ViewBase& base, MemberId member) {
 
 Coordinator::Consent Coordinator::consent() const {
   Consent given;
+  if (!options_.quorum) {
+    return given;
+  }
   given.members = gone_;
-  for (const auto& [id, peer] : peers_) {
-    const bool has_returned = peer.phase == Peer::Phase::kReturning && peer.resume;
-    const bool counts = phase_ == Phase::kResuming ? has_returned : peer.is_candidate();
-    if (!counts) {
-      continue;
-    }
+  // It obeys us, so it will not enter or go on with the last view: one that had no part in that
+  // view's first step never will, and a step needs the part of every member.
+  const auto obeys = [&](MemberId id, ViewId entered, bool contributed) {
+    const bool had_a_part = entered == view_->id && contributed;
+    given.last_view_died = given.last_view_died || !had_a_part;
     given.members.insert(id);
-    if (!is_in_view(id)) {
+  };
+  if (phase_ != Phase::kResuming) {
+    for (const auto& [id, peer] : next_members()) {
+      if (is_in_view(id)) {
+        obeys(id, peer->stopped.view, peer->stopped.contributed);
+      } else {
+        given.members.insert(id);
+      }
+    }
+    return given;
+  }
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase != Peer::Phase::kReturning || !peer.resume) {
       continue;
     }
-    // It obeys us, so it will not enter or go on with the last view: one that had no part in that
-    // view's first step never will, and a step needs the part of every member.
-    const bool is_stopped = has_returned ? peer.resume->phase == ResumePhase::kStopped
-                                         : peer.phase == Peer::Phase::kStopped;
-    const std::optional<Stopped> last = has_returned ? peer.resume->last : peer.stopped;
-    const bool has_entered = has_returned ? peer.resume->view && peer.resume->view->id == view_->id
-                                          : is_stopped && peer.stopped.view == view_->id;
-    if (!has_entered || (is_stopped && last && !last->contributed)) {
-      given.last_view_died = true;
+    if (is_in_view(id)) {
+      obeys(id, peer.resume->view ? peer.resume->view->id : ViewId{},
+            !peer.resume->last || peer.resume->last->contributed);
+    } else {
+      given.members.insert(id);
     }
   }
   return given;

@@ -27,11 +27,15 @@ bool is_impossible(const Hello& hello) {
          is_later(value(hello.view));
 }
 
+/// It has a part in the view that it tells of; who joins again only had one.
+bool has_part(const Resume& resume) {
+  return resume.phase == ResumePhase::kRunning || resume.phase == ResumePhase::kStopped;
+}
+
 bool makes_sense(MemberId id, const Resume& resume) {
-  const bool runs_or_ran =
-      resume.phase == ResumePhase::kRunning || resume.phase == ResumePhase::kStopped;
   const bool is_stopped = resume.phase == ResumePhase::kStopped;
-  if (runs_or_ran != resume.view.has_value() || is_stopped != resume.last.has_value()) {
+  if ((has_part(resume) && !resume.view) || (is_stopped && !resume.last) ||
+      (resume.phase == ResumePhase::kRunning && resume.last) || (resume.last && !resume.view)) {
     return false;
   }
   return !resume.view || (resume.view->id != ViewId{} && contains(*resume.view, id) &&
@@ -107,7 +111,7 @@ void Coordinator::collect() {
 }
 
 void Coordinator::welcome_back(MemberId id) {
-  send(id, Welcome{id, incarnation_, options_.identity, job_, true});
+  send(id, Welcome{id, incarnation_, options_.identity, job_, true, options_.quorum});
 }
 
 std::optional<coordinator_effect::Refuse> Coordinator::reason_to_turn_away(
@@ -123,6 +127,9 @@ std::optional<coordinator_effect::Refuse> Coordinator::reason_to_turn_away(
   if (job_ != 0 && hello.job != job_) {
     return coordinator_effect::Refuse{event.connection, "this coordinator leads another job",
                                       Refusal::kElsewhere};
+  }
+  if (hello.joins_again) {  // under its id, as a quorum may need its vote
+    return std::nullopt;
   }
   // One that has entered no view yet can always wait for the next; and if it knows more than we do,
   // it is not for us to judge.
@@ -163,7 +170,7 @@ void Coordinator::take_back(const coordinator_event::WorkerConnected& event) {
   detector_.heard(hello.member, now_);
   effects_.emplace_back(coordinator_effect::Accept{event.connection, hello.member});
   welcome_back(hello.member);
-  note("returned", hello.member, hello.host);
+  note(hello.joins_again ? "joins_again" : "returned", hello.member, hello.host);
 }
 
 /// Of a member that returns; before its Resume nothing means anything.
@@ -180,7 +187,9 @@ void Coordinator::hear(MemberId id, Peer& peer, const Message& message) {
     return;
   }
   Resume& known = *peer.resume;
-  const auto is_of_view = [&known](ViewId view) { return known.view && known.view->id == view; };
+  const auto is_of_view = [&known](ViewId view) {
+    return has_part(known) && known.view->id == view;
+  };
   const auto commit = [&](Step committed) {
     known.committed = std::max(known.committed, committed);
     known.is_active = known.is_active || (known.view && committed > known.view->committed);
@@ -252,7 +261,7 @@ std::vector<MemberId> Coordinator::missing() const {
 bool Coordinator::only_finished_returned() const {
   std::size_t finished = 0;
   for (const auto& [id, peer] : peers_) {
-    if (peer.resume && peer.resume->view) {
+    if (peer.resume && has_part(*peer.resume)) {
       if (!peer.resume->last || !peer.resume->last->finished) {
         return false;
       }
@@ -318,8 +327,11 @@ void Coordinator::place(MemberId id, Peer& peer) {
   peer.leaving = peer.leaving || told.is_leaving;
   peer.leave_reason = told.is_leaving ? told.leave_reason : peer.leave_reason;
   peer.join.reset();
-  if (!told.view) {
+  if (!has_part(told)) {
     peer.phase = told.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading;
+    peer.stopped = {};  // for consent()
+    peer.stopped.view = told.view ? told.view->id : ViewId{};
+    peer.stopped.contributed = !told.last || told.last->contributed;
     Join& join = peer.join.emplace();
     join.connected = join.ready = now_;
     return;
@@ -348,7 +360,7 @@ void Coordinator::place(MemberId id, Peer& peer) {
 
 /// One that comes when we are in charge: it was lost, and its view is not replaced yet.
 void Coordinator::place_late(MemberId id, Peer& peer) {
-  if (peer.resume->view && phase_ == Phase::kRunning) {
+  if (has_part(*peer.resume) && phase_ == Phase::kRunning) {
     fence(id, peer);
     return;
   }

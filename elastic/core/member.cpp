@@ -21,7 +21,17 @@ Member::Member(const Welcome& welcome)
     : self_(welcome.member),
       incarnation_(welcome.incarnation),
       author_(welcome.author),
-      job_(welcome.job) {}
+      job_(welcome.job),
+      has_quorum_(welcome.quorum) {}
+
+Member::Member(Former former)
+    : self_(former.id),
+      former_(std::move(former)),
+      incarnation_(former_->incarnation),
+      author_(former_->author),
+      job_(former_->job),
+      has_quorum_(true),
+      is_connected_(false) {}
 
 std::vector<MemberEffect> Member::handle(const MemberEvent& event) {
   if (phase_ == Phase::kGone) {
@@ -35,7 +45,18 @@ void Member::introduce(Hello& hello) const {
   hello.job = job_;
   hello.incarnation = incarnation_;
   hello.author = author_;
-  hello.view = view_ ? view_->id : ViewId{};
+  const std::optional<View>& entered = former_ ? former_->view : view_;
+  hello.view = entered ? entered->id : ViewId{};
+  hello.joins_again = former_.has_value();
+}
+
+/// What it has promised and seen binds the process, whatever it does next.
+Former Member::former() const {
+  Former left = former_.value_or(Former{self_, 0, {}, 0, view_, is_active_, last_});
+  left.job = job_;
+  left.incarnation = incarnation_;
+  left.author = author_;
+  return left;
 }
 
 bool Member::needs_coordinator() const {
@@ -142,6 +163,11 @@ Resume Member::resume() const {
   told.microbatch_ms = microbatch_ms_;
   told.is_leaving = leave_reason_.has_value();
   told.leave_reason = leave_reason_.value_or("");
+  if (former_) {
+    told.is_active = former_->is_active;
+    told.view = former_->view;
+    told.last = former_->last;
+  }
   return told;
 }
 
@@ -176,11 +202,13 @@ Member::Effects Member::stop(const Stop& stop) {
 }
 
 Member::Effects Member::start(const View& view) {
-  const bool is_news = phase_ == Phase::kWaiting && (!view_ || view.id > view_->id);
+  const std::optional<View>& newest = former_ ? former_->view : view_;
+  const bool is_news = phase_ == Phase::kWaiting && (!newest || view.id > newest->id);
   if (!is_news || incarnation_of(view.id) != incarnation_ || !contains(view, self_)) {
     return {};
   }
   phase_ = Phase::kRunning;
+  former_.reset();
   view_ = view;
   is_active_ = has_caught_up_ = false;
   held_before_ = last_ ? last_->held : MicrobatchSet{};
@@ -194,13 +222,15 @@ Member::Effects Member::change(const ViewDelta& delta) {
 }
 
 Member::Effects Member::dismiss(const Dismiss& dismiss) {
-  Effects effects = say(Left{incarnation_});
+  const bool keeps_id = dismiss.may_rejoin && has_quorum_;
+  Effects effects = keeps_id ? Effects{} : say(Left{incarnation_});
   if (phase_ == Phase::kRunning) {
     effects.emplace_back(member_effect::AbortGroup{view_->id});
   }
   phase_ = Phase::kGone;
   effects.emplace_back(member_effect::Leave{dismiss.reason, dismiss.write_checkpoint,
-                                            dismiss.detail, dismiss.may_rejoin});
+                                            dismiss.detail, dismiss.may_rejoin,
+                                            keeps_id ? std::optional(former()) : std::nullopt});
   return effects;
 }
 

@@ -18,6 +18,10 @@
 // The trainer (the thread that computes) runs one view at a time: RunView starts it, TrainerStopped
 // ends it, whatever the cause. A view is announced only after this member has reported Stopped for
 // the one before, so at most one group exists at any time.
+//
+// In a job with a quorum a worker that is evicted and joins again keeps its id: its vote may be
+// needed for views of which it was a member. What the next machine of the process must know for
+// that is the Former that Leave carries (ADR 15).
 
 #include <optional>
 #include <string>
@@ -28,6 +32,18 @@
 #include "elastic/core/view.hpp"
 
 namespace mayfly::elastic {
+
+/// What is left of a member that was evicted and may join again under its id.
+struct Former {
+  MemberId id{};
+  std::uint64_t job = 0;
+  Incarnation incarnation{};  ///< the highest that it has accepted,
+  std::uint64_t author = 0;   ///< and of which coordinator
+  // As in Resume:
+  std::optional<View> view;
+  bool is_active = false;
+  std::optional<Stopped> last;
+};
 
 namespace member_event {
 /// A message of the coordinator that the present connection leads to: Welcome, Refused, NoQuorum,
@@ -114,7 +130,8 @@ struct Leave {
   DismissReason reason = DismissReason::kJobDone;
   bool write_checkpoint = false;
   std::string detail;
-  bool may_rejoin = false;  ///< the same process is welcome as a new member
+  bool may_rejoin = false;       ///< the same process is welcome again:
+  std::optional<Former> former;  ///< as this one; if nothing, as a new member
 };
 /// A higher incarnation has been accepted. Must be noted where the sentinel finds it after this
 /// process has died (WorkerDied::incarnation), before any later effect is carried out.
@@ -135,6 +152,8 @@ class Member {
   /// `welcome` is the one that gave this worker its id.
   explicit Member(const Welcome& welcome);
   explicit Member(MemberId self) : Member(Welcome{self}) {}
+  /// Joins again. It has no coordinator yet; the Welcome that takes it back is an event.
+  explicit Member(Former former);
 
   /// Advances the machine by one event. Messages about other views than the present one are
   /// dropped, and so is everything that should be sent while there is no coordinator: Resume says
@@ -175,6 +194,7 @@ class Member {
   [[nodiscard]] Effects say(Message message) const;
   [[nodiscard]] bool may_accept(const Welcome& welcome) const;
   [[nodiscard]] Resume resume() const;
+  [[nodiscard]] Former former() const;
   [[nodiscard]] bool in_view(ViewId view) const;
 
   MemberId self_;
@@ -182,17 +202,19 @@ class Member {
   Step committed_{};
   std::uint64_t state_bytes_ = 0;
   float microbatch_ms_ = 0;
-  std::optional<View> view_;     // the newest that was run
-  bool is_active_ = false;       // it has committed a step of that view
-  bool has_caught_up_ = false;   // it observed that view and holds the state now
-  std::optional<Stopped> last_;  // the report about that view, in kWaiting
-  MicrobatchSet held_before_;    // when it entered that view
+  std::optional<Former> former_;  // until it has run a view again
+  std::optional<View> view_;      // the newest that was run
+  bool is_active_ = false;        // it has committed a step of that view
+  bool has_caught_up_ = false;    // it observed that view and holds the state now
+  std::optional<Stopped> last_;   // the report about that view, in kWaiting
+  MicrobatchSet held_before_;     // when it entered that view
   std::optional<std::string> leave_reason_;
 
   // The coordinator that is obeyed: at most one per incarnation, and never an older one.
   Incarnation incarnation_;
   std::uint64_t author_;
   std::uint64_t job_;
+  bool has_quorum_;
   bool is_connected_ = true;
   bool is_given_up_ = false;
 };

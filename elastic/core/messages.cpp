@@ -58,6 +58,7 @@ void fields(auto& io, Is<Hello> auto& m) {
   io.plain(m.incarnation);
   io.plain(m.author);
   io.plain(m.view);
+  io.flag(m.joins_again);
 }
 
 void fields(auto& io, Is<Welcome> auto& m) {
@@ -66,6 +67,7 @@ void fields(auto& io, Is<Welcome> auto& m) {
   io.plain(m.author);
   io.plain(m.job);
   io.flag(m.resume);
+  io.flag(m.quorum);
 }
 void fields(auto& io, Is<Refused> auto& m) {
   io.people_text(m.reason);

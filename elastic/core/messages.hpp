@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -49,6 +49,7 @@ struct Hello {
   Incarnation incarnation{};  ///< the highest that it has accepted,
   std::uint64_t author = 0;   ///< and of which coordinator
   ViewId view{};              ///< the newest that it has entered
+  bool joins_again = false;   ///< it was evicted, and holds no part of a view under this id
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 /// To a worker: a member of this incarnation from now on, if it accepts. A member that had an id
@@ -60,6 +61,7 @@ struct Welcome {
   std::uint64_t author = 0;  ///< random name of the coordinator process
   std::uint64_t job = 0;     ///< random name of the job; 0: not known here yet (a standby)
   bool resume = false;       ///< the member is to answer Resume
+  bool quorum = false;       ///< the job has one: who is evicted joins again under its id
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 enum class Refusal : std::uint8_t {
@@ -108,15 +110,18 @@ enum class ResumePhase : std::uint8_t { kLoading = 0, kReady = 1, kRunning = 2, 
 struct Resume {
   Incarnation incarnation{};  ///< of the Welcome
   ResumePhase phase = ResumePhase::kLoading;
-  Step committed{};                  ///< its own highest, as far as its control thread knows
-  std::uint64_t state_bytes = 0;     ///< as in Ready
-  bool is_active = false;            ///< it has committed a step of `view`
-  bool has_caught_up = false;        ///< it is an observer of `view` and has said CaughtUp
-  std::optional<View> view = {};     ///< the newest that it has entered
-  std::optional<Stopped> last = {};  ///< kStopped: its report when it left `view`
-  MicrobatchSet held_before;         ///< kRunning: the sums it kept when it entered `view`
-  float microbatch_ms = 0;           ///< as in Progress
-  bool is_leaving = false;           ///< it has asked to leave
+  Step committed{};               ///< its own highest, as far as its control thread knows
+  std::uint64_t state_bytes = 0;  ///< as in Ready
+  bool is_active = false;         ///< it has committed a step of `view`
+  bool has_caught_up = false;     ///< it is an observer of `view` and has said CaughtUp
+  /// The newest that it has entered. With kLoading and kReady it did so before it was evicted, and
+  /// holds nothing of it.
+  std::optional<View> view = {};
+  /// Its report when it left `view`: always with kStopped, never with kRunning.
+  std::optional<Stopped> last = {};
+  MicrobatchSet held_before;  ///< kRunning: the sums it kept when it entered `view`
+  float microbatch_ms = 0;    ///< as in Progress
+  bool is_leaving = false;    ///< it has asked to leave
   std::string leave_reason;
   friend bool operator==(const Resume&, const Resume&) = default;
 };
@@ -125,7 +130,8 @@ struct ReportsTaken {
   std::uint64_t count = 0;
   friend bool operator==(const ReportsTaken&, const ReportsTaken&) = default;
 };
-/// Answers Dismiss: the member is gone and will follow no other coordinator under this id.
+/// Answers Dismiss: the member is gone and will follow no other coordinator under this id. Not said
+/// by one that may join again under it.
 struct Left {
   Incarnation incarnation{};  ///< the highest that it has accepted
   friend bool operator==(const Left&, const Left&) = default;

@@ -22,6 +22,7 @@
 #include "elastic/net/pending_gets.hpp"
 #include "elastic/net/report_queue.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "elastic/net/worker_hello.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -38,13 +39,6 @@ constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 constexpr std::size_t kReportBytesMax = std::size_t{16} << 20;
 // Only if there is another coordinator to go to. Its beats come every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
-
-Hello worker_hello(const MemberClientOptions& options) {
-  Hello hello;
-  hello.address = options.address;
-  hello.fingerprint = options.fingerprint;
-  return hello;
-}
 
 class Client final : public MemberClient, public ConnectionOwner {
  public:
@@ -117,15 +111,10 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::thread thread_;
 };
 
-/// One file per member, so that those of one run directory do not write into each other's.
-std::string flight_path(const std::string& folder, MemberId self) {
-  return folder.empty() ? "" : folder + "/flight-member-" + std::to_string(value(self)) + ".log";
-}
-
 Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession session)
     : self_(session.welcome.member),
       options_(std::move(options)),
-      machine_(session.welcome),
+      machine_(options_.former ? Member(*options_.former) : Member(session.welcome)),
       flight_(flight_path(options_.flight_dir, session.welcome.member)),
       search_(
           io_, options_.endpoints, options_.token,
@@ -136,8 +125,12 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
           },
           [this](std::size_t index, Answer answer) { on_answer(index, std::move(answer)); }),
       endpoint_(endpoint) {
-  if (options_.sentinel != nullptr) {
+  if (options_.former) {
+    early_events_.emplace_back(event::Received{session.welcome});
+  } else if (options_.sentinel != nullptr) {
     options_.sentinel->adopt(session.welcome.incarnation);
+  }
+  if (options_.sentinel != nullptr) {
     options_.sentinel->arm(options_.endpoints, endpoint, options_.token, self_);
   }
   connect(endpoint, std::move(session.fd));
@@ -389,7 +382,7 @@ Result<Bytes> Client::store_get(ViewId view, const std::string& key, Instant dea
 Result<std::unique_ptr<MemberClient>> connect_member(const MemberClientOptions& options,
                                                      Instant deadline) {
   Result<FirstSession> first =
-      open_first_session(options.endpoints, options.token, worker_hello(options), deadline);
+      open_first_session(options.endpoints, options.token, first_hello(options), deadline);
   if (!first.ok()) {
     return std::move(first).error();
   }

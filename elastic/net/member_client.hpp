@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ struct MemberClientOptions {
   std::string address;     ///< of our gradient transport
   std::string flight_dir;  ///< folder for the flight recorder's file; empty = none
   std::vector<std::pair<std::string, std::string>> fingerprint;
+  /// What was left of the last member of this process, if it is to join again as that one.
+  std::optional<Former> former = {};
 };
 
 /// Carries out the machine's effects. Called on the control thread; must not block.

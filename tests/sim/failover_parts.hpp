@@ -32,6 +32,8 @@ struct FailoverWorld::Link {
 struct FailoverWorld::Worker {
   bool alive = true;
   std::optional<elastic::Member> member;
+  std::uint64_t life = 0;           // counts its evictions
+  bool is_new = true;               // no coordinator has taken it in since the last one
   std::optional<std::size_t> link;  // the present connection
   std::size_t address = 0;          // of the list: which host
   Instant lost_at;

@@ -58,15 +58,28 @@ TEST(Failover, WhateverHappensToCoordinatorsOneSideGoesOnAndTheJobEnds) {
   EXPECT_GT(total.resumed, seeds / 2);
 }
 
+TEST(Failover, SeedsThatFailedOnceStayGood) {
+  std::ifstream file(MAYFLY_SIM_SEEDS_FILE);
+  ASSERT_TRUE(file.is_open()) << MAYFLY_SIM_SEEDS_FILE;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line.front() == '#') {
+      continue;
+    }
+    const FailoverScenario scenario = draw_failover(std::strtoull(line.c_str(), nullptr, 10));
+    const FailoverResult result = simulate(scenario);
+    EXPECT_TRUE(result.violations.empty()) << story_of(scenario, result);
+  }
+}
+
 TEST(Failover, ASeedAlwaysGivesTheSameRun) {
   for (const std::uint64_t seed : {2, 7, 19}) {
     EXPECT_EQ(simulate(draw_failover(seed)).history, simulate(draw_failover(seed)).history);
   }
 }
 
-/// What the checkers say of the first seed in which they see it.
-std::string first_finding(BrokenCore broken) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+/// What the checkers say of the first of 300 seeds in which they see it.
+std::string first_finding(BrokenCore broken, std::uint64_t first = 1) {
+  for (std::uint64_t seed = first; seed < first + 300; ++seed) {
     FailoverScenario scenario = draw_failover(seed);
     scenario.broken = broken;
     const FailoverResult result = simulate(scenario);
@@ -97,6 +110,11 @@ TEST(FailoverCheckers, FindAMemberIdThatIsUsedAgain) {
       first_finding(BrokenCore::kReusesMemberIds),
       testing::AnyOf(testing::HasSubstr("two processes"), testing::HasSubstr("published twice"),
                      testing::HasSubstr("cannot be read")));
+}
+
+TEST(FailoverCheckers, FindAnEvictedMemberThatForgetsItsVotes) {
+  EXPECT_THAT(first_finding(BrokenCore::kForgetsWhenEvicted, 1500),  // it takes many failures
+              testing::HasSubstr("obeys incarnation"));
 }
 
 TEST(FailoverCheckers, FindAMemberThatObeysAnOldReign) {

@@ -133,23 +133,30 @@ void FailoverWorld::on_message(std::size_t index, const Message& message) {
       }
     }
     give_member(index, member_event::Received{told});
+    if (worker.is_new && std::holds_alternative<Welcome>(told)) {
+      load(index);
+    }
     return;
   }
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
     worker.member.emplace(*welcome);
     reigns_.on_obeyed(welcome->member, welcome->incarnation);
-    const MemberId id = welcome->member;
-    after(draw(milliseconds(60)), [this, index, id] {
-      Worker& loaded = *workers_[index];
-      if (loaded.alive && loaded.member && loaded.member->id() == id) {
-        give_member(index, member_event::Loaded{Step{loaded.committed}, 0});
-      }
-    });
+    load(index);
   } else if (std::holds_alternative<Refused>(message)) {
     links_[*worker.link].open_at_worker = false;
     worker.link.reset();
     reconnect(index, true);
   }
+}
+
+void FailoverWorld::load(std::size_t index) {
+  workers_[index]->is_new = false;
+  after(draw(milliseconds(60)), [this, index, life = workers_[index]->life] {
+    Worker& loaded = *workers_[index];
+    if (loaded.alive && loaded.life == life) {
+      give_member(index, member_event::Loaded{Step{loaded.committed}, 0});
+    }
+  });
 }
 
 // --- the member machine
@@ -199,7 +206,11 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
   } else if (const auto* leave = std::get_if<member_effect::Leave>(&effect)) {
     tell("member " + std::to_string(value(worker.member->id())) + " leaves: " + leave->detail);
     if (leave->may_rejoin) {
-      rejoin(index);
+      std::optional<Former> former = leave->former;
+      if (former && scenario_.broken == BrokenCore::kForgetsWhenEvicted) {
+        former = Former{former->id, former->job, Incarnation{1}, former->author, {}, false, {}};
+      }
+      rejoin(index, former);
     } else {
       kill_worker(index);
       end_with_last_worker(leave->reason);
@@ -215,8 +226,9 @@ void FailoverWorld::end_with_last_worker(DismissReason reason) {
   is_over_ = is_over_ || (reason == DismissReason::kJobDone && !any_left);
 }
 
-/// The same process becomes a new member; it keeps its state, which is behind.
-void FailoverWorld::rejoin(std::size_t index) {
+/// The same process joins again, under its id if there is a quorum; it keeps its state, which is
+/// behind.
+void FailoverWorld::rejoin(std::size_t index, const std::optional<Former>& former) {
   Worker& worker = *workers_[index];
   ++result_.rejoins;
   if (worker.view) {
@@ -231,9 +243,14 @@ void FailoverWorld::rejoin(std::size_t index) {
     close_at_host(link, milliseconds(6) + draw(milliseconds(5)));
     worker.link.reset();
   }
-  after(milliseconds(50) + draw(milliseconds(100)), [this, index] {
+  after(milliseconds(50) + draw(milliseconds(100)), [this, index, former] {
     Worker& fresh = *workers_[index];
     fresh.member.reset();
+    ++fresh.life;
+    fresh.is_new = true;
+    if (former) {
+      fresh.member.emplace(*former);
+    }
     fresh.lost_at = now_;
     connect(index);
   });

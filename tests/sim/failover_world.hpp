@@ -27,11 +27,12 @@ namespace mayfly::sim {
 /// A core that is broken on purpose, which a checker must find.
 enum class BrokenCore {
   kNone,
-  kTakesOverAlone,    ///< a standby believes that the one member it sees is all of the view
-  kIgnoresQuorum,     ///< the primary has standbys but publishes without a majority
-  kObeysOldReigns,    ///< a member takes any Welcome for one of the newest incarnation
-  kBelievesTornLogs,  ///< a damaged view at the end of the log is taken for real
-  kReusesMemberIds,   ///< a resumed coordinator counts members from 1 again
+  kTakesOverAlone,      ///< a standby believes that the one member it sees is all of the view
+  kIgnoresQuorum,       ///< the primary has standbys but publishes without a majority
+  kObeysOldReigns,      ///< a member takes any Welcome for one of the newest incarnation
+  kBelievesTornLogs,    ///< a damaged view at the end of the log is taken for real
+  kReusesMemberIds,     ///< a resumed coordinator counts members from 1 again
+  kForgetsWhenEvicted,  ///< who joins again keeps its id, but not what it has promised and seen
 };
 
 struct FailoverScenario {
@@ -118,7 +119,8 @@ class FailoverWorld {
   void on_lost(std::size_t worker);
   void give_member(std::size_t worker, const elastic::MemberEvent& event);
   void carry_out(std::size_t worker, const elastic::MemberEffect& effect);
-  void rejoin(std::size_t worker);
+  void load(std::size_t worker);
+  void rejoin(std::size_t worker, const std::optional<elastic::Former>& former);
   void end_with_last_worker(elastic::DismissReason reason);
   void begin_step(std::size_t worker);
   void stop_trainer(std::size_t worker, bool failed, std::optional<MemberId> culprit);

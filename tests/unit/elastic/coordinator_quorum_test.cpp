@@ -113,6 +113,99 @@ TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k2}));
 }
 
+/// Evicted in `view` or before it, it joins again as the one it was.
+bool join_again(CoordinatorHarness& job, MemberId member, const View& view,
+                bool contributed = true) {
+  Hello hello;
+  hello.member = member;
+  hello.job = kJob;
+  hello.incarnation = Incarnation{1};
+  hello.author = kJob;
+  hello.view = view.id;
+  hello.joins_again = true;
+  const std::size_t before = job.all<coordinator_effect::Accept>().size();
+  job.give(coordinator_event::WorkerConnected{++job.connections, hello});
+  Resume resume;
+  resume.incarnation = job.coordinator.incarnation();
+  resume.phase = ResumePhase::kReady;
+  resume.view = view;
+  if (!contributed) {
+    resume.last = Stopped{};
+    resume.last->view = view.id;
+    resume.last->contributed = false;
+  }
+  job.say(member, resume);
+  return job.all<coordinator_effect::Accept>().size() > before;
+}
+
+TEST(CoordinatorQuorum, WhoIsEvictedJoinsAgainUnderItsIdAndWithoutWork) {
+  CoordinatorHarness job = primary(3);
+  const View before = job.view();
+  lose(job, {k3});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2}));
+  EXPECT_FALSE(come_back(job, k3, value(before.id))) << "its view is over";
+  EXPECT_EQ(job.all<coordinator_effect::Refuse>().back().refusal, Refusal::kEvicted);
+  ASSERT_TRUE(join_again(job, k3, before));
+  EXPECT_TRUE(job.sent<Dismiss>(k3).empty());
+  job.stopped(k1, 1);  // at the boundary
+  job.stopped(k2, 1);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
+  EXPECT_FALSE(job.view().bases.empty());
+}
+
+TEST(CoordinatorQuorum, WhoJoinsAgainCountsAsTheMemberOfTheOldViewThatItWas) {
+  CoordinatorHarness job = primary(5);
+  const View before = job.view();
+  lose(job, {k4, k5});
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  const View doubtful = job.view();
+  lose(job, {k3});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  ASSERT_EQ(job.coordinator.phase(), "waiting") << "2 of 5";
+  ASSERT_TRUE(join_again(job, k5, before));
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k5}));
+  EXPECT_EQ(job.view().bases.size(), 2u) << "nobody knows what member 3 did in the last one";
+  EXPECT_EQ(job.view().bases.back().id, doubtful.id);
+}
+
+TEST(Standby, CountsThoseThatJoinAgainAndLearnsOfTheirView) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  ASSERT_TRUE(join_again(standby, k2, view));
+  EXPECT_EQ(standby.coordinator.view()->id, view.id);
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
+  EXPECT_EQ(standby.view().bases.back().id, view.id) << "they may have committed a step of it";
+}
+
+TEST(Standby, BelievesThatAViewDiedToWhichOneThatJoinsAgainGaveNothing) {
+  CoordinatorHarness standby(quorum_options(true));
+  View view = old_view(6, 3);
+  view.bases = {{ViewId{5}, {k1, k2, k3}}};
+  ASSERT_TRUE(join_again(standby, k2, view, false));
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.view().bases, view.bases);
+}
+
+TEST(CoordinatorQuorum, WhoFindsNoPlaceInTheNextViewGivesNoConsent) {
+  CoordinatorOptions options = quorum_options(true);
+  options.view_max = 2;
+  CoordinatorHarness standby(options);
+  const View view = old_view(5, 5);
+  for (const MemberId member : {k1, k2, k3}) {
+    ASSERT_TRUE(join_again(standby, member, view));
+  }
+  standby.pass(milliseconds(2100), {k1, k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "waiting") << "the third could follow somebody else";
+}
+
 TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
   CoordinatorHarness job = primary(5);
   lose(job, {k4, k5});

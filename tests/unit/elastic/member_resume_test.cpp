@@ -209,6 +209,79 @@ TEST(MemberTurnedAway, IsWelcomeAsANewMemberIfTheJobWentOnWithoutIt) {
   EXPECT_TRUE(std::get<member_effect::Leave>(effects[1]).may_rejoin);
 }
 
+/// A member of a job with a quorum that is evicted while it waits after view 1.
+Former evicted_member() {
+  Welcome first = kFirst;
+  first.quorum = true;
+  Member member(first);
+  (void)member.handle(member_event::Loaded{Step{5}});
+  (void)member.handle(member_event::Received{NewView{view_of(1, 5)}});
+  (void)member.handle(stopped_at(1, 6));
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::Received{welcome(3, kOtherAuthor)});
+  const auto effects =
+      member.handle(member_event::Received{Dismiss{DismissReason::kEvicted, false, "", true}});
+  EXPECT_NE(only<member_effect::Leave>(effects), nullptr) << "it does not say that it is gone";
+  const auto* leave = only<member_effect::Leave>(effects);
+  return leave != nullptr && leave->former ? *leave->former : Former{};
+}
+
+TEST(MemberJoinsAgain, UnderItsIdIfThereIsAQuorumAndSaysWhatItEnteredBefore) {
+  Member again(evicted_member());
+  EXPECT_EQ(again.id(), kSelf);
+  Hello hello;
+  again.introduce(hello);
+  EXPECT_TRUE(hello.joins_again);
+  EXPECT_EQ(hello.member, kSelf);
+  EXPECT_EQ(hello.job, kJob);
+  EXPECT_EQ(hello.incarnation, Incarnation{3});
+  EXPECT_EQ(hello.author, kOtherAuthor);
+  EXPECT_EQ(hello.view, ViewId{1});
+  const auto told = sent<Resume>(again.handle(member_event::Received{welcome(3, kOtherAuthor)}));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].phase, ResumePhase::kLoading);
+  ASSERT_TRUE(told[0].view && told[0].last);
+  EXPECT_EQ(told[0].view->id, ViewId{1});
+  EXPECT_TRUE(told[0].is_active);
+  EXPECT_EQ(told[0].committed, Step{}) << "it holds nothing yet";
+}
+
+TEST(MemberJoinsAgain, ButObeysNoLowerIncarnationThanTheOneBefore) {
+  Member again(evicted_member());
+  for (const Welcome& lower : {welcome(2, kOtherAuthor), welcome(3, kFirstAuthor)}) {
+    const auto effects = again.handle(member_event::Received{lower});
+    EXPECT_NE(only<member_effect::TryElsewhere>(effects), nullptr);
+  }
+}
+
+TEST(MemberJoinsAgain, AndRunsLaterViewsOnly) {
+  Member again(evicted_member());
+  (void)again.handle(member_event::Received{welcome(3, kOtherAuthor)});
+  (void)again.handle(member_event::Loaded{Step{6}});
+  EXPECT_TRUE(again.handle(member_event::Received{NewView{view_of(1, 5)}}).empty());
+  const std::uint64_t later = id_base(Incarnation{3}) + 1;
+  const auto effects = again.handle(member_event::Received{NewView{view_of(later, 6)}});
+  EXPECT_NE(only<member_effect::RunView>(effects), nullptr);
+  Hello hello;
+  again.introduce(hello);
+  EXPECT_FALSE(hello.joins_again);
+  EXPECT_EQ(hello.view, ViewId{later});
+}
+
+TEST(MemberJoinsAgain, StillKnowsWhatItEnteredIfItIsEvictedTwice) {
+  Member again(evicted_member());
+  (void)again.handle(member_event::Received{welcome(4, kFirstAuthor)});
+  const auto effects =
+      again.handle(member_event::Received{Dismiss{DismissReason::kEvicted, false, "", true}});
+  ASSERT_NE(only<member_effect::Leave>(effects), nullptr);
+  const std::optional<Former> former = only<member_effect::Leave>(effects)->former;
+  ASSERT_TRUE(former && former->view);
+  EXPECT_EQ(former->view->id, ViewId{1});
+  EXPECT_TRUE(former->is_active);
+  EXPECT_EQ(former->incarnation, Incarnation{4});
+  EXPECT_EQ(former->author, kFirstAuthor);
+}
+
 TEST(MemberGivenUp, FinishesItsViewFirstAndIsDoneIfItWasTheLastStep) {
   Member member = running_member();
   (void)member.handle(member_event::CoordinatorLost{});
