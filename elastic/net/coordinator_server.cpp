@@ -96,9 +96,9 @@ class Server final : public CoordinatorServer, private SessionOwner {
     sessions_.refuse(r.connection, Refused{r.reason, r.refusal});
   }
   void apply(Instant, effect::Append& a) {
-    if (view_log_ != nullptr) {
-      view_log_->append(a.record, a.durable);
-    }
+    const bool is_written = view_log_ == nullptr || view_log_->append(a.record, a.durable);
+    const bool is_end = std::holds_alternative<log_record::JobEnded>(a.record);
+    must_not_lead_ = must_not_lead_ || (!is_written && a.durable && !is_end);
   }
   void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
   void apply(Instant, effect::SendToAll& s) { sessions_.send_to_workers(s.members, s.message); }
@@ -121,7 +121,8 @@ class Server final : public CoordinatorServer, private SessionOwner {
 
   asio::io_context io_{1};
   asio::steady_timer tick_timer_{io_};
-  bool is_quiet_ = false;  // the next tick is a late one
+  bool is_quiet_ = false;       // the next tick is a late one
+  bool must_not_lead_ = false;  // what it decided could be forgotten, and decided again otherwise
   std::string endpoint_;
   const std::unique_ptr<DurableViewLog> view_log_;
   const bool has_standbys_;
@@ -330,6 +331,9 @@ void Server::post_event(CoordinatorEvent each) {
 }
 
 void Server::handle(const CoordinatorEvent& each) {
+  if (must_not_lead_) {
+    return;
+  }
   const Instant now = monotonic_now();
   flight_.heard(now, each);
   std::vector<CoordinatorEffect> effects = core_.handle(now, each);
@@ -344,6 +348,10 @@ void Server::handle(const CoordinatorEvent& each) {
   }
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
+    if (must_not_lead_) {  // as if killed here; members wait, or find another
+      observer_.on_ended(Outcome::kFailed, "the view log cannot be written");
+      break;
+    }
   }
   flight_.write_if_asked();
   if (is_quiet_ && !core_.is_undisturbed() && !sessions_.shutting_down()) {

@@ -45,11 +45,15 @@ Result<void> DurableViewLog::restart(const Bytes& content) {
   return file_->rewrite(content);
 }
 
-void DurableViewLog::append(const LogRecord& record, bool durable) {
-  file_->append(log_.add(record), durable);
+bool DurableViewLog::append(const LogRecord& record, bool durable) {
+  if (!file_->append(log_.add(record), durable)) {
+    log_ = ViewLog(file_->bytes());  // a record knows its place in the file
+    return false;
+  }
   if (log_.wants_compaction()) {
     shorten();
   }
+  return true;
 }
 
 /// What the file holds decides, not what we remember: a record that did not fit is in neither.

@@ -29,9 +29,9 @@ class DurableViewLog {
     return restart({});
   }
 
-  /// Adds a record and, if that is due, shortens the log. A full disk is said once and does not
-  /// stop the job.
-  void append(const LogRecord& record, bool durable);
+  /// Adds a record and, if that is due, shortens the log. A full disk is said once and the record
+  /// left out; then false. Those that come later are kept if they fit.
+  [[nodiscard]] bool append(const LogRecord& record, bool durable);
 
  private:
   DurableViewLog(std::unique_ptr<ViewLogFile> file, LogContents contents)

@@ -101,7 +101,7 @@ Result<void> ViewLogFile::rewrite(ByteSpan content) {
   return reopen();
 }
 
-void ViewLogFile::append(ByteSpan record, bool durable) {
+bool ViewLogFile::append(ByteSpan record, bool durable) {
   const int fd = fd_->get();  // replaced only by this thread
   std::size_t done = 0;
   while (done < record.size()) {
@@ -115,7 +115,7 @@ void ViewLogFile::append(ByteSpan record, bool durable) {
         complain("cannot take back a torn record of " + path_ + ": " + os_text());
         bytes_ += done;
       }
-      return;
+      return false;
     }
     done += static_cast<std::size_t>(n);
   }
@@ -123,14 +123,16 @@ void ViewLogFile::append(ByteSpan record, bool durable) {
   if (durable) {
     if (::fdatasync(fd) != 0) {
       complain("cannot sync " + path_ + ": " + os_text());
+      return false;
     }
-    return;
+    return true;
   }
   {
     const std::lock_guard lock(mutex_);
     dirty_ = true;
   }
   changed_.notify_one();
+  return true;
 }
 
 void ViewLogFile::complain(const std::string& what) {

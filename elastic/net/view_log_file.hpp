@@ -51,9 +51,8 @@ class ViewLogFile {
   /// Replaces all of it, synced before it returns. On failure the old content stays.
   [[nodiscard]] Result<void> rewrite(ByteSpan content);
   /// Adds one record; with `durable` it is on the disk when this returns. A full or broken disk is
-  /// said once on the log and the record is given up as a whole: the job is worth more than its
-  /// log.
-  void append(ByteSpan record, bool durable = false);
+  /// said once on the log and the record is given up as a whole; then false.
+  bool append(ByteSpan record, bool durable = false);
 
  private:
   ViewLogFile(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}

@@ -66,6 +66,12 @@ void FailoverWorld::start_host(std::size_t index) {
     host.durable_bytes = host.log.size();
     host.core = std::make_unique<Coordinator>(options, contents);
   }
+  if (scenario_.clock_drift_per_mille > 0) {
+    const auto most = static_cast<std::int64_t>(scenario_.clock_drift_per_mille);
+    const auto gain =
+        static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(2 * most + 1)));
+    host.clock = SimClock(draw(seconds(3600)), gain - most);
+  }
   tell("coordinator " + std::to_string(index) + " starts");
   tick(index, ++host.life);
 }
@@ -75,7 +81,7 @@ void FailoverWorld::tick(std::size_t index, std::uint64_t life) {
     return;
   }
   give(index, coordinator_event::Tick{});
-  after(kTick, [this, index, life] { tick(index, life); });
+  after(hosts_[index]->clock.real(kTick), [this, index, life] { tick(index, life); });
 }
 
 void FailoverWorld::crash_host(std::size_t index) {
@@ -104,7 +110,19 @@ void FailoverWorld::crash_host(std::size_t index) {
   });
 }
 
+/// A coordinator whose reign, or whose first view, is not on the disk could forget it. It goes as
+/// if it were killed.
+bool FailoverWorld::must_not_lead(std::size_t index, const CoordinatorEffect& effect) const {
+  const auto* record = std::get_if<coordinator_effect::Append>(&effect);
+  return index == 0 && now_ < disk_full_until_ && record != nullptr && record->durable &&
+         !std::holds_alternative<log_record::JobEnded>(record->record);
+}
+
 void FailoverWorld::append(Host& host, const coordinator_effect::Append& append, bool torn) {
+  if (now_ < disk_full_until_) {
+    ++result_.unwritten;
+    return;
+  }
   ViewLog log(host.log.size());
   Bytes bytes = log.add(append.record);
   if (torn) {
@@ -128,7 +146,12 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
   if (!host.core || host.has_ended) {
     return;
   }
-  for (const CoordinatorEffect& effect : host.core->handle(now_, event)) {
+  for (const CoordinatorEffect& effect : host.core->handle(host.clock.at(now_), event)) {
+    if (must_not_lead(index, effect)) {
+      tell("coordinator " + std::to_string(index) + " cannot write its log");
+      crash_host(index);
+      return;
+    }
     if (host.effects_to_live && (*host.effects_to_live)-- == 0) {
       const auto* record = std::get_if<coordinator_effect::Append>(&effect);
       if (record != nullptr && index == 0) {

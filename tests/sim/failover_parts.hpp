@@ -5,13 +5,15 @@
 #include "base/bytes.hpp"
 #include "elastic/core/view_log.hpp"
 #include "tests/sim/failover_world.hpp"
+#include "tests/sim/sim_clock.hpp"
 
 namespace mayfly::sim {
 
 struct FailoverWorld::Host {
   std::unique_ptr<elastic::Coordinator> core;  // while it is up
   std::uint64_t life = 0;                      // counts its starts
-  Bytes log;                                   // of the primary; survives crashes
+  SimClock clock;
+  Bytes log;  // of the primary; survives crashes
   std::size_t durable_bytes = 0;
   std::optional<std::uint64_t> effects_to_live;  // then it crashes
   std::map<MemberId, std::size_t> link_of;

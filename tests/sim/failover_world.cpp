@@ -44,6 +44,11 @@ FailoverScenario draw_failover(std::uint64_t seed) {
     scenario.join_every = draw_interval(random, milliseconds(200), seconds(3));
   }
   scenario.loses_log_tails = scenario.standbys > 0 && random.below(2) == 0;
+  if (random.below(2) == 0) {
+    scenario.disk_full_every = draw_interval(random, milliseconds(500), seconds(5));
+  }
+  const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
+  scenario.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
   return scenario;
 }
 
@@ -52,7 +57,11 @@ std::string describe(const FailoverScenario& s) {
          std::to_string(s.standbys) + " standbys, " + std::to_string(s.steps) +
          " steps; milliseconds between" + ms("coordinator_crash", s.coordinator_crash_every) +
          ms("worker_crash", s.worker_crash_every) + ms("cut", s.cut_every) +
-         ms("join", s.join_every) + (s.loses_log_tails ? " loses_log_tails" : "");
+         ms("join", s.join_every) + ms("disk_full", s.disk_full_every) +
+         (s.loses_log_tails ? " loses_log_tails" : "") +
+         (s.clock_drift_per_mille == 0
+              ? std::string()
+              : "; clocks drift by " + std::to_string(s.clock_drift_per_mille) + " per mille");
 }
 
 FailoverWorld::FailoverWorld(const FailoverScenario& scenario)
@@ -138,6 +147,10 @@ void FailoverWorld::start_faults() {
       add_worker();
     }
   });
+  every(scenario_.disk_full_every, [this] {
+    disk_full_until_ = std::max(disk_full_until_, now_ + draw(scenario_.disk_full_max));
+    tell("the disk is full");
+  });
   keep_enough_workers();
   after(scenario_.faults_end, [this] { end_faults(); });
 }
@@ -175,6 +188,7 @@ void FailoverWorld::cut_some_links() {
 void FailoverWorld::end_faults() {
   is_calm_ = true;
   cut_.clear();
+  disk_full_until_ = now_;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     hosts_[host]->effects_to_live.reset();
     if (!hosts_[host]->core) {

@@ -44,9 +44,14 @@ struct FailoverScenario {
   Duration worker_crash_every{};
   Duration cut_every{};  ///< links between two sets of hosts, one way or both
   Duration join_every{};
+  Duration
+      disk_full_every{};  ///< the primary's log takes no more records for disk_full_max at most
+  Duration disk_full_max = seconds(2);
   Duration cut_max = seconds(3);
   Duration down_max = milliseconds(2500);
   bool loses_log_tails = false;  ///< a crash takes what was not yet on the disk
+  /// The clock of each coordinator is so much too fast or too slow at most.
+  std::uint32_t clock_drift_per_mille = 0;
   Duration faults_end = seconds(10);
   BrokenCore broken = BrokenCore::kNone;
 
@@ -68,6 +73,7 @@ struct FailoverResult {
   std::uint64_t resumed = 0;    ///< a coordinator was in charge again
   std::uint64_t takeovers = 0;  ///< of standbys
   std::uint64_t cuts = 0;
+  std::uint64_t unwritten = 0;  ///< records that did not fit on the disk
   std::uint64_t rejoins = 0;
 };
 
@@ -99,6 +105,8 @@ class FailoverWorld {
   // failover_hosts.cpp: coordinators and connections
   void start_host(std::size_t host);
   void crash_host(std::size_t host);
+  [[nodiscard]] bool must_not_lead(std::size_t host,
+                                   const elastic::CoordinatorEffect& effect) const;
   void append(Host& host, const elastic::coordinator_effect::Append& append, bool torn);
   void tick(std::size_t host, std::uint64_t life);
   void give(std::size_t host, elastic::CoordinatorEvent event);
@@ -148,6 +156,7 @@ class FailoverWorld {
   std::map<std::pair<ViewId, std::uint64_t>, std::unique_ptr<Group>> groups_;
   std::set<std::pair<std::size_t, std::size_t>> cut_;  // from, to
   std::map<MemberId, std::size_t> worker_of_;
+  Instant disk_full_until_;
   bool is_calm_ = false;
   bool is_over_ = false;
   FailoverResult result_;

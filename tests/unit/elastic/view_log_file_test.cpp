@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/file.hpp"
+#include "elastic/net/durable_view_log.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -107,6 +108,28 @@ TEST_F(ViewLogFileTest, ARecordThatDoesNotFitIsGivenUpAsAWhole) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(content(), "1234567890");
+}
+
+TEST_F(ViewLogFileTest, ALogThatWasFullForAWhileKeepsWhatFitsAfterwards) {
+  const auto log = DurableViewLog::open(path());
+  ASSERT_TRUE(log.ok() && log.value()->begin().ok());
+  EXPECT_TRUE(log.value()->append(log_record::JobStarted{7, 8, {}}, false));
+  EXPECT_TRUE(log.value()->append(log_record::IncarnationStarted{Incarnation{1}}, true));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_action = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{static_cast<rlim_t>(content().size() + 3), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  EXPECT_FALSE(log.value()->append(log_record::Paused{true}, false));
+  EXPECT_FALSE(log.value()->append(log_record::IncarnationStarted{Incarnation{2}}, true));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, old_action);
+  EXPECT_TRUE(log.value()->append(log_record::IncarnationStarted{Incarnation{3}}, true));
+  const Result<LogContents> found = peek_view_log(path());
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found.value().incarnation, Incarnation{3});
+  EXPECT_FALSE(found.value().is_paused);
+  EXPECT_EQ(found.value().dropped_bytes, 0u);
 }
 
 TEST_F(ViewLogFileTest, AFolderThatIsNotThereIsAnError) {
