@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "elastic/core/from_worker.hpp"
 #include "elastic/net/control_sessions.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
@@ -36,27 +37,6 @@ constexpr auto kQuietTickInterval = std::chrono::milliseconds(20);
 constexpr Duration kStatusInterval = milliseconds(100);
 // To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).
 constexpr Duration kBeatInterval = milliseconds(250);
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
-
-/// What a worker may send after its handshake.
-bool is_from_worker(const Message& message) {
-  return std::visit(
-      Overloaded{[](const Ready&) { return true; }, [](const Stopped&) { return true; },
-                 [](const Formed&) { return true; }, [](const Synced&) { return true; },
-                 [](const Progress&) { return true; }, [](const Heartbeat&) { return true; },
-                 [](const LeaveRequest&) { return true; }, [](const Report&) { return true; },
-                 [](const StoreSet&) { return true; }, [](const StoreGet&) { return true; },
-                 [](const Resume&) { return true; }, [](const Left&) { return true; },
-                 [](const CaughtUp&) { return true; }, [](const ViewWanted&) { return true; },
-                 [](const auto&) { return false; }},
-      message);
-}
 
 class Server final : public CoordinatorServer, private SessionOwner {
  public:

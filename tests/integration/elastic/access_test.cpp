@@ -107,13 +107,68 @@ TEST_F(Access, AMembersOversizedFrameCostsOnlyItsOwnConnection) {
   job_.observer().wait_for_note("lost", session.value().welcome.member);
 }
 
-TEST_F(Access, AMessageThatAWorkerMayNotSendCostsItsConnection) {
+/// One of each kind that the coordinator, a sentinel or an operator says.
+std::vector<Message> not_from_workers() {
+  View view{ViewId{9}, 0, Step{}, Rank{0}, false, {}};
+  view.members.push_back({MemberId{1}, "", {}, 0, 1});
+  NewViewDelta delta;
+  delta.delta.shares.emplace_back();
+  return {Challenge{make_nonce()},
+          Hello{},
+          Welcome{},
+          Refused{},
+          WorkerDied{},
+          Stop{},
+          NewView{view},
+          delta,
+          StoreValue{},
+          Dismiss{},
+          NoQuorum{},
+          Command{"stop", ""},
+          CommandReply{},
+          ReportsTaken{}};
+}
+
+TEST_F(Access, EveryMessageThatAWorkerMayNotSendCostsItsConnection) {
+  for (const Message& message : not_from_workers()) {
+    SCOPED_TRACE(name_of(message));
+    Result<OpenSession> session =
+        open_session(job_.endpoint(), job_.token(), Hello{}, monotonic_now() + kHangBound);
+    ASSERT_TRUE(session.ok());
+    const int fd = session.value().fd.get();
+    ASSERT_TRUE(send_message(fd, message, monotonic_now() + kHangBound).ok());
+    expect_closed(session.value().fd);
+    const MemberId member = session.value().welcome.member;
+    EXPECT_EQ(job_.observer().wait_for_note("lost", member).note.detail,
+              std::string("unexpected ") + name_of(message));
+  }
+}
+
+/// The next message of a kind; others are passed over.
+template <typename M>
+M next_message(int fd) {
+  while (true) {
+    const Result<Message> message = receive_message(fd, monotonic_now() + kHangBound);
+    if (!message.ok()) {
+      ADD_FAILURE() << message.error().detail;
+      return {};
+    }
+    if (const M* found = std::get_if<M>(&message.value())) {
+      return *found;
+    }
+  }
+}
+
+TEST(AccessToAJob, AMemberMayAskForTheWholeView) {
+  TestJob job(1);
   Result<OpenSession> session =
-      open_session(job_.endpoint(), job_.token(), Hello{}, monotonic_now() + kHangBound);
+      open_session(job.endpoint(), job.token(), Hello{}, monotonic_now() + kHangBound);
   ASSERT_TRUE(session.ok());
-  ASSERT_TRUE(send_message(session.value().fd.get(), Dismiss{}, monotonic_now() + kHangBound).ok());
-  expect_closed(session.value().fd);
-  job_.observer().wait_for_note("lost", session.value().welcome.member);
+  const int fd = session.value().fd.get();
+  ASSERT_TRUE(send_message(fd, Ready{}, monotonic_now() + kHangBound).ok());
+  const View first = next_message<NewView>(fd).view;
+  ASSERT_TRUE(send_message(fd, ViewWanted{first.id}, monotonic_now() + kHangBound).ok());
+  EXPECT_EQ(next_message<NewView>(fd).view, first);
 }
 
 TEST_F(Access, AFloodOfSilentConnectionsKeepsNobodyOut) {

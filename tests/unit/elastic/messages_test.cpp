@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
+#include <string>
 
 #include "base/random.hpp"
+#include "elastic/core/from_worker.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -223,6 +226,19 @@ TEST(Messages, TheLargestViewFitsAFrame) {
   const Bytes bytes = encode(NewView{view});
   EXPECT_LE(bytes.size(), kMessageBytesMax);
   EXPECT_TRUE(decode(bytes).ok());
+}
+
+// A kind that is missing here costs the member that says it its connection.
+TEST(Messages, AWorkerMaySayTheseAndNothingElse) {
+  const std::set<std::string> theirs = {
+      "ready",         "stopped", "formed",    "synced",    "progress",    "caught_up", "heartbeat",
+      "leave_request", "report",  "store_set", "store_get", "view_wanted", "resume",    "left"};
+  std::set<std::string> seen;
+  for (const Message& message : examples()) {
+    EXPECT_EQ(is_from_worker(message), theirs.contains(name_of(message))) << name_of(message);
+    seen.insert(name_of(message));
+  }
+  EXPECT_EQ(seen.size(), std::variant_size_v<Message>) << "an example of every kind";
 }
 
 }  // namespace
