@@ -6,4 +6,4 @@ mayfly_library(engine_config
           run_history.cpp
           summary.cpp tensorboard.cpp unfinished_run.cpp
   PUBLIC mayfly_base mayfly_nn mayfly_elastic_core
-  PRIVATE fmt::fmt tomlplusplus::tomlplusplus Boost::json)
+  PRIVATE mayfly_cloud_hooks_notice fmt::fmt tomlplusplus::tomlplusplus Boost::json)

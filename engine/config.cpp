@@ -215,6 +215,9 @@ void append_membership(std::vector<Setting>& list) {
                       "is sent to it at a step boundary"));
   list.push_back(make("resident_mib", &C::resident_mib,
                       "memory that each worker holds for nothing, for benchmarks of recovery"));
+  list.push_back(make("notice", &C::notice,
+                      "a worker leaves in time when its cloud says that it takes the server: gce, "
+                      "ec2, ec2-rebalance, azure or file:PATH; empty = none but signals"));
   list.push_back(make("chaos", &C::chaos,
                       "scripted faults for local workers, e.g. "
                       "kill@step=200:worker=1,join@step=300"));

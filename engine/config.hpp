@@ -83,7 +83,8 @@ struct JobConfig {
   /// MiB of state from which on a joiner takes it in the background (ADR 16); 0 = always.
   double observe_from_mib = 8;
   std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
-  std::string chaos;  ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
+  std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
+  std::string chaos;   ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
 
   // Records.
   std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <optional>
 
+#include "cloud_hooks/notice/notice.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config.hpp"
@@ -193,6 +194,9 @@ Complaint check_workers(const JobConfig& c) {
   if (!c.coordinator.empty() && !c.chaos.empty() && !c.launched) {
     return "chaos is scripted by the process that starts the workers; it cannot be used with "
            "coordinator";
+  }
+  if (const auto notice = cloud_hooks::parse_notice_setting(c.notice); !notice.ok()) {
+    return notice.error().detail;
   }
   return check_coordinators(c);
 }

@@ -11,4 +11,5 @@ mayfly_library(engine
           wrapped_wire.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
          mayfly_collectives_plan mayfly_elastic_core mayfly_elastic_net mayfly_cloud_hooks
+         mayfly_cloud_hooks_notice
   PRIVATE fmt::fmt Threads::Threads)

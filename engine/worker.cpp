@@ -12,6 +12,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
+#include "cloud_hooks/notice/notice_watcher.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
@@ -168,45 +169,49 @@ int fail(const Error& error, int code) {
   return code;
 }
 
-/// SIGTERM and Ctrl-C ask the job for a planned leave; one that comes before there is a client to
-/// tell is kept.
+/// SIGTERM, Ctrl-C and the notices of a cloud ask the job for a planned leave; one that comes
+/// before there is a client to tell is kept.
 class LeaveSignals {
  public:
-  explicit LeaveSignals(bool launched)
-      : watcher_({SIGTERM, SIGINT}, [this, launched](int signal) {
-          // Ctrl-C reaches the whole terminal group; a launcher decides itself what it means.
-          if (signal != SIGINT || !launched) {
-            ask();
-          }
-        }) {}
+  LeaveSignals(bool launched, const cloud_hooks::NoticeSetting& notice)
+      : watcher_({SIGTERM, SIGINT},
+                 [this, launched](int signal) {
+                   // Ctrl-C reaches the whole terminal group; a launcher decides itself what it
+                   // means.
+                   if (signal != SIGINT || !launched) {
+                     ask("asked by a signal");
+                   }
+                 }),
+        notices_(notice, [this](const std::string& reason) { ask("notice: " + reason); }) {}
 
   [[nodiscard]] bool asked() const {
     const std::lock_guard lock(mutex_);
-    return asked_;
+    return why_.has_value();
   }
 
   /// From now on `client` is told; null = nobody.
   void tell(elastic::MemberClient* client) {
     const std::lock_guard lock(mutex_);
     client_ = client;
-    if (client_ != nullptr && asked_) {
-      client_->post(elastic::member_event::LeaveAsked{"asked by a signal"});
+    if (client_ != nullptr && why_) {
+      client_->post(elastic::member_event::LeaveAsked{*why_});
     }
   }
 
  private:
-  void ask() {
+  void ask(const std::string& why) {
     const std::lock_guard lock(mutex_);
-    asked_ = true;
+    why_ = why;
     if (client_ != nullptr) {
-      client_->post(elastic::member_event::LeaveAsked{"asked by a signal"});
+      client_->post(elastic::member_event::LeaveAsked{why});
     }
   }
 
   mutable std::mutex mutex_;
   elastic::MemberClient* client_ = nullptr;  // guarded by mutex_
-  bool asked_ = false;                       // guarded by mutex_
-  SignalWatcher watcher_;                    // last: its thread uses the rest
+  std::optional<std::string> why_;           // guarded by mutex_; set = asked
+  SignalWatcher watcher_;                    // these two last: their threads use the rest
+  cloud_hooks::NoticeWatcher notices_;
 };
 
 /// One membership, and what is left of it.
@@ -321,7 +326,12 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   }
   log::open("worker", "", log::Level::kInfo);
   elastic::FlightRecorder::write_on_fatal_signals();
-  LeaveSignals signals(config.launched);
+  const Result<cloud_hooks::NoticeSetting> notice =
+      cloud_hooks::parse_notice_setting(config.notice);
+  if (!notice.ok()) {
+    return refuse(notice.error(), kExitUsage);
+  }
+  LeaveSignals signals(config.launched, notice.value());
   WorkerParts parts;
   if (sentinel != nullptr) {
     parts.board = &sentinel->board();

@@ -64,17 +64,7 @@ Errc code_of(const error_code& error) {
 
 class HttpClient::Impl {
  public:
-  explicit Impl(HttpClientOptions options)
-      : options_(std::move(options)), tls_(asio::ssl::context::tls_client), socket_(context_) {
-    tls_.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                     asio::ssl::context::no_tlsv1_1);
-    tls_.set_verify_mode(asio::ssl::verify_peer);
-    if (options_.ca_file.empty()) {
-      tls_.set_default_verify_paths(trust_error_);
-    } else {
-      tls_.load_verify_file(options_.ca_file, trust_error_);
-    }
-  }
+  explicit Impl(HttpClientOptions options) : options_(std::move(options)), socket_(context_) {}
 
   Result<HttpResponse> send(const HttpRequest& request, const HttpLimits& limits) {
     host_ = request.url.host_header();
@@ -148,6 +138,23 @@ class HttpClient::Impl {
     return asio::error::timed_out;
   }
 
+  bool load_trust() {
+    asio::ssl::context tls(asio::ssl::context::tls_client);
+    tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                    asio::ssl::context::no_tlsv1_1);
+    tls.set_verify_mode(asio::ssl::verify_peer);
+    error_code error;
+    if (options_.ca_file.empty()) {
+      tls.set_default_verify_paths(error);
+    } else {
+      tls.load_verify_file(options_.ca_file, error);
+    }
+    if (!error) {
+      tls_ = std::move(tls);
+    }
+    return !error;
+  }
+
   [[nodiscard]] Instant connect_deadline() const { return monotonic_now() + limits_.connect_max; }
 
   Result<HttpResponse> exchange(const HttpRequest& request, const std::optional<Proxy>& proxy) {
@@ -164,10 +171,10 @@ class HttpClient::Impl {
         return through.error();
       }
     }
-    if (trust_error_) {
+    if (!tls_ && !load_trust()) {
       return failure(Errc::kInvalidInput, "the certificates to trust cannot be read");
     }
-    asio::ssl::stream<tcp::socket&> stream(socket_, tls_);
+    asio::ssl::stream<tcp::socket&> stream(socket_, *tls_);
     stream.set_verify_callback(asio::ssl::host_name_verification(request.url.host));
     // An address is not a server name (RFC 6066); setting one anyway confuses servers.
     error_code not_an_address;
@@ -285,9 +292,8 @@ class HttpClient::Impl {
   const HttpClientOptions options_;
   std::string host_;   // of the request in progress, for errors
   HttpLimits limits_;  // of the request in progress
-  error_code trust_error_;
   asio::io_context context_;
-  asio::ssl::context tls_;
+  std::optional<asio::ssl::context> tls_;  // from the first need on: certificates are many
   tcp::socket socket_;
   std::mutex mutex_;
   std::condition_variable pause_ended_;

@@ -112,7 +112,7 @@ class Cloud:
         self.aws_secrets = {"AKIAFAKE": "aws/secret+EXAMPLE"}
         self.aws_tokens = {}
         self.role, self.role_lifetime = "worker-role", 21600
-        self.requests = []
+        self.requests, self.metadata_servers = [], []
         self.machines = Machines(options.run_startup, folder, self._serve_metadata)
         self.gce, self.ec2 = Gce(self, "fake-project"), Ec2(self, "eu-west-1")
         self.own = Machine("self", "none", "zone-a", "small", "on_demand", {}, "")
@@ -151,6 +151,7 @@ class Cloud:
 
     def _serve_metadata(self, machine):
         metadata = Metadata(self, machine)
+        self.metadata_servers.append(metadata)
         server = Server(self, "metadata", lambda m, p, b: metadata.operation_of(m, p),
                         lambda m, t, h, b, f: Reply(f["status"], "") if f
                         else metadata.handle(m, t, h))
@@ -229,6 +230,10 @@ class Cloud:
             if not hasattr(self, name):
                 raise ValueError(name)
             setattr(self, name, value)
+
+    def do_forget_imds_tokens(self):
+        for metadata in self.metadata_servers:
+            metadata.imds_tokens.clear()
 
     def do_revoke_tokens(self):
         self.google.revoke_all()

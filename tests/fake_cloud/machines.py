@@ -36,7 +36,7 @@ class Notices:
             with self.changed:
                 now = time.time()
                 if kind == "preempt":
-                    self.preempted, self.action_time = True, now + deadline_s
+                    self.preempted, self.action_time = resources is None, now + deadline_s
                     self.azure_events = [{
                         "EventId": f"E{self.etag}", "EventType": "Preempt",
                         "ResourceType": "VirtualMachine", "Resources": resources or ["self"],

@@ -1,0 +1,249 @@
+#include "cloud_hooks/notice/notice_sources.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr const char* kLinkLocal = "http://169.254.169.254";
+constexpr std::size_t kAnswerBytesMax = 256 * 1024;
+
+/// What the three metadata servers have in common.
+class MetadataSource : public NoticeSource {
+ public:
+  MetadataSource(std::string endpoint, HttpSender& sender,
+                 std::function<std::int64_t()> unix_seconds)
+      : endpoint_(std::move(endpoint)), sender_(sender), unix_seconds_(std::move(unix_seconds)) {}
+
+  Duration pause() const override { return seconds(1); }
+
+ protected:
+  Result<HttpResponse> ask(const std::string& method, const std::string& path, HttpHeaders headers,
+                           Duration answer_max = seconds(5)) {
+    const Result<Url> url = parse_url(endpoint_ + path);
+    if (!url.ok()) {
+      return url.error();
+    }
+    HttpLimits limits;
+    limits.connect_max = seconds(2);
+    limits.answer_max = answer_max;
+    limits.body_bytes_max = kAnswerBytesMax;
+    limits.direct = true;
+    return sender_.send({method, url.value(), std::move(headers), ""}, limits);
+  }
+
+  [[nodiscard]] static Error unexpected(const HttpResponse& answer) {
+    return Error{Errc::kRefused, fmt::format("HTTP {}", answer.status)};
+  }
+
+  /// The server's clock by its answer, else ours.
+  [[nodiscard]] std::int64_t now_of(const HttpResponse& answer) const {
+    const std::optional<std::string_view> date = answer.header("Date");
+    return (date ? parse_http_date(*date) : std::nullopt).value_or(unix_seconds_());
+  }
+
+ private:
+  const std::string endpoint_;
+  HttpSender& sender_;
+  const std::function<std::int64_t()> unix_seconds_;
+};
+
+/// A hanging GET: the server answers when the value changes, and its ETag makes sure that no change
+/// between two requests is missed.
+class GceSource final : public MetadataSource {
+ public:
+  using MetadataSource::MetadataSource;
+
+  Result<Announced> look(bool may_wait) override {
+    constexpr int kWaitSeconds = 60;
+    std::string path = "/computeMetadata/v1/instance/preempted";
+    const bool waits = may_wait && !etag_.empty();
+    if (waits) {
+      path += fmt::format("?wait_for_change=true&timeout_sec={}&last_etag={}", kWaitSeconds,
+                          percent_encode(etag_));
+    }
+    Result<HttpResponse> answer =
+        ask("GET", path, {{"Metadata-Flavor", "Google"}}, seconds(waits ? kWaitSeconds + 10 : 5));
+    if (!answer.ok()) {
+      return std::move(answer).error();
+    }
+    if (answer.value().status != 200) {
+      return unexpected(answer.value());
+    }
+    etag_ = std::string(answer.value().header("ETag").value_or(""));
+    return parse_gce_preempted(answer.value().body);
+  }
+
+  /// The waiting is done by the server; this is for one that does not wait.
+  Duration pause() const override { return milliseconds(200); }
+  std::string name() const override { return "Compute Engine's metadata server"; }
+
+ private:
+  std::string etag_;
+};
+
+class Ec2Source final : public MetadataSource {
+ public:
+  Ec2Source(bool rebalance, std::string endpoint, HttpSender& sender,
+            std::function<std::int64_t()> unix_seconds)
+      : MetadataSource(std::move(endpoint), sender, std::move(unix_seconds)),
+        rebalance_(rebalance) {}
+
+  Result<Announced> look(bool) override {
+    Result<Announced> action = read("spot/instance-action");
+    if (!action.ok() || action.value() || !rebalance_) {
+      return action;
+    }
+    return read("events/recommendations/rebalance");
+  }
+
+  std::string name() const override { return "EC2's metadata server"; }
+
+ private:
+  /// Nothing while there is none: 404.
+  Result<Announced> read(const std::string& what) {
+    for (int attempt = 0;; ++attempt) {
+      if (token_.empty()) {
+        if (Result<void> fresh = renew_token(); !fresh.ok()) {
+          return fresh.error();
+        }
+      }
+      Result<HttpResponse> answer =
+          ask("GET", "/latest/meta-data/" + what, {{"X-aws-ec2-metadata-token", token_}});
+      if (!answer.ok()) {
+        token_.clear();  // perhaps it was none
+        return std::move(answer).error();
+      }
+      if (answer.value().status == 401 && attempt == 0) {
+        token_.clear();  // it has expired
+        continue;
+      }
+      if (answer.value().status == 404) {
+        return Announced();
+      }
+      if (answer.value().status != 200) {
+        return unexpected(answer.value());
+      }
+      return what.starts_with("spot")
+                 ? parse_ec2_action(answer.value().body, now_of(answer.value()))
+                 : parse_ec2_rebalance(answer.value().body);
+    }
+  }
+
+  Result<void> renew_token() {
+    Result<HttpResponse> answer =
+        ask("PUT", "/latest/api/token", {{"X-aws-ec2-metadata-token-ttl-seconds", "21600"}});
+    if (!answer.ok()) {
+      return std::move(answer).error();
+    }
+    if (answer.value().status != 200 || answer.value().body.empty()) {
+      return unexpected(answer.value());
+    }
+    token_ = std::move(answer.value().body);
+    return {};
+  }
+
+  const bool rebalance_;
+  std::string token_;
+};
+
+class AzureSource final : public MetadataSource {
+ public:
+  using MetadataSource::MetadataSource;
+
+  Result<Announced> look(bool) override {
+    if (machine_.empty()) {
+      Result<HttpResponse> answer =
+          ask("GET", "/metadata/instance/compute/name?api-version=2021-02-01&format=text",
+              {{"Metadata", "true"}});
+      if (!answer.ok()) {
+        return std::move(answer).error();
+      }
+      if (answer.value().status != 200 || answer.value().body.empty()) {
+        return unexpected(answer.value());
+      }
+      machine_ = std::move(answer.value().body);
+    }
+    // The first request switches the service on for this machine, which may take two minutes.
+    Result<HttpResponse> answer = ask("GET", "/metadata/scheduledevents?api-version=2020-07-01",
+                                      {{"Metadata", "true"}}, seconds(125));
+    if (!answer.ok()) {
+      return std::move(answer).error();
+    }
+    if (answer.value().status != 200) {
+      return unexpected(answer.value());
+    }
+    return parse_azure_events(answer.value().body, machine_, now_of(answer.value()));
+  }
+
+  std::string name() const override { return "Azure's metadata server"; }
+
+ private:
+  std::string machine_;  // events name all machines of a set
+};
+
+/// Seconds in a file count from when it was written.
+class FileSource final : public NoticeSource {
+ public:
+  FileSource(std::string path, std::function<std::int64_t()> unix_seconds)
+      : path_(std::move(path)), unix_seconds_(std::move(unix_seconds)) {}
+
+  Result<Announced> look(bool) override {
+    constexpr std::size_t kBytesMax = 4096;
+    const Result<std::string> text = read_text_file(path_, kBytesMax);
+    if (!text.ok()) {
+      return text.error().code == Errc::kNotFound ? Result<Announced>(Announced())
+                                                  : Result<Announced>(text.error());
+    }
+    Result<Announced> announced = parse_notice_file(text.value());
+    struct stat about {};
+    if (announced.ok() && announced.value() && stat(path_.c_str(), &about) == 0) {
+      Duration& left = announced.value()->time_left;
+      left = std::max(left - seconds(unix_seconds_() - about.st_mtime), Duration(0));
+    }
+    return announced;
+  }
+
+  Duration pause() const override { return milliseconds(50); }
+  std::string name() const override { return path_; }
+
+ private:
+  const std::string path_;
+  const std::function<std::int64_t()> unix_seconds_;
+};
+
+}  // namespace
+
+std::unique_ptr<NoticeSource> make_notice_source(
+    const NoticeSetting& setting, HttpSender& sender, std::function<std::int64_t()> unix_seconds,
+    const std::function<std::string(const std::string&)>& get) {
+  using Kind = NoticeSetting::Kind;
+  const auto place_or = [&](std::string other) {
+    return !setting.place.empty() ? setting.place : !other.empty() ? other : kLinkLocal;
+  };
+  const std::string gce_host = get("GCE_METADATA_HOST");
+  switch (setting.kind) {
+    case Kind::kNone: return nullptr;
+    case Kind::kGce:
+      return std::make_unique<GceSource>(place_or(gce_host.empty() ? "" : "http://" + gce_host),
+                                         sender, std::move(unix_seconds));
+    case Kind::kEc2:
+    case Kind::kEc2Rebalance:
+      return std::make_unique<Ec2Source>(setting.kind == Kind::kEc2Rebalance,
+                                         place_or(get("AWS_EC2_METADATA_SERVICE_ENDPOINT")), sender,
+                                         std::move(unix_seconds));
+    case Kind::kAzure:
+      return std::make_unique<AzureSource>(place_or(""), sender, std::move(unix_seconds));
+    case Kind::kFile: return std::make_unique<FileSource>(setting.place, std::move(unix_seconds));
+  }
+  UNREACHABLE("all kinds are listed");
+}
+
+}  // namespace mayfly::cloud_hooks

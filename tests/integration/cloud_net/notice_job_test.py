@@ -1,0 +1,92 @@
+"""Goal: a worker whose cloud gives notice leaves like one that gets SIGTERM: at a boundary, without
+redone work, and the job ends with the bits of an undisturbed run. A far notice that is withdrawn
+changes nothing; a bad setting starts nothing.
+Method: real workers, the fake cloud's metadata servers, a file.
+"""
+import os
+import tempfile
+import time
+
+import mayfly_run
+from cluster import Cluster
+from fake_cloud_process import FakeCloud
+from mayfly_run import SMALL_JOB, Run, expect
+
+STEPS = ["--steps", "400", "--threads", "1"]
+
+
+def undisturbed_digest():
+    run = Run(SMALL_JOB + STEPS + ["--workers", "1"])
+    expect(run.wait() == 0, run.logs())
+    digest = run.summary()["final_digest"]
+    run.remove()
+    return digest
+
+
+def job_with_notice(source, give):
+    """A job of three workers, the first of which listens to `source`; give() gives notice."""
+    folder = tempfile.mkdtemp(prefix="mayfly-notice-")
+    cluster = Cluster(folder, SMALL_JOB + STEPS)
+    coordinator = cluster.start_coordinator(3)
+    workers = [cluster.start_worker(cluster.endpoint(),
+                                    extra=["--notice", source(folder)] if i == 0 else [])
+               for i in range(3)]
+    cluster.run.wait_for_step(5)
+    give(folder)
+    code = cluster.wait_for_end(workers[0], "the worker with a notice stays")
+    expect(code == 0, f"it ends with {code}\n{cluster.logs()}")
+    expect("notice: " in workers[0].output(), workers[0].output())
+    expect(coordinator.alive() or cluster.run.summary()["steps"] == 400, "the job ended early")
+    code = cluster.wait_for_end(coordinator, "the job does not end")
+    expect(code == 0, f"the job ends with {code}\n{cluster.logs()}")
+    summary = cluster.run.summary()
+    leaves = [r for r in summary["recoveries"] if r["cause"] == "leave"]
+    expect(len(leaves) == 1, f"{summary['recoveries']}")
+    expect(leaves[0]["redone_microbatches"] == 0, f"work was redone: {leaves[0]}")
+    cluster.stop_hard()
+    return summary["final_digest"]
+
+
+def metadata(kind):
+    cloud = FakeCloud()
+    digest = job_with_notice(lambda folder: f"{kind}:{cloud.addresses['metadata']}",
+                             lambda folder: cloud.control("notice", kind="preempt", deadline_s=60))
+    cloud.stop()
+    expect(digest == undisturbed_digest(), "other bits than an undisturbed run")
+
+
+def file():
+    """A notice far ahead is waited with, and forgotten when it is withdrawn."""
+    def write(folder, text):
+        path = os.path.join(folder, "notice")
+        with open(path + ".new", "w") as f:
+            f.write(text)
+        os.rename(path + ".new", path)
+
+    def give(folder):
+        write(folder, "100000 far ahead\n")
+        output = os.path.join(folder, "worker-0.txt")
+        deadline = time.monotonic() + 30
+        for word in ("far ahead", "withdrawn"):
+            while word not in open(output).read() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if word == "far ahead":
+                os.unlink(os.path.join(folder, "notice"))
+        expect("withdrawn" in open(output).read(), "the withdrawal was not noticed")
+        write(folder, "20 maintenance\n")
+
+    digest = job_with_notice(lambda folder: "file:" + os.path.join(folder, "notice"), give)
+    expect(digest == undisturbed_digest(), "other bits than an undisturbed run")
+
+
+def bad_setting():
+    run = Run(SMALL_JOB + ["--workers", "1", "--notice", "gcp"])
+    expect(run.wait() == 2, f"exit code {run.process.returncode}")
+    expect("notice 'gcp' is not known" in run.output(), run.output())
+
+
+CASES = {"gce": lambda: metadata("gce"), "ec2": lambda: metadata("ec2"),
+         "azure": lambda: metadata("azure"), "file": file, "bad_setting": bad_setting}
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main(CASES))
