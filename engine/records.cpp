@@ -62,7 +62,11 @@ void get(WireReader& in, EvaluationRecord& r) {
 }
 void get(WireReader& in, CheckpointRecord& r) {
   r.step = in.get<std::uint64_t>();
-  r.ok = in.get<std::uint8_t>() != 0;
+  const auto ok = in.get<std::uint8_t>();
+  if (ok > 1) {
+    in.fail();  // one encoding per record
+  }
+  r.ok = ok == 1;
   r.text = in.get_string(kTextBytesMax);
 }
 void get(WireReader& in, FatalRecord& r) {

@@ -1,0 +1,36 @@
+#pragma once
+
+// Feeds one reader of foreign bytes with everything that may come: the kept corpus, well-formed
+// seeds, and mutations of both. Deterministic; a number names an input.
+//
+//   MAYFLY_TEST_FUZZ_ROUNDS=N  inputs per target instead of its default
+//   MAYFLY_TEST_FUZZ_KEEP=DIR  inputs that had an outcome no other one had are written to
+//                              DIR/<target>/, to be added to tests/fuzz/corpus
+//
+// A process that ends in the middle leaves its input in fuzz-<target>.bin.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+
+namespace mayfly::fuzz {
+
+struct Target {
+  std::string name;  ///< of its folder in tests/fuzz/corpus
+  std::vector<Bytes> seeds;
+  /// Reads the bytes, fails the test if a promise is broken, and says what came of it: the error's
+  /// text, or what was understood. Numbers in it do not count.
+  std::function<std::string(ByteSpan)> read;
+  std::uint64_t rounds = 20'000;
+};
+
+/// Runs the target; stops at the first input that fails the test and names it.
+void run(const Target& target);
+
+[[nodiscard]] Bytes bytes_of(const std::string& text);
+[[nodiscard]] std::string text_of(ByteSpan bytes);
+
+}  // namespace mayfly::fuzz
