@@ -158,8 +158,9 @@ std::string ec2_user_data(const std::string& startup_text, Duration lifetime_max
   }
   if (!startup_text.empty()) {
     script += fmt::format(
-        "umask 077\nbase64 -d >/run/mayfly-startup <<'END'\n{}\nEND\n"
-        "chmod 700 /run/mayfly-startup\nexec /run/mayfly-startup\n",
+        "umask 077\nscript=$(mktemp \"${{TMPDIR:-/run}}/mayfly-startup-XXXXXX\")\n"
+        "base64 -d >\"$script\" <<'END'\n{}\nEND\n"
+        "chmod 700 \"$script\"\nexec \"$script\"\n",
         base64_encode(startup_text));
   }
   return script;

@@ -58,6 +58,7 @@ class Ec2:
                 zones=", ".join(fault.get("zones_available", []))))
         if fault is not None and fault["kind"] == "status":
             raise Ec2Error(fault["status"], fault.get("code", "InternalError"), "scripted")
+        self.cloud.machines.collect()
         if form.get("Version") != "2016-11-15":
             raise Ec2Error(400, "InvalidParameterValue", "Version")
         action = form.get("Action", "")

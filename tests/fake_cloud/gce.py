@@ -57,6 +57,7 @@ class Gce:
     def handle(self, method, target, headers, body, fault):
         if not self.cloud.google.holds(headers.get("Authorization")):
             raise GceError(401, "authError", "Request had invalid authentication credentials.")
+        self.cloud.machines.collect()
         if fault is not None:
             self._fail(fault)
         path, _, query = target.partition("?")

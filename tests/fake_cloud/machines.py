@@ -82,9 +82,12 @@ class Machines:
             return
         machine.metadata = self.metadata_for(machine)
         address = f"127.0.0.1:{machine.metadata}"
-        environment = dict(os.environ, GCE_METADATA_HOST=address,
-                           AWS_EC2_METADATA_SERVICE_ENDPOINT=f"http://{address}",
-                           FAKE_CLOUD_MACHINE=machine.name)
+        environment = dict(os.environ, AWS_EC2_METADATA_SERVICE_ENDPOINT=f"http://{address}",
+                           FAKE_CLOUD_MACHINE=machine.name, WORKER_HOST="127.0.0.1",
+                           PATH=f"{self._programs()}:{os.environ['PATH']}",
+                           TMPDIR=self.log_folder)
+        # Where nobody answers, as on a machine of another cloud.
+        environment["GCE_METADATA_HOST"] = address if machine.service == "gce" else "127.0.0.1:1"
         script = os.path.join(self.log_folder, machine.name + ".startup")
         with open(script, "w") as f:
             f.write(machine.startup)
@@ -93,6 +96,24 @@ class Machines:
             machine.process = subprocess.Popen([script], stdin=subprocess.DEVNULL, stdout=log,
                                                stderr=subprocess.STDOUT, env=environment,
                                                start_new_session=True)
+
+    def _programs(self):
+        """A folder for the front of PATH: a machine's script must not end the real machine."""
+        folder = os.path.join(self.log_folder, "programs")
+        path = os.path.join(folder, "shutdown")
+        if not os.path.exists(path):
+            os.makedirs(folder, exist_ok=True)
+            with open(path, "w") as f:
+                f.write("#!/bin/sh\necho \"$FAKE_CLOUD_MACHINE: shutdown $*\"\n")
+            os.chmod(path, 0o755)
+        return folder
+
+    def collect(self):
+        """Machines whose script has ended have shut themselves down."""
+        for machine in self.by_name.values():
+            if machine.state == "running" and machine.process is not None \
+                    and machine.process.poll() is not None:
+                self.end(machine, "Client.InstanceInitiatedShutdown")
 
     def end(self, machine, reason, kill=signal.SIGKILL):
         """As if the power was cut, unless `kill` says otherwise."""

@@ -47,6 +47,10 @@ class Metadata:
                 return Reply(200, json.dumps(self.cloud.google.give()))
         if path == "project/project-id":
             return Reply(200, self.cloud.gce.project)
+        if path == "instance/name":
+            return Reply(200, self.machine.name)
+        if path == "instance/zone":
+            return Reply(200, f"projects/1/zones/{self.machine.zone}")
         if path == "instance/preempted":
             return self._preempted(query)
         return Reply(404, "")
@@ -76,6 +80,8 @@ class Metadata:
             return Reply(401, "")
         notice = self.machine.notice
         stamp = lambda t: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(t))
+        if path == "/latest/meta-data/instance-id":
+            return Reply(200, self.machine.name)
         if path == "/latest/meta-data/spot/instance-action" and notice.action_time:
             return Reply(200, json.dumps({"action": "terminate",
                                           "time": stamp(notice.action_time)}))

@@ -1,0 +1,112 @@
+#include "cloud_hooks/gce/gce_messages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <set>
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr const char* kId = "5f2b8a1e-0c1d-4e2f-8a3b-4c5d6e7f8091";
+
+GceOptions options() {
+  GceOptions gce;
+  gce.job = "job";
+  gce.project = "project";
+  return gce;
+}
+
+ServerRequest request(const std::string& machine_type, Market market = Market::kSpot) {
+  ServerRequest wanted;
+  wanted.request_id = kId;
+  wanted.offer = {machine_type, "us-central1-a", market};
+  return wanted;
+}
+
+boost::json::object body_of(const ServerRequest& wanted) {
+  return boost::json::parse(gce_insert_body(options(), wanted, 0).value()).as_object();
+}
+
+TEST(GceInsert, AsksForSpotAsGooglesOwnClientDoes) {
+  const boost::json::object body = body_of(request("n1-standard-8+nvidia-tesla-v100:1"));
+  EXPECT_EQ(body.at("scheduling"),
+            boost::json::parse(R"({"provisioningModel": "SPOT", "preemptible": true,
+                "automaticRestart": false, "onHostMaintenance": "TERMINATE",
+                "instanceTerminationAction": "DELETE"})"));
+  EXPECT_EQ(body.at("guestAccelerators"), boost::json::parse(R"([{"acceleratorCount": 1,
+      "acceleratorType":
+      "projects/project/zones/us-central1-a/acceleratorTypes/nvidia-tesla-v100"}])"));
+  EXPECT_EQ(body.at("machineType"), "zones/us-central1-a/machineTypes/n1-standard-8");
+  EXPECT_FALSE(body.contains("serviceAccounts")) << "servers have no rights unless told so";
+}
+
+TEST(GceInsert, OnDemandIsNotDeletedUnlessItHasALifetime) {
+  EXPECT_EQ(body_of(request("n1", Market::kOnDemand)).at("scheduling"),
+            boost::json::parse(R"({"provisioningModel": "STANDARD", "preemptible": false,
+                "automaticRestart": false, "onHostMaintenance": "MIGRATE"})"));
+  ServerRequest limited = request("n1", Market::kOnDemand);
+  limited.lifetime_max = milliseconds(1500);
+  const boost::json::object scheduling = body_of(limited).at("scheduling").as_object();
+  EXPECT_EQ(scheduling.at("maxRunDuration"), boost::json::parse(R"({"seconds": "2"})"));
+  EXPECT_EQ(scheduling.at("instanceTerminationAction"), "DELETE");
+}
+
+TEST(GceInsert, RefusesWhatIsNoMachineTypeOrZone) {
+  for (const char* type : {"", "a/b", "n1+", "n1+t4", "n1+t4:", "n1+t4:0", "n1+t4:1x", "n1+:1"}) {
+    EXPECT_FALSE(gce_insert_body(options(), request(type), 0).ok()) << type;
+  }
+  ServerRequest nowhere = request("n1");
+  nowhere.offer.zone = "";
+  EXPECT_FALSE(gce_insert_body(options(), nowhere, 0).ok());
+  nowhere.offer.zone = "a/../b";
+  EXPECT_FALSE(gce_insert_body(options(), nowhere, 0).ok());
+}
+
+TEST(GceNames, AreTheSameForTheSameRequestAndServerOnly) {
+  std::set<std::string> names;
+  std::set<std::string> ids;
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    names.insert(gce_server_name(kId, i));
+    ids.insert(gce_insert_id(kId, i));
+    EXPECT_LE(gce_server_name(kId, i).size(), 63U);
+    EXPECT_EQ(gce_insert_id(kId, i).size(), 36U);
+  }
+  EXPECT_EQ(names.size(), 64U);
+  EXPECT_EQ(ids.size(), 64U);
+  EXPECT_EQ(gce_insert_id(kId, 3), gce_insert_id(kId, 3));
+}
+
+ProviderErrorKind kind_of_operation(const std::string& code) {
+  const auto operation =
+      parse_gce_operation(R"({"name": "o-1", "status": "DONE", "error": {"errors": [{"code": ")" +
+                          code + R"(", "message": "m"}]}})");
+  return operation.value().error->kind;
+}
+
+TEST(GceOperation, ItsErrorsAreFinal) {
+  EXPECT_EQ(kind_of_operation("ZONE_RESOURCE_POOL_EXHAUSTED"), ProviderErrorKind::kCapacity);
+  EXPECT_EQ(kind_of_operation("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"),
+            ProviderErrorKind::kCapacity);
+  EXPECT_EQ(kind_of_operation("QUOTA_EXCEEDED"), ProviderErrorKind::kQuota);
+  EXPECT_EQ(kind_of_operation("PERMISSIONS_ERROR"), ProviderErrorKind::kAuth);
+  EXPECT_EQ(kind_of_operation("INVALID_USAGE"), ProviderErrorKind::kConfig);
+  EXPECT_EQ(kind_of_operation("INTERNAL_ERROR"), ProviderErrorKind::kCapacity)
+      << "the same id would only give the same answer";
+}
+
+TEST(GceAnswers, OfAnotherFormAreErrors) {
+  for (const char* text :
+       {"", "[]", "{}", "{\"name\": 7, \"status\": \"DONE\"}",
+        "{\"name\": \"a/b\", \"status\": \"DONE\"}", "{\"name\": \"a\", \"status\": \"LATER\"}"}) {
+    EXPECT_FALSE(parse_gce_operation(text).ok()) << text;
+    EXPECT_FALSE(parse_gce_instance(text, 0).ok()) << text;
+  }
+  EXPECT_FALSE(parse_gce_page(R"({"items": [1]})", 0).ok());
+  EXPECT_FALSE(parse_gce_page(R"({"items": {"zones/a": {"instances": [{}]}}})", 0).ok());
+  EXPECT_TRUE(parse_gce_page("{}", 0).ok());
+  EXPECT_FALSE(parse_gce_page(std::string(100'000, '['), 0).ok());
+}
+
+}  // namespace
+}  // namespace mayfly::cloud_hooks
