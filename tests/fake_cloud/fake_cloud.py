@@ -235,6 +235,9 @@ class Cloud:
         for metadata in self.metadata_servers:
             metadata.imds_tokens.clear()
 
+    def do_token(self):
+        return self.google.give()
+
     def do_revoke_tokens(self):
         self.google.revoke_all()
 
