@@ -64,6 +64,7 @@ std::vector<MemberId> FailureDetector::suspects(Instant now) {
   if (gap * kLooksPerSilence > silence_max_) {
     for (auto& [member, watched] : watched_) {
       watched.last = std::max(watched.last, std::min(now, watched.last + gap));
+      watched.answered_at = std::max(watched.answered_at, std::min(now, watched.answered_at + gap));
     }
   }
   std::vector<MemberId> silent;

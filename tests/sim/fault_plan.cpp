@@ -39,6 +39,15 @@ FaultPlan draw_faults(RandomStream& random) {
   return plan;
 }
 
+/// Half of all runs know each of these, too.
+void draw_machines(RandomStream& random, FaultPlan& plan) {
+  plan.halt_every = draw_interval(random, milliseconds(300), seconds(4));
+  plan.starve_every = draw_interval(random, milliseconds(200), seconds(3));
+  const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
+  plan.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
+  plan.sentinel_delay_max = random.below(2) == 0 ? milliseconds(2) : milliseconds(400);
+}
+
 const char* name_of(ExchangeKind kind) {
   switch (kind) {
     case ExchangeKind::kRing: return "ring";
@@ -59,9 +68,11 @@ std::string ms(const char* name, Duration time) {
 
 const std::vector<Sabotage>& all_sabotages() {
   static const std::vector<Sabotage> all = {
-      Sabotage::kKeepsStaleSums,     Sabotage::kIgnoresFirstStep,     Sabotage::kReducesTooEarly,
-      Sabotage::kSkipsSync,          Sabotage::kLosesViews,           Sabotage::kSkipsAnObservedSum,
-      Sabotage::kIgnoresDifferences, Sabotage::kStopsBeforeCancelling};
+      Sabotage::kKeepsStaleSums,     Sabotage::kIgnoresFirstStep,
+      Sabotage::kReducesTooEarly,    Sabotage::kSkipsSync,
+      Sabotage::kLosesViews,         Sabotage::kSkipsAnObservedSum,
+      Sabotage::kIgnoresDifferences, Sabotage::kStopsBeforeCancelling,
+      Sabotage::kForgetsToProbe,     Sabotage::kBelievesCopies};
   return all;
 }
 
@@ -76,6 +87,8 @@ const char* name_of(Sabotage sabotage) {
     case Sabotage::kSkipsAnObservedSum: return "skips-an-observed-sum";
     case Sabotage::kIgnoresDifferences: return "ignores-differences";
     case Sabotage::kStopsBeforeCancelling: return "stops-before-cancelling";
+    case Sabotage::kForgetsToProbe: return "forgets-to-probe";
+    case Sabotage::kBelievesCopies: return "believes-copies";
   }
   UNREACHABLE("every sabotage has a name");
 }
@@ -99,9 +112,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   }
   scenario.state_bytes = random.below(2);
   scenario.delta_from_members = random.below(2) == 0 ? 1 : 32;
-  if (scenario.faults.corrupt_every > Duration::zero()) {
-    scenario.state_bytes = 0;  // snapshots of wrong states are not modelled
-  }
+  draw_machines(random, scenario.faults);
   return scenario;
 }
 
@@ -114,14 +125,18 @@ std::string describe(const Scenario& s) {
          std::to_string(s.buckets) + " buckets by " + name_of(s.exchange) + ", " +
          std::to_string(s.steps) + " steps" + (s.state_bytes > 0 ? ", joiners observe" : "") +
          "; milliseconds between" + ms("crash", f.crash_every) + ms("vanish", f.vanish_every) +
-         ms("freeze", f.freeze_every) + ms("bad_link", f.bad_link_every) +
-         ms("join", f.join_every) + ms("drain", f.drain_every) + ms("notice", f.notice_every) +
-         ms("pause", f.pause_every) + ms("speed_change", f.speed_change_every) +
-         ms("mass_loss", f.mass_loss_every) + ms("coordinator_stall", f.coordinator_stall_every) +
-         ms("repeat", f.repeat_every) + ms("corrupt", f.corrupt_every) +
-         (f.restart_at_once ? " restart_at_once" : "") + (f.crash_on_view ? " crash_on_view" : "") +
-         (f.slow_members ? " slow_members" : "") + "; delays" + ms("message", f.message_delay_max) +
-         ms("break", f.break_delay_max);
+         ms("freeze", f.freeze_every) + ms("halt", f.halt_every) + ms("starve", f.starve_every) +
+         ms("bad_link", f.bad_link_every) + ms("join", f.join_every) + ms("drain", f.drain_every) +
+         ms("notice", f.notice_every) + ms("pause", f.pause_every) +
+         ms("speed_change", f.speed_change_every) + ms("mass_loss", f.mass_loss_every) +
+         ms("coordinator_stall", f.coordinator_stall_every) + ms("repeat", f.repeat_every) +
+         ms("corrupt", f.corrupt_every) + (f.restart_at_once ? " restart_at_once" : "") +
+         (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
+         "; delays" + ms("message", f.message_delay_max) + ms("sentinel", f.sentinel_delay_max) +
+         ms("break", f.break_delay_max) +
+         (f.clock_drift_per_mille == 0
+              ? std::string()
+              : "; clocks drift by " + std::to_string(f.clock_drift_per_mille) + " per mille");
 }
 
 }  // namespace mayfly::sim

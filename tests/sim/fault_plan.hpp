@@ -20,6 +20,8 @@ struct FaultPlan {
   Duration crash_every{};     ///< SIGKILL: connections break, the sentinel tells at once or late
   Duration vanish_every{};    ///< a host drops off the network: only silence tells
   Duration freeze_every{};    ///< SIGSTOP for freeze_max at most, then it goes on as if nothing was
+  Duration halt_every{};      ///< a machine stands still for freeze_max at most and answers nothing
+  Duration starve_every{};    ///< a worker and its sentinel get no processor for freeze_max at most
   Duration bad_link_every{};  ///< two members cannot exchange data any more, both still reach us
   Duration join_every{};      ///< a new worker connects
   Duration drain_every{};     ///< an operator drains a member
@@ -34,12 +36,17 @@ struct FaultPlan {
   bool restart_at_once = false;  ///< who is killed is replaced within milliseconds
   bool crash_on_view = false;    ///< whenever a view is published, somebody may crash right then
   bool slow_members = false;     ///< every worker has its own speed, up to kSlowestFactor slower
+  /// The clock of each process is so much too fast or too slow at most.
+  std::uint32_t clock_drift_per_mille = 0;
 
   Duration freeze_max = milliseconds(1200);
   Duration stall_max = milliseconds(800);
   Duration pause_max = milliseconds(400);
   Duration message_delay_max =
-      milliseconds(2);                         ///< of control messages; order per connection holds
+      milliseconds(2);  ///< of control messages; order per connection holds
+  /// Of what sentinels say, on connections of their own: it may overtake what the worker said, or
+  /// come long after it.
+  Duration sentinel_delay_max = milliseconds(2);
   Duration break_delay_max = milliseconds(5);  ///< until a member sees that its group broke
   Duration faults_end = seconds(4);            ///< no faults begin after this
 };
@@ -55,6 +62,8 @@ enum class Sabotage {
   kSkipsAnObservedSum,     ///< an observer leaves out a step while it catches up
   kIgnoresDifferences,     ///< members commit although their states differ
   kStopsBeforeCancelling,  ///< a member says Stopped while its group still uses its buffers
+  kForgetsToProbe,         ///< nobody asks the machines of silent members
+  kBelievesCopies,         ///< an observer does not compare the state that came
 };
 
 /// How the members of a group exchange their sums; see collectives/tcp/exchange.hpp.

@@ -32,9 +32,12 @@ void SimWorld::start_faults() {
   };
   at_somebody(plan.crash_every, [](SimWorker& worker) { worker.die(false); });
   at_somebody(plan.vanish_every, [](SimWorker& worker) { worker.die(true); });
-  at_somebody(plan.freeze_every, [this](SimWorker& worker) {
-    worker.freeze_until(queue_.now() + draw_delay(scenario_.faults.freeze_max));
-  });
+  at_somebody(plan.freeze_every,
+              [this](SimWorker& worker) { stand_still(worker.index(), Standstill::kStopped); });
+  at_somebody(plan.halt_every,
+              [this](SimWorker& worker) { stand_still(worker.index(), Standstill::kFrozen); });
+  at_somebody(plan.starve_every,
+              [this](SimWorker& worker) { stand_still(worker.index(), Standstill::kStarved); });
   at_somebody(plan.speed_change_every, [this](SimWorker& worker) {
     const auto factor = static_cast<std::int64_t>(1 + random_.below(kSlowestFactor));
     worker.set_microbatch_time(scenario_.microbatch_time * factor);
@@ -42,7 +45,7 @@ void SimWorld::start_faults() {
   });
   at_somebody(plan.corrupt_every, [this](SimWorker& worker) {
     if (worker.id()) {
-      worker.flip_a_bit(random_.below(2) == 0);
+      worker.flip_a_bit();
     }
   });
   at_somebody(plan.notice_every, [](SimWorker& worker) { worker.on_leave_asked(); });

@@ -238,15 +238,19 @@ void SimGroup::hand_over(std::size_t rank) {
   std::copy_n(part.lanes.begin(), kGradientLanes, sum.gradient.begin());
   sum.samples = part.lanes[kGradientLanes];
   const bool boundary = part.lanes[kGradientLanes + 1] > 0;
-  // Numbers are equal exactly if the square of their sum is their count times the sum of squares.
+  // Equal numbers are their sum divided by their count, and the square of their sum is their count
+  // times the sum of their squares; others hardly ever are, though all that is modulo 2^64.
   const std::uint64_t checks = part.lanes[kGradientLanes + 2];
-  const bool agree =
-      checks * checks == part.lanes[kGradientLanes + 4] * part.lanes[kGradientLanes + 3];
-  const auto tell = [this, step = part.step, sum, boundary, agree](std::size_t whom,
-                                                                   Duration delay) {
+  const std::uint64_t count = part.lanes[kGradientLanes + 4];
+  std::optional<std::uint64_t> agreed;
+  if (checks * checks == count * part.lanes[kGradientLanes + 3]) {
+    agreed = count == 0 ? 0 : checks / count;
+  }
+  const auto tell = [this, step = part.step, sum, boundary, agreed](std::size_t whom,
+                                                                    Duration delay) {
     world_.at_worker(parts_[whom].id, delay,
-                     [id = view_.id, step, sum, boundary, agree](SimWorker& worker) {
-                       worker.on_reduced(id, step, sum, boundary, agree);
+                     [id = view_.id, step, sum, boundary, agreed](SimWorker& worker) {
+                       worker.on_reduced(id, step, sum, boundary, agreed);
                      });
   };
   tell(rank, Duration::zero());

@@ -27,7 +27,7 @@ class SimWorld;
 struct Contribution {
   elastic::MicrobatchSet microbatches;
   ToySum sum;
-  std::optional<std::uint64_t> state_check;  ///< below 2^24; an observer has none
+  std::optional<std::uint64_t> state_check;  ///< see check_of(); an observer has none
   bool boundary = false;                     ///< this member was told to stop at a boundary
 };
 

@@ -1,5 +1,8 @@
 #include "tests/sim/sim_observer.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.hpp"
 #include "tests/sim/sim_world.hpp"
 
@@ -17,19 +20,37 @@ constexpr std::size_t kQueueMax = 40;
 
 SimObserver::SimObserver(const View& view) : since_(view.id), last_(value(view.committed)) {
   for (const Rank donor : donors_of(view)) {
-    missing_.insert(view.members[value(donor)].id);
+    donors_.push_back(view.members[value(donor)].id);
+  }
+  missing_.insert(donors_.begin(), donors_.end());
+}
+
+void SimObserver::receive(MemberId donor, const StateCopy& part) {
+  const auto place = std::find(donors_.begin(), donors_.end(), donor);
+  ENSURE(place != donors_.end(), "parts come from donors");
+  if (missing_.erase(donor) == 0) {
+    return;
+  }
+  for (auto bit = static_cast<std::size_t>(place - donors_.begin()); bit < 64;
+       bit += donors_.size()) {
+    const std::uint64_t mask = std::uint64_t{1} << bit;
+    state_.state |= part.state & mask;
+    state_.deep |= part.deep & mask;
   }
 }
 
-bool SimObserver::receive(MemberId donor, ToyState copy) {
-  ENSURE(!copy_ || *copy_ == copy, "the donors copy the same state");
-  copy_ = copy;
-  missing_.erase(donor);
-  if (!missing_.empty() || state_) {
+bool SimObserver::compare() {
+  if (failed_ || has_state_ || !missing_.empty() || !knows_) {
     return false;
   }
-  state_ = copy_;
-  return true;
+  failed_ = expected_ && check_of(state_) != *expected_;
+  has_state_ = !failed_;
+  return has_state_;
+}
+
+void SimObserver::flip(std::uint64_t bit, bool deep) {
+  (deep ? state_.deep : state_.state) ^= bit;
+  is_doubtful_ = is_doubtful_ || has_state_;
 }
 
 void SimObserver::add(const ToySum& sum) {
@@ -51,7 +72,7 @@ ToySum SimObserver::apply_one(bool applies) {
   const ToySum sum = queue_.front();
   queue_.pop_front();
   if (applies) {
-    state_ = update(*state_, sum);
+    state_.state = update(state_.state, sum);
   }
   return sum;
 }
@@ -78,7 +99,7 @@ void SimWorker::begin_observing() {
     observer_->resume_after(value(view_->committed));
   }
   if (copies && !observes_) {
-    copies_[view_->id] = state_;
+    copies_[view_->id] = {state_, deep_state_};
   }
 }
 
@@ -86,6 +107,7 @@ void SimWorker::start_observing() {
   const ViewMember& self = self_in_view();
   if (self.observes == view_->id) {
     observer_.emplace(*view_);
+    expects_check_ = true;
     const bool comes = world_.draw_below(16) != 0;
     for (const Rank rank : donors_of(*view_)) {
       fetch_from(view_->members[value(rank)].id, comes);
@@ -107,19 +129,40 @@ void SimWorker::fetch_from(MemberId donor, bool comes) {
         if (copy == w.copies_.end() || !comes) {
           return;
         }
-        world.at_worker(self, back, [donor_id = *w.id_, since, state = copy->second](SimWorker& o) {
-          o.on_part(donor_id, since, state);
+        world.at_worker(self, back, [donor_id = *w.id_, since, part = copy->second](SimWorker& o) {
+          o.on_part(donor_id, since, part);
         });
       });
 }
 
-void SimWorker::on_part(MemberId donor, ViewId since, ToyState copy) {
-  if (!observer_ || observer_->since() != since || observer_->failed() ||
-      !observer_->receive(donor, copy)) {
-    return;
+void SimWorker::on_part(MemberId donor, ViewId since, const StateCopy& part) {
+  if (observer_ && observer_->since() == since && !observer_->failed()) {
+    observer_->receive(donor, part);
+    replay_if_right();
   }
-  world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state());
-  replay(since);
+}
+
+void SimWorker::replay_if_right() {
+  if (observer_->compare()) {
+    check_observed();
+    replay(observer_->since());
+  }
+}
+
+/// The only members that could give a sum were wrong, and nobody was there who could tell.
+void SimWorker::doubt_state() {
+  if (!observes_) {
+    world_.corruption_checker().on_wrong(*id_);
+  } else if (observer_) {
+    observer_->doubt();
+  }
+}
+
+/// What has come and was compared is right, until a bit of it flips, or all others are wrong.
+void SimWorker::check_observed() {
+  if (!observer_->is_doubtful()) {
+    world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state().state);
+  }
 }
 
 /// Goes on whether a view runs or not.
@@ -145,7 +188,7 @@ void SimWorker::apply_observed() {
   const bool skips =
       world_.scenario().sabotage == Sabotage::kSkipsAnObservedSum && observer_->applied() % 4 == 3;
   const ToySum sum = observer_->apply_one(!skips);
-  world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state());
+  check_observed();
   world_.sample_checker().on_commit(*id_, observer_->applied(), sum.samples);
 }
 
@@ -153,14 +196,18 @@ void SimWorker::take_state_if_caught_up() {
   if (!observes_ || !observer_ || observer_->failed() || !observer_->caught_up()) {
     return;
   }
-  state_ = observer_->state();
+  state_ = observer_->state().state;
+  deep_state_ = observer_->state().deep;
   committed_ = observer_->applied();
-  world_.commit_checker().on_sync(*id_, committed_, state_);
+  const bool is_right = state_ == world_.commit_checker().expected(committed_) && deep_state_ == 0;
+  world_.corruption_checker().on_taken(*id_, is_right || !observer_->is_doubtful());
+  if (observer_->is_doubtful()) {
+    world_.commit_checker().on_wrong(*id_, committed_);
+  } else {
+    world_.commit_checker().on_sync(*id_, committed_, state_);
+  }
   while (observer_->waiting() > 0) {  // the newest: nobody else may have it yet
-    const ToySum sum = observer_->apply_one(true);
-    state_ = observer_->state();
-    world_.commit_checker().on_commit(*id_, ++committed_, state_);
-    world_.sample_checker().on_commit(*id_, committed_, sum.samples);
+    commit(observer_->apply_one(true));
   }
   ENSURE(committed_ == position_, "a caught-up state is that of the view");
   observer_.reset();
@@ -169,10 +216,17 @@ void SimWorker::take_state_if_caught_up() {
 }
 
 /// The step is committed by the others.
-void SimWorker::observe(const ToySum& sum) {
+void SimWorker::observe(const ToySum& sum, std::uint64_t agreed) {
   ++position_;
   if (observer_ && !observer_->failed()) {
+    if (std::exchange(expects_check_, false)) {
+      const ToyState right = world_.commit_checker().expected(position_ - 1);
+      const bool believes = world_.scenario().sabotage == Sabotage::kBelievesCopies;
+      observer_->expect(believes ? std::nullopt : std::optional(agreed),
+                        agreed == check_of({right, 0}));
+    }
     observer_->add(sum);
+    replay_if_right();
     if (observer_->waiting() > kQueueMax) {
       observer_->fail();
     }

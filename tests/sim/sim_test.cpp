@@ -126,7 +126,7 @@ TEST(Simulator, FlippedBitsAloneNeverEndAJobOfManyMembersNorCostAHealthyOne) {
     Scenario scenario = draw_scenario(seed);
     scenario.faults = {};
     scenario.faults.corrupt_every = milliseconds(1500);
-    scenario.state_bytes = 0;
+    scenario.state_bytes = seed % 2;  // joiners observe, or not
     scenario.initial_workers = 6;
     scenario.min_workers = 1;
     scenario.view_max = elastic::kMembersMax;
@@ -140,6 +140,15 @@ TEST(Simulator, FlippedBitsAloneNeverEndAJobOfManyMembersNorCostAHealthyOne) {
 
 TEST(Checkers, FindAMemberThatStopsBeforeItsGroupHasLetGo) {
   EXPECT_THAT(first_finding(Sabotage::kStopsBeforeCancelling), testing::HasSubstr("buffers"));
+}
+
+TEST(Checkers, FindACoordinatorThatTakesWaitingForAProcessorForSilence) {
+  EXPECT_THAT(first_finding(Sabotage::kForgetsToProbe),
+              testing::HasSubstr("although its machine answers"));
+}
+
+TEST(Checkers, FindAnObserverThatBelievesWhatComes) {
+  EXPECT_THAT(first_finding(Sabotage::kBelievesCopies), testing::HasSubstr("another state"));
 }
 
 TEST(Checkers, FindViewsThatDoNotGrow) {

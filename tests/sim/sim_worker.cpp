@@ -217,7 +217,7 @@ void SimWorker::compute_next() {
   }
   turned_to_ = world_.now();
   in_view_after(microbatch_time_, [microbatch = missing.front()](SimWorker& w) {
-    w.computing_time_ += w.world_.now() - w.turned_to_;
+    w.computing_time_ += w.world_.clock_of(w.index_).shown(w.world_.now() - w.turned_to_);
     ++w.computed_;
     w.held_sum_ += w.world_.sum_of(w.state_, w.committed_ + 1, microbatch);
     w.held_.add(microbatch);
@@ -231,19 +231,23 @@ void SimWorker::contribute() {
 }
 
 void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
-                           bool states_agree) {
+                           std::optional<std::uint64_t> agreed) {
   if (!runs(view) || step != position_ + 1) {
     return;
   }
   is_reducing_ = false;
-  if (!states_agree && world_.scenario().sabotage != Sabotage::kIgnoresDifferences) {
+  if (!agreed && world_.scenario().sabotage != Sabotage::kIgnoresDifferences) {
     stop_trainer(true, std::nullopt, Dispute::kState);
     return;
   }
   is_first_step_ = false;
+  const bool observed = observes_;
   take_state_if_caught_up();
+  if (observed && world_.comes_from_wrong(sum, step, *view_, *id_)) {
+    doubt_state();
+  }
   if (observes_) {
-    observe(sum);
+    observe(sum, agreed.value_or(0));
   } else {
     commit(sum);
   }
@@ -262,16 +266,24 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   begin_step(MicrobatchSet::range(self.first, self.count));
 }
 
-void SimWorker::flip_a_bit(bool deep) {
-  std::uint64_t& where = deep ? deep_state_ : state_;
-  where ^= std::uint64_t{1} << world_.draw_below(64);
-  world_.corruption_checker().on_wrong(*id_);
+void SimWorker::flip_a_bit() {
+  const std::uint64_t bit = std::uint64_t{1} << world_.draw_below(64);
+  const bool deep = world_.draw_below(2) == 0;
+  if (observer_) {
+    observer_->flip(bit, deep);
+  } else if (!copies_.empty() && world_.draw_below(2) == 0) {
+    StateCopy& copy = copies_.begin()->second;
+    (deep ? copy.deep : copy.state) ^= bit;
+  } else {
+    (deep ? deep_state_ : state_) ^= bit;
+    world_.corruption_checker().on_wrong(*id_);
+  }
 }
 
 /// All of the state in the first step of a view and in one of kRounds; else what matters at once.
 std::uint64_t SimWorker::state_check() const {
   const bool whole = is_first_step_ || committed_ % CorruptionChecker::kRounds == 0;
-  return mix64(state_ ^ (whole ? deep_state_ : 0)) & 0xffffff;
+  return check_of({state_, whole ? deep_state_ : 0});
 }
 
 void SimWorker::report_progress() {

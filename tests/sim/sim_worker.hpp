@@ -28,6 +28,7 @@ class SimWorker {
         position_(committed) {}
 
   // The process.
+  [[nodiscard]] std::size_t index() const { return index_; }
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] std::optional<MemberId> id() const { return id_; }
   [[nodiscard]] Instant frozen_until() const { return frozen_until_; }
@@ -42,15 +43,19 @@ class SimWorker {
   void on_connection_closed();
   void on_leave_asked();
   void on_group_formed(ViewId view);
+  /// `agreed`: the check of the state that all who have one hold; nothing if they differ.
   void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
-                  bool states_agree);
+                  std::optional<std::uint64_t> agreed);
   void on_group_broken(ViewId view, MemberId culprit);
-  /// A donor's copy of the state at the beginning of view `since`.
-  void on_part(MemberId donor, ViewId since, ToyState copy);
+  /// A donor's part of the state at the beginning of view `since`.
+  void on_part(MemberId donor, ViewId since, const StateCopy& part);
 
-  /// Its state is wrong from now on; `deep`: in what no gradient is computed from.
-  void flip_a_bit(bool deep);
+  /// A bit of what it holds is wrong from now on: of its state, of a copy that it sends to
+  /// observers, or of what it has received as one.
+  void flip_a_bit();
   [[nodiscard]] std::uint64_t deep_state() const { return deep_state_; }
+  /// It has no state of its view, or not yet.
+  [[nodiscard]] bool observes() const { return observes_; }
 
   /// The trainer is in this view.
   [[nodiscard]] bool runs(ViewId view) const { return view_ && view_->id == view; }
@@ -83,11 +88,14 @@ class SimWorker {
   void begin_observing();
   void start_observing();
   void fetch_from(MemberId donor, bool comes);
+  void replay_if_right();
+  void check_observed();
+  void doubt_state();
   void replay(ViewId since);
   void say_caught_up();
   void apply_observed();
   void take_state_if_caught_up();
-  void observe(const ToySum& sum);
+  void observe(const ToySum& sum, std::uint64_t agreed);
   void contribute_nothing();
 
   [[nodiscard]] const elastic::ViewMember& self_in_view() const;
@@ -122,7 +130,8 @@ class SimWorker {
   std::uint64_t position_;  // the last committed step of the view
   bool observes_ = false;   // it lacks the state of that step
   std::optional<SimObserver> observer_;
-  std::map<ViewId, ToyState> copies_;  // for observers, by the view they observe since
+  bool expects_check_ = false;          // of the state that it is to receive
+  std::map<ViewId, StateCopy> copies_;  // for observers, by the view they observe since
 };
 
 }  // namespace mayfly::sim

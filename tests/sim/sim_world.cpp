@@ -12,7 +12,6 @@ using namespace elastic;
 namespace {
 
 constexpr Duration kTick = milliseconds(10);
-constexpr Duration kBeat = milliseconds(20);
 constexpr Duration kSettling = seconds(30);
 
 /// When the slowest possible worker alone would surely have done everything.
@@ -42,6 +41,13 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   return options;
 }
 
+/// When a silence of this length can be over, measured by a fast clock; the last beat may have come
+/// just before the silence.
+Duration earliest(Duration silence, const Scenario& scenario) {
+  const SimClock fast({}, scenario.faults.clock_drift_per_mille);
+  return fast.real(silence) - milliseconds(50);
+}
+
 /// A view after the third.
 bool announces_later_view(const Message& message) {
   const auto* view = std::get_if<NewView>(&message);
@@ -64,10 +70,15 @@ SimWorld::SimWorld(const Scenario& scenario)
       lease_checker_(violations_),
       corruption_checker_(violations_),
       rebalance_checker_(violations_),
+      suspicion_checker_(violations_, earliest(options_of(scenario).silence_max, scenario),
+                         earliest(options_of(scenario).starved_max, scenario),
+                         std::max(scenario.faults.message_delay_max,
+                                  scenario.faults.sentinel_delay_max) <= milliseconds(2)),
       liveness_(violations_, bound_of(scenario)),
       coordinator_(options_of(scenario)) {}
 
 RunResult SimWorld::run() {
+  clock_ = draw_clock();
   for (std::uint32_t i = 0; i < scenario_.initial_workers; ++i) {
     add_worker();
   }
@@ -103,6 +114,7 @@ void SimWorld::add_worker() {
       *this, index, scenario_.microbatch_time * static_cast<std::int64_t>(factor), committed,
       commit_checker_.expected(committed)));
   connections_.push_back({});
+  machines_.push_back({draw_clock(), {}, {}});
   sent_.emplace_back();
   missed_.emplace_back();
   queue_.after(draw_delay(milliseconds(20)), [this, index] {
@@ -152,38 +164,6 @@ void SimWorld::at_worker(MemberId member, Duration delay, WorkerEvent what) {
   at_index(worker_of_.at(member), delay, std::move(what));
 }
 
-void SimWorld::worker_died(std::size_t index, bool silently) {
-  if (scenario_.faults.restart_at_once && queue_.now() - Instant{} < scenario_.faults.faults_end &&
-      living().size() < scenario_.initial_workers) {
-    queue_.after(draw_delay(milliseconds(10)), [this] { add_worker(); });
-  }
-  const auto id = workers_[index]->id();
-  if (silently || !id) {
-    return;
-  }
-  const bool sentinel = random_.below(2) == 0;  // tells at once; the socket's end may come late
-  const Duration delay = draw_delay(sentinel ? milliseconds(2) : milliseconds(250));
-  Instant& last = connections_[index].last_up;
-  queue_.after(sentinel ? delay : in_order(last, delay), [this, index, sentinel, member = *id] {
-    if (!connections_[index].open) {
-      return;
-    }
-    if (sentinel) {
-      give(coordinator_event::SentinelReport{member, "killed"});
-    } else {
-      connections_[index].open = false;
-      give(coordinator_event::ConnectionLost{member, "end of file"});
-    }
-  });
-}
-
-void SimWorld::beat(std::size_t index) {
-  at_index(index, kBeat, [this, index](SimWorker& worker) {
-    worker.heartbeat();
-    beat(index);
-  });
-}
-
 std::span<std::byte> SimWorld::scratch_of(MemberId member) {
   scratch_.resize(workers_.size());
   std::unique_ptr<std::byte[]>& memory = scratch_[worker_of_.at(member)];
@@ -215,22 +195,6 @@ ToySum SimWorld::sum_of(ToyState state, std::uint64_t step, std::uint32_t microb
 
 const SimWorker& SimWorld::worker_at(MemberId member) const {
   return *workers_[worker_of_.at(member)];
-}
-
-std::size_t SimWorld::healthy_members() const {
-  return static_cast<std::size_t>(
-      std::count_if(workers_.begin(), workers_.end(), [this](const auto& worker) {
-        return worker->alive() && worker->id() && !corruption_checker_.is_wrong(*worker->id());
-      }));
-}
-
-void SimWorld::on_wrong_commit(MemberId member, const View& view) {
-  const bool others_know_better = std::any_of(
-      view.members.begin(), view.members.end(),
-      [this](const ViewMember& other) { return !corruption_checker_.is_wrong(other.id); });
-  if (others_know_better) {
-    corruption_checker_.on_wrong_commit(member);
-  }
 }
 
 std::optional<ToyState> SimWorld::state_of(MemberId member, std::uint64_t step) const {
@@ -291,7 +255,7 @@ void SimWorld::close_connection(std::size_t index) {
 
 void SimWorld::tick() {
   give(coordinator_event::Tick{});
-  queue_.after(kTick, [this] { tick(); });
+  queue_.after(clock_.real(kTick), [this] { tick(); });
 }
 
 /// While its host stands still, everything waits for the coordinator; it then comes in order.
@@ -319,7 +283,7 @@ void SimWorld::catch_up() {
 }
 
 void SimWorld::handle(const CoordinatorEvent& event) {
-  for (const CoordinatorEffect& effect : coordinator_.handle(queue_.now(), event)) {
+  for (const CoordinatorEffect& effect : coordinator_.handle(clock_.at(queue_.now()), event)) {
     carry_out(effect);
   }
 }
@@ -329,6 +293,7 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
   if (const auto* accept = std::get_if<Accept>(&effect)) {
     worker_of_[accept->member] = accept->connection;
     beat(accept->connection);
+    beat_of_sentinel(accept->connection);
   } else if (const auto* send = std::get_if<Send>(&effect)) {
     to_worker(worker_of_.at(send->member), send->message);
   } else if (const auto* to_all = std::get_if<SendToAll>(&effect)) {
@@ -341,7 +306,13 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
     ++result_.views;
     view_checker_.on_published(published->view);
     commit_checker_.on_view(published->view);
+    last_members_.clear();
+    for (const ViewMember& member : published->view.members) {
+      last_members_.push_back(member.id);
+    }
     maybe_crash_on_view(published->view);
+  } else if (const auto* asked = std::get_if<Probe>(&effect)) {
+    probe(asked->member);
   } else if (const auto* text = std::get_if<Note>(&effect)) {
     note(*text);
   } else if (std::holds_alternative<RecoveryDone>(effect)) {
@@ -353,6 +324,9 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
 
 void SimWorld::note(const coordinator_effect::Note& note) {
   result_.losses += note.kind == "lost" ? 1 : 0;
+  if (note.kind == "lost" && note.detail.starts_with("silent")) {
+    suspected(*note.member);
+  }
   result_.joins += note.kind == "joined" ? 1 : 0;
   result_.leaves += note.kind == "left" ? 1 : 0;
   result_.evictions += note.kind == "evicted" ? 1 : 0;

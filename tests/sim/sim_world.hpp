@@ -22,10 +22,12 @@
 #include "tests/sim/checkers/microbatch_checker.hpp"
 #include "tests/sim/checkers/rebalance_checker.hpp"
 #include "tests/sim/checkers/sample_checker.hpp"
+#include "tests/sim/checkers/suspicion_checker.hpp"
 #include "tests/sim/checkers/view_checker.hpp"
 #include "tests/sim/event_queue.hpp"
 #include "tests/sim/fault_plan.hpp"
 #include "tests/sim/sample_order.hpp"
+#include "tests/sim/sim_clock.hpp"
 #include "tests/sim/sim_group.hpp"
 #include "tests/sim/sim_worker.hpp"
 
@@ -82,10 +84,19 @@ class SimWorld {
   [[nodiscard]] CommitChecker& commit_checker() { return commit_checker_; }
   [[nodiscard]] SampleChecker& sample_checker() { return sample_checker_; }
   [[nodiscard]] CorruptionChecker& corruption_checker() { return corruption_checker_; }
+  /// A member of the view that works holds the right state.
+  [[nodiscard]] bool is_anyone_right(const elastic::View& view, MemberId but) const;
+  /// The sum of a step is wrong, and only the observer could have known.
+  [[nodiscard]] bool comes_from_wrong(const ToySum& sum, std::uint64_t step,
+                                      const elastic::View& view, MemberId observer);
   /// A member whose state is wrong committed a step of this view.
   void on_wrong_commit(MemberId member, const elastic::View& view);
   [[nodiscard]] const SimWorker& worker_at(MemberId member) const;
+  /// Those of the last view that could vote on whose state is wrong.
   [[nodiscard]] std::size_t healthy_members() const;
+  [[nodiscard]] const SimClock& clock_of(std::size_t worker) const {
+    return machines_[worker].clock;
+  }
   [[nodiscard]] LeaseChecker& lease_checker() { return lease_checker_; }
   /// A step's sums are complete on some member of the view.
   void on_reduced(ViewId view, std::uint64_t step,
@@ -99,6 +110,13 @@ class SimWorld {
     bool open = true;  // seen from the coordinator
     Instant last_up;
     Instant last_down;
+    Instant last_of_sentinel;  // that has a connection of its own
+  };
+  /// What a worker and its sentinel run on.
+  struct Machine {
+    SimClock clock;
+    Instant sentinel_still_until;
+    Instant deaf_until;  // nothing answers
   };
 
   // sim_world.cpp: network and coordinator
@@ -112,8 +130,17 @@ class SimWorld {
   void at_index(std::size_t worker, Duration delay, WorkerEvent what);
   void thaw_later(std::size_t worker);
   void tick();
-  void beat(std::size_t worker);
   void note(const elastic::coordinator_effect::Note& note);
+
+  // sim_machines.cpp: clocks, sentinels, machines that stand still
+  [[nodiscard]] SimClock draw_clock();
+  void beat(std::size_t worker);
+  void beat_of_sentinel(std::size_t worker);
+  template <typename Event>
+  void from_sentinel(std::size_t worker, Event event);
+  void probe(MemberId member);
+  void stand_still(std::size_t worker, Standstill kind);
+  void suspected(MemberId member);
 
   // sim_faults.cpp: trouble
   void start_faults();
@@ -138,10 +165,13 @@ class SimWorld {
   LeaseChecker lease_checker_;
   CorruptionChecker corruption_checker_;
   RebalanceChecker rebalance_checker_;
+  SuspicionChecker suspicion_checker_;
   LivenessChecker liveness_;
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::vector<Connection> connections_;
+  std::vector<Machine> machines_;                      // by worker
+  SimClock clock_;                                     // of the coordinator
   std::vector<std::deque<elastic::Message>> sent_;     // by worker: the last few to the coordinator
   Instant stalled_until_;                              // the coordinator's host
   std::deque<elastic::CoordinatorEvent> backlog_;      // of what it has not seen yet
@@ -149,6 +179,7 @@ class SimWorld {
   std::vector<std::vector<WorkerEvent>> missed_;       // while a worker was frozen
   std::map<MemberId, std::size_t> worker_of_;
   std::map<ViewId, std::unique_ptr<SimGroup>> groups_;
+  std::vector<MemberId> last_members_;  // of the last view
   std::vector<std::pair<MemberId, MemberId>> bad_links_;
   RunResult result_;
 };

@@ -17,6 +17,17 @@ using ToyState = std::uint64_t;
 inline constexpr ToyState kInitialState = 0x1234'5678'9abc'def0ULL;
 inline constexpr std::size_t kGradientLanes = 6;
 
+/// All that a member holds: `deep` stands for momentum and statistics, from which no gradient is
+/// computed; 0 is right.
+struct StateCopy {
+  ToyState state = 0;
+  std::uint64_t deep = 0;
+};
+/// What members compare; below 2^32.
+[[nodiscard]] constexpr std::uint64_t check_of(const StateCopy& copy) {
+  return mix64(copy.state ^ mix64(copy.deep)) >> 32;
+}
+
 /// What some microbatches add up to: their gradients, and the hashes of their samples.
 struct ToySum {
   std::array<std::uint64_t, kGradientLanes> gradient{};

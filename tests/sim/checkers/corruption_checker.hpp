@@ -32,6 +32,14 @@ class CorruptionChecker {
       wrong_.erase(member);
     }
   }
+  /// It took a state that had come bit by bit, and this is whether that is right.
+  void on_taken(MemberId member, bool is_right) {
+    if (is_right) {
+      wrong_.erase(member);
+    } else {
+      on_wrong(member);
+    }
+  }
   [[nodiscard]] bool is_wrong(MemberId member) const { return wrong_.contains(member); }
   [[nodiscard]] bool any() const { return any_; }
   /// A wrong member committed a step together with healthy ones.

@@ -89,6 +89,17 @@ TEST(FailureDetector, AnAnswerCountsForAsLongAsTheSilenceThatMayFollow) {
   EXPECT_EQ(first_suspicion(detector, 0, 2000), 510);
 }
 
+TEST(FailureDetector, AnAnswerDoesNotGrowOldWhileTheObserverItselfIsPaused) {
+  FailureDetector detector(milliseconds(300), seconds(1));
+  detector.heard(kA, at_ms(0));
+  for (int ms = 0; ms <= 240; ms += 10) {
+    EXPECT_TRUE(detector.suspects(at_ms(ms)).empty());
+  }
+  detector.host_answers(kA, at_ms(200));
+  EXPECT_TRUE(detector.suspects(at_ms(1240)).empty());  // silent for 240 ms in which we listened
+  EXPECT_EQ(first_suspicion(detector, 1240, 3000), 1510) << "300 ms after the answer, as always";
+}
+
 TEST(FailureDetector, AStoppedProcessGetsTheShortestSilenceEvenIfItsMachineAnswers) {
   FailureDetector detector(milliseconds(300), seconds(1));
   for (std::int64_t ms = 0; ms < 3000; ms += ms % 300 == 0 ? 20 : 280) {

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/time.hpp"
+#include "tests/sim/checkers/violations.hpp"
+
+namespace mayfly::sim {
+
+/// Why a worker's process does nothing although it lives.
+enum class Standstill {
+  kStopped,  ///< SIGSTOP; its sentinel lives and says so
+  kStarved,  ///< it and its sentinel get no processor; their machine answers
+  kFrozen,   ///< the machine stands still, and nothing of it answers
+};
+
+/// Silence is believed only where there is some, and not too early: who merely waits for a
+/// processor is given longer than a machine that does not answer.
+class SuspicionChecker {
+ public:
+  /// `silence` and `starved`: the shortest times after which these may be believed, as true time
+  /// passes. `is_sharp`: nothing else delays messages, so that this can be judged at all.
+  SuspicionChecker(Violations& violations, Duration silence, Duration starved, bool is_sharp)
+      : violations_(violations), silence_(silence), starved_(starved), is_sharp_(is_sharp) {}
+
+  void on_standstill(std::size_t worker, Standstill kind, Instant now, Instant until) {
+    Still& still = still_[worker];
+    const bool is_new = now > still.until;
+    still.since = is_new ? now : still.since;
+    still.is_starved = kind == Standstill::kStarved && (is_new || still.is_starved);
+    still.until = std::max(still.until, until);
+  }
+  /// A living worker was evicted because it was silent. Before `listening_since` nobody listened,
+  /// and what it said then may be heard after the judgement.
+  void on_believed(std::size_t worker, Instant now, Instant listening_since) {
+    if (!is_sharp_) {
+      return;
+    }
+    const std::string who = "worker " + std::to_string(worker) + " was evicted as silent";
+    const auto place = still_.find(worker);
+    const Instant woke = place == still_.end() ? Instant{} : place->second.until;
+    if (now > std::max(woke, listening_since) + kWaking) {
+      violations_.add(who + ", but was not");
+      return;
+    }
+    if (place == still_.end()) {
+      return;
+    }
+    const Still& still = place->second;
+    violations_.expect(now - still.since >= (still.is_starved ? starved_ : silence_), [&] {
+      return who + " after " + std::to_string(static_cast<long>(to_ms(now - still.since))) + " ms" +
+             (still.is_starved ? ", although its machine answers" : "");
+    });
+  }
+
+ private:
+  static constexpr Duration kWaking = milliseconds(50);  // until it is heard from again
+
+  struct Still {
+    Instant since;
+    Instant until;
+    bool is_starved = false;  // and nothing else
+  };
+
+  Violations& violations_;
+  Duration silence_;
+  Duration starved_;
+  bool is_sharp_;
+  std::map<std::size_t, Still> still_;
+};
+
+}  // namespace mayfly::sim
