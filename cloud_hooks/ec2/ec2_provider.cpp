@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
+#include <memory>
 
 #include "cloud_hooks/http/answers.hpp"
 
@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::uint32_t kCountMax = 64;
 constexpr int kPagesMax = 100;
-/// EC2 may not know a new instance everywhere for a while ("eventual consistency").
-constexpr Duration kUnknownYetMax = seconds(120);
 
 bool is_instance_id(const std::string& id) {
   return id.starts_with("i-") && id.size() <= 32 &&
@@ -29,12 +27,14 @@ bool is_unknown(const std::string& code) {
 class Ec2Provider final : public Provider {
  public:
   Ec2Provider(Ec2Options options, Url endpoint, AwsCredentialOptions credentials,
-              std::unique_ptr<HttpSender> sender, std::function<std::int64_t()> unix_seconds)
+              std::unique_ptr<HttpSender> sender, std::function<std::int64_t()> unix_seconds,
+              std::shared_ptr<Ec2Promises> promises)
       : options_(std::move(options)),
         endpoint_(std::move(endpoint)),
         sender_(std::move(sender)),
         unix_seconds_(std::move(unix_seconds)),
-        credentials_(std::move(credentials), *sender_, unix_seconds_) {}
+        credentials_(std::move(credentials), *sender_, unix_seconds_),
+        promises_(std::move(promises)) {}
 
   RequestOutcome request(const ServerRequest& request) override {
     ServerRequest bounded = request;
@@ -55,7 +55,7 @@ class Ec2Provider final : public Provider {
     RequestOutcome outcome{std::get<Ec2Page>(std::move(page)).servers, std::nullopt};
     for (ServerStatus& server : outcome.servers) {
       server.request_id = request.request_id;
-      young_.insert_or_assign(server.id, Young{monotonic_now(), server});
+      promises_->add(monotonic_now(), server);
     }
     if (outcome.servers.size() < bounded.count) {
       outcome.error = ProviderError{ProviderErrorKind::kCapacity,
@@ -74,7 +74,7 @@ class Ec2Provider final : public Provider {
     const Answer<HttpResponse> answer =
         call(ec2_server_form("TerminateInstances", id), "releasing " + id);
     const ProviderError* const error = std::get_if<ProviderError>(&answer);
-    if (error != nullptr && is_unknown(code_) && is_young(id)) {
+    if (error != nullptr && is_unknown(code_) && promises_->find(monotonic_now(), id)) {
       return ProviderError{ProviderErrorKind::kRate, id + " is too new to be released", {}, {}};
     }
     return error == nullptr || is_unknown(code_) ? std::nullopt : std::optional(*error);
@@ -89,9 +89,8 @@ class Ec2Provider final : public Provider {
     const Answer<HttpResponse> answer =
         call(ec2_server_form("DescribeInstances", id), "asking for " + id);
     if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
-      return !is_unknown(code_) ? Answer<ServerStatus>(*error)
-             : is_young(id)     ? young_.at(id).server
-                                : gone;
+      return is_unknown(code_) ? Answer<ServerStatus>(promised_or(gone))
+                               : Answer<ServerStatus>(*error);
     }
     Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
     if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
@@ -99,11 +98,11 @@ class Ec2Provider final : public Provider {
     }
     for (ServerStatus& server : std::get<Ec2Page>(page).servers) {
       if (server.id == id) {
-        young_.erase(id);
+        promises_->known(id);
         return std::move(server);
       }
     }
-    return is_young(id) ? young_.at(id).server : gone;
+    return promised_or(gone);
   }
 
   Answer<std::vector<ServerStatus>> list() override {
@@ -121,7 +120,7 @@ class Ec2Provider final : public Provider {
       auto& [found, next] = std::get<Ec2Page>(page);
       std::move(found.begin(), found.end(), std::back_inserter(servers));
       if (next.empty()) {
-        return with_young(std::move(servers));
+        return with_promised(std::move(servers));
       }
       token = std::move(next);
     }
@@ -178,27 +177,17 @@ class Ec2Provider final : public Provider {
   }
 
  private:
-  struct Young {
-    Instant born;
-    ServerStatus server;
-  };
-
-  [[nodiscard]] bool is_young(const std::string& id) const {
-    const auto found = young_.find(id);
-    return found != young_.end() && monotonic_now() - found->second.born < kUnknownYetMax;
+  [[nodiscard]] ServerStatus promised_or(const ServerStatus& gone) const {
+    return promises_->find(monotonic_now(), gone.id).value_or(gone);
   }
 
   /// Servers that were just promised and are not listed yet are listed all the same.
-  [[nodiscard]] std::vector<ServerStatus> with_young(std::vector<ServerStatus> servers) {
+  [[nodiscard]] std::vector<ServerStatus> with_promised(std::vector<ServerStatus> servers) {
     for (const ServerStatus& server : servers) {
-      young_.erase(server.id);
+      promises_->known(server.id);
     }
-    for (auto young = young_.begin(); young != young_.end();) {
-      if (is_young(young->first)) {
-        servers.push_back((young++)->second.server);
-      } else {
-        young = young_.erase(young);
-      }
+    for (ServerStatus& server : promises_->all(monotonic_now())) {
+      servers.push_back(std::move(server));
     }
     std::stable_sort(servers.begin(), servers.end(), [](const auto& a, const auto& b) {
       return a.uptime.value_or(Duration(0)) > b.uptime.value_or(Duration(0));
@@ -292,9 +281,9 @@ class Ec2Provider final : public Provider {
   const std::unique_ptr<HttpSender> sender_;
   const std::function<std::int64_t()> unix_seconds_;
   AwsCredentialSource credentials_;
-  std::map<std::string, Young> young_;  // by id: promised, and perhaps not known everywhere yet
-  std::int64_t clock_offset_ = 0;       // seconds from our clock to EC2's
-  std::string code_;                    // of the last call; see call()
+  const std::shared_ptr<Ec2Promises> promises_;  // with the job's other provider objects
+  std::int64_t clock_offset_ = 0;                // seconds from our clock to EC2's
+  std::string code_;                             // of the last call; see call()
 };
 
 }  // namespace
@@ -302,7 +291,8 @@ class Ec2Provider final : public Provider {
 Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
                                                     AwsCredentialOptions credentials,
                                                     std::unique_ptr<HttpSender> sender,
-                                                    std::function<std::int64_t()> unix_seconds) {
+                                                    std::function<std::int64_t()> unix_seconds,
+                                                    std::shared_ptr<Ec2Promises> promises) {
   if (Result<void> usable = check(options); !usable.ok()) {
     return usable.error();
   }
@@ -312,9 +302,12 @@ Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
   if (!endpoint.ok() || !endpoint.value().safe_for_secrets()) {
     return Error{Errc::kInvalidInput, "the endpoint of EC2 must be https://"};
   }
-  return std::unique_ptr<Provider>(
-      std::make_unique<Ec2Provider>(std::move(options), endpoint.value(), std::move(credentials),
-                                    std::move(sender), std::move(unix_seconds)));
+  if (promises == nullptr) {
+    promises = std::make_shared<Ec2Promises>();
+  }
+  return std::unique_ptr<Provider>(std::make_unique<Ec2Provider>(
+      std::move(options), endpoint.value(), std::move(credentials), std::move(sender),
+      std::move(unix_seconds), std::move(promises)));
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -10,15 +10,16 @@
 #include "cloud_hooks/core/provider.hpp"
 #include "cloud_hooks/ec2/aws_credentials.hpp"
 #include "cloud_hooks/ec2/ec2_messages.hpp"
+#include "cloud_hooks/ec2/ec2_promises.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
 
 /// `unix_seconds` is the wall clock; if it is off, EC2's own time is learned from its answers.
 /// kInvalidInput if an option cannot be used, also for an endpoint that is neither https:// nor on
-/// this host.
+/// this host. Several providers of one job share `promises`; null: this one has its own.
 [[nodiscard]] Result<std::unique_ptr<Provider>> make_ec2_provider(
     Ec2Options options, AwsCredentialOptions credentials, std::unique_ptr<HttpSender> sender,
-    std::function<std::int64_t()> unix_seconds);
+    std::function<std::int64_t()> unix_seconds, std::shared_ptr<Ec2Promises> promises = nullptr);
 
 }  // namespace mayfly::cloud_hooks

@@ -151,7 +151,7 @@ class Ec2:
         machines = []
         for name in self._listed(form, "InstanceId"):
             machine = self.cloud.machines.by_name.get(name)
-            if machine is None:
+            if machine is None or self.cloud.unknown_yet:
                 code = "InvalidInstanceID.NotFound" if name.startswith("i-") \
                     else "InvalidInstanceID.Malformed"
                 raise Ec2Error(400, code, f"The instance ID '{name}' does not exist")
@@ -167,7 +167,7 @@ class Ec2:
 
     def _describe_all(self, form):
         machines = self._named(form) or [m for m in self.cloud.machines.by_name.values()
-                                         if m.service == "ec2"]
+                                         if m.service == "ec2" and not self.cloud.unknown_yet]
         n = 1
         while f"Filter.{n}.Name" in form:
             name, values = form[f"Filter.{n}.Name"], self._listed(form, f"Filter.{n}.Value")

@@ -107,6 +107,7 @@ class Cloud:
         self.operation_polls = options.operation_polls
         self.page_size = 500
         self.stock = None
+        self.unknown_yet = False  # EC2 has not heard of its own machines everywhere
         self.zones = ["zone-a", "zone-b", "zone-c"]
         self.machine_types = ["n1-standard-8", "p3.2xlarge", "small"]
         self.aws_secrets = {"AKIAFAKE": "aws/secret+EXAMPLE"}
@@ -219,11 +220,13 @@ class Cloud:
         self.requests.clear()
         self.gce.inserts = self.ec2.runs = self.google.given = 0
         self.clock_offset, self.stock, self.page_size, self.operation_polls = 0.0, None, 500, 1
+        self.unknown_yet = False
         self.google.lifetime, self.role_lifetime, self.role = 3600, 21600, "worker-role"
         self.own.notice.set("withdraw")
 
     def do_set(self, **settings):
-        """clock_offset, operation_polls, page_size, stock, role, role_lifetime, token_lifetime."""
+        """clock_offset, operation_polls, page_size, stock, unknown_yet, role, role_lifetime,
+        token_lifetime."""
         if "token_lifetime" in settings:
             self.google.lifetime = settings.pop("token_lifetime")
         for name, value in settings.items():

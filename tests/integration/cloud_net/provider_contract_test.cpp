@@ -361,6 +361,23 @@ TEST_P(ProviderContract, PreviewShowsTheRequestAndExamineChangesNothing) {
       std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return !f.ok; }));
 }
 
+TEST_P(ProviderContract, AServerThatTheCloudDoesNotKnowYetIsNotGone) {
+  if (site_.name != "ec2") {
+    GTEST_SKIP() << "Compute Engine knows what it has inserted";
+  }
+  cloud_.control("set", R"({"unknown_yet": true})");
+  const RequestOutcome outcome = provider_->request(request(1));
+  ASSERT_EQ(outcome.servers.size(), 1U);
+  const std::string id = outcome.servers.front().id;
+  ASSERT_EQ(listed().size(), 1U) << "or a second one would be asked for";
+  EXPECT_EQ(listed().front().id, id);
+  EXPECT_TRUE(std::get<ServerStatus>(provider_->status(id)).alive());
+  EXPECT_TRUE(provider_->release(id).has_value()) << "or nobody would ever end it";
+  cloud_.control("set", R"({"unknown_yet": false})");
+  EXPECT_FALSE(provider_->release(id).has_value());
+  EXPECT_TRUE(machines().empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Clouds, ProviderContract, testing::Range<std::size_t>(0, sites().size()),
                          [](const auto& instance) { return sites()[instance.param].name; });
 
