@@ -149,6 +149,11 @@ class Gce:
         machine.spec = spec
         self.inserts += 1
         operation = self._begin("insert", zone, name)
+        if self.cloud.stock is not None:
+            if self.cloud.stock == 0:
+                fault = fault or {"kind": "stock_out"}
+            else:
+                self.cloud.stock -= 1
         if fault is not None and fault["kind"] in ("stock_out", "quota"):
             operation.error = self._late_error(fault, zone)
             operation.on_done = lambda: self.cloud.machines.end(machine, fault["kind"])
