@@ -14,6 +14,9 @@ from lying_proxy import LyingProxy, Stopped
 from mayfly_run import expect
 
 
+FLIPS_A_BIT = ["--launched", "--chaos", "flip_weights@step=20"]
+
+
 class Liar:
     """Lies `times` times at most, from step 5 on; `change(stopped)` changes its report."""
 
@@ -80,6 +83,61 @@ def sums():
     play("sums of others", Liar(of_others), "says that it holds microbatch")
 
 
+def false_hashes(stopped):
+    """Whatever the others have in common, this is something else."""
+    stopped.dispute = (b"\x01" + struct.pack("<I", 2) + os.urandom(16) + b"\0")
+
+
+def digest():
+    """Members find that their states differ, because a bit flips in one of five; and when all say
+    what they have, another one lies. What three have in common is right."""
+    job = EndlessJob(5, timeout=120)
+
+    def lie(kind, body):
+        if kind != hostile.STOPPED or Stopped(body).dispute[0] == 0:
+            return body
+        stopped = Stopped(body)
+        false_hashes(stopped)
+        lies.append(stopped.committed)
+        return stopped.encoded()
+    lies = []
+    proxy = LyingProxy(job.ports["run"], lie)
+    job.start_workers(3)
+    liar = job.start_worker(proxy.endpoint)
+    flipped = job.start_worker(job.endpoint(), extra=FLIPS_A_BIT)
+    job.run.wait_for_step(5)
+    ids = {m["pid"]: m["id"] for m in job.status()["members"]}
+    job.wait_for_event("corrupted", 2)
+    found = job.events("corrupted")
+    print("a flipped bit and a false digest:", [e["detail"] for e in found])
+    expect(sorted(e["member"] for e in found) == sorted([ids[liar.pid], ids[flipped.pid]]),
+           f"these two go: {ids}, {found}")
+    job.wait_for_more_steps(20)
+    expect(lies, "it has not lied")
+    job.finish()
+    proxy.close()
+
+
+def false_alarm():
+    """Members stop because one is killed, and one says that states differ: nobody else has seen
+    that, the next view compares, and all is well."""
+    job = EndlessJob(4, timeout=120)
+    liar = Liar(false_hashes, times=2)
+    proxy = LyingProxy(job.ports["run"], liar.lie)
+    job.start_workers(3)
+    job.start_worker(proxy.endpoint)
+    job.run.wait_for_step(5)
+    liar.is_armed = True
+    for number in range(2):
+        job.workers[number].kill()
+        job.wait_for_event("lost", number + 1)
+        job.wait_for_more_steps(5)
+    expect(liar.left == 0, "it has not lied")
+    expect(not job.events("corrupted"), f"nobody is corrupted: {job.events('corrupted')}")
+    job.finish()
+    proxy.close()
+
+
 def end():
     def finished(stopped):
         stopped.finished = 1
@@ -87,4 +145,5 @@ def end():
 
 
 if __name__ == "__main__":
-    raise SystemExit(mayfly_run.main({"steps": steps, "sums": sums, "end": end}))
+    raise SystemExit(mayfly_run.main({
+        "steps": steps, "sums": sums, "digest": digest, "false_alarm": false_alarm, "end": end}))
