@@ -236,6 +236,9 @@ class Cloud:
                 raise ValueError(name)
             setattr(self, name, value)
 
+    def do_collect(self):
+        self.machines.collect()
+
     def do_add_stock(self, count):
         self.stock = max(0, (self.stock or 0) + count)
 

@@ -26,7 +26,7 @@ def undisturbed_digest():
 def job_with_notice(source, give):
     """A job of three workers, the first of which listens to `source`; give() gives notice."""
     folder = tempfile.mkdtemp(prefix="mayfly-notice-")
-    cluster = Cluster(folder, SMALL_JOB + STEPS)
+    cluster = Cluster(folder, SMALL_JOB + STEPS, timeout=250)
     coordinator = cluster.start_coordinator(3)
     workers = [cluster.start_worker(cluster.endpoint(),
                                     extra=["--notice", source(folder)] if i == 0 else [])

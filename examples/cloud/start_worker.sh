@@ -1,0 +1,30 @@
+#!/bin/sh
+# What a new machine of Compute Engine or EC2 runs (cloud_startup): fetches the bundle that
+# scripts/worker-bundle made, checks it, and trains until its cloud takes the machine or the job
+# is over. Fill in the two lines below and the marks in braces; see docs/cloud_providers.md.
+bundle_url=https://storage.googleapis.com/YOUR-BUCKET/mayfly-worker.tar.gz
+bundle_sha256=PUT-THE-HASH-HERE
+
+set -eu
+umask 077
+home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX")
+cd "$home"
+
+# A machine without a worker only costs money. (Compute Engine deletes a Spot machine that stops;
+# EC2 terminates one that was started with user data of ours.)
+trap 'shutdown -P now' EXIT
+
+curl --fail --silent --show-error --location --retry 5 --max-time 600 -o bundle "$bundle_url"
+echo "$bundle_sha256  bundle" | sha256sum --check --quiet
+tar -xzf bundle
+
+printf '%s\n' '{token}' >token
+gce=http://${GCE_METADATA_HOST:-169.254.169.254}/computeMetadata/v1/instance
+notice=ec2
+if curl -fs --noproxy '*' --max-time 2 -o name -H 'Metadata-Flavor: Google' "$gce/name"; then
+  notice=gce
+fi
+
+./mayfly/mayfly worker --coordinator '{coordinator}' --token-file token --run-dir run \
+  --bind-host "${WORKER_HOST:-$(hostname -I | cut -d' ' -f1)}" \
+  --notice "$notice" {worker_args}
