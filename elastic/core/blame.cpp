@@ -48,8 +48,11 @@ std::optional<MemberId> root_of(MemberId first, const std::vector<BreakReport>& 
 std::optional<MemberId> BlameRecord::group_broke(MemberId first,
                                                  const std::vector<BreakReport>& reports) {
   const std::optional<MemberId> accused = root_of(first, reports);
-  const BreakReport* own = accused ? find(reports, *accused) : nullptr;
-  if (own == nullptr || own->finished) {  // nobody, one that is gone anyway, or one that was done
+  if (!accused) {
+    return broke_alone(first, reports);
+  }
+  const BreakReport* own = find(reports, *accused);
+  if (own == nullptr || own->finished) {  // one that is gone anyway, or one that was done
     streaks_.clear();
     return std::nullopt;
   }
@@ -71,6 +74,22 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   }
   streaks_.clear();
   return accused;
+}
+
+std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
+                                                 const std::vector<BreakReport>& reports) {
+  const bool is_alone =
+      reports.size() > 1 && std::all_of(reports.begin(), reports.end(), [first](const auto& r) {
+        return r.failed == (r.member == first) && !r.culprit;
+      });
+  const auto before = streaks_.find({first, first});
+  const int streak = 1 + (before == streaks_.end() ? 0 : before->second);
+  streaks_.clear();
+  if (!is_alone || streak >= kViewsInARow) {
+    return is_alone ? std::optional(first) : std::nullopt;
+  }
+  streaks_[{first, first}] = streak;
+  return std::nullopt;
 }
 
 }  // namespace mayfly::elastic

@@ -26,16 +26,20 @@ class BlameRecord {
   /// The group of a view broke by itself; `first` reported it before anybody was told to stop.
   /// `reports` are those of all members of the view that are still connected. Returns whom to
   /// evict: somebody blamed by two members, or by the same member in three such views in a row. Of
-  /// two that blame only each other the one with the larger id goes.
+  /// two that blame only each other the one with the larger id goes. Whose group alone broke in
+  /// three such views in a row, and who blames nobody, goes too: whatever it has, it is its own.
   [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,
                                                     const std::vector<BreakReport>& reports);
   /// A view ended in another way: rows are broken.
   void view_ended_otherwise() { streaks_.clear(); }
 
  private:
+  [[nodiscard]] std::optional<MemberId> broke_alone(MemberId first,
+                                                    const std::vector<BreakReport>& reports);
+
   using Pair = std::pair<MemberId, MemberId>;  // who blames, who is blamed
 
-  std::map<Pair, int> streaks_;
+  std::map<Pair, int> streaks_;  // of who broke alone: it and itself
 };
 
 }  // namespace mayfly::elastic

@@ -158,7 +158,9 @@ void Coordinator::judge_blame() {
   }
   const auto culprit = blame_.group_broke(*first_to_break_, reports);
   if (culprit && is_dispensable(*culprit)) {
-    evict(*culprit, "other members could not exchange data with it");
+    const bool is_alone = *culprit == *first_to_break_ && !peers_.at(*culprit).stopped.culprit;
+    evict(*culprit, is_alone ? "its group broke again and again, and no other member's"
+                             : "other members could not exchange data with it");
   }
 }
 

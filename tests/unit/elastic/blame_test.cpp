@@ -61,5 +61,29 @@ TEST(BlameRecord, ABreakWithoutACulpritBlamesNobody) {
   EXPECT_EQ(record.group_broke(k1, {{k1, true, false, {}}, was_told(k2)}), std::nullopt);
 }
 
+// It cries wolf, or something of its own is broken: a view that it is in never lives long.
+TEST(BlameRecord, WhoseGroupAloneBreaksInThreeViewsGoes) {
+  BlameRecord record;
+  const BreakReport alone{k2, true, false, {}};
+  for (int view = 0; view < 2; ++view) {
+    EXPECT_EQ(record.group_broke(k2, {was_told(k1), alone, was_told(k3)}), std::nullopt);
+  }
+  EXPECT_EQ(record.group_broke(k2, {was_told(k1), alone, was_told(k3)}), k2);
+  EXPECT_EQ(record.group_broke(k2, {was_told(k1), alone, was_told(k3)}), std::nullopt);
+}
+
+TEST(BlameRecord, WhoBreaksWithOthersOrAfterAnotherIsNotAlone) {
+  BlameRecord record;
+  const BreakReport one{k1, true, false, {}};
+  const BreakReport two{k2, true, false, {}};
+  for (int view = 0; view < 9; ++view) {
+    EXPECT_EQ(record.group_broke(k2, {one, two, was_told(k3)}), std::nullopt);
+    const bool is_first = view % 2 == 0;
+    EXPECT_EQ(record.group_broke(is_first ? k1 : k2,
+                                 {is_first ? one : was_told(k1), is_first ? was_told(k2) : two}),
+              std::nullopt);
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::elastic
