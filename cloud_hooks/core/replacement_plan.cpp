@@ -81,7 +81,10 @@ void ReplacementPolicy::watch_stages(Instant now) {
 void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server& server) {
   switch (server.stage) {
     case Stage::kAwaited:
-      tell("server_given_up", describe(server) + " brought no worker into the job in time", id);
+      tell("server_given_up",
+           describe(server) +
+               (server.runs ? " brought no worker into the job in time" : " did not start in time"),
+           id);
       came_to_nothing(now, id, server);
       break;
     case Stage::kSilent:

@@ -273,7 +273,7 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
     tell("server_adopted", describe(server) + " carries this job's label", status.id);
   }
   bill_.open(status.id, status.price_per_hour.value_or(price_of(server)), since);
-  server.deadline = now + options_.join_timeout;
+  server.deadline = now + options_.start_timeout;
   const auto member = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
     return entry.second.server == status.id;
   });
@@ -290,6 +290,12 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
   if (status.price_per_hour) {
     bill_.open(status.id, *status.price_per_hour, now);
   }
+  if (status.state == ServerState::kRunning && !server.runs) {
+    server.runs = true;
+    if (server.stage == Stage::kAwaited) {
+      server.deadline = now + options_.join_timeout;
+    }
+  }
   const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
   if (status.state == ServerState::kStopping && stays) {  // being taken away; nobody told us yet
     if (!first_loss_) {
@@ -303,6 +309,10 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
 
 void ReplacementPolicy::came_to_nothing(Instant now, const std::string& id, const Server& server) {
   if (!server.offer) {
+    return;
+  }
+  if (!server.runs) {  // no more than a promise: it waits in a queue, say
+    (void)book_.out_of_stock(*server.offer, now, {});
     return;
   }
   if (book_.failed_to_start(*server.offer, now)) {

@@ -53,6 +53,7 @@ struct ReplacementOptions {
   Duration stop_margin = seconds(300);       ///< before the budget's end the job is stopped
   Duration release_margin = seconds(60);     ///< before it, all servers are released
   Duration gather = milliseconds(20);        ///< losses so close together are one batch
+  Duration start_timeout = seconds(600);     ///< from granted to running
   Duration join_timeout = seconds(600);      ///< from running to a worker in the job
   Duration rejoin_patience = seconds(15);    ///< a server whose worker was lost may bring it back
   Duration leave_timeout = seconds(120);     ///< from told to leave to released anyhow
@@ -172,6 +173,7 @@ class ReplacementPolicy {
     std::string request_id;
     Stage stage = Stage::kAwaited;
     Instant seen;                     // when we first heard of it
+    bool runs = false;                // it was seen running
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime
     std::optional<MemberId> member;

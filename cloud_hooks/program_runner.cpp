@@ -1,0 +1,251 @@
+#include "cloud_hooks/program_runner.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "base/check.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr std::size_t kErrorBytesKept = 4096;
+constexpr std::size_t kLineCharactersMax = 300;
+constexpr Duration kExitPollInterval = milliseconds(2);
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return Error{Errc::kIo, std::string("no pipe: ") + std::strerror(errno)};
+  }
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) {
+    pointers.push_back(text.data());
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> merged_environment(const ProgramCall& call) {
+  std::map<std::string, std::string> merged;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) {
+      merged[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+  }
+  for (const auto& [name, value] : call.environment) {
+    merged[name] = value;
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : merged) {
+    lines.push_back(name + "=" + value);
+  }
+  return lines;
+}
+
+/// 0 or an errno.
+int spawn(const ProgramCall& call, int in, int out, int err, pid_t& pid) {
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_adddup2(&files, in, 0);
+  ::posix_spawn_file_actions_adddup2(&files, out, 1);
+  ::posix_spawn_file_actions_adddup2(&files, err, 2);
+  ::posix_spawn_file_actions_addclosefrom_np(&files, 3);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  sigset_t all;
+  sigfillset(&all);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::vector<std::string> argv = call.argv;
+  std::vector<std::string> environment = merged_environment(call);
+  const int failure = ::posix_spawnp(&pid, argv[0].c_str(), &files, &attributes,
+                                     pointers_to(argv).data(), pointers_to(environment).data());
+  ::posix_spawn_file_actions_destroy(&files);
+  ::posix_spawnattr_destroy(&attributes);
+  return failure;
+}
+
+/// Appends what can be read now; false at the end of the stream.
+bool read_some(int fd, std::string& text) {
+  char buffer[16384];
+  const ssize_t count = ::read(fd, buffer, sizeof buffer);
+  if (count > 0) {
+    text.append(buffer, static_cast<std::size_t>(count));
+    return true;
+  }
+  return count < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/// The conversation with a running program, until its output ends or patience does.
+class Conversation {
+ public:
+  Conversation(const ProgramCall& call, UniqueFd in, UniqueFd out, UniqueFd err)
+      : call_(call), in_(std::move(in)), out_(std::move(out)), err_(std::move(err)) {
+    ::fcntl(in_.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  /// False if the program must be killed; `result.end` says why.
+  bool run(Instant deadline, ProgramResult& result) {
+    while (out_.valid() || err_.valid()) {
+      if (call_.input.size() == written_) {
+        in_.reset();
+      }
+      const Duration left = deadline - monotonic_now();
+      if (left <= Duration(0)) {
+        result.end = ProgramResult::End::kTimedOut;
+        return false;
+      }
+      pollfd waits[3] = {{in_.get(), POLLOUT, 0}, {out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};
+      const auto left_ms = static_cast<int>(std::min<double>(to_ms(left) + 1, 1000));
+      if (::poll(waits, 3, left_ms) <= 0) {
+        continue;
+      }
+      if (waits[0].revents != 0) {
+        write_some();
+      }
+      if (waits[1].revents != 0 && !read_some(out_.get(), result.output)) {
+        out_.reset();
+      }
+      if (waits[2].revents != 0 && !read_some(err_.get(), result.errors)) {
+        err_.reset();
+      }
+      if (result.errors.size() > 2 * kErrorBytesKept) {
+        result.errors.erase(0, result.errors.size() - kErrorBytesKept);
+      }
+      if (result.output.size() > call_.output_bytes_max) {
+        result.end = ProgramResult::End::kTooMuchOutput;
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  void write_some() {
+    const ssize_t count =
+        ::write(in_.get(), call_.input.data() + written_, call_.input.size() - written_);
+    if (count >= 0) {
+      written_ += static_cast<std::size_t>(count);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      written_ = call_.input.size();  // it does not want to hear the rest
+    }
+  }
+
+  const ProgramCall& call_;
+  UniqueFd in_, out_, err_;
+  std::size_t written_ = 0;
+};
+
+/// Waits for the end of the process, which may outlive its own output; false at the deadline.
+bool wait_for_exit(pid_t pid, Instant deadline, ProgramResult& result) {
+  int status = 0;
+  while (true) {
+    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+    if (ended == pid || (ended < 0 && errno != EINTR)) {
+      const bool signalled = WIFSIGNALED(status);
+      result.end = signalled ? ProgramResult::End::kSignalled : ProgramResult::End::kExited;
+      result.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
+      return true;
+    }
+    if (monotonic_now() >= deadline) {
+      result.end = ProgramResult::End::kTimedOut;
+      return false;
+    }
+    std::this_thread::sleep_for(kExitPollInterval);
+  }
+}
+
+void kill_group(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) {
+    return "";
+  }
+  const std::size_t newline = text.find_last_of('\n', end);
+  const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
+  std::string line = text.substr(begin, std::min(end + 1 - begin, kLineCharactersMax));
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return line;
+}
+
+std::string ProgramResult::summary() const {
+  const std::string words = last_line(errors);
+  const std::string tail = words.empty() ? "" : ": " + words;
+  switch (end) {
+    case End::kExited: return "exit code " + std::to_string(code) + tail;
+    case End::kSignalled: return "ended by signal " + std::to_string(code) + tail;
+    case End::kTimedOut: return "no answer in time" + tail;
+    case End::kTooMuchOutput: return "too long an answer" + tail;
+  }
+  UNREACHABLE("all ends are listed");
+}
+
+Result<ProgramResult> run_program(const ProgramCall& call) {
+  if (call.argv.empty() || call.argv[0].empty()) {
+    return Error{Errc::kInvalidInput, "no program to run"};
+  }
+  Result<Pipe> in = make_pipe();
+  Result<Pipe> out = make_pipe();
+  Result<Pipe> err = make_pipe();
+  for (const Result<Pipe>* made : {&in, &out, &err}) {
+    if (!made->ok()) {
+      return made->error();
+    }
+  }
+  pid_t pid = 0;
+  const int failure = spawn(call, in.value().read_end.get(), out.value().write_end.get(),
+                            err.value().write_end.get(), pid);
+  if (failure != 0) {
+    const Errc code = failure == ENOENT || failure == EACCES ? Errc::kNotFound : Errc::kIo;
+    return Error{code, "cannot run " + call.argv[0] + ": " + std::strerror(failure)};
+  }
+  in.value().read_end.reset();
+  out.value().write_end.reset();
+  err.value().write_end.reset();
+  const Instant deadline = monotonic_now() + call.timeout;
+  ProgramResult result;
+  Conversation conversation(call, std::move(in.value().write_end), std::move(out.value().read_end),
+                            std::move(err.value().read_end));
+  if (!conversation.run(deadline, result) || !wait_for_exit(pid, deadline, result)) {
+    kill_group(pid);
+  }
+  return result;
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,43 @@
+#pragma once
+
+// Runs a program to its end: text in, text out, never longer than a time-out. Any thread.
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct ProgramCall {
+  std::vector<std::string> argv;  ///< argv[0] is searched in PATH
+  std::string input;              ///< for its standard input, which is then closed
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to ours
+  Duration timeout = seconds(30);
+  std::size_t output_bytes_max = std::size_t{1} << 20;  ///< of standard output, then it is ended
+};
+
+struct ProgramResult {
+  enum class End { kExited, kSignalled, kTimedOut, kTooMuchOutput };
+  End end = End::kExited;
+  int code = 0;        ///< exit code or signal
+  std::string output;  ///< standard output
+  std::string errors;  ///< the last few KiB of standard error
+
+  [[nodiscard]] bool succeeded() const { return end == End::kExited && code == 0; }
+  /// How it ended and its last words, in one line without control characters, for people.
+  [[nodiscard]] std::string summary() const;
+};
+
+/// The program inherits no descriptor and gets default signal handling and a process group of its
+/// own, which is killed as a whole if it takes too long or says too much. kNotFound if there is no
+/// such program, kInvalidInput for an empty argv, kIo if the system has nothing to run it with.
+[[nodiscard]] Result<ProgramResult> run_program(const ProgramCall& call);
+
+/// The last line of a text that is not empty, without control characters, at most 300 characters.
+[[nodiscard]] std::string last_line(const std::string& text);
+
+}  // namespace mayfly::cloud_hooks

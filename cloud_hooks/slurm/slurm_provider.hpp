@@ -1,0 +1,29 @@
+#pragma once
+
+// Servers by Slurm: each worker is a job of its own on one node, submitted with sbatch, ended with
+// scancel, looked at with squeue. So a lost node ends one job and nobody else's, and a replacement
+// is a new job (docs/cloud.md). Any thread, several at once.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/core/provider.hpp"
+
+namespace mayfly::cloud_hooks {
+
+struct SlurmProviderOptions {
+  std::string job;                        ///< part of every Slurm job's name
+  std::string log_dir;                    ///< of the jobs' output, on the nodes too; empty = none
+  std::vector<std::string> sbatch_words;  ///< more options for sbatch, for example --gres=gpu:1
+  std::uint32_t notice_seconds = 60;      ///< of warning (SIGUSR1) before a job's time is over
+  std::uint32_t count_max = 32;           ///< jobs in one request
+  Duration timeout = seconds(30);         ///< of each of Slurm's programs
+};
+
+/// Of an offer, the zone is the partition and the machine type a constraint (a node feature); both
+/// may be empty. The market is remembered only: what may be preempted, the partition decides. A
+/// job's label is its name, its request id stands in its comment.
+[[nodiscard]] std::unique_ptr<Provider> make_slurm_provider(SlurmProviderOptions options);
+
+}  // namespace mayfly::cloud_hooks

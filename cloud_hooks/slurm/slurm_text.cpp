@@ -1,0 +1,170 @@
+#include "cloud_hooks/slurm/slurm_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <sstream>
+
+namespace mayfly::cloud_hooks::slurm {
+namespace {
+
+constexpr std::size_t kFields = 7;
+constexpr const char* kNoFeature = "(null)";
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields;
+  std::size_t begin = 0;
+  while (fields.size() + 1 < kFields) {
+    const std::size_t end = line.find('|', begin);
+    if (end == std::string::npos) {
+      return {};
+    }
+    fields.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  fields.push_back(line.substr(begin));
+  return fields;
+}
+
+std::optional<std::int64_t> whole(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fine = failure == std::errc{} && end == text.data() + text.size() && number >= 0;
+  return fine ? std::optional(number) : std::nullopt;
+}
+
+ServerState state_of(const std::string& word) {
+  for (const char* waiting :
+       {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}) {
+    if (word == waiting) {
+      return ServerState::kStarting;
+    }
+  }
+  for (const char* running : {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING"}) {
+    if (word == running) {
+      return ServerState::kRunning;
+    }
+  }
+  for (const char* ending : {"COMPLETING", "SIGNALING", "STAGE_OUT"}) {
+    if (word == ending) {
+      return ServerState::kStopping;
+    }
+  }
+  return ServerState::kGone;  // COMPLETED, CANCELLED, FAILED, PREEMPTED, NODE_FAIL, TIMEOUT, ...
+}
+
+bool is_job_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+}  // namespace
+
+std::string name_of(const std::string& job) {
+  return "mayfly-" + job;
+}
+
+std::optional<Duration> parse_time(const std::string& text) {
+  std::int64_t days = 0;
+  std::string rest = text;
+  if (const std::size_t dash = text.find('-'); dash != std::string::npos) {
+    const std::optional<std::int64_t> number = whole(std::string_view(text).substr(0, dash));
+    if (!number) {
+      return std::nullopt;
+    }
+    days = *number;
+    rest = text.substr(dash + 1);
+  }
+  std::int64_t total = 0;
+  std::size_t parts = 0;
+  for (std::size_t begin = 0; begin <= rest.size(); ++parts) {
+    const std::size_t end = std::min(rest.find(':', begin), rest.size());
+    const std::optional<std::int64_t> number =
+        whole(std::string_view(rest).substr(begin, end - begin));
+    if (!number || parts == 3 || *number > 1'000'000) {
+      return std::nullopt;
+    }
+    total = 60 * total + *number;
+    begin = end + 1;
+  }
+  if (parts < 2 || days > 100'000) {
+    return std::nullopt;
+  }
+  return seconds(86400 * days + total);
+}
+
+std::vector<ServerStatus> parse_queue(const std::string& text) {
+  std::vector<ServerStatus> servers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.empty() || !is_job_number(fields[0])) {
+      continue;
+    }
+    ServerStatus server;
+    server.id = fields[0];
+    server.state = state_of(fields[1]);
+    server.uptime = parse_time(fields[2]);
+    server.offer.zone = fields[3];
+    server.offer.machine_type = fields[4] == kNoFeature ? "" : fields[4];
+    server.request_id = fields[6].substr(0, fields[6].find(' '));
+    server.detail = fields[1];
+    if (!fields[5].empty() && fields[5] != "None") {
+      server.detail += " (" + fields[5] + ")";
+    }
+    if (fields[6].find("on_demand") != std::string::npos) {
+      server.offer.market = Market::kOnDemand;
+    }
+    servers.push_back(std::move(server));
+  }
+  std::sort(servers.begin(), servers.end(), [](const ServerStatus& a, const ServerStatus& b) {
+    return a.id.size() != b.id.size() ? a.id.size() < b.id.size() : a.id < b.id;
+  });
+  return servers;
+}
+
+std::optional<std::string> parse_submitted(const std::string& text) {
+  const std::string number = text.substr(0, text.find_first_of(";\n"));
+  return is_job_number(number) ? std::optional(number) : std::nullopt;
+}
+
+ProviderErrorKind kind_of(const std::string& complaint) {
+  struct Meaning {
+    const char* part;
+    ProviderErrorKind kind;
+  };
+  static constexpr std::array kMeanings = {
+      Meaning{"timed out", ProviderErrorKind::kRate},
+      Meaning{"Unable to contact slurm controller", ProviderErrorKind::kRate},
+      Meaning{"temporarily un", ProviderErrorKind::kRate},
+      Meaning{"Connection refused", ProviderErrorKind::kRate},
+      Meaning{"Zero Bytes were transmitted", ProviderErrorKind::kRate},
+      Meaning{"currently not available", ProviderErrorKind::kCapacity},
+      Meaning{"node configuration is not available", ProviderErrorKind::kCapacity},
+      Meaning{"Required partition not available", ProviderErrorKind::kCapacity},
+      Meaning{"odes are busy", ProviderErrorKind::kCapacity},
+      Meaning{"MaxSubmitJob", ProviderErrorKind::kQuota},
+      Meaning{"accounting/QOS policy", ProviderErrorKind::kQuota},
+      Meaning{"Reached maximum", ProviderErrorKind::kQuota},
+      Meaning{"ccess denied", ProviderErrorKind::kAuth},
+      Meaning{"ermission denied", ProviderErrorKind::kAuth},
+      Meaning{"not permitted to use", ProviderErrorKind::kAuth},
+      Meaning{"Invalid account", ProviderErrorKind::kAuth},
+      Meaning{"uthentication", ProviderErrorKind::kAuth},
+      Meaning{"credential", ProviderErrorKind::kAuth},
+  };
+  for (const Meaning& meaning : kMeanings) {
+    if (complaint.find(meaning.part) != std::string::npos) {
+      return meaning.kind;
+    }
+  }
+  return ProviderErrorKind::kConfig;
+}
+
+std::string script_of(const std::string& startup_text) {
+  const std::string text = startup_text.empty() ? "#!/bin/sh\n" : startup_text;
+  const std::size_t first_line = std::min(text.find('\n'), text.size());
+  const std::string rest = first_line < text.size() ? text.substr(first_line + 1) : "";
+  return text.substr(0, first_line) + "\nexport MAYFLY_SERVER=\"$SLURM_JOB_ID\"\n" + rest;
+}
+
+}  // namespace mayfly::cloud_hooks::slurm
