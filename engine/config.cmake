@@ -1,9 +1,9 @@
 # Settings, the run directory and checkpoints on disk: what the command line and the
 # engine share. It starts no thread and opens no socket.
 mayfly_library(engine_config
-  SOURCES config.cpp config_toml.cpp config_validate.cpp
+  SOURCES config.cpp cloud_offers.cpp cloud_provider.cpp config_toml.cpp config_validate.cpp
           checkpoint_store.cpp derived_settings.cpp json_text.cpp line_file.cpp run_directory.cpp
           run_history.cpp
           summary.cpp tensorboard.cpp unfinished_run.cpp
-  PUBLIC mayfly_base mayfly_nn mayfly_elastic_core
+  PUBLIC mayfly_base mayfly_nn mayfly_elastic_core mayfly_cloud_hooks
   PRIVATE mayfly_cloud_hooks_notice fmt::fmt tomlplusplus::tomlplusplus Boost::json)

@@ -223,6 +223,42 @@ void append_membership(std::vector<Setting>& list) {
                       "kill@step=200:worker=1,join@step=300"));
 }
 
+void append_cloud(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(make("server", &C::server,
+                      "of a worker: the name of what it runs on, as the cloud provider knows it"));
+  list.push_back(make("cloud_provider", &C::cloud_provider,
+                      "of `mayfly coordinator`: who starts workers: local, exec or slurm; empty = "
+                      "nobody"));
+  list.push_back(make("cloud_offers", &C::cloud_offers,
+                      "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
+                      "commas"));
+  list.push_back(make("cloud_max_workers", &C::cloud_max_workers,
+                      "`mayfly scale` goes no higher; 0 = as --workers says"));
+  list.push_back(
+      make("cloud_on_demand_floor", &C::cloud_on_demand_floor, "so many workers on demand"));
+  list.push_back(make("cloud_budget", &C::cloud_budget,
+                      "for the whole job, in the currency of the offers; 0 = no limit"));
+  list.push_back(make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
+                      "for all servers together; 0 = no limit"));
+  list.push_back(make("cloud_lifetime_hours", &C::cloud_lifetime_hours,
+                      "after which a server ends by itself; 0 = never"));
+  list.push_back(make("cloud_start_timeout", &C::cloud_start_timeout,
+                      "seconds for a server to start, and then for its worker to join"));
+  list.push_back(make("cloud_job", &C::cloud_job,
+                      "label of the job's servers; empty = the name of the run directory"));
+  list.push_back(
+      make("cloud_command", &C::cloud_command, "of exec: the program and its arguments"));
+  list.push_back(make("cloud_sbatch", &C::cloud_sbatch, "of slurm: more options for sbatch"));
+  list.push_back(make("cloud_worker_args", &C::cloud_worker_args,
+                      "more arguments for `mayfly worker` on the servers"));
+  list.push_back(make("cloud_startup", &C::cloud_startup,
+                      "file with the script that a new server runs; empty = made for a shared "
+                      "file system"));
+  list.push_back(
+      make("cloud_dry_run", &C::cloud_dry_run, "print what would be asked for, and end"));
+}
+
 void append_records(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(
@@ -281,6 +317,7 @@ const std::vector<Setting>& settings() {
     append_training(all);
     append_computing(all);
     append_membership(all);
+    append_cloud(all);
     append_records(all);
     return all;
   }();

@@ -82,6 +82,25 @@ struct JobConfig {
   double evict_stragglers_after = 30;  ///< seconds for which it must have been so slow
   /// MiB of state from which on a joiner takes it in the background (ADR 16); 0 = always.
   double observe_from_mib = 8;
+  std::string server;  ///< of a worker: its provider's name for what it runs on; see docs/cloud.md
+
+  // Servers that `mayfly coordinator` asks for; see docs/cloud.md and engine/cloud.hpp.
+  std::string
+      cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves
+  std::string cloud_offers;  ///< what may be asked for; see engine/cloud_offers.hpp
+  std::uint32_t cloud_max_workers = 0;      ///< 0 = workers
+  std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
+  double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit
+  double cloud_budget_per_hour = 0;         ///< for all servers together; 0 = no limit
+  double cloud_lifetime_hours = 24;         ///< of a server; 0 = no limit
+  double cloud_start_timeout = 600;         ///< seconds from asked for to running, then to joined
+  std::string cloud_job;          ///< label of the servers; empty = the run directory's name
+  std::string cloud_command;      ///< of exec: program and arguments
+  std::string cloud_sbatch;       ///< of slurm: more options for sbatch
+  std::string cloud_worker_args;  ///< more arguments for the workers that are started
+  std::string cloud_startup;      ///< file with the script that a server runs; empty = made by us
+  bool cloud_dry_run = false;     ///< print what would be asked for, and end
+
   std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
   std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
   std::string chaos;   ///< scripted faults, local launcher only; see engine/chaos_plan.hpp

@@ -1,5 +1,6 @@
 #include <toml++/toml.h>
 
+#include <map>
 #include <sstream>
 
 #include "engine/config.hpp"
@@ -57,23 +58,82 @@ std::string place(const std::string& file_name, const toml::source_region& regio
   return file_name + " line " + std::to_string(region.begin.line);
 }
 
-Result<void> apply_entry(JobConfig& config, const toml::key& key, const toml::node& node,
-                         const std::string& file_name) {
+Result<void> apply_entry(JobConfig& config, const std::string& name, const toml::key& key,
+                         const toml::node& node, const std::string& file_name);
+
+/// The text of one [[cloud.offer]] table, in the form of the setting cloud_offers.
+Result<std::string> offer_text(const toml::table& table, const std::string& file_name) {
+  std::map<std::string, std::string> parts = {
+      {"type", ""}, {"zone", ""}, {"market", "spot"}, {"price", "0"}, {"speed", "1"}};
+  for (auto&& [key, node] : table) {
+    const std::string name(key.str());
+    const bool is_number = name == "price" || name == "speed";
+    const auto text = text_of(node, is_number ? SettingKind::kReal : SettingKind::kText);
+    if (!parts.contains(name)) {
+      const std::string nearest = suggestion(name, {"type", "zone", "market", "price", "speed"});
+      return Error{Errc::kInvalidInput, place(file_name, key.source()) + ": unknown key '" + name +
+                                            "' of an offer" + nearest};
+    }
+    if (!text) {
+      return Error{Errc::kInvalidInput, place(file_name, key.source()) + ": " + name + " expects " +
+                                            (is_number ? "a number" : "a string") + ", got " +
+                                            type_name(node)};
+    }
+    parts[name] = *text;
+  }
+  const std::string zone = parts["zone"].empty() ? "" : "@" + parts["zone"];
+  return parts["type"] + zone + ":" + parts["market"] + "=" + parts["price"] + "*" + parts["speed"];
+}
+
+Result<void> apply_offers(JobConfig& config, const toml::key& key, const toml::node& node,
+                          const std::string& file_name) {
   const std::string source = place(file_name, key.source());
-  const Setting* setting = find_setting(key.str());
+  if (!node.is_array_of_tables()) {
+    return Error{Errc::kInvalidInput, source + ": offers are written as [[cloud.offer]]"};
+  }
+  std::string all;
+  for (const toml::node& one : *node.as_array()) {
+    const Result<std::string> text = offer_text(*one.as_table(), file_name);
+    if (!text.ok()) {
+      return text.error();
+    }
+    all += (all.empty() ? "" : ",") + text.value();
+  }
+  return apply_setting(config, "cloud_offers", all, source);
+}
+
+/// [cloud]: its key K is the setting cloud_K.
+Result<void> apply_cloud(JobConfig& config, const toml::table& table,
+                         const std::string& file_name) {
+  for (auto&& [key, node] : table) {
+    const std::string name(key.str());
+    Result<void> done = name == "offer"
+                            ? apply_offers(config, key, node, file_name)
+                            : apply_entry(config, "cloud_" + name, key, node, file_name);
+    if (!done.ok()) {
+      return done;
+    }
+  }
+  return {};
+}
+
+Result<void> apply_entry(JobConfig& config, const std::string& name, const toml::key& key,
+                         const toml::node& node, const std::string& file_name) {
+  const std::string source = place(file_name, key.source());
+  const Setting* setting = find_setting(name);
   if (setting == nullptr) {
     if (node.is_table()) {
       return Error{Errc::kInvalidInput, source + ": table '" + std::string(key.str()) +
-                                            "'; settings are written without tables"};
+                                            "'; settings are written without tables, but [cloud]"};
     }
-    return apply_setting(config, key.str(), "", source);  // names the nearest
+    return apply_setting(config, name, "", source);  // names the nearest
   }
   const std::optional<std::string> text = text_of(node, setting->kind);
   if (!text) {
     return Error{Errc::kInvalidInput, source + ": " + setting->name + " expects " +
                                           wanted_type(setting->kind) + ", got " + type_name(node)};
   }
-  return apply_setting(config, key.str(), *text, source);
+  return apply_setting(config, name, *text, source);
 }
 
 std::string quoted(const std::string& text) {
@@ -99,7 +159,11 @@ Result<void> apply_toml(JobConfig& config, const std::string& text, const std::s
   }
   JobConfig changed = config;  // all of the file or nothing
   for (auto&& [key, node] : table) {
-    if (Result<void> done = apply_entry(changed, key, node, file_name); !done.ok()) {
+    const bool is_cloud = key.str() == "cloud" && node.is_table();
+    Result<void> done = is_cloud
+                            ? apply_cloud(changed, *node.as_table(), file_name)
+                            : apply_entry(changed, std::string(key.str()), key, node, file_name);
+    if (!done.ok()) {
       return done;
     }
   }

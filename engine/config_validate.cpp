@@ -5,6 +5,8 @@
 #include "cloud_hooks/notice/notice.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/cloud_offers.hpp"
+#include "engine/cloud_provider.hpp"
 #include "engine/config.hpp"
 #include "engine/derived_settings.hpp"
 #include "nn/model.hpp"
@@ -223,6 +225,40 @@ Complaint check_records(const JobConfig& c) {
                 "eval_every_epochs " + shown(c.eval_every_epochs) + " must not be negative");
 }
 
+Complaint check_cloud(const JobConfig& c) {
+  constexpr std::size_t kServerCharactersMax = 128;
+  if (c.server.size() > kServerCharactersMax) {
+    return "server is longer than " + std::to_string(kServerCharactersMax) + " characters";
+  }
+  for (const auto& [name, number] : {std::pair("cloud_budget", c.cloud_budget),
+                                     std::pair("cloud_budget_per_hour", c.cloud_budget_per_hour),
+                                     std::pair("cloud_lifetime_hours", c.cloud_lifetime_hours)}) {
+    if (!(number >= 0 && number <= 1e9)) {
+      return std::string(name) + " " + shown(number) + " is not between 0 and 1e9";
+    }
+  }
+  if (!(c.cloud_start_timeout >= 1 && c.cloud_start_timeout <= 1e6)) {
+    return "cloud_start_timeout " + shown(c.cloud_start_timeout) + " is not between 1 and 1e6";
+  }
+  if (const auto offers = parse_offers(c.cloud_offers); !offers.ok()) {
+    return offers.error().detail;
+  }
+  if (c.cloud_provider.empty()) {
+    return {};
+  }
+  if (c.cloud_max_workers != 0 && c.cloud_max_workers < c.workers) {
+    return "cloud_max_workers " + std::to_string(c.cloud_max_workers) + " is below workers " +
+           std::to_string(c.workers);
+  }
+  if (c.cloud_max_workers > elastic::kMembersMax) {
+    return "cloud_max_workers is above " + std::to_string(elastic::kMembersMax);
+  }
+  if (c.cloud_provider == "exec" && c.cloud_command.empty()) {
+    return std::string("cloud_provider exec needs cloud_command");
+  }
+  return one_of("cloud_provider", c.cloud_provider, cloud_provider_names());
+}
+
 }  // namespace
 
 Result<void> check_spares(const JobConfig& config) {
@@ -263,7 +299,7 @@ bool has_standbys(const JobConfig& config) {
 
 Result<void> validate(const JobConfig& config) {
   for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
-                            check_workers, check_records}) {
+                            check_workers, check_cloud, check_records}) {
     if (const Complaint complaint = check(config)) {
       return Error{Errc::kInvalidInput, *complaint};
     }

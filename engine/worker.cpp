@@ -154,6 +154,7 @@ Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
   options.coordinator_timeout =
       Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   options.address = parts.transport->address();
+  options.server = config.server;
   options.fingerprint = parts.job->fingerprint;
   options.former = std::move(former);
   std::error_code absent;
@@ -169,12 +170,12 @@ int fail(const Error& error, int code) {
   return code;
 }
 
-/// SIGTERM, Ctrl-C and the notices of a cloud ask the job for a planned leave; one that comes
-/// before there is a client to tell is kept.
+/// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C and the notices of a cloud ask the job for a
+/// planned leave; one that comes before there is a client to tell is kept.
 class LeaveSignals {
  public:
   LeaveSignals(bool launched, const cloud_hooks::NoticeSetting& notice)
-      : watcher_({SIGTERM, SIGINT},
+      : watcher_({SIGTERM, SIGINT, SIGUSR1},
                  [this, launched](int signal) {
                    // Ctrl-C reaches the whole terminal group; a launcher decides itself what it
                    // means.

@@ -65,6 +65,7 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
   place->second.host = event.hello.host;
   place->second.pid = event.hello.pid;
   place->second.address = event.hello.address;
+  place->second.server = event.hello.server;
   place->second.join.emplace().connected = now_;
   detector_.heard(last_id_, now_);
   effects_.emplace_back(coordinator_effect::Accept{event.connection, last_id_});
@@ -195,7 +196,7 @@ std::vector<MemberStatus> Coordinator::members() const {
     const std::optional<WorkerPosition> position = stalls_.position(id);
     all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.speed.best_ms(),
                    to_ms(detector_.silence(id, now_)), position ? name_of(position->activity) : "",
-                   share_of(id)});
+                   share_of(id), peer.server});
   }
   return all;
 }

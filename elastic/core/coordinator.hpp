@@ -95,6 +95,7 @@ struct MemberStatus {
   double silent_ms = 0;            ///< since it was last heard from
   std::string activity;            ///< what its trainer does; empty = not told
   std::uint32_t microbatches = 0;  ///< its share of a step in the present view
+  std::string server;              ///< the provider's name for what it runs on; empty = unknown
 };
 
 class Coordinator {
@@ -135,6 +136,7 @@ class Coordinator {
     std::string host;
     std::uint32_t pid = 0;
     std::string address;
+    std::string server;
     bool leaving = false;
     std::string leave_reason;
     Step committed{};  // its own; from Ready, Progress or Stopped

@@ -167,6 +167,7 @@ void Coordinator::take_back(const coordinator_event::WorkerConnected& event) {
   peer.host = hello.host;
   peer.pid = hello.pid;
   peer.address = hello.address;
+  peer.server = hello.server;
   detector_.heard(hello.member, now_);
   effects_.emplace_back(coordinator_effect::Accept{event.connection, hello.member});
   welcome_back(hello.member);

@@ -50,6 +50,7 @@ void fields(auto& io, Is<Hello> auto& m) {
   io.people_text(m.host);
   io.plain(m.pid);
   io.text(m.address, kAddressBytesMax);
+  io.text(m.server, kNameBytesMax);
   io.list(m.fingerprint, kFingerprintPairsMax, 8, [&io](auto& pair) {
     io.text(pair.first, kNameBytesMax);
     io.text(pair.second, kValueBytesMax);

@@ -41,6 +41,7 @@ struct Hello {
   std::string host;   ///< for people
   std::uint32_t pid = 0;
   std::string address;  ///< kWorker: of its gradient transport
+  std::string server;   ///< kWorker: its provider's name for what it runs on; empty = none known
   /// kWorker: everything that must be equal on all workers of the job (model, data set, seed,
   /// instruction set, ...), as (name, value). The first difference is the reason of a refusal.
   std::vector<std::pair<std::string, std::string>> fingerprint;

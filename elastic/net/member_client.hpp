@@ -33,6 +33,7 @@ struct MemberClientOptions {
   /// How long a member that needs a coordinator waits for one before it gives up.
   Duration coordinator_timeout = seconds(600);
   std::string address;     ///< of our gradient transport
+  std::string server;      ///< the provider's name for what we run on; empty = unknown
   std::string flight_dir;  ///< folder for the flight recorder's file; empty = none
   std::vector<std::pair<std::string, std::string>> fingerprint;
   /// What was left of the last member of this process, if it is to join again as that one.

@@ -5,6 +5,7 @@ namespace mayfly::elastic {
 Hello worker_hello(const MemberClientOptions& options) {
   Hello hello;
   hello.address = options.address;
+  hello.server = options.server;
   hello.fingerprint = options.fingerprint;
   return hello;
 }
