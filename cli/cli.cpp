@@ -41,6 +41,17 @@ Subcommand status_command() {
   return command;
 }
 
+Subcommand cloud_command() {
+  return {
+      {"cloud",
+       "list or release a job's servers, or look what is missing to ask for some",
+       "list JOB | release JOB | doctor",
+       {kConfig, kJson},
+       {"cloud_provider", "cloud_command", "cloud_sbatch", "cloud_options", "cloud_job", "run_dir"},
+       false},
+      cloud};
+}
+
 Subcommand simulation() {
   return {
       {"simulate",
@@ -135,6 +146,7 @@ const std::vector<Subcommand>& subcommands() {
       order("pause", "pause a running job", "[ENDPOINT]", pause),
       order("resume", "go on with a paused job", "[ENDPOINT]", resume),
       order("stop", "stop a running job with a checkpoint", "[ENDPOINT]", stop),
+      cloud_command(),
       {{"eval",
         "measure a checkpoint's accuracy on the test part of a data set",
         "CHECKPOINT",

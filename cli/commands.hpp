@@ -20,6 +20,9 @@ int pause(const ParsedArguments& arguments, Context& context);
 int resume(const ParsedArguments& arguments, Context& context);
 int stop(const ParsedArguments& arguments, Context& context);
 
+// cloud_commands.cpp: a job's servers.
+int cloud(const ParsedArguments& arguments, Context& context);
+
 // inspect_command.cpp: how a network is computed here, or what is in a checkpoint.
 int inspect(const ParsedArguments& arguments, Context& context);
 

@@ -2,46 +2,13 @@
 
 #include "base/file.hpp"
 #include "cli/commands.hpp"
+#include "cli/configuration.hpp"
 #include "cli/operator_link.hpp"
 #include "cli/progress_line.hpp"
 #include "engine/unfinished_run.hpp"
 
 namespace mayfly::cli {
 namespace {
-
-constexpr std::size_t kConfigBytesMax = 1 << 20;
-
-Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
-  if (path.empty()) {
-    return {};
-  }
-  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
-  if (!text.ok()) {
-    return text.error();
-  }
-  return engine::apply_toml(config, text.value(), path);
-}
-
-/// The configuration by precedence: flag, environment, file, default.
-Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
-                                         engine::JobConfig config = {}) {
-  if (Result<void> done = apply_file(config, arguments.option("config")); !done.ok()) {
-    return done.error();
-  }
-  if (Result<void> done = engine::apply_environment(config, context.environment); !done.ok()) {
-    return done.error();
-  }
-  for (const auto& [name, text] : arguments.settings) {
-    const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
-    if (Result<void> done = engine::apply_setting(config, name, text, source); !done.ok()) {
-      return done.error();
-    }
-  }
-  if (Result<void> valid = engine::validate(config); !valid.ok()) {
-    return valid.error();
-  }
-  return config;
-}
 
 /// What was not said is as the job has it, if the run directory holds one that has not ended.
 Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
@@ -102,6 +69,11 @@ int train(const ParsedArguments& arguments, Context& context) {
     return context.complain(
         "quorum and standby are for `mayfly coordinator`; the workers of "
         "`mayfly train` know no other coordinator",
+        kExitUsage);
+  }
+  if (!config.value().cloud_provider.empty()) {
+    return context.complain(
+        "cloud_provider is for `mayfly coordinator`; `mayfly train` starts its workers itself",
         kExitUsage);
   }
   if (context.services.inside_mpirun()) {

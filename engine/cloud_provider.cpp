@@ -1,9 +1,16 @@
 #include "engine/cloud_provider.hpp"
 
 #include <cctype>
+#include <charconv>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 
+#include "base/time.hpp"
+#include "cloud_hooks/ec2/ec2_provider.hpp"
 #include "cloud_hooks/exec/exec_provider.hpp"
+#include "cloud_hooks/gce/gce_provider.hpp"
+#include "cloud_hooks/http/http_client.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/slurm/slurm_provider.hpp"
 
@@ -53,10 +60,117 @@ Made make_local(const JobConfig& config, std::vector<std::string> argv) {
       std::make_unique<cloud_hooks::LocalProvider>(std::move(options)));
 }
 
+std::string variable(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  return text == nullptr ? "" : text;
+}
+
+std::int64_t unix_seconds() {
+  return static_cast<std::int64_t>(wall_clock_seconds());
+}
+
+Result<std::unique_ptr<cloud_hooks::HttpSender>> make_sender() {
+  cloud_hooks::HttpClientOptions options;
+  Result<cloud_hooks::ProxyRules> proxies = cloud_hooks::ProxyRules::from_environment(variable);
+  if (!proxies.ok()) {
+    return proxies.error();
+  }
+  options.proxies = std::move(proxies).value();
+  return std::unique_ptr<cloud_hooks::HttpSender>(
+      std::make_unique<cloud_hooks::HttpClient>(std::move(options)));
+}
+
+/// The words KEY=VALUE of cloud_options, put where `places` says.
+Result<void> take_options(const std::string& text,
+                          const std::map<std::string, std::string*>& places) {
+  const Result<std::vector<std::string>> words = split_words(text);
+  if (!words.ok()) {
+    return Error{Errc::kInvalidInput, "cloud_options: " + words.error().detail};
+  }
+  std::vector<std::string> known;
+  for (const auto& [name, place] : places) {
+    known.push_back(name);
+  }
+  for (const std::string& word : words.value()) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const auto place = places.find(name);
+    if (place == places.end() || equals == std::string::npos) {
+      return Error{Errc::kInvalidInput,
+                   "cloud_options: unknown word '" + word + "'" + suggestion(name, known)};
+    }
+    *place->second = word.substr(equals + 1);
+  }
+  return {};
+}
+
+Made make_gce(const JobConfig& config, const std::string& label) {
+  cloud_hooks::GceOptions options;
+  options.job = label;
+  std::string disk_gb;
+  std::string external = "yes";
+  const Result<void> taken =
+      take_options(config.cloud_options, {{"project", &options.project},
+                                          {"zone", &options.zone},
+                                          {"image", &options.image},
+                                          {"disk_gb", &disk_gb},
+                                          {"network", &options.network},
+                                          {"subnetwork", &options.subnetwork},
+                                          {"external_address", &external},
+                                          {"service_account", &options.service_account},
+                                          {"endpoint", &options.endpoint}});
+  if (!taken.ok()) {
+    return taken.error();
+  }
+  const char* end = disk_gb.data() + disk_gb.size();
+  const auto parsed = std::from_chars(disk_gb.data(), end, options.disk_gb);
+  if (!disk_gb.empty() && (parsed.ec != std::errc{} || parsed.ptr != end)) {
+    return Error{Errc::kInvalidInput, "cloud_options: disk_gb '" + disk_gb + "' is no number"};
+  }
+  if (external != "yes" && external != "no") {
+    return Error{Errc::kInvalidInput, "cloud_options: external_address is yes or no"};
+  }
+  options.external_address = external == "yes";
+  Result<std::unique_ptr<cloud_hooks::HttpSender>> sender = make_sender();
+  if (!sender.ok()) {
+    return sender.error();
+  }
+  return cloud_hooks::make_gce_provider(std::move(options),
+                                        cloud_hooks::google_token_options(variable),
+                                        std::move(sender).value(), unix_seconds);
+}
+
+Made make_ec2(const JobConfig& config, const std::string& label) {
+  cloud_hooks::Ec2Options options;
+  options.job = label;
+  std::string group;
+  const Result<void> taken =
+      take_options(config.cloud_options, {{"region", &options.region},
+                                          {"image", &options.image},
+                                          {"subnet", &options.subnet},
+                                          {"security_group", &group},
+                                          {"key_name", &options.key_name},
+                                          {"instance_profile", &options.instance_profile},
+                                          {"endpoint", &options.endpoint}});
+  if (!taken.ok()) {
+    return taken.error();
+  }
+  if (!group.empty()) {
+    options.security_groups.push_back(group);
+  }
+  Result<std::unique_ptr<cloud_hooks::HttpSender>> sender = make_sender();
+  if (!sender.ok()) {
+    return sender.error();
+  }
+  return cloud_hooks::make_ec2_provider(std::move(options),
+                                        cloud_hooks::aws_credential_options(variable),
+                                        std::move(sender).value(), unix_seconds);
+}
+
 }  // namespace
 
 std::vector<std::string> cloud_provider_names() {
-  return {"local", "exec", "slurm"};
+  return {"local", "exec", "slurm", "gce", "ec2"};
 }
 
 std::string cloud_label(const JobConfig& config) {
@@ -83,6 +197,12 @@ Made make_cloud_provider(const JobConfig& config, const std::string& label,
   }
   if (config.cloud_provider == "slurm") {
     return make_slurm(config, label);
+  }
+  if (config.cloud_provider == "gce") {
+    return make_gce(config, label);
+  }
+  if (config.cloud_provider == "ec2") {
+    return make_ec2(config, label);
   }
   return Error{Errc::kInvalidInput, "there is no cloud provider '" + config.cloud_provider + "'"};
 }

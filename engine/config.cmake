@@ -6,4 +6,5 @@ mayfly_library(engine_config
           run_history.cpp
           summary.cpp tensorboard.cpp unfinished_run.cpp
   PUBLIC mayfly_base mayfly_nn mayfly_elastic_core mayfly_cloud_hooks
+         mayfly_cloud_hooks_gce mayfly_cloud_hooks_ec2
   PRIVATE mayfly_cloud_hooks_notice fmt::fmt tomlplusplus::tomlplusplus Boost::json)

@@ -228,8 +228,8 @@ void append_cloud(std::vector<Setting>& list) {
   list.push_back(make("server", &C::server,
                       "of a worker: the name of what it runs on, as the cloud provider knows it"));
   list.push_back(make("cloud_provider", &C::cloud_provider,
-                      "of `mayfly coordinator`: who starts workers: local, exec or slurm; empty = "
-                      "nobody"));
+                      "of `mayfly coordinator`: who starts workers: local, exec, slurm, gce or "
+                      "ec2; empty = nobody"));
   list.push_back(make("cloud_offers", &C::cloud_offers,
                       "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
                       "commas"));
@@ -250,6 +250,8 @@ void append_cloud(std::vector<Setting>& list) {
   list.push_back(
       make("cloud_command", &C::cloud_command, "of exec: the program and its arguments"));
   list.push_back(make("cloud_sbatch", &C::cloud_sbatch, "of slurm: more options for sbatch"));
+  list.push_back(make("cloud_options", &C::cloud_options,
+                      "of gce and ec2: words KEY=VALUE, such as project=P or image=I"));
   list.push_back(make("cloud_worker_args", &C::cloud_worker_args,
                       "more arguments for `mayfly worker` on the servers"));
   list.push_back(make("cloud_startup", &C::cloud_startup,

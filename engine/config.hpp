@@ -97,6 +97,7 @@ struct JobConfig {
   std::string cloud_job;          ///< label of the servers; empty = the run directory's name
   std::string cloud_command;      ///< of exec: program and arguments
   std::string cloud_sbatch;       ///< of slurm: more options for sbatch
+  std::string cloud_options;      ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
   std::string cloud_worker_args;  ///< more arguments for the workers that are started
   std::string cloud_startup;      ///< file with the script that a server runs; empty = made by us
   bool cloud_dry_run = false;     ///< print what would be asked for, and end

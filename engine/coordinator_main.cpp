@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "engine/cloud.hpp"
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
@@ -17,6 +18,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kPollInterval = milliseconds(5);
+constexpr Duration kCloudPollInterval = milliseconds(10);  // a part of "lost" to "asked for"
 constexpr Duration kWorkersExitTimeout = seconds(20);
 
 }  // namespace
@@ -27,6 +29,9 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
 
 int run_coordinator(const JobConfig& config, RunListener& listener,
                     CoordinatorProcess::Unfinished unfinished) {
+  if (config.cloud_dry_run) {
+    return show_cloud_plan(config);
+  }
   std::atomic<int> interrupts = 0;
   std::atomic<elastic::CoordinatorServer*> server = nullptr;
   const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
@@ -37,8 +42,12 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
       running->stop("stopped by the user");
     }
   });
+  std::atomic<Cloud*> asking = nullptr;
   Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
-      config, listener, unfinished, [](std::uint32_t) -> Result<std::string> {
+      config, listener, unfinished, [&asking](std::uint32_t count) -> Result<std::string> {
+        if (Cloud* cloud = asking.load(); cloud != nullptr) {
+          return cloud->scale(count);
+        }
         return Error{Errc::kUnsupported,
                      "this coordinator starts no workers itself; start them with `mayfly "
                      "worker --coordinator HOST:PORT`, or drain one"};
@@ -50,15 +59,28 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   listener.on_event(fmt::format("coordinator at {}, token file {}",
                                 process.value()->server().endpoint(),
                                 process.value()->config().token_file));
+  Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process.value());
+  if (!cloud.ok()) {
+    return refuse(cloud.error(), kExitUsage);
+  }
+  asking = cloud.value().get();
   std::optional<JobEnd> end;
   while (!end.has_value()) {
-    end = process.value()->recorder().wait_for_end(monotonic_now() + seconds(1));
+    end = process.value()->recorder().wait_for_end(
+        monotonic_now() + (asking != nullptr ? kCloudPollInterval : seconds(1)));
+    if (asking != nullptr && !end.has_value()) {
+      cloud.value()->look();
+    }
   }
+  asking = nullptr;
   server = nullptr;
   // Dismissed workers still send their last reports; they close the connection when they are done.
   const Instant deadline = monotonic_now() + kWorkersExitTimeout;
   while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {
     std::this_thread::sleep_for(kPollInterval);
+  }
+  if (cloud.value() != nullptr) {
+    cloud.value()->finish();
   }
   return process.value()->finish(*end);
 }

@@ -107,6 +107,16 @@ void RunRecorder::note(const std::string& kind, const std::string& detail) {
   listener_.on_event(detail);
 }
 
+void RunRecorder::fact(const std::string& kind,
+                       const std::vector<std::pair<std::string, std::string>>& fields,
+                       const std::string& line) {
+  const std::lock_guard lock(output_mutex_);
+  directory_.event(kind, fields);
+  if (!line.empty()) {
+    listener_.on_event(line);
+  }
+}
+
 void RunRecorder::on_view(Instant, const elastic::View& view) {
   const std::lock_guard output(output_mutex_);
   std::string members;

@@ -46,6 +46,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   // Any thread:
   /// A fact that the launcher knows.
   void note(const std::string& kind, const std::string& detail);
+  /// The same with more fields (name, JSON value); an empty line is not told to the listener.
+  void fact(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& fields,
+            const std::string& line);
   /// The last committed step on record.
   [[nodiscard]] std::uint64_t last_step() const;
   /// Of the last committed step.

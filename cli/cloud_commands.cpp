@@ -1,0 +1,130 @@
+// `mayfly cloud list|release|doctor`: a job's servers, without a running coordinator.
+
+#include <fmt/format.h>
+
+#include "base/file.hpp"
+#include "cli/commands.hpp"
+#include "cli/configuration.hpp"
+#include "engine/cloud_provider.hpp"
+#include "engine/json_text.hpp"
+#include "engine/run_directory.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using cloud_hooks::Provider;
+using cloud_hooks::ProviderError;
+using cloud_hooks::ServerStatus;
+
+int complain(const ProviderError& error, const Context& context) {
+  return context.complain(std::string(cloud_hooks::to_string(error.kind)) + ": " + error.detail,
+                          kExitFailed);
+}
+
+std::string json_of(const ServerStatus& server) {
+  engine::JsonObject object;
+  object.add("id", engine::json_string(server.id))
+      .add("state", engine::json_string(cloud_hooks::to_string(server.state)))
+      .add("offer", engine::json_string(cloud_hooks::to_string(server.offer)))
+      .add("request", engine::json_string(server.request_id));
+  if (server.uptime) {
+    object.add("uptime_s", engine::json_number(to_seconds(*server.uptime)));
+  }
+  return object.text();
+}
+
+int list(Provider& provider, const ParsedArguments& arguments, Context& context) {
+  const auto answer = provider.list();
+  if (const auto* error = std::get_if<ProviderError>(&answer)) {
+    return complain(*error, context);
+  }
+  std::size_t alive = 0;
+  for (const ServerStatus& server : std::get<std::vector<ServerStatus>>(answer)) {
+    alive += server.alive() ? 1 : 0;
+    if (arguments.has("json")) {
+      context.out << json_of(server) << "\n";
+    } else if (server.alive()) {
+      const std::string uptime =
+          server.uptime ? fmt::format(", up {:.0f} min", to_seconds(*server.uptime) / 60) : "";
+      context.out << fmt::format("{:<24} {:<9} {}{}\n", server.id,
+                                 cloud_hooks::to_string(server.state),
+                                 cloud_hooks::to_string(server.offer), uptime);
+    }
+  }
+  if (!arguments.has("json")) {
+    context.out << alive << (alive == 1 ? " server\n" : " servers\n");
+  }
+  return kExitDone;
+}
+
+int release(Provider& provider, Context& context) {
+  const auto answer = provider.list();
+  if (const auto* error = std::get_if<ProviderError>(&answer)) {
+    return complain(*error, context);
+  }
+  int worst = kExitDone;
+  for (const ServerStatus& server : std::get<std::vector<ServerStatus>>(answer)) {
+    if (!server.alive()) {
+      continue;
+    }
+    if (const std::optional<ProviderError> error = provider.release(server.id)) {
+      context.out << server.id << " is still there\n";
+      worst = complain(*error, context);
+    } else {
+      context.out << server.id << " released\n";
+    }
+  }
+  return worst;
+}
+
+int examine(Provider& provider, const ParsedArguments& arguments, Context& context) {
+  bool all_fine = true;
+  for (const cloud_hooks::Finding& finding : provider.examine()) {
+    all_fine = all_fine && finding.ok;
+    if (arguments.has("json")) {
+      context.out << engine::JsonObject()
+                         .add("ok", finding.ok ? "true" : "false")
+                         .add("text", engine::json_string(finding.text))
+                         .text()
+                  << "\n";
+    } else {
+      context.out << (finding.ok ? "ok       " : "missing  ") << finding.text << "\n";
+    }
+  }
+  return all_fine ? kExitDone : kExitFailed;
+}
+
+}  // namespace
+
+int cloud(const ParsedArguments& arguments, Context& context) {
+  const std::string verb = arguments.positionals.empty() ? "" : arguments.positionals.front();
+  const bool is_known = verb == "list" || verb == "release" || verb == "doctor";
+  if (!is_known || arguments.positionals.size() > 2) {
+    return context.complain("cloud expects list JOB, release JOB or doctor", kExitUsage);
+  }
+  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  if (config.value().cloud_provider.empty()) {
+    return context.complain("cloud needs --cloud-provider, or --config with a [cloud] table",
+                            kExitUsage);
+  }
+  engine::JobConfig chosen = config.value();
+  if (arguments.positionals.size() == 2) {
+    chosen.cloud_job = arguments.positionals[1];
+  }
+  if (verb != "doctor" && chosen.cloud_job.empty() && chosen.run_dir.empty()) {
+    return context.complain("cloud " + verb + " needs the job's name", kExitUsage);
+  }
+  const Result<std::unique_ptr<Provider>> provider =
+      engine::make_cloud_provider(chosen, engine::cloud_label(chosen), {"/proc/self/exe"});
+  if (!provider.ok()) {
+    return context.complain(provider.error());
+  }
+  return verb == "list"      ? list(*provider.value(), arguments, context)
+         : verb == "release" ? release(*provider.value(), context)
+                             : examine(*provider.value(), arguments, context);
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,43 @@
+#include "cli/configuration.hpp"
+
+#include "base/file.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+constexpr std::size_t kConfigBytesMax = 1 << 20;
+
+Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
+  if (path.empty()) {
+    return {};
+  }
+  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
+  if (!text.ok()) {
+    return text.error();
+  }
+  return engine::apply_toml(config, text.value(), path);
+}
+
+}  // namespace
+
+Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
+                                         engine::JobConfig config) {
+  if (Result<void> done = apply_file(config, arguments.option("config")); !done.ok()) {
+    return done.error();
+  }
+  if (Result<void> done = engine::apply_environment(config, context.environment); !done.ok()) {
+    return done.error();
+  }
+  for (const auto& [name, text] : arguments.settings) {
+    const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
+    if (Result<void> done = engine::apply_setting(config, name, text, source); !done.ok()) {
+      return done.error();
+    }
+  }
+  if (Result<void> valid = engine::validate(config); !valid.ok()) {
+    return valid.error();
+  }
+  return config;
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,317 @@
+#include "cloud_hooks/provider_driver.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr Duration kCostEvery = seconds(60);
+constexpr Duration kIdleWait = seconds(3600);
+
+/// A thread that does one thing after the other. What it is given is bounded by what the policy
+/// leaves unanswered: one list, and a request or a release per server.
+class Lane {
+ public:
+  Lane() : thread_([this] { run(); }) {}
+  ~Lane() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  void give(std::function<void()> job) {
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      if (stopping_) {
+        return;
+      }
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;  // guarded by mutex_, as is stopping_
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+struct Heard {
+  Instant when;
+  PolicyEvent event;
+};
+
+}  // namespace
+
+class ProviderDriver::Impl {
+ public:
+  Impl(ReplacementOptions options, ProviderLanes providers, DriverListener& listener)
+      : providers_(providers),
+        listener_(listener),
+        policy_(std::move(options)),
+        thread_([this] { run(); }) {}
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void workers(std::vector<WorkerSeen> seen) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (ended_) {
+        return;
+      }
+      seen_ = std::move(seen);
+      seen_at_ = monotonic_now();
+    }
+    changed_.notify_all();
+  }
+
+  void hear(PolicyEvent event) {
+    {
+      const std::lock_guard lock(mutex_);
+      inbox_.push_back({monotonic_now(), std::move(event)});
+    }
+    changed_.notify_all();
+  }
+
+  bool finish(Duration timeout) {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      seen_.reset();
+      inbox_.push_back({monotonic_now(), policy_event::Ended{}});
+    }
+    changed_.notify_all();
+    std::unique_lock lock(mutex_);
+    return settled_changed_.wait_for(lock, timeout, [this] { return settled_; });
+  }
+
+  PolicyStatus status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  void run();
+  void step(Instant when, const PolicyEvent& event);
+  void compare(Instant now, const std::vector<WorkerSeen>& seen);
+  void carry_out(const policy_effect::Request& effect);
+  void carry_out(const policy_effect::Release& effect);
+  void carry_out(const policy_effect::List& effect);
+  void carry_out(const policy_effect::Drain& effect) { listener_.drain(effect.member); }
+  void carry_out(const policy_effect::StopJob& effect) { listener_.stop_job(effect.reason); }
+  void carry_out(const policy_effect::Tell& effect);
+  void tell_cost(Instant now);
+  void publish(Instant now);
+
+  ProviderLanes providers_;
+  DriverListener& listener_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::condition_variable settled_changed_;
+  // Guarded by mutex_:
+  std::deque<Heard> inbox_;                      // answers of the lanes, and orders
+  std::optional<std::vector<WorkerSeen>> seen_;  // the last snapshot, if it was not looked at yet
+  Instant seen_at_{};
+  bool stopping_ = false, ended_ = false, settled_ = false;
+  PolicyStatus status_;
+
+  // Of the deciding thread:
+  ReplacementPolicy policy_;
+  std::map<MemberId, WorkerSeen> known_;
+  Instant last_{};
+  Instant cost_due_{};
+  double spent_told_ = 0;
+
+  Lane requests_, releases_, looks_;  // before thread_: it gives them work
+  std::thread thread_;
+};
+
+void ProviderDriver::Impl::run() {
+  step(monotonic_now(), policy_event::Begin{});
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const Instant now = monotonic_now();
+    const Instant wake = std::min(policy_.next_wake().value_or(now + kIdleWait), cost_due_);
+    const auto has_news = [this] { return stopping_ || !inbox_.empty() || seen_.has_value(); };
+    if (!has_news() && wake > now) {
+      changed_.wait_for(lock, wake - now, has_news);
+    }
+    std::deque<Heard> inbox;
+    inbox.swap(inbox_);
+    std::optional<std::vector<WorkerSeen>> seen;
+    seen.swap(seen_);
+    const Instant seen_at = seen_at_;
+    lock.unlock();
+    // A loss counts from when it was handed over, not from when we came to it.
+    if (seen) {
+      compare(seen_at, *seen);
+    }
+    for (const Heard& heard : inbox) {
+      step(monotonic_now(), heard.event);
+    }
+    step(monotonic_now(), policy_event::Tick{});
+    tell_cost(monotonic_now());
+    lock.lock();
+  }
+}
+
+void ProviderDriver::Impl::step(Instant when, const PolicyEvent& event) {
+  const Instant now = last_ = std::max(last_, when);  // the policy's time never goes back
+  const std::vector<PolicyEffect> effects = policy_.handle(now, event);
+  publish(now);
+  for (const PolicyEffect& effect : effects) {
+    std::visit([this](const auto& e) { carry_out(e); }, effect);
+  }
+}
+
+void ProviderDriver::Impl::publish(Instant now) {
+  const PolicyStatus status = policy_.status(now);
+  const bool settled = policy_.settled();
+  {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    settled_ = settled;
+  }
+  settled_changed_.notify_all();
+}
+
+void ProviderDriver::Impl::compare(Instant now, const std::vector<WorkerSeen>& seen) {
+  std::map<MemberId, WorkerSeen> present;
+  for (const WorkerSeen& worker : seen) {
+    present.emplace(worker.member, worker);
+  }
+  const std::map<MemberId, WorkerSeen> before = known_;
+  known_ = present;
+  for (const auto& [member, worker] : before) {  // first: its server may have a new worker
+    if (!present.contains(member)) {
+      step(now, policy_event::Gone{member});
+    }
+  }
+  for (const auto& [member, worker] : present) {
+    const auto old = before.find(member);
+    if (old == before.end()) {
+      step(now, policy_event::Joined{member, worker.server});
+    }
+    if (worker.leaves && (old == before.end() || !old->second.leaves)) {
+      step(now, policy_event::Leaving{member});
+    }
+    if (worker.speed > 0 && (old == before.end() || old->second.speed != worker.speed)) {
+      step(now, policy_event::Measured{member, worker.speed});
+    }
+  }
+}
+
+void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
+  requests_.give([this, effect] {
+    CloudFact fact;
+    fact.kind = "server_requested";
+    fact.request_id = effect.request.request_id;
+    fact.detail = std::to_string(effect.request.count) + " x " + to_string(effect.request.offer) +
+                  (effect.is_repeat ? ", once more" : "");
+    if (effect.loss) {
+      fact.ms = to_ms(monotonic_now() - *effect.loss);
+    }
+    listener_.on_fact(fact);
+    RequestOutcome outcome = providers_.requests.request(effect.request);
+    hear(policy_event::Answered{effect.request.request_id, std::move(outcome)});
+  });
+}
+
+void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
+  releases_.give([this, server = effect.server] {
+    const Instant begun = monotonic_now();
+    std::optional<ProviderError> error = providers_.releases.release(server);
+    if (!error) {
+      CloudFact fact;
+      fact.kind = "server_released";
+      fact.server = server;
+      fact.ms = to_ms(monotonic_now() - begun);
+      listener_.on_fact(fact);
+    }
+    hear(policy_event::ReleaseAnswered{server, std::move(error)});
+  });
+}
+
+void ProviderDriver::Impl::carry_out(const policy_effect::List&) {
+  looks_.give([this] { hear(policy_event::Listed{providers_.looks.list()}); });
+}
+
+void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
+  CloudFact fact;
+  fact.kind = effect.kind;
+  fact.detail = effect.detail;
+  fact.server = effect.server;
+  fact.cost = effect.cost;
+  fact.all = status();
+  listener_.on_fact(fact);
+}
+
+/// Every minute in which something was spent: who starts us again goes on from there.
+void ProviderDriver::Impl::tell_cost(Instant now) {
+  if (now < cost_due_) {
+    return;
+  }
+  cost_due_ = now + kCostEvery;
+  const PolicyStatus status = policy_.status(now);
+  if (status.spent == spent_told_ && status.per_hour == 0) {
+    return;
+  }
+  spent_told_ = status.spent;
+  CloudFact fact;
+  fact.kind = "cost";
+  fact.all = status;
+  listener_.on_fact(fact);
+}
+
+ProviderDriver::ProviderDriver(ReplacementOptions options, ProviderLanes providers,
+                               DriverListener& listener)
+    : impl_(std::make_unique<Impl>(std::move(options), providers, listener)) {}
+ProviderDriver::~ProviderDriver() = default;
+
+void ProviderDriver::workers(std::vector<WorkerSeen> seen) {
+  impl_->workers(std::move(seen));
+}
+void ProviderDriver::scale(std::uint32_t target) {
+  impl_->hear(policy_event::Scaled{target});
+}
+PolicyStatus ProviderDriver::status() const {
+  return impl_->status();
+}
+bool ProviderDriver::finish(Duration timeout) {
+  return impl_->finish(timeout);
+}
+
+}  // namespace mayfly::cloud_hooks

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Servers of Azure with the az program, for `mayfly coordinator`:
+#   --cloud-provider exec --cloud-command examples/cloud/az.sh
+# Environment: RESOURCE_GROUP, IMAGE (Debian12). The offer's zone is a location. The name of a
+# machine is made of its request id: creating it again changes nothing.
+. "$(dirname "$0")/common.sh"
+exec 3>&1
+
+JOB=$(field job)
+
+classify() {
+    case "$1" in
+        *SkuNotAvailable* | *AllocationFailed* | *OverconstrainedAllocation*) echo capacity ;;
+        *QuotaExceeded* | *"exceeding approved"*) echo quota ;;
+        *AuthorizationFailed* | *"az login"*) echo auth ;;
+        *InvalidParameter* | *NotFound* | *"unrecognized arguments"*) echo config ;;
+        *) echo rate ;;
+    esac
+}
+
+SERVERS='[.[] | {
+    id: .name,
+    state: ({Creating: "starting", Succeeded: "running", Updating: "running",
+             Deleting: "stopping"}[.provisioningState] // "gone"),
+    request_id: (.tags["mayfly-request"] // ""),
+    machine_type: .hardwareProfile.vmSize, zone: .location,
+    market: (if .priority == "Spot" then "spot" else "on_demand" end)}]'
+
+list() {
+    run_or_fail az vm list --resource-group "$RESOURCE_GROUP" --output json |
+        jq -c --arg job "$JOB" "[.[] | select(.tags[\"mayfly-job\"] == \$job)] | {servers: $SERVERS}"
+}
+
+case "$(field op)" in
+    request)
+        ID=$(field request_id)
+        STARTUP=$(mktemp)
+        trap 'rm -f "$STARTUP"' EXIT
+        field startup_text >"$STARTUP"
+        set -- --resource-group "$RESOURCE_GROUP" --name "mayfly-$ID" \
+            --image "${IMAGE:-Debian12}" --size "$(field machine_type)" \
+            --custom-data "$STARTUP" --generate-ssh-keys --nic-delete-option Delete \
+            --os-disk-delete-option Delete --tags "mayfly-job=$JOB" "mayfly-request=$ID"
+        [ -z "$(field zone)" ] || set -- "$@" --location "$(field zone)"
+        if [ "$(field market)" = spot ]; then
+            set -- "$@" --priority Spot --eviction-policy Delete --max-price -1
+        fi
+        run_or_fail az vm create "$@" --output none
+        jq -cn --arg id "mayfly-$ID" '{servers: [{id: $id, state: "running"}]}'
+        ;;
+    release)
+        if ! COMPLAINT=$(az vm delete --resource-group "$RESOURCE_GROUP" --name "$(field server)" \
+            --yes 2>&1); then
+            case "$COMPLAINT" in
+                *ResourceNotFound*) ;;
+                *) fail "$(classify "$COMPLAINT")" "$COMPLAINT" ;;
+            esac
+        fi
+        echo '{}'
+        ;;
+    list | status) list ;;
+    doctor)
+        if az group show --name "${RESOURCE_GROUP:-}" >/dev/null 2>&1; then
+            finding true "az may use resource group $RESOURCE_GROUP"
+        else
+            finding false "az cannot see resource group '${RESOURCE_GROUP:-}': az login"
+        fi
+        ;;
+    *) fail config "unknown operation" ;;
+esac

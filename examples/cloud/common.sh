@@ -1,0 +1,30 @@
+# What the programs of this folder share. Source it. It needs jq.
+# They speak the contract of docs/cloud.md: one JSON object in, one out.
+
+set -eu
+REQUEST=$(cat)
+
+field() { printf '%s' "$REQUEST" | jq -r --arg name "$1" '.[$name] // empty'; }
+
+# fail KIND TEXT: the answer that says why not. KIND: capacity, quota, auth, rate or config.
+fail() {
+    jq -cn --arg kind "$1" --arg detail "$2" '{error: {kind: $kind, detail: $detail}}'
+    exit 0
+}
+
+# findings OK TEXT: the answer to doctor.
+finding() { jq -cn --argjson ok "$1" --arg text "$2" '{findings: [{ok: $ok, text: $text}]}'; }
+
+# run_or_fail COMMAND...: its output; what it complains of is classified by classify, which each
+# program defines: text in, kind out. What nobody can classify may have happened: rate.
+run_or_fail() {
+    COMPLAINT=$(mktemp)
+    if "$@" 2>"$COMPLAINT"; then
+        rm -f "$COMPLAINT"
+        return 0
+    fi
+    TEXT=$(tail -c 800 "$COMPLAINT" | tr '\n' ' ')
+    rm -f "$COMPLAINT"
+    fail "$(classify "$TEXT")" "$TEXT" >&3
+    exit 0
+}

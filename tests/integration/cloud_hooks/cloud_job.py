@@ -1,0 +1,87 @@
+"""A job whose workers come from a provider: `mayfly coordinator` with [cloud] settings."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, Run, expect
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TIMEOUT = 200
+JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]
+
+
+class CloudJob:
+    def __init__(self, words, folder=None):
+        self.folder = folder or tempfile.mkdtemp(prefix="mayfly-test-")
+        self.words = words
+        self.start()
+
+    def start(self):
+        with open(os.path.join(self.folder, "output.txt"), "ab") as output:
+            process = subprocess.Popen(
+                [mayfly_run.BINARY, "coordinator", "--run-dir", os.path.join(self.folder, "run")]
+                + JOB + self.words,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        self.run = Run.attach(self.folder, process, TIMEOUT)
+
+    def wait_for(self, what, condition):
+        """Until it holds; a job that does not get there is a failure with its events."""
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline:
+            if condition():
+                return
+            expect(self.run.process.poll() is None, f"the job ended before {what}\n{self.shown()}")
+            time.sleep(0.05)
+        raise mayfly_run.Failure(f"{what} never came\n{self.shown()}")
+
+    def shown(self):
+        return self.run.output() + "".join(json.dumps(event) + "\n" for event in self.events())
+
+    def events(self, kind=None):
+        path = self.run.path("events.jsonl")
+        if not os.path.exists(path):
+            return []
+        events = []
+        with open(path) as lines:
+            for line in lines:
+                if line.endswith("\n"):
+                    events.append(json.loads(line))
+        return [event for event in events if kind in (None, event["kind"])]
+
+    def members(self):
+        """What `mayfly status` says of them, or none if nobody answers."""
+        done = subprocess.run([mayfly_run.BINARY, "status", "--run-dir", self.run.run_dir, "--json"],
+                              capture_output=True, text=True, check=False)
+        return json.loads(done.stdout)["members"] if done.returncode == 0 else []
+
+    def active(self):
+        return [m for m in self.members() if m["phase"] == "active"]
+
+    def wait_for_active(self, count):
+        self.wait_for(f"{count} active workers",
+                      lambda: len(self.active()) == count and len(self.members()) == count)
+
+    def stop(self):
+        self.run.command("stop")
+        self.run.wait()
+
+
+def process_cloud(folder):
+    cloud = os.path.join(folder, "cloud")
+    os.makedirs(cloud, exist_ok=True)
+    return cloud, f"{sys.executable} {HERE}/process_cloud.py {cloud}"
+
+
+def requests_in(cloud):
+    with open(os.path.join(cloud, "log.jsonl")) as lines:
+        return [r for r in map(json.loads, lines) if r["op"] == "request"]
+
+
+def alive_in(cloud):
+    sys.path.insert(0, HERE)
+    import process_cloud as program
+    return [s for s in program.servers(cloud) if s["state"] == "running"]

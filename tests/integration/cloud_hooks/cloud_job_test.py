@@ -1,0 +1,112 @@
+"""Servers from a provider, end to end: real workers, one case per run of this script."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import mayfly_run
+from cloud_job import JOB, CloudJob, alive_in, process_cloud, requests_in
+from mayfly_run import Run, expect
+
+COMPARED = 40  # steps
+
+
+def same_bits_as_undisturbed(job):
+    oracle = Run(JOB + ["--workers", "1"])
+    oracle.wait_for_step(COMPARED)
+    oracle.command("stop")
+    oracle.wait()
+    wanted, found = mayfly_run.digests(oracle), mayfly_run.digests(job.run)
+    for step in range(1, COMPARED + 1):
+        expect(wanted[step] == found[step], f"step {step} differs\n{job.shown()}")
+    oracle.remove()
+
+
+def local_replaces_a_killed_worker_and_scales():
+    job = CloudJob(["--cloud-provider", "local", "--workers", "2", "--cloud-max-workers", "3",
+                    "--cloud-offers", "process:on_demand=0.5", "--cloud-budget", "100"])
+    job.wait_for_active(2)
+    victim = job.active()[0]
+    os.kill(victim["pid"], signal.SIGKILL)
+    job.wait_for("a replacement", lambda: len(job.events("server_joined")) == 3)
+    job.wait_for_active(2)
+    asked = [event for event in job.events("server_requested") if "ms" in event]
+    expect(len(asked) == 1, f"one request for one loss\n{job.shown()}")
+    job.run.command("scale", "3")
+    job.wait_for_active(3)
+    job.run.command("scale", "1")
+    job.wait_for_active(1)
+    job.run.wait_for_step(COMPARED)
+    job.stop()
+    same_bits_as_undisturbed(job)
+    last = job.events("cost")[-1]
+    expect(last["billing"] == 0 and last["spent"] > 0, f"everything is released\n{job.shown()}")
+    print(f"from the loss to the request: {asked[0]['ms']:.1f} ms")
+
+
+def exec_survives_stock_outs_and_lost_answers():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    for name, text in (("sold-out", "a"), ("lose-answers", "1")):
+        with open(os.path.join(cloud, name), "w") as file:
+            file.write(text)
+    job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
+                    "--cloud-offers", "x@a:spot=0.1,x@b:spot=0.2"], folder)
+    job.wait_for_active(2)
+    expect(len(alive_in(cloud)) == 2, f"no server twice\n{job.shown()}")
+    zones = [request["zone"] for request in requests_in(cloud)]
+    expect(zones.count("a") == 1 or zones.count("a") == 2, f"zone a was tried: {zones}")
+    job.stop()
+    expect(not alive_in(cloud), "all are released at the end")
+
+
+def a_restarted_coordinator_adopts_what_it_finds():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
+                    "--cloud-offers", "x@a:spot=0.1"], folder)
+    job.wait_for_active(2)
+    before = len(requests_in(cloud))
+    job.run.process.kill()
+    job.run.process.wait()
+    job.start()
+    job.wait_for("adoption", lambda: len(job.events("server_adopted")) == 2)
+    job.wait_for_active(2)
+    expect(len(requests_in(cloud)) == before, f"nothing was asked for anew\n{job.shown()}")
+    job.stop()
+    expect(not alive_in(cloud), "all are released at the end")
+
+
+def wrong_settings_start_nothing():
+    def code(*words):
+        done = subprocess.run([mayfly_run.BINARY, *words], capture_output=True, text=True,
+                              check=False)
+        return done.returncode, done.stdout + done.stderr
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    path = os.path.join(folder, "job.toml")
+    for text, part in (("[cloud]\nprovidr = \"local\"", "did you mean"),
+                       ("[[cloud.offer]]\nprise = 1.0", "did you mean"),
+                       ("[cloud]\nprovider = \"local\"\nbudget = 1.0", "price of every offer"),
+                       ("[cloud]\nprovider = \"exec\"", "needs cloud_command"),
+                       ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"", "cloud_startup")):
+        with open(path, "w") as file:
+            file.write(text + "\n")
+        result, said = code("coordinator", "--config", path, "--cloud-dry-run")
+        expect(result == 2 and part in said, f"{text!r}: exit {result}, {said}")
+    result, said = code("coordinator", "--cloud-provider", "slurm", "--workers", "3",
+                        "--cloud-offers", "@spot:spot=1", "--cloud-dry-run")
+    expect(result == 0 and "3 x sbatch" in said and "--partition=spot" in said, said)
+    result, said = code("train", "--cloud-provider", "local")
+    expect(result == 2 and "coordinator" in said, said)
+    expect(code("cloud", "list")[0] == 2, "no provider named")
+
+
+CASES = {"local": local_replaces_a_killed_worker_and_scales,
+         "exec": exec_survives_stock_outs_and_lost_answers,
+         "restart": a_restarted_coordinator_adopts_what_it_finds,
+         "settings": wrong_settings_start_nothing}
+
+if __name__ == "__main__":
+    CASES[sys.argv[1]]()
+    print("passed")

@@ -1,0 +1,107 @@
+"""A program for cloud_provider exec whose servers are processes of this host, with the faults that a
+test asks for: files in the folder that it is given.
+
+    process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
+
+lose-answers: so many requests are carried out, and then answered with exit code 75.
+sold-out: a zone with no stock. log.jsonl: every request, as it came.
+"""
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+
+
+def take_one(path):
+    """True, and one less of them, if the file says that there are some left."""
+    if not os.path.exists(path):
+        return False
+    with open(path) as file:
+        left = int(file.read())
+    with open(path, "w") as file:
+        file.write(str(max(left - 1, 0)))
+    return left > 0
+
+
+def text_of(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path) as file:
+        return file.read().strip()
+
+
+def alive(pid):
+    """A process that ended and has no parent to ask for it counts as gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def servers(folder):
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("server-"):
+            with open(os.path.join(folder, name)) as file:
+                server = json.load(file)
+            server["state"] = "running" if alive(server.pop("pid")) else "gone"
+            yield server
+
+
+def start(folder, request, index):
+    name = f"{request['request_id'][:8]}-{index}"
+    script = os.path.join(folder, f"script-{name}.sh")
+    with open(script, "w") as file:
+        file.write(request["startup_text"])
+    with open(os.path.join(folder, f"{name}.log"), "w") as log:
+        process = subprocess.Popen(["sh", script], stdin=subprocess.DEVNULL, stdout=log,
+                                   stderr=log, start_new_session=True,
+                                   env=dict(os.environ, MAYFLY_SERVER=name))
+    with open(os.path.join(folder, f"server-{name}"), "w") as file:
+        json.dump({"id": name, "request_id": request["request_id"], "zone": request["zone"],
+                   "machine_type": request["machine_type"], "market": request["market"],
+                   "pid": process.pid}, file)
+
+
+def request_servers(folder, request):
+    if request["zone"] == text_of(os.path.join(folder, "sold-out")):
+        return {"error": {"kind": "capacity", "detail": "sold out"}}
+    made = [s for s in servers(folder) if s["request_id"] == request["request_id"]]
+    for index in range(len(made), request["count"]):
+        start(folder, request, index)
+    if take_one(os.path.join(folder, "lose-answers")):
+        sys.exit(75)
+    return {"servers": [s for s in servers(folder) if s["request_id"] == request["request_id"]]}
+
+
+def release(folder, server):
+    path = os.path.join(folder, "server-" + server)
+    if os.path.exists(path):
+        with open(path) as file:
+            pid = json.load(file)["pid"]
+        if alive(pid):
+            os.killpg(pid, signal.SIGTERM)
+    return {}
+
+
+def main():
+    folder = sys.argv[1]
+    request = json.load(sys.stdin)
+    with open(os.path.join(folder, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if request["op"] != "list":
+            with open(os.path.join(folder, "log.jsonl"), "a") as log:
+                log.write(json.dumps(request) + "\n")
+        if request["op"] == "request":
+            answer = request_servers(folder, request)
+        elif request["op"] == "release":
+            answer = release(folder, request["server"])
+        else:
+            answer = {"servers": list(servers(folder))}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include "engine/cloud_offers.hpp"
+#include "engine/cloud_provider.hpp"
+#include "engine/config.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+TEST(CloudOffers, AreReadWithAllTheirParts) {
+  const auto offers = parse_offers("n1@us-a:on_demand=0.5*2, @gpu, small=1");
+  ASSERT_TRUE(offers.ok()) << offers.error().detail;
+  ASSERT_EQ(offers.value().size(), 3u);
+  const cloud_hooks::OfferTerms& first = offers.value()[0];
+  EXPECT_EQ(first.offer, (cloud_hooks::Offer{"n1", "us-a", cloud_hooks::Market::kOnDemand}));
+  EXPECT_DOUBLE_EQ(first.price_per_hour, 0.5);
+  EXPECT_DOUBLE_EQ(first.speed, 2);
+  EXPECT_EQ(offers.value()[1].offer, (cloud_hooks::Offer{"", "gpu", cloud_hooks::Market::kSpot}));
+  EXPECT_EQ(offers.value()[2].offer.machine_type, "small");
+  EXPECT_TRUE(parse_offers("").value().empty());
+}
+
+TEST(CloudOffers, WhatIsWrongIsNamed) {
+  for (const char* bad : {"a=x", "a=-1", "a*0", "a:cheap", "a,,b", "a,a", ",", "a=1e99"}) {
+    EXPECT_FALSE(parse_offers(bad).ok()) << bad;
+  }
+}
+
+TEST(CloudSettings, ATableIsTheSameAsFlags) {
+  JobConfig config;
+  const Result<void> done = apply_toml(config, R"(
+workers = 2
+[cloud]
+provider = "exec"
+command = "run 'with space'"
+budget = 5
+[[cloud.offer]]
+type = "n1"
+zone = "a"
+price = 0.25
+[[cloud.offer]]
+type = "n1"
+market = "on_demand"
+price = 1
+speed = 2.5
+)",
+                                       "job.toml");
+  ASSERT_TRUE(done.ok()) << done.error().detail;
+  EXPECT_EQ(config.cloud_provider, "exec");
+  EXPECT_DOUBLE_EQ(config.cloud_budget, 5);
+  EXPECT_EQ(config.cloud_offers, "n1@a:spot=0.25*1,n1:on_demand=1*2.5");
+  EXPECT_TRUE(validate(config).ok());
+  JobConfig again;
+  ASSERT_TRUE(apply_toml(again, to_toml(config), "saved").ok());
+  EXPECT_EQ(again.cloud_offers, config.cloud_offers);
+  EXPECT_EQ(again.cloud_command, config.cloud_command);
+}
+
+TEST(CloudSettings, UnknownKeysAreErrorsWithALine) {
+  JobConfig config;
+  const Result<void> key = apply_toml(config, "[cloud]\nbudgt = 1\n", "job.toml");
+  ASSERT_FALSE(key.ok());
+  EXPECT_NE(key.error().detail.find("line 2"), std::string::npos) << key.error().detail;
+  EXPECT_NE(key.error().detail.find("cloud_budget"), std::string::npos) << key.error().detail;
+  const Result<void> offer = apply_toml(config, "[[cloud.offer]]\ntipe = \"a\"\n", "job.toml");
+  ASSERT_FALSE(offer.ok());
+  EXPECT_NE(offer.error().detail.find("'type'"), std::string::npos) << offer.error().detail;
+  EXPECT_FALSE(apply_toml(config, "[cloud]\noffer = 1\n", "job.toml").ok());
+}
+
+TEST(CloudSettings, WhatCannotBeIsRefused) {
+  const auto refused = [](const char* name, const char* value) {
+    JobConfig config;
+    config.cloud_provider = "local";
+    EXPECT_TRUE(apply_setting(config, name, value, "test").ok());
+    return !validate(config).ok();
+  };
+  EXPECT_TRUE(refused("cloud_provider", "azure"));
+  EXPECT_TRUE(refused("cloud_provider", "exec"));  // without a command
+  EXPECT_TRUE(refused("cloud_budget", "-1"));
+  EXPECT_TRUE(refused("cloud_start_timeout", "0"));
+  EXPECT_TRUE(refused("workers", "0"));
+  EXPECT_FALSE(refused("cloud_max_workers", "1"));
+}
+
+TEST(CloudLabel, IsWhatEveryProviderCanWrite) {
+  JobConfig config;
+  EXPECT_EQ(cloud_label(config), "job");
+  config.run_dir = "/shared/runs/My Run_1";
+  EXPECT_EQ(cloud_label(config), "my-run-1");
+  config.cloud_job = "Other";
+  EXPECT_EQ(cloud_label(config), "other");
+}
+
+TEST(SplitWords, KeepsQuotedSpaces) {
+  EXPECT_EQ(split_words("a  'b c' d\"e f\"").value(),
+            (std::vector<std::string>{"a", "b c", "de f"}));
+  EXPECT_TRUE(split_words("").value().empty());
+  EXPECT_FALSE(split_words("'open").ok());
+}
+
+}  // namespace
+}  // namespace mayfly::engine
