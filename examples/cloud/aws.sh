@@ -3,8 +3,8 @@
 #   --cloud-provider exec --cloud-command examples/cloud/aws.sh
 # Environment: IMAGE (ami-...), SUBNET, SECURITY_GROUP, and what aws itself reads. EC2 makes a
 # request idempotent by its client token, which is the request id.
+# shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
-exec 3>&1
 
 JOB=$(field job)
 

@@ -3,8 +3,8 @@
 #   --cloud-provider exec --cloud-command examples/cloud/az.sh
 # Environment: RESOURCE_GROUP, IMAGE (Debian12). The offer's zone is a location. The name of a
 # machine is made of its request id: creating it again changes nothing.
+# shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
-exec 3>&1
 
 JOB=$(field job)
 
@@ -28,7 +28,8 @@ SERVERS='[.[] | {
 
 list() {
     run_or_fail az vm list --resource-group "$RESOURCE_GROUP" --output json |
-        jq -c --arg job "$JOB" "[.[] | select(.tags[\"mayfly-job\"] == \$job)] | {servers: $SERVERS}"
+        jq -c --arg job "$JOB" \
+            "[.[] | select(.tags[\"mayfly-job\"] == \$job)] | {servers: $SERVERS}"
 }
 
 case "$(field op)" in

@@ -1,7 +1,9 @@
+# shellcheck shell=sh
 # What the programs of this folder share. Source it. It needs jq.
 # They speak the contract of docs/cloud.md: one JSON object in, one out.
 
 set -eu
+exec 3>&1 # where answers go, also from within a pipe
 REQUEST=$(cat)
 
 field() { printf '%s' "$REQUEST" | jq -r --arg name "$1" '.[$name] // empty'; }
@@ -12,7 +14,7 @@ fail() {
     exit 0
 }
 
-# findings OK TEXT: the answer to doctor.
+# finding OK TEXT: the answer to doctor.
 finding() { jq -cn --argjson ok "$1" --arg text "$2" '{findings: [{ok: $ok, text: $text}]}'; }
 
 # run_or_fail COMMAND...: its output; what it complains of is classified by classify, which each
@@ -26,5 +28,4 @@ run_or_fail() {
     TEXT=$(tail -c 800 "$COMPLAINT" | tr '\n' ' ')
     rm -f "$COMPLAINT"
     fail "$(classify "$TEXT")" "$TEXT" >&3
-    exit 0
 }

@@ -4,8 +4,8 @@
 # Environment: PROJECT, IMAGE_FAMILY (debian-12), IMAGE_PROJECT (debian-cloud). The offer's zone is
 # a Compute Engine zone. The name of an instance is made of its request id, so a repeated request
 # finds the instance that is there already.
+# shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
-exec 3>&1
 
 PROJECT=${PROJECT:-$(gcloud config get-value project 2>/dev/null)}
 ZONE=$(field zone)
@@ -15,7 +15,8 @@ classify() {
     case "$1" in
         *ZONE_RESOURCE_POOL_EXHAUSTED* | *"does not have enough resources"*) echo capacity ;;
         *QUOTA_EXCEEDED* | *"Quota '"*) echo quota ;;
-        *"Required '"*"permission"* | *credentials* | *"auth login"* | *PERMISSION_DENIED*) echo auth ;;
+        *PERMISSION_DENIED* | *"Required '"*"permission"*) echo auth ;;
+        *credentials* | *"auth login"*) echo auth ;;
         *"Invalid value"* | *"was not found"* | *INVALID_ARGUMENT*) echo config ;;
         *) echo rate ;;
     esac

@@ -4,8 +4,8 @@
 # Environment: IMAGE (with mayfly in it), NAMESPACE (default). The offer's machine type is a node
 # selector NAME=VALUE. A job's name is made of its request id: creating it again is an error that
 # says so, and harmless.
+# shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
-exec 3>&1
 
 JOB=$(field job)
 NAMESPACE=${NAMESPACE:-default}

@@ -65,11 +65,15 @@ def server(host, request_id, state="running"):
     return {"id": host, "state": state, "request_id": request_id}
 
 
+def finding(host, job):
+    text = "no answer" if job == "?" else f"has a worker of {job}" if job else "free"
+    return {"ok": job != "?", "text": f"{host}: {text}"}
+
+
 def answer(request, hosts):
     operation = request["op"]
     if operation == "doctor":
-        return {"findings": [{"ok": job != "?", "text": f"{host}: {'no answer' if job == '?' else job or 'free'}"}
-                             for host, job, _ in look_at_all(hosts)]}
+        return {"findings": [finding(host, job) for host, job, _ in look_at_all(hosts)]}
     if operation in ("list", "status"):
         return {"servers": [server(host, owner) for host, job, owner in look_at_all(hosts)
                             if job == request["job"]]}
@@ -89,7 +93,8 @@ def answer(request, hosts):
         if len(servers) == request["count"]:
             return {"servers": servers}
         return {"servers": servers,
-                "error": {"kind": "capacity", "detail": "every host has a worker or does not answer"}}
+                "error": {"kind": "capacity",
+                          "detail": "every host has a worker or does not answer"}}
     return {"error": {"kind": "config", "detail": "unknown operation"}}
 
 

@@ -1,0 +1,107 @@
+"""The programs of examples/cloud answer as docs/cloud.md says, with stand-ins for the clouds' own
+programs first in PATH."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import mayfly_run
+from mayfly_run import expect
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+EXAMPLES = os.path.join(ROOT, "examples", "cloud")
+ID = "6f1f3c1e-8a70-4c2e-9d5b-0c4e5a1f7b11"
+REQUEST = {"version": 1, "op": "request", "job": "j", "request_id": ID, "count": 1,
+           "machine_type": "type=a", "zone": "z", "market": "spot", "lifetime_max_s": 3600,
+           "labels": {}, "startup_text": "#!/bin/sh\nexec sleep 60\n"}
+INSTANCE = {"name": "mayfly-" + ID, "zone": "zones/z", "status": "STAGING",
+            "machineType": "types/n1", "labels": {"mayfly-request": ID},
+            "scheduling": {"provisioningModel": "SPOT"}}
+
+
+def ask(example, words, body, **request):
+    """The answer of an example whose cloud program is the shell script `body`."""
+    with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
+        for name in ("gcloud", "aws", "az", "kubectl"):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write("#!/bin/sh\n" + body + "\n")
+            os.chmod(os.path.join(folder, name), 0o755)
+        environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], PROJECT="p",
+                           IMAGE="i", RESOURCE_GROUP="g", SSH_COMMAND="sh " + folder + "/ssh")
+        with open(os.path.join(folder, "ssh"), "w") as file:
+            file.write('host=$1; shift; eval "$*"\n')
+        done = subprocess.run([os.path.join(EXAMPLES, example)] + words, text=True, timeout=60,
+                              input=json.dumps(dict(REQUEST, **request)), capture_output=True,
+                              env=environment, check=False)
+    expect(done.returncode == 0, f"{example}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def complaints():
+    for example, text, kind in (
+            ("gcloud.sh", "ZONE_RESOURCE_POOL_EXHAUSTED in z", "capacity"),
+            ("gcloud.sh", "Quota 'PREEMPTIBLE_GPUS' exceeded", "quota"),
+            ("gcloud.sh", "connection reset", "rate"),
+            ("aws.sh", "InsufficientInstanceCapacity", "capacity"),
+            ("aws.sh", "RequestLimitExceeded", "rate"),
+            ("aws.sh", "VcpuLimitExceeded", "quota"),
+            ("az.sh", "SkuNotAvailable", "capacity"),
+            ("az.sh", "AuthorizationFailed", "auth"),
+            ("kubectl.sh", "Error from server (Forbidden): exceeded quota", "quota")):
+        answer = ask(example, [], f'case "$*" in *list*) ;; *) echo "{text}" >&2; exit 1;; esac')
+        expect(answer["error"]["kind"] == kind, f"{example} of {text}: {answer}")
+
+
+def grants():
+    body = f"""case "$*" in *"instances list"*) ;; *) echo '[{json.dumps(INSTANCE)}]';; esac"""
+    answer = ask("gcloud.sh", [], body)
+    expect(answer["servers"] == [{"id": "z/mayfly-" + ID, "state": "starting", "request_id": ID,
+                                  "machine_type": "n1", "zone": "z", "market": "spot"}], answer)
+    expect(ask("kubectl.sh", [], "true")["servers"][0]["id"] == "mayfly-" + ID, "kubectl")
+    # Repeated: the name is taken, and that is the same server.
+    again = ask("kubectl.sh", [], "echo 'jobs AlreadyExists' >&2; exit 1")
+    expect(again["servers"][0]["id"] == "mayfly-" + ID, again)
+    expect(ask("aws.sh", [], "echo InvalidInstanceID.NotFound >&2; exit 1", op="release",
+               server="i-1") == {}, "what is gone is released")
+    expect(ask("az.sh", [], "true", op="doctor")["findings"][0]["ok"], "az doctor")
+
+
+def ssh():
+    state = "/tmp/mayfly-server"
+    if os.path.exists(state):
+        print(f"ssh.py left out: {state} is somebody's")
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".hosts") as hosts:
+        hosts.write("this-host # a comment\n")
+        hosts.flush()
+        try:
+            first = ask("ssh.py", [hosts.name], "")
+            expect([s["id"] for s in first["servers"]] == ["this-host"], first)
+            again = ask("ssh.py", [hosts.name], "")
+            expect(len(again["servers"]) == 1 and "error" not in again, again)
+            other = ask("ssh.py", [hosts.name], "", request_id="other")
+            expect(other["error"]["kind"] == "capacity", other)
+            expect(len(ask("ssh.py", [hosts.name], "", op="list")["servers"]) == 1, "listed")
+            expect(ask("ssh.py", [hosts.name], "", op="release", server="this-host") == {}, "")
+        finally:
+            ask("ssh.py", [hosts.name], "", op="release", server="this-host")
+            for suffix in ("", ".sh", ".log"):
+                if os.path.exists(state + suffix):
+                    os.remove(state + suffix)
+
+
+def main():
+    ssh()
+    if shutil.which("jq") is None:
+        print("skipped: the shell examples need jq")
+        return mayfly_run.SKIP
+    complaints()
+    grants()
+    print("passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
