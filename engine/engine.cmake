@@ -1,5 +1,6 @@
 mayfly_library(engine
-  SOURCES audit.cpp backend.cpp bucket_tuner.cpp chaos_plan.cpp checkpoint_writer.cpp cloud.cpp cloud_plan.cpp commit.cpp
+  SOURCES audit.cpp backend.cpp bucket_tuner.cpp chaos_plan.cpp checkpoint_writer.cpp
+          cloud.cpp cloud_plan.cpp commit.cpp
           compute_pool.cpp compute_pool_worker.cpp coordinator_main.cpp coordinator_process.cpp
           exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp half_wire.cpp
           initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp

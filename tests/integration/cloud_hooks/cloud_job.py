@@ -54,8 +54,9 @@ class CloudJob:
 
     def members(self):
         """What `mayfly status` says of them, or none if nobody answers."""
-        done = subprocess.run([mayfly_run.BINARY, "status", "--run-dir", self.run.run_dir, "--json"],
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [mayfly_run.BINARY, "status", "--run-dir", self.run.run_dir, "--json"],
+            capture_output=True, text=True, check=False)
         return json.loads(done.stdout)["members"] if done.returncode == 0 else []
 
     def active(self):

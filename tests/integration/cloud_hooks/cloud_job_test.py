@@ -89,7 +89,8 @@ def wrong_settings_start_nothing():
                        ("[[cloud.offer]]\nprise = 1.0", "did you mean"),
                        ("[cloud]\nprovider = \"local\"\nbudget = 1.0", "price of every offer"),
                        ("[cloud]\nprovider = \"exec\"", "needs cloud_command"),
-                       ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"", "cloud_startup")):
+                       ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"",
+                        "cloud_startup")):
         with open(path, "w") as file:
             file.write(text + "\n")
         result, said = code("coordinator", "--config", path, "--cloud-dry-run")

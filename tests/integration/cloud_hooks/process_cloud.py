@@ -1,5 +1,5 @@
-"""A program for cloud_provider exec whose servers are processes of this host, with the faults that a
-test asks for: files in the folder that it is given.
+"""A program for cloud_provider exec whose servers are processes of this host, with the faults that
+a test asks for: files in the folder that it is given.
 
     process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
 

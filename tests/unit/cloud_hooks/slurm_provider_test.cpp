@@ -36,8 +36,8 @@ class FakeSlurm : public ::testing::Test {
       echo "$n")");
     program("squeue", R"(cat "$D/queue" 2>/dev/null; true)");
     program("scancel", R"(
-      [ -e "$D/jobs/$1" ] || { echo "scancel: error: Kill job error on job id $1: Invalid job id specified" >&2
-                               exit 1; }
+      [ -e "$D/jobs/$1" ] || {
+        echo "scancel: error: Kill job error on job id $1: Invalid job id specified" >&2; exit 1; }
       sed -i "s/^$1|[A-Z]*/$1|CANCELLED/" "$D/queue")");
     options_.job = "j";
     options_.log_dir = "/logs";
