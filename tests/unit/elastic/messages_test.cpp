@@ -37,6 +37,7 @@ std::vector<Message> examples() {
             "host",
             12,
             "10.0.0.1:1",
+            "server-1",
             {{"model", "resnet20"}, {"seed", "1"}},
             77,
             Incarnation{3},
