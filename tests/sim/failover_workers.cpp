@@ -223,7 +223,8 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
 void FailoverWorld::end_with_last_worker(DismissReason reason) {
   const bool any_left = std::any_of(workers_.begin(), workers_.end(),
                                     [](const auto& worker) { return worker->alive; });
-  is_over_ = is_over_ || (reason == DismissReason::kJobDone && !any_left);
+  is_known_done_ = is_known_done_ || reason == DismissReason::kJobDone;
+  is_over_ = is_over_ || (is_known_done_ && !any_left);
 }
 
 /// The same process joins again, under its id if there is a quorum; it keeps its state, which is

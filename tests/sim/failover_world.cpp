@@ -93,8 +93,8 @@ FailoverResult FailoverWorld::run() {
     events_.erase(next);
     event();
   }
-  result_.is_done = is_over_;
-  if (!is_over_ && violations_.empty() && scenario_.must_end()) {
+  result_.is_done = is_over_ || is_known_done_;
+  if (!result_.is_done && violations_.empty() && scenario_.must_end()) {
     violations_.add("the job does not end");
   }
   result_.violations = violations_.texts();

@@ -159,6 +159,7 @@ class FailoverWorld {
   Instant disk_full_until_;
   bool is_calm_ = false;
   bool is_over_ = false;
+  bool is_known_done_ = false;  // somebody was told so; others may be waiting for a coordinator
   FailoverResult result_;
 };
 
