@@ -1,0 +1,73 @@
+#pragma once
+
+// What workers and shards say to each other: a header of fixed size, little-endian, then perhaps
+// one contiguous run of floats. No keys travel: both sides cut the same vector the same way.
+// docs/parameter_server.md has the fields. Pure functions; any thread.
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+
+namespace mayfly::parameter_server {
+
+enum class MessageType : std::uint8_t {
+  kHello = 1,   ///< worker: who I am, with the view's key; which leases I have
+  kWelcome,     ///< shard: go ahead
+  kPush,        ///< worker: a slice's gradient; may ask for parameters and for a lease
+  kPull,        ///< worker: asks for parameters
+  kRest,        ///< worker: I have nothing to do
+  kParameters,  ///< shard: the answer
+  kLease,       ///< first shard: work
+  kStatePull,   ///< worker: asks for parameters and momentum, for a snapshot
+  kState,       ///< shard: both
+  kBye,         ///< worker: I was told that the job is over
+};
+
+namespace flags {
+inline constexpr std::uint8_t kAsks = 1;        ///< kPush: `wanted` and `question` mean something
+inline constexpr std::uint8_t kWantsLease = 2;  ///< kPush: nothing else to do
+inline constexpr std::uint8_t kExact = 4;       ///< kLease: with parameters of `version`
+}  // namespace flags
+
+/// One layout for all types; what a type does not use is zero.
+struct Header {
+  std::uint32_t magic = 0;
+  std::uint8_t format = 0;
+  MessageType type = MessageType::kHello;
+  std::uint8_t flags = 0;
+  std::uint8_t lease_kind = 0;
+  std::uint64_t view = 0;    ///< kHello: of the sender
+  std::uint64_t key = 0;     ///< kHello: the view's
+  std::uint64_t worker = 0;  ///< member id of the worker
+  std::uint32_t shard = 0;
+  std::uint32_t count = 0;     ///< kLease: slices; kPush: microbatches in the sum
+  std::uint64_t slice = 0;     ///< kPush; kLease: the first one
+  std::uint64_t version = 0;   ///< kPush: of the parameters used; kParameters, kState: of these
+  std::uint64_t wanted = 0;    ///< kPush, kPull, kStatePull: this version or a later one
+  std::uint64_t question = 0;  ///< kPush, kPull; repeated in the answer
+  std::uint64_t clock = 0;     ///< kPush, kPull, kLease: see Lease
+  std::uint64_t serial = 0;  ///< kLease: its; kHello: received; kPush, kRest: leases that are over
+  std::uint64_t first_sample = 0;              ///< kPush: position in the sample stream
+  std::uint32_t samples = 0;                   ///< kPush
+  std::uint32_t correct = 0;                   ///< kPush: top-1 hits
+  double loss = 0;                             ///< kPush: sum over the microbatches
+  std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/gradient_sums.hpp
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t payload_check = 0;  ///< hash of the payload; 0 = not made
+  std::uint64_t check = 0;          ///< hash of everything before
+};
+inline constexpr std::size_t kHeaderBytes = 152;
+static_assert(sizeof(Header) == kHeaderBytes && std::is_trivially_copyable_v<Header>);
+
+/// Sets magic, format and check.
+void seal(Header& header);
+/// kCorrupt if it is none of ours, damaged, of another format or of an unknown type, or if its
+/// payload is larger than `payload_max`.
+[[nodiscard]] Result<void> check_header(const Header& header, std::uint64_t payload_max);
+/// Of two runs of bytes as if they were one. Never 0.
+[[nodiscard]] std::uint64_t payload_hash(ByteSpan first, ByteSpan second);
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,69 @@
+#pragma once
+
+// Messages over one non-blocking socket: what is to be sent waits here until the socket takes it,
+// and what arrives is put where the owner says. One thread.
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <span>
+
+#include "base/unique_fd.hpp"
+#include "collectives/parameter_server/message.hpp"
+
+namespace mayfly::parameter_server {
+
+/// Where a payload goes: up to two runs, one after the other. Empty runs: it is thrown away.
+using PayloadTarget = std::array<std::span<std::byte>, 2>;
+
+class MessageStream {
+ public:
+  /// The most that one system call moves.
+  static constexpr std::size_t kTransferMax = std::size_t{1} << 20;
+
+  MessageStream(UniqueFd socket, std::uint64_t payload_max)
+      : socket_(std::move(socket)), payload_max_(payload_max) {}
+
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] bool wants_to_send() const { return !queue_.empty(); }
+
+  /// Queues a message; seals the header. The payload must stay unchanged until it is sent, unless
+  /// keep_copies() is called before it changes.
+  void send(Header header, ByteSpan first = {}, ByteSpan second = {}, bool with_hash = false);
+  /// Moves what the socket takes. kPeerLost.
+  [[nodiscard]] Result<void> flush();
+  /// Copies what is not sent yet and not ours, so that its owner may change it.
+  void keep_copies();
+
+  /// Where the payload of this message goes; kCorrupt etc. ends the connection.
+  using OnHeader = std::function<Result<PayloadTarget>(const Header&)>;
+  /// A message is complete.
+  using OnMessage = std::function<Result<void>(const Header&)>;
+  /// One turn of reading: until the socket is empty, or for one transfer, so that others have
+  /// their turn. Between messages `ready` is asked whether the next may be read. Errors: kPeerLost,
+  /// and what the handlers returned.
+  [[nodiscard]] Result<void> receive(const OnHeader& on_header, const OnMessage& on_message);
+
+ private:
+  struct Part {
+    ByteSpan bytes;
+    Bytes own;  // bytes are in here, if there are any
+    std::size_t sent = 0;
+  };
+  void push_part(ByteSpan bytes, bool copy);
+  [[nodiscard]] std::span<std::byte> next_space();
+  [[nodiscard]] Result<bool> receive_some_bytes();
+  [[nodiscard]] Result<void> finish_message(const OnMessage& on_message);
+
+  UniqueFd socket_;
+  std::uint64_t payload_max_;
+  std::deque<Part> queue_;
+  Header header_;
+  std::size_t header_got_ = 0;
+  bool in_payload_ = false;
+  std::uint64_t payload_got_ = 0;
+  PayloadTarget target_{};
+  Bytes waste_;
+};
+
+}  // namespace mayfly::parameter_server

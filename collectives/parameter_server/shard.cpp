@@ -1,0 +1,239 @@
+#include "collectives/parameter_server/shard.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "collectives/parameter_server/shard_loop.hpp"
+#include "collectives/tcp/sockets.hpp"
+#include "collectives/tcp/tcp_address.hpp"
+
+namespace mayfly::parameter_server {
+namespace {
+
+constexpr std::size_t kStrangersMax = 64;
+
+}  // namespace
+
+void ShardLoop::wake() {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+Result<void> ShardLoop::listen() {
+  wake_ = UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake_.valid()) {
+    return Error{Errc::kIo, "cannot make an eventfd"};
+  }
+  Result<UniqueFd> tcp = collectives::listen_tcp(options_.host, 0);
+  if (!tcp.ok()) {
+    return std::move(tcp).error();
+  }
+  tcp_ = std::move(tcp).value();
+  const auto bound = collectives::bound_endpoint(tcp_.get());
+  if (!bound.ok()) {
+    return bound.error();
+  }
+  collectives::TcpAddress address;
+  address.host = bound.value().first;
+  address.port = bound.value().second;
+  const std::string name = fmt::format("@mayfly-ps-{}-{}", ::getpid(), address.port);
+  if (Result<UniqueFd> local = collectives::listen_unix(name); local.ok()) {
+    unix_ = std::move(local).value();
+    address.unix_name = name;
+    address.host_id = collectives::this_host_id();
+  }
+  address_ = collectives::to_string(address);
+  return {};
+}
+
+void ShardLoop::run() {
+  pthread_setname_np(pthread_self(), fmt::format("shard-{}", options_.number).c_str());
+  std::vector<pollfd> polled;
+  while (!stopping_) {
+    wait_for_events(polled);
+    std::uint64_t ignored = 0;
+    (void)!::read(wake_.get(), &ignored, sizeof ignored);
+    take_orders();
+    accept_all(tcp_.get());
+    if (unix_.valid()) {
+      accept_all(unix_.get());
+    }
+    for (std::size_t i = 3; i < polled.size(); ++i) {
+      serve(*sessions_[i - 3], polled[i].revents);
+    }
+    tidy();
+    check_quiet();
+    publish_facts();
+  }
+}
+
+void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
+  polled.clear();
+  polled.push_back({wake_.get(), POLLIN, 0});
+  polled.push_back({tcp_.get(), POLLIN, 0});
+  polled.push_back({unix_.valid() ? unix_.get() : -1, POLLIN, 0});
+  for (const auto& session : sessions_) {
+    const bool reads = !session->hello.has_value();  // not before it is admitted
+    const int events = (reads ? POLLIN : 0) | (session->stream.wants_to_send() ? POLLOUT : 0);
+    polled.push_back({session->stream.fd(), static_cast<short>(events), 0});
+  }
+  constexpr int kForEver = -1;
+  (void)::poll(polled.data(), polled.size(), kForEver);
+}
+
+void ShardLoop::accept_all(int listener) {
+  while (true) {
+    UniqueFd fd = collectives::accept_one(listener);
+    if (!fd.valid()) {
+      return;
+    }
+    const auto strangers = std::count_if(sessions_.begin(), sessions_.end(),
+                                         [](const auto& s) { return !s->worker.has_value(); });
+    if (static_cast<std::size_t>(strangers) < kStrangersMax) {
+      sessions_.push_back(std::make_unique<Session>(MessageStream(std::move(fd), payload_bytes_)));
+    }
+  }
+}
+
+void ShardLoop::take_orders() {
+  std::vector<std::optional<Roster>> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    orders.swap(orders_);
+  }
+  for (const std::optional<Roster>& order : orders) {
+    if (order) {
+      meet(*order);
+    } else if (desk_) {
+      desk_->hold();
+      told_quiet_ = false;
+    }
+  }
+}
+
+void ShardLoop::meet(const Roster& roster) {
+  for (const MemberId worker : roster_.workers) {
+    if (!roster.workers.contains(worker)) {
+      if (Session* session = session_of(worker)) {
+        session->over = true;  // it is fenced: nothing that it says counts any more
+      }
+      answer(order_.gone(worker));
+    }
+  }
+  roster_ = roster;
+  keys_[roster.view] = roster.key;
+  if (desk_) {  // before anybody is let in: it must know whom it gives work
+    deliver(desk_->set_workers(roster.workers));
+    told_quiet_ = true;
+    deliver(desk_->go_on());
+  }
+  admit();
+}
+
+bool ShardLoop::is_admissible(const Header& hello) const {
+  const auto key = keys_.find(ViewId{hello.view});
+  return key != keys_.end() && key->second == hello.key &&
+         roster_.workers.contains(MemberId{hello.worker});
+}
+
+/// Who has said hello before we heard of its view waits.
+void ShardLoop::admit() {
+  for (std::size_t i = 0; i < sessions_.size(); ++i) {
+    Session& session = *sessions_[i];
+    if (!session.hello || session.over) {
+      continue;
+    }
+    const Header hello = *session.hello;
+    if (!is_admissible(hello)) {
+      session.over = ViewId{hello.view} <= roster_.view;
+      continue;
+    }
+    const MemberId worker{hello.worker};
+    if (Session* before = session_of(worker)) {
+      before->over = true;
+      before->worker.reset();
+    }
+    session.worker = worker;
+    session.hello.reset();
+    Header welcome;
+    welcome.type = MessageType::kWelcome;
+    welcome.worker = hello.worker;
+    welcome.shard = options_.number;
+    session.stream.send(welcome);
+    if (desk_) {
+      deliver(desk_->connected(worker, hello.serial));
+    }
+  }
+}
+
+Session* ShardLoop::session_of(MemberId worker) {
+  for (const auto& session : sessions_) {
+    if (session->worker == worker && !session->over) {
+      return session.get();
+    }
+  }
+  return nullptr;
+}
+
+void ShardLoop::serve(Session& session, short events) {
+  if (session.over || events == 0) {
+    return;
+  }
+  if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && !session.hello) {
+    const Result<void> received =
+        session.stream.receive([&](const Header& header) { return expect(session, header); },
+                               [&](const Header& header) {
+                                 own_facts_.bytes_in += kHeaderBytes + header.payload_bytes;
+                                 return handle(session, header);
+                               });
+    if (!received.ok()) {
+      close(session, received.error().detail);
+    }
+  }
+}
+
+void ShardLoop::close(Session& session, const std::string& why) {
+  if (session.worker) {
+    log::info(fmt::format("shard {}: worker {}: {}", options_.number, value(*session.worker), why));
+  }
+  session.over = true;
+}
+
+/// Sends what there is to send, and forgets connections that are over.
+void ShardLoop::tidy() {
+  for (const auto& session : sessions_) {
+    if (!session->over && session->stream.wants_to_send()) {
+      if (const Result<void> sent = session->stream.flush(); !sent.ok()) {
+        close(*session, sent.error().detail);
+      }
+    }
+  }
+  std::erase_if(sessions_, [](const auto& session) { return session->over; });
+  connections_ = sessions_.size();
+}
+
+AlignedBuffer<float> ShardLoop::take_buffer() {
+  if (spare_.empty()) {
+    return AlignedBuffer<float>(payload_bytes_ / sizeof(float));
+  }
+  AlignedBuffer<float> buffer = std::move(spare_.back());
+  spare_.pop_back();
+  return buffer;
+}
+
+Result<std::unique_ptr<Shard>> Shard::start(const ShardOptions& options, const SyncPlan& plan,
+                                            ShardState& state, ShardListener& listener) {
+  auto loop = std::make_unique<ShardLoop>(options, plan, state, listener);
+  if (Result<void> listening = loop->listen(); !listening.ok()) {
+    return std::move(listening).error();
+  }
+  loop->begin();
+  return Result<std::unique_ptr<Shard>>(std::move(loop));
+}
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,103 @@
+#pragma once
+
+// One shard of the parameters: a thread with an event loop that owns a contiguous range of the
+// flattened state. It receives pushes, lets UpdateOrder decide, applies updates and answers. The
+// first shard also has the LeaseDesk. docs/parameter_server.md says who does what.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/update_order.hpp"
+#include "collectives/parameter_server/message.hpp"
+
+namespace mayfly::parameter_server {
+
+/// A gradient of one slice, as it was pushed.
+struct SliceGradient {
+  std::span<const float> sum;      ///< over the slice's microbatches
+  std::uint32_t microbatches = 0;  ///< in it
+};
+
+/// The numbers of a shard. Used by the shard's thread only, while it runs.
+class ShardState {
+ public:
+  virtual ~ShardState() = default;
+  /// One update: the mean of these slices' microbatches, summed in this order. `committed_before`
+  /// slices of the job came before it.
+  virtual void apply(std::span<const SliceGradient> slices, std::uint64_t committed_before) = 0;
+  /// What workers compute with.
+  [[nodiscard]] virtual std::span<const float> values() const = 0;
+  /// What only updates need; as long as values().
+  [[nodiscard]] virtual std::span<const float> momentum() const = 0;
+};
+
+/// One update of the first shard, for the records.
+struct UpdateFacts {
+  Update update;
+  std::uint32_t samples = 0;
+  std::uint32_t correct = 0;
+  std::uint32_t microbatches = 0;
+  double loss = 0;  ///< sum over the microbatches
+  std::array<std::uint32_t, 4> sample_hash{};
+};
+
+/// Told by the shard's thread; must not block.
+class ShardListener {
+ public:
+  virtual ~ShardListener() = default;
+  virtual void on_update(const UpdateFacts& /*facts*/) {}
+  /// Held, and nobody has anything left to do.
+  virtual void on_quiet() {}
+  /// A worker says that the job is over.
+  virtual void on_over() {}
+};
+
+struct ShardOptions {
+  std::uint32_t number = 0;           ///< of all shards of the job; 0 is the first
+  std::uint32_t shards = 1;           ///< of the job
+  std::set<std::uint64_t> snapshots;  ///< see LeaseDesk::Options
+  std::string host = "127.0.0.1";     ///< to listen on
+  bool payload_hashes = false;        ///< in answers
+};
+
+/// How much work a shard has done; read after it has stopped, or as a snapshot.
+struct ShardFacts {
+  std::uint64_t version = 0;
+  std::uint64_t committed = 0;  ///< slices of the job, with those before it was resumed
+  std::uint64_t repeats = 0;
+  std::uint64_t late = 0;
+  std::uint64_t reissued = 0;
+  std::uint64_t mixed = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  std::map<std::uint64_t, std::uint64_t> staleness;
+};
+
+class Shard {
+ public:
+  /// Listens, and starts the thread. `plan`, `state` and `listener` outlive the shard. kIo.
+  static Result<std::unique_ptr<Shard>> start(const ShardOptions& options, const SyncPlan& plan,
+                                              ShardState& state, ShardListener& listener);
+  virtual ~Shard() = default;
+
+  // Any thread:
+  /// Where workers connect (collectives/tcp/tcp_address.hpp).
+  [[nodiscard]] virtual const std::string& address() const = 0;
+  /// The workers of the present view, and its key. Work goes on.
+  virtual void set_workers(ViewId view, std::uint64_t key, std::set<MemberId> workers) = 0;
+  /// No new step is begun until the next view; on_quiet() may follow.
+  virtual void hold() = 0;
+  [[nodiscard]] virtual ShardFacts facts() const = 0;
+  [[nodiscard]] virtual bool has_connections() const = 0;
+};
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,325 @@
+#include "collectives/parameter_server/shard_clients.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "collectives/tcp/sockets.hpp"
+#include "collectives/tcp/tcp_address.hpp"
+
+namespace mayfly::parameter_server {
+namespace {
+
+constexpr Duration kRetryInterval = milliseconds(20);
+
+enum class Phase { kNone, kConnecting, kGreeting, kReady };
+
+struct Connection {
+  collectives::TcpAddress address;
+  Phase phase = Phase::kNone;
+  std::unique_ptr<MessageStream> stream;
+  std::vector<Header> waiting;  // to be sent when we are let in
+  Instant next_try;
+  bool was_ready = false;
+  std::uint64_t known_version = 0;
+  std::optional<std::uint64_t> state_version;
+};
+
+class Clients final : public ShardClients {
+ public:
+  Clients(const ShardClientsOptions& options, WorkerFlow& flow, Target target)
+      : options_(options),
+        flow_(flow),
+        target_(std::move(target)),
+        connections_(options.addresses.size()),
+        own_host_(collectives::this_host_id()) {}
+
+  Result<void> parse() {
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      Result<collectives::TcpAddress> address =
+          collectives::parse_tcp_address(options_.addresses[i]);
+      if (!address.ok()) {
+        return std::move(address).error();
+      }
+      connections_[i].address = std::move(address).value();
+    }
+    return {};
+  }
+
+  void set_view(ViewId view, std::uint64_t key) override {
+    view_ = view;
+    key_ = key;
+  }
+  void pull(const flow::Pull& action) override;
+  void push(const flow::Compute& action, const PushFacts& facts,
+            const std::vector<std::span<const float>>& gradients) override;
+  void rest() override { tell_all(MessageType::kRest); }
+  void bye() override { tell_all(MessageType::kBye); }
+  void pull_states() override {
+    for (Connection& connection : connections_) {
+      connection.state_version.reset();
+    }
+    wants_states_ = true;
+    tell_all(MessageType::kStatePull);
+  }
+  std::optional<std::vector<std::uint64_t>> states_arrived() override;
+  bool all_sent() const override {
+    return std::none_of(connections_.begin(), connections_.end(), [](const Connection& c) {
+      return c.stream != nullptr && c.stream->wants_to_send();
+    });
+  }
+  void wait(Instant deadline) override;
+  std::uint64_t known_version(std::uint32_t shard) const override {
+    return connections_[shard].known_version;
+  }
+
+ private:
+  [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
+  void tell_all(MessageType type);
+  void send(std::uint32_t shard, const Header& header, std::span<const float> payload = {});
+  void connect(std::uint32_t shard);
+  void greet(std::uint32_t shard);
+  void lose(std::uint32_t shard, const std::string& why);
+  void serve(std::uint32_t shard, short events);
+  Result<PayloadTarget> expect(std::uint32_t shard, const Header& header);
+  Result<void> handle(std::uint32_t shard, const Header& header);
+
+  ShardClientsOptions options_;
+  WorkerFlow& flow_;
+  Target target_;
+  std::vector<Connection> connections_;
+  std::string own_host_;
+  ViewId view_{};
+  std::uint64_t key_ = 0;
+  bool wants_states_ = false;
+};
+
+Header Clients::header_of(MessageType type, std::uint32_t shard) const {
+  Header header;
+  header.type = type;
+  header.worker = value(options_.self);
+  header.shard = shard;
+  header.view = value(view_);
+  header.serial = flow_.done_through();
+  return header;
+}
+
+void Clients::tell_all(MessageType type) {
+  for (std::uint32_t i = 0; i < connections_.size(); ++i) {
+    send(i, header_of(type, i));
+  }
+}
+
+/// Without a connection nothing is sent: the flow says it again when there is one.
+void Clients::send(std::uint32_t shard, const Header& header, std::span<const float> payload) {
+  Connection& connection = connections_[shard];
+  if (connection.phase == Phase::kReady) {
+    connection.stream->send(header, std::as_bytes(payload), {}, options_.payload_hashes);
+    (void)connection.stream->flush();  // a broken connection shows when it is read
+  } else if (!connection.was_ready && payload.empty()) {
+    connection.waiting.push_back(header);
+  }
+}
+
+void Clients::pull(const flow::Pull& action) {
+  for (const std::uint32_t shard : action.shards) {
+    Header header = header_of(MessageType::kPull, shard);
+    header.wanted = action.version;
+    header.clock = action.clock;
+    header.question = action.question;
+    send(shard, header);
+  }
+}
+
+void Clients::push(const flow::Compute& action, const PushFacts& facts,
+                   const std::vector<std::span<const float>>& gradients) {
+  for (std::uint32_t shard = 0; shard < connections_.size(); ++shard) {
+    Header header = header_of(MessageType::kPush, shard);
+    header.slice = action.slice;
+    header.version = flow_.version(shard);
+    header.clock = action.clock;
+    if (std::find(action.pulls.begin(), action.pulls.end(), shard) != action.pulls.end()) {
+      header.flags |= flags::kAsks;
+      header.wanted = action.version;
+      header.question = action.question;
+    }
+    header.flags |= action.wants_lease ? flags::kWantsLease : 0;
+    header.count = facts.microbatches;
+    header.first_sample = facts.first_sample;
+    header.samples = facts.samples;
+    header.correct = facts.correct;
+    header.loss = facts.loss;
+    header.sample_hash = facts.sample_hash;
+    send(shard, header, gradients[shard]);
+  }
+}
+
+std::optional<std::vector<std::uint64_t>> Clients::states_arrived() {
+  std::vector<std::uint64_t> versions;
+  for (const Connection& connection : connections_) {
+    if (!connection.state_version) {
+      return std::nullopt;
+    }
+    versions.push_back(*connection.state_version);
+  }
+  wants_states_ = false;
+  return versions;
+}
+
+void Clients::connect(std::uint32_t shard) {
+  Connection& connection = connections_[shard];
+  const collectives::TcpAddress& to = connection.address;
+  connection.next_try = monotonic_now() + kRetryInterval;
+  const bool same_host = !to.unix_name.empty() && to.host_id == own_host_ && !own_host_.empty();
+  Result<UniqueFd> fd = same_host ? collectives::start_connect_unix(to.unix_name)
+                                  : collectives::start_connect_tcp(to.host, to.port);
+  if (fd.ok() && fd.value().valid()) {
+    connection.stream = std::make_unique<MessageStream>(
+        std::move(fd).value(), 2 * sizeof(float) * options_.elements[shard]);
+    connection.phase = Phase::kConnecting;
+  }
+}
+
+void Clients::greet(std::uint32_t shard) {
+  Connection& connection = connections_[shard];
+  if (collectives::connection_error(connection.stream->fd()) != 0) {
+    lose(shard, "cannot connect");
+    return;
+  }
+  Header hello = header_of(MessageType::kHello, shard);
+  hello.key = key_;
+  hello.serial = flow_.received();
+  connection.stream->send(hello);
+  connection.phase = Phase::kGreeting;
+}
+
+void Clients::lose(std::uint32_t shard, const std::string& why) {
+  Connection& connection = connections_[shard];
+  if (connection.phase == Phase::kReady) {
+    log::info(fmt::format("shard {}: {}", shard, why));
+  }
+  connection.stream.reset();
+  connection.phase = Phase::kNone;
+  connection.next_try = monotonic_now() + kRetryInterval;
+}
+
+void Clients::wait(Instant deadline) {
+  std::vector<pollfd> polled = {{options_.wake, POLLIN, 0}};
+  for (std::uint32_t i = 0; i < connections_.size(); ++i) {
+    Connection& connection = connections_[i];
+    if (connection.phase == Phase::kNone) {
+      if (monotonic_now() >= connection.next_try) {
+        connect(i);
+      }
+      if (connection.phase == Phase::kNone) {
+        deadline = std::min(deadline, connection.next_try);
+      }
+    }
+    const bool sends = connection.phase == Phase::kConnecting ||
+                       (connection.stream != nullptr && connection.stream->wants_to_send());
+    const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
+    const int reads = connection.phase == Phase::kConnecting ? 0 : POLLIN;
+    polled.push_back({fd, static_cast<short>(reads | (sends ? POLLOUT : 0)), 0});
+  }
+  (void)::poll(polled.data(), polled.size(), collectives::poll_timeout_ms(deadline));
+  std::uint64_t ignored = 0;
+  (void)!::read(options_.wake, &ignored, sizeof ignored);
+  for (std::uint32_t i = 0; i < connections_.size(); ++i) {
+    if (connections_[i].stream != nullptr && polled[i + 1].revents != 0) {
+      serve(i, polled[i + 1].revents);
+    }
+  }
+}
+
+void Clients::serve(std::uint32_t shard, short events) {
+  Connection& connection = connections_[shard];
+  if (connection.phase == Phase::kConnecting) {
+    greet(shard);
+  }
+  if (connection.stream != nullptr && (events & (POLLIN | POLLHUP | POLLERR)) != 0) {
+    const Result<void> received =
+        connection.stream->receive([&](const Header& header) { return expect(shard, header); },
+                                   [&](const Header& header) { return handle(shard, header); });
+    if (!received.ok()) {
+      lose(shard, received.error().detail);
+    }
+  }
+  if (connection.stream != nullptr && connection.stream->wants_to_send()) {
+    if (const Result<void> sent = connection.stream->flush(); !sent.ok()) {
+      lose(shard, sent.error().detail);
+    }
+  }
+}
+
+Result<PayloadTarget> Clients::expect(std::uint32_t shard, const Header& header) {
+  const std::uint64_t bytes = options_.elements[shard] * sizeof(float);
+  const bool is_state = header.type == MessageType::kState;
+  const bool is_answer = header.type == MessageType::kParameters;
+  if (header.payload_bytes != (is_answer ? bytes : is_state ? 2 * bytes : 0)) {
+    return Error{Errc::kCorrupt, "a message of the wrong size"};
+  }
+  if ((is_answer && flow_.expects(shard, header.question)) || (is_state && wants_states_)) {
+    return target_(shard, is_state);
+  }
+  return PayloadTarget{};
+}
+
+Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
+  Connection& connection = connections_[shard];
+  switch (header.type) {
+    case MessageType::kWelcome:
+      connection.phase = Phase::kReady;
+      if (std::exchange(connection.was_ready, true)) {
+        flow_.reconnected(shard);
+        if (wants_states_ && !connection.state_version) {
+          send(shard, header_of(MessageType::kStatePull, shard));
+        }
+      }
+      for (const Header& message : std::exchange(connection.waiting, {})) {
+        send(shard, message);
+      }
+      return {};
+    case MessageType::kParameters:
+      connection.known_version = std::max(connection.known_version, header.version);
+      if (flow_.expects(shard, header.question)) {
+        flow_.answered(shard, header.version);
+      }
+      return {};
+    case MessageType::kState: connection.state_version = header.version; return {};
+    case MessageType::kLease: {
+      Lease lease;
+      lease.serial = header.serial;
+      lease.kind = static_cast<LeaseKind>(header.lease_kind);
+      lease.first = header.slice;
+      lease.count = header.count;
+      lease.clock = header.clock;
+      if ((header.flags & flags::kExact) != 0) {
+        lease.version = header.version;
+      }
+      if (lease.kind < LeaseKind::kCompute || lease.kind > LeaseKind::kOver) {
+        return Error{Errc::kCorrupt, "a lease of an unknown kind"};
+      }
+      flow_.granted(lease);
+      return {};
+    }
+    default: return Error{Errc::kCorrupt, "a message that shards do not send"};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShardClients>> ShardClients::make(const ShardClientsOptions& options,
+                                                         WorkerFlow& flow, Target target) {
+  auto clients = std::make_unique<Clients>(options, flow, std::move(target));
+  if (Result<void> parsed = clients->parse(); !parsed.ok()) {
+    return std::move(parsed).error();
+  }
+  return Result<std::unique_ptr<ShardClients>>(std::move(clients));
+}
+
+}  // namespace mayfly::parameter_server

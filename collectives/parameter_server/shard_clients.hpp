@@ -1,0 +1,69 @@
+#pragma once
+
+// A worker's connections to all shards of its job: one each, over a Unix-domain socket on the same
+// host, else over TCP. A connection that breaks is made again. One thread.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "collectives/parameter_server/core/worker_flow.hpp"
+#include "collectives/parameter_server/message_stream.hpp"
+
+namespace mayfly::parameter_server {
+
+struct ShardClientsOptions {
+  MemberId self{};
+  std::vector<std::string> addresses;  ///< by shard
+  std::vector<std::size_t> elements;   ///< of each shard's range
+  bool payload_hashes = false;
+  int wake = -1;  ///< an eventfd that ends a wait(); outlives the connections
+};
+
+/// What a push says besides the gradient.
+struct PushFacts {
+  std::uint32_t microbatches = 0;
+  std::uint64_t first_sample = 0;
+  std::uint32_t samples = 0;
+  std::uint32_t correct = 0;
+  double loss = 0;  ///< sum over the microbatches
+  std::array<std::uint32_t, 4> sample_hash{};
+};
+
+class ShardClients {
+ public:
+  /// Where a shard's answer goes. Asked when its header has come.
+  using Target = std::function<PayloadTarget(std::uint32_t shard, bool with_momentum)>;
+
+  /// `flow` is told of leases, answers and new connections.
+  static Result<std::unique_ptr<ShardClients>> make(const ShardClientsOptions& options,
+                                                    WorkerFlow& flow, Target target);
+  virtual ~ShardClients() = default;
+
+  /// Of the view that lets us in. Before anything else, and again with every view.
+  virtual void set_view(ViewId view, std::uint64_t key) = 0;
+
+  virtual void pull(const flow::Pull& action) = 0;
+  /// `gradients`: by shard; they must not change before all_sent().
+  virtual void push(const flow::Compute& action, const PushFacts& facts,
+                    const std::vector<std::span<const float>>& gradients) = 0;
+  virtual void rest() = 0;
+  virtual void bye() = 0;
+  /// Asks every shard for its whole state; states_arrived() tells when they are there.
+  virtual void pull_states() = 0;
+  /// The versions of the states, by shard, when all have come.
+  [[nodiscard]] virtual std::optional<std::vector<std::uint64_t>> states_arrived() = 0;
+  [[nodiscard]] virtual bool all_sent() const = 0;
+
+  /// Moves bytes; returns after something has moved or happened, the eventfd, or the deadline.
+  virtual void wait(Instant deadline) = 0;
+  /// The newest version that this shard has told us.
+  [[nodiscard]] virtual std::uint64_t known_version(std::uint32_t shard) const = 0;
+};
+
+}  // namespace mayfly::parameter_server
