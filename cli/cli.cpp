@@ -139,6 +139,7 @@ const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> list = {
       launch("train", "train a model with elastic local workers, or join a running job", train),
       launch("worker", "run one worker that joins --coordinator HOST:PORT", worker),
+      launch("ps-server", "run one parameter server of a job with --sync or --phases", ps_server),
       launch("coordinator", "run the coordinator alone", coordinator),
       status_command(),
       order("scale", "change the number of workers of a running job", "[ENDPOINT] WORKERS", scale),
@@ -240,7 +241,8 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
 }
 
 bool starts_a_worker(const std::vector<std::string>& words, bool in_mpirun) {
-  return !words.empty() && (words[0] == "worker" || (words[0] == "train" && in_mpirun));
+  return !words.empty() &&
+         (words[0] == "worker" || words[0] == "ps-server" || (words[0] == "train" && in_mpirun));
 }
 
 }  // namespace mayfly::cli

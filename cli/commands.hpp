@@ -10,6 +10,7 @@ namespace mayfly::cli {
 // launch_commands.cpp: processes of a job.
 int train(const ParsedArguments& arguments, Context& context);
 int worker(const ParsedArguments& arguments, Context& context);
+int ps_server(const ParsedArguments& arguments, Context& context);
 int coordinator(const ParsedArguments& arguments, Context& context);
 
 // operator_commands.cpp: questions and orders to a running job.

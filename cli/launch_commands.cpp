@@ -83,12 +83,9 @@ int train(const ParsedArguments& arguments, Context& context) {
   return context.services.train(config.value(), listener);
 }
 
-int worker(const ParsedArguments& arguments, Context& context) {
-  Result<engine::JobConfig> resolved = resolve_config(arguments, context);
-  if (!resolved.ok()) {
-    return context.complain(resolved.error());
-  }
-  engine::JobConfig config = std::move(resolved).value();
+namespace {
+
+int join_as(const char* what, engine::JobConfig config, Context& context) {
   if (config.coordinator.empty() && !config.run_dir.empty()) {
     Result<std::string> endpoint = endpoint_of_run(config.run_dir);
     if (!endpoint.ok()) {
@@ -97,9 +94,29 @@ int worker(const ParsedArguments& arguments, Context& context) {
     config.coordinator = std::move(endpoint).value();
   }
   if (config.coordinator.empty()) {
-    return context.complain("worker needs --coordinator HOST:PORT[,HOST:PORT...]", kExitUsage);
+    return context.complain(std::string(what) + " needs --coordinator HOST:PORT[,HOST:PORT...]",
+                            kExitUsage);
   }
   return join(config, context);
+}
+
+}  // namespace
+
+int worker(const ParsedArguments& arguments, Context& context) {
+  Result<engine::JobConfig> config = resolve_config(arguments, context);
+  return config.ok() ? join_as("worker", std::move(config).value(), context)
+                     : context.complain(config.error());
+}
+
+int ps_server(const ParsedArguments& arguments, Context& context) {
+  engine::JobConfig start;
+  start.ps_server = true;
+  Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(start));
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  config.value().ps_server = true;  // whatever the job's file says of its other processes
+  return join_as("ps-server", std::move(config).value(), context);
 }
 
 int coordinator(const ParsedArguments& arguments, Context& context) {

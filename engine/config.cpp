@@ -176,6 +176,27 @@ void append_computing(std::vector<Setting>& list) {
                       "address, or network interface, on which this process listens"));
 }
 
+void append_parameter_servers(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(make("sync", &C::sync,
+                      "parameter servers instead of all-reduce: bsp, asp, ssp:S or backup:N-of-M"));
+  list.push_back(make("phases", &C::phases,
+                      "several of them, one after the other, e.g. bsp:6.25%,asp; amounts also as "
+                      "400steps or 51200samples"));
+  list.push_back(make("ps", &C::ps, "parameter servers"));
+  list.push_back(make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"));
+  list.push_back(make("slices", &C::slices,
+                      "that a step is cut into for parameter servers; 0 = as many as workers"));
+  list.push_back(make("lr_rule", &C::lr_rule,
+                      "learning rate of updates from less than a global batch: linear, sqrt or "
+                      "fixed"));
+  list.push_back(make("ps_hashes", &C::ps_hashes,
+                      "check a hash of all gradients and parameters on their way"));
+  list.push_back(make("ps_index", &C::ps_index,
+                      "of `mayfly ps-server`: which one of the servers it is, from 0"));
+  list.push_back(make("ps_server", &C::ps_server, "set by `mayfly ps-server`"));
+}
+
 void append_membership(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(make("coordinator", &C::coordinator,
@@ -318,6 +339,7 @@ const std::vector<Setting>& settings() {
     std::vector<Setting> all;
     append_training(all);
     append_computing(all);
+    append_parameter_servers(all);
     append_membership(all);
     append_cloud(all);
     append_records(all);

@@ -60,6 +60,17 @@ struct JobConfig {
   std::string conv_kernels = "auto";    ///< auto, direct, winograd; see nn/cpu/conv_kernel.hpp
   std::string bind_host = "127.0.0.1";  ///< address on which this process listens
 
+  // Parameter servers instead of all-reduce (docs/parameter_server.md).
+  std::string sync;                ///< bsp, asp, ssp:S or backup:N-of-M; empty = all-reduce
+  std::string phases;              ///< instead of `sync`: "bsp:6.25%,asp"
+  std::uint32_t ps = 1;            ///< servers
+  std::uint32_t shards = 1;        ///< of each server, with a thread each
+  std::uint32_t slices = 0;        ///< that a step is cut into; 0 = as many as workers
+  std::string lr_rule = "linear";  ///< for updates of less than a global batch
+  bool ps_hashes = false;          ///< of gradients and parameters on their way
+  std::uint32_t ps_index = 0;      ///< of `mayfly ps-server`: which one of the servers it is
+  bool ps_server = false;          ///< set by `mayfly ps-server`
+
   // Membership.
   /// HOST:PORT of a running coordinator, then of its standbys, with commas; empty = embedded.
   std::string coordinator;

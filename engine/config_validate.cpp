@@ -9,6 +9,7 @@
 #include "engine/cloud_provider.hpp"
 #include "engine/config.hpp"
 #include "engine/derived_settings.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::engine {
@@ -298,6 +299,11 @@ bool has_standbys(const JobConfig& config) {
 }
 
 Result<void> validate(const JobConfig& config) {
+  if (Result<void> servers =
+          check_batches(config) ? Result<void>() : check_parameter_servers(config);
+      !servers.ok()) {
+    return servers;
+  }
   for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
                             check_workers, check_cloud, check_records}) {
     if (const Complaint complaint = check(config)) {

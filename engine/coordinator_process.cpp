@@ -19,6 +19,7 @@
 #include "engine/exit_codes.hpp"
 #include "engine/json_text.hpp"
 #include "engine/network_interface.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/reduction_layout.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/state_parts.hpp"
@@ -221,6 +222,12 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
   if (!job_->bucket_size.tuned) {
     core.bucket_names =
         bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
+  }
+  if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
+    core.initial_workers += config.ps;
+    core.min_workers += config.ps;
+    core.rebalance.enabled = false;
+    core.observe_from_bytes = UINT64_MAX;
   }
   core.identity = elastic::make_identity();
   core.quorum = has_standbys(config);

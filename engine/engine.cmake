@@ -9,8 +9,11 @@ mayfly_library(engine
           starting_state.cpp state_donor.cpp state_faults.cpp state_fetch.cpp state_parts.cpp
           state_sync.cpp trace.cpp trainer.cpp trainer_checks.cpp trainer_evaluate.cpp
           trainer_observe.cpp trainer_reports.cpp word_wire.cpp worker.cpp worker_link.cpp
-          wrapped_wire.cpp
+          wrapped_wire.cpp worker_join.cpp parameter_server/ps_job.cpp parameter_server/ps_link.cpp
+          parameter_server/ps_process.cpp parameter_server/ps_server.cpp
+          parameter_server/ps_snapshot.cpp parameter_server/ps_trainer.cpp
+          parameter_server/sgd_shard.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
-         mayfly_collectives_plan mayfly_elastic_core mayfly_elastic_net mayfly_cloud_hooks
-         mayfly_cloud_hooks_notice
+         mayfly_collectives_plan mayfly_parameter_server mayfly_elastic_core mayfly_elastic_net
+         mayfly_cloud_hooks mayfly_cloud_hooks_notice
   PRIVATE fmt::fmt Boost::json Threads::Threads)

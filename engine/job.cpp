@@ -7,6 +7,7 @@
 
 #include "engine/backend.hpp"
 #include "engine/initial_weights.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/version.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
@@ -33,6 +34,14 @@ void derive_steps(Job& job) {
   job.schedule.total_steps = job.total_steps;
   job.schedule.warmup_steps =
       std::min(steps_for_epochs(config.warmup_epochs, job), job.total_steps / 5);
+}
+
+std::string synchronisation_of(const JobConfig& c) {
+  return uses_parameter_servers(c)
+             ? fmt::format("{}, {} slices, {} servers of {} shards, rate {}, hashes {}",
+                           phases_text(c), slices_per_step(c), c.ps, c.shards, c.lr_rule,
+                           c.ps_hashes)
+             : "all-reduce";
 }
 
 Fingerprint fingerprint_of(const Job& job) {
@@ -64,6 +73,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"bucket_kib", c.bucket_kib},
           {"backend", c.backend},
           {"processes", process_set(c)},
+          {"synchronisation", synchronisation_of(c)},
           {"standby coordinators", has_standbys(c) ? "yes" : "no"},
           {"device", c.device},
           {"instruction set", job.isa},
@@ -140,6 +150,10 @@ Result<void> fix_arithmetic(Job& job) {
 Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   auto job = std::make_unique<Job>();
   job->config = config;
+  if (uses_parameter_servers(config)) {  // they sum floats, in an order of their own
+    job->config.reduction = "fp32";
+    job->config.wire = "auto";
+  }
   if (Result<void> fixed = fix_arithmetic(*job); !fixed.ok()) {
     return std::move(fixed).error();
   }

@@ -16,6 +16,7 @@
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/signal_watcher.hpp"
 
 namespace mayfly::engine {
@@ -62,6 +63,13 @@ int LocalLauncher::run() {
       return refuse(started.error(), kExitFailed);
     }
   }
+  const std::uint32_t servers =
+      uses_parameter_servers(process_->config()) ? process_->config().ps : 0;
+  for (std::uint32_t i = 0; i < servers; ++i) {
+    if (Result<void> started = start_server(i); !started.ok()) {
+      return refuse(started.error(), kExitFailed);
+    }
+  }
   std::optional<JobEnd> end;
   while (!end.has_value()) {
     const bool plays = on_poll_ || !chaos_.empty() || !wakes_.empty();
@@ -81,17 +89,9 @@ int LocalLauncher::run() {
 }
 
 Result<void> LocalLauncher::start_worker() {
-  const JobConfig& config = process_->config();
   const auto number = static_cast<std::uint32_t>(workers_.size());
-  std::vector<std::string> argv = {"/proc/self/exe",
-                                   "worker",
-                                   "--config",
-                                   config.run_dir + "/config.toml",
-                                   "--coordinator",
-                                   process_->server().endpoint(),
-                                   "--launched",
-                                   "--chaos",
-                                   chaos_of_worker(plan_, number)};
+  std::vector<std::string> argv = command_of("worker");
+  argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number)});
   if (on_start_) {
     if (Result<void> changed = on_start_(number, argv); !changed.ok()) {
       return changed;
@@ -105,12 +105,34 @@ Result<void> LocalLauncher::start_worker() {
   return {};
 }
 
+std::vector<std::string> LocalLauncher::command_of(const char* what) const {
+  return {"/proc/self/exe", what,
+          "--config",       process_->config().run_dir + "/config.toml",
+          "--coordinator",  process_->server().endpoint(),
+          "--launched"};
+}
+
+Result<void> LocalLauncher::start_server(std::uint32_t index) {
+  std::vector<std::string> argv = command_of("ps-server");
+  argv.insert(argv.end(), {"--ps-index", std::to_string(index), "--chaos", ""});
+  Result<std::string> id = provider_.start(
+      argv, fmt::format("{}/logs/ps-server-{}.log", process_->config().run_dir, index));
+  if (!id.ok()) {
+    return std::move(id).error();
+  }
+  Worker& server = workers_.emplace_back();
+  server.id = id.value();
+  server.is_server = true;
+  return {};
+}
+
 void LocalLauncher::poll_workers() {
   bool any_running = false;
   for (const cloud_hooks::ServerStatus& status : provider_.poll()) {
-    any_running = any_running || status.alive();
     const auto worker = std::find_if(workers_.begin(), workers_.end(),
                                      [&](const Worker& w) { return w.id == status.id; });
+    const bool computes = worker == workers_.end() || !worker->is_server;
+    any_running = any_running || (status.alive() && computes);
     if (worker == workers_.end() || status.alive() || !worker->running) {
       continue;
     }
@@ -120,10 +142,16 @@ void LocalLauncher::poll_workers() {
   }
   const elastic::JobStatus status = process_->server().status();
   follow_membership(status);
-  const bool others = !status.members.empty();
+  std::size_t servers = 0;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    servers += workers_[i].is_server && workers_[i].running ? 1 : 0;
+    last = workers_[i].is_server ? last : i;
+  }
+  const bool others = status.members.size() > servers;
   if (!any_running && !others && !process_->recorder().end().has_value()) {
     process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
-                                        workers_.back().end, last_words(workers_.size() - 1)));
+                                        workers_[last].end, last_words(last)));
   }
 }
 
@@ -269,7 +297,7 @@ void LocalLauncher::wait_for_workers() {
 std::vector<std::size_t> LocalLauncher::running_workers() const {
   std::vector<std::size_t> running;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].running) {
+    if (workers_[i].running && !workers_[i].is_server) {
       running.push_back(i);
     }
   }

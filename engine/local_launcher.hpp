@@ -46,19 +46,24 @@ class LocalLauncher {
   struct Worker {
     std::string id;  // of the provider
     bool running = true;
+    bool is_server = false;   // a parameter server: its number is not one of a worker's
     bool is_leaving = false;  // was seen as a member on its way out
     bool told_to_leave = false;
     std::string end;  // how it ended
 
     /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
     /// joins again.
-    [[nodiscard]] bool stays() const { return running && !told_to_leave && !is_leaving; }
+    [[nodiscard]] bool stays() const {
+      return running && !told_to_leave && !is_leaving && !is_server;
+    }
   };
   struct Wake {
     std::size_t worker;
     Instant at;
   };
 
+  Result<void> start_server(std::uint32_t index);
+  [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
   void poll_workers();
   void follow_membership(const elastic::JobStatus& status);
   [[nodiscard]] std::string log_path(std::size_t worker) const;

@@ -40,6 +40,10 @@ void put(WireWriter& out, const NoteRecord& r) {
   out.put_string(std::string_view(r.kind).substr(0, kTextBytesMax));
   out.put_string(std::string_view(r.detail).substr(0, kTextBytesMax));
 }
+void put(WireWriter& out, const StateRecord& r) {
+  out.put(r.step);
+  out.put_string(r.digest);
+}
 
 void get(WireReader& in, StepRecord& r) {
   r.step = in.get<std::uint64_t>();
@@ -80,6 +84,10 @@ void get(WireReader& in, NoteRecord& r) {
   r.kind = in.get_string(kTextBytesMax);
   r.detail = in.get_string(kTextBytesMax);
 }
+void get(WireReader& in, StateRecord& r) {
+  r.step = in.get<std::uint64_t>();
+  r.digest = in.get_string(kTextBytesMax);
+}
 
 template <typename T>
 Result<Record> get_whole(WireReader& in) {
@@ -109,6 +117,7 @@ Result<Record> decode_record(ByteSpan bytes) {
     case 3: return get_whole<FatalRecord>(in);
     case 4: return get_whole<WorkerRecord>(in);
     case 5: return get_whole<NoteRecord>(in);
+    case 6: return get_whole<StateRecord>(in);
     default: return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
   }
 }

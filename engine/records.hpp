@@ -52,8 +52,14 @@ struct NoteRecord {
   std::string detail;
 };
 
+/// The state was seen whole after this step, without an update in between (parameter servers).
+struct StateRecord {
+  std::uint64_t step = 0;
+  std::string digest;  ///< hex
+};
+
 using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
-                            WorkerRecord, NoteRecord>;
+                            WorkerRecord, NoteRecord, StateRecord>;
 
 [[nodiscard]] Bytes encode_record(const Record& record);
 [[nodiscard]] Result<Record> decode_record(ByteSpan bytes);

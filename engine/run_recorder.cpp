@@ -257,6 +257,17 @@ void RunRecorder::receive(const NoteRecord& record) {
   directory_.event(record.kind, {{"detail", json_string(record.detail)}});
 }
 
+void RunRecorder::receive(const StateRecord& record) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (record.step >= history_.last_step) {
+      history_.last_digest = record.digest;
+    }
+  }
+  directory_.event("state",
+                   {{"step", json_number(record.step)}, {"digest", json_string(record.digest)}});
+}
+
 elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
   return on_other_command_(command);
 }

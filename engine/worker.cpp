@@ -21,17 +21,16 @@
 #include "engine/coordinator_process.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
+#include "engine/parameter_server/ps_process.hpp"
 #include "engine/rejoin_limit.hpp"
 #include "engine/resident_memory.hpp"
-#include "engine/signal_watcher.hpp"
 #include "engine/starting_state.hpp"
 #include "engine/trainer.hpp"
+#include "engine/worker_join.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-constexpr Duration kConnectTimeout = seconds(60);
 
 std::uint32_t compute_threads(const JobConfig& config) {
   return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -56,18 +55,6 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
   }
   options.yield_cores = job.data.encoded;
   return options;
-}
-
-int exit_code_of(const elastic::member_effect::Leave& leave) {
-  switch (leave.reason) {
-    case elastic::DismissReason::kJobDone:
-    case elastic::DismissReason::kDrained: return kExitDone;
-    case elastic::DismissReason::kJobStopped: return kExitStopped;
-    case elastic::DismissReason::kEvicted:
-    case elastic::DismissReason::kCorrupted:
-    case elastic::DismissReason::kJobFailed: return kExitFailed;
-  }
-  UNREACHABLE("every reason has an exit code");
 }
 
 /// Everything of a worker that exists before it is a member. Built in this order, destroyed in
@@ -112,12 +99,14 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     }
     parts.resident = std::move(touched).value();
   }
-  // First, because MPI starts only when every rank has come to this.
-  Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
-  if (!transport.ok()) {
-    return std::move(transport).error();
+  if (!uses_parameter_servers(config)) {
+    // First, because MPI starts only when every rank has come to this.
+    Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
+    if (!transport.ok()) {
+      return std::move(transport).error();
+    }
+    parts.transport = std::move(transport).value();
   }
-  parts.transport = std::move(transport).value();
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (!job.ok()) {
     return std::move(job).error();
@@ -143,77 +132,10 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   return plan_faults(config, parts);
 }
 
-Result<std::unique_ptr<elastic::MemberClient>> join(const JobConfig& config,
-                                                    const WorkerParts& parts, const Bytes& token,
-                                                    elastic::Sentinel* sentinel, Duration timeout,
-                                                    std::optional<elastic::Former> former) {
-  elastic::MemberClientOptions options;
-  options.endpoints = coordinator_endpoints(config);
-  options.token = token;
-  options.sentinel = sentinel;
-  options.coordinator_timeout =
-      Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
-  options.address = parts.transport->address();
-  options.server = config.server;
-  options.fingerprint = parts.job->fingerprint;
-  options.former = std::move(former);
-  std::error_code absent;
-  if (const std::string logs = config.run_dir + "/logs";
-      std::filesystem::is_directory(logs, absent)) {
-    options.flight_dir = logs;  // a worker on a machine of its own has no run directory
-  }
-  return elastic::connect_member(options, monotonic_now() + timeout);
-}
-
 int fail(const Error& error, int code) {
   log::error(error.detail);
   return code;
 }
-
-/// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C and the notices of a cloud ask the job for a
-/// planned leave; one that comes before there is a client to tell is kept.
-class LeaveSignals {
- public:
-  LeaveSignals(bool launched, const cloud_hooks::NoticeSetting& notice)
-      : watcher_({SIGTERM, SIGINT, SIGUSR1},
-                 [this, launched](int signal) {
-                   // Ctrl-C reaches the whole terminal group; a launcher decides itself what it
-                   // means.
-                   if (signal != SIGINT || !launched) {
-                     ask("asked by a signal");
-                   }
-                 }),
-        notices_(notice, [this](const std::string& reason) { ask("notice: " + reason); }) {}
-
-  [[nodiscard]] bool asked() const {
-    const std::lock_guard lock(mutex_);
-    return why_.has_value();
-  }
-
-  /// From now on `client` is told; null = nobody.
-  void tell(elastic::MemberClient* client) {
-    const std::lock_guard lock(mutex_);
-    client_ = client;
-    if (client_ != nullptr && why_) {
-      client_->post(elastic::member_event::LeaveAsked{*why_});
-    }
-  }
-
- private:
-  void ask(const std::string& why) {
-    const std::lock_guard lock(mutex_);
-    why_ = why;
-    if (client_ != nullptr) {
-      client_->post(elastic::member_event::LeaveAsked{why});
-    }
-  }
-
-  mutable std::mutex mutex_;
-  elastic::MemberClient* client_ = nullptr;  // guarded by mutex_
-  std::optional<std::string> why_;           // guarded by mutex_; set = asked
-  SignalWatcher watcher_;                    // these two last: their threads use the rest
-  cloud_hooks::NoticeWatcher notices_;
-};
 
 /// One membership, and what is left of it.
 struct Part {
@@ -224,6 +146,10 @@ struct Part {
 /// From the moment this worker is a member until it leaves.
 Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
                nn::ModelState initial, LeaveSignals& signals) {
+  if (parts.transport == nullptr) {
+    PsWorkerParts ps{*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.board};
+    return {take_ps_part(ps, client, initial, signals), std::move(initial)};
+  }
   WorkerLink link(*parts.transport, *parts.pool, client);
   CheckpointWriter checkpoints(
       *parts.job, config.run_dir + "/checkpoints",
@@ -290,11 +216,14 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     return fail(token.error(), kExitUsage);
   }
   RejoinLimit limit;
-  Duration timeout = kConnectTimeout;
+  Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> joined =
-        join(config, parts, token.value(), sentinel, timeout, std::move(former));
+        join_job(config,
+                 {parts.transport != nullptr ? parts.transport->address() : kPsWorkerAddress,
+                  parts.job->fingerprint, token.value(), sentinel, std::move(former)},
+                 timeout);
     if (!joined.ok()) {
       const bool refused = joined.error().code == Errc::kRefused;
       return fail(joined.error(), refused ? kExitUsage : kExitFailed);
@@ -333,6 +262,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return refuse(notice.error(), kExitUsage);
   }
   LeaveSignals signals(config.launched, notice.value());
+  if (config.ps_server) {
+    return run_ps_server(config, std::move(sentinel), signals);
+  }
   WorkerParts parts;
   if (sentinel != nullptr) {
     parts.board = &sentinel->board();

@@ -1,0 +1,62 @@
+#pragma once
+
+// What follows from a job's configuration for its parameter servers; equal on all its processes.
+// Pure; no thread matters.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collectives/parameter_server/core/sync_plan.hpp"
+#include "engine/job.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/reduction_layout.hpp"
+
+namespace mayfly::engine {
+
+/// Elements [first, last) of the vector [loss | statistics | parameters] (ReductionLayout).
+struct ShardRange {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+/// Equal ranges of everything but the loss, on borders of 16 elements, one per shard.
+[[nodiscard]] std::vector<ShardRange> shard_ranges(const ReductionLayout& layout,
+                                                   std::uint32_t shards);
+
+struct MicrobatchSlice {
+  std::uint64_t step = 0;  ///< from 1
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+struct PsJob {
+  parameter_server::SyncPlan plan;
+  std::set<std::uint64_t> snapshots;  ///< slices before which the state is recorded
+  parameter_server::RateRule rule = parameter_server::RateRule::kLinear;
+  std::uint32_t shards = 1;  ///< of all servers
+  std::vector<ShardRange> ranges;
+
+  /// The microbatches of a slice.
+  [[nodiscard]] MicrobatchSlice microbatches_of(const Job& job, std::uint64_t slice) const;
+  /// The learning rate of an update of so many microbatches after so many slices of the job.
+  [[nodiscard]] double rate_of(const Job& job, std::uint64_t committed_before,
+                               std::uint32_t microbatches) const;
+};
+/// `first_step` is committed already.
+[[nodiscard]] Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout,
+                                        std::uint64_t first_step);
+
+/// Where the shards of a server are, as a member's address; and that of a member that is a worker.
+[[nodiscard]] std::string server_address(std::uint32_t index,
+                                         const std::vector<std::string>& shards);
+inline constexpr const char* kPsWorkerAddress = "ps-worker";
+struct ServerAddress {
+  std::uint32_t index = 0;
+  std::vector<std::string> shards;
+};
+/// Nothing if the member is no server. kInvalidInput if it says so and cannot be read.
+[[nodiscard]] Result<std::optional<ServerAddress>> parse_server_address(const std::string& text);
+
+}  // namespace mayfly::engine

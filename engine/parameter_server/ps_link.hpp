@@ -1,0 +1,67 @@
+#pragma once
+
+// Membership of a job with parameter servers, for workers and servers alike. Views decide who is
+// there; training does not stop for them: a lost worker's slices are leased again, the others go
+// on. So orders to stop are answered here at once, on the control thread, except that the process
+// with the first shard answers a planned one when everybody has come to the end of a step.
+
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "elastic/net/member_client.hpp"
+
+namespace mayfly::engine {
+
+class PsLink final : public elastic::MemberHandler {
+ public:
+  struct Hooks {
+    /// A view is there. Control thread; must not block.
+    std::function<void(const elastic::View&)> on_view;
+    /// No new step may begin until the next view.
+    std::function<void()> on_hold = [] {};
+    std::function<void()> on_leave;
+  };
+
+  /// `committed`: the step that this process says it has, the same for all of its kind; servers say
+  /// one less than workers, so that a worker is asked for the job's last checkpoint.
+  PsLink(elastic::MemberClient& client, Step committed, Step last, bool waits_for_quiet,
+         Hooks hooks)
+      : client_(client),
+        committed_(committed),
+        last_(last),
+        waits_for_quiet_(waits_for_quiet),
+        hooks_(std::move(hooks)) {}
+
+  // Control thread:
+  void run_view(const elastic::View& view) override;
+  void abort_group(ViewId view) override;
+  void ask_for_boundary(ViewId view) override;
+  void leave(const elastic::member_effect::Leave& leave) override;
+
+  // Any thread:
+  /// Everybody is at the end of a step.
+  void quiet();
+  /// The job's last step is committed and on record.
+  void finished();
+  [[nodiscard]] std::optional<elastic::View> view() const;
+  [[nodiscard]] std::optional<elastic::member_effect::Leave> leave_order() const;
+
+ private:
+  void stop();
+
+  elastic::MemberClient& client_;
+  const Step committed_;
+  const Step last_;
+  const bool waits_for_quiet_;
+  const Hooks hooks_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_:
+  std::optional<elastic::View> view_;  // the newest
+  bool runs_ = false;                  // and we have not said that we stopped
+  bool boundary_asked_ = false;
+  bool finished_ = false;
+  std::optional<elastic::member_effect::Leave> leave_;
+};
+
+}  // namespace mayfly::engine

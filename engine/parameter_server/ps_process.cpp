@@ -1,0 +1,88 @@
+#include "engine/parameter_server/ps_process.hpp"
+
+#include <fmt/format.h>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "elastic/net/job_token.hpp"
+#include "engine/exit_codes.hpp"
+#include "engine/parameter_server/ps_server.hpp"
+#include "engine/parameter_server/ps_trainer.hpp"
+#include "engine/starting_state.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+int fail(const Error& error, int code) {
+  log::error(error.detail);
+  return code;
+}
+
+}  // namespace
+
+elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
+                                           elastic::MemberClient& client,
+                                           const nn::ModelState& initial, LeaveSignals& signals) {
+  const Job& job = parts.job;
+  const Result<PsJob> ps = make_ps_job(job, parts.layout, value(initial.committed));
+  if (!ps.ok()) {  // every worker says the same, so this is no news to the job
+    client.send_report(encode_record(FatalRecord{ps.error().detail}));
+    elastic::member_effect::Leave leave;
+    leave.reason = elastic::DismissReason::kJobFailed;
+    leave.detail = ps.error().detail;
+    return leave;
+  }
+  CheckpointWriter checkpoints(
+      job, job.config.run_dir + "/checkpoints",
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+  PsTrainer trainer(
+      {job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints, parts.board},
+      initial);
+  client.start(trainer.link());
+  client.post(elastic::member_event::Loaded{initial.committed, 0});
+  signals.tell(&client);
+  log::info(fmt::format("joined {} as member {}", job.config.coordinator, value(client.id())));
+  elastic::member_effect::Leave leave = trainer.run();
+  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  signals.tell(nullptr);
+  client.send_report(
+      encode_record(WorkerRecord{to_ms(parts.loader.time_waited()), value(trainer.committed())}));
+  return leave;
+}
+
+int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> sentinel,
+                  LeaveSignals& signals) {
+  const Result<std::unique_ptr<Job>> job = prepare_job(config);
+  if (!job.ok()) {
+    return fail(job.error(), kExitUsage);
+  }
+  const ReductionLayout layout(job.value()->model, job.value()->bucket_size.elements);
+  const Result<StartingState> start = starting_state(*job.value(), layout);
+  if (!start.ok()) {
+    return fail(start.error(), kExitUsage);
+  }
+  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  if (!token.ok()) {
+    return fail(token.error(), kExitUsage);
+  }
+  const Result<std::unique_ptr<PsServer>> server =
+      PsServer::start(*job.value(), layout, start.value().state);
+  if (!server.ok()) {
+    return fail(server.error(), kExitFailed);
+  }
+  Result<std::unique_ptr<elastic::MemberClient>> joined = join_job(
+      config, {server.value()->address(), job.value()->fingerprint, token.value(), sentinel.get()},
+      kJoinTimeout);
+  if (!joined.ok()) {
+    const bool refused = joined.error().code == Errc::kRefused;
+    return fail(joined.error(), refused ? kExitUsage : kExitFailed);
+  }
+  signals.tell(joined.value().get());
+  const elastic::member_effect::Leave leave = server.value()->run(*joined.value());
+  signals.tell(nullptr);
+  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  joined.value().reset();  // says the last words
+  return exit_code_of(leave);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,34 @@
+#pragma once
+
+// A worker's and a server's part in a job with parameter servers, from joining to leaving.
+
+#include <memory>
+
+#include "datasets/loader.hpp"
+#include "elastic/net/progress_board.hpp"
+#include "engine/compute_pool.hpp"
+#include "engine/parameter_server/ps_job.hpp"
+#include "engine/worker_join.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+struct PsWorkerParts {
+  const Job& job;
+  const ReductionLayout& layout;
+  datasets::Loader& loader;
+  ComputePool& pool;
+  elastic::ProgressBoard& board;
+};
+
+/// From the moment this worker is a member until it leaves.
+[[nodiscard]] elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
+                                                         elastic::MemberClient& client,
+                                                         const nn::ModelState& initial,
+                                                         LeaveSignals& signals);
+
+/// `mayfly ps-server`; returns the exit code. `sentinel` may be null.
+[[nodiscard]] int run_ps_server(const JobConfig& config,
+                                std::unique_ptr<elastic::Sentinel> sentinel, LeaveSignals& signals);
+
+}  // namespace mayfly::engine

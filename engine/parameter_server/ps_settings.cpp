@@ -1,0 +1,104 @@
+#include "engine/parameter_server/ps_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "collectives/parameter_server/core/sync_plan.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using parameter_server::JobLength;
+using parameter_server::SyncPhase;
+using parameter_server::SyncPlan;
+
+constexpr std::uint32_t kServersMax = 256;
+constexpr std::uint32_t kShardsPerServerMax = 4;  // their addresses must fit into one of a member
+
+/// As if the job had many steps: for what does not depend on how many it has.
+Result<SyncPlan> plan_of_any_length(const JobConfig& config, std::uint32_t slices) {
+  JobLength length;
+  length.last_step = 1'000'000;
+  length.slices_per_step = slices;
+  length.samples_per_step = config.global_batch;
+  return parameter_server::parse_phases(phases_text(config), length);
+}
+
+/// Slices that a backup phase takes together; 0 = there is none.
+std::uint32_t backup_round(const JobConfig& config) {
+  const std::string& text = phases_text(config);
+  const std::size_t at = text.find("backup:");
+  if (at == std::string::npos) {
+    return 0;
+  }
+  std::uint32_t needed = 0;
+  std::from_chars(text.data() + at + 7, text.data() + text.size(), needed);
+  return needed;
+}
+
+Error wrong(const std::string& text) {
+  return {Errc::kInvalidInput, text};
+}
+
+}  // namespace
+
+bool uses_parameter_servers(const JobConfig& config) {
+  return !config.sync.empty() || !config.phases.empty();
+}
+
+const std::string& phases_text(const JobConfig& config) {
+  return config.phases.empty() ? config.sync : config.phases;
+}
+
+std::uint32_t slices_per_step(const JobConfig& config) {
+  if (config.slices > 0) {
+    return config.slices;
+  }
+  const std::uint32_t backup = backup_round(config);
+  const std::uint32_t microbatches = config.global_batch / std::max(1U, config.microbatch);
+  return std::max(1U, std::min(backup > 0 ? backup : config.workers, microbatches));
+}
+
+Result<void> check_parameter_servers(const JobConfig& config) {
+  if (!uses_parameter_servers(config)) {
+    return config.ps_server ? Result<void>(wrong("ps-server needs --sync or --phases"))
+                            : Result<void>();
+  }
+  if (config.ps < 1 || config.ps > kServersMax) {
+    return wrong(fmt::format("ps {} is not between 1 and {}", config.ps, kServersMax));
+  }
+  if (config.shards < 1 || config.shards > kShardsPerServerMax) {
+    return wrong(fmt::format("shards {} is not between 1 and {} per server", config.shards,
+                             kShardsPerServerMax));
+  }
+  if (config.ps_index >= config.ps) {
+    return wrong(fmt::format("ps_index {} is not below ps {}", config.ps_index, config.ps));
+  }
+  const std::uint32_t microbatches = config.global_batch / config.microbatch;
+  const std::uint32_t slices = slices_per_step(config);
+  if (slices > microbatches) {
+    return wrong(
+        fmt::format("slices {} is more than the {} microbatches of a step", slices, microbatches));
+  }
+  const Result<SyncPlan> plan = plan_of_any_length(config, slices);
+  if (!plan.ok()) {
+    return wrong(
+        fmt::format("{}: {}", config.phases.empty() ? "sync" : "phases", plan.error().detail));
+  }
+  for (const SyncPhase& phase : plan.value().phases()) {
+    if (phase.policy.kind == parameter_server::SyncKind::kBackup && config.ps * config.shards > 1) {
+      return wrong(
+          "backup needs one shard (ps 1, shards 1): which slices are late must be decided "
+          "in one place");
+    }
+  }
+  if (config.wire != "auto" && config.wire != "fp32") {
+    return wrong("parameter servers exchange fp32; wire " + config.wire + " is for all-reduce");
+  }
+  const Result<parameter_server::RateRule> rule = parameter_server::parse_rate_rule(config.lr_rule);
+  return rule.ok() ? Result<void>() : Result<void>(wrong("lr_rule " + rule.error().detail));
+}
+
+}  // namespace mayfly::engine

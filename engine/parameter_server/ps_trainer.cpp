@@ -1,0 +1,320 @@
+#include "engine/parameter_server/ps_trainer.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "engine/parameter_server/sgd_shard.hpp"
+#include "engine/records.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using parameter_server::FlowAction;
+using parameter_server::PayloadTarget;
+using parameter_server::ShardClients;
+namespace flow = parameter_server::flow;
+
+constexpr Duration kTurn = milliseconds(200);  // a backstop: everything that happens wakes us
+constexpr Duration kLostCountTimeout = seconds(2);
+
+std::span<std::byte> bytes_of(std::span<float> floats) {
+  return std::as_writable_bytes(floats);
+}
+
+/// Runs that are not empty first.
+PayloadTarget target_in(const ShardValues& values) {
+  if (values.statistics.empty()) {
+    return {bytes_of(values.parameters), {}};
+  }
+  return {bytes_of(values.statistics), bytes_of(values.parameters)};
+}
+
+}  // namespace
+
+PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
+    : parts_(parts),
+      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      link_(parts.client, next(initial.committed), Step{parts.job.total_steps}, false,
+            {[this](const elastic::View&) {
+               view_came_ = true;
+               wake();
+             },
+             [] {},
+             [this] {
+               parts_.pool.interrupt();
+               wake();
+             }}),
+      flow_(parts.ps.shards),
+      recorded_(initial.committed) {
+  ENSURE(wake_.valid(), "an eventfd can be made");
+  held_ = blank_state();
+  fresh_ = blank_state();
+}
+
+void PsTrainer::wake() const {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+nn::ModelState PsTrainer::blank_state() const {
+  nn::ModelState state;
+  state.parameters = AlignedBuffer<float>(parts_.job.model.parameter_count);
+  state.momentum = AlignedBuffer<float>(parts_.job.model.parameter_count);
+  state.statistics = AlignedBuffer<float>(parts_.job.model.statistic_count);
+  return state;
+}
+
+elastic::member_effect::Leave PsTrainer::run() {
+  parts_.pool.clear_interrupt();
+  while (!is_told_to_leave()) {
+    if (view_came_.exchange(false)) {
+      follow_view();
+    }
+    if (clients_ == nullptr || over_ || failed_) {
+      wait();
+    } else {
+      act(flow_.next());
+    }
+  }
+  parts_.pool.clear_interrupt();
+  parts_.pool.discard();
+  const elastic::member_effect::Leave leave = *link_.leave_order();
+  if (leave.write_checkpoint && !over_ && clients_ != nullptr) {
+    parts_.board.enter(elastic::Activity::kCheckpoint, Step{});
+    if (const std::optional<nn::ModelState> state = fetch_state()) {
+      parts_.checkpoints.write_now(*state);
+    }
+  }
+  return leave;
+}
+
+void PsTrainer::wait() {
+  parts_.board.enter(elastic::Activity::kIdle, Step{});
+  if (clients_ != nullptr) {
+    clients_->wait(monotonic_now() + kTurn);
+    return;
+  }
+  pollfd polled{wake_.get(), POLLIN, 0};
+  (void)::poll(&polled, 1, static_cast<int>(kTurn / milliseconds(1)));
+  std::uint64_t ignored = 0;
+  (void)!::read(wake_.get(), &ignored, sizeof ignored);
+}
+
+void PsTrainer::follow_view() {
+  const std::optional<elastic::View> view = link_.view();
+  if (!view || view->id == seen_) {
+    return;
+  }
+  seen_ = view->id;
+  std::size_t servers = 0;
+  for (const elastic::ViewMember& member : view->members) {
+    const auto address = parse_server_address(member.address);
+    servers += address.ok() && address.value().has_value() ? 1 : 0;
+  }
+  if (clients_ == nullptr && !failed_) {
+    Result<std::unique_ptr<Clients>> connected = connect(*view);
+    if (!connected.ok()) {
+      fail(connected.error().detail);
+      return;
+    }
+    clients_ = std::move(connected).value();
+  } else if (servers < servers_.size()) {
+    report_lost_servers(*view, servers);
+    return;
+  }
+  if (clients_ != nullptr) {
+    clients_->set_view(view->id, view->key);
+  }
+}
+
+Result<std::unique_ptr<ShardClients>> PsTrainer::connect(const elastic::View& view) {
+  std::vector<std::optional<ServerAddress>> found(parts_.job.config.ps);
+  for (const elastic::ViewMember& member : view.members) {
+    Result<std::optional<ServerAddress>> address = parse_server_address(member.address);
+    if (!address.ok()) {
+      return std::move(address).error();
+    }
+    if (!address.value()) {
+      continue;
+    }
+    const std::uint32_t index = address.value()->index;
+    if (index >= found.size() || found[index]) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("two parameter servers have index {}; see --ps-index", index)};
+    }
+    found[index] = std::move(address).value();
+  }
+  parameter_server::ShardClientsOptions options;
+  options.self = parts_.client.id();
+  options.payload_hashes = parts_.job.config.ps_hashes;
+  options.wake = wake_.get();
+  for (const std::optional<ServerAddress>& server : found) {
+    if (!server || server->shards.size() != parts_.job.config.shards) {
+      return Error{Errc::kNotFound,
+                   fmt::format("view {} has not all of the {} parameter servers with {} shards",
+                               value(view.id), found.size(), parts_.job.config.shards)};
+    }
+    options.addresses.insert(options.addresses.end(), server->shards.begin(), server->shards.end());
+    servers_.push_back(*server);
+  }
+  for (const ShardRange& range : parts_.ps.ranges) {
+    options.elements.push_back(range.last - range.first);
+  }
+  return ShardClients::make(options, flow_, [this](std::uint32_t shard, bool with_momentum) {
+    return target(shard, with_momentum);
+  });
+}
+
+/// Every worker says how far it has seen the shards; the first one reports the most. An update that
+/// no worker has been told of was never acknowledged: its slice is not counted as done either.
+void PsTrainer::report_lost_servers(const elastic::View& view, std::size_t present) {
+  failed_ = true;
+  std::vector<MemberId> workers;
+  for (const elastic::ViewMember& member : view.members) {
+    if (member.address == kPsWorkerAddress) {
+      workers.push_back(member.id);
+    }
+  }
+  std::uint64_t seen = 0;
+  for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
+    seen = std::max(seen, clients_->known_version(shard));
+  }
+  const auto key_of = [](MemberId id) { return fmt::format("ps-seen/{}", value(id)); };
+  WireWriter own;
+  own.put(seen);
+  (void)parts_.client.store_set(view.id, key_of(parts_.client.id()), own.take());
+  if (workers.empty() || workers.front() != parts_.client.id()) {
+    return;
+  }
+  for (const MemberId worker : workers) {
+    const Result<Bytes> other =
+        parts_.client.store_get(view.id, key_of(worker), monotonic_now() + kLostCountTimeout);
+    if (other.ok()) {
+      seen = std::max(seen, WireReader(other.value()).get<std::uint64_t>());
+    }
+  }
+  const std::uint64_t saved =
+      parts_.ps.plan.version_at(value(recorded_) * parts_.ps.plan.slices_per_step());
+  fail(fmt::format(
+      "{} of {} parameter servers is lost, and with it {} updates since step {}; "
+      "start again with --resume",
+      servers_.size() - present, servers_.size(), seen - std::min(seen, saved), value(recorded_)));
+}
+
+PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
+  const ShardRange range = parts_.ps.ranges[shard];
+  if (!with_momentum) {
+    return target_in(values_in(fresh_, parts_.layout, range));
+  }
+  return {bytes_of(std::span(states_[shard].data(), states_[shard].size())), {}};
+}
+
+void PsTrainer::act(const FlowAction& action) {
+  if (std::holds_alternative<flow::Wait>(action)) {
+    wait();
+  } else if (const auto* pull = std::get_if<flow::Pull>(&action)) {
+    clients_->pull(*pull);
+  } else if (const auto* adopted = std::get_if<flow::Adopt>(&action)) {
+    adopt(*adopted);
+  } else if (const auto* work = std::get_if<flow::Compute>(&action)) {
+    compute(*work);
+  } else if (const auto* save = std::get_if<flow::Snapshot>(&action)) {
+    snapshot(*save);
+  } else if (std::holds_alternative<flow::Rest>(action)) {
+    clients_->rest();
+  } else {
+    finish();
+  }
+}
+
+void PsTrainer::adopt(const flow::Adopt& adopted) {
+  held_.committed = Step{++adoptions_};  // the engines' sign that the weights have changed
+  if (adopted.shards.size() == parts_.ps.shards) {
+    std::swap(held_.parameters, fresh_.parameters);
+    std::swap(held_.statistics, fresh_.statistics);
+    return;
+  }
+  for (const std::uint32_t shard : adopted.shards) {
+    const ShardRange range = parts_.ps.ranges[shard];
+    const ShardValues from = values_in(fresh_, parts_.layout, range);
+    const ShardValues to = values_in(held_, parts_.layout, range);
+    std::ranges::copy(from.statistics, to.statistics.begin());
+    std::ranges::copy(from.parameters, to.parameters.begin());
+  }
+}
+
+void PsTrainer::compute(const flow::Compute& action) {
+  const MicrobatchSlice slice = parts_.ps.microbatches_of(parts_.job, action.slice);
+  std::vector<std::uint32_t> microbatches(slice.count);
+  std::iota(microbatches.begin(), microbatches.end(), slice.first);
+  while (!clients_->all_sent() && !is_told_to_leave()) {  // the sums are still on their way
+    clients_->wait(monotonic_now() + kTurn);
+  }
+  parts_.loader.request(slice.step, microbatches);
+  parts_.board.enter(elastic::Activity::kCompute, Step{slice.step});
+  parts_.pool.begin_step(slice.step, held_, {});
+  parts_.pool.add_microbatches(microbatches);
+  if (!parts_.pool.wait_for_step()) {
+    if (const std::optional<Error> failure = parts_.pool.failure()) {
+      fail(failure->detail);
+    }
+    return;
+  }
+  const GradientSums& sums = parts_.pool.sums();
+  if (sums.totals().nonfinite > 0) {
+    fail(
+        fmt::format("the gradient of step {} is not finite: training has diverged; a lower --lr "
+                    "or a warmer start (--phases bsp:...) may help",
+                    slice.step));
+    return;
+  }
+  const auto* const floats = reinterpret_cast<const float*>(sums.words().data());
+  std::vector<std::span<const float>> gradients;
+  for (const ShardRange& range : parts_.ps.ranges) {
+    gradients.emplace_back(floats + range.first, range.last - range.first);
+  }
+  parts_.board.enter(elastic::Activity::kIdle, Step{});
+  clients_->push(action, facts_of(slice), gradients);
+}
+
+parameter_server::PushFacts PsTrainer::facts_of(const MicrobatchSlice& slice) const {
+  const GradientSums& sums = parts_.pool.sums();
+  const StepTotals totals = sums.totals();
+  parameter_server::PushFacts facts;
+  facts.microbatches = slice.count;
+  facts.first_sample = (slice.step - 1) * parts_.job.config.global_batch +
+                       std::uint64_t{slice.first} * parts_.job.config.microbatch;
+  facts.samples = static_cast<std::uint32_t>(totals.samples);
+  facts.correct = static_cast<std::uint32_t>(totals.correct);
+  facts.sample_hash = totals.sample_hash;
+  float loss = 0;
+  std::memcpy(&loss, sums.words().data(), sizeof loss);
+  facts.loss = loss;
+  return facts;
+}
+
+void PsTrainer::finish() {
+  over_ = true;
+  recorded_ = Step{parts_.job.total_steps};
+  clients_->bye();
+  while (!clients_->all_sent() && !is_told_to_leave()) {
+    clients_->wait(monotonic_now() + kTurn);
+  }
+  link_.finished();
+}
+
+void PsTrainer::fail(const std::string& reason) {
+  failed_ = true;
+  log::error(reason);
+  parts_.client.send_report(encode_record(FatalRecord{reason}));
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,87 @@
+#pragma once
+
+// The training loop of one worker of a job with parameter servers: does what WorkerFlow says, with
+// the compute threads, the loader and the records of all-reduce training. Trainer thread.
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collectives/parameter_server/core/worker_flow.hpp"
+#include "collectives/parameter_server/shard_clients.hpp"
+#include "elastic/net/member_client.hpp"
+#include "elastic/net/progress_board.hpp"
+#include "engine/checkpoint_writer.hpp"
+#include "engine/compute_pool.hpp"
+#include "engine/parameter_server/ps_job.hpp"
+#include "engine/parameter_server/ps_link.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+/// What the trainer works with; everything outlives it.
+struct PsTrainerParts {
+  const Job& job;
+  const PsJob& ps;
+  const ReductionLayout& layout;
+  datasets::Loader& loader;
+  ComputePool& pool;
+  elastic::MemberClient& client;
+  CheckpointWriter& checkpoints;
+  elastic::ProgressBoard& board;
+};
+
+class PsTrainer {
+ public:
+  /// `initial` is what the job starts from, for its layout; parameters come from the shards.
+  PsTrainer(PsTrainerParts parts, const nn::ModelState& initial);
+
+  /// Trains until told to leave; returns that order. The client must have been started with link().
+  elastic::member_effect::Leave run();
+  [[nodiscard]] PsLink& link() { return link_; }
+  /// Steps that were recorded, for the worker's last words.
+  [[nodiscard]] Step committed() const { return recorded_; }
+
+ private:
+  using Clients = parameter_server::ShardClients;
+
+  /// New views and new work, without blocking for long.
+  void wait();
+  void wake() const;
+  void follow_view();
+  Result<std::unique_ptr<Clients>> connect(const elastic::View& view);
+  void report_lost_servers(const elastic::View& view, std::size_t present);
+  [[nodiscard]] parameter_server::PayloadTarget target(std::uint32_t shard, bool with_momentum);
+  void act(const parameter_server::FlowAction& action);
+  void adopt(const parameter_server::flow::Adopt& adopted);
+  void compute(const parameter_server::flow::Compute& action);
+  [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
+  /// The shards' state if it is complete and of one version; nothing if told to leave first.
+  [[nodiscard]] std::optional<nn::ModelState> fetch_state();
+  [[nodiscard]] Step step_of(std::uint64_t version) const;
+  void snapshot(const parameter_server::flow::Snapshot& action);
+  void evaluate(const nn::ModelState& state);
+  void finish();
+  void fail(const std::string& reason);
+  [[nodiscard]] bool is_told_to_leave() const { return link_.leave_order().has_value(); }
+  [[nodiscard]] nn::ModelState blank_state() const;
+
+  PsTrainerParts parts_;
+  const UniqueFd wake_;  // an eventfd
+  PsLink link_;
+  parameter_server::WorkerFlow flow_;
+  nn::ModelState held_;                       // what gradients are computed with
+  nn::ModelState fresh_;                      // where answers go
+  std::vector<AlignedBuffer<float>> states_;  // where a snapshot goes: values, then momentum
+  std::unique_ptr<Clients> clients_;          // null before the first view
+  std::vector<ServerAddress> servers_;        // of the first view, by index
+  std::optional<ViewId> seen_;
+  std::uint64_t adoptions_ = 0;
+  Step recorded_;
+  bool over_ = false;
+  bool failed_ = false;
+  std::atomic<bool> view_came_ = false;
+};
+
+}  // namespace mayfly::engine

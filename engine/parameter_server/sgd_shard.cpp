@@ -1,0 +1,79 @@
+#include "engine/parameter_server/sgd_shard.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/commit.hpp"
+#include "nn/optimizer.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+/// As many as stay in the nearest cache between being summed and being used.
+constexpr std::size_t kBlock = 1024;
+
+}  // namespace
+
+ShardValues values_in(nn::ModelState& state, const ReductionLayout& layout, ShardRange range) {
+  const std::size_t border = std::clamp(layout.parameters_offset(), range.first, range.last);
+  ShardValues parts;
+  if (border > range.first) {
+    parts.statistics = state.statistics.span().subspan(range.first - layout.statistics_offset(),
+                                                       border - range.first);
+  }
+  if (range.last > border) {
+    parts.parameters =
+        state.parameters.span().subspan(border - layout.parameters_offset(), range.last - border);
+  }
+  return parts;
+}
+
+SgdShard::SgdShard(const Job& job, const PsJob& ps, const ReductionLayout& layout, ShardRange range,
+                   const nn::ModelState& initial)
+    : job_(job), ps_(ps), values_(range.last - range.first), momentum_(range.last - range.first) {
+  const std::size_t border = std::clamp(layout.parameters_offset(), range.first, range.last);
+  statistics_ = border - range.first;
+  const std::span<const float> statistics = initial.statistics.span();
+  std::ranges::copy(
+      statistics.subspan(statistics_ > 0 ? range.first - layout.statistics_offset() : 0,
+                         statistics_),
+      values_.data());
+  const std::size_t count = range.last - border;
+  const std::size_t first = count > 0 ? border - layout.parameters_offset() : 0;
+  std::ranges::copy(initial.parameters.span().subspan(first, count), values_.data() + statistics_);
+  std::ranges::copy(initial.momentum.span().subspan(first, count), momentum_.data() + statistics_);
+}
+
+void SgdShard::apply(std::span<const parameter_server::SliceGradient> slices,
+                     std::uint64_t committed_before) {
+  std::uint32_t microbatches = 0;
+  for (const parameter_server::SliceGradient& slice : slices) {
+    microbatches += slice.microbatches;
+  }
+  const float scale = 1.0F / static_cast<float>(microbatches);
+  const auto rate = static_cast<float>(ps_.rate_of(job_, committed_before, microbatches));
+  const nn::SgdOptions sgd{static_cast<float>(job_.config.momentum),
+                           static_cast<float>(job_.config.weight_decay)};
+  alignas(64) std::array<float, kBlock> mean;
+  for (std::size_t first = 0; first < values_.size();) {
+    const std::size_t border = first < statistics_ ? statistics_ : values_.size();
+    const std::size_t size = std::min(kBlock, border - first);
+    for (std::size_t i = 0; i < size; ++i) {
+      float sum = slices[0].sum[first + i];
+      for (std::size_t s = 1; s < slices.size(); ++s) {
+        sum += slices[s].sum[first + i];
+      }
+      mean[i] = sum * scale;
+    }
+    const std::span<const float> part(mean.data(), size);
+    const std::span<float> values = values_.span().subspan(first, size);
+    if (first < statistics_) {
+      nn::update_running_statistics(kStatisticsRate, part, values);
+    } else {
+      nn::sgd_update(sgd, rate, part, values, momentum_.span().subspan(first, size));
+    }
+    first += size;
+  }
+}
+
+}  // namespace mayfly::engine

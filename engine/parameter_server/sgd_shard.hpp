@@ -1,0 +1,42 @@
+#pragma once
+
+// The numbers of one shard: statistics, parameters and momentum of its range, updated with the
+// arithmetic of all-reduce training (nn/optimizer). One thread at a time.
+
+#include <span>
+
+#include "base/aligned_buffer.hpp"
+#include "collectives/parameter_server/shard.hpp"
+#include "engine/parameter_server/ps_job.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+class SgdShard final : public parameter_server::ShardState {
+ public:
+  /// `job`, `ps` and `layout` outlive it; `initial` is copied.
+  SgdShard(const Job& job, const PsJob& ps, const ReductionLayout& layout, ShardRange range,
+           const nn::ModelState& initial);
+
+  void apply(std::span<const parameter_server::SliceGradient> slices,
+             std::uint64_t committed_before) override;
+  [[nodiscard]] std::span<const float> values() const override { return values_.span(); }
+  [[nodiscard]] std::span<const float> momentum() const override { return momentum_.span(); }
+
+ private:
+  const Job& job_;
+  const PsJob& ps_;
+  std::size_t statistics_ = 0;  // so many of the values are statistics, before the parameters
+  AlignedBuffer<float> values_;
+  AlignedBuffer<float> momentum_;  // zero for statistics
+};
+
+/// The parts of a state that a shard's values (or momentum) are: statistics, then parameters.
+struct ShardValues {
+  std::span<float> statistics;
+  std::span<float> parameters;
+};
+[[nodiscard]] ShardValues values_in(nn::ModelState& state, const ReductionLayout& layout,
+                                    ShardRange range);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,183 @@
+"""Jobs with parameter servers, as a user runs them: every policy to its end, the bits of BSP,
+deaths of workers and servers, joins, stops."""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
+from mayfly_run import SMALL_JOB, Run, expect, kill, main  # noqa: E402
+
+STEPS = 60
+JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--quiet"]
+
+
+def sample_hash(metrics):
+    """Of all samples of a job, in whatever order they were used: sums lane by lane."""
+    lanes = [0] * 4
+    for metric in metrics:
+        for i in range(4):
+            lanes[i] = (lanes[i] + int(metric["sample_hash"][8 * i:8 * i + 8], 16)) % 2**32
+    return lanes
+
+
+def events(run, kind):
+    return [e for e in run.lines("events.jsonl") if e["kind"] == kind]
+
+
+def finish(run):
+    """The summary, the samples' hash and the shards' own accounts."""
+    summary = run.finish()
+    expect(summary["steps"] == STEPS, f"{summary['steps']} steps, not {STEPS}")
+    done = [e["detail"] for e in events(run, "shard_done")]
+    result = summary, sample_hash(run.metrics()), done
+    run.remove()
+    return result
+
+
+def reference():
+    """All-reduce by one worker: the bits of BSP in one slice, and the samples of every policy."""
+    return finish_plain(["--reduction", "fp32", "--workers", "1"])
+
+
+def finish_plain(args):
+    run = Run(JOB + args)
+    summary = run.finish()
+    result = summary["final_digest"], sample_hash(run.metrics())
+    run.remove()
+    return result
+
+
+def servers_pids(run):
+    """The launcher's living parameter servers, by their number."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as f:
+                words = f.read().decode(errors="replace").split("\0")
+            with open(f"/proc/{entry}/comm") as f:
+                comm = f.read()
+        except (OSError, NotADirectoryError):
+            continue
+        ours = "ps-server" in words and run.run_dir + "/config.toml" in words
+        if ours and "sentinel" not in comm:
+            found[int(words[words.index("--ps-index") + 1])] = int(entry)
+    return found
+
+
+def bsp_has_the_bits_of_all_reduce():
+    digest, samples = reference()
+    for args in (["--workers", "1", "--slices", "1"],
+                 ["--workers", "2", "--slices", "1", "--ps", "2", "--shards", "2", "--ps-hashes"]):
+        summary, hashed, _ = finish(Run(JOB + ["--sync", "bsp"] + args))
+        expect(summary["final_digest"] == digest, f"{args}: other bits than all-reduce")
+        expect(hashed == samples, f"{args}: other samples")
+
+
+def bsp_does_not_depend_on_workers():
+    found = set()
+    for workers, servers in ((1, 1), (2, 1), (3, 2)):
+        summary, _, _ = finish(Run(JOB + ["--sync", "bsp", "--slices", "3", "--workers",
+                                          str(workers), "--ps", str(servers)]))
+        found.add(summary["final_digest"])
+    expect(len(found) == 1, f"{len(found)} different ends of the same job")
+
+
+def every_policy_uses_every_sample_once():
+    _, samples = reference()
+    for sync in ("asp", "ssp:1", "backup:2-of-3"):
+        summary, hashed, done = finish(Run(JOB + ["--sync", sync, "--workers", "3"]))
+        expect(hashed == samples, f"{sync}: not the samples of {STEPS} steps, each once")
+        expect(summary["membership_changes"] == 0, f"{sync}: somebody was lost")
+        expect(len(done) == 1, f"{sync}: {len(done)} shards gave an account")
+
+
+def phases_follow_each_other():
+    _, samples = reference()
+    run = Run([word for word in JOB if word != "--no-evaluate"] +
+              ["--phases", "bsp:25%,asp:50%,bsp", "--workers", "3", "--shards", "2",
+               "--checkpoint-every", "20"])
+    run.wait()
+    states = [e["step"] for e in events(run, "state")]
+    expect(states == [20, 40, 60], f"states recorded after steps {states}")
+    summary, hashed, _ = finish(run)
+    expect(hashed == samples, "not every sample once")
+    expect(summary["test_top1"] is not None, "no evaluation at the end")
+
+
+def a_switch_from_bsp_to_bsp_changes_nothing():
+    ends = {finish(Run(JOB + ["--phases", phases, "--workers", "2"]))[0]["final_digest"]
+            for phases in ("bsp", "bsp:40%,bsp")}
+    expect(len(ends) == 1, "a switch between equal phases changed the bits")
+
+
+def lose_and_join(sync, shards):
+    run = Run(JOB + ["--sync", sync, "--workers", "3", "--slices", "3", "--shards", shards,
+                     "--chaos", "kill@step=10:worker=1,join@step=20,kill@step=35:worker=0"])
+    return finish(run)
+
+
+def workers_die_and_come():
+    _, samples = reference()
+    bits = finish(Run(JOB + ["--sync", "bsp", "--slices", "3", "--workers", "1"]))[0]
+    for sync, shards in (("bsp", "2"), ("bsp", "1"), ("asp", "2"), ("ssp:1", "1")):
+        summary, hashed, done = lose_and_join(sync, shards)
+        expect(hashed == samples, f"{sync}: samples lost or repeated; {done}")
+        lost = [r for r in summary["recoveries"] if r["cause"] == "lost"]
+        expect(len(lost) == 2, f"{sync}: {len(lost)} workers were lost")
+        if sync == "bsp" and all(" 0 mixed" in text for text in done):
+            expect(summary["final_digest"] == bits["final_digest"], "bsp: deaths changed the bits")
+
+
+def a_lost_server_ends_the_job_with_the_number_of_updates():
+    run = Run(JOB + ["--sync", "bsp", "--workers", "2", "--ps", "2"])
+    run.wait_for_step(15)
+    kill(servers_pids(run)[1])
+    started = time.monotonic()
+    code = run.wait()
+    expect(code == 1, f"exit code {code}")
+    expect(time.monotonic() - started < 60, "the job did not end soon")
+    texts = [e["detail"] for e in events(run, "fatal")]
+    expect(len(texts) >= 1 and "1 of 2 parameter servers is lost" in texts[0], f"said: {texts}")
+    updates = int(texts[0].split("with it ")[1].split()[0])
+    steps = run.last_step()
+    expect(steps - 1 <= updates <= steps + 1, f"{updates} updates, but {steps} steps on record")
+    run.remove()
+
+
+def a_stopped_job_goes_on():
+    _, samples = reference()
+    run = Run(JOB + ["--sync", "asp", "--workers", "2"])
+    run.wait_for_step(15)
+    answer = run.command("stop")
+    expect(answer.returncode == 0, answer.stderr)
+    code = run.wait()
+    expect(code == 3, f"exit code {code}\n{run.logs()}")
+    first = run.metrics()
+    saved = run.path("checkpoints", f"step-{first[-1]['step']}")
+    expect(os.path.isdir(saved), f"no {saved}")
+    again = Run(JOB + ["--sync", "bsp", "--workers", "2", "--resume", run.run_dir])
+    _, hashed, _ = finish(again)
+    total = [(a + b) % 2**32 for a, b in zip(sample_hash(first), hashed)]
+    expect(total == samples, "samples were lost or repeated between the two parts")
+    run.remove()
+
+
+def bad_settings_are_refused():
+    for args, text in ((["--sync", "asap"], "is not bsp, asp"),
+                       (["--sync", "backup:2-of-3", "--ps", "2"], "one shard"),
+                       (["--sync", "asp", "--slices", "9"], "microbatches"),
+                       (["--phases", "bsp,asp"], "how long"),
+                       (["--sync", "asp", "--wire", "int16"], "all-reduce")):
+        run = Run(JOB + args)
+        expect(run.wait() == 2, f"{args}: not refused")
+        expect(text in run.output(), f"{args}: said {run.output()}")
+        run.remove()
+
+
+if __name__ == "__main__":
+    sys.exit(main({f.__name__: f for f in (
+        bsp_has_the_bits_of_all_reduce, bsp_does_not_depend_on_workers,
+        every_policy_uses_every_sample_once, phases_follow_each_other,
+        a_switch_from_bsp_to_bsp_changes_nothing, workers_die_and_come,
+        a_lost_server_ends_the_job_with_the_number_of_updates, a_stopped_job_goes_on,
+        bad_settings_are_refused)}))
