@@ -52,14 +52,12 @@ Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
   cloud->label_ = cloud_label(config);
   // One object for each thread of the driver; processes of this host are one object's children.
   const std::size_t count = config.cloud_provider == "local" ? 1 : 3;
-  for (std::size_t i = 0; i < count; ++i) {
-    Result<std::unique_ptr<cloud_hooks::Provider>> one =
-        make_cloud_provider(config, cloud->label_, local_command(config, endpoint));
-    if (!one.ok()) {
-      return std::move(one).error();
-    }
-    cloud->providers_.push_back(std::move(one).value());
+  Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> made =
+      make_cloud_providers(config, cloud->label_, local_command(config, endpoint), count);
+  if (!made.ok()) {
+    return std::move(made).error();
   }
+  cloud->providers_ = std::move(made).value();
   Result<cloud_hooks::ReplacementOptions> options =
       replacement_options(config, cloud->providers_[0]->capabilities());
   if (!options.ok()) {

@@ -140,7 +140,8 @@ Made make_gce(const JobConfig& config, const std::string& label) {
                                         std::move(sender).value(), unix_seconds);
 }
 
-Made make_ec2(const JobConfig& config, const std::string& label) {
+Made make_ec2(const JobConfig& config, const std::string& label,
+              std::shared_ptr<cloud_hooks::Ec2Promises> promises) {
   cloud_hooks::Ec2Options options;
   options.job = label;
   std::string group;
@@ -162,9 +163,30 @@ Made make_ec2(const JobConfig& config, const std::string& label) {
   if (!sender.ok()) {
     return sender.error();
   }
-  return cloud_hooks::make_ec2_provider(std::move(options),
-                                        cloud_hooks::aws_credential_options(variable),
-                                        std::move(sender).value(), unix_seconds);
+  return cloud_hooks::make_ec2_provider(
+      std::move(options), cloud_hooks::aws_credential_options(variable), std::move(sender).value(),
+      unix_seconds, std::move(promises));
+}
+
+Made make_one(const JobConfig& config, const std::string& label,
+              std::vector<std::string> local_argv,
+              std::shared_ptr<cloud_hooks::Ec2Promises> promises) {
+  if (config.cloud_provider == "local") {
+    return make_local(config, std::move(local_argv));
+  }
+  if (config.cloud_provider == "exec") {
+    return make_exec(config, label);
+  }
+  if (config.cloud_provider == "slurm") {
+    return make_slurm(config, label);
+  }
+  if (config.cloud_provider == "gce") {
+    return make_gce(config, label);
+  }
+  if (config.cloud_provider == "ec2") {
+    return make_ec2(config, label, std::move(promises));
+  }
+  return Error{Errc::kInvalidInput, "there is no cloud provider '" + config.cloud_provider + "'"};
 }
 
 }  // namespace
@@ -189,22 +211,22 @@ std::string cloud_label(const JobConfig& config) {
 
 Made make_cloud_provider(const JobConfig& config, const std::string& label,
                          std::vector<std::string> local_argv) {
-  if (config.cloud_provider == "local") {
-    return make_local(config, std::move(local_argv));
+  return make_one(config, label, std::move(local_argv), nullptr);
+}
+
+Result<std::vector<std::unique_ptr<Provider>>> make_cloud_providers(
+    const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
+    std::size_t count) {
+  const auto promises = std::make_shared<cloud_hooks::Ec2Promises>();
+  std::vector<std::unique_ptr<Provider>> providers;
+  for (std::size_t i = 0; i < count; ++i) {
+    Made one = make_one(config, label, local_argv, promises);
+    if (!one.ok()) {
+      return std::move(one).error();
+    }
+    providers.push_back(std::move(one).value());
   }
-  if (config.cloud_provider == "exec") {
-    return make_exec(config, label);
-  }
-  if (config.cloud_provider == "slurm") {
-    return make_slurm(config, label);
-  }
-  if (config.cloud_provider == "gce") {
-    return make_gce(config, label);
-  }
-  if (config.cloud_provider == "ec2") {
-    return make_ec2(config, label);
-  }
-  return Error{Errc::kInvalidInput, "there is no cloud provider '" + config.cloud_provider + "'"};
+  return providers;
 }
 
 Result<std::vector<std::string>> split_words(const std::string& text) {

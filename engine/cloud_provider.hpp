@@ -2,6 +2,7 @@
 
 // From settings to the provider that they name. It starts nothing and asks nobody.
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ namespace mayfly::engine {
 /// wrong.
 [[nodiscard]] Result<std::unique_ptr<cloud_hooks::Provider>> make_cloud_provider(
     const JobConfig& config, const std::string& label, std::vector<std::string> local_argv = {});
+
+/// As many of them, one for each thread of the same job: what one of them has learned, all know.
+[[nodiscard]] Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> make_cloud_providers(
+    const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
+    std::size_t count);
 
 /// A text cut at spaces; "double" and 'single' quotes keep them. kInvalidInput for an open quote.
 [[nodiscard]] Result<std::vector<std::string>> split_words(const std::string& text);
