@@ -20,10 +20,19 @@ tar -xzf bundle
 
 printf '%s\n' '{token}' >token
 gce=http://${GCE_METADATA_HOST:-169.254.169.254}/computeMetadata/v1/instance
-notice=ec2
-if curl -fs --noproxy '*' --max-time 2 -o name -H 'Metadata-Flavor: Google' "$gce/name"; then
+aws=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
+ask() { curl -fs --noproxy '*' --max-time 2 "$@"; }
+# MAYFLY_SERVER is how the coordinator knows which of its servers this worker runs on.
+if name=$(ask -H 'Metadata-Flavor: Google' "$gce/name"); then
   notice=gce
+  zone=$(ask -H 'Metadata-Flavor: Google' "$gce/zone")
+  MAYFLY_SERVER=${zone##*/}/$name
+else
+  notice=ec2
+  session=$(ask -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$aws/api/token")
+  MAYFLY_SERVER=$(ask -H "X-aws-ec2-metadata-token: $session" "$aws/meta-data/instance-id")
 fi
+export MAYFLY_SERVER
 
 ./mayfly/mayfly worker --coordinator '{coordinator}' --token-file token --run-dir run \
   --bind-host "${WORKER_HOST:-$(hostname -I | cut -d' ' -f1)}" \
