@@ -96,7 +96,7 @@ TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
   }
 }
 
-TEST(ParameterServers, OfAspKeepTheStalenessIdentityAtEveryUpdate) {
+TEST(ParameterServers, OfAspAreStaleByAllOtherWorkersOnAverage) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     PsOptions options;
     options.seed = seed;

@@ -57,7 +57,6 @@ struct PsResult {
   std::uint64_t mixed = 0;
   std::uint64_t reissued = 0;
   std::uint64_t clock_gap_max = 0;  ///< pushes of the fastest worker ahead of the slowest's
-  bool identity_held = true;        ///< of staleness, at every update of the first shard
   std::uint32_t quiet_moments = 0;  ///< holds that ended with everybody idle
   Duration took{};
 };
