@@ -70,11 +70,14 @@ void MarketWorld::check_calm() {
   if (count > wanted_ + young) {
     violated(std::to_string(count) + " members, wanted " + std::to_string(wanted_));
   }
-  const double price = options_.offers[0].price_per_hour;
+  double per_hour = true_per_hour() + options_.offers[0].price_per_hour;
+  for (const auto& [id, machine] : machines_) {  // the policy hears of an end by the next list
+    const bool is_news = machine.gone && now_ - *machine.gone < std::chrono::minutes(1);
+    per_hour += is_news ? options_.offers[machine.offer].price_per_hour : 0;
+  }
   const double left = budget_ ? *budget_ - true_cost() : 1e9;
   const bool may_pay =
-      (!options_.budget_per_hour || true_per_hour() + price <= *options_.budget_per_hour) &&
-      left > (true_per_hour() + price) * 0.5;
+      (!options_.budget_per_hour || per_hour <= *options_.budget_per_hour) && left > per_hour * 0.5;
   if (count + policy_->status(now_).coming < wanted_ && may_pay) {
     violated("starved: " + std::to_string(count) + " of " + std::to_string(wanted_));
   }
