@@ -96,11 +96,12 @@ def receive_frame(sock):
 
 
 def hello_body(nonce, proof, role=WORKER, protocol=None, member=0, address="", fingerprint=()):
+    """elastic/core/messages.hpp: Hello. A new worker without a server's name."""
     pairs = b"".join(blob(n.encode()) + blob(v.encode()) for n, v in fingerprint)
     return (struct.pack("<IB", protocol, role) + blob(nonce) + blob(proof) +
             struct.pack("<Q", member) + blob(b"hostile") + struct.pack("<I", os.getpid()) +
-            blob(address.encode()) + struct.pack("<I", len(fingerprint)) + pairs +
-            struct.pack("<QQQQ", 0, 0, 0, 0))
+            blob(address.encode()) + blob(b"") + struct.pack("<I", len(fingerprint)) + pairs +
+            struct.pack("<QQQQB", 0, 0, 0, 0, 0))
 
 
 def greeted(port, timeout=10):
