@@ -2,6 +2,7 @@
 // second, each from one seed; see tests/sim.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -35,23 +36,32 @@ Result<std::uint64_t> number_of(const ParsedArguments& arguments, const std::str
   return number;
 }
 
-Result<sim::Sabotage> sabotage_of(const ParsedArguments& arguments) {
-  const std::string wanted = arguments.option("sabotage", "none");
-  std::vector<std::string> names = {"none"};
-  for (const sim::Sabotage sabotage : sim::all_sabotages()) {
-    names.emplace_back(name_of(sabotage));
+std::string list_of(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<const sim::World*> world_of(const ParsedArguments& arguments) {
+  const std::string wanted = arguments.option("world", sim::membership_world().name());
+  std::vector<std::string> names;
+  for (const sim::World* world : sim::all_worlds()) {
+    names.push_back(world->name());
     if (wanted == names.back()) {
-      return sabotage;
+      return world;
     }
   }
-  if (wanted == "none") {
-    return sim::Sabotage::kNone;
+  return Error{Errc::kInvalidInput,
+               "--world: unknown '" + wanted + "'; there are " + list_of(names)};
+}
+
+Result<std::string> sabotage_of(const ParsedArguments& arguments, const sim::World& world) {
+  const std::string wanted = arguments.option("sabotage", "none");
+  std::vector<std::string> names = world.sabotages();
+  names.insert(names.begin(), "none");
+  if (std::find(names.begin(), names.end(), wanted) == names.end()) {
+    return Error{Errc::kInvalidInput, "--sabotage: unknown '" + wanted + "'; the world " +
+                                          world.name() + " has " + list_of(names)};
   }
-  std::string list;
-  for (const std::string& name : names) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
-  return Error{Errc::kInvalidInput, "--sabotage: unknown '" + wanted + "'; there are " + list};
+  return wanted;
 }
 
 Result<sim::SweepOptions> sweep_options(const ParsedArguments& arguments) {
@@ -60,7 +70,11 @@ Result<sim::SweepOptions> sweep_options(const ParsedArguments& arguments) {
   const Result<std::uint64_t> first = number_of(arguments, "first-seed", options.first_seed);
   const Result<std::uint64_t> jobs =
       number_of(arguments, "jobs", std::max(1U, std::thread::hardware_concurrency()));
-  const Result<sim::Sabotage> sabotage = sabotage_of(arguments);
+  const Result<const sim::World*> world = world_of(arguments);
+  if (!world.ok()) {
+    return world.error();
+  }
+  const Result<std::string> sabotage = sabotage_of(arguments, *world.value());
   for (const Result<std::uint64_t>& number : {seeds, first, jobs}) {
     if (!number.ok()) {
       return number.error();
@@ -73,6 +87,7 @@ Result<sim::SweepOptions> sweep_options(const ParsedArguments& arguments) {
     return Error{Errc::kInvalidInput,
                  "simulate: at least one seed and 1 to " + std::to_string(kThreadsMax) + " jobs"};
   }
+  options.world = world.value();
   options.seeds = seeds.value();
   options.first_seed = first.value();
   options.threads = static_cast<unsigned>(jobs.value());
@@ -87,17 +102,17 @@ std::string hex(std::uint64_t number) {
   return std::string(sizeof text - digits.size(), '0') + digits;
 }
 
-std::string json_of(const sim::Failure& failure) {
+std::string json_of(const sim::Outcome& failure) {
   std::vector<std::string> violations;
-  for (const std::string& text : failure.result.violations) {
+  for (const std::string& text : failure.violations) {
     violations.push_back(engine::json_string(text));
   }
   return engine::JsonObject()
       .add("kind", engine::json_string("failing_seed"))
-      .add("seed", engine::json_number(failure.scenario.seed))
-      .add("scenario", engine::json_string(describe(failure.scenario)))
+      .add("seed", engine::json_number(failure.seed))
+      .add("scenario", engine::json_string(failure.scenario))
       .add("violations", engine::json_array(violations))
-      .add("replay", engine::json_string(replay_command(failure.scenario)))
+      .add("replay", engine::json_string(failure.replay))
       .text();
 }
 
@@ -105,15 +120,16 @@ std::string json_of(const sim::SweepOptions& options, const sim::SweepResult& re
                     double seconds) {
   engine::JsonObject object;
   object.add("kind", engine::json_string("simulation"))
+      .add("world", engine::json_string(options.world->name()))
       .add("first_seed", engine::json_number(options.first_seed))
       .add("seeds", engine::json_number(options.seeds));
-  for (const auto& [name, count] : result.totals.counts()) {
+  for (const auto& [name, count] : result.counts) {
     std::string key = name;
     std::replace(key.begin(), key.end(), ' ', '_');
     object.add(key, engine::json_number(count));
   }
   return object.add("failing", engine::json_number(result.failing))
-      .add("fingerprint", engine::json_string(hex(result.totals.fingerprint)))
+      .add("fingerprint", engine::json_string(hex(result.fingerprint)))
       .add("seconds", engine::json_number(seconds))
       .text();
 }
@@ -144,14 +160,12 @@ class SweepProgress {
   std::optional<Instant> shown_;
 };
 
-int replay(std::uint64_t seed, sim::Sabotage sabotage, Context& context) {
-  sim::Scenario scenario = sim::draw_scenario(seed);
-  scenario.sabotage = sabotage;
-  const sim::Failure run{scenario, sim::simulate(scenario)};
-  context.out << story_of(run, run.result.history.size());
-  context.out << (run.result.violations.empty() ? "nothing was violated" : "violated")
-              << "; fingerprint " << hex(run.result.fingerprint) << "\n";
-  return run.result.violations.empty() ? kExitDone : kExitFailed;
+int replay(std::uint64_t seed, const sim::SweepOptions& options, Context& context) {
+  const sim::Outcome run = options.world->play(seed, options.sabotage);
+  context.out << story_of(run, run.history.size());
+  context.out << (run.violations.empty() ? "nothing was violated" : "violated") << "; fingerprint "
+              << hex(run.fingerprint) << "\n";
+  return run.violations.empty() ? kExitDone : kExitFailed;
 }
 
 double now_ms() {
@@ -235,7 +249,7 @@ int simulate(const ParsedArguments& arguments, Context& context) {
   }
   if (!arguments.option("replay").empty()) {
     const Result<std::uint64_t> seed = number_of(arguments, "replay", 0);
-    return seed.ok() ? replay(seed.value(), options.value().sabotage, context)
+    return seed.ok() ? replay(seed.value(), options.value(), context)
                      : context.complain(seed.error());
   }
   SweepProgress progress(context, options.value().seeds);
@@ -246,7 +260,7 @@ int simulate(const ParsedArguments& arguments, Context& context) {
   progress.erase();
   const double seconds = to_ms(monotonic_now() - start) / 1000;
   const bool json = arguments.has("json");
-  for (const sim::Failure& failure : result.first) {
+  for (const sim::Outcome& failure : result.first) {
     context.out << (json ? json_of(failure) + "\n" : story_of(failure, kLinesShown));
   }
   context.out << (json ? json_of(options.value(), result, seconds)

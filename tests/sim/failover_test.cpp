@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
-#include "tests/sim/failover_world.hpp"
+#include "tests/sim/sweep.hpp"
 
 // MAYFLY_SIM_SEEDS=N runs N seeds instead of 300; MAYFLY_SIM_FIRST_SEED=S starts at S.
 
@@ -18,45 +18,20 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-std::string story_of(const FailoverScenario& scenario, const FailoverResult& result) {
-  std::ostringstream text;
-  text << describe(scenario) << '\n';
-  for (const std::string& violation : result.violations) {
-    text << "  violated: " << violation << '\n';
-  }
-  const std::size_t lines = from_environment("MAYFLY_SIM_LINES", 40);
-  const std::size_t shown = std::min(result.history.size(), lines);
-  for (std::size_t i = result.history.size() - shown; i < result.history.size(); ++i) {
-    text << "  " << result.history[i] << '\n';
-  }
-  return text.str();
-}
-
 TEST(Failover, WhateverHappensToCoordinatorsOneSideGoesOnAndTheJobEnds) {
-  const std::uint64_t seeds = from_environment("MAYFLY_SIM_SEEDS", 300);
-  const std::uint64_t first = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
-  FailoverResult total;
-  std::uint64_t failures = 0;
-  std::uint64_t done = 0;
-  for (std::uint64_t seed = first; seed < first + seeds && failures < 5; ++seed) {
-    const FailoverScenario scenario = draw_failover(seed);
-    const FailoverResult result = simulate(scenario);
-    EXPECT_TRUE(result.violations.empty()) << story_of(scenario, result);
-    failures += result.violations.empty() ? 0 : 1;
-    done += result.is_done ? 1 : 0;
-    total.views += result.views;
-    total.crashes += result.crashes;
-    total.resumed += result.resumed;
-    total.takeovers += result.takeovers;
-    total.cuts += result.cuts;
-    total.unwritten += result.unwritten;
-    total.rejoins += result.rejoins;
+  SweepOptions options;
+  options.world = &failover_world();
+  options.seeds = from_environment("MAYFLY_SIM_SEEDS", 300);
+  options.first_seed = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
+  const SweepResult result = sweep(options);
+  for (const Outcome& failure : result.first) {
+    ADD_FAILURE() << story_of(failure, from_environment("MAYFLY_SIM_LINES", 40));
   }
-  std::cout << seeds << " seeds, " << done << " done: " << total.views << " views, "
-            << total.crashes << " coordinators crashed, " << total.resumed << " times in charge, "
-            << total.takeovers << " of them standbys, " << total.cuts << " cuts, "
-            << total.unwritten << " records did not fit, " << total.rejoins << " rejoined\n";
-  EXPECT_GT(total.resumed, seeds / 2);
+  EXPECT_EQ(result.failing, 0u);
+  std::cout << summary_line(options, result) << '\n';
+  const auto resumed = std::find_if(result.counts.begin(), result.counts.end(),
+                                    [](const auto& c) { return c.first == "times in charge"; });
+  EXPECT_GT(resumed->second, options.seeds / 2);
 }
 
 TEST(Failover, SeedsThatFailedOnceStayGood) {
@@ -68,7 +43,7 @@ TEST(Failover, SeedsThatFailedOnceStayGood) {
     }
     const FailoverScenario scenario = draw_failover(std::strtoull(line.c_str(), nullptr, 10));
     const FailoverResult result = simulate(scenario);
-    EXPECT_TRUE(result.violations.empty()) << story_of(scenario, result);
+    EXPECT_TRUE(result.violations.empty()) << story_of(outcome_of(scenario, result), 40);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "tests/sim/failover_parts.hpp"
 
 namespace mayfly::sim {
@@ -50,6 +51,37 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
   scenario.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
   return scenario;
+}
+
+const std::vector<BrokenCore>& all_broken_cores() {
+  static const std::vector<BrokenCore> all = {
+      BrokenCore::kTakesOverAlone,   BrokenCore::kIgnoresQuorum,   BrokenCore::kObeysOldReigns,
+      BrokenCore::kBelievesTornLogs, BrokenCore::kReusesMemberIds, BrokenCore::kForgetsWhenEvicted};
+  return all;
+}
+
+const char* name_of(BrokenCore broken) {
+  switch (broken) {
+    case BrokenCore::kNone: return "none";
+    case BrokenCore::kTakesOverAlone: return "takes-over-alone";
+    case BrokenCore::kIgnoresQuorum: return "ignores-quorum";
+    case BrokenCore::kObeysOldReigns: return "obeys-old-reigns";
+    case BrokenCore::kBelievesTornLogs: return "believes-torn-logs";
+    case BrokenCore::kReusesMemberIds: return "reuses-member-ids";
+    case BrokenCore::kForgetsWhenEvicted: return "forgets-when-evicted";
+  }
+  UNREACHABLE("every broken core has a name");
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> FailoverResult::counts() const {
+  return {{"done", is_done ? 1 : 0},
+          {"views", views},
+          {"coordinators crashed", crashes},
+          {"times in charge", resumed},
+          {"of them standbys", takeovers},
+          {"cuts", cuts},
+          {"records that did not fit", unwritten},
+          {"rejoined", rejoins}};
 }
 
 std::string describe(const FailoverScenario& s) {

@@ -61,6 +61,11 @@ struct FailoverScenario {
   }
 };
 
+/// All but kNone.
+[[nodiscard]] const std::vector<BrokenCore>& all_broken_cores();
+/// "takes-over-alone", ...; "none".
+[[nodiscard]] const char* name_of(BrokenCore broken);
+
 [[nodiscard]] FailoverScenario draw_failover(std::uint64_t seed);
 [[nodiscard]] std::string describe(const FailoverScenario& scenario);
 
@@ -75,6 +80,9 @@ struct FailoverResult {
   std::uint64_t cuts = 0;
   std::uint64_t unwritten = 0;  ///< records that did not fit on the disk
   std::uint64_t rejoins = 0;
+
+  /// The counts by name, in the order in which people want to read them.
+  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
 };
 
 class FailoverWorld {

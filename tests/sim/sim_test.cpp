@@ -22,7 +22,7 @@ TEST(Simulator, EveryScheduleOfFaultsEndsWithTheUndisturbedResult) {
   options.seeds = from_environment("MAYFLY_SIM_SEEDS", 2000);
   options.first_seed = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
   const SweepResult result = sweep(options);
-  for (const Failure& failure : result.first) {
+  for (const Outcome& failure : result.first) {
     ADD_FAILURE() << story_of(failure, 40);
   }
   EXPECT_EQ(result.failing, 0u);
@@ -42,15 +42,15 @@ TEST(Simulator, ASweepKeepsTheLowestFailingSeedsAndSaysHowToReplayThem) {
   options.seeds = 40;
   options.failures_kept = 2;
   options.threads = 2;
-  options.sabotage = Sabotage::kReducesTooEarly;
+  options.sabotage = "reduces-too-early";
   const SweepResult result = sweep(options);
   ASSERT_EQ(result.first.size(), 2u);
   EXPECT_GT(result.failing, 2u);
-  EXPECT_LT(result.first[0].scenario.seed, result.first[1].scenario.seed);
-  EXPECT_THAT(story_of(result.first[0], 10),
-              testing::HasSubstr("mayfly simulate --replay " +
-                                 std::to_string(result.first[0].scenario.seed) +
-                                 " --sabotage reduces-too-early"));
+  EXPECT_LT(result.first[0].seed, result.first[1].seed);
+  EXPECT_THAT(
+      story_of(result.first[0], 10),
+      testing::HasSubstr("mayfly simulate --replay " + std::to_string(result.first[0].seed) +
+                         " --sabotage reduces-too-early"));
 }
 
 TEST(Simulator, SeedsThatFailedOnceStayGood) {
@@ -62,7 +62,7 @@ TEST(Simulator, SeedsThatFailedOnceStayGood) {
     }
     const Scenario scenario = draw_scenario(std::strtoull(line.c_str(), nullptr, 10));
     const RunResult result = simulate(scenario);
-    EXPECT_TRUE(result.violations.empty()) << story_of({scenario, result}, 40);
+    EXPECT_TRUE(result.violations.empty()) << story_of(outcome_of(scenario, result), 40);
   }
 }
 
@@ -131,8 +131,8 @@ TEST(Simulator, FlippedBitsAloneNeverEndAJobOfManyMembersNorCostAHealthyOne) {
     scenario.min_workers = 1;
     scenario.view_max = elastic::kMembersMax;
     const RunResult result = simulate(scenario);
-    EXPECT_TRUE(result.violations.empty()) << story_of({scenario, result}, 40);
-    EXPECT_EQ(result.failed, 0U) << story_of({scenario, result}, 40);
+    EXPECT_TRUE(result.violations.empty()) << story_of(outcome_of(scenario, result), 40);
+    EXPECT_EQ(result.failed, 0U) << story_of(outcome_of(scenario, result), 40);
     expelled += result.expelled;
   }
   EXPECT_GT(expelled, 60U);

@@ -354,19 +354,6 @@ std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {
           {"rebalances", rebalances}, {"microbatches kept", kept_sums}};
 }
 
-void RunResult::add_counts(const RunResult& other) {
-  views += other.views;
-  losses += other.losses;
-  joins += other.joins;
-  leaves += other.leaves;
-  evictions += other.evictions;
-  recoveries += other.recoveries;
-  expelled += other.expelled;
-  failed += other.failed;
-  rebalances += other.rebalances;
-  kept_sums += other.kept_sums;
-}
-
 RunResult simulate(const Scenario& scenario) {
   return SimWorld(scenario).run();
 }

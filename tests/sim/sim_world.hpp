@@ -51,7 +51,6 @@ struct RunResult {
 
   /// The counts by name, in the order in which people want to read them.
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
-  void add_counts(const RunResult& other);
 };
 
 /// What happens at a worker.

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/random.hpp"
+
 namespace mayfly::sim {
 namespace {
 
@@ -18,14 +20,14 @@ class Collected {
             const std::function<void(std::uint64_t, std::uint64_t)>& progress)
       : options_(options), progress_(progress) {}
 
-  void add(const Scenario& scenario, RunResult run) {
+  void add(Outcome run) {
     const std::lock_guard lock(mutex_);
     ++done_;
-    sum_.totals.add_counts(run);
-    sum_.totals.fingerprint += mix64(run.fingerprint ^ mix64(scenario.seed));
+    add_counts(run);
+    sum_.fingerprint += mix64(run.fingerprint ^ mix64(run.seed));
     if (!run.violations.empty()) {
       ++sum_.failing;
-      keep({scenario, std::move(run)});
+      keep(std::move(run));
     }
     if (progress_ && (done_ % kSeedsAtOnce == 0 || done_ == options_.seeds)) {
       progress_(done_, sum_.failing);
@@ -34,11 +36,21 @@ class Collected {
   SweepResult take() { return std::move(sum_); }
 
  private:
-  void keep(Failure failure) {
-    std::vector<Failure>& first = sum_.first;
-    const auto place = std::lower_bound(
-        first.begin(), first.end(), failure.scenario.seed,
-        [](const Failure& one, std::uint64_t seed) { return one.scenario.seed < seed; });
+  void add_counts(const Outcome& run) {
+    if (sum_.counts.empty()) {
+      sum_.counts = run.counts;
+      return;
+    }
+    for (std::size_t i = 0; i < run.counts.size(); ++i) {
+      sum_.counts[i].second += run.counts[i].second;
+    }
+  }
+
+  void keep(Outcome failure) {
+    std::vector<Outcome>& first = sum_.first;
+    const auto place =
+        std::lower_bound(first.begin(), first.end(), failure.seed,
+                         [](const Outcome& one, std::uint64_t seed) { return one.seed < seed; });
     first.insert(place, std::move(failure));
     if (first.size() > options_.failures_kept) {
       first.pop_back();
@@ -57,9 +69,7 @@ void run_some(const SweepOptions& options, std::atomic<std::uint64_t>& next, Col
     const std::uint64_t begin = next.fetch_add(kSeedsAtOnce);
     const std::uint64_t end = std::min(begin + kSeedsAtOnce, options.seeds);
     for (std::uint64_t i = begin; i < end; ++i) {
-      Scenario scenario = draw_scenario(options.first_seed + i);
-      scenario.sabotage = options.sabotage;
-      into.add(scenario, simulate(scenario));
+      into.add(options.world->play(options.first_seed + i, options.sabotage));
     }
     if (end <= begin || end == options.seeds) {
       return;
@@ -87,26 +97,17 @@ SweepResult sweep(const SweepOptions& options,
 std::string summary_line(const SweepOptions& options, const SweepResult& result) {
   std::string text =
       std::to_string(options.seeds) + " seeds from " + std::to_string(options.first_seed) + ": ";
-  for (const auto& [name, count] : result.totals.counts()) {
+  for (const auto& [name, count] : result.counts) {
     text += std::to_string(count) + ' ' + name + ", ";
   }
   char fingerprint[17];
   std::snprintf(fingerprint, sizeof fingerprint, "%016llx",
-                static_cast<unsigned long long>(result.totals.fingerprint));
+                static_cast<unsigned long long>(result.fingerprint));
   return text + std::to_string(result.failing) + " seeds failing, fingerprint " + fingerprint;
 }
 
-std::string replay_command(const Scenario& scenario) {
-  std::string text = "mayfly simulate --replay " + std::to_string(scenario.seed);
-  if (scenario.sabotage != Sabotage::kNone) {
-    text += std::string(" --sabotage ") + name_of(scenario.sabotage);
-  }
-  return text;
-}
-
-std::string story_of(const Failure& failure, std::size_t lines) {
-  const RunResult& run = failure.result;
-  std::string text = describe(failure.scenario) + '\n';
+std::string story_of(const Outcome& run, std::size_t lines) {
+  std::string text = run.scenario + '\n';
   for (const std::string& violation : run.violations) {
     text += "  violated: " + violation + '\n';
   }
@@ -118,7 +119,7 @@ std::string story_of(const Failure& failure, std::size_t lines) {
   for (std::size_t i = run.history.size() - shown; i < run.history.size(); ++i) {
     text += "  " + run.history[i] + '\n';
   }
-  return text + "  replay: " + replay_command(failure.scenario) + '\n';
+  return text + "  replay: " + run.replay + '\n';
 }
 
 }  // namespace mayfly::sim

@@ -6,31 +6,27 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tests/sim/fault_plan.hpp"
-#include "tests/sim/sim_world.hpp"
+#include "tests/sim/world.hpp"
 
 namespace mayfly::sim {
 
 struct SweepOptions {
+  const World* world = &membership_world();
   std::uint64_t first_seed = 1;
   std::uint64_t seeds = 1000;
   unsigned threads = 1;
-  Sabotage sabotage = Sabotage::kNone;
+  std::string sabotage = "none";  ///< one of the world's
   std::size_t failures_kept = 5;  ///< of so many failing seeds the story is kept, lowest first
 };
 
-/// A seed whose run violated something.
-struct Failure {
-  Scenario scenario;
-  RunResult result;
-};
-
 struct SweepResult {
-  RunResult totals;            ///< the counts of all runs added up; no texts
+  std::vector<std::pair<std::string, std::uint64_t>> counts;  ///< of all runs added up
+  std::uint64_t fingerprint = 0;
   std::uint64_t failing = 0;   ///< seeds
-  std::vector<Failure> first;  ///< the lowest failing seeds
+  std::vector<Outcome> first;  ///< the lowest failing seeds
 };
 
 /// Runs all seeds. `progress` (seeds done, failing so far) is called now and then, from any of the
@@ -43,9 +39,6 @@ struct SweepResult {
 [[nodiscard]] std::string summary_line(const SweepOptions& options, const SweepResult& result);
 
 /// The scenario, what was violated, the last `lines` lines of the history and how to replay it.
-[[nodiscard]] std::string story_of(const Failure& failure, std::size_t lines);
-
-/// "mayfly simulate --replay SEED ...".
-[[nodiscard]] std::string replay_command(const Scenario& scenario);
+[[nodiscard]] std::string story_of(const Outcome& run, std::size_t lines);
 
 }  // namespace mayfly::sim

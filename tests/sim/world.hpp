@@ -1,0 +1,47 @@
+#pragma once
+
+// The worlds that can be played from one seed, behind one face: for `mayfly simulate`, for sweeps
+// over many seeds and for whatever tells of a run.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/failover_world.hpp"
+#include "tests/sim/fault_plan.hpp"
+#include "tests/sim/sim_world.hpp"
+
+namespace mayfly::sim {
+
+/// What one seed came to.
+struct Outcome {
+  std::uint64_t seed = 0;
+  std::string scenario;                                       ///< in one line
+  std::string replay;                                         ///< the command that plays it again
+  std::vector<std::string> violations;                        ///< empty if all is well
+  std::vector<std::string> history;                           ///< one line per event, for people
+  std::vector<std::pair<std::string, std::uint64_t>> counts;  ///< the same names for every seed
+  std::uint64_t fingerprint = 0;                              ///< equal for two runs of the same
+};
+
+[[nodiscard]] Outcome outcome_of(const Scenario& scenario, RunResult result);
+[[nodiscard]] Outcome outcome_of(const FailoverScenario& scenario, FailoverResult result);
+
+class World {
+ public:
+  virtual ~World() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// What can be broken in it on purpose, which its checkers must find.
+  [[nodiscard]] virtual std::vector<std::string> sabotages() const = 0;
+  /// Plays one seed; any thread. `sabotage` is one of sabotages(), or "none".
+  [[nodiscard]] virtual Outcome play(std::uint64_t seed, const std::string& sabotage) const = 0;
+};
+
+/// Workers and one coordinator that stays, with faults of every kind: sim_world.
+[[nodiscard]] const World& membership_world();
+/// Coordinators that die and are cut off, with standbys or without: failover_world.
+[[nodiscard]] const World& failover_world();
+[[nodiscard]] const std::vector<const World*>& all_worlds();
+
+}  // namespace mayfly::sim
