@@ -1,7 +1,6 @@
 #include "cloud_hooks/local_provider.hpp"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,82 +16,21 @@
 
 #include "base/check.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
+#include "cloud_hooks/spawn_plan.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
 
 using Strings = std::vector<std::string>;
 
-/// "NAME=value" of our environment with additions.
-Strings make_environment(const std::vector<std::pair<std::string, std::string>>& additions) {
-  std::map<std::string, std::string> merged;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) {
-      merged[text.substr(0, equals)] = text.substr(equals + 1);
-    }
+/// Its output goes to a file, or to where ours goes.
+void plan_output(SpawnPlan& plan, const std::string& log_path) {
+  plan.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  if (!log_path.empty()) {
+    plan.open(STDOUT_FILENO, log_path, O_WRONLY | O_CREAT | O_APPEND);
+    plan.copy(STDERR_FILENO, STDOUT_FILENO);
   }
-  for (const auto& [name, text] : additions) {
-    merged[name] = text;
-  }
-  merged[kLauncherPidVariable] = std::to_string(::getpid());
-  Strings lines;
-  for (const auto& [name, text] : merged) {
-    lines.push_back(name + "=" + text);
-  }
-  return lines;
 }
-
-std::vector<char*> as_c_array(Strings& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) {
-    pointers.push_back(text.data());
-  }
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-/// How a process is to be born: descriptors and signals.
-class SpawnPlan {
- public:
-  explicit SpawnPlan(const std::string& log_path) {
-    ::posix_spawn_file_actions_init(&files_);
-    ::posix_spawn_file_actions_addopen(&files_, 0, "/dev/null", O_RDONLY, 0);
-    if (!log_path.empty()) {
-      ::posix_spawn_file_actions_addopen(&files_, 1, log_path.c_str(),
-                                         O_WRONLY | O_CREAT | O_APPEND, 0644);
-      ::posix_spawn_file_actions_adddup2(&files_, 1, 2);
-    }
-    ::posix_spawn_file_actions_addclosefrom_np(&files_, 3);
-    ::posix_spawnattr_init(&attributes_);
-    sigset_t none;
-    sigemptyset(&none);
-    ::posix_spawnattr_setsigmask(&attributes_, &none);
-    sigset_t all;
-    sigfillset(&all);
-    ::posix_spawnattr_setsigdefault(&attributes_, &all);
-    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnPlan() {
-    ::posix_spawn_file_actions_destroy(&files_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
-
-  /// 0 or an errno.
-  int spawn(Strings argv, Strings environment, pid_t& pid) const {
-    const std::vector<char*> arguments = as_c_array(argv);
-    const std::vector<char*> variables = as_c_array(environment);
-    return ::posix_spawnp(&pid, arguments[0], &files_, &attributes_, arguments.data(),
-                          variables.data());
-  }
-
- private:
-  posix_spawn_file_actions_t files_;
-  posix_spawnattr_t attributes_;
-};
 
 /// Runs jobs one by one on a thread that lives as long as this object. The kernel ties a child's
 /// parent-death signal to the thread that started it, so no short-lived thread may start one.
@@ -215,11 +153,13 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   if (argv.empty() || argv[0].empty()) {
     return Error{Errc::kInvalidInput, "no program to start"};
   }
-  const SpawnPlan plan(log_path);
+  SpawnPlan plan;
+  plan_output(plan, log_path);
+  auto additions = options_.environment;
+  additions.emplace_back(kLauncherPidVariable, std::to_string(::getpid()));
   pid_t pid = 0;
   int failure = 0;
-  spawner_.run_and_wait(
-      [&] { failure = plan.spawn(argv, make_environment(options_.environment), pid); });
+  spawner_.run_and_wait([&] { failure = plan.start(argv, merged_environment(additions), pid); });
   if (failure != 0) {
     const Errc code = failure == ENOENT ? Errc::kNotFound : Errc::kIo;
     const std::string log_part = log_path.empty() ? "" : " (log " + log_path + ")";
@@ -332,16 +272,7 @@ std::optional<ProviderError> LocalProvider::release(const std::string& id) {
 }
 
 Answer<ServerStatus> LocalProvider::status(const std::string& id) {
-  const std::lock_guard lock(impl_->mutex_);
-  impl_->reap();
-  for (ServerStatus& server : impl_->servers()) {
-    if (server.id == id) {
-      return std::move(server);
-    }
-  }
-  ServerStatus gone;
-  gone.id = id;
-  return gone;
+  return status_in(poll(), id);
 }
 
 Capabilities LocalProvider::capabilities() const {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,11 +9,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <map>
 #include <thread>
 
 #include "base/check.hpp"
 #include "base/unique_fd.hpp"
+#include "cloud_hooks/spawn_plan.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -36,60 +35,14 @@ Result<Pipe> make_pipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) {
-    pointers.push_back(text.data());
-  }
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> merged_environment(const ProgramCall& call) {
-  std::map<std::string, std::string> merged;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) {
-      merged[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-  }
-  for (const auto& [name, value] : call.environment) {
-    merged[name] = value;
-  }
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : merged) {
-    lines.push_back(name + "=" + value);
-  }
-  return lines;
-}
-
 /// 0 or an errno.
 int spawn(const ProgramCall& call, int in, int out, int err, pid_t& pid) {
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_adddup2(&files, in, 0);
-  ::posix_spawn_file_actions_adddup2(&files, out, 1);
-  ::posix_spawn_file_actions_adddup2(&files, err, 2);
-  ::posix_spawn_file_actions_addclosefrom_np(&files, 3);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  sigset_t all;
-  sigfillset(&all);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  std::vector<std::string> argv = call.argv;
-  std::vector<std::string> environment = merged_environment(call);
-  const int failure = ::posix_spawnp(&pid, argv[0].c_str(), &files, &attributes,
-                                     pointers_to(argv).data(), pointers_to(environment).data());
-  ::posix_spawn_file_actions_destroy(&files);
-  ::posix_spawnattr_destroy(&attributes);
-  return failure;
+  SpawnPlan plan;
+  plan.copy(STDIN_FILENO, in);
+  plan.copy(STDOUT_FILENO, out);
+  plan.copy(STDERR_FILENO, err);
+  plan.lead_group();
+  return plan.start(call.argv, merged_environment(call.environment), pid);
 }
 
 /// Appends what can be read now; false at the end of the stream.

@@ -65,6 +65,17 @@ const char* to_string(ServerState state) {
   UNREACHABLE("all states are listed");
 }
 
+ServerStatus status_in(std::vector<ServerStatus> servers, const std::string& id) {
+  for (ServerStatus& server : servers) {
+    if (server.id == id) {
+      return std::move(server);
+    }
+  }
+  ServerStatus gone;
+  gone.id = id;
+  return gone;
+}
+
 std::optional<ServerState> server_state_of(const std::string& name) {
   return named(kServerStates, name);
 }

@@ -117,6 +117,9 @@ struct ServerStatus {
   friend bool operator==(const ServerStatus&, const ServerStatus&) = default;
 };
 
+/// The one of that id; one that is not among them is kGone.
+[[nodiscard]] ServerStatus status_in(std::vector<ServerStatus> servers, const std::string& id);
+
 /// The servers that exist for a request, and why they are fewer than asked for, if they are. With
 /// kRate it is not known whether the rest was started: only the same request, or list(), can tell.
 /// After any other error the rest was not started and will not be.

@@ -51,14 +51,7 @@ class ExecProvider final : public Provider {
     if (answer.error) {
       return *std::move(answer.error);
     }
-    for (ServerStatus& server : answer.servers) {
-      if (server.id == id) {
-        return std::move(server);
-      }
-    }
-    ServerStatus gone;
-    gone.id = id;
-    return gone;
+    return status_in(std::move(answer.servers), id);
   }
 
   Answer<std::vector<ServerStatus>> list() override {

@@ -56,14 +56,7 @@ class SlurmProvider final : public Provider {
     if (auto* error = std::get_if<ProviderError>(&listed)) {
       return std::move(*error);
     }
-    for (ServerStatus& server : std::get<std::vector<ServerStatus>>(listed)) {
-      if (server.id == id) {
-        return std::move(server);
-      }
-    }
-    ServerStatus gone;
-    gone.id = id;
-    return gone;
+    return status_in(std::get<std::vector<ServerStatus>>(std::move(listed)), id);
   }
 
   Answer<std::vector<ServerStatus>> list() override {

@@ -23,6 +23,16 @@ TEST(ProviderNames, AreReadBackAsWhatTheyName) {
   EXPECT_FALSE(error_kind_of("Rate") || market_of("") || server_state_of("deleted"));
 }
 
+TEST(StatusIn, WhoIsNotListedIsGone) {
+  ServerStatus one;
+  one.id = "a";
+  one.state = ServerState::kRunning;
+  EXPECT_EQ(status_in({ServerStatus{}, one}, "a"), one);
+  const ServerStatus other = status_in({one}, "b");
+  EXPECT_EQ(other.id, "b");
+  EXPECT_EQ(other.state, ServerState::kGone);
+}
+
 TEST(Offer, IsReadable) {
   EXPECT_EQ(to_string(Offer{"n1", "here", Market::kSpot}), "n1 in here (spot)");
   EXPECT_EQ(to_string(Offer{"", "", Market::kOnDemand}), "a server (on demand)");
