@@ -6,14 +6,20 @@
 
 namespace mayfly::cloud_hooks {
 
-void ReplacementPolicy::on(Instant, const policy_event::Joined& event) {
-  members_[event.member] = {event.server, false, false};
+void ReplacementPolicy::on(Instant now, const policy_event::Joined& event) {
+  MemberInfo& member = members_[event.member];
+  member = {event.server, now, false, false, false};
+  if (event.server.empty()) {
+    presume_home(member);
+    return;
+  }
   const auto found = servers_.find(event.server);
-  if (event.server.empty() || found == servers_.end()) {
+  if (found == servers_.end()) {
     return;
   }
   Server& server = found->second;
-  if (server.stage != Stage::kAwaited && server.stage != Stage::kSilent) {
+  if (server.stage != Stage::kAwaited && server.stage != Stage::kSilent &&
+      server.stage != Stage::kUnnamed) {
     return;  // on its way out
   }
   server.stage = Stage::kWorking;
@@ -51,6 +57,10 @@ void ReplacementPolicy::on(Instant now, const policy_event::Gone& event) {
   if (!info.leaves && !first_loss_) {
     first_loss_ = now;
   }
+  if (info.server.empty()) {
+    unnamed_lost(now);
+    return;
+  }
   const auto found = servers_.find(info.server);
   if (found != servers_.end() && found->second.member == event.member) {
     worker_lost(now, info.server, found->second);
@@ -81,6 +91,75 @@ void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
   if (found != servers_.end() && found->second.offer) {
     book_.measured(*found->second.offer, event.speed);
   }
+}
+
+// --- Workers that do not say where they run ---
+//
+// Each of them counts as itself, and takes the place of one server that waits for its worker: or
+// the two would count twice, the job would have too many, and the server would go that the worker
+// runs on. Which server it is can only be presumed, so none of them ends while it may be the one.
+
+/// The server that was granted first, of those without a worker.
+void ReplacementPolicy::presume_home(MemberInfo& member) {
+  Server* home = nullptr;
+  for (auto& [id, server] : servers_) {
+    const bool waits = server.stage == Stage::kAwaited;
+    if (waits && (home == nullptr || server.order < home->order)) {
+      home = &server;
+    }
+  }
+  if (home != nullptr) {
+    house(member, *home);
+  }
+}
+
+/// A worker may be quicker than the answer to the request that it was made for.
+void ReplacementPolicy::presume_worker(Server& server) {
+  for (auto& [id, member] : members_) {
+    if (member.server.empty() && !member.is_housed && member.joined > server.asked) {
+      house(member, server);
+      return;
+    }
+  }
+}
+
+void ReplacementPolicy::house(MemberInfo& member, Server& server) {
+  member.is_housed = true;
+  server.stage = Stage::kUnnamed;
+  server.deadline.reset();
+  if (!told_unnamed_) {
+    told_unnamed_ = true;
+    tell("worker_unnamed",
+         "a worker does not say on which server it runs: the startup script should set "
+         "MAYFLY_SERVER. Servers of such workers are kept until the last of them is gone");
+  }
+}
+
+void ReplacementPolicy::unnamed_lost(Instant now) {
+  list_due_ = std::min(list_due_, now);
+  if (has_unnamed()) {
+    return;
+  }
+  for (auto& [id, server] : servers_) {
+    if (server.stage == Stage::kUnnamed) {
+      server.deadline = now + options_.rejoin_patience;
+    }
+  }
+}
+
+bool ReplacementPolicy::has_unnamed() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& entry) { return entry.second.server.empty(); });
+}
+
+bool ReplacementPolicy::may_be_a_home(const Server& server) const {
+  if (server.stage == Stage::kUnnamed) {
+    return has_unnamed();
+  }
+  return server.stage == Stage::kAwaited && server.runs &&
+         std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+           return entry.second.server.empty() && entry.second.joined >= server.asked;
+         });
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -27,7 +27,7 @@ void ReplacementPolicy::plan(Instant now) {
 std::uint32_t ReplacementPolicy::staying() const {
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
-    count += server.stage == Stage::kAwaited || server.stage == Stage::kWorking ? 1 : 0;
+    count += server.stays() ? 1 : 0;
   }
   for (const auto& [id, member] : members_) {
     const bool stays = !member.leaves && !member.server_is_gone;
@@ -50,8 +50,7 @@ std::uint32_t ReplacementPolicy::on_demand_present() const {
   };
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
-    const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
-    count += stays && server.offer && is_on_demand(*server.offer) ? 1 : 0;
+    count += server.is_used() && server.offer && is_on_demand(*server.offer) ? 1 : 0;
   }
   for (const auto& [id, pending] : pending_) {
     count += !pending.limbo && is_on_demand(pending.offer) ? pending.missing() : 0;
@@ -66,8 +65,7 @@ void ReplacementPolicy::watch_stages(Instant now) {
     if (server.deadline && *server.deadline <= now) {
       stage_is_over(now, id, server);
     }
-    const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
-    if (stays && server.ends && *server.ends - options_.leave_timeout <= now) {
+    if (server.is_used() && server.ends && *server.ends - options_.leave_timeout <= now) {
       server.ends.reset();
       tell("server_given_up", describe(server) + " is at the end of its lifetime", id);
       if (!first_loss_) {
@@ -79,6 +77,11 @@ void ReplacementPolicy::watch_stages(Instant now) {
 }
 
 void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server& server) {
+  if (may_be_a_home(server)) {
+    server.stage = Stage::kUnnamed;
+    server.deadline.reset();
+    return;
+  }
   switch (server.stage) {
     case Stage::kAwaited:
       tell("server_given_up",
@@ -88,6 +91,7 @@ void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server
       came_to_nothing(now, id, server);
       break;
     case Stage::kSilent:
+    case Stage::kUnnamed:
       tell("server_given_up", describe(server) + ": its worker did not come back", id);
       break;
     case Stage::kLeaving:
@@ -180,7 +184,7 @@ std::vector<std::string> ReplacementPolicy::least_wanted() const {
   };
   std::vector<Candidate> all;
   for (const auto& [id, server] : servers_) {
-    if (server.stage == Stage::kAwaited || server.stage == Stage::kWorking) {
+    if (server.stays()) {
       const double price = server.offer ? book_.price_per_speed(*server.offer) : price_of(server);
       all.push_back({server.stage == Stage::kWorking, price, server.order, id});
     }
@@ -220,8 +224,7 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
   };
   for (const auto& [id, server] : servers_) {
     consider(server.deadline);
-    const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
-    if (stays && server.ends) {
+    if (server.is_used() && server.ends) {
       consider(*server.ends - options_.leave_timeout);
     }
   }

@@ -250,11 +250,12 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   server.request_id = status.request_id;
   server.offer = pending != nullptr ? pending->offer : book_.find(status.offer);
   server.seen = now;
+  server.asked = pending != nullptr ? pending->sent : Instant{};
   server.order = servers_seen_++;
   Instant since = now;  // of what an earlier process left: it is in spent_before until now
   if (pending != nullptr) {
     since = pending->sent;
-  } else if (status.uptime && (may_ask_ || !options_.restarted)) {
+  } else if (status.uptime && (may_ask_ || !options_.restarted || !options_.spent_is_known)) {
     since = now - *status.uptime;
   }
   if (pending != nullptr) {
@@ -281,6 +282,8 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
     server.member = member->first;
     server.stage = member->second.leaves ? Stage::kLeaving : Stage::kWorking;
     server.deadline.reset();
+  } else {
+    presume_worker(server);
   }
   Server& kept = servers_.emplace(status.id, std::move(server)).first->second;
   refresh(now, kept, status);
@@ -296,8 +299,8 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
       server.deadline = now + options_.join_timeout;
     }
   }
-  const bool stays = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
-  if (status.state == ServerState::kStopping && stays) {  // being taken away; nobody told us yet
+  if (status.state == ServerState::kStopping &&
+      server.stays()) {  // being taken away; nobody told us yet
     if (!first_loss_) {
       first_loss_ = now;
     }
@@ -328,8 +331,7 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id, const st
   const auto found = servers_.find(id);
   const Server server = found->second;
   servers_.erase(found);
-  const bool was_staying = server.stage == Stage::kAwaited || server.stage == Stage::kWorking;
-  if (was_staying && !first_loss_) {
+  if (server.stays() && !first_loss_) {
     first_loss_ = now;
   }
   if (server.member) {  // its connection will break too; until then it does not count

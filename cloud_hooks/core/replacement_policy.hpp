@@ -12,6 +12,8 @@
 // - A request whose answer is not known is only ever repeated as it was, under its own id, until
 //   it is answered or list() says what became of it.
 // - Nobody waits for a replacement: the job goes on with whom it has.
+// - A server that may be the home of a worker which does not say where it runs is not released
+//   because nobody is known to work on it.
 
 #include <cstdint>
 #include <map>
@@ -47,6 +49,8 @@ struct ReplacementOptions {
   double per_hour_before = 0;  ///< what their servers cost, as long as nobody knows which still run
   /// There were earlier processes: what they asked for may still appear in lists.
   bool restarted = false;
+  /// What they spent is in spent_before; else servers that they left are billed from their start.
+  bool spent_is_known = true;
 
   Duration lifetime_max = seconds(86400);    ///< of a server; 0 = no limit
   Duration billed_at_least = seconds(60);    ///< however short a server lived
@@ -84,7 +88,7 @@ struct ReleaseAnswered {  ///< to effect Release
   std::string server;
   std::optional<ProviderError> error;
 };
-struct Joined {  ///< a worker is a member of the job; server empty = nobody knows where it runs
+struct Joined {  ///< a worker is a member of the job; server empty = it does not say where it runs
   MemberId member;
   std::string server;
 };
@@ -126,8 +130,8 @@ struct StopJob {  ///< with a checkpoint
 /// A fact for records and people.
 struct Tell {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
-                     ///< server_adopted, server_given_up, release_failed, list_failed,
-                     ///< offer_stopped, offers_exhausted, budget
+                     ///< server_adopted, server_given_up, worker_unnamed, release_failed,
+                     ///< list_failed, offer_stopped, offers_exhausted, budget
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< of server_ended: what it cost in all
@@ -164,6 +168,7 @@ class ReplacementPolicy {
   enum class Stage {
     kAwaited,    // no worker yet
     kWorking,    // its worker is a member
+    kUnnamed,    // one of the workers that do not say where they run may be on it
     kSilent,     // its worker was lost; it may come back until `deadline`
     kLeaving,    // its worker leaves, or it is being taken away
     kReleasing,  // we ended it and wait for it to be gone
@@ -173,16 +178,23 @@ class ReplacementPolicy {
     std::string request_id;
     Stage stage = Stage::kAwaited;
     Instant seen;                     // when we first heard of it
+    Instant asked;                    // no worker on it can have joined us earlier
     bool runs = false;                // it was seen running
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime
     std::optional<MemberId> member;
     std::uint32_t order = 0;  // younger servers have higher ones
+    [[nodiscard]] bool stays() const {
+      return stage == Stage::kAwaited || stage == Stage::kWorking;
+    }
+    [[nodiscard]] bool is_used() const { return stays() || stage == Stage::kUnnamed; }
   };
   struct MemberInfo {
-    std::string server;
+    std::string server;  // empty: it does not say
+    Instant joined;
     bool leaves = false;
     bool server_is_gone = false;
+    bool is_housed = false;  // if it does not say: a server was taken for its own
   };
   struct Pending {
     ServerRequest request;
@@ -221,6 +233,12 @@ class ReplacementPolicy {
   void on(Instant now, const policy_event::Gone& event);
   void on(Instant now, const policy_event::Measured& event);
   void worker_lost(Instant now, const std::string& id, Server& server);
+  void presume_home(MemberInfo& member);
+  void presume_worker(Server& server);
+  void house(MemberInfo& member, Server& server);
+  void unnamed_lost(Instant now);
+  [[nodiscard]] bool has_unnamed() const;
+  [[nodiscard]] bool may_be_a_home(const Server& server) const;
 
   // replacement_plan.cpp: what follows from what is known.
   void plan(Instant now);
@@ -272,6 +290,7 @@ class ReplacementPolicy {
   bool budget_stopped_ = false;  // the job was told to stop
   bool budget_is_over_ = false;  // everything is released
   bool told_exhausted_ = false;
+  bool told_unnamed_ = false;
   std::optional<ProviderErrorKind> told_list_error_;
 
   bool list_in_flight_ = false;

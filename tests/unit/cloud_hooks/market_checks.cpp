@@ -63,7 +63,7 @@ void MarketWorld::check_calm() {
       ++count;
       young +=
           is_young && (!machine.member || now_ - machine.created < std::chrono::minutes(3)) ? 1 : 0;
-    } else if (!machine.releasing) {
+    } else if (!machine.releasing && !is_unnamed_) {  // it may be any other's home
       violated(id + " has had no worker for long");
     }
   }

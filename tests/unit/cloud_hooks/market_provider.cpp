@@ -122,9 +122,13 @@ void MarketWorld::join(const std::string& id) {
   const MemberId member{++members_made_};
   machine.member = member;
   members_[member] = id;
-  feed(policy_event::Joined{member, id});
+  tell_of(member, id);
   feed(policy_event::Measured{member,
                               options_.offers[machine.offer].speed * (0.9 + 0.2 * random_.unit())});
+}
+
+void MarketWorld::tell_of(MemberId member, const std::string& id) {
+  feed(policy_event::Joined{member, is_unnamed_ ? "" : id});
 }
 
 void MarketWorld::leave(MemberId member) {
@@ -135,6 +139,9 @@ void MarketWorld::leave(MemberId member) {
   machines_.at(found->second).member.reset();
   machines_.at(found->second).quiet_since = now_;
   machines_.at(found->second).never_joins = true;
+  if (is_unnamed_) {  // its script ends the machine; the policy cannot know which one to release
+    after(between(seconds(1), seconds(20)), [this, id = found->second] { end_machine(id); });
+  }
   members_.erase(found);
   feed(policy_event::Gone{member});
 }

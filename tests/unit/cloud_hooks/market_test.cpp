@@ -31,6 +31,7 @@ TEST(RandomMarkets, BudgetSizeAndIdentityHoldAndNothingStarvesOrLeaks) {
   const std::uint64_t count = number_from_environment("MAYFLY_TEST_MARKETS", kMarkets);
   MarketResult sum;
   int failures = 0;
+  int unnamed = 0;
   for (std::uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
     const MarketResult one = MarketWorld(seed).run();
     for (const std::string& violation : one.violations) {
@@ -42,11 +43,13 @@ TEST(RandomMarkets, BudgetSizeAndIdentityHoldAndNothingStarvesOrLeaks) {
     sum.restarts += one.restarts;
     sum.repeats += one.repeats;
     sum.stopped_by_budget += one.stopped_by_budget;
+    unnamed += one.is_unnamed ? 1 : 0;
   }
   std::cout << count << " markets: " << sum.created << " servers created, " << sum.taken
             << " taken away, " << sum.repeats << " requests repeated, " << sum.restarts
             << " coordinators started again, " << sum.stopped_by_budget
-            << " jobs stopped by their budget\n";
+            << " jobs stopped by their budget, " << unnamed
+            << " with workers that do not say where they run\n";
   EXPECT_GT(sum.created, 0);
 }
 

@@ -17,6 +17,9 @@ constexpr double kSecondsPerHour = 3600;
 MarketWorld::MarketWorld(std::uint64_t seed, Sabotage sabotage)
     : random_(CounterRandom(seed).split("market")), sabotage_(sabotage) {
   set_up();
+  constexpr double kUnnamedShare = 0.05;
+  is_unnamed_ = RandomStream(CounterRandom(seed).split("names")).unit() < kUnnamedShare;
+  result_.is_unnamed = is_unnamed_;
 }
 
 bool MarketWorld::chance(double probability) {
@@ -235,7 +238,7 @@ void MarketWorld::restart_coordinator() {
   queue_ = std::move(later);
   begin_policy(last, true);
   for (const auto& [member, id] : std::map<MemberId, std::string>(members_)) {
-    feed(policy_event::Joined{member, id});
+    tell_of(member, id);
   }
 }
 

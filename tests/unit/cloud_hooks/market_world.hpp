@@ -36,6 +36,7 @@ struct MarketResult {
   int restarts = 0;  // of the coordinator
   int repeats = 0;
   int stopped_by_budget = 0;
+  bool is_unnamed = false;
 };
 
 class MarketWorld {
@@ -89,6 +90,7 @@ class MarketWorld {
   void create(const ServerRequest& request);
   void boot(const std::string& id);
   void join(const std::string& id);
+  void tell_of(MemberId member, const std::string& id);
   void leave(MemberId member);
   void take_away(const std::string& id, bool with_notice);
   void lose_worker(const std::string& id);
@@ -125,6 +127,7 @@ class MarketWorld {
   std::map<std::string, ServerRequest> requests_;  // ever seen, by id
   std::map<MemberId, std::string> members_;
   bool calm_ = false, ended_ = false, job_stopped_ = false;
+  bool is_unnamed_ = false;  // no worker says on which server it runs
   std::uint32_t wanted_ = 0;
   MarketResult result_;
 };
