@@ -1,8 +1,9 @@
-# The CUDA toolkit and NCCL, where they are: MAYFLY_NCCL_FOUND. Nothing links libcuda: the static
-# runtime loads the driver itself, so what is built here starts on machines without one. nvcc is
-# called for single files only (mayfly_cuda_object); the language CUDA is not enabled, as that would
-# cost every configuration a set of compiler checks.
+# The CUDA compiler and NCCL, where they are: MAYFLY_NVCC_FOUND, MAYFLY_NCCL_FOUND. Nothing links
+# libcuda: the static runtime loads the driver itself, so what is built here starts on machines
+# without one. nvcc is called for single files only (mayfly_cuda_object); the language CUDA is not
+# enabled, as that would cost every configuration a set of compiler checks.
 set(MAYFLY_CUDA "" CACHE STRING "ON: fail without CUDA and NCCL; OFF: do not look for them")
+set(MAYFLY_NVCC_FOUND OFF)
 set(MAYFLY_NCCL_FOUND OFF)
 if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
@@ -13,8 +14,10 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
     find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ENV NCCL_HOME
                  PATH_SUFFIXES lib lib64)
   endif()
-  if(CUDAToolkit_NVCC_EXECUTABLE AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY
-     AND TARGET CUDA::cudart_static)
+  if(CUDAToolkit_NVCC_EXECUTABLE AND TARGET CUDA::cudart_static)
+    set(MAYFLY_NVCC_FOUND ON)
+  endif()
+  if(MAYFLY_NVCC_FOUND AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     set(MAYFLY_NCCL_FOUND ON)
     add_library(NCCL::nccl UNKNOWN IMPORTED GLOBAL)
     set_target_properties(NCCL::nccl PROPERTIES
@@ -26,20 +29,24 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   endif()
 endif()
 
-# mayfly_cuda_object(OUTPUT_VARIABLE SOURCE)
-# An object file made by nvcc: machine code for the GPUs of our choice and PTX for later ones.
+# mayfly_cuda_object(OUTPUT_VARIABLE SOURCE [FLAG...])
+# An object file made by nvcc: machine code for the GPUs of our choice and PTX for later ones. What
+# the assembler says of registers and spilled ones is kept beside it, in *.resources.
 function(mayfly_cuda_object output_variable source)
   get_filename_component(name ${source} NAME)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
   add_custom_command(
     OUTPUT ${object}
-    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} -c
+    BYPRODUCTS ${object}.resources
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/keep_resource_report ${object}.resources
+            ${CMAKE_CXX_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} -x cu -c
             ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object} -std=c++20 -O3 -lineinfo
-            -I${PROJECT_SOURCE_DIR} -Xcompiler -fPIC,-Wall,-Wextra
+            -I${PROJECT_SOURCE_DIR} -Xcompiler -fPIC,-Wall,-Wextra -Xptxas -v ${ARGN}
             -gencode arch=compute_80,code=sm_80
             -gencode arch=compute_90,code=[sm_90,compute_90]
             -MD -MF ${object}.d
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+            ${PROJECT_SOURCE_DIR}/cmake/keep_resource_report
     DEPFILE ${object}.d
     COMMENT "Building CUDA object ${name}.o"
     VERBATIM)

@@ -9,11 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define MAYFLY_HOST_DEVICE __host__ __device__
-#else
-#define MAYFLY_HOST_DEVICE
-#endif
+#include "base/host_device.hpp"
 
 namespace mayfly::collectives::exact_sum_math {
 
