@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "base/random.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -26,13 +25,7 @@ void crop_row(const std::uint8_t* input, int size, int shift, const float* table
 }  // namespace
 
 Augmentation draw_augmentation(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample) {
-  constexpr std::uint64_t kPlaces = 2 * kCropPadding + 1;
-  const std::uint64_t bits = CounterRandom(seed).split("augmentation").split(epoch).bits(sample);
-  Augmentation draw;
-  draw.flip = (bits & 1) != 0;
-  draw.crop_x = static_cast<int>((((bits >> 1) & 0x7fffffffU) * kPlaces) >> 31);
-  draw.crop_y = static_cast<int>(((bits >> 32) * kPlaces) >> 32);
-  return draw;
+  return draw_augmentation(augmentation_source(seed), epoch, sample);
 }
 
 Normaliser::Normaliser(const std::array<float, 3>& mean, const std::array<float, 3>& deviation) {

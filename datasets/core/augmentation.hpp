@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/random.hpp"
+
 namespace mayfly::datasets {
 
 /// Pixels added on every side before the crop.
@@ -22,13 +24,34 @@ struct Augmentation {
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
-/// The draws of `sample` in `epoch`: uniform, independent, a pure function of the three numbers.
+/// Where the draws of a job come from. Split from it on the CPU once; the draws themselves may be
+/// made on a GPU.
+[[nodiscard]] constexpr CounterRandom augmentation_source(std::uint64_t seed) {
+  return CounterRandom(seed).split("augmentation");
+}
+
+/// The draws of `sample` in `epoch`: uniform and independent.
+[[nodiscard]] constexpr Augmentation draw_augmentation(CounterRandom source, std::uint64_t epoch,
+                                                       std::uint64_t sample) {
+  constexpr std::uint64_t kPlaces = 2 * kCropPadding + 1;
+  const std::uint64_t bits = source.split(epoch).bits(sample);
+  Augmentation draw;
+  draw.flip = (bits & 1) != 0;
+  draw.crop_x = static_cast<int>((((bits >> 1) & 0x7fffffffU) * kPlaces) >> 31);
+  draw.crop_y = static_cast<int>(((bits >> 32) * kPlaces) >> 32);
+  return draw;
+}
+
+/// The same as a pure function of three numbers.
 [[nodiscard]] Augmentation draw_augmentation(std::uint64_t seed, std::uint64_t epoch,
                                              std::uint64_t sample);
 
 /// Turns bytes into the network's input: (byte / 255 - mean) / deviation, by table.
 class Normaliser {
  public:
+  /// By channel, then by byte.
+  using Table = std::array<std::array<float, 256>, 3>;
+
   Normaliser(const std::array<float, 3>& mean, const std::array<float, 3>& deviation);
 
   /// Crops, flips and normalises one image, CHW bytes to CHW floats, in one pass. What the crop
@@ -37,8 +60,10 @@ class Normaliser {
   void apply(const Augmentation& augmentation, int size, std::span<const std::uint8_t> pixels,
              std::span<float> output) const;
 
+  [[nodiscard]] const Table& table() const { return table_; }
+
  private:
-  std::array<std::array<float, 256>, 3> table_;
+  Table table_;
 };
 
 }  // namespace mayfly::datasets
