@@ -1,0 +1,16 @@
+#pragma once
+
+// Private to nn/cuda/kernels and its tests: in which order the host runs blocks and threads. No
+// result may depend on it.
+
+namespace mayfly::nn::cuda {
+
+enum class HostOrder { kForwards, kBackwards };
+
+/// Of the calling thread.
+inline HostOrder& host_thread_order() {
+  thread_local HostOrder order = HostOrder::kForwards;
+  return order;
+}
+
+}  // namespace mayfly::nn::cuda
