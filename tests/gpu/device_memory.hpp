@@ -57,7 +57,7 @@ class DeviceArray {
     copy_from_device(out.data(), data_, count_ * sizeof(T));
     return out;
   }
-  [[nodiscard]] T* data() { return data_; }
+  [[nodiscard]] T* data() const { return data_; }
   [[nodiscard]] std::span<std::byte> bytes() {
     return {reinterpret_cast<std::byte*>(data_), count_ * sizeof(T)};
   }

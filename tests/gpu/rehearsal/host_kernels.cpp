@@ -6,6 +6,7 @@
 #include "collectives/nccl/device_kernels.hpp"
 #include "collectives/nccl/exact_sum_math.hpp"
 #include "collectives/plan/half_floats.hpp"
+#include "nn/cuda/kernels/kernels.hpp"
 
 namespace mayfly::collectives::device_kernels {
 namespace {
@@ -73,3 +74,11 @@ int from_ordered_integers(void* data, std::size_t count, void* /*stream*/) {
 }
 
 }  // namespace mayfly::collectives::device_kernels
+
+namespace mayfly::nn::cuda {
+
+const Kernels& device_kernels() {
+  return host_kernels();
+}
+
+}  // namespace mayfly::nn::cuda

@@ -1,0 +1,126 @@
+"""scripts/gpu-check goes through all its checks, whatever becomes of one, and reports each.
+
+gpu_check_test.py: with programs that pretend. The report's form is what tests/lint/gpu_reports.py
+accepts.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "lint"))
+import gpu_reports  # noqa: E402: the path comes first
+
+TESTS = """#!/bin/sh
+case "$1" in
+--gtest_filter=*) echo 'Pretended GPU, driver for CUDA 13.0, NCCL 2.28.9'; exit 0;;
+esac
+echo '{"planned": 1, "passed": %d, "failed": %d, "tests": [{"name": "A.B", "result": "%s"}]}' >"$2"
+exit %d
+"""
+MAYFLY = """#!/bin/sh
+case "$*" in
+'train --help'|'bench step --help') echo '  --device'; exit 0;;
+esac
+while [ $# -gt 1 ]; do [ "$1" != --run-dir ] || folder=$2; shift; done
+[ -z "$folder" ] || mkdir "$folder"
+%s
+"""
+SUMMARY = """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "%s"}' >"$folder/summary.json"
+"""
+
+
+class GpuCheckTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        shutil.copy(ROOT / "scripts" / "gpu-check", self.folder / "gpu-check")
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "libmayfly_cuda.so").write_text("")
+        build = {"commit": "a" * 40, "uncommitted_changes": False}
+        (self.folder / "build.json").write_text(json.dumps(build))
+        self.program("gpu_tests", TESTS % (1, 0, "passed", 0))
+        self.program("mayfly", MAYFLY % (SUMMARY % "1234"))
+
+    def program(self, name, text):
+        path = self.folder / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def check(self, *arguments):
+        path = self.folder / "report.json"
+        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        run = subprocess.run([sys.executable, self.folder / "gpu-check", "--report", path,
+                              *arguments], capture_output=True, text=True, timeout=100,
+                             env=environment, check=False)
+        self.assertEqual(run.stderr, "")
+        return run.returncode, run.stdout, json.loads(path.read_text())
+
+    def results(self, report):
+        return {name: check["result"] for name, check in report["checks"].items()}
+
+    def expect_whole(self, report):
+        self.assertEqual([*gpu_reports.field_problems(report),
+                          *gpu_reports.check_problems(report)], [])
+
+    def test_all_checks_pass_or_say_why_not(self):
+        code, _, report = self.check()
+        self.assertEqual(code, 0, report)
+        self.expect_whole(report)
+        self.assertEqual(report["gpu"], "Pretended GPU")
+        results = self.results(report)
+        for name in ("tests", "training", "repetition", "elasticity", "step_speed"):
+            self.assertEqual(results[name], "passed", report)
+        self.assertEqual(results["pytorch"], "skipped")
+
+    def test_the_next_check_follows_a_failure(self):
+        self.program("gpu_tests", TESTS % (0, 1, "failed", 1))
+        code, _, report = self.check()
+        self.assertEqual(code, 1)
+        self.expect_whole(report)
+        self.assertEqual(self.results(report)["tests"], "failed")
+        self.assertIn("A.B", report["checks"]["tests"]["reason"])
+        self.assertEqual(self.results(report)["elasticity"], "passed")
+
+    def test_another_digest_is_a_failure(self):
+        self.program("mayfly", MAYFLY % (
+            "case $folder in */elastic) word=5;; *) word=4;; esac\n"
+            """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "'$word'"}' """
+            """>"$folder/summary.json"\n"""))
+        code, _, report = self.check()
+        self.assertEqual(code, 1)
+        self.assertEqual(self.results(report)["repetition"], "passed", report)
+        self.assertIn("digest 5 instead of 4", report["checks"]["elasticity"]["reason"])
+
+    def test_what_hangs_is_ended_and_the_rest_is_said_to_be_left_out(self):
+        self.program("mayfly", MAYFLY % "sleep 60 & wait")
+        code, _, report = self.check("--seconds", "9")
+        self.assertEqual(code, 1)
+        self.expect_whole(report)
+        self.assertIn("not done after", report["checks"]["training"]["reason"])
+        self.assertEqual(report["checks"]["elasticity"]["reason"], "no time is left")
+
+    def test_a_build_without_training_on_gpus_skips_it(self):
+        (self.folder / "bin" / "libmayfly_cuda.so").unlink()
+        code, _, report = self.check()
+        self.assertEqual(code, 0)
+        self.expect_whole(report)
+        self.assertEqual(self.results(report)["training"], "skipped")
+        self.assertEqual(self.results(report)["elasticity"], "skipped")
+
+    def test_no_gpu_is_one_line_an_exit_code_and_a_report(self):
+        self.program("gpu_tests", "#!/bin/sh\necho 'no GPU: no driver'\n")
+        code, output, report = self.check()
+        self.assertEqual((code, output), (2, "no GPU: no driver\n"))
+        self.assertEqual(report["result"], "no GPU")
+        self.assertEqual(report["reason"], "no GPU: no driver")
+
+
+if __name__ == "__main__":
+    unittest.main()
