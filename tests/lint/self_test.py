@@ -1,11 +1,13 @@
 """The checks see what they are for: a small tree with planted faults, and the same tree without."""
 
+import json
 import pathlib
 import shutil
 import tempfile
 import unittest
 
 import docs
+import gpu_reports
 import headers
 import layers
 import purity
@@ -49,6 +51,36 @@ class SelfTest(unittest.TestCase):
     def test_a_clean_tree_has_no_problems(self):
         for check in (docs, layers, purity, scripts, sizes, text):
             self.assertEqual(check.problems(self.root), [], check.__name__)
+
+    def report(self, **changes):
+        whole = {"kind": "gpu-report", "version": 1, "started": "2026-01-02T03:04:05Z",
+                 "finished": "2026-01-02T03:09:05Z", "commit": "a" * 40,
+                 "uncommitted_changes": False, "gpu": "H200", "cuda": "13.0", "nccl": "2.28.9",
+                 "result": "passed", "checks": {"tests": {"result": "passed", "seconds": 1.5}},
+                 "clocks_before": {}, "clocks_after": {}}
+        self.write("benchmarks/results/gpu/one.json", json.dumps({**whole, **changes}))
+
+    def test_gpu_reports_wants_documents_that_fit(self):
+        self.write("README.md", "GPU code is untested on a\ndevice.\n")
+        self.assertEqual(gpu_reports.problems(self.root), [])
+        self.report()
+        self.expect(gpu_reports.problems(self.root), "README.md", "one.json")
+        self.write("README.md", "Fast.\n")
+        self.assertEqual(gpu_reports.problems(self.root), [])
+        (self.root / "benchmarks/results/gpu/one.json").unlink()
+        self.expect(gpu_reports.problems(self.root), "README.md", "untested on a device")
+
+    def test_gpu_reports_refuses_what_is_not_whole(self):
+        self.report(gpu=None)
+        self.expect(gpu_reports.problems(self.root), "one.json", "'gpu'")
+        self.report(commit="abc")
+        self.expect(gpu_reports.problems(self.root), "not a commit")
+        self.report(checks={"tests": {"result": "skipped", "seconds": 0}})
+        self.expect(gpu_reports.problems(self.root), "does not say why")
+        self.report(checks={"tests": {"result": "failed", "seconds": 0, "reason": "it hung"}})
+        self.expect(gpu_reports.problems(self.root), "the report did not")
+        self.write("benchmarks/results/gpu/one.json", "{")
+        self.expect(gpu_reports.problems(self.root), "one.json")
 
     def test_layers_refuses_an_edge_upwards(self):
         self.write("nn/model.cpp", '#include "nn/cpu/engine.hpp"\n')
