@@ -17,6 +17,7 @@ namespace {
 
 // 198.18.0.0/15 is reserved for benchmarks (RFC 2544), so nobody's addresses are hidden.
 constexpr const char* kHostAddress = "198.18.0.1";
+constexpr const char* kBridgeAddress = "02:00:6d:66:00:01";  // locally administered
 constexpr const char* kNetBits = "/16";
 
 }  // namespace
@@ -57,7 +58,10 @@ Result<NetworkNamespaces> NetworkNamespaces::make() {
   NetworkNamespaces made(fmt::format("mf{}", static_cast<int>(::getpid())));
   const std::string bridge = made.prefix_;
   for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"link", "add", bridge, "type", "bridge"},
+       // An address of its own: a bridge takes one of its ports', and that port off the bridge
+       // would still take in what is sent to us.
+       {std::vector<std::string>{"link", "add", bridge, "address", kBridgeAddress, "type",
+                                 "bridge"},
         {"addr", "add", std::string(kHostAddress) + kNetBits, "dev", bridge},
         {"link", "set", bridge, "up"}}) {
     if (Result<void> done = run_ip(command); !done.ok()) {
