@@ -22,7 +22,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kPollInterval = milliseconds(25);
+constexpr Duration kPollInterval = milliseconds(50);
 constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
 constexpr Duration kWorkersExitTimeout = seconds(20);
 constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;

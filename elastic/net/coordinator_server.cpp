@@ -32,7 +32,7 @@ using boost::system::error_code;
 // While steps are made nothing that matters waits for a tick but the end of a silence; each one
 // wakes a core that computes.
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
-constexpr auto kQuietTickInterval = std::chrono::milliseconds(20);
+constexpr auto kQuietTickInterval = std::chrono::milliseconds(25);
 // How old the numbers in a status may be (steps, speeds, silences); its facts never lag behind.
 constexpr Duration kStatusInterval = milliseconds(100);
 // To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).

@@ -33,7 +33,7 @@ namespace effect = member_effect;
 using boost::system::error_code;
 
 // The sentinel beats as often by itself.
-constexpr auto kHeartbeatInterval = std::chrono::milliseconds(100);
+constexpr Duration kHeartbeatInterval = milliseconds(100);
 constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 // A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
 constexpr std::size_t kReportBytesMax = std::size_t{16} << 20;
@@ -71,6 +71,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void send(const Message& message) {
     if (connection_ != nullptr) {
       connection_->send(message);
+      last_sent_ = monotonic_now();
     }
   }
   void handle(const MemberEvent& each);
@@ -98,6 +99,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::size_t endpoint_;                    // of the present or last coordinator
   std::uint64_t connections_ = 0;
   Instant last_heard_;
+  Instant last_sent_;
   bool is_unwelcome_ = false;           // the present coordinator is of no use
   std::optional<Instant> needy_since_;  // without the coordinator that the machine needs
   bool is_given_up_ = false;
@@ -254,13 +256,18 @@ void Client::leave_coordinator() {
   handle(event::CoordinatorLost{});
 }
 
+/// Whatever we say counts as a beat, so the next is due an interval after our last words.
 void Client::schedule_beat() {
-  beat_timer_.expires_after(kHeartbeatInterval);
+  const Duration since = monotonic_now() - last_sent_;
+  beat_timer_.expires_after(since < kHeartbeatInterval ? kHeartbeatInterval - since
+                                                       : kHeartbeatInterval);
   beat_timer_.async_wait([this](const error_code& error) {
     if (error || shutting_down_) {
       return;
     }
-    send(Heartbeat{});
+    if (monotonic_now() - last_sent_ >= kHeartbeatInterval) {
+      send(Heartbeat{});
+    }
     check_patience(monotonic_now());
     schedule_beat();
   });
