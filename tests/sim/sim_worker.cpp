@@ -1,6 +1,7 @@
 #include "tests/sim/sim_worker.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.hpp"
 #include "tests/sim/sim_world.hpp"
@@ -267,7 +268,7 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
 }
 
 void SimWorker::flip_a_bit() {
-  const std::uint64_t bit = std::uint64_t{1} << world_.draw_below(64);
+  std::uint64_t bit = std::uint64_t{1} << world_.draw_below(64);
   const bool deep = world_.draw_below(2) == 0;
   if (observer_) {
     observer_->flip(bit, deep);
@@ -275,6 +276,9 @@ void SimWorker::flip_a_bit() {
     StateCopy& copy = copies_.begin()->second;
     (deep ? copy.deep : copy.state) ^= bit;
   } else {
+    if (deep && deep_state_ == bit) {  // flipping it back would make it right
+      bit = std::rotl(bit, 1);
+    }
     (deep ? deep_state_ : state_) ^= bit;
     world_.corruption_checker().on_wrong(*id_);
   }
