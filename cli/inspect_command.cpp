@@ -16,10 +16,10 @@ using engine::json_array;
 using engine::json_number;
 using engine::json_string;
 using engine::JsonObject;
+using nn::Lifetime;
+using nn::MemoryPlan;
+using nn::PlannedTensor;
 using nn::cpu::KernelChoice;
-using nn::cpu::Lifetime;
-using nn::cpu::MemoryPlan;
-using nn::cpu::PlannedTensor;
 
 /// A network on this machine, as the settings say.
 struct Subject {
@@ -122,7 +122,7 @@ std::uint64_t bytes_without_sharing(const MemoryPlan& plan) {
   return sum;
 }
 
-/// "f3" is forward of convolution 3, "b3" its backward; see nn/cpu/memory_plan.hpp.
+/// "f3" is forward of convolution 3, "b3" its backward; see nn/cpu/arena.hpp.
 std::string time_name(int time, int convolutions) {
   if (time <= 0) {
     return "load";

@@ -7,8 +7,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
+#include "nn/cpu/arena.hpp"
 #include "nn/cpu/conv_kernel.hpp"
-#include "nn/cpu/memory_plan.hpp"
 #include "nn/cpu/tensor_access.hpp"
 #include "nn/model.hpp"
 

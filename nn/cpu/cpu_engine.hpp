@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "nn/cpu/memory_plan.hpp"
 #include "nn/cpu/step_observer.hpp"
 #include "nn/dtype.hpp"
+#include "nn/memory_plan.hpp"
 #include "nn/model.hpp"
 #include "nn/step_engine.hpp"
 

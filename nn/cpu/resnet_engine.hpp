@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "nn/cpu/arena.hpp"
 #include "nn/cpu/classifier.hpp"
 #include "nn/cpu/convolution.hpp"
 #include "nn/cpu/kernels.hpp"
 #include "nn/cpu/max_pool.hpp"
-#include "nn/cpu/memory_plan.hpp"
 #include "nn/cpu/norm_layer.hpp"
 #include "nn/cpu/shortcut.hpp"
 #include "nn/cpu/step_observer.hpp"

@@ -1,4 +1,4 @@
-#include "nn/cpu/memory_plan.hpp"
+#include "nn/cpu/arena.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "nn/cpu/memory_plan.hpp"
+#include "nn/memory_plan.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,22 +6,14 @@
 
 #include "base/check.hpp"
 
-namespace mayfly::nn::cpu {
-namespace {
-
-constexpr std::size_t kLine = 64;
-
-// Tensors' sizes are powers of two: extra lines keep them from starting at equal addresses modulo 4
-// KiB, where loads are mistaken for depending on earlier stores.
-constexpr std::size_t kStagger = 5 * kLine;
-
-}  // namespace
+namespace mayfly::nn {
 
 TensorId MemoryPlan::add(std::string name, std::size_t bytes, Lifetime lifetime) {
   ENSURE(total_ == 0, "all tensors are known before they are placed");
   ENSURE(lifetime.first <= lifetime.last, "a lifetime begins before it ends");
-  const std::size_t lines = (bytes + kLine - 1) / kLine;
-  tensors_.push_back({std::move(name), lines * kLine + kStagger, lifetime, 0});
+  const std::size_t lines = (bytes + placement_.alignment - 1) / placement_.alignment;
+  tensors_.push_back(
+      {std::move(name), lines * placement_.alignment + placement_.stagger, lifetime, 0});
   return static_cast<TensorId>(tensors_.size() - 1);
 }
 
@@ -51,17 +43,4 @@ void MemoryPlan::place() {
   }
 }
 
-Arena::Arena(const MemoryPlan& plan) : memory_(plan.total()) {
-  ENSURE(plan.total() != 0, "a plan is placed before its memory is allocated");
-  for (const PlannedTensor& tensor : plan.tensors()) {
-    offsets_.push_back(tensor.offset);
-  }
-}
-
-void* Arena::at(TensorId tensor) {
-  const auto index = static_cast<std::size_t>(tensor);
-  ENSURE(index < offsets_.size(), "the tensor was planned");
-  return memory_.data() + offsets_[index];
-}
-
-}  // namespace mayfly::nn::cpu
+}  // namespace mayfly::nn

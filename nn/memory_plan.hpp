@@ -2,24 +2,20 @@
 
 // One block of memory for everything a step touches, laid out before the first step. Each tensor
 // says from when to when it is needed; tensors that are never needed at the same time may share
-// addresses. So the gradients of the early layers lie where the late layers' activations were,
-// which keeps the step small enough for the caches.
+// addresses. So the gradients of the early layers lie where the late layers' activations were:
+// on a CPU the step stays small enough for the caches, on a GPU a larger microbatch fits. Pure.
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include "base/aligned_buffer.hpp"
-
-namespace mayfly::nn::cpu {
+namespace mayfly::nn {
 
 /// A tensor's place in the plan; kNoTensor where there is none.
 enum class TensorId : std::size_t {};
 inline constexpr TensorId kNoTensor{static_cast<std::size_t>(-1)};
 
-/// Both ends belong to it. Times are positions in the step of a network with U convolutions: 0 is
-/// the load of images and weights, 1 to U forward in the order of convolutions_of(), U + 1 the
-/// classifier, then backward the other way around (resnet_engine.hpp: StepTimes).
+/// Positions in a step, as whoever makes the plan counts them. Both ends belong to it.
 struct Lifetime {
   int first = 0;
   int last = 0;
@@ -36,9 +32,26 @@ struct PlannedTensor {
   std::size_t offset = 0;  ///< set by place()
 };
 
+/// How tensors lie in the block: each at a multiple of `alignment`, with `stagger` bytes behind it
+/// that nobody uses (a multiple of the alignment).
+struct Placement {
+  std::size_t alignment = 64;
+  std::size_t stagger = 0;
+};
+
+/// Of a CPU. Tensors' sizes are powers of two: extra lines keep them from starting at equal
+/// addresses modulo 4 KiB, where loads are mistaken for depending on earlier stores.
+inline constexpr Placement kCpuPlacement{.alignment = 64, .stagger = 5 * 64};
+
+/// Of a GPU: what the CUDA runtime's own allocations are aligned to.
+inline constexpr Placement kGpuPlacement{.alignment = 256, .stagger = 0};
+
 class MemoryPlan {
  public:
-  /// Asks for `bytes`, aligned to a cache line.
+  MemoryPlan() = default;
+  explicit MemoryPlan(const Placement& placement) : placement_(placement) {}
+
+  /// Asks for `bytes`.
   TensorId add(std::string name, std::size_t bytes, Lifetime lifetime);
   TensorId add_floats(std::string name, std::size_t count, Lifetime lifetime) {
     return add(std::move(name), count * sizeof(float), lifetime);
@@ -53,22 +66,9 @@ class MemoryPlan {
   [[nodiscard]] std::size_t total() const { return total_; }
 
  private:
+  Placement placement_ = kCpuPlacement;
   std::vector<PlannedTensor> tensors_;
   std::size_t total_ = 0;
 };
 
-/// The memory of a placed plan.
-class Arena {
- public:
-  Arena() = default;
-  explicit Arena(const MemoryPlan& plan);
-
-  [[nodiscard]] void* at(TensorId tensor);
-  [[nodiscard]] float* floats(TensorId tensor) { return static_cast<float*>(at(tensor)); }
-
- private:
-  std::vector<std::size_t> offsets_;
-  AlignedBuffer<std::byte> memory_;
-};
-
-}  // namespace mayfly::nn::cpu
+}  // namespace mayfly::nn
