@@ -1,0 +1,65 @@
+#include "base/module_file.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace mayfly {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path find_module(const std::string& file) {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& candidate : std::array{folder, folder / "../lib/mayfly"}) {
+    if (fs::is_regular_file(candidate / file, error)) {
+      return candidate / file;
+    }
+  }
+  return {};
+}
+
+std::string file_of(const std::string& name) {
+  return fmt::format("libmayfly_{}.so", name);
+}
+
+}  // namespace
+
+const char* module_build() {
+  return MAYFLY_VERSION " " __VERSION__;
+}
+
+Result<void*> load_module(const std::string& name, const char* symbol) {
+  const fs::path path = find_module(file_of(name));
+  if (path.empty()) {
+    return Error{Errc::kUnsupported, fmt::format("there is no {} beside the program; it is built "
+                                                 "where its library is installed",
+                                                 file_of(name))};
+  }
+  // Never closed: the libraries behind it keep threads and exit handlers.
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Error{Errc::kUnsupported, ::dlerror()};
+  }
+  void* function = ::dlsym(library, symbol);
+  if (function == nullptr) {
+    return Error{Errc::kUnsupported,
+                 fmt::format("{} is not one of Mayfly's modules", path.string())};
+  }
+  return function;
+}
+
+Result<void> check_module_build(const std::string& name, const char* build) {
+  if (std::strcmp(build, module_build()) == 0) {
+    return {};
+  }
+  return Error{Errc::kUnsupported, fmt::format("{} is of build {}, the program of {}",
+                                               file_of(name), build, module_build())};
+}
+
+}  // namespace mayfly
