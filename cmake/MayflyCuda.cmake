@@ -29,6 +29,34 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   endif()
 endif()
 
+# cuDNN, of a version that our choice of convolutions was checked with (nn/cuda/device_facts.hpp).
+set(MAYFLY_CUDNN_FOUND OFF)
+if(MAYFLY_NVCC_FOUND)
+  find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_HOME
+            PATH_SUFFIXES include)
+  find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ENV CUDNN_HOME
+               PATH_SUFFIXES lib lib64)
+  if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)
+    foreach(part MAJOR MINOR)
+      file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h line REGEX "define CUDNN_${part} ")
+      string(REGEX MATCH "[0-9]+" cudnn_${part} "${line}")
+    endforeach()
+    if("${cudnn_MAJOR}.${cudnn_MINOR}" VERSION_GREATER_EQUAL 9.11)
+      set(MAYFLY_CUDNN_FOUND ON)
+      add_library(CUDNN::cudnn UNKNOWN IMPORTED GLOBAL)
+      set_target_properties(CUDNN::cudnn PROPERTIES
+        IMPORTED_LOCATION ${CUDNN_LIBRARY}
+        INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR};${CUDAToolkit_INCLUDE_DIRS}"
+        INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR};${CUDAToolkit_INCLUDE_DIRS}")
+    else()
+      message(STATUS "cuDNN ${cudnn_MAJOR}.${cudnn_MINOR} is too old: device cuda is left out")
+    endif()
+  endif()
+  if(MAYFLY_CUDA AND NOT MAYFLY_CUDNN_FOUND)
+    message(FATAL_ERROR "MAYFLY_CUDA is ON, but cuDNN 9.11 or newer was not found")
+  endif()
+endif()
+
 # mayfly_cuda_object(OUTPUT_VARIABLE SOURCE [FLAG...])
 # An object file made by nvcc: machine code for the GPUs of our choice and PTX for later ones. What
 # the assembler says of registers and spilled ones is kept beside it, in *.resources.

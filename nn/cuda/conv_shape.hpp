@@ -1,0 +1,65 @@
+#pragma once
+
+// Private to nn/cuda: what a convolution needs to know of itself to be planned. Pure.
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "nn/cuda/kernels/kernels.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::nn::cuda {
+
+/// The three convolutions of a training step, one per row of the chain rule.
+enum class ConvPass {
+  kForward,         ///< y from x and w
+  kInputGradient,   ///< dx from dy and w
+  kWeightGradient,  ///< dw from x and dy
+};
+
+[[nodiscard]] const char* to_string(ConvPass pass);
+
+/// Two layers of equal shape are planned, and computed, alike.
+struct ConvShape {
+  std::int64_t images = 0;
+  std::int64_t in_channels = 0;  ///< as stored
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 0;
+  std::int64_t stride = 0;
+  std::int64_t padding = 0;
+  std::int64_t input_size = 0;   ///< height = width
+  std::int64_t output_size = 0;  ///< height = width
+
+  [[nodiscard]] static ConvShape of(const ConvSpec& spec, std::uint32_t images);
+
+  [[nodiscard]] std::size_t input_elements() const {
+    return static_cast<std::size_t>(images * input_size * input_size * in_channels);
+  }
+  [[nodiscard]] std::size_t output_elements() const {
+    return static_cast<std::size_t>(images * output_size * output_size * out_channels);
+  }
+  [[nodiscard]] std::size_t filter_elements() const {
+    return static_cast<std::size_t>(out_channels * kernel * kernel * in_channels);
+  }
+  /// Values per channel of the output.
+  [[nodiscard]] std::size_t output_rows() const {
+    return static_cast<std::size_t>(images * output_size * output_size);
+  }
+  /// For people: "8 x 64 x 56 x 56 -> 128, 3x3 stride 2".
+  [[nodiscard]] std::string text() const;
+
+  auto operator<=>(const ConvShape&) const = default;
+};
+
+/// Where the tensors of one convolution are, 16-byte aligned. Which of them is written, and which
+/// are gradients, is what the ConvPass says.
+struct ConvTensors {
+  void* x = nullptr;
+  void* filter = nullptr;  ///< out channels, rows, columns, in channels
+  void* y = nullptr;
+  void* workspace = nullptr;
+};
+
+}  // namespace mayfly::nn::cuda

@@ -1,0 +1,351 @@
+#include "nn/cuda/cuda_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "base/check.hpp"
+#include "nn/cuda/cuda_handles.hpp"
+#include "nn/cuda/cudnn_convolver.hpp"
+#include "nn/cuda/memory_fit.hpp"
+#include "nn/cuda/step_executor.hpp"
+
+namespace mayfly::nn::cuda {
+namespace {
+
+constexpr std::uint32_t kMicrobatchMax = 4096;
+
+using OwnedCudnn = Owned<cudnnHandle_t, &cudnnDestroy>;
+
+/// In a step there is nobody to return an error to: without its GPU this process is of no use.
+void must(const Result<void>& outcome) {
+  if (!outcome.ok()) [[unlikely]] {
+    std::fprintf(stderr, "mayfly: this worker's GPU has failed: %s\n",
+                 outcome.error().detail.c_str());
+    std::abort();
+  }
+}
+
+class CudaEngine final : public StepEngine {
+ public:
+  CudaEngine(const Model& model, std::uint32_t microbatch, const CudaEngineOptions& options)
+      : model_(model), microbatch_(microbatch), options_(options) {}
+  ~CudaEngine() override;
+
+  /// The parts of building, in order.
+  Result<void> open_device();
+  Result<void> plan();
+  Result<void> allocate();
+  Result<void> warm_up();
+  Result<void> record();
+
+  TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
+                    std::span<float> gradient, std::span<float> statistics,
+                    GradientSink& sink) override;
+  EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
+  [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
+
+ private:
+  /// What travels between host and device, in pinned memory.
+  struct Staging {
+    PinnedMemory images, labels, loss_input, loss_output, gradient, statistics;
+  };
+
+  [[nodiscard]] Stream stream() const { return compute_.get(); }
+  [[nodiscard]] void* at(TensorId id) const { return executor_->at(id); }
+  void load(const Weights& weights);
+  void take(const Batch& batch, TensorId images, TensorId labels, const LossInput& input);
+  void copy_when_computed(std::size_t segment, std::size_t end);
+  [[nodiscard]] LossOutput loss_output();
+  Result<void> upload(TensorId to, const void* from, std::size_t bytes);
+  Result<void> download(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
+  [[nodiscard]] std::size_t image_floats() const {
+    const auto side = static_cast<std::size_t>(model_.image_size);
+    return 3 * side * side;
+  }
+
+  const Model& model_;
+  std::uint32_t microbatch_;
+  CudaEngineOptions options_;
+
+  OwnedStream compute_, copy_;
+  OwnedCudnn cudnn_;
+  ConvPlans conv_plans_;
+  StepPlan plan_;
+  DeviceMemory memory_;
+  Staging staging_;
+  std::optional<CudnnConvolver> convolver_;
+  std::optional<StepExecutor> executor_;
+
+  GraphProgram load_program_, evaluation_program_;
+  std::vector<GraphProgram> training_programs_;  ///< by segment
+  std::vector<OwnedEvent> computed_, copied_;    ///< by segment
+  std::optional<std::uint64_t> loaded_version_;
+};
+
+CudaEngine::~CudaEngine() {
+  // Nothing may be in flight when memory and graphs go. After a failure there is nothing to wait
+  // for, and nobody to tell.
+  if (compute_.get() != nullptr) {
+    (void)cudaStreamSynchronize(compute_.get());
+  }
+  if (copy_.get() != nullptr) {
+    (void)cudaStreamSynchronize(copy_.get());
+  }
+}
+
+Result<void> CudaEngine::open_device() {
+  if (Result<void> set = check(cudaSetDevice(options_.device), "choosing the device"); !set.ok()) {
+    return set;
+  }
+  for (OwnedStream* stream : {&compute_, &copy_}) {
+    Result<OwnedStream> made = make_stream();
+    if (!made.ok()) {
+      return std::move(made).error();
+    }
+    *stream = std::move(made).value();
+  }
+  cudnnHandle_t handle = nullptr;
+  if (Result<void> made = cudnn::check(cudnnCreate(&handle), "starting"); !made.ok()) {
+    return made;
+  }
+  cudnn_ = OwnedCudnn(handle);
+  return cudnn::check(cudnnSetStream(handle, compute_.get()), "setting the stream");
+}
+
+Result<void> CudaEngine::plan() {
+  Result<ConvPlans> plans =
+      ConvPlans::choose(model_, microbatch_, options_.dtype, cudnn::PlanningTarget(cudnn_.get()));
+  if (!plans.ok()) {
+    return std::move(plans).error();
+  }
+  conv_plans_ = std::move(plans).value();
+  StepPlanOptions options{.dtype = options_.dtype};
+  options.workspace_bytes = [this](const ConvShape& shape, ConvPass pass) {
+    // Smaller microbatches are asked about only to say what would fit.
+    ConvShape planned = shape;
+    planned.images = microbatch_;
+    return conv_plans_.of(planned, pass).workspace_bytes();
+  };
+  plan_ = make_step_plan(model_, microbatch_, options);
+  std::size_t free_bytes = 0;
+  std::size_t all_bytes = 0;
+  if (Result<void> asked = check(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for memory");
+      !asked.ok()) {
+    return asked;
+  }
+  return check_fit(model_, microbatch_, options, plan_, free_bytes);
+}
+
+Result<void> CudaEngine::allocate() {
+  Result<DeviceMemory> memory = make_device_memory(plan_.memory.total());
+  if (!memory.ok()) {
+    return std::move(memory).error();
+  }
+  memory_ = std::move(memory).value();
+  const std::pair<PinnedMemory*, std::size_t> parts[] = {
+      {&staging_.images, microbatch_ * image_floats() * sizeof(float)},
+      {&staging_.labels, microbatch_ * sizeof(std::uint16_t)},
+      {&staging_.loss_input, sizeof(LossInput)},
+      {&staging_.loss_output, sizeof(LossOutput)},
+      {&staging_.gradient, model_.parameter_count * sizeof(float)},
+      {&staging_.statistics, model_.statistic_count * sizeof(float)}};
+  for (const auto& [part, bytes] : parts) {
+    Result<PinnedMemory> pinned = make_pinned_memory(bytes);
+    if (!pinned.ok()) {
+      return std::move(pinned).error();
+    }
+    *part = std::move(pinned).value();
+    std::memset(part->get(), 0, bytes);
+  }
+  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
+    for (std::vector<OwnedEvent>* events : {&computed_, &copied_}) {
+      Result<OwnedEvent> event = make_event();
+      if (!event.ok()) {
+        return std::move(event).error();
+      }
+      events->push_back(std::move(event).value());
+    }
+  }
+  convolver_.emplace(cudnn_.get(), conv_plans_);
+  executor_.emplace(plan_, device_kernels(), *convolver_, memory_.get());
+  return convolver_->bind(plan_, *executor_);
+}
+
+/// Everything once with zeros, not recorded: kernels are loaded when they are first started, which
+/// a recording may not do; and what the device refuses is found here, where it can be said.
+Result<void> CudaEngine::warm_up() {
+  if (Result<void> loaded =
+          check(static_cast<cudaError_t>(device_kernels().load()), "loading our kernels");
+      !loaded.ok()) {
+    return loaded;
+  }
+  // The memory was cleared on the null stream, which ours do not wait for.
+  if (Result<void> cleared = check(cudaDeviceSynchronize(), "clearing memory"); !cleared.ok()) {
+    return cleared;
+  }
+  Result<void> table = upload(plan_.resident.filter_table, plan_.filters.data(),
+                              plan_.filters.size() * sizeof(Filter));
+  if (!table.ok()) {
+    return table;
+  }
+  const OperationRange all{0, plan_.operations.size()};
+  if (Result<void> run = executor_->run(all, stream()); !run.ok()) {
+    return run;
+  }
+  return check(cudaDeviceSynchronize(), "running a step of zeros");
+}
+
+Result<void> CudaEngine::record() {
+  const auto program_of = [this](const OperationRange& range) {
+    return capture(compute_.get(), [&] { return executor_->run(range, stream()); });
+  };
+  Result<GraphProgram> loading = program_of(plan_.load);
+  Result<GraphProgram> evaluation = program_of(plan_.evaluation);
+  for (Result<GraphProgram>* program : {&loading, &evaluation}) {
+    if (!program->ok()) {
+      return program->error();
+    }
+  }
+  load_program_ = std::move(loading).value();
+  evaluation_program_ = std::move(evaluation).value();
+  for (const Segment& segment : plan_.training) {
+    Result<GraphProgram> program = program_of(segment.operations);
+    if (!program.ok()) {
+      return std::move(program).error();
+    }
+    training_programs_.push_back(std::move(program).value());
+  }
+  return {};
+}
+
+Result<void> CudaEngine::upload(TensorId to, const void* from, std::size_t bytes) {
+  return check(cudaMemcpyAsync(at(to), from, bytes, cudaMemcpyHostToDevice, compute_.get()),
+               "copying to the device");
+}
+
+Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes,
+                                  cudaStream_t stream) {
+  return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
+               "copying from the device");
+}
+
+void CudaEngine::load(const Weights& weights) {
+  ENSURE(weights.parameters.size() == model_.parameter_count, "weights belong to this model");
+  ENSURE(weights.statistics.size() == model_.statistic_count, "statistics belong to this model");
+  if (loaded_version_ == weights.version) {
+    return;
+  }
+  // From memory that is not pinned: CUDA has taken the values when the calls return.
+  must(upload(plan_.resident.parameters, weights.parameters.data(),
+              weights.parameters.size_bytes()));
+  must(upload(plan_.resident.running_statistics, weights.statistics.data(),
+              weights.statistics.size_bytes()));
+  must(check(cudaGraphLaunch(load_program_.get(), compute_.get()), "packing weights"));
+  loaded_version_ = weights.version;
+}
+
+/// The staging memory is free: whoever used it last has waited for the device.
+void CudaEngine::take(const Batch& batch, TensorId images, TensorId labels,
+                      const LossInput& input) {
+  ENSURE(batch.images.size() == batch.labels.size() * image_floats(), "one image per label");
+  const std::size_t label_bytes = microbatch_ * sizeof(std::uint16_t);
+  std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
+  std::memset(staging_.labels.get(), 0, label_bytes);
+  std::memcpy(staging_.labels.get(), batch.labels.data(), batch.labels.size_bytes());
+  std::memcpy(staging_.loss_input.get(), &input, sizeof input);
+  must(upload(images, staging_.images.get(), batch.images.size_bytes()));
+  must(upload(labels, staging_.labels.get(), label_bytes));
+  must(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
+}
+
+/// Starts the copy of what a segment has finished, on the copying stream, behind it.
+void CudaEngine::copy_when_computed(std::size_t segment, std::size_t end) {
+  const std::size_t first = plan_.training[segment].ready_from;
+  const std::size_t bytes = (end - first) * sizeof(float);
+  must(check(cudaEventRecord(computed_[segment].get(), compute_.get()), "marking a segment"));
+  must(check(cudaStreamWaitEvent(copy_.get(), computed_[segment].get(), 0), "awaiting a segment"));
+  must(download(static_cast<float*>(staging_.gradient.get()) + first,
+                executor_->floats(plan_.resident.gradient) + first, bytes, copy_.get()));
+  must(check(cudaEventRecord(copied_[segment].get(), copy_.get()), "marking a copy"));
+}
+
+LossOutput CudaEngine::loss_output() {
+  must(download(staging_.loss_output.get(), at(plan_.resident.loss_output), sizeof(LossOutput),
+                compute_.get()));
+  must(check(cudaStreamSynchronize(compute_.get()), "computing"));
+  LossOutput output;
+  std::memcpy(&output, staging_.loss_output.get(), sizeof output);
+  return output;
+}
+
+TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float label_smoothing,
+                              std::span<float> gradient, std::span<float> statistics,
+                              GradientSink& sink) {
+  ENSURE(batch.labels.size() == microbatch_, "training uses whole microbatches");
+  ENSURE(gradient.size() == model_.parameter_count, "the gradient has a place for each parameter");
+  ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
+  load(weights);
+  take(batch, plan_.resident.train_images, plan_.resident.train_labels,
+       {.smoothing = label_smoothing, .count = microbatch_});
+  // All of the step is given to the device before anything is waited for.
+  std::size_t end = gradient.size();
+  for (std::size_t i = 0; i < training_programs_.size(); ++i) {
+    must(check(cudaGraphLaunch(training_programs_[i].get(), compute_.get()), "starting a segment"));
+    copy_when_computed(i, end);
+    end = plan_.training[i].ready_from;
+  }
+  must(download(staging_.statistics.get(), at(plan_.resident.batch_statistics),
+                statistics.size_bytes(), compute_.get()));
+
+  end = gradient.size();
+  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
+    must(check(cudaEventSynchronize(copied_[i].get()), "computing a gradient"));
+    const std::size_t first = plan_.training[i].ready_from;
+    std::copy_n(static_cast<const float*>(staging_.gradient.get()) + first, end - first,
+                gradient.data() + first);
+    end = first;
+    sink.ready_from(first);
+  }
+  const LossOutput output = loss_output();
+  std::memcpy(statistics.data(), staging_.statistics.get(), statistics.size_bytes());
+  return {.loss = static_cast<float>(output.loss_sum / microbatch_), .correct = output.correct};
+}
+
+EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch) {
+  ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
+  load(weights);
+  // Places without a sample compute on what earlier batches left; no result reads them.
+  take(batch, plan_.resident.evaluate_images, plan_.resident.evaluate_labels,
+       {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
+  must(check(cudaGraphLaunch(evaluation_program_.get(), compute_.get()), "starting an evaluation"));
+  const LossOutput output = loss_output();
+  return {.loss_sum = output.loss_sum, .correct = output.correct};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepEngine>> make_cuda_engine(const Model& model, std::uint32_t microbatch,
+                                                     const CudaEngineOptions& options) {
+  if (microbatch == 0 || microbatch > kMicrobatchMax) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("a microbatch of {} samples; 1 to {} are possible", microbatch,
+                             kMicrobatchMax)};
+  }
+  auto engine = std::make_unique<CudaEngine>(model, microbatch, options);
+  for (const auto part : {&CudaEngine::open_device, &CudaEngine::plan, &CudaEngine::allocate,
+                          &CudaEngine::warm_up, &CudaEngine::record}) {
+    if (Result<void> done = ((*engine).*part)(); !done.ok()) {
+      return Error{done.error().code,
+                   fmt::format("GPU {}: {}", options.device, done.error().detail)};
+    }
+  }
+  return std::unique_ptr<StepEngine>(std::move(engine));
+}
+
+}  // namespace mayfly::nn::cuda

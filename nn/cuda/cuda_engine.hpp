@@ -1,0 +1,33 @@
+#pragma once
+
+// Private to nn/cuda: the step engine of one GPU. Weights come from the host when they change, and
+// gradients go there part by part, while backward goes on: so a worker with a GPU is a worker like
+// any other to the trainer and its groups.
+//
+// On the device a step is a row of CUDA graphs, one for each segment of its plan. Two streams: one
+// computes, the other copies finished gradients.
+
+#include <memory>
+
+#include "nn/dtype.hpp"
+#include "nn/model.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::nn::cuda {
+
+struct CudaEngineOptions {
+  int device = 0;
+  Dtype dtype = Dtype::kFp32;
+};
+
+/// Builds the engine: plans the convolutions, allocates everything, runs a step of zeros once, and
+/// records the graphs. Must be called, and the engine used, on the same thread. `model` must
+/// outlive the engine. kInvalidInput for an impossible microbatch; kUnsupported, in one line, if
+/// the device has too little memory (with what would fit) or refuses anything.
+///
+/// A device that fails later, in a step, is a worker's death: the engine says so on standard error
+/// and aborts the process, and the job goes on without it.
+[[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cuda_engine(
+    const Model& model, std::uint32_t microbatch, const CudaEngineOptions& options);
+
+}  // namespace mayfly::nn::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+// Private to nn/cuda: what the CUDA runtime hands out, owned. All of one device, which must be the
+// calling thread's.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "base/result.hpp"
+
+namespace mayfly::nn::cuda {
+
+/// Ok for success, else kUnsupported with what we did and CUDA's own words.
+[[nodiscard]] Result<void> check(cudaError_t status, const char* what_we_did);
+
+/// A handle with the function that gives it back.
+template <typename Handle, auto kRelease>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  ~Owned() {
+    if (handle_ != nullptr) {
+      (void)kRelease(handle_);
+    }
+  }
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+
+  [[nodiscard]] Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using OwnedStream = Owned<cudaStream_t, &cudaStreamDestroy>;
+using OwnedEvent = Owned<cudaEvent_t, &cudaEventDestroy>;
+using OwnedGraph = Owned<cudaGraph_t, &cudaGraphDestroy>;
+using GraphProgram = Owned<cudaGraphExec_t, &cudaGraphExecDestroy>;
+using DeviceMemory = Owned<void*, &cudaFree>;
+using PinnedMemory = Owned<void*, &cudaFreeHost>;
+
+/// A stream that does not wait for the null stream.
+[[nodiscard]] Result<OwnedStream> make_stream();
+/// An event without a time, which costs less.
+[[nodiscard]] Result<OwnedEvent> make_event();
+/// Zeroed.
+[[nodiscard]] Result<DeviceMemory> make_device_memory(std::size_t bytes);
+/// Host memory that copies to and from the device need not stop for.
+[[nodiscard]] Result<PinnedMemory> make_pinned_memory(std::size_t bytes);
+
+/// Records what `work` gives to `stream` instead of doing it, to be started as one.
+template <typename Work>
+[[nodiscard]] Result<GraphProgram> capture(cudaStream_t stream, const Work& work) {
+  Result<void> begun =
+      check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
+  if (!begun.ok()) {
+    return std::move(begun).error();
+  }
+  Result<void> outcome = work();
+  cudaGraph_t recorded = nullptr;
+  Result<void> ended = check(cudaStreamEndCapture(stream, &recorded), "ending a graph");
+  const OwnedGraph graph(recorded);
+  if (!outcome.ok() || !ended.ok()) {
+    return outcome.ok() ? std::move(ended).error() : std::move(outcome).error();
+  }
+  cudaGraphExec_t program = nullptr;
+  Result<void> made =
+      check(cudaGraphInstantiate(&program, graph.get(), 0), "making a graph ready to run");
+  if (!made.ok()) {
+    return std::move(made).error();
+  }
+  return GraphProgram(program);
+}
+
+}  // namespace mayfly::nn::cuda

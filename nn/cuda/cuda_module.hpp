@@ -1,0 +1,38 @@
+#pragma once
+
+// What libmayfly_cuda.so exports: the CUDA engine as a module (base/module_file.hpp), because CUDA
+// and cuDNN are not on every machine. engine/device.hpp loads it for --device cuda.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "nn/dtype.hpp"
+#include "nn/model.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::nn::cuda {
+
+/// The GPU that this process is told to use by its environment, or else one that no other worker of
+/// this machine uses.
+inline constexpr int kAnyDevice = -1;
+
+struct CudaModule {
+  const char* build;  ///< module_build() of the program that may load it
+  /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first): its name,
+  /// architecture and the version of cuDNN, which decide the bits; else kUnsupported with one line
+  /// that says what is missing. Cheap; starts nothing that lasts.
+  Result<std::string> (*probe)(int device);
+  /// Builds the engine; it is to be used on the same thread. `model` must outlive it. Errors in one
+  /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or
+  /// kUnsupported for a microbatch that is impossible or does not fit.
+  Result<std::unique_ptr<StepEngine>> (*make)(const Model& model, std::uint32_t microbatch,
+                                              Dtype dtype, int device);
+};
+
+/// The one symbol that the module exports.
+inline constexpr const char* kCudaModuleSymbol = "mayfly_cuda_module";
+using CudaModuleFunction = const CudaModule* (*)();
+
+}  // namespace mayfly::nn::cuda

@@ -1,0 +1,68 @@
+#include "nn/cuda/cudnn/descriptor.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace mayfly::nn::cuda::cudnn {
+
+Result<void> check(cudnnStatus_t status, const char* what_we_did) {
+  if (status == CUDNN_STATUS_SUCCESS) {
+    return {};
+  }
+  std::array<char, 1024> words{};
+  cudnnGetLastErrorString(words.data(), words.size());
+  words.back() = '\0';
+  const Errc code = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED
+                        ? Errc::kUnsupported
+                        : Errc::kInvalidInput;
+  return Error{code, fmt::format("cuDNN, {}: {}{}{}", what_we_did, cudnnGetErrorString(status),
+                                 words.front() == '\0' ? "" : ": ", words.data())};
+}
+
+Descriptor::~Descriptor() {
+  if (handle_ != nullptr) {
+    (void)cudnnBackendDestroyDescriptor(handle_);
+  }
+}
+
+Result<Descriptor> Descriptor::create(cudnnBackendDescriptorType_t type) {
+  Descriptor descriptor;
+  Result<void> created =
+      check(cudnnBackendCreateDescriptor(type, &descriptor.handle_), "creating a descriptor");
+  if (!created.ok()) {
+    return std::move(created).error();
+  }
+  return descriptor;
+}
+
+Builder::Builder(cudnnBackendDescriptorType_t type) {
+  Result<Descriptor> created = Descriptor::create(type);
+  if (created.ok()) {
+    descriptor_ = std::move(created).value();
+  } else {
+    outcome_ = std::move(created).error();
+  }
+}
+
+Builder& Builder::set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          std::int64_t count, const void* values) {
+  if (outcome_.ok()) {
+    const std::string what = fmt::format("setting attribute {}", static_cast<int>(name));
+    outcome_ =
+        check(cudnnBackendSetAttribute(descriptor_.get(), name, type, count, values), what.c_str());
+  }
+  return *this;
+}
+
+Result<Descriptor> Builder::finalise() {
+  if (outcome_.ok()) {
+    outcome_ = check(cudnnBackendFinalize(descriptor_.get()), "finishing a descriptor");
+  }
+  if (!outcome_.ok()) {
+    return outcome_.error();
+  }
+  return std::move(descriptor_);
+}
+
+}  // namespace mayfly::nn::cuda::cudnn

@@ -1,0 +1,59 @@
+#include "nn/cuda/cudnn_convolver.hpp"
+
+#include "base/check.hpp"
+
+namespace mayfly::nn::cuda {
+
+Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch, Dtype dtype,
+                                    const cudnn::PlanningTarget& target) {
+  ConvPlans all;
+  for (const ConvSpec* spec : convolutions_of(model)) {
+    const ConvShape shape = ConvShape::of(*spec, microbatch);
+    for (const ConvPass pass :
+         {ConvPass::kForward, ConvPass::kInputGradient, ConvPass::kWeightGradient}) {
+      const bool unwanted = pass == ConvPass::kInputGradient && spec == &model.stem;
+      if (unwanted || all.plans_.contains({shape, pass})) {
+        continue;
+      }
+      Result<cudnn::ConvPlan> plan = cudnn::ConvPlan::choose(shape, pass, dtype, target);
+      if (!plan.ok()) {
+        return std::move(plan).error();
+      }
+      all.plans_.emplace(std::pair{shape, pass}, std::move(plan).value());
+    }
+  }
+  return all;
+}
+
+const cudnn::ConvPlan& ConvPlans::of(const ConvShape& shape, ConvPass pass) const {
+  const auto found = plans_.find({shape, pass});
+  ENSURE(found != plans_.end(), "every convolution of the network was planned");
+  return found->second;
+}
+
+Result<void> CudnnConvolver::bind(const StepPlan& plan, const StepExecutor& executor) {
+  bound_.clear();
+  bound_.resize(plan.operations.size());
+  for (std::size_t i = 0; i < plan.operations.size(); ++i) {
+    const auto* convolve = std::get_if<Convolve>(&plan.operations[i]);
+    if (convolve == nullptr) {
+      continue;
+    }
+    bound_[i].plan = &plans_.of(plan.layers[convolve->layer].conv, convolve->pass);
+    Result<cudnn::Descriptor> tensors = bound_[i].plan->bind(executor.tensors_of(*convolve));
+    if (!tensors.ok()) {
+      return std::move(tensors).error();
+    }
+    bound_[i].tensors = std::move(tensors).value();
+  }
+  return {};
+}
+
+Result<void> CudnnConvolver::convolve(std::size_t operation, const Convolve& /*what*/,
+                                      const ConvTensors& /*tensors*/, Stream /*stream*/) {
+  ENSURE(operation < bound_.size() && bound_[operation].plan != nullptr,
+         "convolutions are bound before they are computed");
+  return bound_[operation].plan->run(handle_, bound_[operation].tensors);
+}
+
+}  // namespace mayfly::nn::cuda

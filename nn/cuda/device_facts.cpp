@@ -1,0 +1,79 @@
+#include "nn/cuda/device_facts.hpp"
+
+#include <fmt/format.h>
+
+namespace mayfly::nn::cuda {
+namespace {
+
+Error unsupported(std::string why) {
+  return {Errc::kUnsupported, std::move(why)};
+}
+
+std::string cuda_version(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+std::string cudnn_version(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+Result<void> judge_driver(const DeviceFacts& f) {
+  if (f.driver_cuda == 0) {
+    return unsupported(
+        "no NVIDIA driver on this machine (libcuda.so.1 cannot be loaded); install one, or use "
+        "device cpu");
+  }
+  // Within a major version of CUDA any newer minor runs on an older driver.
+  if (f.driver_cuda / 1000 < f.built_cuda / 1000) {
+    return unsupported(fmt::format(
+        "the NVIDIA driver is too old: it supports CUDA {}, this build needs {}; update the driver",
+        cuda_version(f.driver_cuda), cuda_version(f.built_cuda / 1000 * 1000)));
+  }
+  return {};
+}
+
+Result<void> judge_device(const DeviceFacts& f) {
+  if (!f.device_error.empty()) {
+    return unsupported(fmt::format("the NVIDIA driver finds no usable GPU: {}", f.device_error));
+  }
+  if (f.devices == 0) {
+    return unsupported(
+        "the NVIDIA driver finds no GPU; is CUDA_VISIBLE_DEVICES set so that it hides all?");
+  }
+  if (f.device < 0 || f.device >= f.devices) {
+    return unsupported(fmt::format("there is no GPU {}: this machine shows {}, counted from 0",
+                                   f.device, f.devices));
+  }
+  if (f.capability < kCapabilityMin) {
+    return unsupported(fmt::format(
+        "GPU {} is too old: compute capability {}.{}, needed is {}.{} or newer", f.device,
+        f.capability / 10, f.capability % 10, kCapabilityMin / 10, kCapabilityMin % 10));
+  }
+  return {};
+}
+
+Result<void> judge_cudnn(const DeviceFacts& f) {
+  if (f.found_cudnn < kCudnnMin) {
+    return unsupported(fmt::format("cuDNN is too old: {} was found, needed is {} or newer",
+                                   cudnn_version(f.found_cudnn), cudnn_version(kCudnnMin)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> judge(const DeviceFacts& facts) {
+  for (const auto& part : {judge_driver, judge_device, judge_cudnn}) {
+    if (Result<void> verdict = part(facts); !verdict.ok()) {
+      return verdict;
+    }
+  }
+  return {};
+}
+
+std::string identity_of(const DeviceFacts& facts) {
+  return fmt::format("{}, sm_{}, cuDNN {}", facts.name, facts.capability,
+                     cudnn_version(facts.found_cudnn));
+}
+
+}  // namespace mayfly::nn::cuda

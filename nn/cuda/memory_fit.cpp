@@ -1,0 +1,40 @@
+#include "nn/cuda/memory_fit.hpp"
+
+#include <fmt/format.h>
+
+namespace mayfly::nn::cuda {
+namespace {
+
+std::size_t mib_above(std::size_t bytes) {
+  return (bytes + (std::size_t{1} << 20) - 1) >> 20;
+}
+
+}  // namespace
+
+std::uint32_t largest_fitting(const Model& model, std::uint32_t microbatch,
+                              const StepPlanOptions& options, std::size_t bytes) {
+  std::uint32_t fits = 0;
+  std::uint32_t too_large = microbatch;
+  while (fits + 1 < too_large) {
+    const std::uint32_t middle = fits + (too_large - fits) / 2;
+    const bool does = make_step_plan(model, middle, options).memory.total() <= bytes;
+    (does ? fits : too_large) = middle;
+  }
+  return fits;
+}
+
+Result<void> check_fit(const Model& model, std::uint32_t microbatch, const StepPlanOptions& options,
+                       const StepPlan& plan, std::size_t free_bytes) {
+  if (plan.memory.total() <= free_bytes) {
+    return {};
+  }
+  const std::uint32_t fits = largest_fitting(model, microbatch, options, free_bytes);
+  return Error{Errc::kUnsupported,
+               fmt::format("{} with a microbatch of {} needs {} MiB of GPU memory, {} MiB are "
+                           "free; {}",
+                           model.name, microbatch, mib_above(plan.memory.total()), free_bytes >> 20,
+                           fits == 0 ? std::string("not even a microbatch of 1 would fit")
+                                     : fmt::format("a microbatch of {} would fit", fits))};
+}
+
+}  // namespace mayfly::nn::cuda

@@ -1,0 +1,112 @@
+// libmayfly_cuda.so: the CUDA engine as a module that is loaded at run time.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/module_file.hpp"
+#include "nn/cuda/cuda_engine.hpp"
+#include "nn/cuda/cuda_module.hpp"
+#include "nn/cuda/device_claim.hpp"
+#include "nn/cuda/device_facts.hpp"
+
+namespace mayfly::nn::cuda {
+namespace {
+
+Result<std::string> probe(int device) {
+  const DeviceFacts facts = read_device_facts(device == kAnyDevice ? 0 : device);
+  if (Result<void> fit = judge(facts); !fit.ok()) {
+    return std::move(fit).error();
+  }
+  return identity_of(facts);
+}
+
+/// An engine, and the GPU that is its own for as long as it lives.
+class ClaimingEngine final : public StepEngine {
+ public:
+  ClaimingEngine(DeviceClaim claim, std::unique_ptr<StepEngine> engine)
+      : claim_(std::move(claim)), engine_(std::move(engine)) {}
+
+  TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
+                    std::span<float> gradient, std::span<float> statistics,
+                    GradientSink& sink) override {
+    return engine_->train(weights, batch, label_smoothing, gradient, statistics, sink);
+  }
+  EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
+    return engine_->evaluate(weights, batch);
+  }
+  [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
+
+ private:
+  DeviceClaim claim_;  // given back after the engine is gone
+  std::unique_ptr<StepEngine> engine_;
+};
+
+struct Choice {
+  int device = 0;
+  DeviceClaim claim;  ///< none if the device was named
+};
+
+Result<Choice> first_free(int devices) {
+  std::error_code no_such_folder;
+  std::string folder = std::filesystem::temp_directory_path(no_such_folder).string();
+  folder = folder.empty() ? "/tmp" : folder;
+  for (int device = 0; device < devices; ++device) {
+    const DeviceFacts facts = read_device_facts(device);
+    if (!judge(facts).ok()) {
+      continue;
+    }
+    Result<DeviceClaim> claim = DeviceClaim::take(folder, facts.bus);
+    if (claim.ok()) {
+      return Choice{device, std::move(claim).value()};
+    }
+    if (claim.error().code != Errc::kRefused) {
+      return std::move(claim).error();
+    }
+  }
+  return Error{Errc::kRefused,
+               fmt::format("other workers use all {} GPUs of this machine; start fewer, or name "
+                           "one to share: device cuda:N",
+                           devices)};
+}
+
+Result<Choice> choose(int device) {
+  const DeviceFacts facts = read_device_facts(device == kAnyDevice ? 0 : device);
+  if (Result<void> fit = judge(facts); !fit.ok()) {
+    return std::move(fit).error();
+  }
+  if (device != kAnyDevice) {
+    return Choice{device, {}};
+  }
+  if (const int number = local_number(); number >= 0) {
+    return Choice{number % facts.devices, {}};
+  }
+  return first_free(facts.devices);
+}
+
+Result<std::unique_ptr<StepEngine>> make(const Model& model, std::uint32_t microbatch, Dtype dtype,
+                                         int device) {
+  Result<Choice> choice = choose(device);
+  if (!choice.ok()) {
+    return std::move(choice).error();
+  }
+  Result<std::unique_ptr<StepEngine>> engine =
+      make_cuda_engine(model, microbatch, {.device = choice.value().device, .dtype = dtype});
+  if (!engine.ok()) {
+    return std::move(engine).error();
+  }
+  return std::unique_ptr<StepEngine>(
+      std::make_unique<ClaimingEngine>(std::move(choice.value().claim), std::move(engine).value()));
+}
+
+}  // namespace
+}  // namespace mayfly::nn::cuda
+
+extern "C" __attribute__((visibility("default"))) const mayfly::nn::cuda::CudaModule*
+mayfly_cuda_module() {
+  using namespace mayfly::nn::cuda;  // NOLINT: the names above
+  static const CudaModule module{.build = mayfly::module_build(), .probe = probe, .make = make};
+  return &module;
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+// The CUDA engine's step without a device: the product's plan and its executor, over the kernels'
+// host versions, convolutions in plain loops, and host memory that is poisoned first.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "nn/cuda/step_executor.hpp"
+#include "nn/cuda/step_plan.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::nn::cuda {
+
+/// NHWC, short enough to be read against the definition; fp32 sums of products in one fixed order.
+class NaiveConvolver final : public Convolver {
+ public:
+  explicit NaiveConvolver(const StepPlan& plan) : plan_(plan) {}
+  Result<void> convolve(std::size_t operation, const Convolve& what, const ConvTensors& tensors,
+                        Stream stream) override;
+
+ private:
+  const StepPlan& plan_;
+};
+
+class ReferenceExecutor final : public StepEngine {
+ public:
+  ReferenceExecutor(const Model& model, std::uint32_t microbatch,
+                    const StepPlanOptions& options = {});
+
+  TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
+                    std::span<float> gradient, std::span<float> statistics,
+                    GradientSink& sink) override;
+  EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
+  [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
+
+  [[nodiscard]] const StepPlan& plan() const { return plan_; }
+
+ private:
+  void load(const Weights& weights);
+  void take(const Batch& batch, TensorId images, TensorId labels, const LossInput& input);
+  void run(const OperationRange& range);
+
+  std::uint32_t microbatch_;
+  StepPlan plan_;
+  AlignedBuffer<std::byte> memory_;
+  NaiveConvolver convolver_;
+  StepExecutor executor_;
+};
+
+}  // namespace mayfly::nn::cuda
