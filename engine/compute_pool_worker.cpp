@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/digest.hpp"
+#include "engine/device.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -20,9 +21,8 @@ class NoSink final : public nn::GradientSink {
 
 void ComputePool::Worker::run(std::uint32_t index) {
   pthread_setname_np(pthread_self(), ("compute-" + std::to_string(index)).c_str());
-  Result<std::unique_ptr<nn::StepEngine>> engine = nn::cpu::make_cpu_engine(
-      pool_.job_.model, pool_.job_.config.microbatch,
-      {.dtype = pool_.job_.dtype, .observer = lane_ != nullptr ? &passes_ : nullptr});
+  Result<std::unique_ptr<nn::StepEngine>> engine =
+      make_step_engine(pool_.job_, lane_ != nullptr ? &passes_ : nullptr);
   if (!engine.ok()) {
     built_.set_value(std::move(engine).error());
     return;
@@ -66,6 +66,10 @@ void ComputePool::Worker::trace_passes(std::uint32_t microbatch, Instant begin) 
     return;
   }
   const Instant middle = passes_.forward_end();
+  if (middle < begin) {  // a GPU does not say when
+    lane_->span("on the device", begin, monotonic_now(), pool_.step_, {"microbatch", microbatch});
+    return;
+  }
   lane_->span("forward", begin, middle, pool_.step_, {"microbatch", microbatch});
   lane_->span("backward", middle, monotonic_now(), pool_.step_, {"microbatch", microbatch});
 }

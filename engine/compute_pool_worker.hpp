@@ -7,7 +7,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "engine/compute_pool.hpp"
-#include "nn/cpu/cpu_engine.hpp"
+#include "nn/cpu/step_observer.hpp"
 
 namespace mayfly::engine {
 

@@ -9,6 +9,7 @@
 #include "engine/cloud_provider.hpp"
 #include "engine/config.hpp"
 #include "engine/derived_settings.hpp"
+#include "engine/device_choice.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "nn/model.hpp"
 
@@ -100,7 +101,22 @@ Complaint check_optimizer(const JobConfig& c) {
 Complaint check_nccl(const JobConfig& c) {
   return unless(c.backend != "nccl",
                 "backend nccl exchanges gradients in GPU memory, but device is " + c.device +
-                    ", and this version computes on CPUs only: use backend tcp");
+                    ", and this version reduces them in host memory: use backend tcp");
+}
+
+Complaint check_device(const JobConfig& c) {
+  if (const Result<DeviceChoice> choice = parse_device(c.device); !choice.ok()) {
+    return choice.error().detail;
+  }
+  if (!uses_cuda(c.device)) {
+    return {};
+  }
+  if (c.isa != "auto" || c.conv_kernels != "auto") {
+    return "isa and conv_kernels choose how a CPU computes, but device is " + c.device;
+  }
+  return unless(c.threads <= 1, "threads " + std::to_string(c.threads) +
+                                    " must be 0 or 1 with device " + c.device +
+                                    ": a worker has one GPU");
 }
 
 Complaint check_names(const JobConfig& c) {
@@ -108,7 +124,7 @@ Complaint check_names(const JobConfig& c) {
        {one_of("model", c.model, nn::model_names()),
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
         one_of("backend", c.backend, {"tcp", "gloo", "mpi"}),
-        one_of("reduction", c.reduction, {"exact", "fp32"}), one_of("device", c.device, {"cpu"}),
+        one_of("reduction", c.reduction, {"exact", "fp32"}), check_device(c),
         one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
         one_of("dtype", c.dtype, {"fp32", "bf16"}),
         one_of("conv_kernels", c.conv_kernels, {"auto", "direct", "winograd"})}) {

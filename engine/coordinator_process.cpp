@@ -16,6 +16,7 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/backend.hpp"
 #include "engine/checkpoint_store.hpp"
+#include "engine/device_choice.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/json_text.hpp"
 #include "engine/network_interface.hpp"
@@ -99,8 +100,9 @@ void resolve_defaults(JobConfig& config) {
     config.cache_dir = (parent / ".cache").string();
   }
   if (config.threads == 0) {
+    const std::uint32_t workers = std::max(1U, config.workers);
     config.threads =
-        std::max(1U, std::thread::hardware_concurrency() / std::max(1U, config.workers));
+        uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / workers);
   }
 }
 

@@ -2,8 +2,8 @@ mayfly_library(engine
   SOURCES audit.cpp backend.cpp bucket_tuner.cpp chaos_plan.cpp checkpoint_writer.cpp
           cloud.cpp cloud_plan.cpp commit.cpp
           compute_pool.cpp compute_pool_worker.cpp coordinator_main.cpp coordinator_process.cpp
-          exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp half_wire.cpp
-          initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp
+          device.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp
+          half_wire.cpp initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp
           low_priority.cpp network_interface.cpp observer.cpp records.cpp reduction_layout.cpp
           rejoin_limit.cpp resident_memory.cpp run_recorder.cpp signal_watcher.cpp
           starting_state.cpp state_donor.cpp state_faults.cpp state_fetch.cpp state_parts.cpp

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "engine/backend.hpp"
+#include "engine/device.hpp"
+#include "engine/device_choice.hpp"
 #include "engine/initial_weights.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/version.hpp"
@@ -75,7 +77,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"processes", process_set(c)},
           {"synchronisation", synchronisation_of(c)},
           {"standby coordinators", has_standbys(c) ? "yes" : "no"},
-          {"device", c.device},
+          {"device", job.device},
           {"instruction set", job.isa},
           {"dtype", nn::name_of(job.dtype)},
           {"convolution kernels", job.conv_kernels}};
@@ -132,6 +134,17 @@ Result<void> fix_arithmetic(Job& job) {
   if (!dtype.ok()) {
     return dtype.error();
   }
+  Result<std::string> device = device_identity(job.config.device);
+  if (!device.ok()) {
+    return std::move(device).error();
+  }
+  job.device = std::move(device).value();
+  job.dtype = dtype.value();
+  if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do
+    job.isa = "any";
+    job.conv_kernels = "cudnn";
+    return {};
+  }
   Result<std::string> isa = nn::cpu::select_isa(job.config.isa, dtype.value());
   if (!isa.ok()) {
     return std::move(isa).error();
@@ -140,7 +153,6 @@ Result<void> fix_arithmetic(Job& job) {
     return set;
   }
   job.isa = isa.value();
-  job.dtype = dtype.value();
   job.conv_kernels = nn::cpu::conv_kernels_fingerprint();
   return {};
 }

@@ -31,6 +31,7 @@ struct Job {
   std::uint64_t total_steps = 0;
   std::uint64_t evaluate_every_steps = 0;  ///< 0 = only at the end
   std::uint32_t microbatches = 0;          ///< per step
+  std::string device;                      ///< device_identity() of the one that computes
   std::string isa;                         ///< instruction set the arithmetic is fixed to
   nn::Dtype dtype = nn::Dtype::kFp32;      ///< of activations
   Wire wire = Wire::kInt32;                ///< of the gradients of parameters

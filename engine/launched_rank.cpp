@@ -20,6 +20,7 @@
 #include "elastic/net/sentinel.hpp"
 #include "engine/backend.hpp"
 #include "engine/coordinator_process.hpp"
+#include "engine/device_choice.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 
@@ -135,7 +136,8 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
   }
   const std::uint32_t local = std::max(1U, number_of("OMPI_COMM_WORLD_LOCAL_SIZE"));
   if (config.threads == 0) {
-    config.threads = std::max(1U, std::thread::hardware_concurrency() / local);
+    config.threads =
+        uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / local);
   }
   if (local < config.workers && config.bind_host == JobConfig{}.bind_host) {
     Result<std::string> address = own_address();

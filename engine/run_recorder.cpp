@@ -338,7 +338,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.recoveries = history_.recoveries;
   s.reduction = job_.config.reduction;
   s.backend = job_.config.backend;
-  s.device = job_.config.device;
+  s.device = job_.device;
   s.isa = job_.isa;
   s.dtype = nn::name_of(job_.dtype);
   s.conv_kernels = job_.conv_kernels;

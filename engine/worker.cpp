@@ -19,6 +19,7 @@
 #include "engine/backend.hpp"
 #include "engine/chaos_plan.hpp"
 #include "engine/coordinator_process.hpp"
+#include "engine/device_choice.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 #include "engine/parameter_server/ps_process.hpp"
@@ -33,7 +34,16 @@ namespace mayfly::engine {
 namespace {
 
 std::uint32_t compute_threads(const JobConfig& config) {
+  if (uses_cuda(config.device)) {
+    return 1;
+  }
   return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
+/// A GPU leaves the cores of its worker's share to whoever decodes images for it.
+std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
+  const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, config.workers);
+  return uses_cuda(config.device) ? std::max(1U, share) : compute_threads;
 }
 
 datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_threads) {
@@ -49,7 +59,7 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
   options.prefetch_max = static_cast<std::uint32_t>(
       std::clamp<std::size_t>(kPreparedBytesMax / batch_bytes, std::size_t{2} * compute_threads,
                               std::size_t{2} * std::max(job.microbatches, compute_threads)));
-  options.threads = job.data.encoded ? compute_threads : 1;
+  options.threads = job.data.encoded ? decoding_threads(config, compute_threads) : 1;
   if (config.loader_threads > 0) {
     options.threads = config.loader_threads;
   }

@@ -42,6 +42,12 @@ def flags():
     refused(["train", "--model", "resnet21"], "resnet20")
     refused(["train", "--backend", "tpc"], "tcp")
     refused(["train", "--backend", "nccl"], "GPU memory", "device is cpu", "use backend tcp")
+    refused(["train", "--device", "gpu"], "cuda:N")
+    refused(["train", "--device", "cuda", "--isa", "avx2"], "device is cuda")
+    refused(["train", "--device", "cuda", "--threads", "4"], "a worker has one GPU")
+    # Without the module, without a driver, or with fewer than a thousand GPUs:
+    refused(["train", "--device", "cuda:1000", "--data", "procedural:256"],
+            "device cuda cannot be used")
     refused(["train", "--reduction", "exakt"], "exact")
     refused(["train", "--conv-kernels", "wingorad"], "winograd")
     refused(["train", "--dtype", "bf61"], "bf16")

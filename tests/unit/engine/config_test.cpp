@@ -251,6 +251,28 @@ TEST(Validate, NcclNeedsAGpuAndSaysWhatElseToUse) {
                              HasSubstr("use backend")));
 }
 
+TEST(Validate, DevicesAreNamedAndNumbered) {
+  for (const char* device : {"cpu", "cuda", "cuda:0", "cuda:12"}) {
+    JobConfig config;
+    config.device = device;
+    EXPECT_TRUE(validate(config).ok()) << device;
+  }
+  for (const char* device : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "cuda: 1", "cuda:99999"}) {
+    EXPECT_THAT(validation_error([&](JobConfig& c) { c.device = device; }), HasSubstr("cuda:N"))
+        << device;
+  }
+}
+
+TEST(Validate, HowACpuComputesIsNoMatterOfAGpu) {
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.device = "cuda", c.isa = "avx2"; }),
+              HasSubstr("device is cuda"));
+  EXPECT_THAT(
+      validation_error([](JobConfig& c) { c.device = "cuda:1", c.conv_kernels = "direct"; }),
+      HasSubstr("device is cuda:1"));
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.device = "cuda", c.threads = 2; }),
+              HasSubstr("one GPU"));
+}
+
 TEST(Validate, ArithmeticIsChosenByName) {
   for (const char* isa : {"auto", "avx512", "avx2", "portable"}) {
     EXPECT_EQ(validation_error([isa](JobConfig& c) { c.isa = isa; }), "(no error)");

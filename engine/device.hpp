@@ -1,0 +1,27 @@
+#pragma once
+
+// What computes: step engines for the setting `device`. The CUDA engine is a module that is loaded
+// when it is asked for (nn/cuda/cuda_module.hpp). Any thread.
+
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/job.hpp"
+#include "nn/cpu/step_observer.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::engine {
+
+/// What the bits depend on, for the fingerprint and for people: "cpu", or "cuda" with the GPU's
+/// name, its architecture and the version of cuDNN. For cuda this loads the module and asks it
+/// whether this machine can: kUnsupported, in one line, if this build has no such module or
+/// something is missing. kInvalidInput for an unknown device.
+[[nodiscard]] Result<std::string> device_identity(const std::string& device);
+
+/// The engine of one compute thread, to be made and used on it. `observer` may be null; a GPU tells
+/// it nothing. Errors as nn::cpu::make_cpu_engine, or nn::cuda::CudaModule::make.
+[[nodiscard]] Result<std::unique_ptr<nn::StepEngine>> make_step_engine(
+    const Job& job, nn::cpu::StepObserver* observer);
+
+}  // namespace mayfly::engine
