@@ -28,8 +28,18 @@ MAYFLY = """#!/bin/sh
 case "$*" in
 'train --help'|'bench step --help') echo '  --device'; exit 0;;
 esac
-while [ $# -gt 1 ]; do [ "$1" != --run-dir ] || folder=$2; shift; done
-[ -z "$folder" ] || mkdir "$folder"
+loss=2.5
+while [ $# -gt 1 ]; do
+  case "$1 $2" in
+  '--run-dir '*) folder=$2;;
+  '--device cuda:0') loss=2.5001;;
+  esac
+  shift
+done
+if [ -n "$folder" ]; then
+  mkdir "$folder"
+  for step in 1 2 3; do echo '{"step": '$step', "loss": '$loss'}'; done >"$folder/metrics.jsonl"
+fi
 %s
 """
 SUMMARY = """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "%s"}' >"$folder/summary.json"
@@ -75,7 +85,8 @@ class GpuCheckTest(unittest.TestCase):
         self.expect_whole(report)
         self.assertEqual(report["gpu"], "Pretended GPU")
         results = self.results(report)
-        for name in ("tests", "training", "repetition", "elasticity", "step_speed"):
+        for name in ("tests", "against_cpu", "training", "repetition", "elasticity",
+                     "large_network", "step_speed"):
             self.assertEqual(results[name], "passed", report)
         self.assertEqual(results["pytorch"], "skipped")
 
@@ -98,12 +109,18 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(self.results(report)["repetition"], "passed", report)
         self.assertIn("digest 5 instead of 4", report["checks"]["elasticity"]["reason"])
 
+    def test_losses_that_differ_from_the_cpus_are_a_failure(self):
+        self.program("mayfly", (MAYFLY % (SUMMARY % "1234")).replace("2.5001", "2.51"))
+        code, _, report = self.check()
+        self.assertEqual(code, 1)
+        self.assertIn("losses differ by 4.00e-03", report["checks"]["against_cpu"]["reason"])
+
     def test_what_hangs_is_ended_and_the_rest_is_said_to_be_left_out(self):
         self.program("mayfly", MAYFLY % "sleep 60 & wait")
         code, _, report = self.check("--seconds", "9")
         self.assertEqual(code, 1)
         self.expect_whole(report)
-        self.assertIn("not done after", report["checks"]["training"]["reason"])
+        self.assertIn("not done after", report["checks"]["against_cpu"]["reason"])
         self.assertEqual(report["checks"]["elasticity"]["reason"], "no time is left")
 
     def test_a_build_without_training_on_gpus_skips_it(self):
