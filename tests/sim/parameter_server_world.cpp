@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "tests/sim/parameter_server_model.hpp"
 
 namespace mayfly::sim {
 namespace {
@@ -24,6 +25,7 @@ using parameter_server::WorkerFlow;
 using parameter_server::flow::Adopt;
 using parameter_server::flow::Compute;
 using parameter_server::flow::Over;
+using parameter_server::flow::Probe;
 using parameter_server::flow::Pull;
 using parameter_server::flow::Rest;
 using parameter_server::flow::Snapshot;
@@ -36,32 +38,13 @@ Duration us(std::uint64_t count) {
   return std::chrono::microseconds(count);
 }
 
-/// The gradient of a slice for one shard, as a number: it depends on all parameters.
-std::uint64_t gradient_of(std::uint64_t slice, const std::vector<std::uint64_t>& parameters,
-                          std::uint32_t shard) {
-  std::uint64_t hash = mix64(slice + 1);
-  for (const std::uint64_t part : parameters) {
-    hash = mix64(hash ^ part);
-  }
-  return mix64(hash + shard);
-}
-
-std::uint64_t updated(std::uint64_t model, const Update& update,
-                      const std::map<std::uint64_t, std::uint64_t>& gradients) {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t slice : update.slices) {
-    sum = mix64(sum ^ gradients.at(slice));  // the order counts
-  }
-  return mix64(model ^ sum);
-}
-
 class World {
  public:
   explicit World(const PsOptions& options)
       : options_(options),
         random_(CounterRandom(options.seed).split("parameter server")),
         plan_(plan_of(options)),
-        desk_(plan_, {options.shards == 1, snapshot_slices(options)}) {
+        desk_(plan_, {options.shards == 1, snapshot_slices(options), options.stragglers}) {
     for (std::uint32_t i = 0; i < options.shards; ++i) {
       shards_.push_back(std::make_unique<Shard>(plan_));
     }
@@ -150,6 +133,7 @@ class World {
     }
     shard.present = roster_;
     if (s == 0) {
+      speeds_.set_workers(roster_);
       deliver(desk_.set_workers(roster_));
     }
     for (const auto& [id, messages] : std::exchange(shard.unread, {})) {
@@ -207,8 +191,30 @@ class World {
 
   void deliver(const Grants& grants) {
     for (const auto& [id, lease] : grants) {
+      note_lease(id, lease);
       send_down(id, 0, [lease = lease](Worker& to) { to.flow.granted(lease); });
     }
+  }
+
+  void note_lease(MemberId id, const parameter_server::Lease& lease) {
+    if (!desk_.shows_speeds()) {
+      speeds_.forget_leases();
+    } else if (lease.kind == parameter_server::LeaseKind::kCompute) {
+      speeds_.leased(queue_.now(), id, lease.serial, lease.count);
+    } else if (lease.kind == parameter_server::LeaseKind::kProbe) {
+      ++result_.probes;
+      speeds_.probed(queue_.now(), id, lease.count);
+    }
+  }
+
+  void follow_stragglers() {
+    const auto changes = speeds_.take_changes();
+    if (options_.stragglers == parameter_server::StragglerPolicy::kNone || changes.empty()) {
+      return;
+    }
+    result_.straggler_changes.insert(result_.straggler_changes.end(), changes.begin(),
+                                     changes.end());
+    deliver(desk_.set_stragglers(speeds_.stragglers()));
   }
 
   void answer(std::uint32_t s, const std::vector<MemberId>& ids) {
@@ -239,7 +245,10 @@ class World {
           w.held[s] = w.fresh[s];
         }
       } else if (const auto* compute = std::get_if<Compute>(&action)) {
-        begin(w, *compute);
+        begin(w, compute->slice, 1,
+              [this, compute = Compute(*compute)](Worker& done) { send_push(done, compute); });
+      } else if (const auto* probe = std::get_if<Probe>(&action)) {
+        begin(w, probe->first, probe->count, [](Worker&) {});
       } else if (const auto* snapshot = std::get_if<Snapshot>(&action)) {
         record(w, *snapshot);
       } else if (std::holds_alternative<Rest>(action)) {
@@ -264,25 +273,30 @@ class World {
       send_up(w, s, [this, s, id = w.id, done = w.flow.done_through()] {
         answer(s, shards_[s]->order.rested(id));
         if (s == 0) {
+          speeds_.probe_done(queue_.now(), id);
           deliver(desk_.rested(id, done));
+          follow_stragglers();
         }
       });
     }
   }
 
-  void begin(Worker& w, const Compute& compute) {
+  void begin(Worker& w, std::uint64_t slice, std::uint32_t count,
+             std::function<void(Worker&)> then) {
     w.computes = true;
-    const double factor = options_.slow.contains(w.number) ? options_.slow.at(w.number) : 1;
-    const double took = kSliceUs * factor * (1 + options_.jitter * (2 * random_.unit() - 1));
-    queue_.after(us(static_cast<std::uint64_t>(took)),
-                 [this, id = w.id, compute = Compute(compute)] {
-                   Worker& done = worker(id);
-                   if (done.alive) {
-                     done.computes = false;
-                     send_push(done, compute);
-                     act(done);
-                   }
-                 });
+    const bool is_slow =
+        options_.slow.contains(w.number) && slice >= options_.slow_from && slice < options_.slow_to;
+    const double factor = is_slow ? options_.slow.at(w.number) : 1;
+    const double took =
+        kSliceUs * count * factor * (1 + options_.jitter * (2 * random_.unit() - 1));
+    queue_.after(us(static_cast<std::uint64_t>(took)), [this, id = w.id, then = std::move(then)] {
+      Worker& done = worker(id);
+      if (done.alive) {
+        done.computes = false;
+        then(done);
+        act(done);
+      }
+    });
   }
 
   void send_push(Worker& w, const Compute& compute) {
@@ -292,6 +306,7 @@ class World {
       push.slice = compute.slice;
       push.base_version = w.flow.version(s);
       push.clock = compute.clock;
+      push.at_once = compute.at_once;
       if (std::count(compute.pulls.begin(), compute.pulls.end(), s) > 0) {
         push.wanted = compute.version;
       }
@@ -345,7 +360,9 @@ class World {
     ++result_.computed;
     result_.repeats += outcome.fate == PushFate::kRepeat ? 1 : 0;
     ++worker(push.worker).pushed;
+    result_.at_once += push.at_once && outcome.fate == PushFate::kApplied ? 1 : 0;
     measure_gap();
+    speeds_.arrived(queue_.now(), push.worker);
     deliver(desk_.confirmed(push.worker, done));
     if (outcome.fate == PushFate::kStaged) {
       desk_.staged(push.slice);
@@ -358,6 +375,7 @@ class World {
     if (wants) {
       deliver(desk_.wants(push.worker));
     }
+    follow_stragglers();
   }
 
   void measure_gap() {
@@ -376,7 +394,7 @@ class World {
   void record(Worker& w, const Snapshot& snapshot) {
     std::vector<std::uint64_t> models;
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      ENSURE(shards_[s]->order.version() == plan_.version_at(snapshot.first),
+      ENSURE(shards_[s]->order.version() == desk_.version_at(snapshot.first),
              "a snapshot is taken when every shard has exactly the slices before it");
       models.push_back(result_.shards[s].model);
     }
@@ -452,8 +470,10 @@ class World {
     result_.mixed = desk_.mixed();
     result_.reissued = desk_.reissued();
     result_.done = desk_.is_over();
+    result_.final_version = desk_.version_at(plan_.last_slice());
     for (const auto& [id, w] : workers_) {
       result_.done = result_.done && (w->over || !w->alive);
+      result_.pushed[w->number] = w->pushed;
     }
     for (const auto& shard : shards_) {
       result_.versions.push_back(shard->order.version());
@@ -466,6 +486,7 @@ class World {
   RandomStream random_;
   SyncPlan plan_;
   LeaseDesk desk_;
+  parameter_server::StragglerWatch speeds_{{}};
   EventQueue queue_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::map<MemberId, std::unique_ptr<Worker>> workers_;
@@ -475,40 +496,8 @@ class World {
 
 }  // namespace
 
-SyncPlan plan_of(const PsOptions& options) {
-  parameter_server::JobLength length;
-  length.last_step = options.steps;
-  length.slices_per_step = options.slices_per_step;
-  length.samples_per_step = 16 * options.slices_per_step;
-  Result<SyncPlan> plan = parameter_server::parse_phases(options.phases, length);
-  ENSURE(plan.ok(), "a test's phases can be parsed");
-  std::set<std::uint64_t> borders;
-  for (const std::uint64_t step : options.snapshot_steps) {
-    borders.insert(step * options.slices_per_step);
-  }
-  return plan.value().cut_at(borders);
-}
-
 PsResult run_parameter_server(const PsOptions& options) {
   return World(options).run();
-}
-
-std::uint64_t replay(const SyncPlan& plan, std::uint32_t /*shard*/, const PsShardLog& log) {
-  UpdateOrder order(plan);
-  std::uint64_t model = 0;
-  std::map<std::uint64_t, std::uint64_t> kept;
-  for (std::size_t i = 0; i < log.pushes.size(); ++i) {
-    const Result<PushOutcome> outcome = order.pushed(log.pushes[i]);
-    ENSURE(outcome.ok(), "what was accepted once is accepted again");
-    const PushFate fate = outcome.value().fate;
-    if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
-      kept[log.pushes[i].slice] = log.gradients[i];
-    }
-    if (outcome.value().update) {
-      model = updated(model, *outcome.value().update, kept);
-    }
-  }
-  return model;
 }
 
 }  // namespace mayfly::sim

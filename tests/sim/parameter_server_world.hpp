@@ -34,6 +34,9 @@ struct PsOptions {
   std::uint32_t joins = 0;               ///< at random moments
   std::uint32_t breaks = 0;              ///< of connections
   std::uint32_t holds = 0;               ///< of 5 ms
+  parameter_server::StragglerPolicy stragglers = parameter_server::StragglerPolicy::kNone;
+  std::uint64_t slow_from = 0;         ///< `slow` holds while these slices are computed
+  std::uint64_t slow_to = UINT64_MAX;  ///< and no later ones
 };
 
 /// What happened on one shard, in order.
@@ -58,6 +61,11 @@ struct PsResult {
   std::uint64_t reissued = 0;
   std::uint64_t clock_gap_max = 0;  ///< pushes of the fastest worker ahead of the slowest's
   std::uint32_t quiet_moments = 0;  ///< holds that ended with everybody idle
+  std::vector<parameter_server::StragglerChange> straggler_changes;
+  std::uint64_t at_once = 0;  ///< slices of bsp that were updates of their own
+  std::uint64_t probes = 0;
+  std::uint64_t final_version = 0;                ///< that the desk expects of every shard
+  std::map<std::uint32_t, std::uint64_t> pushed;  ///< slices by worker number
   Duration took{};
 };
 

@@ -6,7 +6,6 @@
 #include "base/check.hpp"
 
 namespace mayfly::parameter_server {
-
 LeaseDesk::LeaseDesk(const SyncPlan& plan, Options options)
     : plan_(plan),
       options_(std::move(options)),
@@ -27,6 +26,7 @@ Grants LeaseDesk::set_workers(const std::set<MemberId>& workers) {
     if (recorder_ == place->first) {
       recorder_.reset();
     }
+    stragglers_.erase(place->first);
     place = workers_.erase(place);
   }
   for (const MemberId worker : workers) {
@@ -53,13 +53,13 @@ bool LeaseDesk::is_settled(std::uint64_t slice) const {
   if (options_.one_shard) {
     return applied_.contains(slice) || staged_.contains(slice);
   }
-  return plan_.phase_of(slice).policy.kind == SyncKind::kBsp &&
-         plan_.version_at(plan_.round_of(slice)) < complete_;
+  return plan_.phase_of(slice).policy.kind == SyncKind::kBsp && !is_streamed(slice) &&
+         version_at(plan_.round_of(slice)) < complete_;
 }
 
 bool LeaseDesk::is_over(const Lease& lease) const {
   if (lease.kind != LeaseKind::kCompute) {
-    return lease.kind == LeaseKind::kOver;
+    return lease.kind == LeaseKind::kOver || lease.kind == LeaseKind::kProbe;
   }
   for (std::uint64_t slice = lease.first; slice < lease.first + lease.count; ++slice) {
     if (!is_settled(slice)) {
@@ -136,6 +136,7 @@ Grants LeaseDesk::confirmed(MemberId id, std::uint64_t through) {
 }
 
 void LeaseDesk::next_phase() {
+  change_stream(false);
   recorder_.reset();
   ++phase_;
   updates_ = 0;
@@ -246,7 +247,7 @@ std::optional<MemberId> LeaseDesk::holder_of(std::uint64_t version) const {
 
 void LeaseDesk::serve_returned() {
   for (const std::uint64_t slice : std::vector(returned_.begin(), returned_.end())) {
-    if (plan_.phase_of(slice).policy.kind == SyncKind::kBsp) {
+    if (plan_.phase_of(slice).policy.kind == SyncKind::kBsp && !is_streamed(slice)) {
       serve_returned(slice);
     }
   }
@@ -254,9 +255,11 @@ void LeaseDesk::serve_returned() {
 
 /// A step waits for this slice: it is given to whoever can compute it, now.
 void LeaseDesk::serve_returned(std::uint64_t slice) {
-  Lease lease{.first = slice, .count = 1, .version = plan_.version_at(plan_.round_of(slice))};
+  Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
   std::optional<MemberId> worker = holder_of(*lease.version);
-  const std::vector<MemberId> idle = waiting();
+  std::vector<MemberId> idle = waiting();
+  std::stable_partition(idle.begin(), idle.end(),
+                        [slow = left_out()](MemberId id) { return !slow.contains(id); });
   if (!worker && !idle.empty()) {
     worker = idle.front();
     if (!options_.one_shard) {  // a shard may have gone on, and nobody has what it had before
@@ -284,7 +287,7 @@ void LeaseDesk::serve_phase() {
     next_phase();
   }
   switch (phase().policy.kind) {
-    case SyncKind::kBsp: serve_round(); break;
+    case SyncKind::kBsp: serve_bsp(); break;
     case SyncKind::kAsp:
     case SyncKind::kSsp: serve_stream(); break;
     case SyncKind::kBackup: serve_backup(); break;
@@ -303,23 +306,28 @@ void LeaseDesk::serve_snapshot() {
   }
 }
 
-/// A step is begun when everybody is there, and shared out evenly.
+/// A step is begun when everybody is there who takes part, and shared out evenly.
 void LeaseDesk::serve_round() {
   const bool is_border = next_ % plan_.slices_per_step() == 0;
+  const std::set<MemberId> out = left_out();
   const bool everybody =
-      !workers_.empty() && std::all_of(workers_.begin(), workers_.end(),
-                                       [](const auto& entry) { return entry.second.wants; });
+      !workers_.empty() && std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+        return entry.second.wants || out.contains(entry.first);
+      });
   if (held_ || next_ == phase().last || !is_border || applied_.prefix() != next_ || !everybody) {
     return;
   }
   const std::uint64_t slices = plan_.slices_per_step();
-  const std::uint64_t count = workers_.size();
+  const std::uint64_t count = workers_.size() - out.size();
   std::uint64_t rank = 0;
   const std::uint64_t first = next_;
   next_ += slices;
+  ++rounds_;
   std::vector<MemberId> ids;
   for (const auto& [id, worker] : workers_) {
-    ids.push_back(id);
+    if (!out.contains(id)) {
+      ids.push_back(id);
+    }
   }
   for (const MemberId id : ids) {
     const std::uint64_t begin = slices * rank / count;
@@ -328,9 +336,10 @@ void LeaseDesk::serve_round() {
     if (begin < end) {
       grant(id, {.first = first + begin,
                  .count = static_cast<std::uint32_t>(end - begin),
-                 .version = plan_.version_at(first)});
+                 .version = version_at(first)});
     }
   }
+  probe(out, first, std::max<std::uint64_t>(1, slices / count));
 }
 
 /// What was given back first. Held, a step that was begun is completed.
@@ -340,7 +349,8 @@ std::optional<std::uint64_t> LeaseDesk::take_slice() {
     returned_.erase(returned_.begin());
     return slice;
   }
-  const bool may_begin = !held_ || next_ % plan_.slices_per_step() != 0;
+  const bool goes_on = !held_ && (!streams_ || wants_stream());
+  const bool may_begin = goes_on || next_ % plan_.slices_per_step() != 0;
   return next_ < phase().last && may_begin ? std::optional(next_++) : std::nullopt;
 }
 
@@ -350,13 +360,13 @@ void LeaseDesk::serve_stream() {
     if (!slice) {
       return;
     }
-    grant(id, {.first = *slice, .count = 1});
+    grant(id, {.first = *slice, .count = 1, .at_once = streams_});
   }
 }
 
 /// One slice per worker and round; if that is not enough for the round, more.
 void LeaseDesk::serve_backup() {
-  const std::uint64_t version = plan_.version_at(phase().first) + updates_;
+  const std::uint64_t version = version_at(phase().first) + updates_;
   const std::vector<MemberId> idle = waiting();
   const bool all_wait = idle.size() == workers_.size();
   for (const MemberId id : idle) {

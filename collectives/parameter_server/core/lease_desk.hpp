@@ -13,6 +13,7 @@
 
 #include "base/ids.hpp"
 #include "collectives/parameter_server/core/slice_set.hpp"
+#include "collectives/parameter_server/core/straggler_watch.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 
 namespace mayfly::parameter_server {
@@ -21,6 +22,7 @@ enum class LeaseKind : std::uint8_t {
   kCompute = 1,  ///< compute and push the slices
   kSnapshot,     ///< all slices before `first` are in: record the state; nothing changes meanwhile
   kOver,         ///< the job is done
+  kProbe,        ///< compute the slices and push nothing: how fast is this worker?
 };
 
 struct Lease {
@@ -34,6 +36,8 @@ struct Lease {
   /// Slices that the worker has computed before, and those that it missed by coming late or having
   /// no work: what SyncKind::kSsp compares.
   std::uint64_t clock = 0;
+  /// Each slice is an update of its own, although its phase is one of kBsp.
+  bool at_once = false;
   friend bool operator==(const Lease&, const Lease&) = default;
 };
 
@@ -49,6 +53,7 @@ class LeaseDesk {
     bool one_shard = true;  ///< what reached us reached everybody
     /// Ends of phases at which the state is recorded; that of the last phase always is one.
     std::set<std::uint64_t> snapshots;
+    StragglerPolicy stragglers = StragglerPolicy::kNone;
   };
   LeaseDesk(const SyncPlan& plan, Options options);
 
@@ -72,10 +77,21 @@ class LeaseDesk {
   void staged(std::uint64_t slice);
   /// This one came too late (SyncKind::kBackup).
   [[nodiscard]] Grants dropped(std::uint64_t slice);
+  /// Who is much slower than the others now, and how many times (straggler_watch). What has been
+  /// leased is not touched: the policy takes hold at the end of a step.
+  [[nodiscard]] Grants set_stragglers(const std::map<MemberId, double>& stragglers);
 
   /// Held, and nobody has anything left to do.
   [[nodiscard]] bool is_quiet() const;
   [[nodiscard]] bool is_over() const { return phase_ == plan_.phases().size(); }
+  /// Slices are leased while the time that they take says something about their worker: nobody
+  /// waits for another in the middle of one.
+  [[nodiscard]] bool shows_speeds() const;
+  /// The number of the parameters' version when exactly the slices before this one are in them, as
+  /// SyncPlan::version_at, with the updates of steps that were not done as their phase says.
+  [[nodiscard]] std::uint64_t version_at(std::uint64_t slice) const;
+  /// Steps of kBsp are done slice by slice at present.
+  [[nodiscard]] bool streams() const { return streams_; }
   /// How many leases were given out again because their worker was lost, in slices.
   [[nodiscard]] std::uint64_t reissued() const { return reissued_; }
   [[nodiscard]] std::uint64_t late() const { return late_; }
@@ -101,8 +117,14 @@ class LeaseDesk {
   void serve_returned();
   void serve_returned(std::uint64_t slice);
   void serve_phase();
+  void serve_bsp();
   void serve_round();
   void serve_stream();
+  void probe(const std::set<MemberId>& left_out, std::uint64_t first, std::uint64_t count);
+  void change_stream(bool streams);
+  [[nodiscard]] bool is_streamed(std::uint64_t slice) const;
+  [[nodiscard]] bool wants_stream() const;
+  [[nodiscard]] std::set<MemberId> left_out() const;
   void serve_backup();
   void serve_snapshot();
   [[nodiscard]] bool all_idle() const;
@@ -127,6 +149,14 @@ class LeaseDesk {
   std::map<MemberId, Worker> workers_;
   std::optional<MemberId> recorder_;  // of the snapshot at the phase's end
   bool held_ = false;
+  std::map<MemberId, double> stragglers_;
+  bool streams_ = false;
+  struct Streamed {
+    std::uint64_t first = 0;
+    std::uint64_t last = UINT64_MAX;
+  };
+  std::vector<Streamed> streamed_;  // whole steps of kBsp; the last one is open while streams_
+  std::uint64_t rounds_ = 0;        // begun
   std::uint64_t wants_so_far_ = 0;
   std::uint64_t reissued_ = 0;
   std::uint64_t late_ = 0;

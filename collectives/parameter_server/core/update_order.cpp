@@ -30,6 +30,9 @@ Result<PushFate> UpdateOrder::fate_of(const Push& push) const {
   if (push.base_version > version_) {
     return refusal(push, "was computed with parameters that do not exist");
   }
+  if (push.at_once && phase.policy.kind == SyncKind::kBsp && staged_.empty()) {
+    return PushFate::kApplied;
+  }
   switch (phase.policy.kind) {
     case SyncKind::kAsp:
     case SyncKind::kSsp: return PushFate::kApplied;

@@ -26,6 +26,7 @@ struct Push {
   std::uint64_t base_version = 0;       ///< of the parameters it was computed with
   std::uint64_t clock = 0;              ///< see Lease; with this slice
   std::optional<std::uint64_t> wanted;  ///< answer with parameters of this version or a later one
+  bool at_once = false;                 ///< see Lease
 };
 
 /// One change of the parameters.

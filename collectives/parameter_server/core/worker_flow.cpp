@@ -124,6 +124,7 @@ FlowAction WorkerFlow::compute(std::size_t place) {
   flow::Compute action;
   action.slice = lease.first + held.pushed;
   action.clock = lease.clock + ++held.pushed;
+  action.at_once = lease.at_once;
   if (held.pushed < lease.count) {
     return action;
   }
@@ -149,6 +150,12 @@ std::optional<FlowAction> WorkerFlow::work() {
     }
     if (lease.kind == LeaseKind::kCompute) {
       return compute(i);
+    }
+    if (lease.kind == LeaseKind::kProbe) {
+      const flow::Probe probe{lease.first, lease.count};
+      finish(lease.serial);
+      leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(i));
+      return FlowAction(probe);
     }
     if (i == 0 && unanswered_.empty()) {
       return lease.kind == LeaseKind::kSnapshot ? FlowAction(flow::Snapshot{lease.first})

@@ -39,6 +39,12 @@ struct Compute {
   std::uint64_t clock = 0;     ///< with this slice
   std::uint64_t question = 0;  ///< to those in `pulls`
   bool wants_lease = false;
+  bool at_once = false;  ///< see Lease
+};
+/// Compute the slices with any parameters and forget the result.
+struct Probe {
+  std::uint64_t first = 0;
+  std::uint32_t count = 0;
 };
 /// Record the state after all slices before `first`, then say recorded().
 struct Snapshot {
@@ -49,8 +55,8 @@ struct Rest {};
 struct Over {};
 }  // namespace flow
 
-using FlowAction = std::variant<flow::Wait, flow::Pull, flow::Adopt, flow::Compute, flow::Snapshot,
-                                flow::Rest, flow::Over>;
+using FlowAction = std::variant<flow::Wait, flow::Pull, flow::Adopt, flow::Compute, flow::Probe,
+                                flow::Snapshot, flow::Rest, flow::Over>;
 
 class WorkerFlow {
  public:

@@ -1,0 +1,96 @@
+#pragma once
+
+// Which workers are much slower than the others, as a pure state machine beside the lease desk: it
+// is told when slices are leased and when they arrive. Made for few workers, where one slow one
+// moves a mean and a deviation: a worker is compared with the median of the others, has to be slow
+// several times in a row, and has to be clearly faster, as often, to be none any more.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace mayfly::parameter_server {
+
+/// What becomes of a step of kBsp while a worker is too slow.
+enum class StragglerPolicy : std::uint8_t {
+  kNone,
+  kGreedy,   ///< its slices are updates of their own, as in kAsp
+  kElastic,  ///< the others compute it, if that makes it shorter
+};
+/// "none", "greedy" or "elastic"; anything else is kInvalidInput.
+[[nodiscard]] Result<StragglerPolicy> parse_straggler_policy(std::string_view text);
+
+struct StragglerOptions {
+  double slow = 1.3;          ///< times the others' median: a straggler
+  double clear = 1.15;        ///< fewer times: none any more
+  std::uint32_t windows = 3;  ///< so many in a row, for either
+  std::uint32_t slices = 4;   ///< of a worker in one window
+};
+
+/// A worker became a straggler, or is none any more.
+struct StragglerChange {
+  MemberId worker{};
+  bool is_slow = false;
+  double ratio = 0;  ///< time of its slices to the others' median, in the last window
+  friend bool operator==(const StragglerChange&, const StragglerChange&) = default;
+};
+
+class StragglerWatch {
+ public:
+  explicit StragglerWatch(StragglerOptions options) : options_(options) {}
+
+  /// The others are forgotten.
+  void set_workers(const std::set<MemberId>& workers);
+  /// What is under way is not measured: the workers wait for each other.
+  void forget_leases();
+  /// The worker was given so many slices. A lease that is only repeated to it, by its serial, is
+  /// no new one.
+  void leased(Instant now, MemberId worker, std::uint64_t serial, std::uint32_t slices);
+  /// One of them has arrived.
+  void arrived(Instant now, MemberId worker);
+  /// The worker was asked to compute so many slices only so that its speed is known; and has.
+  void probed(Instant now, MemberId worker, std::uint32_t slices);
+  void probe_done(Instant now, MemberId worker);
+
+  /// What has changed since the last call.
+  [[nodiscard]] std::vector<StragglerChange> take_changes();
+  /// The stragglers, each with how many times slower it is.
+  [[nodiscard]] const std::map<MemberId, double>& stragglers() const { return stragglers_; }
+
+ private:
+  struct Worker {
+    std::uint64_t serial = 0;  // of its newest lease
+    std::uint32_t left = 0;    // slices that are leased and have not arrived
+    Instant since;             // the present one began
+    std::optional<Instant> probed;
+    std::uint32_t probe_slices = 1;
+    double sum_ms = 0;  // of the open window
+    std::uint32_t count = 0;
+    double last_ms = 0;        // mean of the last window; 0 = none
+    std::uint32_t streak = 0;  // windows in a row that speak against what it is taken for
+  };
+
+  void measured(MemberId id, Worker& worker, Duration took, std::uint32_t window);
+  void judge(MemberId id, Worker& worker);
+  [[nodiscard]] double others_median(MemberId id) const;
+
+  const StragglerOptions options_;
+  std::map<MemberId, Worker> workers_;
+  std::map<MemberId, double> stragglers_;
+  std::vector<StragglerChange> changes_;
+};
+
+/// Of the stragglers those without whom a step of so many slices, shared evenly by the others,
+/// takes less time. Never all workers.
+[[nodiscard]] std::set<MemberId> worth_leaving_out(const std::map<MemberId, double>& stragglers,
+                                                   const std::set<MemberId>& workers,
+                                                   std::uint32_t slices);
+
+}  // namespace mayfly::parameter_server

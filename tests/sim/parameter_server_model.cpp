@@ -1,0 +1,65 @@
+#include "tests/sim/parameter_server_model.hpp"
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+#include "tests/sim/parameter_server_world.hpp"
+
+namespace mayfly::sim {
+
+using parameter_server::PushFate;
+using parameter_server::PushOutcome;
+using parameter_server::SyncPlan;
+using parameter_server::Update;
+using parameter_server::UpdateOrder;
+
+std::uint64_t gradient_of(std::uint64_t slice, const std::vector<std::uint64_t>& parameters,
+                          std::uint32_t shard) {
+  std::uint64_t hash = mix64(slice + 1);
+  for (const std::uint64_t part : parameters) {
+    hash = mix64(hash ^ part);
+  }
+  return mix64(hash + shard);
+}
+
+std::uint64_t updated(std::uint64_t model, const Update& update,
+                      const std::map<std::uint64_t, std::uint64_t>& gradients) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t slice : update.slices) {
+    sum = mix64(sum ^ gradients.at(slice));  // the order counts
+  }
+  return mix64(model ^ sum);
+}
+
+SyncPlan plan_of(const PsOptions& options) {
+  parameter_server::JobLength length;
+  length.last_step = options.steps;
+  length.slices_per_step = options.slices_per_step;
+  length.samples_per_step = 16 * options.slices_per_step;
+  Result<SyncPlan> plan = parameter_server::parse_phases(options.phases, length);
+  ENSURE(plan.ok(), "a test's phases can be parsed");
+  std::set<std::uint64_t> borders;
+  for (const std::uint64_t step : options.snapshot_steps) {
+    borders.insert(step * options.slices_per_step);
+  }
+  return plan.value().cut_at(borders);
+}
+
+std::uint64_t replay(const SyncPlan& plan, std::uint32_t /*shard*/, const PsShardLog& log) {
+  UpdateOrder order(plan);
+  std::uint64_t model = 0;
+  std::map<std::uint64_t, std::uint64_t> kept;
+  for (std::size_t i = 0; i < log.pushes.size(); ++i) {
+    const Result<PushOutcome> outcome = order.pushed(log.pushes[i]);
+    ENSURE(outcome.ok(), "what was accepted once is accepted again");
+    const PushFate fate = outcome.value().fate;
+    if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
+      kept[log.pushes[i].slice] = log.gradients[i];
+    }
+    if (outcome.value().update) {
+      model = updated(model, *outcome.value().update, kept);
+    }
+  }
+  return model;
+}
+
+}  // namespace mayfly::sim
