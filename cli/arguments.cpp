@@ -50,6 +50,15 @@ bool has_negative(const Setting& setting) {
   return setting.is_switch && setting.get(engine::JobConfig{}) == "true";
 }
 
+/// All that a flag was given.
+std::string joined(const CLI::Option* option) {
+  std::string all;
+  for (const std::string& text : option->results()) {
+    all += (all.empty() ? "" : ";") + text;
+  }
+  return all;
+}
+
 /// The parser of one subcommand, with the declared options by their name.
 class Parser {
  public:
@@ -150,8 +159,9 @@ Result<void> Parser::collect(ParsedArguments& parsed) {
   }
   for (const auto& [name, option] : settings_) {
     if (option->count() > 0) {
-      const std::string text = option->results().back();
-      const bool is_bare = text.empty() && engine::find_setting(name)->is_switch;
+      const engine::Setting& setting = *engine::find_setting(name);
+      const std::string text = setting.repeats ? joined(option) : option->results().back();
+      const bool is_bare = text.empty() && setting.is_switch;
       parsed.settings.emplace_back(name, is_bare ? "true" : text);
     }
   }

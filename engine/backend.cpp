@@ -26,7 +26,8 @@ Result<void> check_backend(const JobConfig& config) {
   return module.ok() ? module.value()->probe() : Result<void>(module.error());
 }
 
-Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config) {
+Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& config,
+                                                               collectives::DelaySource delay) {
   const Result<std::string> host = listening_host(config.bind_host);
   if (!host.ok()) {
     return host.error();
@@ -49,6 +50,7 @@ Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& 
   }
   collectives::TcpOptions options;
   options.bind_host = host.value();
+  options.delay = std::move(delay);
   return collectives::make_tcp_transport(options);
 }
 

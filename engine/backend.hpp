@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "collectives/group.hpp"
+#include "collectives/late_link.hpp"
 #include "engine/config.hpp"
 
 namespace mayfly::engine {
@@ -17,8 +18,9 @@ namespace mayfly::engine {
 
 /// The transport of this process. For `mpi` this starts MPI, which waits for all ranks of the
 /// mpirun, and must be called once.
+/// `delay` (may be empty) says how late this member is, see collectives/late_link.
 [[nodiscard]] Result<std::unique_ptr<collectives::Transport>> make_transport(
-    const JobConfig& config);
+    const JobConfig& config, collectives::DelaySource delay);
 
 /// Names the set of processes that a member must come from, for the job's fingerprint: the mpirun
 /// that started this one for `mpi`, "any" for the others.

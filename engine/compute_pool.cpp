@@ -58,6 +58,9 @@ void ComputePool::begin_step(std::uint64_t step, const nn::ModelState& state,
   ENSURE(queue_.empty(), "a step begins when the one before is complete or discarded");
   work_done_.wait(lock, [this] { return running_ == 0; });
   step_ = step;
+  if (injector_ != nullptr) {
+    injector_->begin_step(step);
+  }
   weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
   sums_.clear(exponents, step);
   audited_ = audited;
@@ -151,6 +154,15 @@ void ComputePool::hang_if_asked() {
     const Duration how_long = hang_->how_long;
     hang_.reset();
     work_added_.wait_for(lock, how_long, [this] { return stopping_; });
+  }
+}
+
+/// A microbatch took so long; as long again as is injected, nothing happens on its thread.
+void ComputePool::drag(Duration took) {
+  const Duration longer = injector_ != nullptr ? injector_->drag(took) : Duration(0);
+  if (longer.count() > 0) {
+    std::unique_lock lock(mutex_);
+    work_added_.wait_for(lock, longer, [this] { return stopping_; });
   }
 }
 

@@ -20,6 +20,7 @@
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
 #include "engine/gradient_sums.hpp"
+#include "engine/injector.hpp"
 #include "engine/job.hpp"
 #include "engine/ledger.hpp"
 #include "engine/reduction_layout.hpp"
@@ -97,6 +98,9 @@ class ComputePool {
   /// A scripted fault: the next microbatch of this step, or of a later one, is not computed for so
   /// long. Any thread.
   void hang_at(std::uint64_t step, Duration how_long);
+  /// From now on microbatches take as long as this says; it outlives the pool. Before the first
+  /// step; null = as long as they need.
+  void slow_down(Injector* injector) { injector_ = injector; }
   /// A scripted fault: of this step, or a later one, the first audited microbatch that is computed
   /// here has a wrong bit. Before the first step.
   void spoil_audited(std::uint64_t step) { spoil_from_ = step; }
@@ -127,6 +131,7 @@ class ComputePool {
   ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
               Ledger* ledger, elastic::ProgressBoard* board);
   void hang_if_asked();
+  void drag(Duration took);
   void note_audited(std::span<float> result);
   bool wait_until_done(const std::uint32_t& counter);
   void fail(const Error& error);
@@ -137,6 +142,7 @@ class ComputePool {
   Ledger* ledger_;
   std::unique_ptr<elastic::ProgressBoard> own_board_;  // if nobody gave one
   elastic::ProgressBoard& board_;
+  Injector* injector_ = nullptr;
   GradientSums sums_;
   nn::Weights weights_;                      // set while idle
   std::uint64_t step_ = 0;                   // set while idle

@@ -130,6 +130,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
     pool_.note_audited(vector_.span());
   }
   trace_passes(microbatch, begin);
+  pool_.drag(monotonic_now() - begin);
   add_ready_buckets(0, pool_.layout_.buckets().size());
 
   StepTotals totals;

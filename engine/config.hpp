@@ -70,6 +70,9 @@ struct JobConfig {
   bool ps_hashes = false;          ///< of gradients and parameters on their way
   std::uint32_t ps_index = 0;      ///< of `mayfly ps-server`: which one of the servers it is
   bool ps_server = false;          ///< set by `mayfly ps-server`
+  std::string straggler = "none";  ///< what becomes of much slower workers: none, greedy, elastic
+  double straggler_factor = 1.3;   ///< so many times slower than the others' median
+  std::uint32_t straggler_windows = 3;  ///< so many times in a row
 
   // Membership.
   /// HOST:PORT of a running coordinator, then of its standbys, with commas; empty = embedded.
@@ -116,6 +119,8 @@ struct JobConfig {
   std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
   std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
   std::string chaos;   ///< scripted faults, local launcher only; see engine/chaos_plan.hpp
+  std::string inject;  ///< scripted slowness; see engine/injection_plan.hpp
+  std::uint32_t worker_number = 0;  ///< which of the workers of `inject` this one is
 
   // Records.
   std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>
@@ -150,6 +155,7 @@ struct Setting {
   bool is_switch = false;  ///< a flag without value; --name true|false also works
   std::function<Result<void>(JobConfig&, std::string_view)> set;
   std::function<std::string(const JobConfig&)> get;
+  bool repeats = false;  ///< a flag given again adds to it, with a semicolon
 };
 [[nodiscard]] const std::vector<Setting>& settings();
 

@@ -10,6 +10,7 @@
 #include "engine/config.hpp"
 #include "engine/derived_settings.hpp"
 #include "engine/device_choice.hpp"
+#include "engine/injection_plan.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "nn/model.hpp"
 
@@ -220,6 +221,19 @@ Complaint check_workers(const JobConfig& c) {
   return check_coordinators(c);
 }
 
+Complaint check_injections(const JobConfig& c) {
+  const Result<std::vector<InjectionRule>> rules = parse_injections(c.inject);
+  if (!rules.ok()) {
+    return rules.error().detail;
+  }
+  const bool delays = std::any_of(rules.value().begin(), rules.value().end(),
+                                  [](const InjectionRule& rule) { return rule.delay.count() > 0; });
+  return unless(
+      !delays || uses_parameter_servers(c) || c.backend == "tcp",
+      "inject delay works with backend tcp and with parameter servers, not with backend " +
+          c.backend + "; use slow or stop");
+}
+
 Complaint check_exchange(const JobConfig& c) {
   if (const Result<Wire> wire = parse_wire(c.wire, c.reduction); !wire.ok()) {
     return wire.error().detail;
@@ -321,7 +335,7 @@ Result<void> validate(const JobConfig& config) {
     return servers;
   }
   for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
-                            check_workers, check_cloud, check_records}) {
+                            check_workers, check_injections, check_cloud, check_records}) {
     if (const Complaint complaint = check(config)) {
       return Error{Errc::kInvalidInput, *complaint};
     }

@@ -7,7 +7,8 @@ mayfly_library(engine
           low_priority.cpp network_interface.cpp observer.cpp records.cpp reduction_layout.cpp
           rejoin_limit.cpp resident_memory.cpp run_recorder.cpp signal_watcher.cpp
           starting_state.cpp state_donor.cpp state_faults.cpp state_fetch.cpp state_parts.cpp
-          state_sync.cpp trace.cpp trainer.cpp trainer_checks.cpp trainer_evaluate.cpp
+          state_sync.cpp trace.cpp duty_cycle.cpp injector.cpp trainer.cpp trainer_checks.cpp
+          trainer_evaluate.cpp
           trainer_observe.cpp trainer_reports.cpp word_wire.cpp worker.cpp worker_link.cpp
           wrapped_wire.cpp worker_join.cpp parameter_server/ps_job.cpp parameter_server/ps_link.cpp
           parameter_server/ps_process.cpp parameter_server/ps_server.cpp

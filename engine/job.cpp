@@ -40,9 +40,10 @@ void derive_steps(Job& job) {
 
 std::string synchronisation_of(const JobConfig& c) {
   return uses_parameter_servers(c)
-             ? fmt::format("{}, {} slices, {} servers of {} shards, rate {}, hashes {}",
-                           phases_text(c), slices_per_step(c), c.ps, c.shards, c.lr_rule,
-                           c.ps_hashes)
+             ? fmt::format(
+                   "{}, {} slices, {} servers of {} shards, rate {}, hashes {}, straggler {}",
+                   phases_text(c), slices_per_step(c), c.ps, c.shards, c.lr_rule, c.ps_hashes,
+                   c.straggler)
              : "all-reduce";
 }
 
@@ -76,6 +77,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"backend", c.backend},
           {"processes", process_set(c)},
           {"synchronisation", synchronisation_of(c)},
+          {"injection", c.inject.empty() ? "none" : c.inject},
           {"standby coordinators", has_standbys(c) ? "yes" : "no"},
           {"device", job.device},
           {"instruction set", job.isa},

@@ -131,6 +131,7 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
                       std::unique_ptr<elastic::Sentinel> sentinel) {
   JobConfig config = requested;
   config.workers = number_of("OMPI_COMM_WORLD_SIZE");
+  config.worker_number = number_of("OMPI_COMM_WORLD_RANK");
   if (config.run_dir.empty()) {
     config.run_dir = fmt::format("runs/{}-mpi-{}", config.model, job_name());
   }

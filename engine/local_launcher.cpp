@@ -91,7 +91,8 @@ int LocalLauncher::run() {
 Result<void> LocalLauncher::start_worker() {
   const auto number = static_cast<std::uint32_t>(workers_.size());
   std::vector<std::string> argv = command_of("worker");
-  argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number)});
+  argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number), "--worker-number",
+                           std::to_string(number)});
   if (on_start_) {
     if (Result<void> changed = on_start_(number, argv); !changed.ok()) {
       return changed;

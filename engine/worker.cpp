@@ -21,6 +21,7 @@
 #include "engine/coordinator_process.hpp"
 #include "engine/device_choice.hpp"
 #include "engine/exit_codes.hpp"
+#include "engine/injector.hpp"
 #include "engine/launch.hpp"
 #include "engine/parameter_server/ps_process.hpp"
 #include "engine/rejoin_limit.hpp"
@@ -70,6 +71,7 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
 /// Everything of a worker that exists before it is a member. Built in this order, destroyed in
 /// reverse.
 struct WorkerParts {
+  std::unique_ptr<Injector> injector;
   std::unique_ptr<ResidentMemory> resident;  // null = none
   std::unique_ptr<collectives::Transport> transport;
   std::unique_ptr<Job> job;
@@ -100,7 +102,30 @@ Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
   return {};
 }
 
+/// The slowness that is asked of this worker.
+Result<void> plan_slowness(const JobConfig& config, WorkerParts& parts) {
+  const Result<std::vector<InjectionRule>> rules = parse_injections(config.inject);
+  if (!rules.ok()) {
+    return rules.error();
+  }
+  Result<std::unique_ptr<Injector>> injector =
+      Injector::start(injections_of_worker(rules.value(), config.worker_number));
+  if (!injector.ok()) {
+    return std::move(injector).error();
+  }
+  parts.injector = std::move(injector).value();
+  return {};
+}
+
+collectives::DelaySource delay_of(const JobConfig& config, const WorkerParts& parts) {
+  return config.inject.empty() ? collectives::DelaySource()
+                               : [injector = parts.injector.get()] { return injector->delay(); };
+}
+
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
+  if (Result<void> planned = plan_slowness(config, parts); !planned.ok()) {
+    return planned;
+  }
   if (config.resident_mib > 0) {
     Result<std::unique_ptr<ResidentMemory>> touched =
         ResidentMemory::touch(std::size_t{config.resident_mib} << 20);
@@ -111,7 +136,8 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   if (!uses_parameter_servers(config)) {
     // First, because MPI starts only when every rank has come to this.
-    Result<std::unique_ptr<collectives::Transport>> transport = make_transport(config);
+    Result<std::unique_ptr<collectives::Transport>> transport =
+        make_transport(config, delay_of(config, parts));
     if (!transport.ok()) {
       return std::move(transport).error();
     }
@@ -139,6 +165,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     return std::move(pool).error();
   }
   parts.pool = std::move(pool).value();
+  parts.pool->slow_down(parts.injector.get());
   return plan_faults(config, parts);
 }
 
@@ -157,7 +184,8 @@ struct Part {
 Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
                nn::ModelState initial, LeaveSignals& signals) {
   if (parts.transport == nullptr) {
-    PsWorkerParts ps{*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.board};
+    PsWorkerParts ps{*parts.job,  *parts.layout, *parts.loader,
+                     *parts.pool, *parts.board,  delay_of(config, parts)};
     return {take_ps_part(ps, client, initial, signals), std::move(initial)};
   }
   WorkerLink link(*parts.transport, *parts.pool, client);

@@ -30,6 +30,7 @@ namespace flags {
 inline constexpr std::uint8_t kAsks = 1;        ///< kPush: `wanted` and `question` mean something
 inline constexpr std::uint8_t kWantsLease = 2;  ///< kPush: nothing else to do
 inline constexpr std::uint8_t kExact = 4;       ///< kLease: with parameters of `version`
+inline constexpr std::uint8_t kAtOnce = 8;      ///< kLease, kPush: see Lease::at_once
 }  // namespace flags
 
 /// One layout for all types; what a type does not use is zero.
@@ -44,7 +45,7 @@ struct Header {
   std::uint64_t worker = 0;  ///< member id of the worker
   std::uint32_t shard = 0;
   std::uint32_t count = 0;     ///< kLease: slices; kPush: microbatches in the sum
-  std::uint64_t slice = 0;     ///< kPush; kLease: the first one
+  std::uint64_t slice = 0;     ///< kPush; kLease: the first one; kState: so many are in it
   std::uint64_t version = 0;   ///< kPush: of the parameters used; kParameters, kState: of these
   std::uint64_t wanted = 0;    ///< kPush, kPull, kStatePull: this version or a later one
   std::uint64_t question = 0;  ///< kPush, kPull; repeated in the answer

@@ -128,6 +128,7 @@ void ShardLoop::meet(const Roster& roster) {
   roster_ = roster;
   keys_[roster.view] = roster.key;
   if (desk_) {  // before anybody is let in: it must know whom it gives work
+    speeds_.set_workers(roster.workers);
     deliver(desk_->set_workers(roster.workers));
     told_quiet_ = true;
     deliver(desk_->go_on());

@@ -59,6 +59,9 @@ class ShardListener {
   virtual void on_quiet() {}
   /// A worker says that the job is over.
   virtual void on_over() {}
+  /// The first shard has found a straggler, or that it is none any more; the policy follows at the
+  /// end of the step.
+  virtual void on_straggler(const StragglerChange& /*change*/) {}
 };
 
 struct ShardOptions {
@@ -67,6 +70,8 @@ struct ShardOptions {
   std::set<std::uint64_t> snapshots;  ///< see LeaseDesk::Options
   std::string host = "127.0.0.1";     ///< to listen on
   bool payload_hashes = false;        ///< in answers
+  StragglerPolicy stragglers = StragglerPolicy::kNone;
+  StragglerOptions straggling{};  ///< when a worker is one
 };
 
 /// How much work a shard has done; read after it has stopped, or as a snapshot.
@@ -77,6 +82,8 @@ struct ShardFacts {
   std::uint64_t late = 0;
   std::uint64_t reissued = 0;
   std::uint64_t mixed = 0;
+  std::uint64_t at_once = 0;  ///< slices of bsp that were updates of their own
+  std::uint64_t probes = 0;   ///< slices computed only to see how fast a worker is
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
   std::map<std::uint64_t, std::uint64_t> staleness;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "base/check.hpp"
@@ -19,15 +20,23 @@ constexpr Duration kRetryInterval = milliseconds(20);
 
 enum class Phase { kNone, kConnecting, kGreeting, kReady };
 
+/// A message that is not to leave yet.
+struct Late {
+  Instant due;
+  Header header;
+  std::span<const float> payload;
+};
+
 struct Connection {
   collectives::TcpAddress address;
   Phase phase = Phase::kNone;
   std::unique_ptr<MessageStream> stream;
   std::vector<Header> waiting;  // to be sent when we are let in
+  std::deque<Late> late;        // to be sent when it is time, in order
   Instant next_try;
   bool was_ready = false;
   std::uint64_t known_version = 0;
-  std::optional<std::uint64_t> state_version;
+  std::optional<StateVersion> state_version;
 };
 
 class Clients final : public ShardClients {
@@ -67,10 +76,10 @@ class Clients final : public ShardClients {
     wants_states_ = true;
     tell_all(MessageType::kStatePull);
   }
-  std::optional<std::vector<std::uint64_t>> states_arrived() override;
+  std::optional<std::vector<StateVersion>> states_arrived() override;
   bool all_sent() const override {
     return std::none_of(connections_.begin(), connections_.end(), [](const Connection& c) {
-      return c.stream != nullptr && c.stream->wants_to_send();
+      return !c.late.empty() || (c.stream != nullptr && c.stream->wants_to_send());
     });
   }
   void wait(Instant deadline) override;
@@ -82,6 +91,7 @@ class Clients final : public ShardClients {
   [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
   void tell_all(MessageType type);
   void send(std::uint32_t shard, const Header& header, std::span<const float> payload = {});
+  void send_what_is_due(Connection& connection);
   void connect(std::uint32_t shard);
   void greet(std::uint32_t shard);
   void lose(std::uint32_t shard, const std::string& why);
@@ -119,11 +129,27 @@ void Clients::tell_all(MessageType type) {
 void Clients::send(std::uint32_t shard, const Header& header, std::span<const float> payload) {
   Connection& connection = connections_[shard];
   if (connection.phase == Phase::kReady) {
-    connection.stream->send(header, std::as_bytes(payload), {}, options_.payload_hashes);
-    (void)connection.stream->flush();  // a broken connection shows when it is read
+    const Duration delay = options_.delay ? options_.delay() : Duration(0);
+    const Instant before = connection.late.empty() ? Instant{} : connection.late.back().due;
+    connection.late.push_back({std::max(before, monotonic_now() + delay), header, payload});
+    send_what_is_due(connection);
   } else if (!connection.was_ready && payload.empty()) {
     connection.waiting.push_back(header);
   }
+}
+
+void Clients::send_what_is_due(Connection& connection) {
+  if (connection.late.empty()) {
+    return;
+  }
+  for (const Instant now = monotonic_now();
+       !connection.late.empty() && connection.late.front().due <= now;) {
+    const Late& message = connection.late.front();
+    connection.stream->send(message.header, std::as_bytes(message.payload), {},
+                            options_.payload_hashes);
+    connection.late.pop_front();
+  }
+  (void)connection.stream->flush();  // a broken connection shows when it is read
 }
 
 void Clients::pull(const flow::Pull& action) {
@@ -149,6 +175,7 @@ void Clients::push(const flow::Compute& action, const PushFacts& facts,
       header.question = action.question;
     }
     header.flags |= action.wants_lease ? flags::kWantsLease : 0;
+    header.flags |= action.at_once ? flags::kAtOnce : 0;
     header.count = facts.microbatches;
     header.first_sample = facts.first_sample;
     header.samples = facts.samples;
@@ -159,8 +186,8 @@ void Clients::push(const flow::Compute& action, const PushFacts& facts,
   }
 }
 
-std::optional<std::vector<std::uint64_t>> Clients::states_arrived() {
-  std::vector<std::uint64_t> versions;
+std::optional<std::vector<StateVersion>> Clients::states_arrived() {
+  std::vector<StateVersion> versions;
   for (const Connection& connection : connections_) {
     if (!connection.state_version) {
       return std::nullopt;
@@ -204,6 +231,7 @@ void Clients::lose(std::uint32_t shard, const std::string& why) {
     log::info(fmt::format("shard {}: {}", shard, why));
   }
   connection.stream.reset();
+  connection.late.clear();
   connection.phase = Phase::kNone;
   connection.next_try = monotonic_now() + kRetryInterval;
 }
@@ -220,6 +248,9 @@ void Clients::wait(Instant deadline) {
         deadline = std::min(deadline, connection.next_try);
       }
     }
+    if (!connection.late.empty()) {
+      deadline = std::min(deadline, connection.late.front().due);
+    }
     const bool sends = connection.phase == Phase::kConnecting ||
                        (connection.stream != nullptr && connection.stream->wants_to_send());
     const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
@@ -233,6 +264,7 @@ void Clients::wait(Instant deadline) {
     if (connections_[i].stream != nullptr && polled[i + 1].revents != 0) {
       serve(i, polled[i + 1].revents);
     }
+    send_what_is_due(connections_[i]);
   }
 }
 
@@ -290,7 +322,9 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
         flow_.answered(shard, header.version);
       }
       return {};
-    case MessageType::kState: connection.state_version = header.version; return {};
+    case MessageType::kState:
+      connection.state_version = StateVersion{header.version, header.slice};
+      return {};
     case MessageType::kLease: {
       Lease lease;
       lease.serial = header.serial;
@@ -298,10 +332,11 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
       lease.first = header.slice;
       lease.count = header.count;
       lease.clock = header.clock;
+      lease.at_once = (header.flags & flags::kAtOnce) != 0;
       if ((header.flags & flags::kExact) != 0) {
         lease.version = header.version;
       }
-      if (lease.kind < LeaseKind::kCompute || lease.kind > LeaseKind::kOver) {
+      if (lease.kind < LeaseKind::kCompute || lease.kind > LeaseKind::kProbe) {
         return Error{Errc::kCorrupt, "a lease of an unknown kind"};
       }
       flow_.granted(lease);

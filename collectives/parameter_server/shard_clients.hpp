@@ -23,6 +23,8 @@ struct ShardClientsOptions {
   std::vector<std::size_t> elements;   ///< of each shard's range
   bool payload_hashes = false;
   int wake = -1;  ///< an eventfd that ends a wait(); outlives the connections
+  /// How late what is sent leaves (experiments with stragglers); empty: at once.
+  std::function<Duration()> delay{};
 };
 
 /// What a push says besides the gradient.
@@ -33,6 +35,13 @@ struct PushFacts {
   std::uint32_t correct = 0;
   double loss = 0;  ///< sum over the microbatches
   std::array<std::uint32_t, 4> sample_hash{};
+};
+
+/// Of a shard's state.
+struct StateVersion {
+  std::uint64_t version = 0;  ///< updates in it
+  std::uint64_t slices = 0;   ///< the same in slices of the job
+  friend bool operator==(const StateVersion&, const StateVersion&) = default;
 };
 
 class ShardClients {
@@ -56,8 +65,8 @@ class ShardClients {
   virtual void bye() = 0;
   /// Asks every shard for its whole state; states_arrived() tells when they are there.
   virtual void pull_states() = 0;
-  /// The versions of the states, by shard, when all have come.
-  [[nodiscard]] virtual std::optional<std::vector<std::uint64_t>> states_arrived() = 0;
+  /// What the states are, by shard, when all have come.
+  [[nodiscard]] virtual std::optional<std::vector<StateVersion>> states_arrived() = 0;
   [[nodiscard]] virtual bool all_sent() const = 0;
 
   /// Moves bytes; returns after something has moved or happened, the eventfd, or the deadline.

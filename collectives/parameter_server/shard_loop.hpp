@@ -47,9 +47,11 @@ class ShardLoop final : public Shard {
         state_(state),
         listener_(listener),
         order_(plan),
+        speeds_(options.straggling),
         payload_bytes_(state.values().size_bytes()) {
     if (options.number == 0) {
-      desk_.emplace(plan, LeaseDesk::Options{options.shards == 1, options.snapshots});
+      desk_.emplace(plan,
+                    LeaseDesk::Options{options.shards == 1, options.snapshots, options.stragglers});
     }
   }
   ~ShardLoop() override {
@@ -109,6 +111,8 @@ class ShardLoop final : public Shard {
   void answer(const std::vector<MemberId>& workers);
   void send_state(Session& session);
   void deliver(const Grants& grants);
+  void note_lease(const Grant& grant);
+  void follow_stragglers();
   void check_quiet();
   void publish_facts();
   Session* session_of(MemberId worker);
@@ -131,6 +135,7 @@ class ShardLoop final : public Shard {
   // The thread's own:
   UpdateOrder order_;
   std::optional<LeaseDesk> desk_;  // of the first shard
+  StragglerWatch speeds_;          // the same
   std::uint64_t payload_bytes_;
   Sessions sessions_;
   Roster roster_;

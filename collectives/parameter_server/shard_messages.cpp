@@ -39,7 +39,9 @@ Result<void> ShardLoop::handle(Session& session, const Header& header) {
     case MessageType::kRest:
       answer(order_.rested(worker));
       if (desk_) {
+        speeds_.probe_done(monotonic_now(), worker);
         deliver(desk_->rested(worker, header.serial));
+        follow_stragglers();
       }
       return {};
     case MessageType::kStatePull: send_state(session); return {};
@@ -55,6 +57,7 @@ Result<void> ShardLoop::handle_push(Session& session, const Header& header) {
   push.slice = header.slice;
   push.base_version = header.version;
   push.clock = header.clock;
+  push.at_once = (header.flags & flags::kAtOnce) != 0;
   if ((header.flags & flags::kAsks) != 0) {
     push.wanted = header.wanted;
     session.question = header.question;
@@ -65,6 +68,7 @@ Result<void> ShardLoop::handle_push(Session& session, const Header& header) {
   }
   const PushFate fate = outcome.value().fate;
   own_facts_.repeats += fate == PushFate::kRepeat ? 1 : 0;
+  own_facts_.at_once += push.at_once && fate == PushFate::kApplied ? 1 : 0;
   if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
     kept_[push.slice] = Kept{std::move(session.space), header};
     session.space = AlignedBuffer<float>();
@@ -107,6 +111,7 @@ void ShardLoop::apply(const Update& update) {
 
 void ShardLoop::tell_desk(const Header& header, const PushOutcome& outcome) {
   const MemberId worker{header.worker};
+  speeds_.arrived(monotonic_now(), worker);
   deliver(desk_->confirmed(worker, header.serial));
   if (outcome.fate == PushFate::kStaged) {
     desk_->staged(header.slice);
@@ -119,6 +124,7 @@ void ShardLoop::tell_desk(const Header& header, const PushOutcome& outcome) {
   if ((header.flags & flags::kWantsLease) != 0) {
     deliver(desk_->wants(worker));
   }
+  follow_stragglers();
 }
 
 void ShardLoop::answer(const std::vector<MemberId>& workers) {
@@ -147,6 +153,7 @@ void ShardLoop::send_state(Session& session) {
   header.worker = value(*session.worker);
   header.shard = options_.number;
   header.version = order_.version();
+  header.slice = order_.applied().count();
   session.stream.send(header, std::as_bytes(state_.values()), std::as_bytes(state_.momentum()),
                       options_.payload_hashes);
   own_facts_.bytes_out += kHeaderBytes + 2 * payload_bytes_;
@@ -154,6 +161,7 @@ void ShardLoop::send_state(Session& session) {
 
 void ShardLoop::deliver(const Grants& grants) {
   for (const Grant& grant : grants) {
+    note_lease(grant);
     Session* session = session_of(grant.worker);
     if (session == nullptr) {
       continue;  // it comes again with the connection
@@ -163,6 +171,7 @@ void ShardLoop::deliver(const Grants& grants) {
     header.worker = value(grant.worker);
     header.lease_kind = static_cast<std::uint8_t>(grant.lease.kind);
     header.flags = grant.lease.version ? flags::kExact : 0;
+    header.flags |= grant.lease.at_once ? flags::kAtOnce : 0;
     header.version = grant.lease.version.value_or(0);
     header.slice = grant.lease.first;
     header.count = grant.lease.count;
@@ -170,6 +179,28 @@ void ShardLoop::deliver(const Grants& grants) {
     header.serial = grant.lease.serial;
     session->stream.send(header);
   }
+}
+
+void ShardLoop::note_lease(const Grant& grant) {
+  if (!desk_->shows_speeds()) {
+    speeds_.forget_leases();
+  } else if (grant.lease.kind == LeaseKind::kCompute) {
+    speeds_.leased(monotonic_now(), grant.worker, grant.lease.serial, grant.lease.count);
+  } else if (grant.lease.kind == LeaseKind::kProbe) {
+    ++own_facts_.probes;
+    speeds_.probed(monotonic_now(), grant.worker, grant.lease.count);
+  }
+}
+
+void ShardLoop::follow_stragglers() {
+  const std::vector<StragglerChange> changes = speeds_.take_changes();
+  if (options_.stragglers == StragglerPolicy::kNone || changes.empty()) {
+    return;
+  }
+  for (const StragglerChange& change : changes) {
+    listener_.on_straggler(change);
+  }
+  deliver(desk_->set_stragglers(speeds_.stragglers()));
 }
 
 void ShardLoop::check_quiet() {

@@ -16,8 +16,11 @@ namespace {
 
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(TcpDoor door, std::string address, std::string unix_path)
-      : door_(std::move(door)), address_(std::move(address)), unix_path_(std::move(unix_path)) {}
+  TcpTransport(TcpDoor door, std::string address, std::string unix_path, DelaySource delay)
+      : door_(std::move(door)),
+        address_(std::move(address)),
+        unix_path_(std::move(unix_path)),
+        delay_(std::move(delay)) {}
   ~TcpTransport() override {
     if (!unix_path_.empty()) {
       ::unlink(unix_path_.c_str());
@@ -46,7 +49,7 @@ class TcpTransport final : public Transport {
         return crowded.error();
       }
       made->spare_messages(crowded.value() > 0);
-      link = std::move(made);
+      link = delay_ ? make_late_link(std::move(made), delay_) : std::move(made);
     }
     if (signal->raised()) {
       return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};
@@ -60,6 +63,7 @@ class TcpTransport final : public Transport {
   TcpDoor door_;
   const std::string address_;
   const std::string unix_path_;  // to remove at the end; empty: none
+  const DelaySource delay_;      // empty: none
   FormingGuard guard_;
 };
 
@@ -113,8 +117,8 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
   door.mesh_members_max = options.mesh_members_max;
   const bool is_path = !address.unix_name.empty() && address.unix_name.front() != '@';
   std::string unix_path = is_path ? address.unix_name : std::string();
-  return std::unique_ptr<Transport>(
-      std::make_unique<TcpTransport>(std::move(door), to_string(address), std::move(unix_path)));
+  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(
+      std::move(door), to_string(address), std::move(unix_path), options.delay));
 }
 
 }  // namespace mayfly::collectives

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "collectives/group.hpp"
+#include "collectives/late_link.hpp"
 
 namespace mayfly::collectives {
 
@@ -23,6 +24,8 @@ struct TcpOptions {
   bool share_memory = true;      ///< false: Unix-domain sockets between members of one host
   /// Views of up to so many members are a mesh, larger ones a ring; the same on every member.
   std::size_t mesh_members_max = 16;
+  /// How late this member's operations begin (experiments with stragglers); empty: not at all.
+  DelaySource delay{};
 };
 
 /// Opens the listening sockets; fails with kIo (for example: port in use) or kInvalidInput.

@@ -35,9 +35,9 @@ elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
   CheckpointWriter checkpoints(
       job, job.config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
-  PsTrainer trainer(
-      {job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints, parts.board},
-      initial);
+  PsTrainer trainer({job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints,
+                     parts.board, parts.delay},
+                    initial);
   client.start(trainer.link());
   client.post(elastic::member_event::Loaded{initial.committed, 0});
   signals.tell(&client);

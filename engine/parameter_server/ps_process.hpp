@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "collectives/late_link.hpp"
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
 #include "engine/compute_pool.hpp"
@@ -19,6 +20,7 @@ struct PsWorkerParts {
   datasets::Loader& loader;
   ComputePool& pool;
   elastic::ProgressBoard& board;
+  collectives::DelaySource delay;  ///< of what is sent; empty = none
 };
 
 /// From the moment this worker is a member until it leaves.

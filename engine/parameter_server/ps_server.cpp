@@ -92,6 +92,7 @@ class ServerListener final : public parameter_server::ShardListener {
   /// Before any worker can have been let in.
   void begin(elastic::MemberClient& client, PsLink& link) {
     recorder_.begin(client, link);
+    client_ = &client;
     link_ = &link;
   }
   void record_steps() { records_ = true; }
@@ -103,9 +104,16 @@ class ServerListener final : public parameter_server::ShardListener {
   }
   void on_quiet() override { link_->quiet(); }
   void on_over() override { link_->finished(); }
+  void on_straggler(const parameter_server::StragglerChange& change) override {
+    client_->send_report(encode_record(NoteRecord{
+        "straggler",
+        fmt::format("worker {} takes {:.2f} times as long as the others: {}", value(change.worker),
+                    change.ratio, change.is_slow ? "a straggler" : "none any more")}));
+  }
 
  private:
   StepRecorder recorder_;
+  elastic::MemberClient* client_ = nullptr;
   PsLink* link_ = nullptr;
   bool records_ = false;
 };
@@ -156,6 +164,10 @@ Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const Reductio
     options.snapshots = parts->ps.snapshots;
     options.host = host.value();
     options.payload_hashes = config.ps_hashes;
+    options.stragglers = parameter_server::parse_straggler_policy(config.straggler).value();
+    options.straggling.slow = config.straggler_factor;
+    options.straggling.clear = 1 + (config.straggler_factor - 1) / 2;
+    options.straggling.windows = config.straggler_windows;
     parts->states.push_back(std::make_unique<SgdShard>(job, parts->ps, layout,
                                                        parts->ps.ranges[options.number], initial));
     parts->listeners.push_back(std::make_unique<ServerListener>(job, parts->ps));
@@ -229,11 +241,13 @@ void PsServer::report(elastic::MemberClient& client) const {
     }
     client.send_report(encode_record(NoteRecord{
         "shard_done",
-        fmt::format("shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
-                    "again, {} mixed, {} bytes in, {} bytes out, staleness {}",
-                    parts_->job.config.ps_index * parts_->job.config.shards + i, facts.version,
-                    facts.committed, facts.repeats, facts.late, facts.reissued, facts.mixed,
-                    facts.bytes_in, facts.bytes_out, staleness.empty() ? "none" : staleness)}));
+        fmt::format(
+            "shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
+            "again, {} mixed, {} at once, {} probes, {} bytes in, {} bytes out, staleness {}",
+            parts_->job.config.ps_index * parts_->job.config.shards + i, facts.version,
+            facts.committed, facts.repeats, facts.late, facts.reissued, facts.mixed, facts.at_once,
+            facts.probes, facts.bytes_in, facts.bytes_out,
+            staleness.empty() ? "none" : staleness)}));
   }
 }
 

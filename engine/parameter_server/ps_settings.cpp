@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "collectives/parameter_server/core/straggler_watch.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 
 namespace mayfly::engine {
@@ -42,6 +43,25 @@ Error wrong(const std::string& text) {
   return {Errc::kInvalidInput, text};
 }
 
+Result<void> check_stragglers(const JobConfig& config) {
+  const auto policy = parameter_server::parse_straggler_policy(config.straggler);
+  if (!policy.ok()) {
+    return wrong("straggler " + policy.error().detail);
+  }
+  if (policy.value() != parameter_server::StragglerPolicy::kNone &&
+      !uses_parameter_servers(config)) {
+    return wrong(
+        "straggler is for --sync and --phases; all-reduce has --rebalance and "
+        "--evict-stragglers");
+  }
+  if (!(config.straggler_factor > 1 && config.straggler_factor <= 1000)) {
+    return wrong(fmt::format("straggler_factor {} is not above 1", config.straggler_factor));
+  }
+  return config.straggler_windows >= 1 && config.straggler_windows <= 1000
+             ? Result<void>()
+             : Result<void>(wrong("straggler_windows is not between 1 and 1000"));
+}
+
 }  // namespace
 
 bool uses_parameter_servers(const JobConfig& config) {
@@ -58,10 +78,16 @@ std::uint32_t slices_per_step(const JobConfig& config) {
   }
   const std::uint32_t backup = backup_round(config);
   const std::uint32_t microbatches = config.global_batch / std::max(1U, config.microbatch);
+  if (config.straggler == "elastic" && backup == 0) {
+    return std::max(1U, microbatches);  // so that fewer workers share a step as evenly as they can
+  }
   return std::max(1U, std::min(backup > 0 ? backup : config.workers, microbatches));
 }
 
 Result<void> check_parameter_servers(const JobConfig& config) {
+  if (Result<void> checked = check_stragglers(config); !checked.ok()) {
+    return checked;
+  }
   if (!uses_parameter_servers(config)) {
     return config.ps_server ? Result<void>(wrong("ps-server needs --sync or --phases"))
                             : Result<void>();

@@ -16,7 +16,7 @@ namespace mayfly::engine {
 /// What --phases says, or --sync.
 [[nodiscard]] const std::string& phases_text(const JobConfig& config);
 /// How many slices a step has if --slices does not say it: as many as workers, or as a backup phase
-/// needs; never more than microbatches.
+/// needs; with straggler elastic the most there can be; never more than microbatches.
 [[nodiscard]] std::uint32_t slices_per_step(const JobConfig& config);
 /// Everything that can be said without the data set; kInvalidInput.
 [[nodiscard]] Result<void> check_parameter_servers(const JobConfig& config);

@@ -29,7 +29,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   }
   clients_->pull_states();
   const Instant deadline = monotonic_now() + kStateTimeout;
-  std::optional<std::vector<std::uint64_t>> versions;
+  std::optional<std::vector<parameter_server::StateVersion>> versions;
   while (!(versions = clients_->states_arrived())) {
     const bool gives_up = monotonic_now() > deadline || (view_came_ && !is_told_to_leave());
     if (gives_up) {
@@ -53,20 +53,12 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
           state.momentum.data() + first);
     }
   }
-  state.committed = step_of(versions->front());
+  const parameter_server::StateVersion first = versions->front();
+  state.committed = Step{first.slices / parts_.ps.plan.slices_per_step()};
+  fetched_version_ = first.version;
   const bool is_one_version = std::all_of(versions->begin(), versions->end(),
-                                          [&](std::uint64_t v) { return v == versions->front(); });
+                                          [&](const auto& version) { return version == first; });
   return is_one_version ? std::optional(std::move(state)) : std::nullopt;
-}
-
-/// The step after which parameters have this version. Only between steps.
-Step PsTrainer::step_of(std::uint64_t version) const {
-  const std::uint64_t slices = parts_.ps.plan.slices_per_step();
-  std::uint64_t step = parts_.ps.plan.first_slice() / slices;
-  while (step < parts_.job.total_steps && parts_.ps.plan.version_at(step * slices) < version) {
-    ++step;
-  }
-  return Step{step};
 }
 
 void PsTrainer::snapshot(const flow::Snapshot& action) {
@@ -94,6 +86,7 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
     parts_.checkpoints.write_later(*state);
   }
   recorded_ = state->committed;
+  recorded_version_ = fetched_version_;
   flow_.recorded();
 }
 

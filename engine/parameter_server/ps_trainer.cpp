@@ -156,6 +156,7 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect(const elastic::View& vi
   options.self = parts_.client.id();
   options.payload_hashes = parts_.job.config.ps_hashes;
   options.wake = wake_.get();
+  options.delay = parts_.delay;
   for (const std::optional<ServerAddress>& server : found) {
     if (!server || server->shards.size() != parts_.job.config.shards) {
       return Error{Errc::kNotFound,
@@ -201,8 +202,7 @@ void PsTrainer::report_lost_servers(const elastic::View& view, std::size_t prese
       seen = std::max(seen, WireReader(other.value()).get<std::uint64_t>());
     }
   }
-  const std::uint64_t saved =
-      parts_.ps.plan.version_at(value(recorded_) * parts_.ps.plan.slices_per_step());
+  const std::uint64_t saved = recorded_version_;
   fail(fmt::format(
       "{} of {} parameter servers is lost, and with it {} updates since step {}; "
       "start again with --resume",
@@ -226,6 +226,8 @@ void PsTrainer::act(const FlowAction& action) {
     adopt(*adopted);
   } else if (const auto* work = std::get_if<flow::Compute>(&action)) {
     compute(*work);
+  } else if (const auto* tried = std::get_if<flow::Probe>(&action)) {
+    probe(*tried);
   } else if (const auto* save = std::get_if<flow::Snapshot>(&action)) {
     snapshot(*save);
   } else if (std::holds_alternative<flow::Rest>(action)) {
@@ -251,8 +253,8 @@ void PsTrainer::adopt(const flow::Adopt& adopted) {
   }
 }
 
-void PsTrainer::compute(const flow::Compute& action) {
-  const MicrobatchSlice slice = parts_.ps.microbatches_of(parts_.job, action.slice);
+/// The gradient of the slice is in the pool's sums; false if told to leave, or after a failure.
+bool PsTrainer::compute_slice(const MicrobatchSlice& slice) {
   std::vector<std::uint32_t> microbatches(slice.count);
   std::iota(microbatches.begin(), microbatches.end(), slice.first);
   while (!clients_->all_sent() && !is_told_to_leave()) {  // the sums are still on their way
@@ -266,6 +268,23 @@ void PsTrainer::compute(const flow::Compute& action) {
     if (const std::optional<Error> failure = parts_.pool.failure()) {
       fail(failure->detail);
     }
+    return false;
+  }
+  return true;
+}
+
+void PsTrainer::probe(const flow::Probe& action) {
+  for (std::uint32_t i = 0; i < action.count; ++i) {
+    if (!compute_slice(parts_.ps.microbatches_of(parts_.job, action.first + i))) {
+      return;
+    }
+  }
+  parts_.board.enter(elastic::Activity::kIdle, Step{});
+}
+
+void PsTrainer::compute(const flow::Compute& action) {
+  const MicrobatchSlice slice = parts_.ps.microbatches_of(parts_.job, action.slice);
+  if (!compute_slice(slice)) {
     return;
   }
   const GradientSums& sums = parts_.pool.sums();

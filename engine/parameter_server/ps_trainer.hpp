@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/late_link.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "elastic/net/member_client.hpp"
@@ -30,6 +31,7 @@ struct PsTrainerParts {
   elastic::MemberClient& client;
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
+  collectives::DelaySource delay;  ///< of what is sent; empty = none
 };
 
 class PsTrainer {
@@ -56,10 +58,11 @@ class PsTrainer {
   void act(const parameter_server::FlowAction& action);
   void adopt(const parameter_server::flow::Adopt& adopted);
   void compute(const parameter_server::flow::Compute& action);
+  void probe(const parameter_server::flow::Probe& action);
+  [[nodiscard]] bool compute_slice(const MicrobatchSlice& slice);
   [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
   /// The shards' state if it is complete and of one version; nothing if told to leave first.
   [[nodiscard]] std::optional<nn::ModelState> fetch_state();
-  [[nodiscard]] Step step_of(std::uint64_t version) const;
   void snapshot(const parameter_server::flow::Snapshot& action);
   void evaluate(const nn::ModelState& state);
   void finish();
@@ -79,6 +82,8 @@ class PsTrainer {
   std::optional<ViewId> seen_;
   std::uint64_t adoptions_ = 0;
   Step recorded_;
+  std::uint64_t recorded_version_ = 0;  // of the shards then
+  std::uint64_t fetched_version_ = 0;   // of the state that was fetched last
   bool over_ = false;
   bool failed_ = false;
   std::atomic<bool> view_came_ = false;
