@@ -37,6 +37,13 @@ int run_bench_reform(const std::vector<std::string>& words, Context& context);
 [[nodiscard]] std::string bench_allreduce_help();
 [[nodiscard]] std::string bench_reform_help();
 
+/// --sizes: bytes with K or M, between commas; keeps `sizes` if it is not given.
+Result<void> read_sizes(const ParsedArguments& arguments, std::vector<std::size_t>& sizes);
+
+// bench_ps_command.cpp: parameter servers.
+int run_bench_ps(const std::vector<std::string>& words, Context& context);
+[[nodiscard]] std::string bench_ps_help();
+
 // bench_elastic_commands.cpp: losing, adding and draining workers.
 [[nodiscard]] std::vector<BenchCommand> elastic_bench_commands();
 

@@ -114,6 +114,7 @@ const std::vector<BenchCommand>& bench_commands() {
   static const std::vector<BenchCommand> list = [] {
     std::vector<BenchCommand> all = {{"allreduce", bench_allreduce_help(), run_bench_allreduce},
                                      {"data", data_spec().help, run_bench_data},
+                                     {"ps", bench_ps_help(), run_bench_ps},
                                      {"reform", bench_reform_help(), run_bench_reform},
                                      {"step", step_spec().help, run_bench_step}};
     for (BenchCommand& command : elastic_bench_commands()) {

@@ -54,6 +54,8 @@ Result<std::size_t> parse_size(const std::string& text) {
   return number * factor;
 }
 
+}  // namespace
+
 Result<void> read_sizes(const ParsedArguments& arguments, std::vector<std::size_t>& sizes) {
   const std::string text = arguments.option("sizes");
   if (text.empty()) {
@@ -69,6 +71,8 @@ Result<void> read_sizes(const ParsedArguments& arguments, std::vector<std::size_
   }
   return {};
 }
+
+namespace {
 
 Result<void> read_rank_counts(const ParsedArguments& arguments, std::vector<std::uint32_t>& ranks) {
   const std::string text = arguments.option("ranks");

@@ -52,6 +52,54 @@ Subcommand cloud_command() {
       cloud};
 }
 
+Subcommand comparison() {
+  return {
+      {"compare",
+       "train the same job under all-reduce and parameter servers, and compare; goes on if "
+       "interrupted; defaults of its own are in docs/parameter_server.md",
+       "",
+       {{"output", "DIR", "records, table and plots (default: comparison)"},
+        {"variants", "LIST",
+         "with spaces: allreduce, or phases, perhaps with +greedy or +elastic (default: allreduce "
+         "bsp ssp:2 asp bsp:25%,asp and that with both)"},
+        {"conditions", "LIST", "with spaces: clean, straggler, kill, straggler+kill (the first 3)"},
+        {"seeds", "N", "runs of each (default 3; 1 with --quick)"},
+        {"first-seed", "S", "the first of them (default 1)"},
+        {"quick", "", "a small job, for a look"},
+        kJson},
+       {"model",
+        "data",
+        "image_size",
+        "workers",
+        "threads",
+        "steps",
+        "global_batch",
+        "microbatch",
+        "lr",
+        "momentum",
+        "lr_schedule",
+        "warmup_epochs",
+        "weight_decay",
+        "augment",
+        "ps",
+        "shards",
+        "slices",
+        "lr_rule",
+        "inject",
+        "chaos",
+        "backend",
+        "reduction",
+        "straggler_factor",
+        "straggler_windows",
+        "evaluate",
+        "eval_every_epochs",
+        "silence_max_ms",
+        "isa",
+        "dtype"},
+       false},
+      compare};
+}
+
 Subcommand simulation() {
   return {
       {"simulate",
@@ -196,6 +244,7 @@ const std::vector<Subcommand>& subcommands() {
         {},
         false},
        import_weights},
+      comparison(),
       simulation(),
       {{"version", "print the version", "", {kJson}, {}, false}, version}};
   return list;

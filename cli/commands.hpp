@@ -39,6 +39,9 @@ int import_weights(const ParsedArguments& arguments, Context& context);
 // simulate_command.cpp: the deterministic simulator.
 int simulate(const ParsedArguments& arguments, Context& context);
 
+// compare_command.cpp: the same job under several kinds of synchronisation.
+int compare(const ParsedArguments& arguments, Context& context);
+
 // cli.cpp
 int version(const ParsedArguments& arguments, Context& context);
 

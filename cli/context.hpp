@@ -16,8 +16,10 @@
 #include "engine/bench/allreduce_bench.hpp"
 #include "engine/bench/data_bench.hpp"
 #include "engine/bench/elastic_bench.hpp"
+#include "engine/bench/ps_bench.hpp"
 #include "engine/bench/reform_bench.hpp"
 #include "engine/bench/step_bench.hpp"
+#include "engine/compare/compare_plan.hpp"
 #include "engine/exit_codes.hpp"
 #include "engine/launch.hpp"
 
@@ -51,6 +53,8 @@ struct Services {
   std::function<int(const engine::ReformBenchOptions&)> bench_reform;
   /// Not for people: a process that a benchmark of communication starts (engine/bench/group_rank).
   std::function<int(const std::vector<std::string>& words)> bench_rank;
+  std::function<int(const engine::CompareOptions&)> compare;
+  std::function<int(const engine::PsBenchOptions&)> bench_ps;
 };
 
 struct Context {

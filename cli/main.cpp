@@ -11,6 +11,8 @@
 #include "base/log.hpp"
 #include "cli/cli.hpp"
 #include "engine/bench/group_rank.hpp"
+#include "engine/bench/ps_bench.hpp"
+#include "engine/compare/compare.hpp"
 
 extern char** environ;
 
@@ -47,7 +49,8 @@ cli::Services real_services() {
           engine::run_launched_rank, engine::inside_mpirun,   elastic::fork_sentinel,
           elastic::send_command,     bench_elastic,           pause_for,
           engine::bench_step,        engine::bench_data,      engine::bench_allreduce,
-          engine::bench_reform,      engine::run_bench_rank};
+          engine::bench_reform,      engine::run_bench_rank,  engine::run_compare,
+          engine::bench_ps};
 }
 
 int run(const std::vector<std::string>& words) {

@@ -13,7 +13,8 @@ mayfly_library(engine_bench
           bench/data_bench.cpp bench/detect_bench.cpp bench/event_cycle.cpp bench/event_report.cpp
           bench/goodput_bench.cpp bench/goodput_model.cpp bench/group_rank.cpp
           bench/join_bench.cpp bench/machine_facts.cpp bench/machine_peak.cpp
-          bench/network_namespaces.cpp bench/rank_team.cpp bench/recovery_bench.cpp
+          bench/network_namespaces.cpp bench/ps_bench.cpp bench/ps_cluster.cpp
+          bench/rank_team.cpp bench/recovery_bench.cpp
           bench/recovery_times.cpp bench/reform_bench.cpp bench/reform_rank.cpp
           bench/reform_report.cpp bench/spot_trace.cpp bench/statistics.cpp bench/step_bench.cpp
           bench/step_log.cpp bench/step_loop.cpp bench/step_report.cpp bench/step_timer.cpp

@@ -1,0 +1,222 @@
+#include "engine/compare/compare_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "engine/parameter_server/ps_settings.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+Error wrong(const std::string& text) {
+  return {Errc::kInvalidInput, text};
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) {
+    words.push_back(word);
+  }
+  return words;
+}
+
+/// Fit for a file's name, and different for different names.
+std::string file_name_of(const std::string& name) {
+  std::string file;
+  for (const char c : name) {
+    file += c == ':' ? '-' : c == ',' ? '_' : c == '%' ? 'p' : c;
+  }
+  return file;
+}
+
+bool is_given(const std::vector<SettingValue>& settings, const std::string& name) {
+  return std::any_of(settings.begin(), settings.end(),
+                     [&name](const SettingValue& setting) { return setting.first == name; });
+}
+
+/// The defaults, and what was said over them.
+std::vector<SettingValue> common_settings(const CompareOptions& options) {
+  std::vector<SettingValue> settings;
+  for (const SettingValue& setting : compare_defaults(options.quick)) {
+    if (!is_given(options.settings, setting.first)) {
+      settings.push_back(setting);
+    }
+  }
+  settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+  return settings;
+}
+
+/// With these settings the job is a possible one.
+Result<JobConfig> config_of(const std::vector<SettingValue>& settings) {
+  JobConfig config;
+  for (const auto& [name, text] : settings) {
+    if (Result<void> set = apply_setting(config, name, text, "flag"); !set.ok()) {
+      return std::move(set).error();
+    }
+  }
+  if (Result<void> valid = validate(config); !valid.ok()) {
+    return std::move(valid).error();
+  }
+  return config;
+}
+
+/// Somebody dies after a third of the job and is replaced.
+std::string usual_chaos(const JobConfig& config) {
+  const std::uint64_t third = std::max<std::uint64_t>(1, config.steps / 3);
+  return fmt::format("kill@step={}:worker={},join@step={}", third, config.workers - 1,
+                     third + std::max<std::uint64_t>(1, config.steps / 10));
+}
+
+/// Splits off what holds under some conditions only.
+std::string take_setting(std::vector<SettingValue>& settings, const std::string& name) {
+  std::string text;
+  std::erase_if(settings, [&](const SettingValue& setting) {
+    text = setting.first == name ? setting.second : text;
+    return setting.first == name;
+  });
+  return text;
+}
+
+Result<void> check_cell(const CompareCell& cell) {
+  const Result<JobConfig> config = config_of(cell.settings);
+  return config.ok() ? Result<void>()
+                     : Result<void>(wrong(fmt::format("variant {}, {}: {}", cell.variant,
+                                                      cell.condition, config.error().detail)));
+}
+
+struct Parts {
+  std::vector<CompareVariant> variants;
+  std::vector<CompareCondition> conditions;
+};
+
+Result<Parts> parse_parts(const CompareOptions& options) {
+  Parts parts;
+  for (const std::string& word : words_of(options.variants)) {
+    Result<CompareVariant> variant = parse_compare_variant(word);
+    if (!variant.ok()) {
+      return std::move(variant).error();
+    }
+    parts.variants.push_back(std::move(variant).value());
+  }
+  for (const std::string& word : words_of(options.conditions)) {
+    Result<CompareCondition> condition = parse_compare_condition(word);
+    if (!condition.ok()) {
+      return std::move(condition).error();
+    }
+    parts.conditions.push_back(std::move(condition).value());
+  }
+  if (parts.variants.empty() || parts.conditions.empty() || options.seeds == 0) {
+    return wrong("a comparison needs a variant, a condition and a seed at least");
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<SettingValue> compare_defaults(bool quick) {
+  std::vector<SettingValue> settings = {{"model", "resnet20"},      {"workers", "4"},
+                                        {"threads", "1"},           {"inject", "slow=3x,worker=1"},
+                                        {"silence_max_ms", "2000"}, {"tensorboard", "false"}};
+  const std::vector<SettingValue> size =
+      quick ? std::vector<SettingValue>{{"data", "procedural:1024"},
+                                        {"steps", "64"},
+                                        {"global_batch", "64"},
+                                        {"microbatch", "4"},
+                                        {"lr", "0.05"},
+                                        {"eval_every_epochs", "1"}}
+            : std::vector<SettingValue>{{"data", "procedural:8192"},
+                                        {"steps", "320"},
+                                        {"global_batch", "128"},
+                                        {"microbatch", "8"},
+                                        {"eval_every_epochs", "0.5"}};
+  settings.insert(settings.end(), size.begin(), size.end());
+  return settings;
+}
+
+Result<CompareVariant> parse_compare_variant(const std::string& text) {
+  CompareVariant variant{text, {}};
+  const std::size_t plus = text.find('+');
+  const std::string phases = text.substr(0, plus);
+  if (text == "allreduce") {
+    return variant;
+  }
+  variant.settings = {{"phases", phases}};
+  if (plus != std::string::npos) {
+    variant.settings.emplace_back("straggler", text.substr(plus + 1));
+  }
+  std::vector<SettingValue> settings = {{"workers", "4"}, {"microbatch", "1"}};
+  settings.insert(settings.end(), variant.settings.begin(), variant.settings.end());
+  const Result<JobConfig> config = config_of(settings);
+  const bool is_known = config.ok() && phases != "";
+  return is_known ? Result<CompareVariant>(std::move(variant))
+                  : Result<CompareVariant>(wrong(fmt::format(
+                        "variant '{}' is neither allreduce nor phases such as bsp, ssp:2 or "
+                        "bsp:25%,asp+elastic{}",
+                        text, config.ok() ? "" : ": " + config.error().detail)));
+}
+
+Result<CompareCondition> parse_compare_condition(const std::string& text) {
+  for (const CompareCondition& known :
+       {CompareCondition{"clean", false, false}, CompareCondition{"straggler", true, false},
+        CompareCondition{"kill", false, true}, CompareCondition{"straggler+kill", true, true}}) {
+    if (known.name == text) {
+      return known;
+    }
+  }
+  return wrong(fmt::format("condition '{}' is not clean, straggler, kill or straggler+kill", text));
+}
+
+std::string ComparePlan::fingerprint() const {
+  return to_toml(base);
+}
+
+Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
+  Result<Parts> parts = parse_parts(options);
+  if (!parts.ok()) {
+    return std::move(parts).error();
+  }
+  std::vector<SettingValue> common = common_settings(options);
+  Result<JobConfig> base = config_of(common);
+  if (!base.ok()) {
+    return std::move(base).error();
+  }
+  if (base.value().steps == 0) {
+    return wrong("a comparison needs the number of --steps");
+  }
+  if (base.value().chaos.empty()) {
+    base.value().chaos = usual_chaos(base.value());
+  }
+  const std::string inject = take_setting(common, "inject");
+  (void)take_setting(common, "chaos");
+  ComparePlan plan;
+  plan.base = base.value();
+  for (const CompareVariant& variant : parts.value().variants) {
+    plan.variants.push_back(variant.name);
+  }
+  for (const CompareCondition& condition : parts.value().conditions) {
+    plan.conditions.push_back(condition.name);
+  }
+  for (std::uint64_t seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
+    for (const CompareCondition& condition : parts.value().conditions) {
+      for (const CompareVariant& variant : parts.value().variants) {
+        CompareCell cell{fmt::format("{}-{}-s{}", file_name_of(variant.name), condition.name, seed),
+                         variant.name, condition.name, seed, common};
+        cell.settings.insert(cell.settings.end(), variant.settings.begin(), variant.settings.end());
+        // Said although empty, so that nothing in the environment takes its place.
+        cell.settings.emplace_back("inject", condition.straggler ? inject : "");
+        cell.settings.emplace_back("chaos", condition.kill ? plan.base.chaos : "");
+        cell.settings.emplace_back("seed", std::to_string(seed));
+        if (Result<void> possible = check_cell(cell); !possible.ok()) {
+          return std::move(possible).error();
+        }
+        plan.cells.push_back(std::move(cell));
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace mayfly::engine

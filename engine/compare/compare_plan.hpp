@@ -1,0 +1,73 @@
+#pragma once
+
+// What `mayfly compare` runs: every variant of synchronisation under every condition, each with the
+// same sample budget and the same seeds. Pure; no thread matters.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/config.hpp"
+
+namespace mayfly::engine {
+
+/// A setting of a job and its value.
+using SettingValue = std::pair<std::string, std::string>;
+
+/// A way to synchronise: "allreduce", or phases as --phases takes them ("bsp", "ssp:2",
+/// "bsp:25%,asp"), perhaps with what happens to stragglers ("bsp:25%,asp+elastic").
+struct CompareVariant {
+  std::string name;
+  std::vector<SettingValue> settings;
+};
+
+/// "clean", "straggler" (--inject holds), "kill" (--chaos holds) or "straggler+kill".
+struct CompareCondition {
+  std::string name;
+  bool straggler = false;
+  bool kill = false;
+};
+
+struct CompareOptions {
+  std::string folder;  ///< where everything goes; finished runs in it are kept
+  std::string variants =
+      "allreduce bsp ssp:2 asp bsp:25%,asp bsp:25%,asp+greedy bsp:25%,asp+elastic";
+  std::string conditions = "clean straggler kill";
+  std::uint32_t seeds = 3;
+  std::uint64_t first_seed = 1;
+  std::vector<SettingValue> settings;  ///< of every job; "inject" and "chaos" of some
+  bool quick = false;                  ///< a small job and one seed, unless said otherwise
+  bool json = false;                   ///< print the results instead of a table
+};
+
+/// One run.
+struct CompareCell {
+  std::string id;  ///< a file name
+  std::string variant;
+  std::string condition;
+  std::uint64_t seed = 0;
+  std::vector<SettingValue> settings;  ///< complete, but for the run directory
+};
+
+struct ComparePlan {
+  std::vector<std::string> variants;    ///< by name, in order
+  std::vector<std::string> conditions;  ///< the same
+  std::vector<CompareCell> cells;       ///< those of one seed follow each other
+  JobConfig base;                       ///< what all cells have in common
+
+  /// What results must have been made with to be kept.
+  [[nodiscard]] std::string fingerprint() const;
+};
+
+/// The settings of a small or a usual job, for what was not said.
+[[nodiscard]] std::vector<SettingValue> compare_defaults(bool quick);
+
+[[nodiscard]] Result<CompareVariant> parse_compare_variant(const std::string& text);
+[[nodiscard]] Result<CompareCondition> parse_compare_condition(const std::string& text);
+
+/// kInvalidInput names the variant, condition or setting that cannot be, before anything is run.
+[[nodiscard]] Result<ComparePlan> make_compare_plan(const CompareOptions& options);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,297 @@
+#include "engine/compare/compare_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/bench/statistics.hpp"
+#include "engine/compare/svg_chart.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr const char* kDone = "done";
+
+std::vector<const RunResult*> runs_of(const std::vector<RunResult>& results,
+                                      const std::string& variant, const std::string& condition) {
+  std::vector<const RunResult*> runs;
+  for (const RunResult& result : results) {
+    if (result.variant == variant && result.condition == condition) {
+      runs.push_back(&result);
+    }
+  }
+  return runs;
+}
+
+double mean_staleness(const std::vector<const RunResult*>& runs) {
+  double sum = 0;
+  double updates = 0;
+  for (const RunResult* run : runs) {
+    for (const auto& [age, count] : run->staleness) {
+      sum += static_cast<double>(age * count);
+      updates += static_cast<double>(count);
+    }
+  }
+  return updates > 0 ? sum / updates : 0;
+}
+
+CompareRow row_of(const std::vector<const RunResult*>& runs) {
+  CompareRow row;
+  row.variant = runs.front()->variant;
+  row.condition = runs.front()->condition;
+  row.runs = runs.size();
+  std::vector<double> seconds;
+  std::vector<double> rates;
+  std::vector<double> top1;
+  std::vector<double> bytes;
+  std::vector<double> recoveries;
+  for (const RunResult* run : runs) {
+    recoveries.insert(recoveries.end(), run->recoveries_ms.begin(), run->recoveries_ms.end());
+    if (run->outcome != kDone) {  // what it did in its time is no measure of anything
+      ++row.failed;
+      continue;
+    }
+    seconds.push_back(run->train_seconds);
+    rates.push_back(run->images_per_second);
+    bytes.push_back(run->bytes / 1e6);
+    row.bytes_counted = row.bytes_counted || run->bytes_counted;
+    if (run->top1 >= 0) {
+      top1.push_back(run->top1);
+    }
+  }
+  row.seconds = spread_of(seconds);
+  row.images_per_second = spread_of(rates);
+  row.top1 = spread_of(top1);
+  row.staleness = mean_staleness(runs);
+  row.megabytes = spread_of(bytes).mean;
+  row.recoveries = recoveries.size();
+  row.recovery_ms = median(recoveries);
+  return row;
+}
+
+std::string with_spread(const Spread& spread, double scale, int digits) {
+  if (spread.count == 0) {
+    return "-";
+  }
+  return spread.count == 1 ? fmt::format("{:.{}f}", spread.mean * scale, digits)
+                           : fmt::format("{:.{}f} ± {:.{}f}", spread.mean * scale, digits,
+                                         spread.deviation * scale, digits);
+}
+
+Names cells_of(const CompareRow& row) {
+  return {
+      row.condition,
+      row.variant,
+      row.failed > 0 ? fmt::format("{} ({} failed)", row.runs, row.failed)
+                     : std::to_string(row.runs),
+      with_spread(row.seconds, 1, 1),
+      with_spread(row.images_per_second, 1, 0),
+      with_spread(row.top1, 100, 2),
+      row.staleness > 0 ? fmt::format("{:.2f}", row.staleness) : "-",
+      fmt::format("{:.0f}{}", row.megabytes, row.bytes_counted ? "" : "*"),
+      row.recoveries > 0 ? fmt::format("{} ({:.0f} ms)", row.recoveries, row.recovery_ms) : "-"};
+}
+
+const Names kHeadings = {"condition",  "variant",   "runs", "seconds",   "images/s",
+                         "accuracy %", "staleness", "MB",   "recoveries"};
+constexpr const char* kComputedBytes =
+    "* computed from sizes; all-reduce does not count its bytes\n";
+
+/// Characters, not bytes: all that we print outside ASCII has two bytes.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+bool any_computed(const std::vector<CompareRow>& rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const CompareRow& row) { return !row.bytes_counted; });
+}
+
+ChartBar bar_of(const Spread& spread) {
+  return spread.count == 0 ? ChartBar{NAN, NAN, NAN}
+                           : ChartBar{spread.mean, spread.least, spread.most};
+}
+
+/// One group for each condition, one bar in it for each variant.
+template <typename Value>
+std::string bars(const std::string& title, const std::string& label,
+                 const std::vector<RunResult>& results, const Names& variants,
+                 const Names& conditions, Value value) {
+  BarChart chart{title, label, variants, {}};
+  for (const std::string& condition : conditions) {
+    BarGroup group{condition, {}};
+    for (const std::string& variant : variants) {
+      std::vector<double> values;
+      for (const RunResult* run : runs_of(results, variant, condition)) {
+        if (run->outcome == kDone) {
+          value(*run, values);
+        }
+      }
+      group.bars.push_back(bar_of(spread_of(values)));
+    }
+    chart.groups.push_back(std::move(group));
+  }
+  return to_svg(chart);
+}
+
+template <typename Points>
+std::string curves(const std::string& title, const std::string& label,
+                   const std::vector<RunResult>& results, const Names& variants,
+                   const std::string& condition, Points points) {
+  LineChart chart{title, "seconds", label, {}};
+  for (const std::string& variant : variants) {
+    ChartLines lines{variant, {}};
+    for (const RunResult* run : runs_of(results, variant, condition)) {
+      lines.lines.push_back(points(*run));
+    }
+    chart.series.push_back(std::move(lines));
+  }
+  return to_svg(chart);
+}
+
+std::string staleness_plot(const std::vector<RunResult>& results, const Names& variants,
+                           const std::string& condition) {
+  LineChart chart{"Staleness, " + condition,
+                  "updates between parameters and their use",
+                  "share of updates, %",
+                  {}};
+  for (const std::string& variant : variants) {
+    std::map<std::uint64_t, double> counts;
+    double all = 0;
+    for (const RunResult* run : runs_of(results, variant, condition)) {
+      for (const auto& [age, count] : run->staleness) {
+        counts[age] += static_cast<double>(count);
+        all += static_cast<double>(count);
+      }
+    }
+    if (all > 0) {
+      ChartLines lines{variant, {{}}};
+      for (const auto& [age, count] : counts) {
+        lines.lines.front().emplace_back(static_cast<double>(age), 100 * count / all);
+      }
+      chart.series.push_back(std::move(lines));
+    }
+  }
+  return to_svg(chart);
+}
+
+}  // namespace
+
+Spread spread_of(const std::vector<double>& values) {
+  Spread spread;
+  spread.count = values.size();
+  if (values.empty()) {
+    return spread;
+  }
+  for (const double value : values) {
+    spread.mean += value / static_cast<double>(values.size());
+  }
+  for (const double value : values) {
+    spread.deviation += (value - spread.mean) * (value - spread.mean);
+  }
+  spread.deviation =
+      values.size() > 1 ? std::sqrt(spread.deviation / static_cast<double>(values.size() - 1)) : 0;
+  spread.least = *std::min_element(values.begin(), values.end());
+  spread.most = *std::max_element(values.begin(), values.end());
+  return spread;
+}
+
+std::vector<CompareRow> compare_rows(const std::vector<RunResult>& results, const Names& variants,
+                                     const Names& conditions) {
+  std::vector<CompareRow> rows;
+  for (const std::string& condition : conditions) {
+    for (const std::string& variant : variants) {
+      const std::vector<const RunResult*> runs = runs_of(results, variant, condition);
+      if (!runs.empty()) {
+        rows.push_back(row_of(runs));
+      }
+    }
+  }
+  return rows;
+}
+
+std::string compare_table(const std::vector<CompareRow>& rows) {
+  std::vector<Names> lines = {kHeadings};
+  for (const CompareRow& row : rows) {
+    lines.push_back(cells_of(row));
+  }
+  std::vector<std::size_t> widths(kHeadings.size(), 0);
+  for (const Names& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      widths[i] = std::max(widths[i], width_of(line[i]));
+    }
+  }
+  std::string text;
+  for (const Names& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string space(widths[i] - width_of(line[i]), ' ');
+      row += (i == 0 ? "" : "  ") + (i < 2 ? line[i] + space : space + line[i]);
+    }
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text + (any_computed(rows) ? kComputedBytes : "");
+}
+
+std::map<std::string, std::string> compare_plots(const std::vector<RunResult>& results,
+                                                 const Names& variants, const Names& conditions) {
+  std::map<std::string, std::string> plots;
+  for (const std::string& condition : conditions) {
+    plots["accuracy-" + condition + ".svg"] = curves(
+        "Test accuracy, " + condition, "%", results, variants, condition, [](const RunResult& run) {
+          std::vector<ChartPoint> points = run.accuracy;
+          for (ChartPoint& point : points) {
+            point.second *= 100;
+          }
+          return points;
+        });
+    plots["loss-" + condition + ".svg"] =
+        curves("Training loss, " + condition, "loss", results, variants, condition,
+               [](const RunResult& run) { return run.loss; });
+    plots["staleness-" + condition + ".svg"] = staleness_plot(results, variants, condition);
+  }
+  plots["images_per_second.svg"] = bars("Training speed", "images/s", results, variants, conditions,
+                                        [](const RunResult& run, std::vector<double>& values) {
+                                          values.push_back(run.images_per_second);
+                                        });
+  plots["bytes.svg"] = bars(
+      "Bytes moved (all-reduce: computed)", "MB", results, variants, conditions,
+      [](const RunResult& run, std::vector<double>& values) { values.push_back(run.bytes / 1e6); });
+  plots["recoveries.svg"] =
+      bars("From a loss to the next step", "ms", results, variants, conditions,
+           [](const RunResult& run, std::vector<double>& values) {
+             values.insert(values.end(), run.recoveries_ms.begin(), run.recoveries_ms.end());
+           });
+  return plots;
+}
+
+std::string compare_page(const std::vector<CompareRow>& rows,
+                         const std::map<std::string, std::string>& plots,
+                         const std::string& command) {
+  const auto line_of = [](const Names& cells) {
+    std::string line = "|";
+    for (const std::string& cell : cells) {
+      line += " " + cell + " |";
+    }
+    return line + "\n";
+  };
+  std::string page = "# Comparison\n\n    " + command + "\n\n" + line_of(kHeadings) +
+                     line_of(Names(kHeadings.size(), "---"));
+  for (const CompareRow& row : rows) {
+    page += line_of(cells_of(row));
+  }
+  page += any_computed(rows) ? std::string("\n\\") + kComputedBytes : "";
+  page +=
+      "\nMeans ± deviation over seeds; a failed run counts in `runs` only. One line of a plot\n"
+      "is one seed; a bar's stroke is the range.\n";
+  for (const auto& [name, svg] : plots) {
+    page += fmt::format("\n![{}]({})\n", name.substr(0, name.size() - 4), name);
+  }
+  return page;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,58 @@
+#pragma once
+
+// What a comparison says: a table and plots. Pure; no thread matters.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/compare/run_result.hpp"
+
+namespace mayfly::engine {
+
+/// The mean of some measurements, their spread and how many there were.
+struct Spread {
+  double mean = 0;
+  double deviation = 0;  ///< of a sample; 0 for one
+  double least = 0;
+  double most = 0;
+  std::size_t count = 0;
+};
+[[nodiscard]] Spread spread_of(const std::vector<double>& values);
+
+/// All seeds of one variant under one condition.
+struct CompareRow {
+  std::string variant;
+  std::string condition;
+  std::size_t runs = 0;
+  std::size_t failed = 0;  ///< of them; only in `runs`
+  Spread seconds;
+  Spread images_per_second;
+  Spread top1;
+  double staleness = 0;  ///< mean over updates that have one
+  double megabytes = 0;  ///< mean over runs
+  bool bytes_counted = false;
+  std::size_t recoveries = 0;
+  double recovery_ms = 0;  ///< median
+};
+
+/// In the order of the names; what nobody has run is left out.
+[[nodiscard]] std::vector<CompareRow> compare_rows(const std::vector<RunResult>& results,
+                                                   const std::vector<std::string>& variants,
+                                                   const std::vector<std::string>& conditions);
+
+/// For a terminal.
+[[nodiscard]] std::string compare_table(const std::vector<CompareRow>& rows);
+
+/// The plots by file name: accuracy (and loss) against time for each condition, images per second,
+/// staleness, bytes and recoveries.
+[[nodiscard]] std::map<std::string, std::string> compare_plots(
+    const std::vector<RunResult>& results, const std::vector<std::string>& variants,
+    const std::vector<std::string>& conditions);
+
+/// report.md: the table, and the plots in their places.
+[[nodiscard]] std::string compare_page(const std::vector<CompareRow>& rows,
+                                       const std::map<std::string, std::string>& plots,
+                                       const std::string& command);
+
+}  // namespace mayfly::engine

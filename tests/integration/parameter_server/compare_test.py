@@ -1,0 +1,94 @@
+"""`mayfly compare` and `mayfly bench ps`, as a user runs them, with as little work as possible."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
+from mayfly_run import BINARY, expect, main  # noqa: E402
+
+TINY = ["--quick", "--data", "procedural:256", "--steps", "12", "--global-batch", "16",
+        "--workers", "2", "--variants", "allreduce asp",
+        "--conditions", "clean kill", "--inject", "slow=2x,worker=1"]
+
+
+def command(folder, *args):
+    return [BINARY, "compare", "--output", folder] + TINY + list(args)
+
+
+def run(folder, *args):
+    return subprocess.run(command(folder, *args), capture_output=True, text=True, timeout=240)
+
+
+def results(folder):
+    with open(os.path.join(folder, "results.jsonl")) as f:
+        return [json.loads(line) for line in f]
+
+
+def compare_ends_with_plots():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    out = os.path.join(folder, "comparison")
+    done = run(out)
+    expect(done.returncode == 0, done.stderr)
+    found = results(out)
+    expect(len(found) == 4, f"{len(found)} results")
+    expect(all(r["outcome"] == "done" and r["samples"] == 12 * 16 for r in found),
+           "not the same budget everywhere")
+    expect(all(r["accuracy"] and r["loss"] and r["bytes"] > 0 for r in found), f"{found}")
+    kinds = {(r["variant"], r["condition"]): r for r in found}
+    expect(sum(kinds[("asp", "clean")]["staleness"].values()) == 24, "not every update counted")
+    expect(len(kinds[("allreduce", "kill")]["recoveries_ms"]) == 1, "no recovery on record")
+    for name in os.listdir(out):
+        if name.endswith(".svg"):
+            xml.etree.ElementTree.parse(os.path.join(out, name))
+    with open(os.path.join(out, "report.md")) as f:
+        page = f.read()
+    for name in ("accuracy-clean.svg", "accuracy-kill.svg", "images_per_second.svg", "bytes.svg",
+                 "staleness-clean.svg", "recoveries.svg"):
+        expect(name in page and os.path.exists(os.path.join(out, name)), f"no {name}")
+    expect("condition" in done.stdout and "asp" in done.stdout, done.stdout)
+    shutil.rmtree(folder)
+
+
+def an_interrupted_comparison_goes_on():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    out = os.path.join(folder, "comparison")
+    process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (os.path.exists(os.path.join(out, "results.jsonl")) and results(out)):
+        expect(time.monotonic() < deadline and process.poll() is None, "no first result")
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    first = results(out)
+    done = run(out)
+    expect(done.returncode == 0, done.stderr)
+    expect(results(out)[:len(first)] == first and len(results(out)) == 4, "a run was made again")
+    again = run(out)
+    expect(again.returncode == 0 and again.stderr == "", f"ran something again: {again.stderr}")
+    other = run(out, "--lr", "0.01")
+    expect(other.returncode == 2 and "lr" in other.stderr, other.stderr)
+    shutil.rmtree(folder)
+
+
+def bench_ps_measures():
+    done = subprocess.run([BINARY, "bench", "ps", "--sizes", "64K,1M", "--workers", "2", "--shards",
+                           "2", "--rounds", "1", "--gigabytes", "0.01", "--json"],
+                          capture_output=True, text=True, timeout=120)
+    expect(done.returncode == 0, done.stderr)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    summaries = [line for line in lines if line["kind"] == "summary"]
+    expect([s["bytes"] for s in summaries] == [65536, 1048576], f"{lines}")
+    expect(all(s["cpu_ratio"] > 0 and s["mayfly_gb_per_second"] > 0 for s in summaries), f"{lines}")
+    switches = [line for line in lines if line["kind"] == "switch"]
+    expect(len(switches) == 2 and all(s["bsp_to_asp_ms"] > 0 for s in switches), f"{lines}")
+
+
+if __name__ == "__main__":
+    sys.exit(main({f.__name__: f for f in (
+        compare_ends_with_plots, an_interrupted_comparison_goes_on, bench_ps_measures)}))

@@ -1,0 +1,86 @@
+#include "engine/compare/compare_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace mayfly::engine {
+namespace {
+
+std::string setting_of(const CompareCell& cell, const std::string& name) {
+  std::string text = "unset";
+  for (const auto& [key, value] : cell.settings) {
+    text = key == name ? value : text;
+  }
+  return text;
+}
+
+TEST(ComparePlan, HasEveryVariantUnderEveryConditionWithEverySeed) {
+  CompareOptions options;
+  options.variants = "allreduce bsp bsp:25%,asp+elastic";
+  options.conditions = "clean straggler kill";
+  options.seeds = 2;
+  options.first_seed = 5;
+  const Result<ComparePlan> plan = make_compare_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.error().detail;
+  ASSERT_EQ(plan.value().cells.size(), 18U);
+  std::set<std::string> ids;
+  std::set<std::string> steps;
+  for (const CompareCell& cell : plan.value().cells) {
+    ids.insert(cell.id);
+    steps.insert(setting_of(cell, "steps") + "x" + setting_of(cell, "global_batch"));
+    EXPECT_EQ(setting_of(cell, "seed"), std::to_string(cell.seed));
+    EXPECT_EQ(setting_of(cell, "inject"), cell.condition == "straggler" ? "slow=3x,worker=1" : "");
+    EXPECT_EQ(setting_of(cell, "chaos").empty(), cell.condition != "kill");
+  }
+  EXPECT_EQ(ids.size(), 18U) << "two runs would share a folder";
+  EXPECT_EQ(steps.size(), 1U) << "not the same sample budget";
+  EXPECT_EQ(plan.value().cells.front().seed, 5U);
+  EXPECT_EQ(plan.value().cells.back().seed, 6U);
+}
+
+TEST(ComparePlan, TakesTheUsersSettingsBeforeItsOwn) {
+  CompareOptions options;
+  options.quick = true;
+  options.variants = "bsp";
+  options.conditions = "straggler+kill";
+  options.seeds = 1;
+  options.settings = {{"steps", "90"}, {"workers", "3"}, {"inject", "delay=9ms,worker=0"}};
+  const Result<ComparePlan> plan = make_compare_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.error().detail;
+  const CompareCell& cell = plan.value().cells.front();
+  EXPECT_EQ(setting_of(cell, "steps"), "90");
+  EXPECT_EQ(setting_of(cell, "inject"), "delay=9ms,worker=0");
+  EXPECT_EQ(setting_of(cell, "chaos"), "kill@step=30:worker=2,join@step=39");
+}
+
+TEST(ComparePlan, IsRefusedBeforeAnythingRunsIfAPartOfItCannotBe) {
+  for (const auto& [variants, conditions, word] :
+       {std::tuple("bsp fast", "clean", "variant 'fast'"),
+        std::tuple("bsp+soon", "clean", "variant 'bsp+soon'"),
+        std::tuple("bsp,asp", "clean", "variant 'bsp,asp'"), std::tuple("", "clean", "a variant"),
+        std::tuple("bsp", "sunny", "condition 'sunny'")}) {
+    CompareOptions options;
+    options.variants = variants;
+    options.conditions = conditions;
+    const Result<ComparePlan> plan = make_compare_plan(options);
+    ASSERT_FALSE(plan.ok()) << variants;
+    EXPECT_NE(plan.error().detail.find(word), std::string::npos) << plan.error().detail;
+  }
+  CompareOptions options;
+  options.settings = {{"inject", "slow=fast"}};
+  EXPECT_FALSE(make_compare_plan(options).ok());
+}
+
+TEST(ComparePlan, HasADifferentFingerprintForOtherSettings) {
+  CompareOptions options;
+  const std::string one = make_compare_plan(options).value().fingerprint();
+  options.seeds = 9;
+  EXPECT_EQ(make_compare_plan(options).value().fingerprint(), one) << "more runs of the same";
+  options.settings = {{"lr", "0.2"}};
+  EXPECT_NE(make_compare_plan(options).value().fingerprint(), one);
+}
+
+}  // namespace
+}  // namespace mayfly::engine
