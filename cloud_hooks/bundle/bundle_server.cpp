@@ -1,0 +1,330 @@
+#include "cloud_hooks/bundle/bundle_server.hpp"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <cerrno>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/stranger_log.hpp"
+#include "cloud_hooks/bundle/bundle_replies.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::size_t kHeadBytesMax = 8 * 1024;
+constexpr std::size_t kBlockBytes = 64 * 1024;
+constexpr Duration kClosingMax = seconds(2);
+constexpr auto kSweepInterval = std::chrono::milliseconds(100);
+constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
+constexpr int kAcceptsAtOnce = 64;
+
+tcp protocol_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
+std::string text_of(boost::beast::string_view view) {
+  return {view.data(), view.size()};
+}
+
+class Session;
+
+/// What a session needs of the server that holds it.
+class SessionHome {
+ public:
+  virtual ~SessionHome() = default;
+  virtual BundleReply reply(const BundleQuery& query) = 0;
+  /// So many bytes of what is served at most, from `at` on; 0 if they cannot be read.
+  virtual std::size_t read(BundleReply::Body body, std::uint64_t at, std::size_t bytes_max,
+                           char* into) = 0;
+  virtual void turned_away(const Session& session, const std::string& why) = 0;
+  [[nodiscard]] virtual const BundleLimits& limits() const = 0;
+};
+
+/// One connection: a request, an answer, the end. Shared by the server and by the operations that
+/// Asio has in flight, which outlive close().
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  enum class Stage { kStranger, kAnswer, kClosing, kClosed };
+
+  Session(asio::io_context& io, UniqueFd fd, SessionHome& home)
+      : who_(peer_name(fd.get())), socket_(io), buffer_(kHeadBytesMax), home_(home) {
+    error_code error;
+    const tcp protocol = protocol_of(fd.get());
+    socket_.assign(protocol, fd.release(), error);
+    ENSURE(!error, "a fresh socket can be registered");
+    parser_.header_limit(kHeadBytesMax);
+    parser_.body_limit(0);
+    deadline_ = monotonic_now() + home.limits().request_max;
+  }
+
+  void start() {
+    http::async_read_header(
+        socket_, buffer_, parser_,
+        [self = shared_from_this()](const error_code& error, std::size_t) { self->heard(error); });
+  }
+
+  /// At once; `why` is for the log if it was still a stranger.
+  void drop(const std::string& why) {
+    if (stage_ == Stage::kStranger) {
+      home_.turned_away(*this, why);
+    }
+    close();
+  }
+
+  [[nodiscard]] Stage stage() const { return stage_; }
+  /// It gets the large file: a client that knows the token, and that is busy for a while.
+  [[nodiscard]] bool is_download() const {
+    return stage_ == Stage::kAnswer && reply_.body == BundleReply::Body::kBundle;
+  }
+  [[nodiscard]] Instant deadline() const { return deadline_; }
+  [[nodiscard]] const std::string& who() const { return who_; }
+
+ private:
+  void heard(const error_code& error) {
+    if (stage_ != Stage::kStranger) {
+      return;
+    }
+    if (error) {
+      drop("no request: " + error.message());
+      return;
+    }
+    const auto& request = parser_.get();
+    BundleQuery query{text_of(request.method_string()), text_of(request.target()),
+                      text_of(request[http::field::authorization]),
+                      text_of(request[http::field::range])};
+    reply_ = home_.reply(query);
+    if (reply_.status == 403) {
+      home_.turned_away(*this, "it does not know the token");
+    }
+    stage_ = Stage::kAnswer;
+    ends_ = monotonic_now() + home_.limits().download_max;
+    send(asio::buffer(reply_.head));
+  }
+
+  void send(asio::const_buffer bytes) {
+    deadline_ = std::min(ends_, monotonic_now() + home_.limits().stall_max);
+    asio::async_write(
+        socket_, bytes,
+        [self = shared_from_this()](const error_code& error, std::size_t) { self->sent(error); });
+  }
+
+  void sent(const error_code& error) {
+    if (stage_ != Stage::kAnswer) {
+      return;
+    }
+    if (error) {
+      close();
+    } else if (reply_.body == BundleReply::Body::kNone || sent_ == reply_.bytes) {
+      end_output();
+    } else {
+      send_block();
+    }
+  }
+
+  void send_block() {
+    block_.resize(kBlockBytes);
+    const auto wanted =
+        static_cast<std::size_t>(std::min<std::uint64_t>(kBlockBytes, reply_.bytes - sent_));
+    const std::size_t count = home_.read(reply_.body, reply_.first + sent_, wanted, block_.data());
+    if (count == 0) {
+      close();  // fewer bytes than announced tell the client that something is wrong
+      return;
+    }
+    sent_ += count;
+    send(asio::buffer(block_.data(), count));
+  }
+
+  /// Closing with input unread would reset the connection, and could destroy our last words.
+  void end_output() {
+    stage_ = Stage::kClosing;
+    deadline_ = monotonic_now() + kClosingMax;
+    block_.clear();
+    block_.shrink_to_fit();
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    read_to_end();
+  }
+
+  void read_to_end() {
+    socket_.async_read_some(asio::buffer(rest_),
+                            [self = shared_from_this()](const error_code& error, std::size_t) {
+                              if (error || self->stage_ != Stage::kClosing) {
+                                self->close();
+                              } else {
+                                self->read_to_end();
+                              }
+                            });
+  }
+
+  void close() {
+    stage_ = Stage::kClosed;
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  const std::string who_;
+  tcp::socket socket_;
+  boost::beast::flat_buffer buffer_;
+  http::request_parser<http::empty_body> parser_;
+  SessionHome& home_;
+  Stage stage_ = Stage::kStranger;
+  Instant deadline_{};  // of what it does now
+  Instant ends_{};      // of the whole download
+  BundleReply reply_;
+  std::uint64_t sent_ = 0;
+  std::vector<char> block_;
+  std::array<char, 512> rest_{};
+};
+
+class Server final : public BundleServer, private SessionHome {
+ public:
+  explicit Server(BundleServerOptions options)
+      : options_(std::move(options)), acceptor_(io_), accept_timer_(io_), sweep_timer_(io_) {
+    error_code error;
+    const int fd = options_.listener.get();
+    acceptor_.assign(protocol_of(fd), options_.listener.release(), error);
+    ENSURE(!error, "a listening socket can be registered");
+    accept_more();
+    sweep_later();
+    thread_ = std::thread([this] {
+      ::pthread_setname_np(::pthread_self(), "bundle");
+      io_.run();
+    });
+  }
+  ~Server() override {
+    io_.stop();
+    thread_.join();
+  }
+
+ private:
+  BundleReply reply(const BundleQuery& query) override {
+    const BundleReply reply =
+        reply_to(query, options_.access, {options_.start_text.size(), options_.bundle.bytes});
+    const bool is_large = reply.body == BundleReply::Body::kBundle;
+    return is_large && downloads() >= options_.limits.downloads_max ? busy_reply() : reply;
+  }
+
+  std::size_t read(BundleReply::Body body, std::uint64_t at, std::size_t bytes_max,
+                   char* into) override {
+    if (body == BundleReply::Body::kStart) {
+      return options_.start_text.copy(into, bytes_max, at);
+    }
+    ssize_t count = -1;
+    do {
+      count = ::pread(options_.bundle.fd.get(), into, bytes_max, static_cast<off_t>(at));
+    } while (count < 0 && errno == EINTR);
+    return count < 0 ? 0 : static_cast<std::size_t>(count);
+  }
+
+  void turned_away(const Session& session, const std::string& why) override {
+    stranger_log_.turned_away(session.who(), why);
+  }
+
+  [[nodiscard]] const BundleLimits& limits() const override { return options_.limits; }
+
+  void accept_more() {
+    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
+      if (!error) {
+        accept_all();
+      }
+    });
+  }
+
+  void accept_all() {
+    for (int accepts = 0; accepts < kAcceptsAtOnce; ++accepts) {
+      // Not through Asio, which would not set close-on-exec.
+      UniqueFd fd(
+          ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (fd.valid()) {
+        greet(std::move(fd));
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        stranger_log_.turned_away("everybody", "no descriptors are left");
+        accept_timer_.expires_after(kAcceptRetryDelay);
+        accept_timer_.async_wait([this](const error_code&) { accept_all(); });
+        return;
+      } else if (errno != ECONNABORTED && errno != EINTR) {
+        break;
+      }
+    }
+    accept_more();
+  }
+
+  void greet(UniqueFd fd) {
+    drop_closed();
+    if (sessions_.size() - downloads() >= options_.limits.strangers_max) {
+      const auto oldest = std::find_if(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+        return !entry.second->is_download();
+      });
+      oldest->second->drop("too many connections without a request");
+    }
+    auto session = std::make_shared<Session>(io_, std::move(fd), static_cast<SessionHome&>(*this));
+    sessions_.emplace(next_id_++, session);
+    session->start();
+  }
+
+  [[nodiscard]] std::size_t downloads() const {
+    return static_cast<std::size_t>(
+        std::count_if(sessions_.begin(), sessions_.end(),
+                      [](const auto& entry) { return entry.second->is_download(); }));
+  }
+
+  void sweep_later() {
+    sweep_timer_.expires_after(kSweepInterval);
+    sweep_timer_.async_wait([this](const error_code&) {
+      const Instant now = monotonic_now();
+      for (auto& [id, session] : sessions_) {
+        if (session->stage() != Session::Stage::kClosed && session->deadline() <= now) {
+          session->drop("no request in time");
+        }
+      }
+      drop_closed();
+      sweep_later();
+    });
+  }
+
+  void drop_closed() {
+    std::erase_if(sessions_, [](const auto& entry) {
+      return entry.second->stage() == Session::Stage::kClosed;
+    });
+  }
+
+  BundleServerOptions options_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_timer_;
+  asio::steady_timer sweep_timer_;
+  std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;  // in the order in which they came
+  std::uint64_t next_id_ = 0;
+  StrangerLog stranger_log_{"bundle port"};
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<BundleServer> BundleServer::start(BundleServerOptions options) {
+  return std::make_unique<Server>(std::move(options));
+}
+
+}  // namespace mayfly::cloud_hooks
