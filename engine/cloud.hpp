@@ -6,10 +6,13 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/bundle/bundle_server.hpp"
 #include "cloud_hooks/core/replacement_policy.hpp"
 #include "cloud_hooks/provider_driver.hpp"
 #include "engine/coordinator_process.hpp"
@@ -18,8 +21,9 @@ namespace mayfly::engine {
 
 class Cloud final : public cloud_hooks::DriverListener {
  public:
-  /// Null if the job has no cloud provider. kInvalidInput if its settings do not fit together.
-  /// `process` must outlive it.
+  /// Null if the job has no cloud provider. kInvalidInput if its settings do not fit together. It
+  /// asks for servers as soon as, and as long as, `process` is in charge of the job: of several
+  /// coordinators only one may. `process` must outlive it.
   static Result<std::unique_ptr<Cloud>> start(CoordinatorProcess& process);
   ~Cloud() override;
 
@@ -36,13 +40,22 @@ class Cloud final : public cloud_hooks::DriverListener {
 
  private:
   explicit Cloud(CoordinatorProcess& process) : process_(process) {}
+  Result<void> prepare();
+  Result<std::string> make_startup_text();
+  Result<std::string> serve_bundle(const std::string& token);
+  void take_charge();
+  void lose_charge();
   void remember(const cloud_hooks::PolicyStatus& status);
 
   CoordinatorProcess& process_;
-  std::uint32_t workers_max_ = 0;
+  std::string coordinators_;  // for workers
+  std::string startup_text_;
   std::string label_;
   std::mutex memory_mutex_;  // guards the file that remember() writes
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
+  std::unique_ptr<cloud_hooks::BundleServer> bundle_;
+  std::optional<Instant> not_in_charge_since_;
+  std::mutex driver_mutex_;  // guards the pointer; its object is used by who calls look(), too
   std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
 };
 
@@ -50,11 +63,6 @@ class Cloud final : public cloud_hooks::DriverListener {
 /// RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
 [[nodiscard]] Result<cloud_hooks::ReplacementOptions> replacement_options(
     const JobConfig& config, const cloud_hooks::Capabilities& provider);
-
-/// What a new server runs. `endpoint` is the coordinator's; without `with_token`, the job's secret
-/// is left out, for people to read. kInvalidInput if the settings do not say enough.
-[[nodiscard]] Result<std::string> startup_text(const JobConfig& config, const std::string& endpoint,
-                                               bool with_token);
 
 /// --cloud-dry-run: prints what would be asked for first; returns the exit code.
 int show_cloud_plan(const JobConfig& config);

@@ -11,36 +11,22 @@
 
 #include "base/file.hpp"
 #include "base/time.hpp"
+#include "cloud_hooks/bundle/bundle_file.hpp"
+#include "cloud_hooks/sign/hashes.hpp"
 #include "engine/cloud.hpp"
 #include "engine/cloud_offers.hpp"
 #include "engine/cloud_provider.hpp"
+#include "engine/cloud_startup.hpp"
 #include "engine/exit_codes.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kStartupBytesMax = 200 * 1024;
-constexpr std::size_t kTokenBytesMax = 4096;
 constexpr double kSecondsPerHour = 3600;
 
 std::uint64_t random_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) ^ device();
-}
-
-/// For a shell, in single quotes.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) {
-    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return out + "'";
-}
-
-std::string absolute(const std::string& path) {
-  std::error_code failure;
-  const std::filesystem::path full = std::filesystem::absolute(path, failure);
-  return failure ? path : full.lexically_normal().string();
 }
 
 std::string own_program() {
@@ -49,57 +35,7 @@ std::string own_program() {
   return failure ? "mayfly" : program.string();
 }
 
-void replace_all(std::string& text, const std::string& mark, const std::string& by) {
-  for (std::size_t at = text.find(mark); at != std::string::npos;
-       at = text.find(mark, at + by.size())) {
-    text.replace(at, mark.size(), by);
-  }
-}
-
-/// A user's script with our marks filled in.
-Result<std::string> users_text(const JobConfig& config, const std::string& endpoint,
-                               bool with_token) {
-  Result<std::string> text = read_text_file(config.cloud_startup, kStartupBytesMax);
-  if (!text.ok()) {
-    return Error{Errc::kInvalidInput, "cloud_startup: " + text.error().detail};
-  }
-  std::string token = "(the token)";
-  if (with_token && text.value().find("{token}") != std::string::npos) {
-    Result<std::string> read = read_text_file(config.token_file, kTokenBytesMax);
-    if (!read.ok()) {
-      return read.error();
-    }
-    token = read.value().substr(0, read.value().find('\n'));
-  }
-  std::string filled = std::move(text).value();
-  replace_all(filled, "{coordinator}", endpoint);
-  replace_all(filled, "{run_dir}", absolute(config.run_dir));
-  replace_all(filled, "{worker_args}", config.cloud_worker_args);
-  replace_all(filled, "{token}", token);
-  return filled;
-}
-
 }  // namespace
-
-Result<std::string> startup_text(const JobConfig& config, const std::string& endpoint,
-                                 bool with_token) {
-  if (!config.cloud_startup.empty()) {
-    return users_text(config, endpoint, with_token);
-  }
-  if (config.cloud_provider == "gce" || config.cloud_provider == "ec2") {
-    return Error{Errc::kInvalidInput, "cloud_provider " + config.cloud_provider +
-                                          " needs cloud_startup: the script that a new machine "
-                                          "runs (docs/cloud.md has one to start from)"};
-  }
-  const bool is_loopback = endpoint.starts_with("127.") || endpoint.starts_with("localhost");
-  const std::string host = is_loopback ? "127.0.0.1" : "\"$(hostname -I | cut -d' ' -f1)\"";
-  return fmt::format(
-      "#!/bin/sh\n"
-      "# Starts a worker; for machines that see the same files as the coordinator.\n"
-      "exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
-      quoted(own_program()), quoted(absolute(config.run_dir) + "/config.toml"), quoted(endpoint),
-      quoted(absolute(config.token_file)), host, config.cloud_worker_args);
-}
 
 std::string cloud_memory_path(const std::string& run_dir) {
   return run_dir + "/cloud.json";
@@ -166,7 +102,12 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
     options.absence_grace = Duration(0);
     options.rejoin_patience = seconds(5);
   }
+  if (config.standby) {  // what the one before has spent, its run directory knows
+    options.restarted = true;
+    options.spent_is_known = false;
+  }
   if (const std::optional<CloudMemory> memory = read_cloud_memory(config.run_dir)) {
+    options.spent_is_known = true;
     const double away = std::max(0.0, wall_clock_seconds() - memory->at);
     options.restarted = true;
     options.per_hour_before = provider.survives_us ? memory->per_hour : 0;
@@ -174,6 +115,29 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
   }
   return options;
 }
+
+namespace {
+
+/// What goes along with a request, without the token.
+Result<std::string> text_to_show(const JobConfig& config, const std::string& coordinators) {
+  const std::string token = "(the token)";
+  if (config.cloud_bundle.empty()) {
+    return startup_text(config, coordinators, token);
+  }
+  const Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);
+  if (!bundle.ok()) {
+    return Error{Errc::kInvalidInput, "cloud_bundle: " + bundle.error().detail};
+  }
+  const Result<std::string> start = served_start(config, coordinators, bundle.value().sha256);
+  if (!start.ok()) {
+    return start;
+  }
+  const std::string address = fmt::format("{}:{}", config.bind_host, config.cloud_bundle_port);
+  return fetching_text(config, address, token,
+                       cloud_hooks::to_hex(cloud_hooks::sha256(start.value())));
+}
+
+}  // namespace
 
 int show_cloud_plan(const JobConfig& requested) {
   JobConfig config = requested;
@@ -184,7 +148,7 @@ int show_cloud_plan(const JobConfig& requested) {
   if (!provider.ok()) {
     return refuse(provider.error(), kExitUsage);
   }
-  Result<std::string> text = startup_text(config, endpoint, false);
+  Result<std::string> text = text_to_show(config, worker_coordinators(config, endpoint));
   Result<cloud_hooks::ReplacementOptions> options =
       replacement_options(config, provider.value()->capabilities());
   for (const Error* error :

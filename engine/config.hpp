@@ -114,7 +114,10 @@ struct JobConfig {
   std::string cloud_options;      ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
   std::string cloud_worker_args;  ///< more arguments for the workers that are started
   std::string cloud_startup;      ///< file with the script that a server runs; empty = made by us
-  bool cloud_dry_run = false;     ///< print what would be asked for, and end
+  std::string cloud_bundle;       ///< archive that new servers fetch from us; empty = none
+  std::uint16_t cloud_bundle_port = 0;  ///< on which we serve it; 0 = any free
+  std::string cloud_coordinators;       ///< of a job with standbys: all, for its servers' workers
+  bool cloud_dry_run = false;           ///< print what would be asked for, and end
 
   std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
   std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice

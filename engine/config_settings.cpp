@@ -186,8 +186,16 @@ void append_cloud(std::vector<Setting>& list) {
   list.push_back(make("cloud_worker_args", &C::cloud_worker_args,
                       "more arguments for `mayfly worker` on the servers"));
   list.push_back(make("cloud_startup", &C::cloud_startup,
-                      "file with the script that a new server runs; empty = made for a shared "
-                      "file system"));
+                      "file with the script that a new server runs; empty = made by us, for a "
+                      "shared file system or the bundle"));
+  list.push_back(make("cloud_bundle", &C::cloud_bundle,
+                      "archive of scripts/worker-bundle that new servers get from the coordinator, "
+                      "with their start script; empty = none"));
+  list.push_back(make("cloud_bundle_port", &C::cloud_bundle_port,
+                      "on which the coordinator serves it; 0 = any free port"));
+  list.push_back(make("cloud_coordinators", &C::cloud_coordinators,
+                      "HOST:PORT of each coordinator of a job with standbys, with commas, for the "
+                      "workers on its servers; empty = this one"));
   list.push_back(
       make("cloud_dry_run", &C::cloud_dry_run, "print what would be asked for, and end"));
 }

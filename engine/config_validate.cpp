@@ -158,6 +158,20 @@ bool is_endpoint(const std::string& text) {
   return failure == std::errc{} && end == last && port >= 1 && port <= 65535 && !bare_ipv6;
 }
 
+/// What stands between commas.
+std::vector<std::string> listed_endpoints(const std::string& list) {
+  std::vector<std::string> endpoints;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    endpoints.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+    if (begin == list.size()) {
+      endpoints.emplace_back();  // behind the last comma; no endpoint, and validate() says so
+    }
+  }
+  return endpoints;
+}
+
 Complaint check_coordinators(const JobConfig& c) {
   constexpr std::size_t kEndpointCharactersMax = 255;
   const std::vector<std::string> endpoints = coordinator_endpoints(c);
@@ -287,6 +301,19 @@ Complaint check_cloud(const JobConfig& c) {
   if (c.cloud_provider == "exec" && c.cloud_command.empty()) {
     return std::string("cloud_provider exec needs cloud_command");
   }
+  if (c.cloud_provider == "local" && !c.cloud_bundle.empty()) {
+    return std::string("cloud_bundle is for other machines; processes of this host need none");
+  }
+  if ((c.quorum || c.standby) && listed_endpoints(c.cloud_coordinators).size() < 2) {
+    return std::string(
+        "a job with standbys that asks for servers needs cloud_coordinators: the HOST:PORT of "
+        "every coordinator, for the workers on them");
+  }
+  for (const std::string& endpoint : listed_endpoints(c.cloud_coordinators)) {
+    if (!is_endpoint(endpoint)) {
+      return "cloud_coordinators: '" + endpoint + "' is not HOST:PORT";
+    }
+  }
   return one_of("cloud_provider", c.cloud_provider, cloud_provider_names());
 }
 
@@ -311,17 +338,7 @@ Result<void> check_spares(const JobConfig& config) {
 }
 
 std::vector<std::string> coordinator_endpoints(const JobConfig& config) {
-  std::vector<std::string> endpoints;
-  for (std::size_t begin = 0; begin < config.coordinator.size();) {
-    const std::size_t end =
-        std::min(config.coordinator.find(',', begin), config.coordinator.size());
-    endpoints.push_back(config.coordinator.substr(begin, end - begin));
-    begin = end + 1;
-    if (begin == config.coordinator.size()) {
-      endpoints.emplace_back();  // behind the last comma; no endpoint, and validate() says so
-    }
-  }
-  return endpoints;
+  return listed_endpoints(config.coordinator);
 }
 
 bool has_standbys(const JobConfig& config) {

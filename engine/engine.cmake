@@ -1,6 +1,6 @@
 mayfly_library(engine
   SOURCES audit.cpp backend.cpp bucket_tuner.cpp chaos_plan.cpp checkpoint_writer.cpp
-          cloud.cpp cloud_plan.cpp commit.cpp
+          cloud.cpp cloud_plan.cpp cloud_startup.cpp commit.cpp
           compute_pool.cpp compute_pool_worker.cpp coordinator_main.cpp coordinator_process.cpp
           device.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp
           half_wire.cpp initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp
@@ -16,5 +16,6 @@ mayfly_library(engine
           parameter_server/sgd_shard.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
          mayfly_collectives_plan mayfly_parameter_server mayfly_elastic_core mayfly_elastic_net
-         mayfly_cloud_hooks mayfly_cloud_hooks_notice
+         mayfly_cloud_hooks mayfly_cloud_hooks_notice mayfly_cloud_hooks_bundle
+         mayfly_cloud_hooks_sign
   PRIVATE fmt::fmt Boost::json Threads::Threads)

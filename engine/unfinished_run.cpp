@@ -17,8 +17,9 @@ constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
 
 /// Settings of this process and not of the job, and paths, which may be written in many ways.
 bool may_differ(const std::string& name) {
-  constexpr std::array<std::string_view, 7> kOfTheProcess = {
-      "bind_host", "port", "quiet", "launched", "token_file", "run_dir", "cache_dir"};
+  constexpr std::array<std::string_view, 9> kOfTheProcess = {
+      "bind_host", "port",      "quiet",        "launched",         "token_file",
+      "run_dir",   "cache_dir", "cloud_bundle", "cloud_bundle_port"};
   return std::find(kOfTheProcess.begin(), kOfTheProcess.end(), name) != kOfTheProcess.end();
 }
 
@@ -77,7 +78,11 @@ Result<JobConfig> config_to_go_on_with(const JobConfig& asked, const JobConfig& 
 }
 
 std::uint16_t port_of_run(const std::string& run_dir) {
-  const Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
+  return port_in(run_dir + "/coordinator");
+}
+
+std::uint16_t port_in(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, kEndpointBytesMax);
   std::uint16_t port = 0;
   if (text.ok()) {
     const std::string& endpoint = text.value();

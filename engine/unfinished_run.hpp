@@ -27,5 +27,7 @@ namespace mayfly::engine {
 
 /// The port in the directory's `coordinator` file; 0 if there is none.
 [[nodiscard]] std::uint16_t port_of_run(const std::string& run_dir);
+/// The same of any file that holds one HOST:PORT.
+[[nodiscard]] std::uint16_t port_in(const std::string& path);
 
 }  // namespace mayfly::engine

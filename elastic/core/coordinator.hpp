@@ -114,6 +114,11 @@ class Coordinator {
   [[nodiscard]] std::vector<MemberStatus> members() const;
   /// standby, resuming, waiting, running, stopping, paused, ended
   [[nodiscard]] std::string phase() const;
+  /// It decides for the job. With a quorum that is not so while it waits for the members of the
+  /// last view: they may obey another coordinator.
+  [[nodiscard]] bool is_in_charge() const {
+    return !options_.quorum || (has_begun_ && phase_ != Phase::kResuming && !no_quorum_since_);
+  }
   /// Steps are made and no change is under way: nothing but silence needs a Tick soon.
   [[nodiscard]] bool is_undisturbed() const;
   /// The highest step that any member reported as committed; less after every holder of it was

@@ -341,7 +341,8 @@ void Server::handle(const CoordinatorEvent& each) {
 
 void Server::refresh_status(Instant now) {
   status_since_ = now;
-  JobStatus fresh{core_.phase(), core_.committed(), ViewId{}, core_.members()};
+  JobStatus fresh{core_.phase(), core_.committed(), ViewId{}, core_.members(),
+                  core_.is_in_charge()};
   if (core_.view()) {
     fresh.view = core_.view()->id;
   }

@@ -48,6 +48,7 @@ struct JobStatus {
   Step committed{};
   ViewId view{};
   std::vector<MemberStatus> members;
+  bool in_charge = false;  ///< of the job; only then are `members` all that it has
 };
 
 class CoordinatorServer {

@@ -39,8 +39,10 @@ case "$(field op)" in
             spec: ({backoffLimit: 0, ttlSecondsAfterFinished: 300, template: {
                 spec: ({restartPolicy: "Never", terminationGracePeriodSeconds: 25,
                         containers: [{name: "worker", image: $image,
-                                      command: ["/bin/sh", "-c", .startup_text],
-                                      env: [{name: "MAYFLY_SERVER", value: $name}]}]}
+                                      # not as an argument: it may hold the job token
+                                      command: ["/bin/sh", "-c", "eval \"$STARTUP\""],
+                                      env: [{name: "MAYFLY_SERVER", value: $name},
+                                            {name: "STARTUP", value: .startup_text}]}]}
                        + (if .machine_type == "" then {} else
                           {nodeSelector: ([.machine_type | split("=")
                                            | {key: .[0], value: .[1]}] | from_entries)} end))}}

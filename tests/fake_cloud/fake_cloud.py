@@ -117,6 +117,7 @@ class Cloud:
         self.role, self.role_lifetime = "worker-role", 21600
         self.requests, self.metadata_servers = [], []
         self.machines = Machines(options.run_startup, folder, self._serve_metadata)
+        self.machines.lock = self.lock
         self.gce, self.ec2 = Gce(self, "fake-project"), Ec2(self, "eu-west-1")
         self.own = Machine("self", "none", "zone-a", "small", "on_demand", {}, "")
 
@@ -222,15 +223,17 @@ class Cloud:
         self.requests.clear()
         self.gce.inserts = self.ec2.runs = self.google.given = 0
         self.clock_offset, self.stock, self.page_size, self.operation_polls = 0.0, None, 500, 1
-        self.unknown_yet = False
+        self.unknown_yet, self.machines.boot_s = False, None
         self.google.lifetime, self.role_lifetime, self.role = 3600, 21600, "worker-role"
         self.own.notice.set("withdraw")
 
     def do_set(self, **settings):
-        """clock_offset, operation_polls, page_size, stock, unknown_yet, role, role_lifetime,
-        token_lifetime."""
+        """boot_s, clock_offset, operation_polls, page_size, stock, unknown_yet, role,
+        role_lifetime, token_lifetime."""
         if "token_lifetime" in settings:
             self.google.lifetime = settings.pop("token_lifetime")
+        if "boot_s" in settings:
+            self.machines.boot_s = settings.pop("boot_s")
         for name, value in settings.items():
             if not hasattr(self, name):
                 raise ValueError(name)
@@ -266,6 +269,7 @@ class Cloud:
     def do_machines(self):
         return [{"name": m.name, "service": m.service, "zone": m.zone, "state": m.state,
                  "type": m.machine_type, "market": m.market, "labels": m.labels,
+                 "created": m.created, "ended": m.ended, "reason": m.reason,
                  "startup": m.startup, "spec": getattr(m, "spec", None)}
                 for m in self.machines.by_name.values()]
 

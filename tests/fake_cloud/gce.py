@@ -155,6 +155,7 @@ class Gce:
             else:
                 self.cloud.stock -= 1
         if fault is not None and fault["kind"] in ("stock_out", "quota"):
+            machine.doomed = True
             operation.error = self._late_error(fault, zone)
             operation.on_done = lambda: self.cloud.machines.end(machine, fault["kind"])
         else:

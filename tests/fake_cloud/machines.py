@@ -12,6 +12,8 @@ class Machine:
         self.machine_type, self.market, self.labels = machine_type, market, dict(labels)
         self.startup = startup
         self.created = time.time()
+        self.ended = None
+        self.doomed = False  # its creation will turn out to have failed
         self.state = "starting"  # starting, running, stopping, gone
         self.reason = ""
         self.process = None
@@ -68,10 +70,21 @@ class Machines:
         self.run_startup = run_startup
         self.log_folder = log_folder
         self.metadata_for = metadata_for  # starts a metadata server for a machine, gives its port
+        self.boot_s = None  # machines boot by themselves after so long; None: when asked about
+        self.lock = None    # the cloud's
 
     def add(self, machine):
         self.by_name[machine.name] = machine
+        if self.boot_s is not None:
+            timer = threading.Timer(self.boot_s, self._boot, [machine])
+            timer.daemon = True
+            timer.start()
         return machine
+
+    def _boot(self, machine):
+        with self.lock:
+            if not machine.doomed:
+                self.start(machine)
 
     def start(self, machine):
         """It has booted: from now on it runs its startup script, if scripts are run at all."""
@@ -119,7 +132,7 @@ class Machines:
         """As if the power was cut, unless `kill` says otherwise."""
         if machine.state == "gone":
             return
-        machine.state, machine.reason = "gone", reason
+        machine.state, machine.reason, machine.ended = "gone", reason, time.time()
         if machine.process is not None:
             try:
                 os.killpg(machine.process.pid, kill)

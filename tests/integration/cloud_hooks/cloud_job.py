@@ -1,6 +1,7 @@
 """A job whose workers come from a provider: `mayfly coordinator` with [cloud] settings."""
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,19 @@ TIMEOUT = 200
 JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]
 
 
+def free_ports(count):
+    """Ports that nobody listens on; each is free until somebody takes it."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
 class CloudJob:
     def __init__(self, words, folder=None):
         self.folder = folder or tempfile.mkdtemp(prefix="mayfly-test-")
+        os.makedirs(self.folder, exist_ok=True)
         self.words = words
         self.start()
 
@@ -52,12 +63,15 @@ class CloudJob:
                     events.append(json.loads(line))
         return [event for event in events if kind in (None, event["kind"])]
 
-    def members(self):
-        """What `mayfly status` says of them, or none if nobody answers."""
+    def status(self):
+        """What `mayfly status` says, or nothing if nobody answers."""
         done = subprocess.run(
             [mayfly_run.BINARY, "status", "--run-dir", self.run.run_dir, "--json"],
             capture_output=True, text=True, check=False)
-        return json.loads(done.stdout)["members"] if done.returncode == 0 else []
+        return json.loads(done.stdout) if done.returncode == 0 else {}
+
+    def members(self):
+        return self.status().get("members", [])
 
     def active(self):
         return [m for m in self.members() if m["phase"] == "active"]

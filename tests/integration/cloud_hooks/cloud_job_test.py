@@ -1,12 +1,13 @@
 """Servers from a provider, end to end: real workers, one case per run of this script."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 
 import mayfly_run
-from cloud_job import JOB, CloudJob, alive_in, process_cloud, requests_in
+from cloud_job import JOB, CloudJob, alive_in, free_ports, process_cloud, requests_in
 from mayfly_run import Run, expect
 
 COMPARED = 40  # steps
@@ -78,6 +79,43 @@ def a_restarted_coordinator_adopts_what_it_finds():
     expect(not alive_in(cloud), "all are released at the end")
 
 
+def a_standby_takes_over_the_servers_too():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    ports = free_ports(2)
+    shared = ["--cloud-provider", "exec", "--cloud-command", command, "--workers", "3",
+              "--cloud-offers", "x@a:spot=0.1", "--cloud-job", "together",
+              "--cloud-coordinators", ",".join(f"127.0.0.1:{port}" for port in ports)]
+    first = CloudJob(shared + ["--quorum", "--port", str(ports[0])], folder)
+    first.wait_for_active(3)
+    before = len(requests_in(cloud))
+    os.makedirs(os.path.join(folder, "second", "run"))
+    shutil.copy(first.run.path("token"), os.path.join(folder, "second", "run"))
+    second = CloudJob(shared + ["--standby", "--port", str(ports[1])],
+                      os.path.join(folder, "second"))
+    second.wait_for("standing by", lambda: second.status().get("phase") == "standby")
+    said = second.run.command("scale", "2")
+    expect(said.returncode != 0 and "not in charge" in said.stdout + said.stderr, str(said))
+    first.run.process.kill()
+    first.run.process.wait()
+    second.wait_for("adoption", lambda: len(second.events("server_adopted")) == 3)
+    second.wait_for_active(3)
+    expect(len(requests_in(cloud)) == before, f"nothing was asked for anew\n{second.shown()}")
+    os.kill(second.active()[0]["pid"], signal.SIGKILL)
+    second.wait_for("a replacement", lambda: len(requests_in(cloud)) == before + 1)
+    second.wait_for_active(3)
+    # Started again, the first hears that it is not in charge, and takes no server from the job.
+    first.start()
+    first.wait_for("its turn", lambda: first.status().get("phase") in ("resuming", "waiting"))
+    step = second.run.last_step()
+    second.wait_for("more steps", lambda: second.run.last_step() > step + 20)
+    expect(len(alive_in(cloud)) == 3, f"the job keeps its servers\n{first.shown()}")
+    first.run.process.kill()
+    first.run.process.wait()
+    second.stop()
+    expect(not alive_in(cloud), "all are released at the end")
+
+
 def wrong_settings_start_nothing():
     def code(*words):
         done = subprocess.run([mayfly_run.BINARY, *words], capture_output=True, text=True,
@@ -90,7 +128,11 @@ def wrong_settings_start_nothing():
                        ("[cloud]\nprovider = \"local\"\nbudget = 1.0", "price of every offer"),
                        ("[cloud]\nprovider = \"exec\"", "needs cloud_command"),
                        ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"",
-                        "cloud_startup")):
+                        "cloud_bundle"),
+                       ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"\n"
+                        "bundle = \"/no/such/file\"", "/no/such/file"),
+                       ("quorum = true\n[cloud]\nprovider = \"local\"",
+                        "cloud_coordinators")):
         with open(path, "w") as file:
             file.write(text + "\n")
         result, said = code("coordinator", "--config", path, "--cloud-dry-run")
@@ -105,6 +147,7 @@ def wrong_settings_start_nothing():
 
 CASES = {"local": local_replaces_a_killed_worker_and_scales,
          "exec": exec_survives_stock_outs_and_lost_answers,
+         "standby": a_standby_takes_over_the_servers_too,
          "restart": a_restarted_coordinator_adopts_what_it_finds,
          "settings": wrong_settings_start_nothing}
 

@@ -4,7 +4,8 @@ a test asks for: files in the folder that it is given.
     process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
 
 lose-answers: so many requests are carried out, and then answered with exit code 75.
-sold-out: a zone with no stock. log.jsonl: every request, as it came.
+sold-out: a zone with no stock. refuse: the kind of error that every request gets. log.jsonl: every
+request, as it came.
 """
 import fcntl
 import json
@@ -41,13 +42,15 @@ def alive(pid):
         return False
 
 
-def servers(folder):
+def servers(folder, job=None):
+    """Of one job, or all."""
     for name in sorted(os.listdir(folder)):
         if name.startswith("server-"):
             with open(os.path.join(folder, name)) as file:
                 server = json.load(file)
             server["state"] = "running" if alive(server.pop("pid")) else "gone"
-            yield server
+            if server.pop("job") == job or job is None:
+                yield server
 
 
 def start(folder, request, index):
@@ -62,10 +65,13 @@ def start(folder, request, index):
     with open(os.path.join(folder, f"server-{name}"), "w") as file:
         json.dump({"id": name, "request_id": request["request_id"], "zone": request["zone"],
                    "machine_type": request["machine_type"], "market": request["market"],
-                   "pid": process.pid}, file)
+                   "job": request["job"], "pid": process.pid}, file)
 
 
 def request_servers(folder, request):
+    kind = text_of(os.path.join(folder, "refuse"))
+    if kind:
+        return {"error": {"kind": kind, "detail": "told to refuse"}}
     if request["zone"] == text_of(os.path.join(folder, "sold-out")):
         return {"error": {"kind": "capacity", "detail": "sold out"}}
     made = [s for s in servers(folder) if s["request_id"] == request["request_id"]]
@@ -98,8 +104,10 @@ def main():
             answer = request_servers(folder, request)
         elif request["op"] == "release":
             answer = release(folder, request["server"])
+        elif request["op"] == "doctor":
+            answer = {"findings": [{"ok": True, "text": "processes of this host"}]}
         else:
-            answer = {"servers": list(servers(folder))}
+            answer = {"servers": list(servers(folder, request["job"]))}
     print(json.dumps(answer))
 
 

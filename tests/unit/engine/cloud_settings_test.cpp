@@ -83,6 +83,28 @@ TEST(CloudSettings, WhatCannotBeIsRefused) {
   EXPECT_FALSE(refused("cloud_max_workers", "1"));
 }
 
+TEST(CloudSettings, AJobWithStandbysNamesAllItsCoordinators) {
+  JobConfig config;
+  config.cloud_provider = "local";
+  config.quorum = true;
+  EXPECT_FALSE(validate(config).ok());
+  config.cloud_coordinators = "10.0.0.1:7000";
+  EXPECT_FALSE(validate(config).ok());
+  config.cloud_coordinators = "10.0.0.1:7000,10.0.0.2:7000";
+  EXPECT_TRUE(validate(config).ok());
+  config.cloud_coordinators = "10.0.0.1:7000,10.0.0.2";
+  EXPECT_FALSE(validate(config).ok());
+}
+
+TEST(CloudSettings, ProcessesOfThisHostGetNoBundle) {
+  JobConfig config;
+  config.cloud_provider = "local";
+  config.cloud_bundle = "bundle.tar.gz";
+  EXPECT_FALSE(validate(config).ok());
+  config.cloud_provider = "gce";
+  EXPECT_TRUE(validate(config).ok());
+}
+
 TEST(CloudLabel, IsWhatEveryProviderCanWrite) {
   JobConfig config;
   EXPECT_EQ(cloud_label(config), "job");

@@ -1,0 +1,140 @@
+"""A job whose servers come from the fake cloud (tests/fake_cloud): `mayfly coordinator` asks
+Compute Engine's or EC2's interface, machines start from the bundle that it serves, and every worker
+is a real process. Used by tests and by scripts/demo-spot.
+"""
+import collections
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+import mayfly_run
+from fake_cloud_process import FakeCloud
+from mayfly_run import Failure, Run, expect
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir)
+MACHINE_TYPE = {"gce": "n1-standard-8", "ec2": "p3.2xlarge"}
+MAKES = {"gce": "insert", "ec2": "RunInstances"}  # the operations that make machines
+
+
+def bundle_of(binary):
+    """The worker bundle of a binary, made when there is none that is newer."""
+    binary = os.path.abspath(binary)
+    path = os.path.join(os.path.dirname(binary), "mayfly-worker.tar.gz")
+    if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(binary):
+        new = f"{path}.{os.getpid()}"
+        subprocess.run([os.path.join(ROOT, "scripts", "worker-bundle"), new, binary], check=True,
+                       capture_output=True)
+        os.replace(new, path)
+    return path
+
+
+def offers(provider):
+    """Three zones to choose from, and something dear that is always there."""
+    machine = MACHINE_TYPE[provider]
+    return (f"{machine}@zone-a:spot=0.90,{machine}@zone-b:spot=0.95,"
+            f"{machine}@zone-c:spot=1.00,small@zone-c:on_demand=3.00")
+
+
+class FakeCloudJob:
+    """`job`: settings that coordinator and workers share."""
+
+    def __init__(self, provider, job, workers, extra=(), timeout=300, folder=None, boot_s=0.2):
+        self.provider, self.job, self.timeout = provider, list(job), timeout
+        self.folder = folder or tempfile.mkdtemp(prefix="mayfly-cloud-job-")
+        self.started = time.monotonic()
+        self.cloud = FakeCloud("--run-startup", "--folder", os.path.join(self.folder, "cloud"))
+        self.cloud.control("set", boot_s=boot_s)
+        at = self.cloud.addresses
+        place = (f"region={at['region']} image=ami-1 endpoint={at['ec2']}" if provider == "ec2"
+                 else f"project={at['project']} zone=zone-a endpoint={at['gce']}")
+        self.environment = dict(
+            os.environ, SSL_CERT_FILE=at["ca_file"], AWS_ACCESS_KEY_ID=at["access_key"],
+            AWS_SECRET_ACCESS_KEY=at["secret_key"], GOOGLE_APPLICATION_CREDENTIALS=at["key_file"])
+        self.words = ["--workers", str(workers), "--cloud-provider", provider,
+                      "--cloud-options", place, "--cloud-bundle", bundle_of(mayfly_run.BINARY),
+                      "--cloud-worker-args", " ".join(self.job)] + self.job + list(extra)
+        if "--cloud-offers" not in self.words:
+            self.words += ["--cloud-offers", offers(provider)]
+        self.run = None
+
+    def start(self):
+        """The coordinator, for the first time or again."""
+        with open(os.path.join(self.folder, "output.txt"), "ab") as output:
+            process = subprocess.Popen(
+                [mayfly_run.BINARY, "coordinator", "--run-dir", os.path.join(self.folder, "run")]
+                + self.words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=self.environment)
+        self.run = Run.attach(self.folder, process, self.timeout)
+        self.run.started = self.started
+        return self
+
+    def kill_coordinator(self):
+        self.run.process.kill()
+        self.run.process.wait()
+
+    def wait_for(self, what, condition):
+        while not condition():
+            if self.run.process.poll() is not None:
+                raise Failure(f"the job ended before {what}\n{self.shown()}")
+            if time.monotonic() - self.started > self.timeout:
+                raise Failure(f"{what} never came\n{self.shown()}")
+            time.sleep(0.02)
+
+    def end(self):
+        """Stops it with a checkpoint, waits, and returns the summary."""
+        self.run.command("stop")
+        code = self.run.wait()
+        expect(code == 3, f"the job ended with {code}\n{self.shown()}")
+        return self.run.summary()
+
+    def stop(self):
+        if self.run is not None:
+            self.run.stop_hard()
+        self.cloud.stop()
+
+    # --- what happened
+
+    def events(self, *kinds):
+        return [e for e in self.run.lines("events.jsonl") if not kinds or e["kind"] in kinds]
+
+    def machines(self, *states):
+        return [m for m in self.cloud.control("machines") if not states or m["state"] in states]
+
+    def requests_sent(self):
+        return [r for r in self.cloud.control("requests")
+                if r["service"] == self.provider and r["operation"] == MAKES[self.provider]]
+
+    def machines_by_request(self):
+        """How many machines each request has ever made."""
+        made = collections.Counter(m["labels"]["mayfly-request"] for m in self.machines()
+                                   if m["reason"] not in ("stock_out", "quota"))
+        return made
+
+    def shown(self):
+        text = self.run.logs() + "\n--- events\n"
+        text += "".join(json.dumps(event) + "\n" for event in self.events()[-40:])
+        folder = os.path.join(self.folder, "cloud")
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".log"):
+                with open(os.path.join(folder, name), errors="replace") as f:
+                    text += f"--- {name}\n" + "\n".join(f.read().splitlines()[-12:]) + "\n"
+        return text
+
+
+def expect_undisturbed_bits(run, job, timeout=300):
+    """Every recorded step of `run` has the digest of a run on one machine that nobody disturbs."""
+    found = mayfly_run.digests(run)
+    last = max(found)
+    oracle = Run(list(job) + ["--workers", "1"], timeout=timeout)
+    oracle.wait_for_step(last)
+    oracle.command("stop")
+    oracle.wait()
+    wanted = mayfly_run.digests(oracle)
+    wrong = [step for step in found if found[step] != wanted.get(step)]
+    expect(not wrong, f"other bits than an undisturbed run at {len(wrong)} of {len(found)} steps, "
+                      f"first {wrong[:1]}")
+    expect(sorted(found) == list(range(1, last + 1)), "steps 1, 2, 3, ... without a gap")
+    oracle.remove()
+    return last

@@ -1,0 +1,109 @@
+#include "engine/cloud_startup.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/file.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using mayfly::testing::TemporaryFolder;
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+JobConfig config_for(const std::string& provider) {
+  JobConfig config;
+  config.cloud_provider = provider;
+  config.cloud_worker_args = "--data /data --threads 8";
+  config.run_dir = "/shared/runs/a";
+  config.token_file = "/shared/runs/a/token";
+  return config;
+}
+
+/// What a shell says of a script without running it; empty = nothing.
+std::string complaint_about(const std::string& script) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "script") << script;
+  const std::string command =
+      "sh -n '" + (folder / "script") + "' >'" + (folder / "said") + "' 2>&1";
+  const int code = std::system(command.c_str());
+  return code == 0 ? "" : read_text_file(folder / "said", 10'000).value() + script;
+}
+
+TEST(CloudStartup, AFetchingServerKnowsAddressTokenAndHashOnly) {
+  const std::string text =
+      fetching_text(config_for("gce"), "10.0.0.2:7001", "secret", std::string(64, 'a'));
+  EXPECT_TRUE(text.starts_with("#!"));
+  EXPECT_EQ(complaint_about(text), "");
+  EXPECT_TRUE(holds(text, "address='10.0.0.2:7001'\n"));
+  EXPECT_TRUE(holds(text, "token='secret'\n"));
+  EXPECT_TRUE(holds(text, "sha256='" + std::string(64, 'a') + "'\n"));
+  EXPECT_FALSE(holds(text, "--data")) << "the rest is the start script's";
+  EXPECT_LT(text.size(), 4096u) << "EC2 takes 16 KiB, encoded twice";
+}
+
+TEST(CloudStartup, OnlyAMachineOfACloudShutsItselfDown) {
+  const std::string hash(64, 'a');
+  EXPECT_TRUE(holds(fetching_text(config_for("gce"), "a:1", "t", hash), "shutdown"));
+  EXPECT_TRUE(holds(fetching_text(config_for("ec2"), "a:1", "t", hash), "shutdown"));
+  EXPECT_FALSE(holds(fetching_text(config_for("exec"), "a:1", "t", hash), "shutdown"));
+}
+
+TEST(CloudStartup, WhatIsServedHoldsTheBundlesHashAndNoSecret) {
+  for (const char* provider : {"gce", "ec2", "exec", "slurm"}) {
+    const Result<std::string> text =
+        served_start(config_for(provider), "10.0.0.2:7000,10.0.0.3:7000", std::string(64, 'b'));
+    ASSERT_TRUE(text.ok());
+    EXPECT_EQ(complaint_about(text.value()), "") << provider;
+    EXPECT_TRUE(holds(text.value(), "fetch bundle " + std::string(64, 'b')));
+    EXPECT_TRUE(holds(text.value(), "--coordinator '10.0.0.2:7000,10.0.0.3:7000' "));
+    EXPECT_TRUE(holds(text.value(), "--data /data --threads 8"));
+    EXPECT_EQ(holds(text.value(), "MAYFLY_SERVER"), provider[1] == 'c') << "gce and ec2 say it";
+  }
+}
+
+TEST(CloudStartup, AUsersScriptIsServedWithItsMarksButNeverWithTheToken) {
+  const TemporaryFolder folder;
+  JobConfig config = config_for("gce");
+  config.cloud_startup = folder / "start.sh";
+  std::ofstream(config.cloud_startup)
+      << "fetch bundle {bundle_sha256}\nrun {coordinator} {worker_args}";
+  EXPECT_EQ(served_start(config, "c:1", "hash").value(),
+            "fetch bundle hash\nrun c:1 --data /data --threads 8");
+  std::ofstream(config.cloud_startup) << "echo '{token}'";
+  const Result<std::string> refused = served_start(config, "c:1", "hash");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(holds(refused.error().detail, "$token")) << refused.error().detail;
+  EXPECT_EQ(startup_text(config, "c:1", "secret").value(), "echo 'secret'");
+}
+
+TEST(CloudStartup, WithoutABundleACloudNeedsAScriptAndOthersSeeOurFiles) {
+  EXPECT_TRUE(holds(startup_text(config_for("gce"), "c:1", "t").error().detail, "cloud_bundle"));
+  const std::string text = startup_text(config_for("slurm"), "10.0.0.2:1", "secret").value();
+  EXPECT_EQ(complaint_about(text), "");
+  EXPECT_TRUE(holds(text, "--token-file '/shared/runs/a/token'"));
+  EXPECT_FALSE(holds(text, "secret"));
+}
+
+TEST(CloudStartup, WhatIsFilledInIsNotReadAgain) {
+  JobConfig config = config_for("exec");
+  config.cloud_worker_args = "{bundle_sha256}{name}";
+  EXPECT_TRUE(holds(served_start(config, "c:1", "hash").value(), "{bundle_sha256}{name}\n"));
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+}
+
+TEST(CloudStartup, AllCoordinatorsAreNamedIfThereAreStandbys) {
+  JobConfig config = config_for("gce");
+  EXPECT_EQ(worker_coordinators(config, "own:1"), "own:1");
+  config.cloud_coordinators = "own:1,other:1";
+  EXPECT_EQ(worker_coordinators(config, "own:1"), "own:1,other:1");
+}
+
+}  // namespace
+}  // namespace mayfly::engine
