@@ -1,0 +1,74 @@
+"""A spot market that follows a real trace, played on the fake cloud: as many machines may be had as
+the trace has nodes, scaled to the job; whenever nodes go, machines are taken away, every other one
+with a notice.
+"""
+import collections
+import threading
+import time
+
+
+def read_moments(path, nodes_max, hours=None):
+    """[(seconds, nodes, taken)] of a trace with rows "milliseconds,add|remove,node", scaled so that
+    its most nodes are nodes_max: how many there may be from that moment on, and how many go then,
+    at least one if any node does."""
+    with open(path) as f:
+        rows = [line.split(",") for line in f if line.strip() and not line.startswith("#")]
+    nodes, by_time = 0, {}
+    for ms, kind, _ in sorted(rows, key=lambda row: int(row[0])):
+        gone = kind.strip() == "remove"
+        nodes += -1 if gone else 1
+        at = int(ms) / 1000
+        by_time[at] = (nodes, by_time.get(at, (0, 0))[1] + gone)
+    scale = nodes_max / max(count for count, _ in by_time.values())
+    return [(at, max(1, round(count * scale)), max(1, round(gone * scale)) if gone else 0)
+            for at, (count, gone) in sorted(by_time.items()) if hours is None or at <= hours * 3600]
+
+
+class SpotMarket(threading.Thread):
+    """Ends by itself some seconds after the trace's last moment."""
+
+    NOTICE_S = 3  # of warning, for those that get one
+
+    def __init__(self, cloud, moments, speedup, quiet_s=5):
+        super().__init__(daemon=True)
+        self.cloud, self.moments, self.speedup, self.quiet_s = cloud, moments, speedup, quiet_s
+        self.taken = collections.Counter()
+        self.leaving = {}  # machine: when it ends
+        self.stopped = threading.Event()
+
+    def run(self):
+        begin = time.monotonic()
+        ends = [at / self.speedup for at, _, _ in self.moments[1:]]
+        ends.append(self.moments[-1][0] / self.speedup + self.quiet_s)
+        for (_, level, taken), end in zip(self.moments, ends):
+            self._hold(level, taken)
+            while time.monotonic() < begin + end and not self.stopped.wait(0.05):
+                self._hold(level, 0)
+        for name in list(self.leaving):
+            self._end(name)
+
+    def _hold(self, level, taken):
+        now = time.monotonic()
+        for name, ends in list(self.leaving.items()):
+            if ends <= now:
+                self._end(name)
+        alive = [m for m in self.cloud.control("machines") if m["state"] in ("starting", "running")]
+        staying = [m for m in alive if m["name"] not in self.leaving]
+        running = [m["name"] for m in staying if m["state"] == "running"]
+        for name in running[:max(taken, len(staying) - level)]:
+            self._take(name)
+            staying.pop()
+        self.cloud.control("set", stock=max(0, level - len(staying)))
+
+    def _take(self, name):
+        if sum(self.taken.values()) % 2 == 0:
+            self.taken["with notice"] += 1
+            self.cloud.control("notice", machine=name, kind="preempt", deadline_s=self.NOTICE_S)
+            self.leaving[name] = time.monotonic() + self.NOTICE_S
+        else:
+            self.taken["without a word"] += 1
+            self.cloud.control("vanish", machine=name)
+
+    def _end(self, name):
+        del self.leaving[name]
+        self.cloud.control("vanish", machine=name)
