@@ -1,0 +1,114 @@
+// gpu_step_tests: the CUDA engine on a GPU against the same plan carried out on the CPU. One
+// program beside libmayfly_cuda.so, so that both can be carried to a machine that has one. Without
+// a GPU it says "no GPU: ..." and ends with 0.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/module_file.hpp"
+#include "nn/cuda/cuda_module.hpp"
+#include "tests/unit/nn/cuda/reference_executor.hpp"
+#include "tests/unit/nn/cuda/step_problem.hpp"
+
+namespace mayfly::nn::cuda {
+namespace {
+
+const CudaModule* g_module = nullptr;  // set by main
+
+struct Case {
+  const char* model;
+  int image_size;
+  std::uint32_t images;
+  Dtype dtype;
+  double gradient_error;
+};
+
+class GpuStepOf : public testing::TestWithParam<Case> {
+ protected:
+  GpuStepOf() { problem.decide_relus(); }
+
+  std::unique_ptr<StepEngine> engine() {
+    auto made = g_module->make(problem.model, GetParam().images, GetParam().dtype, 0);
+    EXPECT_TRUE(made.ok()) << made.error().detail;
+    return made.ok() ? std::move(made).value() : nullptr;
+  }
+
+  Problem problem{GetParam().model, GetParam().image_size, GetParam().images};
+};
+
+TEST_P(GpuStepOf, TrainsAndEvaluatesAsThePlanDoesOnTheHost) {
+  const auto gpu = engine();
+  ASSERT_NE(gpu, nullptr);
+  ReferenceExecutor host(problem.model, GetParam().images, {.dtype = GetParam().dtype});
+  const Outcome expected = problem.train(host);
+  const Outcome found = problem.train(*gpu);
+  const double error = GetParam().gradient_error;
+  EXPECT_NEAR(found.result.loss / expected.result.loss, 1.0, error);
+  EXPECT_LT(relative_error(found.gradient, expected.gradient), error);
+  EXPECT_LT(relative_error(found.statistics, expected.statistics), error);
+  std::ranges::copy(expected.statistics, problem.state.statistics.data());
+  for (const std::size_t count : {std::size_t{1}, problem.labels.size()}) {
+    const EvaluationResult right = host.evaluate(problem.weights(2), problem.batch(0, count));
+    const EvaluationResult same = gpu->evaluate(problem.weights(2), problem.batch(0, count));
+    EXPECT_NEAR(same.loss_sum / right.loss_sum, 1.0, error);
+  }
+}
+
+TEST_P(GpuStepOf, BitsAreThoseOfAnyOtherRun) {
+  const auto one = engine();
+  const auto other = engine();
+  ASSERT_TRUE(one != nullptr && other != nullptr);
+  const Outcome first = problem.train(*one);
+  (void)one->evaluate(problem.weights(), problem.batch(0, 1));
+  EXPECT_TRUE(problem.train(*one) == first);
+  EXPECT_TRUE(problem.train(*other) == first);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
+                         testing::Values(Case{"resnet20", 32, 8, Dtype::kFp32, 1e-3},
+                                         Case{"resnet20", 32, 8, Dtype::kBf16, 0.1},
+                                         Case{"resnet18", 64, 8, Dtype::kFp32, 1e-3},
+                                         Case{"resnet18", 64, 8, Dtype::kBf16, 0.1},
+                                         Case{"resnet50", 64, 8, Dtype::kFp32, 2e-3},
+                                         Case{"resnet50", 64, 8, Dtype::kBf16, 0.2}),
+                         [](const auto& each) {
+                           return std::string(each.param.model) + "_" + name_of(each.param.dtype);
+                         });
+
+TEST(GpuStep, NewWeightsAreUsedWhenTheirVersionChanges) {
+  Problem problem("resnet20", 32, 4);
+  auto made = g_module->make(problem.model, 4, Dtype::kFp32, 0);
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  const Outcome before = problem.train(*made.value());
+  problem.state = cpu::random_state(problem.model, 99);
+  const EvaluationResult changed = made.value()->evaluate(problem.weights(2), problem.batch(0, 4));
+  ReferenceExecutor host(problem.model, 4);
+  const EvaluationResult right = host.evaluate(problem.weights(2), problem.batch(0, 4));
+  EXPECT_NEAR(changed.loss_sum / right.loss_sum, 1.0, 1e-3);
+  EXPECT_FALSE(problem.train(*made.value()) == before) << "the version is 1 again";
+}
+
+}  // namespace
+}  // namespace mayfly::nn::cuda
+
+int main(int argc, char** argv) {
+  using namespace mayfly;  // NOLINT: a main
+  testing::InitGoogleTest(&argc, argv);
+  const Result<void*> function = load_module("cuda", nn::cuda::kCudaModuleSymbol);
+  if (!function.ok()) {
+    std::printf("no GPU: %s\n", function.error().detail.c_str());
+    return 0;
+  }
+  nn::cuda::g_module = reinterpret_cast<nn::cuda::CudaModuleFunction>(function.value())();
+  const Result<std::string> device = nn::cuda::g_module->probe(0);
+  if (!device.ok()) {
+    std::printf("no GPU: %s\n", device.error().detail.c_str());
+    return 0;
+  }
+  std::printf("GPU: %s\n", device.value().c_str());
+  return RUN_ALL_TESTS();
+}
