@@ -17,8 +17,16 @@ from sources import cpp_files, finish, root_argument
 MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 
 
+# Headers over CUDA and cuDNN, and where NVIDIA's packages put those.
+CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles")
+CUDA_INCLUDE = "/usr/local/cuda/include"
+
+
 def options_of_module(path):
     """Flags for headers of a module; None if its library is missing here."""
+    if path.startswith(CUDA_HEADERS):
+        found = os.path.exists(os.path.join(CUDA_INCLUDE, "cudnn_graph.h"))
+        return ["-isystem", CUDA_INCLUDE] if found else None
     package = next((MODULES[start] for start in MODULES if path.startswith(start)), None)
     if package is None:
         return []
