@@ -20,6 +20,7 @@ TRACE = os.path.join(ROOT, "benchmarks", "traces", "bamboo-p3-start.csv")
 JOB = ["--model", "resnet20", "--data", "procedural:2000", "--global-batch", "16", "--microbatch",
        "4", "--threads", "1", "--seed", "7", "--no-evaluate", "--no-tensorboard", "--digest-every",
        "1", "--steps", "1000000", "--silence-max-ms", "2000"]
+STEPS_MIN = 50  # of a run that shows something
 
 
 def parse_arguments():
@@ -80,6 +81,8 @@ def complaints(job, found, options):
         yield f"machines are left: {alive}"
     if doubled(job):
         yield f"made more than once: {doubled(job)}"
+    if found["steps"] < STEPS_MIN or not found["taken"]:
+        yield f"{found['steps']} steps, taken {found['taken']}: nothing was shown"
     if found["cost"] > options.budget:
         yield f"the budget of {options.budget} is exceeded"
 
@@ -88,17 +91,19 @@ def play(options):
     moments = read_moments(options.trace, options.workers, options.hours)
     length = moments[-1][0] / options.speedup
     timeout = options.timeout or int(3 * length + 300)
-    job = FakeCloudJob(options.provider, JOB, options.workers,
-                       ["--cloud-budget", str(options.budget), "--cloud-offers", offers(options)],
-                       timeout)
+    # A job begins when all its workers are there: this one begins with one, and grows.
+    job = FakeCloudJob(options.provider, JOB, 1,
+                       ["--cloud-budget", str(options.budget), "--cloud-offers", offers(options),
+                        "--cloud-max-workers", str(options.workers)], timeout)
     print(f"{moments[-1][0] / 3600:.2f} hours of {os.path.basename(options.trace)} in "
           f"{length:.0f} s; records are in {job.folder}", flush=True)
     job.cloud.control("set", stock=0)
     job.start()
     market = SpotMarket(job.cloud, moments, options.speedup)
     market.start()
-    job.wait_for("the end of the trace", lambda: not market.is_alive())
     job.wait_for("a worker", lambda: job.run.last_step() > 0)
+    job.run.command("scale", str(options.workers))
+    job.wait_for("the end of the trace", lambda: not market.is_alive())
     summary = job.end()
     found = summarise(job, market, summary, options)
     show(found)
