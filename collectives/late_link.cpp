@@ -34,8 +34,8 @@ class LateLink final : public RingLink {
   bool can_pause() const override { return link_->can_pause(); }
 
   void abort() noexcept override {
+    link_->abort();  // first: whoever is woken begins its task there
     signal_.raise();
-    link_->abort();
   }
 
  private:
