@@ -42,7 +42,7 @@ TEST_F(CliTest, SimulateAsJsonIsOneObjectPerLine) {
   ASSERT_EQ(run({"simulate", "--seeds", "30", "--sabotage", "skips-sync", "--json"}), kExitFailed);
   EXPECT_THAT(out(), HasSubstr("{\"kind\": \"failing_seed\", \"seed\": "));
   EXPECT_THAT(out(), HasSubstr("{\"kind\": \"simulation\", \"world\": \"membership\", "
-                                 "\"first_seed\": 1, \"seeds\": 30, "));
+                               "\"first_seed\": 1, \"seeds\": 30, "));
 }
 
 TEST_F(CliTest, SimulateWithBadNumbersIsBadUsage) {
