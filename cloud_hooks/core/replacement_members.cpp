@@ -152,6 +152,22 @@ bool ReplacementPolicy::has_unnamed() const {
                      [](const auto& entry) { return entry.second.server.empty(); });
 }
 
+/// A server may end before its worker came, with another's worker presumed on it. That one lives on
+/// a server that is still waited for: together they are one.
+std::uint32_t ReplacementPolicy::counted_twice() const {
+  std::uint32_t housed = 0;
+  for (const auto& [id, member] : members_) {
+    housed += member.is_housed && !member.leaves && !member.server_is_gone ? 1 : 0;
+  }
+  std::uint32_t homes = 0;
+  std::uint32_t awaited = 0;
+  for (const auto& [id, server] : servers_) {
+    homes += server.stage == Stage::kUnnamed ? 1 : 0;
+    awaited += server.stage == Stage::kAwaited ? 1 : 0;
+  }
+  return housed > homes ? std::min(housed - homes, awaited) : 0;
+}
+
 bool ReplacementPolicy::may_be_a_home(const Server& server) const {
   if (server.stage == Stage::kUnnamed) {
     return has_unnamed();

@@ -33,7 +33,7 @@ std::uint32_t ReplacementPolicy::staying() const {
     const bool stays = !member.leaves && !member.server_is_gone;
     count += stays && !servers_.contains(member.server) ? 1 : 0;  // the others are counted above
   }
-  return count;
+  return count - counted_twice();
 }
 
 std::uint32_t ReplacementPolicy::coming() const {

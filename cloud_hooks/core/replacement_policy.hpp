@@ -238,6 +238,7 @@ class ReplacementPolicy {
   void house(MemberInfo& member, Server& server);
   void unnamed_lost(Instant now);
   [[nodiscard]] bool has_unnamed() const;
+  [[nodiscard]] std::uint32_t counted_twice() const;
   [[nodiscard]] bool may_be_a_home(const Server& server) const;
 
   // replacement_plan.cpp: what follows from what is known.

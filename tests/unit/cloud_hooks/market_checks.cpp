@@ -78,13 +78,7 @@ void MarketWorld::check_calm() {
   const double left = budget_ ? *budget_ - true_cost() : 1e9;
   const bool may_pay =
       (!options_.budget_per_hour || per_hour <= *options_.budget_per_hour) && left > per_hour * 0.5;
-  // A server may end before its worker came. Without names another's worker is presumed on it, and
-  // that other server is still waited for.
-  std::uint32_t presumed = 0;
-  for (const std::string& id : alive()) {
-    presumed += is_unnamed_ && now_ - machines_.at(id).created < options_.start_timeout ? 1 : 0;
-  }
-  if (count + presumed + policy_->status(now_).coming < wanted_ && may_pay) {
+  if (count + policy_->status(now_).coming < wanted_ && may_pay) {
     violated("starved: " + std::to_string(count) + " of " + std::to_string(wanted_));
   }
 }

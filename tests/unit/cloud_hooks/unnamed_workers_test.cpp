@@ -55,6 +55,23 @@ TEST(UnnamedWorkers, AreReplacedAtOnceWhenOneIsLost) {
   EXPECT_EQ(desk.status().staying, 2u);
 }
 
+TEST(UnnamedWorkers, AreNotCountedBesideTheirServerWhenTheOneTheyWerePresumedOnEnds) {
+  Desk desk(two_zones());
+  std::vector<ServerStatus> servers;
+  const std::vector<policy_effect::Request> wanted = desk.requests;
+  for (const policy_effect::Request& request : wanted) {
+    desk.grant(request);
+    while (servers.size() < desk.servers_made) {
+      servers.push_back(Desk::server("s" + std::to_string(servers.size() + 1), request.request));
+    }
+  }
+  ASSERT_EQ(servers.size(), 2u);
+  desk.feed(policy_event::Joined{MemberId{1}, ""});  // it runs on s2; s1 is taken for its own
+  servers[0].state = ServerState::kGone;
+  desk.feed(policy_event::Listed{servers});
+  EXPECT_EQ(desk.status().staying, 1u) << "s2 and its worker are one";
+}
+
 TEST(UnnamedWorkers, LeaveTheirServersToBeReleasedWithTheLastOfThem) {
   Desk desk(two_zones());
   settle_unnamed(desk);
