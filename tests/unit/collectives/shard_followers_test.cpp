@@ -1,0 +1,98 @@
+// Where shards are led and followed, and what their leaders keep back.
+
+#include <gtest/gtest.h>
+
+#include "collectives/parameter_server/core/placement.hpp"
+#include "collectives/parameter_server/core/replica_log.hpp"
+#include "collectives/parameter_server/core/shard_core.hpp"
+
+namespace mayfly::parameter_server {
+namespace {
+
+TEST(Placement, PutsAFollowerOnTheNextServer) {
+  const Placement placement(3, 2, true);
+  EXPECT_EQ(placement.leader_of(0), 0U);
+  EXPECT_EQ(placement.follower_of(1), 1U);
+  EXPECT_EQ(placement.leader_of(5), 2U);
+  EXPECT_EQ(placement.follower_of(5), 0U);
+}
+
+TEST(Placement, LetsTheFollowerLeadAloneWhenTheLeaderIsLost) {
+  Placement placement(3, 2, true);
+  placement.lose(1);
+  EXPECT_EQ(placement.leader_of(2), 2U);
+  EXPECT_EQ(placement.follower_of(2), std::nullopt);
+  EXPECT_EQ(placement.leader_of(0), 0U);
+  EXPECT_EQ(placement.follower_of(0), std::nullopt) << "its follower was there";
+  EXPECT_EQ(placement.follower_of(4), 0U);
+  EXPECT_FALSE(placement.is_torn());
+}
+
+TEST(Placement, IsTornWhenTwoNeighboursAreLostAndNotOtherwise) {
+  Placement placement(4, 1, true);
+  placement.lose(0);
+  placement.lose(2);
+  EXPECT_FALSE(placement.is_torn());
+  placement.lose(3);
+  EXPECT_TRUE(placement.is_torn());
+  Placement alone(2, 1, false);
+  alone.lose(1);
+  EXPECT_TRUE(alone.is_torn());
+}
+
+TEST(LeaderLog, KeepsBackWhatItsFollowerLacks) {
+  LeaderLog log(true);
+  EXPECT_EQ(log.add(), 1U);
+  EXPECT_EQ(log.add(), 2U);
+  EXPECT_EQ(log.safe(), 0U);
+  ASSERT_TRUE(log.taken(1).ok());
+  EXPECT_EQ(log.safe(), 1U);
+  EXPECT_FALSE(log.taken(3).ok()) << "it was not given that";
+  EXPECT_FALSE(log.taken(0).ok()) << "it had more before";
+  log.alone();
+  EXPECT_GE(log.safe(), 2U);
+}
+
+TEST(FollowerLog, TakesEveryEntryOnceAndNoneOutOfTurn) {
+  FollowerLog log;
+  EXPECT_EQ(log.judge(1), EntryVerdict::kNew);
+  EXPECT_EQ(log.judge(3), EntryVerdict::kGap);
+  EXPECT_EQ(log.judge(1), EntryVerdict::kRepeat);
+  EXPECT_EQ(log.judge(2), EntryVerdict::kNew);
+  EXPECT_EQ(log.taken(), 2U);
+}
+
+ShardEvent push_of(std::uint64_t slice, std::uint64_t version) {
+  ShardEvent event{.kind = ShardEventKind::kPush};
+  event.push.worker = MemberId{1};
+  event.push.slice = slice;
+  event.push.base_version = version;
+  event.push.wanted = version + 1;
+  return event;
+}
+
+TEST(ShardCore, AnswersARoundWhenItsLastSliceIsThere) {
+  const SyncPlan plan =
+      parse_phases("bsp", {.last_step = 2, .slices_per_step = 2, .samples_per_step = 8}).value();
+  ShardCore core(plan, false, {});
+  (void)core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{1}}});
+  EXPECT_FALSE(core.take(push_of(1, 0)).value().update.has_value());
+  const ShardOutcome outcome = core.take(push_of(0, 0)).value();
+  ASSERT_TRUE(outcome.update.has_value());
+  EXPECT_EQ(outcome.update->slices, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(outcome.answers, std::vector<MemberId>{MemberId{1}});
+  EXPECT_EQ(core.take(push_of(0, 0)).value().fate, PushFate::kRepeat);
+  EXPECT_EQ(core.repeats(), 1U);
+}
+
+TEST(ShardCore, NamesTheWorkersThatAreMembersNoMore) {
+  const SyncPlan plan = parse_phases("asp", {.last_step = 2, .slices_per_step = 2}).value();
+  ShardCore core(plan, true, {});
+  (void)core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{1}, MemberId{2}}});
+  const ShardOutcome outcome =
+      core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{2}}}).value();
+  EXPECT_EQ(outcome.departed, std::vector<MemberId>{MemberId{1}});
+}
+
+}  // namespace
+}  // namespace mayfly::parameter_server
