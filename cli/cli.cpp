@@ -140,6 +140,23 @@ std::string top_help() {
          "checkpoint written, 4 too few workers for too long.\n";
 }
 
+Subcommand evaluator_command() {
+  return {
+      {"evaluator",
+       "measure every checkpoint of a run as it appears, until the run ends",
+       "",
+       {{"run-dir", "DIR", "the run; results go to its evaluations.jsonl"},
+        {"data", "SPEC", "data set; default: the run's"},
+        {"threads", "N", "compute threads (default 1), at low priority; 0 = one per core"},
+        {"isa", "NAME", "instruction set: auto, avx512, avx2 or portable (slow, for checks)"},
+        {"conv-kernels", "NAME", "convolutions: auto (the faster by layer), direct or winograd"},
+        {"image-size", "PIXELS", "that the network sees (default: as in the run)"},
+        {"skip-corrupt", "", "leave unusable images out and count them"}},
+       {},
+       false},
+      evaluator};
+}
+
 bool asks_for_help(const std::string& word) {
   return word == "--help" || word == "-h" || word == "help";
 }
@@ -211,6 +228,7 @@ const std::vector<Subcommand>& subcommands() {
         {},
         false},
        evaluate},
+      evaluator_command(),
       {{"inspect",
         "show what is in a checkpoint, or how a network is computed on this machine",
         "CHECKPOINT | --kernels | --memory",

@@ -31,6 +31,8 @@ int inspect(const ParsedArguments& arguments, Context& context);
 int inspect_checkpoint(const ParsedArguments& arguments, Context& context);
 int digest(const ParsedArguments& arguments, Context& context);
 int evaluate(const ParsedArguments& arguments, Context& context);
+// evaluator_command.cpp: the same for every checkpoint of a run, as it appears.
+int evaluator(const ParsedArguments& arguments, Context& context);
 
 // weight_commands.cpp: weights for and from PyTorch.
 int export_weights(const ParsedArguments& arguments, Context& context);

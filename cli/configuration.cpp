@@ -1,6 +1,7 @@
 #include "cli/configuration.hpp"
 
 #include "base/file.hpp"
+#include "engine/parameter_server/switch_order.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -33,6 +34,9 @@ Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const
     if (Result<void> done = engine::apply_setting(config, name, text, source); !done.ok()) {
       return done.error();
     }
+  }
+  if (Result<void> done = engine::spell_out_switch_order(config); !done.ok()) {
+    return done.error();
   }
   if (Result<void> valid = engine::validate(config); !valid.ok()) {
     return valid.error();

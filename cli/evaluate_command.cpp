@@ -1,104 +1,12 @@
 #include <fmt/format.h>
 
-#include <charconv>
-#include <filesystem>
-
-#include "base/file.hpp"
 #include "cli/commands.hpp"
-#include "cli/evaluate.hpp"
-#include "cli/open_checkpoint.hpp"
+#include "cli/evaluate_checkpoint.hpp"
 #include "engine/json_text.hpp"
-#include "nn/cpu/conv_kernel.hpp"
-#include "nn/cpu/cpu_engine.hpp"
+#include "engine/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::size_t kConfigBytesMax = 1 << 20;
-
-/// The settings of the run that wrote the checkpoint, from RUN/config.toml above
-/// RUN/checkpoints/step-N; the defaults if the checkpoint was moved elsewhere.
-std::optional<engine::JobConfig> run_config(const std::string& checkpoint) {
-  const fs::path run = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
-  const std::string path = (run / "config.toml").string();
-  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
-  engine::JobConfig config;
-  if (!text.ok() || !engine::apply_toml(config, text.value(), path).ok()) {
-    return std::nullopt;
-  }
-  return config;
-}
-
-Result<std::string> data_of(const ParsedArguments& arguments, const std::string& checkpoint) {
-  if (const std::string spec = arguments.option("data"); !spec.empty()) {
-    return spec;
-  }
-  if (const std::optional<engine::JobConfig> config = run_config(checkpoint)) {
-    return config->data;
-  }
-  return Error{Errc::kInvalidInput, "eval needs --data SPEC: " + checkpoint +
-                                        " is not inside a run directory with a config.toml"};
-}
-
-Result<std::uint32_t> number_of(const ParsedArguments& arguments, const std::string& name,
-                                std::uint32_t max) {
-  const std::string text = arguments.option(name, "0");
-  std::uint32_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc{} || end != text.data() + text.size() || number > max) {
-    return Error{
-        Errc::kInvalidInput,
-        fmt::format("--{} expects a whole number from 0 to {}, got '{}'", name, max, text)};
-  }
-  return number;
-}
-
-/// The size asked for, else the run's, if it is the run's data; else it is left to the data.
-Result<datasets::OpenOptions> open_options(const ParsedArguments& arguments,
-                                           const OpenCheckpoint& checkpoint) {
-  const Result<std::uint32_t> image_size = number_of(arguments, "image-size", 4096);
-  if (!image_size.ok()) {
-    return image_size.error();
-  }
-  datasets::OpenOptions options;
-  options.skip_corrupt = arguments.has("skip-corrupt");
-  options.seed = checkpoint.loaded.info.seed;  // as the run that wrote the checkpoint
-  options.image_size = static_cast<int>(image_size.value());
-  options.usual_image_size = checkpoint.model.image_size;
-  const std::optional<engine::JobConfig> run = run_config(checkpoint.loaded.path);
-  if (run.has_value() && options.image_size == 0 && arguments.option("data").empty()) {
-    options.image_size = static_cast<int>(run->image_size);
-  }
-  std::error_code ignored;
-  if (run.has_value() && fs::is_directory(run->cache_dir, ignored)) {
-    options.cache_dir = run->cache_dir;  // spares decoding or measuring the images again
-  }
-  return options;
-}
-
-Result<datasets::DatasetPair> open_data(const ParsedArguments& arguments,
-                                        const OpenCheckpoint& checkpoint) {
-  const Result<std::string> spec = data_of(arguments, checkpoint.loaded.path);
-  if (!spec.ok()) {
-    return spec.error();
-  }
-  const Result<datasets::OpenOptions> options = open_options(arguments, checkpoint);
-  if (!options.ok()) {
-    return options.error();
-  }
-  Result<datasets::DatasetPair> data = datasets::open_dataset(spec.value(), options.value());
-  if (!data.ok()) {
-    return data;
-  }
-  if (data.value().classes != checkpoint.model.classes) {
-    return Error{Errc::kInvalidInput, fmt::format("{} has {} classes, the checkpoint's {} has {}",
-                                                  spec.value(), data.value().classes,
-                                                  checkpoint.model.name, checkpoint.model.classes)};
-  }
-  return data;
-}
 
 struct Evaluation {
   std::string path;
@@ -113,41 +21,25 @@ Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
   if (!path.ok()) {
     return path.error();
   }
-  const Result<std::uint32_t> threads = number_of(arguments, "threads", 1024);
-  if (!threads.ok()) {
-    return threads.error();
-  }
-  const Result<std::string> isa = nn::cpu::select_isa(arguments.option("isa", "auto"));
-  if (!isa.ok()) {
-    return isa.error();
-  }
-  const Result<void> kernels =
-      nn::cpu::select_conv_kernels(arguments.option("conv-kernels", "auto"));
-  if (!kernels.ok()) {
-    return kernels.error();
+  const Result<EvaluationMeans> means = evaluation_means(arguments, "0");
+  if (!means.ok()) {
+    return means.error();
   }
   const Result<OpenCheckpoint> checkpoint = open_checkpoint(path.value());
   if (!checkpoint.ok()) {
     return checkpoint.error();
   }
-  const Result<datasets::DatasetPair> data = open_data(arguments, checkpoint.value());
+  const Result<datasets::DatasetPair> data = open_test_data(arguments, checkpoint.value());
   if (!data.ok()) {
     return data.error();
   }
-  // A checkpoint does not say how large the images were: its tensors do not depend on it.
-  const Result<nn::Model> model =
-      nn::make_model(checkpoint.value().model.name, checkpoint.value().model.classes,
-                     data.value().test->image_size());
-  if (!model.ok()) {
-    return Error{model.error().code, data.value().name + ": " + model.error().detail};
-  }
   const Result<Accuracy> accuracy =
-      measure_accuracy(model.value(), checkpoint.value().state, data.value(), threads.value());
+      evaluate_on(checkpoint.value(), data.value(), means.value().threads);
   if (!accuracy.ok()) {
     return accuracy.error();
   }
   return Evaluation{checkpoint.value().loaded.path, value(checkpoint.value().state.committed),
-                    data.value().name, isa.value(), accuracy.value()};
+                    data.value().name, means.value().isa, accuracy.value()};
 }
 
 }  // namespace

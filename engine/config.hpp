@@ -63,6 +63,8 @@ struct JobConfig {
   // Parameter servers instead of all-reduce (docs/parameter_server.md).
   std::string sync;                ///< bsp, asp, ssp:S or backup:N-of-M; empty = all-reduce
   std::string phases;              ///< instead of `sync`: "bsp:6.25%,asp"
+  std::string switch_order;        ///< of phases, as Sync-Switch spells it: 10 = bsp, then asp
+  std::string train_steps;         ///< with it: global steps at which the phases end
   std::uint32_t ps = 1;            ///< servers
   std::uint32_t shards = 1;        ///< of each server, with a thread each
   std::uint32_t slices = 0;        ///< that a step is cut into; 0 = as many as workers

@@ -80,6 +80,10 @@ void append_parameter_servers(std::vector<Setting>& list) {
   list.push_back(make("phases", &C::phases,
                       "several of them, one after the other, e.g. bsp:6.25%,asp; amounts also as "
                       "400steps or 51200samples"));
+  list.push_back(make("switch_order", &C::switch_order,
+                      "phases as Sync-Switch spells them, with train_steps: 1 = bsp, 0 = asp"));
+  list.push_back(make("train_steps", &C::train_steps,
+                      "of switch_order: the global step at which each phase ends, e.g. 400,61200"));
   list.push_back(make("ps", &C::ps, "parameter servers"));
   list.push_back(make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"));
   list.push_back(make("slices", &C::slices,

@@ -4,7 +4,7 @@ mayfly_library(engine
           compute_pool.cpp compute_pool_worker.cpp coordinator_main.cpp coordinator_process.cpp
           device.cpp exit_codes.cpp gradient_buckets.cpp gradient_sums.cpp gradient_wire.cpp
           half_wire.cpp initial_weights.cpp job.cpp launched_rank.cpp ledger.cpp local_launcher.cpp
-          low_priority.cpp network_interface.cpp observer.cpp records.cpp reduction_layout.cpp
+          network_interface.cpp observer.cpp records.cpp reduction_layout.cpp
           rejoin_limit.cpp resident_memory.cpp run_recorder.cpp signal_watcher.cpp
           starting_state.cpp state_donor.cpp state_faults.cpp state_fetch.cpp state_parts.cpp
           state_sync.cpp trace.cpp duty_cycle.cpp injector.cpp trainer.cpp trainer_checks.cpp

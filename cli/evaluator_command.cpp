@@ -1,0 +1,191 @@
+// `mayfly evaluator`: measures every checkpoint of a run as it appears, in a process of its own.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/time.hpp"
+#include "cli/commands.hpp"
+#include "cli/evaluate_checkpoint.hpp"
+#include "engine/json_text.hpp"
+#include "engine/line_file.hpp"
+#include "engine/low_priority.hpp"
+#include "engine/run_directory.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kPollInterval = milliseconds(500);
+constexpr std::string_view kFolderPrefix = "step-";
+constexpr std::string_view kLinePrefix = "{\"step\": ";
+
+/// The number at the beginning of `text`.
+std::optional<std::uint64_t> leading_number(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failure == std::errc{} ? std::optional(number) : std::nullopt;
+}
+
+/// Steps that the lines of an earlier evaluator are about.
+std::set<std::uint64_t> steps_on_record(const std::string& path) {
+  std::set<std::uint64_t> steps;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kLinePrefix)) {
+      if (const auto step = leading_number(std::string_view(line).substr(kLinePrefix.size()))) {
+        steps.insert(*step);
+      }
+    }
+  }
+  return steps;
+}
+
+class Evaluator {
+ public:
+  Evaluator(const ParsedArguments& arguments, Context& context, std::string run_dir,
+            EvaluationMeans means, std::unique_ptr<engine::LineFile> lines)
+      : arguments_(arguments),
+        context_(context),
+        run_dir_(std::move(run_dir)),
+        means_(std::move(means)),
+        lines_(std::move(lines)),
+        seen_(steps_on_record(run_dir_ + "/evaluations.jsonl")) {}
+
+  /// Until the run has ended and its last checkpoint is measured.
+  int run() {
+    while (true) {
+      const bool has_ended = run_has_ended();  // asked before looking: what it wrote last counts
+      const std::vector<std::uint64_t> steps = fresh_steps();
+      for (const std::uint64_t step : steps) {
+        if (Result<void> done = measure(step); !done.ok()) {
+          return context_.complain(done.error());
+        }
+      }
+      if (has_ended && steps.empty()) {
+        return unreadable_ == 0 ? kExitDone : kExitFailed;
+      }
+      if (steps.empty()) {
+        context_.services.pause(kPollInterval);
+      }
+    }
+  }
+
+ private:
+  /// A run that goes on after its summary has written events since.
+  bool run_has_ended() const {
+    std::error_code failure;
+    const auto summary = fs::last_write_time(run_dir_ + "/summary.json", failure);
+    if (failure) {
+      return false;
+    }
+    const auto events = fs::last_write_time(run_dir_ + "/events.jsonl", failure);
+    return !failure && summary >= events;
+  }
+
+  std::vector<std::uint64_t> fresh_steps() const {
+    std::vector<std::uint64_t> steps;
+    std::error_code failure;
+    for (fs::directory_iterator it(run_dir_ + "/checkpoints", failure), end; !failure && it != end;
+         it.increment(failure)) {
+      const std::string name = it->path().filename().string();
+      if (!name.starts_with(kFolderPrefix)) {
+        continue;
+      }
+      const auto step = leading_number(std::string_view(name).substr(kFolderPrefix.size()));
+      if (step && !seen_.contains(*step)) {
+        steps.push_back(*step);
+      }
+    }
+    std::sort(steps.begin(), steps.end());
+    return steps;
+  }
+
+  /// A checkpoint may be removed while it is read: newer ones are there then.
+  Result<void> measure(std::uint64_t step) {
+    seen_.insert(step);
+    const Instant begin = monotonic_now();
+    const std::string path = fmt::format("{}/checkpoints/{}{}", run_dir_, kFolderPrefix, step);
+    const Result<OpenCheckpoint> checkpoint = open_checkpoint(path);
+    if (!checkpoint.ok()) {
+      std::error_code ignored;
+      if (fs::exists(path, ignored)) {
+        ++unreadable_;
+        context_.complain(checkpoint.error());
+      }
+      return {};
+    }
+    if (!data_) {
+      Result<datasets::DatasetPair> data = open_test_data(arguments_, checkpoint.value());
+      if (!data.ok()) {
+        return std::move(data).error();
+      }
+      data_ = std::move(data).value();
+    }
+    const Result<Accuracy> accuracy = evaluate_on(checkpoint.value(), *data_, means_.threads);
+    if (!accuracy.ok()) {
+      return accuracy.error();
+    }
+    return record(step, accuracy.value(), to_seconds(monotonic_now() - begin));
+  }
+
+  Result<void> record(std::uint64_t step, const Accuracy& accuracy, double seconds) {
+    const std::string line = engine::JsonObject()
+                                 .add("step", engine::json_number(step))
+                                 .add("time", engine::json_number(wall_clock_seconds()))
+                                 .add("samples", engine::json_number(accuracy.samples))
+                                 .add("test_top1", engine::json_number(accuracy.top1()))
+                                 .add("test_loss", engine::json_number(accuracy.loss))
+                                 .add("seconds", engine::json_number(seconds))
+                                 .text();
+    context_.out << fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}\n", step,
+                                100 * accuracy.top1(), accuracy.loss)
+                 << std::flush;
+    return lines_->append(line);
+  }
+
+  const ParsedArguments& arguments_;
+  Context& context_;
+  const std::string run_dir_;
+  const EvaluationMeans means_;
+  std::unique_ptr<engine::LineFile> lines_;
+  std::set<std::uint64_t> seen_;
+  std::optional<datasets::DatasetPair> data_;
+  std::uint32_t unreadable_ = 0;
+};
+
+}  // namespace
+
+int evaluator(const ParsedArguments& arguments, Context& context) {
+  const std::string run_dir = arguments.option("run-dir");
+  std::error_code ignored;
+  if (run_dir.empty() || !fs::is_directory(run_dir, ignored)) {
+    return context.complain(
+        run_dir.empty() ? "evaluator needs --run-dir DIR, the directory of a run"
+                        : run_dir + " is not a directory; evaluator follows a run that has begun",
+        kExitUsage);
+  }
+  // Training goes first. One thread by default: the measuring of one checkpoint has the time until
+  // the next one.
+  engine::run_with_low_priority();
+  const Result<EvaluationMeans> means = evaluation_means(arguments, "1");
+  if (!means.ok()) {
+    return context.complain(means.error());
+  }
+  Result<std::unique_ptr<engine::LineFile>> lines =
+      engine::LineFile::open(run_dir + "/evaluations.jsonl", engine::LineFile::Content::kLines);
+  if (!lines.ok()) {
+    return context.complain(lines.error());
+  }
+  return Evaluator(arguments, context, run_dir, means.value(), std::move(lines).value()).run();
+}
+
+}  // namespace mayfly::cli
