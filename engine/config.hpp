@@ -67,6 +67,7 @@ struct JobConfig {
   std::string train_steps;         ///< with it: global steps at which the phases end
   std::uint32_t ps = 1;            ///< servers
   std::uint32_t shards = 1;        ///< of each server, with a thread each
+  std::uint32_t ps_replicas = 0;   ///< 1: each shard has a follower on the next server
   std::uint32_t slices = 0;        ///< that a step is cut into; 0 = as many as workers
   std::string lr_rule = "linear";  ///< for updates of less than a global batch
   bool ps_hashes = false;          ///< of gradients and parameters on their way

@@ -85,6 +85,8 @@ void append_parameter_servers(std::vector<Setting>& list) {
   list.push_back(make("train_steps", &C::train_steps,
                       "of switch_order: the global step at which each phase ends, e.g. 400,61200"));
   list.push_back(make("ps", &C::ps, "parameter servers"));
+  list.push_back(make("ps_replicas", &C::ps_replicas,
+                      "1: each shard has a follower on the next server, and a server may be lost"));
   list.push_back(make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"));
   list.push_back(make("slices", &C::slices,
                       "that a step is cut into for parameter servers; 0 = as many as workers"));

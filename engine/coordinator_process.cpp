@@ -227,7 +227,8 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
   }
   if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
     core.initial_workers += config.ps;
-    core.min_workers += config.ps;
+    // With followers the last of two neighbours suffices.
+    core.min_workers += config.ps_replicas > 0 ? (config.ps + 1) / 2 : config.ps;
     core.rebalance.enabled = false;
     core.observe_from_bytes = UINT64_MAX;
   }

@@ -12,6 +12,7 @@ mayfly_library(engine
           trainer_observe.cpp trainer_reports.cpp word_wire.cpp worker.cpp worker_link.cpp
           wrapped_wire.cpp worker_join.cpp parameter_server/ps_job.cpp parameter_server/ps_link.cpp
           parameter_server/ps_process.cpp parameter_server/ps_server.cpp
+          parameter_server/ps_servers.cpp
           parameter_server/ps_snapshot.cpp parameter_server/ps_trainer.cpp
           parameter_server/sgd_shard.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives

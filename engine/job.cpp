@@ -41,9 +41,10 @@ void derive_steps(Job& job) {
 std::string synchronisation_of(const JobConfig& c) {
   return uses_parameter_servers(c)
              ? fmt::format(
-                   "{}, {} slices, {} servers of {} shards, rate {}, hashes {}, straggler {}",
-                   phases_text(c), slices_per_step(c), c.ps, c.shards, c.lr_rule, c.ps_hashes,
-                   c.straggler)
+                   "{}, {} slices, {} servers of {} shards, {} followers, rate {}, hashes {}, "
+                   "straggler {}",
+                   phases_text(c), slices_per_step(c), c.ps, c.shards, c.ps_replicas, c.lr_rule,
+                   c.ps_hashes, c.straggler)
              : "all-reduce";
 }
 

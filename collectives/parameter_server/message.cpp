@@ -8,7 +8,7 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5350594d;  // "MYPS"
-constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kFormat = 2;
 
 std::uint64_t hash_of(ByteSpan first, ByteSpan second = {}) {
   Digester digester;
@@ -40,7 +40,7 @@ Result<void> check_header(const Header& header, std::uint64_t payload_max) {
   if (header.check != header_hash(header)) {
     return Error{Errc::kCorrupt, "a damaged message"};
   }
-  if (header.type < MessageType::kHello || header.type > MessageType::kBye) {
+  if (header.type < MessageType::kHello || header.type > MessageType::kTaken) {
     return Error{Errc::kCorrupt, "a message of an unknown type"};
   }
   if (header.payload_bytes > payload_max) {

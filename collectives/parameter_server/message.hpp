@@ -24,6 +24,14 @@ enum class MessageType : std::uint8_t {
   kStatePull,   ///< worker: asks for parameters and momentum, for a snapshot
   kState,       ///< shard: both
   kBye,         ///< worker: I was told that the job is over
+  // Between the leader of a shard and its follower (core/replica_log.hpp). What the leader was told
+  // travels as it came, with a number in `entry`: kHello, kPush, kPull, kRest, and
+  kRoster,      ///< leader: the workers of the present view; the payload is their ids
+  kStragglers,  ///< leader: who is slow; the payload is their ids, each with its ratio
+  kHold,        ///< leader: no new step is begun
+  kFollow,      ///< leader: who I am, with the view's key
+  kFollowing,   ///< follower: go ahead; I have all entries up to `entry`
+  kTaken,       ///< follower: I have all entries up to `entry`
 };
 
 namespace flags {
@@ -56,11 +64,12 @@ struct Header {
   std::uint32_t correct = 0;                   ///< kPush: top-1 hits
   double loss = 0;                             ///< kPush: sum over the microbatches
   std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/gradient_sums.hpp
+  std::uint64_t entry = 0;                     ///< between leader and follower
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_check = 0;  ///< hash of the payload; 0 = not made
   std::uint64_t check = 0;          ///< hash of everything before
 };
-inline constexpr std::size_t kHeaderBytes = 152;
+inline constexpr std::size_t kHeaderBytes = 160;
 static_assert(sizeof(Header) == kHeaderBytes && std::is_trivially_copyable_v<Header>);
 
 /// Sets magic, format and check.

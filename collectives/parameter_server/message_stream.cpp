@@ -21,11 +21,12 @@ Error lost() {
 
 }  // namespace
 
-void MessageStream::push_part(ByteSpan bytes, bool copy) {
+void MessageStream::push_part(ByteSpan bytes, bool copy, std::uint64_t gate) {
   if (bytes.empty()) {
     return;
   }
   Part part;
+  part.gate = gate;
   if (copy) {
     part.own.assign(bytes.begin(), bytes.end());
     part.bytes = part.own;
@@ -35,25 +36,26 @@ void MessageStream::push_part(ByteSpan bytes, bool copy) {
   queue_.push_back(std::move(part));  // moving a vector leaves its bytes where they are
 }
 
-void MessageStream::send(Header header, ByteSpan first, ByteSpan second, bool with_hash) {
+void MessageStream::send(Header header, ByteSpan first, ByteSpan second, bool with_hash,
+                         std::uint64_t gate) {
   header.payload_bytes = first.size() + second.size();
   if (with_hash && header.payload_bytes > 0) {
     header.payload_check = payload_hash(first, second);
   }
   seal(header);
-  push_part(std::as_bytes(std::span(&header, 1)), true);
-  push_part(first, false);
-  push_part(second, false);
+  push_part(std::as_bytes(std::span(&header, 1)), true, gate);
+  push_part(first, false, gate);
+  push_part(second, false, gate);
 }
 
 /// Header and payload in one call: a fifth less CPU than one call for each.
 Result<void> MessageStream::flush() {
-  while (!queue_.empty()) {
+  while (wants_to_send()) {
     std::array<iovec, kPartsPerCall> parts{};
     std::size_t count = 0;
     std::size_t bytes = 0;
     for (const Part& part : queue_) {
-      if (count == kPartsPerCall || bytes == kTransferMax) {
+      if (count == kPartsPerCall || bytes == kTransferMax || part.gate > released_) {
         break;
       }
       const ByteSpan left = part.bytes.subspan(part.sent);

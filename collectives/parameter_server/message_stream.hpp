@@ -3,6 +3,7 @@
 // Messages over one non-blocking socket: what is to be sent waits here until the socket takes it,
 // and what arrives is put where the owner says. One thread.
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
@@ -25,11 +26,18 @@ class MessageStream {
       : socket_(std::move(socket)), payload_max_(payload_max) {}
 
   [[nodiscard]] int fd() const { return socket_.get(); }
-  [[nodiscard]] bool wants_to_send() const { return !queue_.empty(); }
+  /// Something waits for the socket; what waits for its release does not count.
+  [[nodiscard]] bool wants_to_send() const {
+    return !queue_.empty() && queue_.front().gate <= released_;
+  }
 
   /// Queues a message; seals the header. The payload must stay unchanged until it is sent, unless
-  /// keep_copies() is called before it changes.
-  void send(Header header, ByteSpan first = {}, ByteSpan second = {}, bool with_hash = false);
+  /// keep_copies() is called before it changes. With a gate it, and what comes after it, waits for
+  /// release().
+  void send(Header header, ByteSpan first = {}, ByteSpan second = {}, bool with_hash = false,
+            std::uint64_t gate = 0);
+  /// Messages with gates up to this one may be sent from now on. Never goes back.
+  void release(std::uint64_t through) { released_ = std::max(released_, through); }
   /// Moves what the socket takes. kPeerLost.
   [[nodiscard]] Result<void> flush();
   /// Copies what is not sent yet and not ours, so that its owner may change it.
@@ -49,8 +57,9 @@ class MessageStream {
     ByteSpan bytes;
     Bytes own;  // bytes are in here, if there are any
     std::size_t sent = 0;
+    std::uint64_t gate = 0;
   };
-  void push_part(ByteSpan bytes, bool copy);
+  void push_part(ByteSpan bytes, bool copy, std::uint64_t gate);
   [[nodiscard]] std::span<std::byte> next_space();
   [[nodiscard]] Result<bool> receive_some_bytes();
   [[nodiscard]] Result<void> finish_message(const OnMessage& on_message);
@@ -58,6 +67,7 @@ class MessageStream {
   UniqueFd socket_;
   std::uint64_t payload_max_;
   std::deque<Part> queue_;
+  std::uint64_t released_ = 0;
   Header header_;
   std::size_t header_got_ = 0;
   bool in_payload_ = false;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "base/log.hpp"
 #include "collectives/parameter_server/shard_loop.hpp"
 #include "collectives/tcp/sockets.hpp"
@@ -16,6 +17,7 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr std::size_t kStrangersMax = 64;
+constexpr std::size_t kFixed = 4;  // descriptors before those of the sessions
 
 }  // namespace
 
@@ -63,9 +65,14 @@ void ShardLoop::run() {
     if (unix_.valid()) {
       accept_all(unix_.get());
     }
-    for (std::size_t i = 3; i < polled.size(); ++i) {
-      serve(*sessions_[i - 3], polled[i].revents);
+    for (std::size_t i = kFixed; i < polled.size(); ++i) {
+      serve(*sessions_[i - kFixed], polled[i].revents);
     }
+    if (link_) {
+      link_->serve(polled[3].revents);
+    }
+    acknowledge();
+    release();
     tidy();
     check_quiet();
     publish_facts();
@@ -77,13 +84,16 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   polled.push_back({wake_.get(), POLLIN, 0});
   polled.push_back({tcp_.get(), POLLIN, 0});
   polled.push_back({unix_.valid() ? unix_.get() : -1, POLLIN, 0});
+  polled.push_back({link_ ? link_->fd() : -1, link_ ? link_->events() : short{0}, 0});
   for (const auto& session : sessions_) {
     const bool reads = !session->hello.has_value();  // not before it is admitted
     const int events = (reads ? POLLIN : 0) | (session->stream.wants_to_send() ? POLLOUT : 0);
     polled.push_back({session->stream.fd(), static_cast<short>(events), 0});
   }
   constexpr int kForEver = -1;
-  (void)::poll(polled.data(), polled.size(), kForEver);
+  const std::optional<Instant> deadline = link_ ? link_->deadline() : std::nullopt;
+  (void)::poll(polled.data(), polled.size(),
+               deadline ? collectives::poll_timeout_ms(*deadline) : kForEver);
 }
 
 void ShardLoop::accept_all(int listener) {
@@ -95,51 +105,65 @@ void ShardLoop::accept_all(int listener) {
     const auto strangers = std::count_if(sessions_.begin(), sessions_.end(),
                                          [](const auto& s) { return !s->worker.has_value(); });
     if (static_cast<std::size_t>(strangers) < kStrangersMax) {
-      sessions_.push_back(std::make_unique<Session>(MessageStream(std::move(fd), payload_bytes_)));
+      sessions_.push_back(std::make_unique<Session>(
+          MessageStream(std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax))));
     }
   }
 }
 
 void ShardLoop::take_orders() {
-  std::vector<std::optional<Roster>> orders;
+  std::vector<std::optional<ShardView>> orders;
   {
     const std::lock_guard lock(mutex_);
     orders.swap(orders_);
   }
-  for (const std::optional<Roster>& order : orders) {
+  for (const std::optional<ShardView>& order : orders) {
     if (order) {
       meet(*order);
-    } else if (desk_) {
-      desk_->hold();
-      told_quiet_ = false;
+    } else {
+      begin_hold();
     }
   }
 }
 
-void ShardLoop::meet(const Roster& roster) {
-  for (const MemberId worker : roster_.workers) {
-    if (!roster.workers.contains(worker)) {
-      if (Session* session = session_of(worker)) {
-        session->over = true;  // it is fenced: nothing that it says counts any more
-      }
-      answer(order_.gone(worker));
-    }
+/// What cannot be refused: only pushes can.
+void ShardLoop::begin_hold() {
+  if (role_ == ShardRole::kLeads && core_.desk() != nullptr) {
+    Header header;
+    header.type = MessageType::kHold;
+    ENSURE(take({.kind = ShardEventKind::kHold}, header, nullptr).ok(), "anybody may be held");
+    told_quiet_ = false;
   }
-  roster_ = roster;
-  keys_[roster.view] = roster.key;
-  if (desk_) {  // before anybody is let in: it must know whom it gives work
-    speeds_.set_workers(roster.workers);
-    deliver(desk_->set_workers(roster.workers));
+}
+
+void ShardLoop::meet(const ShardView& view) {
+  view_ = view.view;
+  keys_[view.view] = view.key;
+  if (role_ == ShardRole::kFollows && view.role == ShardRole::kLeads) {
+    begin_to_lead();
+  }
+  if (role_ == ShardRole::kLeads) {
+    follow_up(view);
+    // Before anybody is let in: it must be known who may be given work.
+    workers_ = view.workers;
+    speeds_.set_workers(view.workers);
+    Header header;
+    header.type = MessageType::kRoster;
+    ShardEvent event{.kind = ShardEventKind::kWorkers, .workers = view.workers};
+    ENSURE(take(event, header, nullptr).ok(), "any workers are met");
     told_quiet_ = true;
-    deliver(desk_->go_on());
   }
   admit();
 }
 
 bool ShardLoop::is_admissible(const Header& hello) const {
   const auto key = keys_.find(ViewId{hello.view});
-  return key != keys_.end() && key->second == hello.key &&
-         roster_.workers.contains(MemberId{hello.worker});
+  if (key == keys_.end() || key->second != hello.key) {
+    return false;
+  }
+  return hello.type == MessageType::kFollow
+             ? role_ == ShardRole::kFollows && hello.shard == options_.number
+             : role_ == ShardRole::kLeads && workers_.contains(MemberId{hello.worker});
 }
 
 /// Who has said hello before we heard of its view waits.
@@ -149,27 +173,32 @@ void ShardLoop::admit() {
     if (!session.hello || session.over) {
       continue;
     }
-    const Header hello = *session.hello;
-    if (!is_admissible(hello)) {
-      session.over = ViewId{hello.view} <= roster_.view;
-      continue;
-    }
-    const MemberId worker{hello.worker};
-    if (Session* before = session_of(worker)) {
-      before->over = true;
-      before->worker.reset();
-    }
-    session.worker = worker;
-    session.hello.reset();
-    Header welcome;
-    welcome.type = MessageType::kWelcome;
-    welcome.worker = hello.worker;
-    welcome.shard = options_.number;
-    session.stream.send(welcome);
-    if (desk_) {
-      deliver(desk_->connected(worker, hello.serial));
+    if (is_admissible(*session.hello)) {
+      admit(session);
+    } else {
+      session.over = ViewId{session.hello->view} <= view_;
     }
   }
+}
+
+void ShardLoop::admit(Session& session) {
+  const Header hello = *std::exchange(session.hello, std::nullopt);
+  if (hello.type == MessageType::kFollow) {
+    admit_leader(session);
+    return;
+  }
+  const MemberId worker{hello.worker};
+  if (Session* before = session_of(worker)) {
+    before->over = true;
+    before->worker.reset();
+  }
+  session.worker = worker;
+  Header welcome;
+  welcome.type = MessageType::kWelcome;
+  welcome.worker = hello.worker;
+  welcome.shard = options_.number;
+  session.stream.send(welcome);
+  ENSURE(take(event_of(hello), hello, nullptr).ok(), "a member may connect");
 }
 
 Session* ShardLoop::session_of(MemberId worker) {
@@ -183,6 +212,10 @@ Session* ShardLoop::session_of(MemberId worker) {
 
 void ShardLoop::serve(Session& session, short events) {
   if (session.over || events == 0) {
+    return;
+  }
+  if (session.hello && (events & (POLLHUP | POLLERR)) != 0) {
+    session.over = true;  // gone before its view came
     return;
   }
   if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && !session.hello) {

@@ -1,8 +1,8 @@
 #pragma once
 
 // One shard of the parameters: a thread with an event loop that owns a contiguous range of the
-// flattened state. It receives pushes, lets UpdateOrder decide, applies updates and answers. The
-// first shard also has the LeaseDesk. docs/parameter_server.md says who does what.
+// flattened state. It receives pushes, lets ShardCore decide, applies updates and answers; or it
+// follows a leader of the same range elsewhere. docs/parameter_server.md says who does what.
 
 #include <cstdint>
 #include <functional>
@@ -15,8 +15,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "collectives/parameter_server/core/lease_desk.hpp"
-#include "collectives/parameter_server/core/update_order.hpp"
+#include "collectives/parameter_server/core/shard_core.hpp"
 #include "collectives/parameter_server/message.hpp"
 
 namespace mayfly::parameter_server {
@@ -54,7 +53,16 @@ struct UpdateFacts {
 class ShardListener {
  public:
   virtual ~ShardListener() = default;
+  /// Of a leader. Its follower has the update, too.
   virtual void on_update(const UpdateFacts& /*facts*/) {}
+  /// Of a follower: it has done what its leader did. The leader says so to others.
+  virtual void on_followed(const UpdateFacts& /*facts*/) {}
+  /// A follower leads from now on, with parameters of this version.
+  virtual void on_lead(std::uint64_t /*version*/) {}
+  /// A leader whose follower is lost goes on alone.
+  virtual void on_alone(std::uint64_t /*version*/) {}
+  /// A follower cannot have done what its leader did; the job must not go on.
+  virtual void on_diverged(const std::string& /*why*/) {}
   /// Held, and nobody has anything left to do.
   virtual void on_quiet() {}
   /// A worker says that the job is over.
@@ -62,6 +70,11 @@ class ShardListener {
   /// The first shard has found a straggler, or that it is none any more; the policy follows at the
   /// end of the step.
   virtual void on_straggler(const StragglerChange& /*change*/) {}
+};
+
+enum class ShardRole : std::uint8_t {
+  kLeads,    ///< decides, and answers workers
+  kFollows,  ///< does what the leader of the same shard did, and may lead later
 };
 
 struct ShardOptions {
@@ -72,10 +85,22 @@ struct ShardOptions {
   bool payload_hashes = false;        ///< in answers
   StragglerPolicy stragglers = StragglerPolicy::kNone;
   StragglerOptions straggling{};  ///< when a worker is one
+  ShardRole role = ShardRole::kLeads;
+  bool has_follower = false;  ///< of a leader: nothing leaves it before its follower has it
+};
+
+/// What a view means for a shard.
+struct ShardView {
+  ViewId view{};
+  std::uint64_t key = 0;
+  std::set<MemberId> workers;
+  ShardRole role = ShardRole::kLeads;  ///< who has led once does not follow
+  std::string follower{};              ///< of a leader: where it is; empty: there is none any more
 };
 
 /// How much work a shard has done; read after it has stopped, or as a snapshot.
 struct ShardFacts {
+  bool leads = true;
   std::uint64_t version = 0;
   std::uint64_t committed = 0;  ///< slices of the job, with those before it was resumed
   std::uint64_t repeats = 0;
@@ -86,6 +111,7 @@ struct ShardFacts {
   std::uint64_t probes = 0;   ///< slices computed only to see how fast a worker is
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
+  std::uint64_t bytes_followed = 0;  ///< sent to the follower
   std::map<std::uint64_t, std::uint64_t> staleness;
 };
 
@@ -99,8 +125,8 @@ class Shard {
   // Any thread:
   /// Where workers connect (collectives/tcp/tcp_address.hpp).
   [[nodiscard]] virtual const std::string& address() const = 0;
-  /// The workers of the present view, and its key. Work goes on.
-  virtual void set_workers(ViewId view, std::uint64_t key, std::set<MemberId> workers) = 0;
+  /// The present view. Work goes on.
+  virtual void set_view(ShardView view) = 0;
   /// No new step is begun until the next view; on_quiet() may follow.
   virtual void hold() = 0;
   [[nodiscard]] virtual ShardFacts facts() const = 0;

@@ -64,11 +64,15 @@ class Clients final : public ShardClients {
     view_ = view;
     key_ = key;
   }
+  Result<void> move_to(std::uint32_t shard, const std::string& address) override;
   void pull(const flow::Pull& action) override;
   void push(const flow::Compute& action, const PushFacts& facts,
             const std::vector<std::span<const float>>& gradients) override;
   void rest() override { tell_all(MessageType::kRest); }
-  void bye() override { tell_all(MessageType::kBye); }
+  void bye() override {
+    said_bye_ = true;
+    tell_all(MessageType::kBye);
+  }
   void pull_states() override {
     for (Connection& connection : connections_) {
       connection.state_version.reset();
@@ -107,6 +111,7 @@ class Clients final : public ShardClients {
   ViewId view_{};
   std::uint64_t key_ = 0;
   bool wants_states_ = false;
+  bool said_bye_ = false;
 };
 
 Header Clients::header_of(MessageType type, std::uint32_t shard) const {
@@ -150,6 +155,20 @@ void Clients::send_what_is_due(Connection& connection) {
     connection.late.pop_front();
   }
   (void)connection.stream->flush();  // a broken connection shows when it is read
+}
+
+Result<void> Clients::move_to(std::uint32_t shard, const std::string& address) {
+  Result<collectives::TcpAddress> parsed = collectives::parse_tcp_address(address);
+  if (!parsed.ok()) {
+    return std::move(parsed).error();
+  }
+  if (options_.addresses[shard] != address) {
+    options_.addresses[shard] = address;
+    connections_[shard].address = std::move(parsed).value();
+    lose(shard, "it is led by its follower now");
+    connections_[shard].next_try = monotonic_now();
+  }
+  return {};
 }
 
 void Clients::pull(const flow::Pull& action) {
@@ -310,6 +329,9 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
         flow_.reconnected(shard);
         if (wants_states_ && !connection.state_version) {
           send(shard, header_of(MessageType::kStatePull, shard));
+        }
+        if (said_bye_) {
+          send(shard, header_of(MessageType::kBye, shard));
         }
       }
       for (const Header& message : std::exchange(connection.waiting, {})) {

@@ -56,6 +56,8 @@ class ShardClients {
 
   /// Of the view that lets us in. Before anything else, and again with every view.
   virtual void set_view(ViewId view, std::uint64_t key) = 0;
+  /// This shard is led from there now. kInvalidInput if it is no address.
+  virtual Result<void> move_to(std::uint32_t shard, const std::string& address) = 0;
 
   virtual void pull(const flow::Pull& action) = 0;
   /// `gradients`: by shard; they must not change before all_sent().

@@ -1,42 +1,49 @@
 #pragma once
 
-// The event loop behind Shard; for shard.cpp (connections) and shard_messages.cpp (what workers
-// say) only.
+// The event loop behind Shard; for shard.cpp (connections), shard_messages.cpp (what workers say)
+// and shard_replica.cpp (what leader and follower say) only.
 
 #include <poll.h>
 
 #include <atomic>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/aligned_buffer.hpp"
+#include "collectives/parameter_server/core/replica_log.hpp"
+#include "collectives/parameter_server/core/shard_core.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
+#include "collectives/parameter_server/replica_link.hpp"
 #include "collectives/parameter_server/shard.hpp"
+#include "collectives/parameter_server/shard_event.hpp"
 
 namespace mayfly::parameter_server {
 
-/// A pushed slice that waits for its round, or is about to be applied.
+/// Of the ids of a view's workers, on their way to a follower.
+inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
+
+/// A pushed slice that waits for its round, or is about to be applied, or is applied and not yet
+/// known to be with the follower.
 struct Kept {
   AlignedBuffer<float> sum;
   Header header;
+  std::uint64_t entry = 0;  // of the log
+  bool is_applied = false;
 };
 
-/// One connection of a worker.
+/// One connection of a worker, or of the leader that we follow.
 struct Session {
   explicit Session(MessageStream s) : stream(std::move(s)) {}
   MessageStream stream;
   std::optional<Header> hello;  // until it is admitted
   std::optional<MemberId> worker;
-  AlignedBuffer<float> space;  // where the present push goes
+  bool is_leader = false;
+  AlignedBuffer<float> space;        // where the present push goes
+  std::vector<std::uint64_t> words;  // where a roster or stragglers go
   std::uint64_t question = 0;
   bool over = false;
-};
-
-struct Roster {
-  ViewId view{};
-  std::uint64_t key = 0;
-  std::set<MemberId> workers;
 };
 
 class ShardLoop final : public Shard {
@@ -46,12 +53,17 @@ class ShardLoop final : public Shard {
       : options_(options),
         state_(state),
         listener_(listener),
-        order_(plan),
+        core_(plan, options.number == 0,
+              {options.shards == 1, options.snapshots, options.stragglers}),
+        role_(options.role),
+        log_(options.role == ShardRole::kLeads && options.has_follower),
         speeds_(options.straggling),
         payload_bytes_(state.values().size_bytes()) {
-    if (options.number == 0) {
-      desk_.emplace(plan,
-                    LeaseDesk::Options{options.shards == 1, options.snapshots, options.stragglers});
+    if (log_.has_follower()) {
+      link_.emplace(
+          options.number, options.payload_hashes,
+          [this](const Header& header) { return gradient_of(header); },
+          [this](std::uint64_t through) { return log_.taken(through); });
     }
   }
   ~ShardLoop() override {
@@ -68,10 +80,10 @@ class ShardLoop final : public Shard {
   }
 
   const std::string& address() const override { return address_; }
-  void set_workers(ViewId view, std::uint64_t key, std::set<MemberId> workers) override {
+  void set_view(ShardView view) override {
     {
       const std::lock_guard lock(mutex_);
-      orders_.emplace_back(Roster{view, key, std::move(workers)});
+      orders_.emplace_back(std::move(view));
     }
     wake();
   }
@@ -96,27 +108,43 @@ class ShardLoop final : public Shard {
   void wait_for_events(std::vector<pollfd>& polled);
   void accept_all(int listener);
   void take_orders();
-  void meet(const Roster& roster);
+  void meet(const ShardView& view);
+  void begin_hold();
   void admit();
+  void admit(Session& session);
   [[nodiscard]] bool is_admissible(const Header& hello) const;
   void serve(Session& session, short events);
   void close(Session& session, const std::string& why);
   void tidy();
 
+  // shard_messages.cpp: what workers say
   Result<PayloadTarget> expect(Session& session, const Header& header);
   Result<void> handle(Session& session, const Header& header);
-  Result<void> handle_push(Session& session, const Header& header);
+  Result<void> handle_worker(Session& session, const Header& header);
+  Result<void> take(const ShardEvent& event, Header header, AlignedBuffer<float>* gradient);
   void apply(const Update& update);
-  void tell_desk(const Header& header, const PushOutcome& outcome);
   void answer(const std::vector<MemberId>& workers);
   void send_state(Session& session);
   void deliver(const Grants& grants);
   void note_lease(const Grant& grant);
   void follow_stragglers();
+  void set_stragglers(const std::map<MemberId, double>& stragglers);
   void check_quiet();
   void publish_facts();
   Session* session_of(MemberId worker);
   AlignedBuffer<float> take_buffer();
+
+  // shard_replica.cpp: what leader and follower say to each other
+  void follow_up(const ShardView& view);
+  void begin_to_lead();
+  void admit_leader(Session& session);
+  [[nodiscard]] ByteSpan gradient_of(const Header& header) const;
+  Result<PayloadTarget> expect_entry(Session& session, const Header& header);
+  Result<void> take_entry(Session& session, const Header& header);
+  Result<void> diverged(const std::string& why);
+  void acknowledge();
+  void release();
+  [[nodiscard]] std::uint64_t gate() const { return log_.has_follower() ? log_.last() : 0; }
 
   const ShardOptions options_;
   ShardState& state_;
@@ -129,16 +157,22 @@ class ShardLoop final : public Shard {
   std::atomic<std::size_t> connections_ = 0;
 
   mutable std::mutex mutex_;
-  std::vector<std::optional<Roster>> orders_;  // guarded by mutex_; nothing = hold
-  ShardFacts facts_;                           // guarded by mutex_
+  std::vector<std::optional<ShardView>> orders_;  // guarded by mutex_; nothing = hold
+  ShardFacts facts_;                              // guarded by mutex_
 
   // The thread's own:
-  UpdateOrder order_;
-  std::optional<LeaseDesk> desk_;  // of the first shard
-  StragglerWatch speeds_;          // the same
+  ShardCore core_;
+  ShardRole role_;
+  LeaderLog log_;         // without a follower it keeps nothing back
+  FollowerLog followed_;  // while we follow
+  std::uint64_t acknowledged_ = 0;
+  std::optional<ReplicaLink> link_;                           // of a leader with a follower
+  std::deque<std::pair<std::uint64_t, UpdateFacts>> unsaid_;  // until the log's entry is taken
+  StragglerWatch speeds_;                                     // of a leader that is the first shard
   std::uint64_t payload_bytes_;
   Sessions sessions_;
-  Roster roster_;
+  ViewId view_{};  // the newest
+  std::set<MemberId> workers_;
   std::map<ViewId, std::uint64_t> keys_;
   std::map<std::uint64_t, Kept> kept_;  // by slice
   std::vector<AlignedBuffer<float>> spare_;

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "collectives/parameter_server/shard_loop.hpp"
 
 namespace mayfly::parameter_server {
 
 Result<PayloadTarget> ShardLoop::expect(Session& session, const Header& header) {
+  if (session.is_leader) {
+    return expect_entry(session, header);
+  }
   const bool is_push = header.type == MessageType::kPush;
   if (header.payload_bytes != (is_push ? payload_bytes_ : 0)) {
     return Error{Errc::kCorrupt, "a message of the wrong size"};
   }
   if (!session.worker) {
-    return header.type == MessageType::kHello
-               ? Result<PayloadTarget>(PayloadTarget{})
-               : Result<PayloadTarget>(Error{Errc::kRefused, "no hello"});
+    const bool greets = header.type == MessageType::kHello || header.type == MessageType::kFollow;
+    return greets ? Result<PayloadTarget>(PayloadTarget{})
+                  : Result<PayloadTarget>(Error{Errc::kRefused, "no hello"});
   }
   if (is_push && session.space.size() == 0) {
     session.space = take_buffer();
@@ -24,62 +28,76 @@ Result<PayloadTarget> ShardLoop::expect(Session& session, const Header& header) 
 }
 
 Result<void> ShardLoop::handle(Session& session, const Header& header) {
+  if (session.is_leader) {
+    return take_entry(session, header);
+  }
   if (!session.worker) {
     session.hello = header;
     admit();
     return {};
   }
-  const MemberId worker = *session.worker;
+  return handle_worker(session, header);
+}
+
+Result<void> ShardLoop::handle_worker(Session& session, const Header& header) {
+  if (MemberId{header.worker} != *session.worker) {
+    return Error{Errc::kCorrupt, "a worker that speaks for another one"};
+  }
   switch (header.type) {
-    case MessageType::kPush: return handle_push(session, header);
-    case MessageType::kPull:
-      session.question = header.question;
-      answer(order_.pulled(worker, header.clock, header.wanted));
-      return {};
-    case MessageType::kRest:
-      answer(order_.rested(worker));
-      if (desk_) {
-        speeds_.probe_done(monotonic_now(), worker);
-        deliver(desk_->rested(worker, header.serial));
-        follow_stragglers();
+    case MessageType::kPush:
+      if ((header.flags & flags::kAsks) != 0) {
+        session.question = header.question;
       }
-      return {};
+      return take(event_of(header), header, &session.space);
+    case MessageType::kPull: session.question = header.question; [[fallthrough]];
+    case MessageType::kRest: return take(event_of(header), header, nullptr);
     case MessageType::kStatePull: send_state(session); return {};
     case MessageType::kBye: listener_.on_over(); return {};
     default: return Error{Errc::kCorrupt, "a message that workers do not send"};
   }
 }
 
-/// A gradient is applied only when all of it is here: a worker may die in the middle.
-Result<void> ShardLoop::handle_push(Session& session, const Header& header) {
-  Push push;
-  push.worker = *session.worker;
-  push.slice = header.slice;
-  push.base_version = header.version;
-  push.clock = header.clock;
-  push.at_once = (header.flags & flags::kAtOnce) != 0;
-  if ((header.flags & flags::kAsks) != 0) {
-    push.wanted = header.wanted;
-    session.question = header.question;
-  }
-  Result<PushOutcome> outcome = order_.pushed(push);
+/// Decides, tells the follower, and does what follows. A gradient is applied only when all of it is
+/// here: a worker may die in the middle.
+Result<void> ShardLoop::take(const ShardEvent& event, Header header,
+                             AlignedBuffer<float>* gradient) {
+  Result<ShardOutcome> outcome = core_.take(event);
   if (!outcome.ok()) {
     return std::move(outcome).error();
   }
-  const PushFate fate = outcome.value().fate;
-  own_facts_.repeats += fate == PushFate::kRepeat ? 1 : 0;
-  own_facts_.at_once += push.at_once && fate == PushFate::kApplied ? 1 : 0;
+  const std::optional<PushFate> fate = outcome.value().fate;
+  if (log_.has_follower()) {
+    header.entry = log_.add();
+  }
   if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
-    kept_[push.slice] = Kept{std::move(session.space), header};
-    session.space = AlignedBuffer<float>();
+    if (gradient->size() == 0) {
+      return Error{Errc::kCorrupt, "a slice without its gradient"};  // of a leader only
+    }
+    kept_[event.push.slice] = Kept{std::move(*gradient), header, gate(), false};
+  }
+  if (link_) {
+    link_->send({header, words_of(event)});
+  }
+  for (const MemberId worker : outcome.value().departed) {
+    if (Session* session = session_of(worker)) {
+      session->over = true;  // it is fenced: nothing that it says counts any more
+    }
   }
   if (outcome.value().update) {
     apply(*outcome.value().update);
   }
-  if (desk_) {
-    tell_desk(header, outcome.value());
+  own_facts_.at_once += event.push.at_once && fate == PushFate::kApplied ? 1 : 0;
+  const bool watches = role_ == ShardRole::kLeads && core_.desk() != nullptr;
+  if (watches && event.kind == ShardEventKind::kPush) {
+    speeds_.arrived(monotonic_now(), event.push.worker);
+  } else if (watches && event.kind == ShardEventKind::kRest) {
+    speeds_.probe_done(monotonic_now(), event.push.worker);
   }
+  deliver(outcome.value().grants);
   answer(outcome.value().answers);
+  if (watches && event.kind != ShardEventKind::kStragglers) {
+    follow_stragglers();
+  }
   return {};
 }
 
@@ -91,7 +109,8 @@ void ShardLoop::apply(const Update& update) {
   facts.update = update;
   std::vector<SliceGradient> slices;
   for (const std::uint64_t slice : update.slices) {
-    const Kept& kept = kept_.at(slice);
+    Kept& kept = kept_.at(slice);
+    kept.is_applied = true;
     slices.push_back({kept.sum.span(), kept.header.count});
     facts.samples += kept.header.samples;
     facts.correct += kept.header.correct;
@@ -102,29 +121,12 @@ void ShardLoop::apply(const Update& update) {
     }
   }
   state_.apply(slices, update.committed_before);
-  for (const std::uint64_t slice : update.slices) {
-    spare_.push_back(std::move(kept_.at(slice).sum));
-    kept_.erase(slice);
+  if (role_ == ShardRole::kFollows) {
+    listener_.on_followed(facts);
+  } else {
+    unsaid_.emplace_back(gate(), facts);
   }
-  listener_.on_update(facts);
-}
-
-void ShardLoop::tell_desk(const Header& header, const PushOutcome& outcome) {
-  const MemberId worker{header.worker};
-  speeds_.arrived(monotonic_now(), worker);
-  deliver(desk_->confirmed(worker, header.serial));
-  if (outcome.fate == PushFate::kStaged) {
-    desk_->staged(header.slice);
-  } else if (outcome.fate == PushFate::kLate) {
-    deliver(desk_->dropped(header.slice));
-  }
-  if (outcome.update) {
-    deliver(desk_->applied(outcome.update->slices));
-  }
-  if ((header.flags & flags::kWantsLease) != 0) {
-    deliver(desk_->wants(worker));
-  }
-  follow_stragglers();
+  release();
 }
 
 void ShardLoop::answer(const std::vector<MemberId>& workers) {
@@ -137,9 +139,10 @@ void ShardLoop::answer(const std::vector<MemberId>& workers) {
     header.type = MessageType::kParameters;
     header.worker = value(worker);
     header.shard = options_.number;
-    header.version = order_.version();
+    header.version = core_.order().version();
     header.question = session->question;
-    session->stream.send(header, std::as_bytes(state_.values()), {}, options_.payload_hashes);
+    session->stream.send(header, std::as_bytes(state_.values()), {}, options_.payload_hashes,
+                         gate());
     own_facts_.bytes_out += kHeaderBytes + payload_bytes_;
     if (const Result<void> sent = session->stream.flush(); !sent.ok()) {
       close(*session, sent.error().detail);
@@ -152,16 +155,18 @@ void ShardLoop::send_state(Session& session) {
   header.type = MessageType::kState;
   header.worker = value(*session.worker);
   header.shard = options_.number;
-  header.version = order_.version();
-  header.slice = order_.applied().count();
+  header.version = core_.order().version();
+  header.slice = core_.order().applied().count();
   session.stream.send(header, std::as_bytes(state_.values()), std::as_bytes(state_.momentum()),
-                      options_.payload_hashes);
+                      options_.payload_hashes, gate());
   own_facts_.bytes_out += kHeaderBytes + 2 * payload_bytes_;
 }
 
 void ShardLoop::deliver(const Grants& grants) {
   for (const Grant& grant : grants) {
-    note_lease(grant);
+    if (role_ == ShardRole::kLeads) {
+      note_lease(grant);
+    }
     Session* session = session_of(grant.worker);
     if (session == nullptr) {
       continue;  // it comes again with the connection
@@ -177,12 +182,12 @@ void ShardLoop::deliver(const Grants& grants) {
     header.count = grant.lease.count;
     header.clock = grant.lease.clock;
     header.serial = grant.lease.serial;
-    session->stream.send(header);
+    session->stream.send(header, {}, {}, false, gate());
   }
 }
 
 void ShardLoop::note_lease(const Grant& grant) {
-  if (!desk_->shows_speeds()) {
+  if (!core_.desk()->shows_speeds()) {
     speeds_.forget_leases();
   } else if (grant.lease.kind == LeaseKind::kCompute) {
     speeds_.leased(monotonic_now(), grant.worker, grant.lease.serial, grant.lease.count);
@@ -192,6 +197,7 @@ void ShardLoop::note_lease(const Grant& grant) {
   }
 }
 
+/// Times are the leader's own; what it makes of them its follower is told.
 void ShardLoop::follow_stragglers() {
   const std::vector<StragglerChange> changes = speeds_.take_changes();
   if (options_.stragglers == StragglerPolicy::kNone || changes.empty()) {
@@ -200,27 +206,38 @@ void ShardLoop::follow_stragglers() {
   for (const StragglerChange& change : changes) {
     listener_.on_straggler(change);
   }
-  deliver(desk_->set_stragglers(speeds_.stragglers()));
+  set_stragglers(speeds_.stragglers());
+}
+
+void ShardLoop::set_stragglers(const std::map<MemberId, double>& stragglers) {
+  Header header;
+  header.type = MessageType::kStragglers;
+  const ShardEvent event{.kind = ShardEventKind::kStragglers, .stragglers = stragglers};
+  ENSURE(take(event, header, nullptr).ok(), "anybody may be slow");
 }
 
 void ShardLoop::check_quiet() {
-  if (desk_ && !told_quiet_ && desk_->is_quiet()) {
+  const bool is_safe = role_ == ShardRole::kLeads && log_.last() <= log_.safe();
+  if (core_.desk() != nullptr && !told_quiet_ && is_safe && core_.desk()->is_quiet()) {
     told_quiet_ = true;
     listener_.on_quiet();
   }
 }
 
 void ShardLoop::publish_facts() {
-  own_facts_.version = order_.version();
-  own_facts_.committed = order_.applied().count();
-  if (desk_) {
-    own_facts_.late = desk_->late();
-    own_facts_.reissued = desk_->reissued();
-    own_facts_.mixed = desk_->mixed();
+  own_facts_.leads = role_ == ShardRole::kLeads;
+  own_facts_.version = core_.order().version();
+  own_facts_.committed = core_.order().applied().count();
+  own_facts_.repeats = core_.repeats();
+  if (const LeaseDesk* desk = core_.desk()) {
+    own_facts_.late = desk->late();
+    own_facts_.reissued = desk->reissued();
+    own_facts_.mixed = desk->mixed();
   }
+  own_facts_.bytes_followed = link_ ? link_->bytes_out() : own_facts_.bytes_followed;
   const std::lock_guard lock(mutex_);
   if (own_facts_.version != facts_.version) {
-    own_facts_.staleness = order_.staleness();
+    own_facts_.staleness = core_.order().staleness();
   }
   facts_ = own_facts_;
 }

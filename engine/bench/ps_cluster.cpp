@@ -197,7 +197,7 @@ Result<std::vector<TimedUpdate>> run_ps_cluster(const PsClusterOptions& options)
     if (!started.ok()) {
       return std::move(started).error();
     }
-    started.value()->set_workers(kView, kKey, members);
+    started.value()->set_view({kView, kKey, members});
     addresses.push_back(started.value()->address());
     shards.push_back(std::move(started).value());
   }

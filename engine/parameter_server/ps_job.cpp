@@ -78,10 +78,14 @@ Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout, std::ui
                shard_ranges(layout, shards)};
 }
 
-std::string server_address(std::uint32_t index, const std::vector<std::string>& shards) {
-  std::string text = fmt::format("{}{}", kServerPrefix, index);
-  for (const std::string& shard : shards) {
+std::string to_text(const ServerAddress& address) {
+  std::string text = fmt::format("{}{}", kServerPrefix, address.index);
+  for (const std::string& shard : address.shards) {
     text += "|" + shard;
+  }
+  text += address.followers.empty() ? "" : "|";
+  for (const std::string& follower : address.followers) {
+    text += "|" + follower;
   }
   return text;
 }
@@ -98,6 +102,11 @@ Result<std::optional<ServerAddress>> parse_server_address(const std::string& tex
     const std::size_t begin = end + 1;
     end = std::min(text.find('|', begin), text.size());
     address.shards.push_back(text.substr(begin, end - begin));
+  }
+  const auto border = std::find(address.shards.begin(), address.shards.end(), "");
+  if (border != address.shards.end()) {
+    address.followers.assign(border + 1, address.shards.end());
+    address.shards.erase(border, address.shards.end());
   }
   if (parsed.ec != std::errc{} || parsed.ptr != last || address.shards.empty()) {
     return wrong("not the address of a parameter server: " + text);

@@ -48,14 +48,15 @@ struct PsJob {
 [[nodiscard]] Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout,
                                         std::uint64_t first_step);
 
-/// Where the shards of a server are, as a member's address; and that of a member that is a worker.
-[[nodiscard]] std::string server_address(std::uint32_t index,
-                                         const std::vector<std::string>& shards);
 inline constexpr const char* kPsWorkerAddress = "ps-worker";
 struct ServerAddress {
   std::uint32_t index = 0;
   std::vector<std::string> shards;
+  std::vector<std::string> followers;  ///< of the shards of the server before; may be none
+  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
+/// Where the shards of a server are, as a member's address; and that of a member that is a worker.
+[[nodiscard]] std::string to_text(const ServerAddress& address);
 /// Nothing if the member is no server. kInvalidInput if it says so and cannot be read.
 [[nodiscard]] Result<std::optional<ServerAddress>> parse_server_address(const std::string& text);
 

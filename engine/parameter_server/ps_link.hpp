@@ -25,19 +25,16 @@ class PsLink final : public elastic::MemberHandler {
 
   /// `committed`: the step that this process says it has, the same for all of its kind; servers say
   /// one less than workers, so that a worker is asked for the job's last checkpoint.
-  PsLink(elastic::MemberClient& client, Step committed, Step last, bool waits_for_quiet,
-         Hooks hooks)
-      : client_(client),
-        committed_(committed),
-        last_(last),
-        waits_for_quiet_(waits_for_quiet),
-        hooks_(std::move(hooks)) {}
+  PsLink(elastic::MemberClient& client, Step committed, Step last, Hooks hooks)
+      : client_(client), committed_(committed), last_(last), hooks_(std::move(hooks)) {}
 
   // Control thread:
   void run_view(const elastic::View& view) override;
   void abort_group(ViewId view) override;
   void ask_for_boundary(ViewId view) override;
   void leave(const elastic::member_effect::Leave& leave) override;
+  /// We have the first shard: planned orders are answered by quiet(). Call it in a hook.
+  void wait_for_quiet() { waits_for_quiet_ = true; }
 
   // Any thread:
   /// Everybody is at the end of a step.
@@ -53,8 +50,8 @@ class PsLink final : public elastic::MemberHandler {
   elastic::MemberClient& client_;
   const Step committed_;
   const Step last_;
-  const bool waits_for_quiet_;
   const Hooks hooks_;
+  bool waits_for_quiet_ = false;  // the control thread's
   mutable std::mutex mutex_;
   // Guarded by mutex_:
   std::optional<elastic::View> view_;  // the newest

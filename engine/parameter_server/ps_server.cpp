@@ -5,15 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/log.hpp"
 #include "engine/network_interface.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
+#include "engine/parameter_server/ps_servers.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/records.hpp"
 
@@ -22,8 +24,10 @@ namespace {
 
 constexpr Duration kLinger = seconds(10);  // for workers that still fetch the state
 constexpr Duration kLingerStep = milliseconds(20);
+constexpr std::size_t kRecentRecords = 64;
 
-/// Sends the records of steps; on the first shard's thread.
+/// Sends the records of steps; on the first shard's thread. That of a follower keeps the last ones:
+/// its leader may be lost with what it had not sent, and the receiver drops what it has.
 class StepRecorder {
  public:
   StepRecorder(const Job& job, const PsJob& ps) : job_(job), ps_(ps) {}
@@ -32,6 +36,13 @@ class StepRecorder {
   void begin(elastic::MemberClient& client, const PsLink& link) {
     link_ = &link;
     client_ = &client;
+  }
+
+  void lead() {
+    leads_ = true;
+    for (const StepRecord& record : std::exchange(recent_, {})) {
+      client_->send_report(encode_record(record));
+    }
   }
 
   void add(const parameter_server::UpdateFacts& facts) {
@@ -44,12 +55,12 @@ class StepRecorder {
       hash_[lane] += facts.sample_hash[lane];
     }
     if (slices_ >= ps_.plan.slices_per_step()) {
-      send(facts);
+      finish(facts);
     }
   }
 
  private:
-  void send(const parameter_server::UpdateFacts& facts) {
+  void finish(const parameter_server::UpdateFacts& facts) {
     const std::uint64_t committed = facts.update.committed_before + facts.update.slices.size();
     record_.step = committed / ps_.plan.slices_per_step();
     record_.loss = loss_ / microbatches_;
@@ -65,7 +76,13 @@ class StepRecorder {
     const Instant now = monotonic_now();
     record_.seconds = last_.ns == 0 ? 0 : to_seconds(now - last_);
     last_ = now;
-    client_->send_report(encode_record(record_));
+    if (leads_) {
+      client_->send_report(encode_record(record_));
+    } else {
+      recent_.push_back(record_);
+      recent_.erase(recent_.begin(),
+                    recent_.size() > kRecentRecords ? recent_.begin() + 1 : recent_.begin());
+    }
     record_ = {};
     hash_ = {};
     slices_ = 0;
@@ -77,6 +94,8 @@ class StepRecorder {
   const PsJob& ps_;
   const PsLink* link_ = nullptr;
   elastic::MemberClient* client_ = nullptr;
+  bool leads_ = false;
+  std::deque<StepRecord> recent_;  // of a follower
   StepRecord record_;
   std::array<std::uint32_t, 4> hash_{};
   std::uint64_t slices_ = 0;
@@ -87,7 +106,12 @@ class StepRecorder {
 
 class ServerListener final : public parameter_server::ShardListener {
  public:
-  ServerListener(const Job& job, const PsJob& ps) : recorder_(job, ps) {}
+  ServerListener(const Job& job, const PsJob& ps, std::uint32_t shard, bool leads)
+      : server_(job.config.ps_index), shard_(shard), recorder_(job, ps) {
+    if (leads) {
+      recorder_.lead();
+    }
+  }
 
   /// Before any worker can have been let in.
   void begin(elastic::MemberClient& client, PsLink& link) {
@@ -95,12 +119,30 @@ class ServerListener final : public parameter_server::ShardListener {
     client_ = &client;
     link_ = &link;
   }
-  void record_steps() { records_ = true; }
 
   void on_update(const parameter_server::UpdateFacts& facts) override {
-    if (records_) {
+    if (shard_ == 0) {
       recorder_.add(facts);
     }
+  }
+  void on_followed(const parameter_server::UpdateFacts& facts) override { on_update(facts); }
+  void on_lead(std::uint64_t version) override {
+    if (shard_ == 0) {
+      recorder_.lead();
+    }
+    note("shard_taken_over",
+         fmt::format("shard {}: its leader is lost; server {} leads it after update {}, nothing "
+                     "that was answered is missing",
+                     shard_, server_, version));
+  }
+  void on_alone(std::uint64_t version) override {
+    note("shard_alone",
+         fmt::format("shard {}: its follower is lost; server {} goes on alone after update {}",
+                     shard_, server_, version));
+  }
+  void on_diverged(const std::string& why) override {
+    client_->send_report(encode_record(FatalRecord{
+        fmt::format("shard {} and its follower on server {} differ: {}", shard_, server_, why)}));
   }
   void on_quiet() override { link_->quiet(); }
   void on_over() override { link_->finished(); }
@@ -112,10 +154,24 @@ class ServerListener final : public parameter_server::ShardListener {
   }
 
  private:
+  void note(const char* kind, const std::string& text) {
+    log::info(text);
+    client_->send_report(encode_record(NoteRecord{kind, text}));
+  }
+
+  const std::uint32_t server_;
+  const std::uint32_t shard_;
   StepRecorder recorder_;
   elastic::MemberClient* client_ = nullptr;
   PsLink* link_ = nullptr;
-  bool records_ = false;
+};
+
+/// One shard that this process has; its thread uses the rest.
+struct Hosted {
+  std::uint32_t number = 0;
+  std::unique_ptr<SgdShard> state;
+  std::unique_ptr<ServerListener> listener;
+  std::unique_ptr<parameter_server::Shard> shard;
 };
 
 std::set<MemberId> workers_of(const elastic::View& view) {
@@ -131,18 +187,50 @@ std::set<MemberId> workers_of(const elastic::View& view) {
 }  // namespace
 
 struct PsServer::Parts {
-  Parts(const Job& j, PsJob p) : job(j), ps(std::move(p)), layout(j.model) {}
+  Parts(const Job& j, PsJob p) : job(j), ps(std::move(p)), layout(j.model), servers(j.config) {}
+
+  Result<void> host(parameter_server::ShardOptions options, const nn::ModelState& initial);
+  void follow(const elastic::View& view, elastic::MemberClient& client, PsLink& link);
+  void meet(const elastic::View& view, PsLink& link);
+  void wait_for_workers() const;
+
   const Job& job;
   const PsJob ps;
   const ReductionLayout layout;
   Step committed{};
-  std::vector<std::unique_ptr<SgdShard>> states;
-  std::vector<std::unique_ptr<ServerListener>> listeners;
-  std::vector<std::unique_ptr<parameter_server::Shard>> shards;  // threads use the rest
+  PsServers servers;  // the control thread's
+  bool has_view = false;
+  bool is_late = false;
+  std::vector<Hosted> hosted;  // those it leads from the start first
 };
 
 PsServer::PsServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 PsServer::~PsServer() = default;
+
+Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
+                                   const nn::ModelState& initial) {
+  const bool leads = options.role == parameter_server::ShardRole::kLeads;
+  options.shards = ps.shards;
+  options.snapshots = ps.snapshots;
+  options.payload_hashes = job.config.ps_hashes;
+  options.has_follower = leads && job.config.ps_replicas > 0;
+  options.stragglers = parameter_server::parse_straggler_policy(job.config.straggler).value();
+  options.straggling.slow = job.config.straggler_factor;
+  options.straggling.clear = 1 + (job.config.straggler_factor - 1) / 2;
+  options.straggling.windows = job.config.straggler_windows;
+  Hosted fresh;
+  fresh.number = options.number;
+  fresh.state = std::make_unique<SgdShard>(job, ps, layout, ps.ranges[options.number], initial);
+  fresh.listener = std::make_unique<ServerListener>(job, ps, options.number, leads);
+  Result<std::unique_ptr<parameter_server::Shard>> shard =
+      parameter_server::Shard::start(options, ps.plan, *fresh.state, *fresh.listener);
+  if (!shard.ok()) {
+    return std::move(shard).error();
+  }
+  fresh.shard = std::move(shard).value();
+  hosted.push_back(std::move(fresh));
+  return {};
+}
 
 Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const ReductionLayout& layout,
                                                   const nn::ModelState& initial) {
@@ -157,59 +245,90 @@ Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const Reductio
   }
   auto parts = std::make_unique<Parts>(job, std::move(ps).value());
   parts->committed = initial.committed;
-  for (std::uint32_t i = 0; i < config.shards; ++i) {
-    parameter_server::ShardOptions options;
-    options.number = config.ps_index * config.shards + i;
-    options.shards = parts->ps.shards;
-    options.snapshots = parts->ps.snapshots;
-    options.host = host.value();
-    options.payload_hashes = config.ps_hashes;
-    options.stragglers = parameter_server::parse_straggler_policy(config.straggler).value();
-    options.straggling.slow = config.straggler_factor;
-    options.straggling.clear = 1 + (config.straggler_factor - 1) / 2;
-    options.straggling.windows = config.straggler_windows;
-    parts->states.push_back(std::make_unique<SgdShard>(job, parts->ps, layout,
-                                                       parts->ps.ranges[options.number], initial));
-    parts->listeners.push_back(std::make_unique<ServerListener>(job, parts->ps));
-    if (options.number == 0) {
-      parts->listeners.back()->record_steps();
+  const std::uint32_t before = (config.ps_index + config.ps - 1) % config.ps;
+  for (const bool leads : {true, false}) {
+    for (std::uint32_t i = 0; i < (leads || config.ps_replicas > 0 ? config.shards : 0); ++i) {
+      parameter_server::ShardOptions options;
+      options.number = (leads ? config.ps_index : before) * config.shards + i;
+      options.host = host.value();
+      options.role =
+          leads ? parameter_server::ShardRole::kLeads : parameter_server::ShardRole::kFollows;
+      if (Result<void> hosted = parts->host(options, initial); !hosted.ok()) {
+        return std::move(hosted).error();
+      }
     }
-    Result<std::unique_ptr<parameter_server::Shard>> shard = parameter_server::Shard::start(
-        options, parts->ps.plan, *parts->states.back(), *parts->listeners.back());
-    if (!shard.ok()) {
-      return std::move(shard).error();
-    }
-    parts->shards.push_back(std::move(shard).value());
   }
   return std::unique_ptr<PsServer>(new PsServer(std::move(parts)));
 }
 
 std::string PsServer::address() const {
-  std::vector<std::string> shards;
-  for (const auto& shard : parts_->shards) {
-    shards.push_back(shard->address());
+  ServerAddress address;
+  address.index = parts_->job.config.ps_index;
+  for (std::size_t i = 0; i < parts_->hosted.size(); ++i) {
+    const bool leads = i < parts_->job.config.shards;
+    (leads ? address.shards : address.followers).push_back(parts_->hosted[i].shard->address());
   }
-  return server_address(parts_->job.config.ps_index, shards);
+  return to_text(address);
+}
+
+void PsServer::Parts::follow(const elastic::View& view, elastic::MemberClient& client,
+                             PsLink& link) {
+  const bool is_first = !std::exchange(has_view, true);
+  if (is_first && job.config.ps_replicas > 0 && is_late_server(view, committed)) {
+    is_late = true;
+    const std::string why =
+        fmt::format("server {} has come to a job under way; what it lost cannot come back",
+                    job.config.ps_index);
+    log::error(why);
+    client.post(elastic::member_event::LeaveAsked{why});
+  }
+  if (!is_late) {
+    meet(view, link);
+  }
+}
+
+void PsServer::Parts::meet(const elastic::View& view, PsLink& link) {
+  if (const Result<void> known = servers.follow(view); !known.ok()) {
+    log::warning(known.error().detail);  // the workers end the job
+    return;
+  }
+  for (const Hosted& own : hosted) {
+    const bool leads = servers.placement().leader_of(own.number) == job.config.ps_index;
+    parameter_server::ShardView meaning;
+    meaning.view = view.id;
+    meaning.key = view.key;
+    meaning.workers = workers_of(view);
+    meaning.role =
+        leads ? parameter_server::ShardRole::kLeads : parameter_server::ShardRole::kFollows;
+    meaning.follower = leads ? servers.follower_address(own.number) : std::string();
+    if (leads && own.number == 0) {
+      link.wait_for_quiet();
+    }
+    own.shard->set_view(std::move(meaning));
+  }
 }
 
 elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
   std::mutex mutex;
   std::condition_variable told;
+  PsLink* self = nullptr;
   PsLink::Hooks hooks;
-  hooks.on_view = [this](const elastic::View& view) {
-    for (const auto& shard : parts_->shards) {
-      shard->set_workers(view.id, view.key, workers_of(view));
+  hooks.on_view = [&](const elastic::View& view) { parts_->follow(view, client, *self); };
+  hooks.on_hold = [this] {
+    for (const Hosted& own : parts_->hosted) {
+      if (own.number == 0) {
+        own.shard->hold();
+      }
     }
   };
-  hooks.on_hold = [this] { parts_->shards.front()->hold(); };
   hooks.on_leave = [&] {
     const std::lock_guard lock(mutex);
     told.notify_all();
   };
-  const bool has_first_shard = parts_->job.config.ps_index == 0;
-  PsLink link(client, parts_->committed, Step{parts_->job.total_steps}, has_first_shard, hooks);
-  for (const auto& listener : parts_->listeners) {
-    listener->begin(client, link);
+  PsLink link(client, parts_->committed, Step{parts_->job.total_steps}, hooks);
+  self = &link;
+  for (const Hosted& own : parts_->hosted) {
+    own.listener->begin(client, link);
   }
   client.start(link);
   client.post(elastic::member_event::Loaded{parts_->committed, 0});
@@ -219,35 +338,42 @@ elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
       told.wait_for(lock, milliseconds(200));
     }
   }
-  const Instant deadline = monotonic_now() + kLinger;
-  const auto is_used = [](const auto& shard) { return shard->has_connections(); };
-  while (std::any_of(parts_->shards.begin(), parts_->shards.end(), is_used) &&
-         monotonic_now() < deadline) {
-    std::this_thread::sleep_for(kLingerStep);
-  }
+  parts_->wait_for_workers();
   report(client);
   elastic::member_effect::Leave leave = *link.leave_order();
-  parts_->shards.clear();  // no thread tells the link anything any more
+  parts_->hosted.clear();  // no thread tells the link anything any more
   return leave;
+}
+
+/// They may still fetch the state.
+void PsServer::Parts::wait_for_workers() const {
+  const Instant deadline = monotonic_now() + kLinger;
+  const auto is_used = [](const Hosted& own) { return own.shard->has_connections(); };
+  while (std::any_of(hosted.begin(), hosted.end(), is_used) && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kLingerStep);
+  }
 }
 
 /// What each shard did, for events.jsonl.
 void PsServer::report(elastic::MemberClient& client) const {
-  for (std::size_t i = 0; i < parts_->shards.size(); ++i) {
-    const parameter_server::ShardFacts facts = parts_->shards[i]->facts();
+  for (const Hosted& own : parts_->hosted) {
+    const parameter_server::ShardFacts facts = own.shard->facts();
+    if (!facts.leads) {
+      continue;
+    }
     std::string staleness;
     for (const auto& [age, count] : facts.staleness) {
       staleness += fmt::format("{}{}:{}", staleness.empty() ? "" : " ", age, count);
     }
     client.send_report(encode_record(NoteRecord{
         "shard_done",
-        fmt::format(
-            "shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
-            "again, {} mixed, {} at once, {} probes, {} bytes in, {} bytes out, staleness {}",
-            parts_->job.config.ps_index * parts_->job.config.shards + i, facts.version,
-            facts.committed, facts.repeats, facts.late, facts.reissued, facts.mixed, facts.at_once,
-            facts.probes, facts.bytes_in, facts.bytes_out,
-            staleness.empty() ? "none" : staleness)}));
+        fmt::format("shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
+                    "again, {} mixed, {} at once, {} probes, {} bytes in, {} bytes out, {} to its "
+                    "follower, staleness {}",
+                    own.number, facts.version, facts.committed, facts.repeats, facts.late,
+                    facts.reissued, facts.mixed, facts.at_once, facts.probes, facts.bytes_in,
+                    facts.bytes_out, facts.bytes_followed,
+                    staleness.empty() ? "none" : staleness)}));
   }
 }
 

@@ -16,7 +16,8 @@ using parameter_server::SyncPhase;
 using parameter_server::SyncPlan;
 
 constexpr std::uint32_t kServersMax = 256;
-constexpr std::uint32_t kShardsPerServerMax = 4;  // their addresses must fit into one of a member
+// Their addresses, and those of followers, must fit into one of a member.
+constexpr std::uint32_t kShardsPerServerMax = 4;
 
 /// As if the job had many steps: for what does not depend on how many it has.
 Result<SyncPlan> plan_of_any_length(const JobConfig& config, std::uint32_t slices) {
@@ -98,6 +99,14 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   if (config.shards < 1 || config.shards > kShardsPerServerMax) {
     return wrong(fmt::format("shards {} is not between 1 and {} per server", config.shards,
                              kShardsPerServerMax));
+  }
+  if (config.ps_replicas > 1) {
+    return wrong(fmt::format("ps_replicas {} is not 0 or 1", config.ps_replicas));
+  }
+  if (config.ps_replicas == 1 && (config.ps < 2 || config.shards > kShardsPerServerMax / 2)) {
+    return wrong(fmt::format(
+        "ps_replicas 1 needs at least two servers (ps {}) with at most {} shards each (shards {})",
+        config.ps, kShardsPerServerMax / 2, config.shards));
   }
   if (config.ps_index >= config.ps) {
     return wrong(fmt::format("ps_index {} is not below ps {}", config.ps_index, config.ps));

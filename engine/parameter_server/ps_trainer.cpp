@@ -42,7 +42,7 @@ PayloadTarget target_in(const ShardValues& values) {
 PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
     : parts_(parts),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      link_(parts.client, next(initial.committed), Step{parts.job.total_steps}, false,
+      link_(parts.client, next(initial.committed), Step{parts.job.total_steps},
             {[this](const elastic::View&) {
                view_came_ = true;
                wake();
@@ -53,6 +53,7 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
                wake();
              }}),
       flow_(parts.ps.shards),
+      servers_(parts.job.config),
       recorded_(initial.committed) {
   ENSURE(wake_.valid(), "an eventfd can be made");
   held_ = blank_state();
@@ -114,59 +115,43 @@ void PsTrainer::follow_view() {
     return;
   }
   seen_ = view->id;
-  std::size_t servers = 0;
-  for (const elastic::ViewMember& member : view->members) {
-    const auto address = parse_server_address(member.address);
-    servers += address.ok() && address.value().has_value() ? 1 : 0;
+  if (failed_) {
+    return;
   }
-  if (clients_ == nullptr && !failed_) {
-    Result<std::unique_ptr<Clients>> connected = connect(*view);
+  if (const Result<void> known = servers_.follow(*view); !known.ok()) {
+    fail(known.error().detail);
+    return;
+  }
+  if (servers_.placement().is_torn()) {
+    report_lost_servers(*view);
+    return;
+  }
+  if (clients_ == nullptr) {
+    Result<std::unique_ptr<Clients>> connected = connect();
     if (!connected.ok()) {
       fail(connected.error().detail);
       return;
     }
     clients_ = std::move(connected).value();
-  } else if (servers < servers_.size()) {
-    report_lost_servers(*view, servers);
-    return;
   }
-  if (clients_ != nullptr) {
-    clients_->set_view(view->id, view->key);
+  clients_->set_view(view->id, view->key);
+  for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
+    if (const Result<void> moved = clients_->move_to(shard, *servers_.leader_address(shard));
+        !moved.ok()) {
+      fail(moved.error().detail);
+    }
   }
 }
 
-Result<std::unique_ptr<ShardClients>> PsTrainer::connect(const elastic::View& view) {
-  std::vector<std::optional<ServerAddress>> found(parts_.job.config.ps);
-  for (const elastic::ViewMember& member : view.members) {
-    Result<std::optional<ServerAddress>> address = parse_server_address(member.address);
-    if (!address.ok()) {
-      return std::move(address).error();
-    }
-    if (!address.value()) {
-      continue;
-    }
-    const std::uint32_t index = address.value()->index;
-    if (index >= found.size() || found[index]) {
-      return Error{Errc::kInvalidInput,
-                   fmt::format("two parameter servers have index {}; see --ps-index", index)};
-    }
-    found[index] = std::move(address).value();
-  }
+Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   parameter_server::ShardClientsOptions options;
   options.self = parts_.client.id();
   options.payload_hashes = parts_.job.config.ps_hashes;
   options.wake = wake_.get();
   options.delay = parts_.delay;
-  for (const std::optional<ServerAddress>& server : found) {
-    if (!server || server->shards.size() != parts_.job.config.shards) {
-      return Error{Errc::kNotFound,
-                   fmt::format("view {} has not all of the {} parameter servers with {} shards",
-                               value(view.id), found.size(), parts_.job.config.shards)};
-    }
-    options.addresses.insert(options.addresses.end(), server->shards.begin(), server->shards.end());
-    servers_.push_back(*server);
-  }
-  for (const ShardRange& range : parts_.ps.ranges) {
+  for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
+    const ShardRange range = parts_.ps.ranges[shard];
+    options.addresses.push_back(*servers_.leader_address(shard));
     options.elements.push_back(range.last - range.first);
   }
   return ShardClients::make(options, flow_, [this](std::uint32_t shard, bool with_momentum) {
@@ -176,7 +161,7 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect(const elastic::View& vi
 
 /// Every worker says how far it has seen the shards; the first one reports the most. An update that
 /// no worker has been told of was never acknowledged: its slice is not counted as done either.
-void PsTrainer::report_lost_servers(const elastic::View& view, std::size_t present) {
+void PsTrainer::report_lost_servers(const elastic::View& view) {
   failed_ = true;
   std::vector<MemberId> workers;
   for (const elastic::ViewMember& member : view.members) {
@@ -203,10 +188,11 @@ void PsTrainer::report_lost_servers(const elastic::View& view, std::size_t prese
     }
   }
   const std::uint64_t saved = recorded_version_;
-  fail(fmt::format(
-      "{} of {} parameter servers is lost, and with it {} updates since step {}; "
-      "start again with --resume",
-      servers_.size() - present, servers_.size(), seen - std::min(seen, saved), value(recorded_)));
+  fail(
+      fmt::format("{} of {} parameter servers is lost, and with it {} updates since step {}; "
+                  "start again with --resume",
+                  servers_.placement().lost().size(), parts_.job.config.ps,
+                  seen - std::min(seen, saved), value(recorded_)));
 }
 
 PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
@@ -215,6 +201,16 @@ PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
     return target_in(values_in(fresh_, parts_.layout, range));
   }
   return {bytes_of(std::span(states_[shard].data(), states_[shard].size())), {}};
+}
+
+/// Follows views: who does not read may be lost.
+void PsTrainer::wait_until_sent() {
+  while (!clients_->all_sent() && !is_told_to_leave() && !failed_) {
+    clients_->wait(monotonic_now() + kTurn);
+    if (view_came_.exchange(false)) {
+      follow_view();
+    }
+  }
 }
 
 void PsTrainer::act(const FlowAction& action) {
@@ -257,9 +253,7 @@ void PsTrainer::adopt(const flow::Adopt& adopted) {
 bool PsTrainer::compute_slice(const MicrobatchSlice& slice) {
   std::vector<std::uint32_t> microbatches(slice.count);
   std::iota(microbatches.begin(), microbatches.end(), slice.first);
-  while (!clients_->all_sent() && !is_told_to_leave()) {  // the sums are still on their way
-    clients_->wait(monotonic_now() + kTurn);
-  }
+  wait_until_sent();  // the sums of the slice before
   parts_.loader.request(slice.step, microbatches);
   parts_.board.enter(elastic::Activity::kCompute, Step{slice.step});
   parts_.pool.begin_step(slice.step, held_, {});
@@ -324,9 +318,7 @@ void PsTrainer::finish() {
   over_ = true;
   recorded_ = Step{parts_.job.total_steps};
   clients_->bye();
-  while (!clients_->all_sent() && !is_told_to_leave()) {
-    clients_->wait(monotonic_now() + kTurn);
-  }
+  wait_until_sent();
   link_.finished();
 }
 

@@ -17,6 +17,7 @@
 #include "engine/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
+#include "engine/parameter_server/ps_servers.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
@@ -52,10 +53,11 @@ class PsTrainer {
   void wait();
   void wake() const;
   void follow_view();
-  Result<std::unique_ptr<Clients>> connect(const elastic::View& view);
-  void report_lost_servers(const elastic::View& view, std::size_t present);
+  Result<std::unique_ptr<Clients>> connect();
+  void report_lost_servers(const elastic::View& view);
   [[nodiscard]] parameter_server::PayloadTarget target(std::uint32_t shard, bool with_momentum);
   void act(const parameter_server::FlowAction& action);
+  void wait_until_sent();
   void adopt(const parameter_server::flow::Adopt& adopted);
   void compute(const parameter_server::flow::Compute& action);
   void probe(const parameter_server::flow::Probe& action);
@@ -74,11 +76,11 @@ class PsTrainer {
   const UniqueFd wake_;  // an eventfd
   PsLink link_;
   parameter_server::WorkerFlow flow_;
+  PsServers servers_;
   nn::ModelState held_;                       // what gradients are computed with
   nn::ModelState fresh_;                      // where answers go
   std::vector<AlignedBuffer<float>> states_;  // where a snapshot goes: values, then momentum
   std::unique_ptr<Clients> clients_;          // null before the first view
-  std::vector<ServerAddress> servers_;        // of the first view, by index
   std::optional<ViewId> seen_;
   std::uint64_t adoptions_ = 0;
   Step recorded_;

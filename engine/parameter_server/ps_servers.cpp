@@ -1,0 +1,85 @@
+#include "engine/parameter_server/ps_servers.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace mayfly::engine {
+
+PsServers::PsServers(const JobConfig& config)
+    : count_(config.ps),
+      shards_(config.shards),
+      has_followers_(config.ps_replicas > 0),
+      placement_(config.ps, config.shards, config.ps_replicas > 0),
+      servers_(config.ps) {}
+
+Result<void> PsServers::follow(const elastic::View& view) {
+  if (!std::exchange(has_met_, true)) {
+    return meet(view);
+  }
+  for (std::uint32_t index = 0; index < count_; ++index) {
+    if (servers_[index] && elastic::member_of(view, servers_[index]->id) == nullptr) {
+      placement_.lose(index);
+    }
+  }
+  return {};
+}
+
+Result<void> PsServers::meet(const elastic::View& view) {
+  for (const elastic::ViewMember& member : view.members) {
+    Result<std::optional<ServerAddress>> address = parse_server_address(member.address);
+    if (!address.ok()) {
+      return std::move(address).error();
+    }
+    if (!address.value()) {
+      continue;
+    }
+    const std::uint32_t index = address.value()->index;
+    const bool is_second = index < servers_.size() && servers_[index].has_value();
+    if (is_second && has_followers_) {
+      continue;  // it has come after the one before was lost, and will go
+    }
+    if (index >= servers_.size() || is_second) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("two parameter servers have index {}; see --ps-index", index)};
+    }
+    servers_[index] = Server{member.id, *std::move(address).value()};
+  }
+  for (std::uint32_t index = 0; index < count_; ++index) {
+    const bool is_whole = servers_[index] && servers_[index]->address.shards.size() == shards_ &&
+                          (!has_followers_ || servers_[index]->address.followers.size() == shards_);
+    if (!is_whole) {
+      servers_[index].reset();
+      placement_.lose(index);
+    }
+  }
+  return !placement_.is_torn()
+             ? Result<void>()
+             : Error{Errc::kNotFound,
+                     fmt::format("view {} has not all of the {} parameter servers with {} shards",
+                                 value(view.id), count_, shards_)};
+}
+
+const std::string& PsServers::second_address(std::uint32_t shard) const {
+  return servers_[placement_.second_of(shard)]->address.followers[shard % shards_];
+}
+
+std::optional<std::string> PsServers::leader_address(std::uint32_t shard) const {
+  const std::optional<std::uint32_t> leader = placement_.leader_of(shard);
+  if (!leader) {
+    return std::nullopt;
+  }
+  return *leader == placement_.home_of(shard) ? servers_[*leader]->address.shards[shard % shards_]
+                                              : second_address(shard);
+}
+
+std::string PsServers::follower_address(std::uint32_t shard) const {
+  return placement_.follower_of(shard) ? second_address(shard) : std::string();
+}
+
+bool is_late_server(const elastic::View& first_view, Step committed) {
+  const std::uint64_t first = elastic::id_base(elastic::incarnation_of(first_view.id)) + 1;
+  return first_view.committed > committed || value(first_view.id) != first;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,54 @@
+#pragma once
+
+// The parameter servers of a job as one process has seen them in its views: where each shard is led
+// and followed. Pure; one thread at a time.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "collectives/parameter_server/core/placement.hpp"
+#include "elastic/core/view.hpp"
+#include "engine/config.hpp"
+#include "engine/parameter_server/ps_job.hpp"
+
+namespace mayfly::engine {
+
+class PsServers {
+ public:
+  explicit PsServers(const JobConfig& config);
+
+  /// Call with every view. In the first one: kInvalidInput if two servers have one index or an
+  /// address cannot be read, kNotFound if a shard is nowhere. A server that is gone later, or
+  /// another one under its index, is lost for good.
+  [[nodiscard]] Result<void> follow(const elastic::View& view);
+
+  [[nodiscard]] const parameter_server::Placement& placement() const { return placement_; }
+  /// Where workers connect for this shard. Nothing: it is lost.
+  [[nodiscard]] std::optional<std::string> leader_address(std::uint32_t shard) const;
+  /// Empty: it has no follower.
+  [[nodiscard]] std::string follower_address(std::uint32_t shard) const;
+
+ private:
+  struct Server {
+    MemberId id{};
+    ServerAddress address;
+  };
+
+  Result<void> meet(const elastic::View& view);
+  [[nodiscard]] const std::string& second_address(std::uint32_t shard) const;
+
+  const std::uint32_t count_;
+  const std::uint32_t shards_;  // of each
+  const bool has_followers_;
+  parameter_server::Placement placement_;
+  std::vector<std::optional<Server>> servers_;  // by index, as in the first view
+  bool has_met_ = false;
+};
+
+/// This server came when the job was under way: what it holds is not what the job has trained.
+[[nodiscard]] bool is_late_server(const elastic::View& first_view, Step committed);
+
+}  // namespace mayfly::engine
