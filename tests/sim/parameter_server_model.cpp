@@ -9,7 +9,6 @@ namespace mayfly::sim {
 using parameter_server::PushFate;
 using parameter_server::PushOutcome;
 using parameter_server::SyncPlan;
-using parameter_server::Update;
 using parameter_server::UpdateOrder;
 
 std::uint64_t gradient_of(std::uint64_t slice, const std::vector<std::uint64_t>& parameters,
@@ -19,15 +18,6 @@ std::uint64_t gradient_of(std::uint64_t slice, const std::vector<std::uint64_t>&
     hash = mix64(hash ^ part);
   }
   return mix64(hash + shard);
-}
-
-std::uint64_t updated(std::uint64_t model, const Update& update,
-                      const std::map<std::uint64_t, std::uint64_t>& gradients) {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t slice : update.slices) {
-    sum = mix64(sum ^ gradients.at(slice));  // the order counts
-  }
-  return mix64(model ^ sum);
 }
 
 SyncPlan plan_of(const PsOptions& options) {
@@ -56,7 +46,7 @@ std::uint64_t replay(const SyncPlan& plan, std::uint32_t /*shard*/, const PsShar
       kept[log.pushes[i].slice] = log.gradients[i];
     }
     if (outcome.value().update) {
-      model = updated(model, *outcome.value().update, kept);
+      model = updated(model, outcome.value().update->slices, kept);
     }
   }
   return model;

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "tests/sim/parameter_server_model.hpp"
+#include "tests/sim/parameter_server_shards.hpp"
 
 namespace mayfly::sim {
 namespace {
@@ -14,13 +15,10 @@ namespace {
 using parameter_server::FlowAction;
 using parameter_server::Grants;
 using parameter_server::LeaseDesk;
-using parameter_server::Push;
 using parameter_server::PushFate;
-using parameter_server::PushOutcome;
-using parameter_server::SyncKind;
+using parameter_server::ShardEvent;
+using parameter_server::ShardEventKind;
 using parameter_server::SyncPlan;
-using parameter_server::Update;
-using parameter_server::UpdateOrder;
 using parameter_server::WorkerFlow;
 using parameter_server::flow::Adopt;
 using parameter_server::flow::Compute;
@@ -43,34 +41,38 @@ class World {
   explicit World(const PsOptions& options)
       : options_(options),
         random_(CounterRandom(options.seed).split("parameter server")),
-        plan_(plan_of(options)),
-        desk_(plan_, {options.shards == 1, snapshot_slices(options), options.stragglers}) {
-    for (std::uint32_t i = 0; i < options.shards; ++i) {
-      shards_.push_back(std::make_unique<Shard>(plan_));
-    }
-    result_.shards.resize(options.shards);
-  }
+        plan_(plan_of(loosened(options))),
+        shards_(options_, plan_, queue_, random_,
+                {[this](const Grants& grants) { deliver(grants); },
+                 [this](std::uint32_t s, const std::map<MemberId, std::uint64_t>& questions,
+                        std::uint64_t version,
+                        std::uint64_t model) { answer(s, questions, version, model); },
+                 [this](std::uint32_t s) {
+                   if (s == 0) {
+                     speeds_.emplace(parameter_server::StragglerOptions{});
+                     speeds_->set_workers(roster_);
+                   }
+                 }}) {}
 
   PsResult run() {
     for (std::uint32_t i = 0; i < options_.workers; ++i) {
       add_worker();
     }
     plan_faults();
-    while (queue_.run_one() && queue_.now() < Instant{} + seconds(60)) {
+    while (!result_.torn && queue_.run_one() && queue_.now() < Instant{} + seconds(60)) {
     }
     return finish();
   }
 
  private:
-  struct Shard {
-    explicit Shard(const SyncPlan& plan) : order(plan) {}
-    UpdateOrder order;
-    std::set<MemberId> present;
-    std::set<MemberId> gone;
-    std::map<MemberId, std::vector<std::function<void()>>> unread;
-    std::map<MemberId, std::uint64_t> questions;  // the newest of each worker
-    std::map<std::uint64_t, std::uint64_t> kept;  // slice to gradient
-  };
+  /// With the bound that a broken machine keeps.
+  static PsOptions loosened(PsOptions options) {
+    if (options.sabotage == PsSabotage::kStaleBound) {
+      options.phases = "ssp:" + std::to_string(plan_of(options).phases()[0].policy.staleness + 1);
+    }
+    return options;
+  }
+
   /// One direction of a connection: in order, and cut off when the connection breaks.
   struct Lane {
     Instant last;
@@ -78,7 +80,7 @@ class World {
   };
   struct Worker {
     explicit Worker(std::uint32_t shards)
-        : flow(shards), held(shards), fresh(shards), up(shards), down(shards) {}
+        : flow(shards), held(shards), fresh(shards), up(shards), down(shards), leader(shards) {}
     MemberId id{};
     std::uint32_t number = 0;
     WorkerFlow flow;
@@ -86,89 +88,75 @@ class World {
     std::vector<std::uint64_t> fresh;
     std::vector<Lane> up;
     std::vector<Lane> down;
+    std::vector<std::uint32_t> leader;  // which of the shard's two, as far as it knows
     bool alive = true;
     bool computes = false;
     bool over = false;
     std::uint64_t pushed = 0;
   };
 
-  static std::set<std::uint64_t> snapshot_slices(const PsOptions& options) {
-    std::set<std::uint64_t> slices;
-    for (const std::uint64_t step : options.snapshot_steps) {
-      slices.insert(step * options.slices_per_step);
-    }
-    return slices;
-  }
-
   Worker& worker(MemberId id) { return *workers_.at(id); }
+  Duration some_time() { return us(random_.below(kLatencyUs)); }
 
   void add_worker() {
     const MemberId id{workers_.size() + 1};
     auto fresh = std::make_unique<Worker>(options_.shards);
     fresh->id = id;
     fresh->number = static_cast<std::uint32_t>(workers_.size());
+    for (std::uint32_t s = 0; s < options_.shards; ++s) {
+      fresh->leader[s] = shards_.leader_of(s);
+    }
     workers_.emplace(id, std::move(fresh));
     roster_.insert(id);
-    publish_roster();
+    publish();
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       hello(worker(id), s);
     }
   }
 
-  void publish_roster() {
+  /// Everybody learns of the newest view, each in its own time.
+  void publish() {
+    result_.torn = shards_.is_torn();
+    if (result_.torn) {
+      return;
+    }
+    speeds_->set_workers(roster_);
+    shards_.publish(roster_);
+    for (const auto& [id, w] : workers_) {
+      queue_.after(some_time(), [this, id = id] { learn(worker(id)); });
+    }
+  }
+
+  /// A worker learns of the newest view: shards may be led elsewhere.
+  void learn(Worker& w) {
+    if (!w.alive || w.over) {
+      return;
+    }
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      queue_.after(us(random_.below(kLatencyUs)), [this, s] { meet(s); });
-    }
-  }
-
-  /// A shard learns who is a member now.
-  void meet(std::uint32_t s) {
-    Shard& shard = *shards_[s];
-    for (const MemberId id : std::set(shard.present)) {
-      if (!roster_.contains(id)) {
-        shard.present.erase(id);
-        shard.gone.insert(id);
-        answer(s, shard.order.gone(id));
-      }
-    }
-    shard.present = roster_;
-    if (s == 0) {
-      speeds_.set_workers(roster_);
-      deliver(desk_.set_workers(roster_));
-    }
-    for (const auto& [id, messages] : std::exchange(shard.unread, {})) {
-      for (const auto& message : messages) {
-        take(id, s, message);
+      if (w.leader[s] != shards_.leader_of(s)) {
+        w.leader[s] = shards_.leader_of(s);
+        connect_again(w, s);
       }
     }
   }
 
-  /// Sends something to a shard; it arrives unless the connection or the worker is gone by then.
+  /// Sends something to the leader of a shard; it arrives unless the connection is gone by then.
   void send_up(Worker& from, std::uint32_t s, std::function<void()> message) {
     Lane& lane = from.up[s];
-    lane.last = std::max(lane.last, queue_.now() + us(random_.below(kLatencyUs)));
+    lane.last = std::max(lane.last, queue_.now() + some_time());
     const MemberId id = from.id;
     queue_.after(lane.last - queue_.now(),
-                 [this, id, s, generation = lane.generation, message = std::move(message)] {
-                   if (worker(id).up[s].generation == generation) {
-                     take(id, s, message);
+                 [this, id, s, i = from.leader[s], generation = lane.generation,
+                  message = std::move(message)] {
+                   if (worker(id).up[s].generation == generation && shards_.at(s, i).is_alive) {
+                     shards_.take(id, s, i, message);
                    }
                  });
   }
 
-  /// Of a worker that the shard has not heard of yet, nothing is read; of one that is gone, never.
-  void take(MemberId id, std::uint32_t s, const std::function<void()>& message) {
-    Shard& shard = *shards_[s];
-    if (shard.present.contains(id)) {
-      message();
-    } else if (!shard.gone.contains(id)) {
-      shard.unread[id].push_back(message);
-    }
-  }
-
   void send_down(MemberId id, std::uint32_t s, std::function<void(Worker&)> message) {
     Lane& lane = worker(id).down[s];
-    lane.last = std::max(lane.last, queue_.now() + us(random_.below(kLatencyUs)));
+    lane.last = std::max(lane.last, queue_.now() + some_time());
     queue_.after(lane.last - queue_.now(),
                  [this, id, s, generation = lane.generation, message = std::move(message)] {
                    Worker& to = worker(id);
@@ -180,13 +168,9 @@ class World {
   }
 
   void hello(Worker& from, std::uint32_t s) {
-    const std::uint64_t received = from.flow.received();
-    const MemberId id = from.id;
-    send_up(from, s, [this, id, s, received] {
-      if (s == 0) {
-        deliver(desk_.connected(id, received));
-      }
-    });
+    ShardEvent event{.kind = ShardEventKind::kConnected, .serial = from.flow.received()};
+    event.push.worker = from.id;
+    send_up(from, s, [this, s, i = from.leader[s], event] { (void)shards_.tell(s, i, event, 0); });
   }
 
   void deliver(const Grants& grants) {
@@ -197,43 +181,42 @@ class World {
   }
 
   void note_lease(MemberId id, const parameter_server::Lease& lease) {
-    if (!desk_.shows_speeds()) {
-      speeds_.forget_leases();
+    if (!shards_.leader(0).core.desk()->shows_speeds()) {
+      speeds_->forget_leases();
     } else if (lease.kind == parameter_server::LeaseKind::kCompute) {
-      speeds_.leased(queue_.now(), id, lease.serial, lease.count);
+      speeds_->leased(queue_.now(), id, lease.serial, lease.count);
     } else if (lease.kind == parameter_server::LeaseKind::kProbe) {
       ++result_.probes;
-      speeds_.probed(queue_.now(), id, lease.count);
+      speeds_->probed(queue_.now(), id, lease.count);
     }
   }
 
-  void follow_stragglers() {
-    const auto changes = speeds_.take_changes();
+  void follow_stragglers(std::uint32_t i) {
+    const auto changes = speeds_->take_changes();
     if (options_.stragglers == parameter_server::StragglerPolicy::kNone || changes.empty()) {
       return;
     }
     result_.straggler_changes.insert(result_.straggler_changes.end(), changes.begin(),
                                      changes.end());
-    deliver(desk_.set_stragglers(speeds_.stragglers()));
+    (void)shards_.tell(
+        0, i, {.kind = ShardEventKind::kStragglers, .stragglers = speeds_->stragglers()}, 0);
   }
 
-  void answer(std::uint32_t s, const std::vector<MemberId>& ids) {
-    Shard& shard = *shards_[s];
-    for (const MemberId id : ids) {
-      send_down(id, s,
-                [s, question = shard.questions[id], version = shard.order.version(),
-                 model = result_.shards[s].model](Worker& to) {
-                  if (to.flow.expects(s, question)) {
-                    to.fresh[s] = model;
-                    to.flow.answered(s, version);
-                  }
-                });
+  void answer(std::uint32_t s, const std::map<MemberId, std::uint64_t>& questions,
+              std::uint64_t version, std::uint64_t model) {
+    for (const auto& [id, question] : questions) {
+      send_down(id, s, [s, question = question, version, model](Worker& to) {
+        if (to.flow.expects(s, question)) {
+          to.fresh[s] = model;
+          to.flow.answered(s, version);
+        }
+      });
     }
   }
 
   /// The worker does what its flow says until it has to wait or to compute.
   void act(Worker& w) {
-    while (w.alive && !w.computes && !w.over) {
+    while (w.alive && !w.computes && !w.over && !result_.torn) {
       const FlowAction action = w.flow.next();
       if (std::holds_alternative<parameter_server::flow::Wait>(action)) {
         return;
@@ -250,7 +233,9 @@ class World {
       } else if (const auto* probe = std::get_if<Probe>(&action)) {
         begin(w, probe->first, probe->count, [](Worker&) {});
       } else if (const auto* snapshot = std::get_if<Snapshot>(&action)) {
-        record(w, *snapshot);
+        if (!record(w, *snapshot)) {
+          return;
+        }
       } else if (std::holds_alternative<Rest>(action)) {
         send_rest(w);
       } else {
@@ -261,21 +246,33 @@ class World {
 
   void send_pull(Worker& w, const Pull& pull) {
     for (const std::uint32_t s : pull.shards) {
-      send_up(w, s, [this, s, id = w.id, pull = Pull(pull)] {
-        shards_[s]->questions[id] = pull.question;
-        answer(s, shards_[s]->order.pulled(id, pull.clock, pull.version));
+      ShardEvent event{.kind = ShardEventKind::kPull};
+      event.push.worker = w.id;
+      event.push.clock = pull.clock;
+      event.push.wanted = pull.version;
+      send_up(w, s, [this, s, i = w.leader[s], event, question = pull.question] {
+        shards_.at(s, i).questions[event.push.worker] = question;
+        (void)shards_.tell(s, i, event, 0);
       });
     }
   }
 
+  std::uint64_t confirmed(const Worker& w) const {
+    return options_.sabotage == PsSabotage::kConfirmsEarly ? w.flow.received()
+                                                           : w.flow.done_through();
+  }
+
   void send_rest(Worker& w) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      send_up(w, s, [this, s, id = w.id, done = w.flow.done_through()] {
-        answer(s, shards_[s]->order.rested(id));
+      ShardEvent event{.kind = ShardEventKind::kRest, .serial = confirmed(w)};
+      event.push.worker = w.id;
+      send_up(w, s, [this, s, i = w.leader[s], event] {
         if (s == 0) {
-          speeds_.probe_done(queue_.now(), id);
-          deliver(desk_.rested(id, done));
-          follow_stragglers();
+          speeds_->probe_done(queue_.now(), event.push.worker);
+        }
+        (void)shards_.tell(s, i, event, 0);
+        if (s == 0) {
+          follow_stragglers(i);
         }
       });
     }
@@ -301,105 +298,70 @@ class World {
 
   void send_push(Worker& w, const Compute& compute) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      Push push;
-      push.worker = w.id;
-      push.slice = compute.slice;
-      push.base_version = w.flow.version(s);
-      push.clock = compute.clock;
-      push.at_once = compute.at_once;
+      ShardEvent event{.kind = ShardEventKind::kPush, .serial = confirmed(w)};
+      event.push.worker = w.id;
+      event.push.slice = compute.slice;
+      event.push.base_version = w.flow.version(s);
+      event.push.clock = compute.clock;
+      event.push.at_once = compute.at_once;
+      event.wants_lease = compute.wants_lease && s == 0;
       if (std::count(compute.pulls.begin(), compute.pulls.end(), s) > 0) {
-        push.wanted = compute.version;
+        event.push.wanted = compute.version;
       }
-      const std::uint64_t gradient = gradient_of(compute.slice, w.held, s);
-      const bool wants = compute.wants_lease && s == 0;
-      send_up(w, s,
-              [this, s, push, gradient, wants, question = compute.question,
-               done = w.flow.done_through()] {
-                if (shards_[s]->present.contains(push.worker)) {
-                  if (push.wanted) {
-                    shards_[s]->questions[push.worker] = question;
-                  }
-                  receive(s, push, gradient, wants, done);
-                }
-              });
+      const bool is_wrong = options_.sabotage == PsSabotage::kWrongSlice && w.number == 1;
+      const std::uint64_t gradient = gradient_of(compute.slice + (is_wrong ? 1 : 0), w.held, s);
+      send_up(w, s, [this, s, i = w.leader[s], event, gradient, question = compute.question] {
+        if (event.push.wanted) {
+          shards_.at(s, i).questions[event.push.worker] = question;
+        }
+        if (s == 0) {
+          note_push(event.push.worker);
+          speeds_->arrived(queue_.now(), event.push.worker);
+        }
+        const auto fate = shards_.tell(s, i, event, gradient);
+        if (s == 0) {
+          result_.at_once += event.push.at_once && fate == PushFate::kApplied ? 1 : 0;
+          follow_stragglers(i);
+        }
+      });
     }
   }
 
-  void receive(std::uint32_t s, const Push& push, std::uint64_t gradient, bool wants,
-               std::uint64_t done) {
-    Shard& shard = *shards_[s];
-    PsShardLog& log = result_.shards[s];
-    log.pushes.push_back(push);
-    log.gradients.push_back(gradient);
-    Result<PushOutcome> outcome = shard.order.pushed(push);
-    ENSURE(outcome.ok(), "workers that follow their leases are never refused");
-    const PushFate fate = outcome.value().fate;
-    if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
-      shard.kept[push.slice] = gradient;
-    }
-    if (outcome.value().update) {
-      apply(s, *outcome.value().update);
-    }
-    if (s == 0) {
-      tell_desk(push, outcome.value(), wants, done);
-    }
-    answer(s, outcome.value().answers);
-  }
-
-  void apply(std::uint32_t s, const Update& update) {
-    PsShardLog& log = result_.shards[s];
-    log.model = updated(log.model, update, shards_[s]->kept);
-    log.committed.insert(log.committed.end(), update.slices.begin(), update.slices.end());
-    log.update_sizes.push_back(update.slices.size());
-    for (const std::uint64_t slice : update.slices) {
-      shards_[s]->kept.erase(slice);
-    }
-  }
-
-  void tell_desk(const Push& push, const PushOutcome& outcome, bool wants, std::uint64_t done) {
+  void note_push(MemberId id) {
     ++result_.computed;
-    result_.repeats += outcome.fate == PushFate::kRepeat ? 1 : 0;
-    ++worker(push.worker).pushed;
-    result_.at_once += push.at_once && outcome.fate == PushFate::kApplied ? 1 : 0;
-    measure_gap();
-    speeds_.arrived(queue_.now(), push.worker);
-    deliver(desk_.confirmed(push.worker, done));
-    if (outcome.fate == PushFate::kStaged) {
-      desk_.staged(push.slice);
-    } else if (outcome.fate == PushFate::kLate) {
-      deliver(desk_.dropped(push.slice));
-    }
-    if (outcome.update) {
-      deliver(desk_.applied(outcome.update->slices));
-    }
-    if (wants) {
-      deliver(desk_.wants(push.worker));
-    }
-    follow_stragglers();
-  }
-
-  void measure_gap() {
+    ++worker(id).pushed;
     std::uint64_t least = UINT64_MAX;
     std::uint64_t most = 0;
-    for (const auto& [id, w] : workers_) {
+    for (const auto& [other, w] : workers_) {
       least = std::min(least, w->pushed);
       most = std::max(most, w->pushed);
     }
-    const bool ends = shards_[0]->order.applied().count() + workers_.size() >= plan_.last_slice();
+    const bool ends =
+        shards_.leader(0).core.order().applied().count() + workers_.size() >= plan_.last_slice();
     if (!ends) {  // then there is not work for everybody
       result_.clock_gap_max = std::max(result_.clock_gap_max, most - least);
     }
   }
 
-  void record(Worker& w, const Snapshot& snapshot) {
+  /// As the product: the states of all shards must come from leaders as this worker knows them.
+  bool record(Worker& w, const Snapshot& snapshot) {
     std::vector<std::uint64_t> models;
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      ENSURE(shards_[s]->order.version() == desk_.version_at(snapshot.first),
-             "a snapshot is taken when every shard has exactly the slices before it");
-      models.push_back(result_.shards[s].model);
+      const PsReplica& from = shards_.at(s, w.leader[s]);
+      if (!from.is_alive || !from.leads || w.leader[s] != shards_.leader_of(s) ||
+          !from.waiting.empty()) {
+        queue_.after(us(kLatencyUs), [this, id = w.id] { act(worker(id)); });
+        return false;
+      }
+      result_.wrong_snapshots +=
+          from.core.order().version() == shards_.leader(0).core.desk()->version_at(snapshot.first)
+              ? 0
+              : 1;
+      models.push_back(from.log.model);
     }
     result_.snapshots[snapshot.first / options_.slices_per_step] = models;
     w.flow.recorded();
+    return true;
   }
 
   void plan_faults() {
@@ -412,12 +374,18 @@ class World {
     for (std::uint32_t i = 0; i < options_.breaks; ++i) {
       queue_.after(us(random_.below(kJobUs)), [this] { break_one(); });
     }
+    for (std::uint32_t i = 0; i < options_.server_kills + options_.zombies; ++i) {
+      const bool dies = i < options_.server_kills;
+      queue_.after(us(random_.below(kJobUs)), [this, dies] { lose_server(dies); });
+    }
     for (std::uint32_t i = 0; i < options_.holds; ++i) {
       queue_.after(us(random_.below(kJobUs)), [this] {
-        desk_.hold();
+        if (shards_.leader(0).is_alive) {
+          (void)shards_.tell(0, shards_.leader_of(0), {.kind = ShardEventKind::kHold}, 0);
+        }
         queue_.after(milliseconds(20), [this] {
-          result_.quiet_moments += desk_.is_quiet() ? 1 : 0;
-          deliver(desk_.go_on());
+          result_.quiet_moments += shards_.leader(0).core.desk()->is_quiet() ? 1 : 0;
+          shards_.meet(0, shards_.leader_of(0));
         });
       });
     }
@@ -442,21 +410,26 @@ class World {
     Worker& victim = worker(ids[random_.below(ids.size())]);
     victim.alive = false;
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      queue_.after(us(random_.below(kLatencyUs)), [&victim, s] { ++victim.up[s].generation; });
+      queue_.after(some_time(), [&victim, s] { ++victim.up[s].generation; });
     }
     queue_.after(us(kLatencyUs + random_.below(5 * kLatencyUs)), [this, id = victim.id] {
       roster_.erase(id);
-      publish_roster();
+      publish();
     });
   }
 
-  void break_one() {
-    const std::vector<MemberId> ids = living();
-    if (ids.empty()) {
+  void lose_server(bool dies) {
+    const auto server = static_cast<std::uint32_t>(random_.below(options_.shards));
+    if (living().empty() || !shards_.lose(server, dies)) {
       return;
     }
-    Worker& w = worker(ids[random_.below(ids.size())]);
-    const auto s = static_cast<std::uint32_t>(random_.below(options_.shards));
+    queue_.after(us(kLatencyUs + random_.below(5 * kLatencyUs)), [this, server] {
+      shards_.declare_lost(server);
+      publish();
+    });
+  }
+
+  void connect_again(Worker& w, std::uint32_t s) {
     ++w.up[s].generation;
     ++w.down[s].generation;
     w.flow.reconnected(s);
@@ -464,20 +437,36 @@ class World {
     act(w);
   }
 
+  void break_one() {
+    const std::vector<MemberId> ids = living();
+    if (ids.empty()) {
+      return;
+    }
+    connect_again(worker(ids[random_.below(ids.size())]),
+                  static_cast<std::uint32_t>(random_.below(options_.shards)));
+  }
+
   PsResult finish() {
     result_.took = queue_.now() - Instant{};
-    result_.late = desk_.late();
-    result_.mixed = desk_.mixed();
-    result_.reissued = desk_.reissued();
-    result_.done = desk_.is_over();
-    result_.final_version = desk_.version_at(plan_.last_slice());
+    result_.takeovers = shards_.takeovers();
+    if (result_.torn) {
+      return std::move(result_);
+    }
+    const LeaseDesk& desk = *shards_.leader(0).core.desk();
+    result_.late = desk.late();
+    result_.mixed = desk.mixed();
+    result_.reissued = desk.reissued();
+    result_.repeats = shards_.leader(0).core.repeats();
+    result_.done = desk.is_over();
+    result_.final_version = desk.version_at(plan_.last_slice());
     for (const auto& [id, w] : workers_) {
       result_.done = result_.done && (w->over || !w->alive);
       result_.pushed[w->number] = w->pushed;
     }
-    for (const auto& shard : shards_) {
-      result_.versions.push_back(shard->order.version());
-      result_.staleness.push_back(shard->order.staleness());
+    for (std::uint32_t s = 0; s < options_.shards; ++s) {
+      result_.shards.push_back(std::move(shards_.leader(s).log));
+      result_.versions.push_back(shards_.leader(s).core.order().version());
+      result_.staleness.push_back(shards_.leader(s).core.order().staleness());
     }
     return std::move(result_);
   }
@@ -485,10 +474,9 @@ class World {
   PsOptions options_;
   RandomStream random_;
   SyncPlan plan_;
-  LeaseDesk desk_;
-  parameter_server::StragglerWatch speeds_{{}};
   EventQueue queue_;
-  std::vector<std::unique_ptr<Shard>> shards_;
+  std::optional<parameter_server::StragglerWatch> speeds_{parameter_server::StragglerOptions{}};
+  PsShards shards_;
   std::map<MemberId, std::unique_ptr<Worker>> workers_;
   std::set<MemberId> roster_;
   PsResult result_;

@@ -2,8 +2,9 @@
 
 // A job with parameter servers in simulated time: the product's machines (leases, order of updates,
 // a worker's flow), connections that deliver in order but as late as they like, workers that die,
-// come and lose connections. A model of a few numbers stands for the parameters; every change of it
-// depends on everything before, so two runs that end with the same numbers did the same arithmetic.
+// come and lose connections, servers that die or are taken for dead. A model of a few numbers
+// stands for the parameters; every change of it depends on everything before, so two runs that end
+// with the same numbers did the same arithmetic.
 
 #include <cstdint>
 #include <map>
@@ -13,10 +14,9 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "collectives/parameter_server/core/lease_desk.hpp"
-#include "collectives/parameter_server/core/update_order.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
 #include "tests/sim/event_queue.hpp"
+#include "tests/sim/parameter_server_replica.hpp"
 
 namespace mayfly::sim {
 
@@ -33,23 +33,19 @@ struct PsOptions {
   std::uint32_t kills = 0;               ///< at random moments; the last worker is spared
   std::uint32_t joins = 0;               ///< at random moments
   std::uint32_t breaks = 0;              ///< of connections
-  std::uint32_t holds = 0;               ///< of 5 ms
+  std::uint32_t holds = 0;               ///< of 20 ms
   parameter_server::StragglerPolicy stragglers = parameter_server::StragglerPolicy::kNone;
   std::uint64_t slow_from = 0;         ///< `slow` holds while these slices are computed
   std::uint64_t slow_to = UINT64_MAX;  ///< and no later ones
-};
-
-/// What happened on one shard, in order.
-struct PsShardLog {
-  std::vector<parameter_server::Push> pushes;
-  std::vector<std::uint64_t> gradients;  ///< of each push
-  std::vector<std::uint64_t> committed;  ///< slices, in the order in which they were summed
-  std::vector<std::size_t> update_sizes;
-  std::uint64_t model = 0;
+  bool followers = false;              ///< each shard is a server, with a follower on the next
+  std::uint32_t server_kills = 0;      ///< at random moments
+  std::uint32_t zombies = 0;           ///< servers that are declared lost and go on
+  PsSabotage sabotage = PsSabotage::kNone;
 };
 
 struct PsResult {
   bool done = false;  ///< every living worker was told that the job is over
+  bool torn = false;  ///< a shard was lost with its follower; the job ended then
   std::vector<PsShardLog> shards;
   std::vector<std::uint64_t> versions;
   std::vector<std::map<std::uint64_t, std::uint64_t>> staleness;
@@ -59,8 +55,10 @@ struct PsResult {
   std::uint64_t late = 0;
   std::uint64_t mixed = 0;
   std::uint64_t reissued = 0;
-  std::uint64_t clock_gap_max = 0;  ///< pushes of the fastest worker ahead of the slowest's
-  std::uint32_t quiet_moments = 0;  ///< holds that ended with everybody idle
+  std::uint32_t takeovers = 0;        ///< of shards by their followers
+  std::uint32_t wrong_snapshots = 0;  ///< of something else than the slices before
+  std::uint64_t clock_gap_max = 0;    ///< pushes of the fastest worker ahead of the slowest's
+  std::uint32_t quiet_moments = 0;    ///< holds that ended with everybody idle
   std::vector<parameter_server::StragglerChange> straggler_changes;
   std::uint64_t at_once = 0;  ///< slices of bsp that were updates of their own
   std::uint64_t probes = 0;

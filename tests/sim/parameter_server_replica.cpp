@@ -1,0 +1,85 @@
+#include "tests/sim/parameter_server_replica.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::sim {
+
+using parameter_server::PushFate;
+using parameter_server::ShardEvent;
+using parameter_server::ShardEventKind;
+using parameter_server::ShardOutcome;
+using parameter_server::Update;
+
+std::string to_text(PsSabotage sabotage) {
+  switch (sabotage) {
+    case PsSabotage::kNone: return "none";
+    case PsSabotage::kLeaksBeforeFollower: return "leaks before follower";
+    case PsSabotage::kFollowerMissesPush: return "follower misses push";
+    case PsSabotage::kRepeatsApplied: return "repeats applied";
+    case PsSabotage::kWrongSlice: return "wrong slice";
+    case PsSabotage::kArrivalOrder: return "arrival order";
+    case PsSabotage::kVelocityLost: return "velocity lost";
+    case PsSabotage::kStaleBound: return "stale bound";
+    case PsSabotage::kConfirmsEarly: return "confirms early";
+    case PsSabotage::kForgetsTheLost: return "forgets the lost";
+  }
+  UNREACHABLE("every sabotage has a name");
+}
+
+std::uint64_t updated(std::uint64_t model, const std::vector<std::uint64_t>& slices,
+                      const std::map<std::uint64_t, std::uint64_t>& gradients) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t slice : slices) {
+    sum = mix64(sum ^ gradients.at(slice));  // the order counts
+  }
+  return mix64(model ^ sum);
+}
+
+ShardOutcome PsReplica::carry_out(const ShardEvent& event, std::uint64_t gradient) {
+  if (event.kind == ShardEventKind::kPush) {
+    log.pushes.push_back(event.push);
+    log.gradients.push_back(gradient);
+  }
+  Result<ShardOutcome> outcome = core.take(event);
+  ENSURE(outcome.ok() || sabotage_ != PsSabotage::kNone,
+         "workers that follow their leases are never refused");
+  if (!outcome.ok()) {
+    return {};
+  }
+  const auto fate = outcome.value().fate;
+  if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
+    kept_[event.push.slice] = gradient;
+    arrivals_.push_back(event.push.slice);
+  }
+  if (fate == PushFate::kRepeat && sabotage_ == PsSabotage::kRepeatsApplied) {
+    log.model = mix64(log.model ^ gradient);
+    log.committed.push_back(event.push.slice);
+  }
+  if (outcome.value().update) {
+    apply(*outcome.value().update);
+  }
+  return std::move(outcome).value();
+}
+
+void PsReplica::apply(const Update& update) {
+  std::vector<std::uint64_t> slices = update.slices;
+  if (sabotage_ == PsSabotage::kArrivalOrder) {
+    slices = arrivals_;
+  }
+  if (sabotage_ == PsSabotage::kVelocityLost && slices.front() != plan_.first_slice() &&
+      plan_.phase_of(slices.front()).first == slices.front()) {
+    log.model = 0;
+  }
+  log.model = updated(log.model, slices, kept_);
+  log.committed.insert(log.committed.end(), update.slices.begin(), update.slices.end());
+  log.update_sizes.push_back(update.slices.size());
+  for (const std::uint64_t slice : update.slices) {
+    kept_.erase(slice);
+    std::erase(arrivals_, slice);
+  }
+}
+
+}  // namespace mayfly::sim
