@@ -1,8 +1,8 @@
 #pragma once
 
 // The process log: one line per event, for people. Machine-readable records (events.jsonl,
-// metrics.jsonl) are written by engine/run_directory, not here. All functions may be called from
-// any thread.
+// metrics.jsonl) are written by engine/run/run_directory, not here. All functions may be called
+// from any thread.
 
 #include <string>
 #include <string_view>

@@ -5,7 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::cli {
 namespace {

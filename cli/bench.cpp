@@ -1,6 +1,6 @@
 #include "cli/bench.hpp"
 
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::cli {
 namespace {

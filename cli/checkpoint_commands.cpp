@@ -3,9 +3,9 @@
 #include "cli/commands.hpp"
 #include "cli/open_checkpoint.hpp"
 #include "cli/safetensors_header.hpp"
-#include "engine/config.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/config/config.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "cli/bench.hpp"
 #include "cli/commands.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 #include "engine/version.hpp"
 
 namespace mayfly::cli {

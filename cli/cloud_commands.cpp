@@ -5,9 +5,9 @@
 #include "base/file.hpp"
 #include "cli/commands.hpp"
 #include "cli/configuration.hpp"
-#include "engine/cloud_provider.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/cloud/cloud_provider.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {

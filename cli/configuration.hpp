@@ -5,7 +5,7 @@
 #include "base/result.hpp"
 #include "cli/arguments.hpp"
 #include "cli/context.hpp"
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::cli {
 

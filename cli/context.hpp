@@ -20,8 +20,8 @@
 #include "engine/bench/reform_bench.hpp"
 #include "engine/bench/step_bench.hpp"
 #include "engine/compare/compare_plan.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/launch.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/launch.hpp"
 
 namespace mayfly::cli {
 
@@ -29,7 +29,7 @@ using engine::kExitDone;
 using engine::kExitFailed;
 using engine::kExitUsage;
 
-/// The jobs that commands start (engine/launch.hpp) and the question to a running one
+/// The jobs that commands start (engine/processes/launch.hpp) and the question to a running one
 /// (elastic/net/coordinator_server.hpp).
 struct Services {
   std::function<int(const engine::JobConfig&, engine::RunListener&)> train;

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/file.hpp"
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 

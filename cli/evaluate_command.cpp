@@ -2,8 +2,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/evaluate_checkpoint.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {

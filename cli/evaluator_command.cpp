@@ -14,10 +14,10 @@
 #include "base/time.hpp"
 #include "cli/commands.hpp"
 #include "cli/evaluate_checkpoint.hpp"
-#include "engine/json_text.hpp"
-#include "engine/line_file.hpp"
-#include "engine/low_priority.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/processes/low_priority.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/line_file.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
-#include "engine/config.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/config/config.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 

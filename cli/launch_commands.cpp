@@ -5,7 +5,7 @@
 #include "cli/configuration.hpp"
 #include "cli/operator_link.hpp"
 #include "cli/progress_line.hpp"
-#include "engine/unfinished_run.hpp"
+#include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::cli {
 namespace {

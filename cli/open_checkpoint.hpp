@@ -4,7 +4,7 @@
 
 #include "base/result.hpp"
 #include "cli/arguments.hpp"
-#include "engine/checkpoint_store.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "nn/model.hpp"
 #include "nn/model_state.hpp"
 

@@ -3,7 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/operator_link.hpp"
 #include "cli/status_table.hpp"
-#include "engine/json_text.hpp"
+#include "engine/run/json_text.hpp"
 
 namespace mayfly::cli {
 namespace {

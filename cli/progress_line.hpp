@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/time.hpp"
-#include "engine/launch.hpp"
+#include "engine/processes/launch.hpp"
 
 namespace mayfly::cli {
 

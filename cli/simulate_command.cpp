@@ -11,8 +11,8 @@
 
 #include "base/time.hpp"
 #include "cli/commands.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 #include "tests/sim/scale.hpp"
 #include "tests/sim/sweep.hpp"
 

@@ -6,7 +6,7 @@
 #include "base/file.hpp"
 #include "cli/commands.hpp"
 #include "cli/open_checkpoint.hpp"
-#include "engine/json_text.hpp"
+#include "engine/run/json_text.hpp"
 #include "nn/weight_file.hpp"
 
 namespace mayfly::cli {

@@ -1,12 +1,13 @@
 # Settings, the run directory and checkpoints on disk: what the command line and the
 # engine share. It starts no thread and opens no socket.
 mayfly_library(engine_config
-  SOURCES config.cpp config_settings.cpp cloud_offers.cpp cloud_provider.cpp config_toml.cpp
-          config_validate.cpp checkpoint_store.cpp derived_settings.cpp device_choice.cpp
-          injection_plan.cpp json_text.cpp line_file.cpp low_priority.cpp
-          run_directory.cpp run_history.cpp
-          summary.cpp tensorboard.cpp unfinished_run.cpp parameter_server/ps_settings.cpp
-          parameter_server/switch_order.cpp
+  SOURCES cloud/cloud_offers.cpp cloud/cloud_provider.cpp config/config.cpp
+          config/config_settings.cpp config/config_toml.cpp config/config_validate.cpp
+          config/derived_settings.cpp config/device_choice.cpp faults/injection_plan.cpp
+          parameter_server/ps_settings.cpp parameter_server/switch_order.cpp
+          processes/low_priority.cpp run/checkpoint_store.cpp run/json_text.cpp run/line_file.cpp
+          run/run_directory.cpp run/run_history.cpp run/summary.cpp run/tensorboard.cpp
+          run/unfinished_run.cpp
   PUBLIC mayfly_base mayfly_nn mayfly_elastic_core mayfly_parameter_server_core
          mayfly_cloud_hooks mayfly_cloud_hooks_gce mayfly_cloud_hooks_ec2
   PRIVATE mayfly_cloud_hooks_notice fmt::fmt tomlplusplus::tomlplusplus Boost::json)

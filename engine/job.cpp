@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/backend.hpp"
-#include "engine/device.hpp"
-#include "engine/device_choice.hpp"
-#include "engine/initial_weights.hpp"
+#include "engine/config/device_choice.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
+#include "engine/processes/backend.hpp"
+#include "engine/state/initial_weights.hpp"
+#include "engine/training/device.hpp"
 #include "engine/version.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"

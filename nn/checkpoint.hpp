@@ -3,8 +3,8 @@
 // Checkpoints: a folder `step-N` with model.safetensors (parameters and running statistics under
 // torchvision-style names), optimizer.safetensors (momentum, exponents) and manifest.json (format
 // version, model, classes, step, seed, digest of the state, XXH3 of each file, and the job's
-// fingerprint). Encoding and checking are pure (bytes in, bytes out); engine/checkpoint_store does
-// the files.
+// fingerprint). Encoding and checking are pure (bytes in, bytes out); engine/run/checkpoint_store
+// does the files.
 
 #include <map>
 #include <string>

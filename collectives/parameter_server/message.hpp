@@ -63,7 +63,7 @@ struct Header {
   std::uint32_t samples = 0;                   ///< kPush
   std::uint32_t correct = 0;                   ///< kPush: top-1 hits
   double loss = 0;                             ///< kPush: sum over the microbatches
-  std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/gradient_sums.hpp
+  std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/reduction/gradient_sums.hpp
   std::uint64_t entry = 0;                     ///< between leader and follower
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_check = 0;  ///< hash of the payload; 0 = not made

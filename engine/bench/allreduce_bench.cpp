@@ -14,9 +14,9 @@
 #include "engine/bench/rank_session.hpp"
 #include "engine/bench/rank_team.hpp"
 #include "engine/bench/statistics.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

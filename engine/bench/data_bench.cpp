@@ -12,7 +12,7 @@
 #include "base/time.hpp"
 #include "datasets/loader.hpp"
 #include "engine/bench/machine_peak.hpp"
-#include "engine/exit_codes.hpp"
+#include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {
 namespace {

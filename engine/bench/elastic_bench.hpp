@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/bench/statistics.hpp"
-#include "engine/json_text.hpp"
+#include "engine/run/json_text.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -19,10 +19,10 @@
 #include "engine/bench/spot_trace.hpp"
 #include "engine/bench/statistics.hpp"
 #include "engine/bench/step_log.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/json_text.hpp"
-#include "engine/local_launcher.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/local_launcher.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

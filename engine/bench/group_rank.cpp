@@ -8,7 +8,7 @@
 #include "engine/bench/control_store.hpp"
 #include "engine/bench/rank_session.hpp"
 #include "engine/bench/reform_rank.hpp"
-#include "engine/exit_codes.hpp"
+#include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {
 namespace {

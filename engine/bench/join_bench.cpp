@@ -13,8 +13,8 @@
 #include "engine/bench/event_cycle.hpp"
 #include "engine/bench/statistics.hpp"
 #include "engine/bench/step_log.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/local_launcher.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/local_launcher.hpp"
 
 namespace mayfly::engine {
 namespace {

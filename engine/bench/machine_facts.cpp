@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "engine/bench/child_process.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 #include "engine/version.hpp"
 
 namespace mayfly::engine {

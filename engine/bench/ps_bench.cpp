@@ -16,9 +16,9 @@
 #include "engine/bench/machine_facts.hpp"
 #include "engine/bench/ps_cluster.hpp"
 #include "engine/bench/statistics.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -14,8 +14,8 @@
 #include "engine/bench/network_namespaces.hpp"
 #include "engine/bench/recovery_times.hpp"
 #include "engine/bench/step_log.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/local_launcher.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/local_launcher.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -15,7 +15,7 @@
 #include "engine/bench/control_hub.hpp"
 #include "engine/bench/machine_facts.hpp"
 #include "engine/bench/reform_report.hpp"
-#include "engine/exit_codes.hpp"
+#include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -17,7 +17,7 @@
 #include "engine/bench/group_rank.hpp"
 #include "engine/bench/line_socket.hpp"
 #include "engine/bench/reduction_check.hpp"
-#include "engine/exit_codes.hpp"
+#include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "engine/bench/statistics.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "engine/bench/step_loop.hpp"
 #include "engine/bench/step_report.hpp"
-#include "engine/exit_codes.hpp"
+#include "engine/processes/exit_codes.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::engine {

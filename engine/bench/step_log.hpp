@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/time.hpp"
-#include "engine/launch.hpp"
+#include "engine/processes/launch.hpp"
 
 namespace mayfly::engine {
 

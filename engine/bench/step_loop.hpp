@@ -8,7 +8,7 @@
 
 #include "engine/bench/step_report.hpp"
 #include "engine/bench/step_timer.hpp"
-#include "engine/gradient_sums.hpp"
+#include "engine/reduction/gradient_sums.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model_state.hpp"
 #include "nn/step_engine.hpp"

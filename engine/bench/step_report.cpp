@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -11,9 +11,9 @@
 #include "engine/bench/child_process.hpp"
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/run_result.hpp"
-#include "engine/exit_codes.hpp"
-#include "engine/launch.hpp"
-#include "engine/line_file.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/launch.hpp"
+#include "engine/run/line_file.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "base/file.hpp"
-#include "engine/checkpoint_store.hpp"
-#include "engine/json_text.hpp"
-#include "engine/run_directory.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::engine {

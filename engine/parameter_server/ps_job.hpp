@@ -12,7 +12,7 @@
 #include "collectives/parameter_server/core/sync_plan.hpp"
 #include "engine/job.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
-#include "engine/reduction_layout.hpp"
+#include "engine/reduction/reduction_layout.hpp"
 
 namespace mayfly::engine {
 

@@ -5,10 +5,10 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/exit_codes.hpp"
 #include "engine/parameter_server/ps_server.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
-#include "engine/starting_state.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/state/starting_state.hpp"
 
 namespace mayfly::engine {
 namespace {

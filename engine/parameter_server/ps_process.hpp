@@ -7,9 +7,9 @@
 #include "collectives/late_link.hpp"
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
-#include "engine/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
-#include "engine/worker_join.hpp"
+#include "engine/processes/worker_join.hpp"
+#include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

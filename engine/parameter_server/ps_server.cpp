@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/network_interface.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/ps_servers.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
-#include "engine/records.hpp"
+#include "engine/processes/network_interface.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "elastic/net/member_client.hpp"
 #include "engine/job.hpp"
-#include "engine/reduction_layout.hpp"
+#include "engine/reduction/reduction_layout.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

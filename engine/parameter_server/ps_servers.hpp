@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "collectives/parameter_server/core/placement.hpp"
 #include "elastic/core/view.hpp"
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 
 namespace mayfly::engine {

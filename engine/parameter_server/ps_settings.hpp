@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
 

@@ -9,7 +9,7 @@
 #include "elastic/net/report_barrier.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
-#include "engine/records.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
 namespace {

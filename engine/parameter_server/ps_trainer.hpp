@@ -13,11 +13,11 @@
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/progress_board.hpp"
-#include "engine/checkpoint_writer.hpp"
-#include "engine/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/ps_servers.hpp"
+#include "engine/run/checkpoint_writer.hpp"
+#include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/commit.hpp"
+#include "engine/training/commit.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {

@@ -4,7 +4,7 @@
 // 400,61200. Pure; no thread matters.
 
 #include "base/result.hpp"
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
 

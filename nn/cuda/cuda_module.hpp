@@ -1,7 +1,7 @@
 #pragma once
 
 // What libmayfly_cuda.so exports: the CUDA engine as a module (base/module_file.hpp), because CUDA
-// and cuDNN are not on every machine. engine/device.hpp loads it for --device cuda.
+// and cuDNN are not on every machine. engine/training/device.hpp loads it for --device cuda.
 
 #include <cstdint>
 #include <memory>

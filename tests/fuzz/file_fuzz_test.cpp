@@ -7,9 +7,9 @@
 
 #include "base/log.hpp"
 #include "elastic/net/durable_view_log.hpp"
-#include "engine/chaos_plan.hpp"
-#include "engine/config.hpp"
-#include "engine/records.hpp"
+#include "engine/config/config.hpp"
+#include "engine/faults/chaos_plan.hpp"
+#include "engine/run/records.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/safetensors.hpp"
 #include "tests/fuzz/driver.hpp"

@@ -1,6 +1,6 @@
 """Those who mean harm: what they can say to every port of a job, and what the job's processes have
 open meanwhile. Speaks the control protocol's first messages (elastic/core/messages), the group's
-hello (collectives/tcp/tcp_handshake) and the request for a state (engine/state_transfer).
+hello (collectives/tcp/tcp_handshake) and the request for a state (engine/state/state_transfer).
 """
 import hashlib
 import hmac

@@ -35,7 +35,7 @@ MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery",
 def flag_problems(root, path, text):
     """Flags of our program, in examples and prose, must be names of settings or options."""
     known = set()
-    for folder in ("engine", "cli"):
+    for folder in ("engine/config", "cli"):
         for source in (root / folder).glob("*.cpp"):
             known |= set(re.findall(r'"([a-z][a-z0-9_-]*)"', source.read_text()))
     if not known:

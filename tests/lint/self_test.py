@@ -142,7 +142,7 @@ class SelfTest(unittest.TestCase):
         self.expect(docs.problems(self.root), "nn/gone.hpp")
 
     def test_docs_refuses_flags_that_do_not_exist(self):
-        self.write("engine/config.cpp", 'Setting{"global_batch"};\n')
+        self.write("engine/config/config.cpp", 'Setting{"global_batch"};\n')
         self.write("README.md", "`--global-batch 8`\n\n    mayfly train --glabal-batch 8\n")
         self.expect(docs.problems(self.root), "no flag --glabal-batch")
 

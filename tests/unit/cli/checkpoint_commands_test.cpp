@@ -3,7 +3,7 @@
 #include <boost/json.hpp>
 #include <fstream>
 
-#include "engine/checkpoint_store.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 

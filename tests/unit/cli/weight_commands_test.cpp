@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/file.hpp"
-#include "engine/checkpoint_store.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "nn/weight_file.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"

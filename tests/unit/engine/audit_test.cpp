@@ -1,4 +1,4 @@
-#include "engine/audit.hpp"
+#include "engine/training/audit.hpp"
 
 #include <gtest/gtest.h>
 

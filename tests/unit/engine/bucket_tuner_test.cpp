@@ -1,4 +1,4 @@
-#include "engine/bucket_tuner.hpp"
+#include "engine/reduction/bucket_tuner.hpp"
 
 #include <gtest/gtest.h>
 

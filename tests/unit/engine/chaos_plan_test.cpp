@@ -1,4 +1,4 @@
-#include "engine/chaos_plan.hpp"
+#include "engine/faults/chaos_plan.hpp"
 
 #include <gtest/gtest.h>
 

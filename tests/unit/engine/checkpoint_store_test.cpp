@@ -1,4 +1,4 @@
-#include "engine/checkpoint_store.hpp"
+#include "engine/run/checkpoint_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "engine/cloud_offers.hpp"
-#include "engine/cloud_provider.hpp"
-#include "engine/config.hpp"
+#include "engine/cloud/cloud_offers.hpp"
+#include "engine/cloud/cloud_provider.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/cloud_startup.hpp"
+#include "engine/cloud/cloud_startup.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/config.hpp"
+#include "engine/config/config.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

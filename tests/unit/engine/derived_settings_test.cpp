@@ -1,4 +1,4 @@
-#include "engine/derived_settings.hpp"
+#include "engine/config/derived_settings.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/gradient_sums.hpp"
+#include "engine/reduction/gradient_sums.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/gradient_wire.hpp"
+#include "engine/reduction/gradient_wire.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/initial_weights.hpp"
+#include "engine/state/initial_weights.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/file.hpp"
-#include "engine/checkpoint_store.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "nn/weight_file.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 

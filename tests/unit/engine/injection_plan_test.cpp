@@ -1,4 +1,4 @@
-#include "engine/injection_plan.hpp"
+#include "engine/faults/injection_plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/network_interface.hpp"
+#include "engine/processes/network_interface.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/observer.hpp"
+#include "engine/state/observer.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -10,8 +10,8 @@
 
 #include "base/random.hpp"
 #include "collectives/tcp/sockets.hpp"
-#include "engine/state_donor.hpp"
-#include "engine/state_fetch.hpp"
+#include "engine/state/state_donor.hpp"
+#include "engine/state/state_fetch.hpp"
 #include "nn/checkpoint.hpp"
 
 // A state on its way from donors to an observer, over sockets of this process.

@@ -1,4 +1,4 @@
-#include "engine/records.hpp"
+#include "engine/run/records.hpp"
 
 #include <gtest/gtest.h>
 

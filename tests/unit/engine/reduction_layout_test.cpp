@@ -1,4 +1,4 @@
-#include "engine/reduction_layout.hpp"
+#include "engine/reduction/reduction_layout.hpp"
 
 #include <gtest/gtest.h>
 

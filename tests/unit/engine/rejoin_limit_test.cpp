@@ -1,4 +1,4 @@
-#include "engine/rejoin_limit.hpp"
+#include "engine/processes/rejoin_limit.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/run_directory.hpp"
+#include "engine/run/run_directory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

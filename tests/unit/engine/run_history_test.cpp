@@ -1,4 +1,4 @@
-#include "engine/run_history.hpp"
+#include "engine/run/run_history.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "engine/state_parts.hpp"
+#include "engine/state/state_parts.hpp"
 
 #include <gtest/gtest.h>
 
-#include "engine/state_faults.hpp"
+#include "engine/faults/state_faults.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/tensorboard.hpp"
+#include "engine/run/tensorboard.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/trace.hpp"
+#include "engine/run/trace.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

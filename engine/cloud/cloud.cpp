@@ -1,0 +1,284 @@
+#include "engine/cloud/cloud.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "cloud_hooks/bundle/bundle_replies.hpp"
+#include "cloud_hooks/sign/hashes.hpp"
+#include "elastic/net/sockets.hpp"
+#include "engine/cloud/cloud_provider.hpp"
+#include "engine/cloud/cloud_startup.hpp"
+#include "engine/processes/network_interface.hpp"
+#include "engine/run/unfinished_run.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kReleaseTimeout = seconds(60);
+// Shorter than anything that the policy waits for before it releases a server.
+constexpr Duration kChargePatience = seconds(3);
+
+/// What the local provider starts.
+std::vector<std::string> local_command(const JobConfig& config, const std::string& coordinators) {
+  std::vector<std::string> argv = {"/proc/self/exe",
+                                   "worker",
+                                   "--config",
+                                   config.run_dir + "/config.toml",
+                                   "--coordinator",
+                                   coordinators,
+                                   "--launched",
+                                   "--server",
+                                   "{id}"};
+  Result<std::vector<std::string>> more = split_words(config.cloud_worker_args);
+  if (more.ok()) {
+    argv.insert(argv.end(), more.value().begin(), more.value().end());
+  }
+  return argv;
+}
+
+std::string bundle_address_path(const std::string& run_dir) {
+  return run_dir + "/bundle";
+}
+
+/// On the port of before, if it is free.
+Result<UniqueFd> listen_for_servers(const JobConfig& config, std::uint16_t port_before) {
+  const Result<std::string> host = listening_host(config.bind_host);
+  if (!host.ok()) {
+    return host.error();
+  }
+  if (config.cloud_bundle_port == 0 && port_before != 0) {
+    Result<UniqueFd> again = elastic::listen_tcp(elastic::Endpoint{host.value(), port_before});
+    if (again.ok()) {
+      return again;
+    }
+  }
+  return elastic::listen_tcp(elastic::Endpoint{host.value(), config.cloud_bundle_port});
+}
+
+bool is_for_people(const std::string& kind) {
+  return kind != "cost" && kind != "server_joined" && kind != "server_released";
+}
+
+}  // namespace
+
+Cloud::~Cloud() = default;
+
+Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
+  if (process.config().cloud_provider.empty()) {
+    return std::unique_ptr<Cloud>();
+  }
+  std::unique_ptr<Cloud> cloud(new Cloud(process));
+  if (Result<void> prepared = cloud->prepare(); !prepared.ok()) {
+    return std::move(prepared).error();
+  }
+  cloud->look();
+  return cloud;
+}
+
+/// All that may be wrong, before anybody is asked for anything.
+Result<void> Cloud::prepare() {
+  const JobConfig& config = process_.config();
+  coordinators_ = worker_coordinators(config, process_.server().endpoint());
+  label_ = cloud_label(config);
+  // One object for each thread of the driver; processes of this host are one object's children.
+  const std::size_t count = config.cloud_provider == "local" ? 1 : 3;
+  Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> made =
+      make_cloud_providers(config, label_, local_command(config, coordinators_), count);
+  if (!made.ok()) {
+    return std::move(made).error();
+  }
+  providers_ = std::move(made).value();
+  if (const auto options = replacement_options(config, providers_[0]->capabilities());
+      !options.ok()) {
+    return options.error();
+  }
+  Result<std::string> text = make_startup_text();
+  if (!text.ok()) {
+    return std::move(text).error();
+  }
+  startup_text_ = std::move(text).value();
+  return {};
+}
+
+Result<std::string> Cloud::make_startup_text() {
+  const JobConfig& config = process_.config();
+  const Result<std::string> token = token_text(config);
+  if (!token.ok()) {
+    return token;
+  }
+  return config.cloud_bundle.empty() ? startup_text(config, coordinators_, token.value())
+                                     : serve_bundle(token.value());
+}
+
+/// Returns what tells a server where to fetch it.
+Result<std::string> Cloud::serve_bundle(const std::string& token) {
+  const JobConfig& config = process_.config();
+  Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);
+  if (!bundle.ok()) {
+    return Error{Errc::kInvalidInput, "cloud_bundle: " + bundle.error().detail};
+  }
+  Result<std::string> start = served_start(config, coordinators_, bundle.value().sha256);
+  if (!start.ok()) {
+    return start;
+  }
+  const std::string path = bundle_address_path(config.run_dir);
+  Result<UniqueFd> listener = listen_for_servers(config, port_in(path));
+  if (!listener.ok()) {
+    return std::move(listener).error();
+  }
+  const Result<elastic::Endpoint> own = elastic::parse_endpoint(process_.server().endpoint());
+  ENSURE(own.ok(), "our own endpoint is one");
+  const std::string address = elastic::to_string(
+      elastic::Endpoint{own.value().host, elastic::local_port(listener.value().get())});
+  // A server that was asked for before a restart still comes to the old address.
+  if (Result<void> written = write_file_atomic(path, address + "\n"); !written.ok()) {
+    return std::move(written).error();
+  }
+  const std::string hash = cloud_hooks::to_hex(cloud_hooks::sha256(start.value()));
+  bundle_ = cloud_hooks::BundleServer::start({std::move(listener).value(),
+                                              cloud_hooks::bundle_access(token),
+                                              std::move(start).value(),
+                                              std::move(bundle).value(),
+                                              {}});
+  return fetching_text(config, address, token, hash);
+}
+
+void Cloud::take_charge() {
+  Result<cloud_hooks::ReplacementOptions> options =
+      replacement_options(process_.config(), providers_[0]->capabilities());
+  ENSURE(options.ok(), "prepare() has looked at the settings");
+  options.value().startup_text = startup_text_;
+  remember({0, 0, 0, 0, options.value().spent_before, options.value().per_hour_before});
+  auto driver = std::make_unique<cloud_hooks::ProviderDriver>(
+      std::move(options).value(),
+      cloud_hooks::ProviderLanes{*providers_.front(), *providers_[providers_.size() / 2],
+                                 *providers_.back()},
+      *this);
+  const std::lock_guard lock(driver_mutex_);
+  driver_ = std::move(driver);
+}
+
+/// Members that we cannot hear may work for another coordinator, on servers that are its own now.
+void Cloud::lose_charge() {
+  process_.note("cloud_waits",
+                "this coordinator is not in charge: it asks for no servers and "
+                "releases none");
+  std::unique_ptr<cloud_hooks::ProviderDriver> driver;
+  {
+    const std::lock_guard lock(driver_mutex_);
+    driver = std::move(driver_);
+  }
+  // Its threads end here, with calls that are under way.
+}
+
+void Cloud::look() {
+  const elastic::JobStatus status = process_.server().status();
+  if (!status.in_charge) {
+    not_in_charge_since_ = not_in_charge_since_.value_or(monotonic_now());
+    if (driver_ != nullptr && monotonic_now() - *not_in_charge_since_ > kChargePatience) {
+      lose_charge();
+    }
+    return;
+  }
+  not_in_charge_since_.reset();
+  if (driver_ == nullptr) {
+    take_charge();
+  }
+  std::vector<cloud_hooks::WorkerSeen> seen;
+  for (const elastic::MemberStatus& member : status.members) {
+    cloud_hooks::WorkerSeen worker;
+    worker.member = member.id;
+    worker.server = member.server;
+    worker.leaves = member.phase == "leaving";
+    worker.speed = member.microbatch_ms > 0 ? 1 / double{member.microbatch_ms} : 0;
+    seen.push_back(std::move(worker));
+  }
+  driver_->workers(std::move(seen));
+}
+
+Result<std::string> Cloud::scale(std::uint32_t workers) {
+  const JobConfig& config = process_.config();
+  const std::uint32_t most = std::max(config.workers, config.cloud_max_workers);
+  if (workers > most) {
+    return Error{Errc::kRefused,
+                 fmt::format("at most {} workers: --cloud-max-workers says so", most)};
+  }
+  const std::lock_guard lock(driver_mutex_);
+  if (driver_ == nullptr) {
+    return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
+  }
+  driver_->scale(workers);
+  return fmt::format("going to {} workers", workers);
+}
+
+void Cloud::finish() {
+  if (driver_ == nullptr || not_in_charge_since_) {
+    process_.note("cloud_unsettled", "the job's servers are left to the coordinator in charge");
+    return;
+  }
+  if (!driver_->finish(kReleaseTimeout)) {
+    const std::string text =
+        fmt::format("some servers are not known to be gone; see `mayfly cloud list {}`", label_);
+    log::warning(text);
+    process_.note("cloud_unsettled", text);
+  }
+  cloud_hooks::CloudFact last;
+  last.kind = "cost";
+  last.all = driver_->status();
+  on_fact(last);
+}
+
+void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (!fact.detail.empty()) {
+    fields.emplace_back("detail", json_string(fact.detail));
+  }
+  if (!fact.server.empty()) {
+    fields.emplace_back("server", json_string(fact.server));
+  }
+  if (!fact.request_id.empty()) {
+    fields.emplace_back("request", json_string(fact.request_id));
+  }
+  if (fact.ms) {
+    fields.emplace_back("ms", json_number(*fact.ms));
+  }
+  if (fact.cost) {
+    fields.emplace_back("cost", json_number(*fact.cost));
+  }
+  if (fact.all) {
+    fields.emplace_back("staying", json_number(std::uint64_t{fact.all->staying}));
+    fields.emplace_back("coming", json_number(std::uint64_t{fact.all->coming}));
+    fields.emplace_back("billing", json_number(std::uint64_t{fact.all->billing}));
+    fields.emplace_back("spent", json_number(fact.all->spent));
+    fields.emplace_back("per_hour", json_number(fact.all->per_hour));
+    remember(*fact.all);
+  }
+  const std::string server = fact.server.empty() ? "" : " " + fact.server;
+  const std::string line =
+      is_for_people(fact.kind) ? fmt::format("{}{}: {}", fact.kind, server, fact.detail) : "";
+  process_.recorder().fact(fact.kind, fields, line);
+}
+
+void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
+  const std::lock_guard lock(memory_mutex_);
+  const std::string text =
+      print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds()});
+  if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);
+      !done.ok()) {
+    log::warning("what servers cost is not remembered: " + done.error().detail);
+  }
+}
+
+void Cloud::drain(MemberId member) {
+  process_.server().drain(member, "its server is given up");
+}
+
+void Cloud::stop_job(const std::string& reason) {
+  process_.server().stop(reason);
+}
+
+}  // namespace mayfly::engine

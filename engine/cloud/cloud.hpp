@@ -1,0 +1,81 @@
+#pragma once
+
+// A coordinator's servers: asks a provider for workers, replaces those that are lost, gives back
+// what is no longer wanted. Decisions are made in cloud_hooks/core/replacement_policy, on threads
+// of cloud_hooks/provider_driver; the job waits for none of it.
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/bundle/bundle_server.hpp"
+#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/provider_driver.hpp"
+#include "engine/processes/coordinator_process.hpp"
+
+namespace mayfly::engine {
+
+class Cloud final : public cloud_hooks::DriverListener {
+ public:
+  /// Null if the job has no cloud provider. kInvalidInput if its settings do not fit together. It
+  /// asks for servers as soon as, and as long as, `process` is in charge of the job: of several
+  /// coordinators only one may. `process` must outlive it.
+  static Result<std::unique_ptr<Cloud>> start(CoordinatorProcess& process);
+  ~Cloud() override;
+
+  /// Hands over who is a member now; at least every few milliseconds, always from one thread.
+  void look();
+  /// Any thread. A sentence for the operator.
+  [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
+  /// The job is over: every server is released, and this waits a minute for that to be seen.
+  void finish();
+
+  void on_fact(const cloud_hooks::CloudFact& fact) override;
+  void drain(MemberId member) override;
+  void stop_job(const std::string& reason) override;
+
+ private:
+  explicit Cloud(CoordinatorProcess& process) : process_(process) {}
+  Result<void> prepare();
+  Result<std::string> make_startup_text();
+  Result<std::string> serve_bundle(const std::string& token);
+  void take_charge();
+  void lose_charge();
+  void remember(const cloud_hooks::PolicyStatus& status);
+
+  CoordinatorProcess& process_;
+  std::string coordinators_;  // for workers
+  std::string startup_text_;
+  std::string label_;
+  std::mutex memory_mutex_;  // guards the file that remember() writes
+  std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
+  std::unique_ptr<cloud_hooks::BundleServer> bundle_;
+  std::optional<Instant> not_in_charge_since_;
+  std::mutex driver_mutex_;  // guards the pointer; its object is used by who calls look(), too
+  std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
+};
+
+/// What the policy is told, from the settings and what an earlier process of this job left in
+/// RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
+[[nodiscard]] Result<cloud_hooks::ReplacementOptions> replacement_options(
+    const JobConfig& config, const cloud_hooks::Capabilities& provider);
+
+/// --cloud-dry-run: prints what would be asked for first; returns the exit code.
+int show_cloud_plan(const JobConfig& config);
+
+/// Where cost and rate are remembered between processes of one job.
+struct CloudMemory {
+  double spent = 0;
+  double per_hour = 0;
+  double at = 0;  ///< seconds since 1970
+};
+[[nodiscard]] std::string cloud_memory_path(const std::string& run_dir);
+[[nodiscard]] std::string print_cloud_memory(const CloudMemory& memory);
+/// Nothing if there is no such file, or it is none of ours.
+[[nodiscard]] std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir);
+
+}  // namespace mayfly::engine

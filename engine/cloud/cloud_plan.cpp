@@ -1,0 +1,177 @@
+// What a job asks for, and what its servers run: the part of engine/cloud/cloud that starts
+// nothing.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include "base/file.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/bundle/bundle_file.hpp"
+#include "cloud_hooks/sign/hashes.hpp"
+#include "engine/cloud/cloud.hpp"
+#include "engine/cloud/cloud_offers.hpp"
+#include "engine/cloud/cloud_provider.hpp"
+#include "engine/cloud/cloud_startup.hpp"
+#include "engine/processes/exit_codes.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) ^ device();
+}
+
+std::string own_program() {
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  return failure ? "mayfly" : program.string();
+}
+
+}  // namespace
+
+std::string cloud_memory_path(const std::string& run_dir) {
+  return run_dir + "/cloud.json";
+}
+
+std::string print_cloud_memory(const CloudMemory& memory) {
+  return boost::json::serialize(boost::json::object{
+             {"spent", memory.spent}, {"per_hour", memory.per_hour}, {"at", memory.at}}) +
+         "\n";
+}
+
+std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
+  constexpr std::size_t kBytesMax = 10'000;
+  const Result<std::string> text = read_text_file(cloud_memory_path(run_dir), kBytesMax);
+  if (!text.ok()) {
+    return std::nullopt;
+  }
+  boost::json::error_code failure;
+  const boost::json::value value = boost::json::parse(text.value(), failure);
+  if (failure || !value.is_object()) {
+    return std::nullopt;
+  }
+  const auto number = [&value](const char* name) {
+    const boost::json::value* field = value.get_object().if_contains(name);
+    return field != nullptr && field->is_number() ? field->to_number<double>() : 0.0;
+  };
+  return CloudMemory{number("spent"), number("per_hour"), number("at")};
+}
+
+Result<cloud_hooks::ReplacementOptions> replacement_options(
+    const JobConfig& config, const cloud_hooks::Capabilities& provider) {
+  cloud_hooks::ReplacementOptions options;
+  Result<std::vector<cloud_hooks::OfferTerms>> offers = parse_offers(config.cloud_offers);
+  if (!offers.ok()) {
+    return offers.error();
+  }
+  options.offers = std::move(offers).value();
+  if (options.offers.empty()) {
+    options.offers.emplace_back();  // whatever the provider has, at no price
+  }
+  const auto is_free = [](const auto& terms) { return terms.price_per_hour == 0; };
+  const bool has_budget = config.cloud_budget > 0 || config.cloud_budget_per_hour > 0;
+  if (has_budget && std::any_of(options.offers.begin(), options.offers.end(), is_free)) {
+    return Error{Errc::kInvalidInput, "a budget needs the price of every offer"};
+  }
+  options.identity = random_number();
+  options.target = config.workers;
+  options.min = 1;
+  options.max = std::max(config.workers, config.cloud_max_workers);
+  options.on_demand_floor = config.cloud_on_demand_floor;
+  options.provider = provider;
+  if (config.cloud_budget > 0) {
+    options.budget = config.cloud_budget;
+  }
+  if (config.cloud_budget_per_hour > 0) {
+    options.budget_per_hour = config.cloud_budget_per_hour;
+  }
+  options.lifetime_max =
+      seconds(static_cast<std::int64_t>(config.cloud_lifetime_hours * kSecondsPerHour));
+  options.start_timeout = Duration(static_cast<std::int64_t>(config.cloud_start_timeout * 1e9));
+  options.join_timeout = options.start_timeout;
+  if (!provider.survives_us) {  // processes on this host: looking costs nothing and is exact
+    options.list_every = seconds(1);
+    options.absence_grace = Duration(0);
+    options.rejoin_patience = seconds(5);
+  }
+  if (config.standby) {  // what the one before has spent, its run directory knows
+    options.restarted = true;
+    options.spent_is_known = false;
+  }
+  if (const std::optional<CloudMemory> memory = read_cloud_memory(config.run_dir)) {
+    options.spent_is_known = true;
+    const double away = std::max(0.0, wall_clock_seconds() - memory->at);
+    options.restarted = true;
+    options.per_hour_before = provider.survives_us ? memory->per_hour : 0;
+    options.spent_before = memory->spent + options.per_hour_before * away / kSecondsPerHour;
+  }
+  return options;
+}
+
+namespace {
+
+/// What goes along with a request, without the token.
+Result<std::string> text_to_show(const JobConfig& config, const std::string& coordinators) {
+  const std::string token = "(the token)";
+  if (config.cloud_bundle.empty()) {
+    return startup_text(config, coordinators, token);
+  }
+  const Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);
+  if (!bundle.ok()) {
+    return Error{Errc::kInvalidInput, "cloud_bundle: " + bundle.error().detail};
+  }
+  const Result<std::string> start = served_start(config, coordinators, bundle.value().sha256);
+  if (!start.ok()) {
+    return start;
+  }
+  const std::string address = fmt::format("{}:{}", config.bind_host, config.cloud_bundle_port);
+  return fetching_text(config, address, token,
+                       cloud_hooks::to_hex(cloud_hooks::sha256(start.value())));
+}
+
+}  // namespace
+
+int show_cloud_plan(const JobConfig& requested) {
+  JobConfig config = requested;
+  resolve_defaults(config);
+  const std::string endpoint = fmt::format("{}:{}", config.bind_host, config.port);
+  const Result<std::unique_ptr<cloud_hooks::Provider>> provider =
+      make_cloud_provider(config, cloud_label(config), {own_program(), "worker"});
+  if (!provider.ok()) {
+    return refuse(provider.error(), kExitUsage);
+  }
+  Result<std::string> text = text_to_show(config, worker_coordinators(config, endpoint));
+  Result<cloud_hooks::ReplacementOptions> options =
+      replacement_options(config, provider.value()->capabilities());
+  for (const Error* error :
+       {text.ok() ? nullptr : &text.error(), options.ok() ? nullptr : &options.error()}) {
+    if (error != nullptr) {
+      return refuse(*error, kExitUsage);
+    }
+  }
+  options.value().startup_text = std::move(text).value();
+  options.value().provider.survives_us = false;  // nobody is asked, so nothing is listed first
+  options.value().restarted = false;
+  cloud_hooks::ReplacementPolicy policy(std::move(options).value());
+  for (const cloud_hooks::PolicyEffect& effect :
+       policy.handle(Instant{}, cloud_hooks::policy_event::Begin{})) {
+    if (const auto* request = std::get_if<cloud_hooks::policy_effect::Request>(&effect)) {
+      std::cout << provider.value()->preview(request->request) << "\n";
+    } else if (const auto* tell = std::get_if<cloud_hooks::policy_effect::Tell>(&effect)) {
+      std::cout << "# " << tell->kind << ": " << tell->detail << "\n";
+    }
+  }
+  std::cout << fmt::format("# {:.4g} per hour in all\n", policy.status(Instant{}).per_hour);
+  return kExitDone;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,215 @@
+#include "engine/cloud/cloud_startup.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kStartupBytesMax = 200 * 1024;
+constexpr std::size_t kTokenBytesMax = 4096;
+
+/// What goes along with a request. $sha256 is the start script's, and that one holds the bundle's:
+/// so nothing is run that was not checked, although HTTP is plain. The token does not cross the
+/// network, and stands in no program's arguments.
+constexpr const char* kFetching = R"(#!/bin/sh
+# A new server of a Mayfly job: gets its start script from the coordinator, checks it, runs it.
+address={address}
+token={token}
+sha256={sha256}
+
+umask 077
+{at_exit}home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX") && cd "$home" || exit 1
+access=$(printf 'mayfly bundle\n%s\n' "$token" | sha256sum | cut -d' ' -f1)
+printf 'Authorization: Bearer %s\n' "$access" >access
+
+# fetch NAME SHA256: what the coordinator serves under that name, into a file of that name.
+fetch() {
+  tries=0
+  until curl --fail --silent --show-error --globoff --noproxy '*' --connect-timeout 10 \
+    --speed-limit 1000 --speed-time 30 --header @access --continue-at - --output "$1" \
+    "http://$address/$1"; do
+    tries=$((tries + 1))
+    if [ "$tries" -ge 90 ]; then
+      return 1
+    fi
+    sleep 2
+  done
+  echo "$2  $1" | sha256sum --check --quiet
+}
+
+fetch start "$sha256" || exit 1
+. ./start
+)";
+
+/// The clouds' own word for the machine is how the coordinator knows which server this is.
+constexpr const char* kNameOnGce = R"(
+instance=http://${GCE_METADATA_HOST:-169.254.169.254}/computeMetadata/v1/instance
+ask() { curl -fs --noproxy '*' --max-time 5 --retry 5 -H 'Metadata-Flavor: Google' "$instance/$1"; }
+name=$(ask name)
+zone=$(ask zone)
+export MAYFLY_SERVER="${zone##*/}/$name"
+)";
+constexpr const char* kNameOnEc2 = R"(
+aws=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
+ask() { curl -fs --noproxy '*' --max-time 5 --retry 5 "$@"; }
+session=$(ask -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$aws/api/token")
+name=$(ask -H "X-aws-ec2-metadata-token: $session" "$aws/meta-data/instance-id")
+export MAYFLY_SERVER="$name"
+)";
+
+/// What the coordinator serves; runs inside kFetching, with its variables and fetch().
+constexpr const char* kStart = R"(# What the servers of this job run once they have checked it.
+set -eu
+fetch bundle {bundle_sha256}
+tar -xzf bundle
+rm bundle
+printf '%s\n' "$token" >token
+{name}
+{run}./mayfly/mayfly worker --coordinator {coordinators} --token-file token --run-dir run \
+  --bind-host "${WORKER_HOST:-$(hostname -I | cut -d' ' -f1)}" {notice}{worker_args}
+)";
+
+using Marks = std::vector<std::pair<std::string_view, std::string>>;
+
+/// Each mark {NAME} by its text. What is put in is not looked at again.
+std::string filled(std::string_view text, const Marks& marks) {
+  std::string out;
+  while (!text.empty()) {
+    std::size_t skip = 1;
+    std::string_view piece = text.substr(0, 1);
+    for (const auto& [mark, by] : marks) {
+      if (text.starts_with(mark)) {
+        skip = mark.size();
+        piece = by;
+        break;
+      }
+    }
+    out += piece;
+    text.remove_prefix(skip);
+  }
+  return out;
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code failure;
+  const std::filesystem::path full = std::filesystem::absolute(path, failure);
+  return failure ? path : full.lexically_normal().string();
+}
+
+std::string own_program() {
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  return failure ? "mayfly" : program.string();
+}
+
+bool is_machine_of_a_cloud(const JobConfig& config) {
+  return config.cloud_provider == "gce" || config.cloud_provider == "ec2";
+}
+
+Result<std::string> users_script(const JobConfig& config) {
+  Result<std::string> text = read_text_file(config.cloud_startup, kStartupBytesMax);
+  if (!text.ok()) {
+    return Error{Errc::kInvalidInput, "cloud_startup: " + text.error().detail};
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string worker_coordinators(const JobConfig& config, const std::string& own) {
+  return config.cloud_coordinators.empty() ? own : config.cloud_coordinators;
+}
+
+std::string shell_quoted(const std::string& text) {
+  return fmt::format("'{}'", filled(text, {{"'", "'\\''"}}));
+}
+
+Result<std::string> token_text(const JobConfig& config) {
+  Result<std::string> read = read_text_file(config.token_file, kTokenBytesMax);
+  if (!read.ok()) {
+    return read;
+  }
+  return read.value().substr(0, read.value().find('\n'));
+}
+
+Result<std::string> startup_text(const JobConfig& config, const std::string& coordinators,
+                                 const std::string& token) {
+  if (!config.cloud_startup.empty()) {
+    Result<std::string> text = users_script(config);
+    if (!text.ok()) {
+      return text;
+    }
+    return filled(text.value(), {{"{coordinator}", coordinators},
+                                 {"{run_dir}", absolute(config.run_dir)},
+                                 {"{worker_args}", config.cloud_worker_args},
+                                 {"{token}", token}});
+  }
+  if (is_machine_of_a_cloud(config)) {
+    return Error{Errc::kInvalidInput, "cloud_provider " + config.cloud_provider +
+                                          " needs cloud_bundle, which new machines get from the "
+                                          "coordinator, or cloud_startup, the script that they "
+                                          "run (docs/cloud.md)"};
+  }
+  const bool is_loopback =
+      coordinators.starts_with("127.") || coordinators.starts_with("localhost");
+  const std::string host = is_loopback ? "127.0.0.1" : "\"$(hostname -I | cut -d' ' -f1)\"";
+  return fmt::format(
+      "#!/bin/sh\n"
+      "# Starts a worker; for machines that see the same files as the coordinator.\n"
+      "exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
+      shell_quoted(own_program()), shell_quoted(absolute(config.run_dir) + "/config.toml"),
+      shell_quoted(coordinators), shell_quoted(absolute(config.token_file)), host,
+      config.cloud_worker_args);
+}
+
+Result<std::string> served_start(const JobConfig& config, const std::string& coordinators,
+                                 const std::string& bundle_sha256) {
+  if (!config.cloud_startup.empty()) {
+    Result<std::string> text = users_script(config);
+    if (!text.ok()) {
+      return text;
+    }
+    if (text.value().find("{token}") != std::string::npos) {
+      return Error{Errc::kInvalidInput,
+                   "cloud_startup: a script that goes over the network holds no {token}; with "
+                   "cloud_bundle, write \"$token\""};
+    }
+    return filled(text.value(), {{"{coordinator}", coordinators},
+                                 {"{run_dir}", absolute(config.run_dir)},
+                                 {"{worker_args}", config.cloud_worker_args},
+                                 {"{bundle_sha256}", bundle_sha256}});
+  }
+  const bool is_gce = config.cloud_provider == "gce";
+  const bool is_ec2 = config.cloud_provider == "ec2";
+  return filled(kStart, {{"{bundle_sha256}", bundle_sha256},
+                         {"{name}", is_gce   ? kNameOnGce
+                                    : is_ec2 ? kNameOnEc2
+                                             : ""},
+                         {"{run}", is_machine_of_a_cloud(config) ? "" : "exec "},
+                         {"{coordinators}", shell_quoted(coordinators)},
+                         {"{notice}", is_gce   ? "--notice gce "
+                                      : is_ec2 ? "--notice ec2 "
+                                               : ""},
+                         {"{worker_args}", config.cloud_worker_args}});
+}
+
+std::string fetching_text(const JobConfig& config, const std::string& address,
+                          const std::string& token, const std::string& start_sha256) {
+  // A machine without a worker only costs money. (Compute Engine deletes a Spot machine that stops;
+  // EC2 terminates one that was started with user data of ours.)
+  const char* at_exit = is_machine_of_a_cloud(config) ? "trap 'shutdown -P now' EXIT\n" : "";
+  return filled(kFetching, {{"{address}", shell_quoted(address)},
+                            {"{token}", shell_quoted(token)},
+                            {"{sha256}", shell_quoted(start_sha256)},
+                            {"{at_exit}", at_exit}});
+}
+
+}  // namespace mayfly::engine

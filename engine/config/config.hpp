@@ -1,0 +1,209 @@
+#pragma once
+
+// One validated description of a job. Every setting has one name, used as flag (--global-batch),
+// environment variable (MAYFLY_GLOBAL_BATCH) and TOML key (global_batch); precedence: flag >
+// environment > file > default. Nothing else in the engine reads the environment.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace mayfly::engine {
+
+struct JobConfig {
+  // What is trained.
+  std::string model = "resnet20";
+  std::string data = "procedural";  ///< see datasets/dataset.hpp
+  /// Height = width in pixels of what the network sees; 0 = that of the images if all have one
+  /// small size, else the model's usual one (32 or 224).
+  std::uint32_t image_size = 0;
+  bool skip_corrupt = false;
+  std::string cache_dir;  ///< of decoded images; empty = .cache beside the run directory
+  std::uint64_t seed = 1;
+  /// Fine-tuning: a weight file (nn/weight_file.hpp), checkpoint folder or run directory whose
+  /// weights and statistics step 0 has; ignored with `resume`, which brings its own.
+  std::string init_from;
+
+  // How it is optimised.
+  double epochs = 10;                ///< passes over the training set; ignored if steps > 0
+  std::uint64_t steps = 0;           ///< total optimizer steps of the job
+  std::uint32_t global_batch = 128;  ///< samples per step, whoever is alive
+  std::uint32_t microbatch = 16;     ///< samples that one compute thread runs as a whole
+  double lr = 0.1;
+  std::string lr_schedule = "cosine";  ///< cosine, step or constant
+  double warmup_epochs = 1;            ///< linear warm-up; capped at a fifth of the job
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  double label_smoothing = 0;
+  bool augment = true;
+
+  // Who computes, and how gradients travel.
+  std::uint32_t workers = 1;  ///< local workers to start (train), or to wait for (coordinator)
+  std::uint32_t threads = 0;  ///< compute threads per worker; 0 = cores / workers, at least 1
+  /// Threads per worker that prepare data; 0 = 1, or as many as compute threads if images are
+  /// decoded while training.
+  std::uint32_t loader_threads = 0;
+  std::string backend = "tcp";      ///< tcp, gloo or mpi
+  std::string reduction = "exact";  ///< exact or fp32
+  /// Gradients on their way: auto (32 bits), int32 or int16 in exact reduction, fp32, bf16 or fp16
+  /// in fp32 reduction.
+  std::string wire = "auto";
+  std::string bucket_kib = "512";  ///< of gradients in one message at least; auto = tuned at start
+  std::string device = "cpu";      ///< cpu, cuda, cuda:N
+  std::string isa = "auto";        ///< auto, avx512, avx2, portable
+  std::string dtype = "fp32";      ///< of activations: fp32, bf16; see nn/dtype.hpp
+  std::string conv_kernels = "auto";    ///< auto, direct, winograd; see nn/cpu/conv_kernel.hpp
+  std::string bind_host = "127.0.0.1";  ///< address on which this process listens
+
+  // Parameter servers instead of all-reduce (docs/parameter_server.md).
+  std::string sync;                ///< bsp, asp, ssp:S or backup:N-of-M; empty = all-reduce
+  std::string phases;              ///< instead of `sync`: "bsp:6.25%,asp"
+  std::string switch_order;        ///< of phases, as Sync-Switch spells it: 10 = bsp, then asp
+  std::string train_steps;         ///< with it: global steps at which the phases end
+  std::uint32_t ps = 1;            ///< servers
+  std::uint32_t shards = 1;        ///< of each server, with a thread each
+  std::uint32_t ps_replicas = 0;   ///< 1: each shard has a follower on the next server
+  std::uint32_t slices = 0;        ///< that a step is cut into; 0 = as many as workers
+  std::string lr_rule = "linear";  ///< for updates of less than a global batch
+  bool ps_hashes = false;          ///< of gradients and parameters on their way
+  std::uint32_t ps_index = 0;      ///< of `mayfly ps-server`: which one of the servers it is
+  bool ps_server = false;          ///< set by `mayfly ps-server`
+  std::string straggler = "none";  ///< what becomes of much slower workers: none, greedy, elastic
+  double straggler_factor = 1.3;   ///< so many times slower than the others' median
+  std::uint32_t straggler_windows = 3;  ///< so many times in a row
+
+  // Membership.
+  /// HOST:PORT of a running coordinator, then of its standbys, with commas; empty = embedded.
+  std::string coordinator;
+  double coordinator_timeout = 600;  ///< seconds that a worker waits for one that is away
+  bool standby = false;    ///< of `mayfly coordinator`: takes over a job whose coordinator dies
+  bool quorum = false;     ///< the job has standbys; see docs/failover.md
+  std::uint16_t port = 0;  ///< of our own coordinator; 0 = any free
+  std::string token_file;  ///< empty = <run-dir>/token, made if missing
+  std::uint32_t min_workers = 1;
+  std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
+  double min_workers_timeout = 600;  ///< seconds
+  double silence_max_ms = 300;       ///< a worker silent for longer is evicted (adaptive upwards)
+  double starved_max_ms = 1000;      ///< the same if its machine answers and it is not stopped
+  /// A worker whose trainer stands still for longer is evicted (adaptive upwards); 0 = only
+  /// reported.
+  std::uint32_t hang_max_ms = 5000;
+  bool rebalance = true;  ///< share microbatches out anew when measured speeds change
+  /// A worker whose microbatches take so many times the others' median leaves; 0 = never.
+  double evict_stragglers = 0;
+  double evict_stragglers_after = 30;  ///< seconds for which it must have been so slow
+  /// MiB of state from which on a joiner takes it in the background (ADR 16); 0 = always.
+  double observe_from_mib = 8;
+  std::string server;  ///< of a worker: its provider's name for what it runs on; see docs/cloud.md
+
+  // Servers that `mayfly coordinator` asks for; see docs/cloud.md and engine/cloud/cloud.hpp.
+  std::string
+      cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves
+  std::string cloud_offers;  ///< what may be asked for; see engine/cloud/cloud_offers.hpp
+  std::uint32_t cloud_max_workers = 0;      ///< 0 = workers
+  std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
+  double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit
+  double cloud_budget_per_hour = 0;         ///< for all servers together; 0 = no limit
+  double cloud_lifetime_hours = 24;         ///< of a server; 0 = no limit
+  double cloud_start_timeout = 600;         ///< seconds from asked for to running, then to joined
+  std::string cloud_job;          ///< label of the servers; empty = the run directory's name
+  std::string cloud_command;      ///< of exec: program and arguments
+  std::string cloud_sbatch;       ///< of slurm: more options for sbatch
+  std::string cloud_options;      ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
+  std::string cloud_worker_args;  ///< more arguments for the workers that are started
+  std::string cloud_startup;      ///< file with the script that a server runs; empty = made by us
+  std::string cloud_bundle;       ///< archive that new servers fetch from us; empty = none
+  std::uint16_t cloud_bundle_port = 0;  ///< on which we serve it; 0 = any free
+  std::string cloud_coordinators;       ///< of a job with standbys: all, for its servers' workers
+  bool cloud_dry_run = false;           ///< print what would be asked for, and end
+
+  std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
+  std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
+  std::string chaos;   ///< scripted faults, local launcher only; see engine/faults/chaos_plan.hpp
+  std::string inject;  ///< scripted slowness; see engine/faults/injection_plan.hpp
+  std::uint32_t worker_number = 0;  ///< which of the workers of `inject` this one is
+
+  // Records.
+  std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>
+  std::uint64_t checkpoint_every = 0;  ///< steps; 0 = only at the end
+  std::uint32_t keep_checkpoints = 3;
+  std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
+  std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
+  std::uint64_t audit_every = 0;    ///< steps between audits (engine/training/audit.hpp); 0 = none
+  double eval_every_epochs = 0;     ///< 0 = only at the end
+  bool evaluate = true;             ///< test accuracy at the end
+  bool ledger = false;              ///< write which samples each worker computed (tests)
+  bool tensorboard = true;
+  std::string trace;  ///< file for trace events; auto = <run-dir>/trace.json, empty = none
+  std::string trace_steps = "0:50";  ///< of each view, see engine/run/trace.hpp
+  bool quiet = false;                ///< no progress line
+  bool launched = false;             ///< a launcher's child: Ctrl-C is for the launcher to handle
+};
+
+/// Where a setting's value came from, for error texts ("flag --lr", "environment MAYFLY_LR",
+/// "job.toml line 7").
+using SettingSource = std::string;
+
+/// What a setting's text must look like; decides the type of its TOML value.
+enum class SettingKind : std::uint8_t { kText, kWhole, kReal, kSwitch };
+
+/// The settings by name, each with a setter that parses a text and a getter that prints it; the one
+/// list from which flags, environment names, TOML keys, help and the saved file are made.
+struct Setting {
+  std::string name;  ///< with underscores
+  std::string help;
+  SettingKind kind = SettingKind::kText;
+  bool is_switch = false;  ///< a flag without value; --name true|false also works
+  std::function<Result<void>(JobConfig&, std::string_view)> set;
+  std::function<std::string(const JobConfig&)> get;
+  bool repeats = false;  ///< a flag given again adds to it, with a semicolon
+};
+[[nodiscard]] const std::vector<Setting>& settings();
+
+/// Applies the keys of a TOML text. Unknown keys and wrong types are kInvalidInput with file, line
+/// and the nearest known name.
+[[nodiscard]] Result<void> apply_toml(JobConfig& config, const std::string& text,
+                                      const std::string& file_name);
+/// Applies MAYFLY_... variables from a copy of the environment; unknown MAYFLY_ names are errors
+/// except those reserved for launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_CIFAR10_DIR,
+/// MAYFLY_CIFAR100_DIR, MAYFLY_SIM_SEEDS, MAYFLY_TEST_...).
+[[nodiscard]] Result<void> apply_environment(JobConfig& config,
+                                             const std::map<std::string, std::string>& environment);
+/// One setting by name, with the source for the error text.
+[[nodiscard]] Result<void> apply_setting(JobConfig& config, std::string_view name,
+                                         std::string_view value, const SettingSource& source);
+
+/// The setting of that name (dashes count as underscores), or nullptr.
+[[nodiscard]] const Setting* find_setting(std::string_view name);
+/// "lr-schedule" for "lr_schedule".
+[[nodiscard]] std::string flag_name(const Setting& setting);
+
+/// Everything that can be checked without opening files: ranges, divisibility, known names.
+[[nodiscard]] Result<void> validate(const JobConfig& config);
+
+/// Whether enough of config.workers are left when config.spares are not counted. Not a part of
+/// validate(): under mpirun the number of workers is known later.
+[[nodiscard]] Result<void> check_spares(const JobConfig& config);
+
+/// The elements of config.coordinator, in order.
+[[nodiscard]] std::vector<std::string> coordinator_endpoints(const JobConfig& config);
+/// Whether this process belongs to a job with standby coordinators.
+[[nodiscard]] bool has_standbys(const JobConfig& config);
+
+/// The resolved configuration as TOML that apply_toml reads back to the same values.
+[[nodiscard]] std::string to_toml(const JobConfig& config);
+
+/// The known name nearest to `name` by edit distance (case and dashes do not count), or empty if
+/// none is near.
+[[nodiscard]] std::string nearest_name(std::string_view name,
+                                       const std::vector<std::string>& known);
+
+/// "; did you mean 'X'?" for the nearest known name, or empty if none is near.
+[[nodiscard]] std::string suggestion(std::string_view name, const std::vector<std::string>& known);
+
+}  // namespace mayfly::engine

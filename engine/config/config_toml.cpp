@@ -1,0 +1,183 @@
+#include <toml++/toml.h>
+
+#include <map>
+#include <sstream>
+
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::string type_name(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table: return "a table";
+    case toml::node_type::array: return "an array";
+    case toml::node_type::string: return "a string";
+    case toml::node_type::integer: return "a whole number";
+    case toml::node_type::floating_point: return "a number with a fraction";
+    case toml::node_type::boolean: return "true or false";
+    default: return "a date or time";
+  }
+}
+
+const char* wanted_type(SettingKind kind) {
+  switch (kind) {
+    case SettingKind::kText: return "a string";
+    case SettingKind::kWhole: return "a whole number";
+    case SettingKind::kReal: return "a number";
+    case SettingKind::kSwitch: return "true or false";
+  }
+  return "";
+}
+
+std::string shortest(double number) {
+  std::ostringstream text;
+  text.precision(17);
+  text << number;
+  return text.str();
+}
+
+/// The value as the text that the setting parses, if its type fits.
+std::optional<std::string> text_of(const toml::node& node, SettingKind kind) {
+  if (kind == SettingKind::kText && node.is_string()) {
+    return node.as_string()->get();
+  }
+  if (kind == SettingKind::kSwitch && node.is_boolean()) {
+    return node.as_boolean()->get() ? "true" : "false";
+  }
+  if ((kind == SettingKind::kWhole || kind == SettingKind::kReal) && node.is_integer()) {
+    return std::to_string(node.as_integer()->get());
+  }
+  if (kind == SettingKind::kReal && node.is_floating_point()) {
+    return shortest(node.as_floating_point()->get());
+  }
+  return std::nullopt;
+}
+
+std::string place(const std::string& file_name, const toml::source_region& region) {
+  return file_name + " line " + std::to_string(region.begin.line);
+}
+
+Result<void> apply_entry(JobConfig& config, const std::string& name, const toml::key& key,
+                         const toml::node& node, const std::string& file_name);
+
+/// The text of one [[cloud.offer]] table, in the form of the setting cloud_offers.
+Result<std::string> offer_text(const toml::table& table, const std::string& file_name) {
+  std::map<std::string, std::string> parts = {
+      {"type", ""}, {"zone", ""}, {"market", "spot"}, {"price", "0"}, {"speed", "1"}};
+  for (auto&& [key, node] : table) {
+    const std::string name(key.str());
+    const bool is_number = name == "price" || name == "speed";
+    const auto text = text_of(node, is_number ? SettingKind::kReal : SettingKind::kText);
+    if (!parts.contains(name)) {
+      const std::string nearest = suggestion(name, {"type", "zone", "market", "price", "speed"});
+      return Error{Errc::kInvalidInput, place(file_name, key.source()) + ": unknown key '" + name +
+                                            "' of an offer" + nearest};
+    }
+    if (!text) {
+      return Error{Errc::kInvalidInput, place(file_name, key.source()) + ": " + name + " expects " +
+                                            (is_number ? "a number" : "a string") + ", got " +
+                                            type_name(node)};
+    }
+    parts[name] = *text;
+  }
+  const std::string zone = parts["zone"].empty() ? "" : "@" + parts["zone"];
+  return parts["type"] + zone + ":" + parts["market"] + "=" + parts["price"] + "*" + parts["speed"];
+}
+
+Result<void> apply_offers(JobConfig& config, const toml::key& key, const toml::node& node,
+                          const std::string& file_name) {
+  const std::string source = place(file_name, key.source());
+  if (!node.is_array_of_tables()) {
+    return Error{Errc::kInvalidInput, source + ": offers are written as [[cloud.offer]]"};
+  }
+  std::string all;
+  for (const toml::node& one : *node.as_array()) {
+    const Result<std::string> text = offer_text(*one.as_table(), file_name);
+    if (!text.ok()) {
+      return text.error();
+    }
+    all += (all.empty() ? "" : ",") + text.value();
+  }
+  return apply_setting(config, "cloud_offers", all, source);
+}
+
+/// [cloud]: its key K is the setting cloud_K.
+Result<void> apply_cloud(JobConfig& config, const toml::table& table,
+                         const std::string& file_name) {
+  for (auto&& [key, node] : table) {
+    const std::string name(key.str());
+    Result<void> done = name == "offer"
+                            ? apply_offers(config, key, node, file_name)
+                            : apply_entry(config, "cloud_" + name, key, node, file_name);
+    if (!done.ok()) {
+      return done;
+    }
+  }
+  return {};
+}
+
+Result<void> apply_entry(JobConfig& config, const std::string& name, const toml::key& key,
+                         const toml::node& node, const std::string& file_name) {
+  const std::string source = place(file_name, key.source());
+  const Setting* setting = find_setting(name);
+  if (setting == nullptr) {
+    if (node.is_table()) {
+      return Error{Errc::kInvalidInput, source + ": table '" + std::string(key.str()) +
+                                            "'; settings are written without tables, but [cloud]"};
+    }
+    return apply_setting(config, name, "", source);  // names the nearest
+  }
+  const std::optional<std::string> text = text_of(node, setting->kind);
+  if (!text) {
+    return Error{Errc::kInvalidInput, source + ": " + setting->name + " expects " +
+                                          wanted_type(setting->kind) + ", got " + type_name(node)};
+  }
+  return apply_setting(config, name, *text, source);
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+Result<void> apply_toml(JobConfig& config, const std::string& text, const std::string& file_name) {
+  toml::table table;
+  try {
+    table = toml::parse(text, file_name);
+  } catch (const toml::parse_error& failure) {
+    return Error{Errc::kInvalidInput,
+                 place(file_name, failure.source()) + ": " + std::string(failure.description())};
+  }
+  JobConfig changed = config;  // all of the file or nothing
+  for (auto&& [key, node] : table) {
+    const bool is_cloud = key.str() == "cloud" && node.is_table();
+    Result<void> done = is_cloud
+                            ? apply_cloud(changed, *node.as_table(), file_name)
+                            : apply_entry(changed, std::string(key.str()), key, node, file_name);
+    if (!done.ok()) {
+      return done;
+    }
+  }
+  config = changed;
+  return {};
+}
+
+std::string to_toml(const JobConfig& config) {
+  std::string out;
+  for (const Setting& setting : settings()) {
+    const std::string text = setting.get(config);
+    out += setting.name + " = " + (setting.kind == SettingKind::kText ? quoted(text) : text) + "\n";
+  }
+  return out;
+}
+
+}  // namespace mayfly::engine

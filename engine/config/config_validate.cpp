@@ -1,0 +1,363 @@
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "cloud_hooks/notice/notice.hpp"
+#include "elastic/core/view.hpp"
+#include "elastic/net/sentinel.hpp"
+#include "engine/cloud/cloud_offers.hpp"
+#include "engine/cloud/cloud_provider.hpp"
+#include "engine/config/config.hpp"
+#include "engine/config/derived_settings.hpp"
+#include "engine/config/device_choice.hpp"
+#include "engine/faults/injection_plan.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+/// The first thing that is wrong, as one line, or nothing.
+using Complaint = std::optional<std::string>;
+
+std::string shown(double number) {
+  char buffer[32];
+  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return failure == std::errc{} ? std::string(buffer, end) : std::string("?");
+}
+
+Complaint unless(bool fine, const std::string& text) {
+  return fine ? Complaint() : Complaint(text);
+}
+
+Complaint one_of(const std::string& name, const std::string& text,
+                 const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), text) != known.end()) {
+    return {};
+  }
+  std::string list;
+  for (const std::string& candidate : known) {
+    list += (list.empty() ? "" : ", ") + candidate;
+  }
+  return name + " '" + text + "' is not known" + suggestion(text, known) + " (known: " + list + ")";
+}
+
+/// The two divisors of `total` next to `wish`, for the error text.
+std::string divisors_near(std::uint32_t total, std::uint32_t wish) {
+  std::uint32_t below = 1;
+  std::uint32_t above = total;
+  for (std::uint32_t d = 1; d <= total; ++d) {
+    if (total % d == 0 && d < wish) {
+      below = d;
+    }
+    if (total % d == 0 && d > wish) {
+      above = d;
+      break;
+    }
+  }
+  if (below == above) {
+    return "only " + std::to_string(below) + " does";
+  }
+  return "the nearest that do are " + std::to_string(below) + " and " + std::to_string(above);
+}
+
+Complaint check_batches(const JobConfig& c) {
+  if (c.global_batch < 1 || c.global_batch > 1'000'000) {
+    return "global_batch " + std::to_string(c.global_batch) + " is not between 1 and 1000000";
+  }
+  if (c.microbatch < 1) {
+    return "microbatch must be at least 1";
+  }
+  if (c.global_batch % c.microbatch != 0) {
+    return "global_batch " + std::to_string(c.global_batch) + " is not a multiple of microbatch " +
+           std::to_string(c.microbatch) + "; " + divisors_near(c.global_batch, c.microbatch);
+  }
+  return unless(c.global_batch / c.microbatch <= elastic::kMicrobatchesMax,
+                "global_batch " + std::to_string(c.global_batch) + " makes more than " +
+                    std::to_string(elastic::kMicrobatchesMax) + " microbatches of " +
+                    std::to_string(c.microbatch) + "; choose a larger microbatch");
+}
+
+Complaint check_optimizer(const JobConfig& c) {
+  if (!(c.steps > 0 || c.epochs > 0)) {
+    return "epochs " + shown(c.epochs) + " must be above 0 unless steps is given";
+  }
+  if (!(c.lr > 0)) {
+    return "lr " + shown(c.lr) + " must be above 0";
+  }
+  if (!(c.momentum >= 0 && c.momentum < 1)) {
+    return "momentum " + shown(c.momentum) + " must be from 0 to below 1";
+  }
+  if (!(c.weight_decay >= 0)) {
+    return "weight_decay " + shown(c.weight_decay) + " must not be negative";
+  }
+  if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) {
+    return "label_smoothing " + shown(c.label_smoothing) + " must be from 0 to below 1";
+  }
+  return unless(c.warmup_epochs >= 0,
+                "warmup_epochs " + shown(c.warmup_epochs) + " must not be negative");
+}
+
+// Asked for by name, so an answer of its own, not "unknown".
+Complaint check_nccl(const JobConfig& c) {
+  return unless(c.backend != "nccl",
+                "backend nccl exchanges gradients in GPU memory, but device is " + c.device +
+                    ", and this version reduces them in host memory: use backend tcp");
+}
+
+Complaint check_device(const JobConfig& c) {
+  if (const Result<DeviceChoice> choice = parse_device(c.device); !choice.ok()) {
+    return choice.error().detail;
+  }
+  if (!uses_cuda(c.device)) {
+    return {};
+  }
+  if (c.isa != "auto" || c.conv_kernels != "auto") {
+    return "isa and conv_kernels choose how a CPU computes, but device is " + c.device;
+  }
+  return unless(c.threads <= 1, "threads " + std::to_string(c.threads) +
+                                    " must be 0 or 1 with device " + c.device +
+                                    ": a worker has one GPU");
+}
+
+Complaint check_names(const JobConfig& c) {
+  for (const Complaint& complaint :
+       {one_of("model", c.model, nn::model_names()),
+        one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
+        one_of("backend", c.backend, {"tcp", "gloo", "mpi"}),
+        one_of("reduction", c.reduction, {"exact", "fp32"}), check_device(c),
+        one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
+        one_of("dtype", c.dtype, {"fp32", "bf16"}),
+        one_of("conv_kernels", c.conv_kernels, {"auto", "direct", "winograd"})}) {
+    if (complaint) {
+      return complaint;
+    }
+  }
+  if (c.image_size > 0) {
+    constexpr int kAnyClasses = 2;
+    const Result<nn::Model> model =
+        nn::make_model(c.model, kAnyClasses, static_cast<int>(std::min(c.image_size, 1U << 20)));
+    if (!model.ok()) {
+      return "image_size: " + model.error().detail;
+    }
+  }
+  return unless(!c.data.empty(), "data must not be empty");
+}
+
+/// HOST:PORT with a port from 1 to 65535; an IPv6 host stands in brackets.
+bool is_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return false;
+  }
+  std::uint32_t port = 0;
+  const char* first = text.data() + colon + 1;
+  const char* last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(first, last, port);
+  const bool bare_ipv6 = text.find(':') != colon && text.front() != '[';
+  return failure == std::errc{} && end == last && port >= 1 && port <= 65535 && !bare_ipv6;
+}
+
+/// What stands between commas.
+std::vector<std::string> listed_endpoints(const std::string& list) {
+  std::vector<std::string> endpoints;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    endpoints.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+    if (begin == list.size()) {
+      endpoints.emplace_back();  // behind the last comma; no endpoint, and validate() says so
+    }
+  }
+  return endpoints;
+}
+
+Complaint check_coordinators(const JobConfig& c) {
+  constexpr std::size_t kEndpointCharactersMax = 255;
+  const std::vector<std::string> endpoints = coordinator_endpoints(c);
+  for (const std::string& endpoint : endpoints) {
+    if (!is_endpoint(endpoint) || endpoint.size() > kEndpointCharactersMax) {
+      return "coordinator '" + endpoint + "' is not HOST:PORT";
+    }
+  }
+  if (endpoints.size() > elastic::kEndpointsMax) {
+    return "coordinator names " + std::to_string(endpoints.size()) + " of them, at most " +
+           std::to_string(elastic::kEndpointsMax);
+  }
+  return unless(c.coordinator_timeout > 0,
+                "coordinator_timeout " + shown(c.coordinator_timeout) + " must be above 0 seconds");
+}
+
+Complaint check_workers(const JobConfig& c) {
+  if (c.workers < 1 || c.workers > elastic::kMembersMax) {
+    return "workers " + std::to_string(c.workers) + " is not between 1 and " +
+           std::to_string(elastic::kMembersMax);
+  }
+  if (c.min_workers < 1 || c.min_workers > elastic::kMembersMax) {
+    return "min_workers " + std::to_string(c.min_workers) + " is not between 1 and " +
+           std::to_string(elastic::kMembersMax);
+  }
+  if (!(c.min_workers_timeout > 0)) {
+    return "min_workers_timeout " + shown(c.min_workers_timeout) + " must be above 0 seconds";
+  }
+  if (!(c.silence_max_ms >= 150)) {
+    return "silence_max_ms " + shown(c.silence_max_ms) +
+           " must be at least 150: workers are heard from every 100 ms";
+  }
+  if (!(c.evict_stragglers == 0 || c.evict_stragglers > 1)) {
+    return "evict_stragglers " + shown(c.evict_stragglers) + " must be 0 or above 1";
+  }
+  if (!(c.evict_stragglers_after >= 0)) {
+    return "evict_stragglers_after " + shown(c.evict_stragglers_after) + " must not be negative";
+  }
+  if (!(c.observe_from_mib >= 0 && c.observe_from_mib <= 1 << 30)) {
+    return "observe_from_mib " + shown(c.observe_from_mib) + " is not between 0 and 2^30";
+  }
+  if (!(c.starved_max_ms >= 0 && c.starved_max_ms <= 86'400'000)) {
+    return "starved_max_ms " + shown(c.starved_max_ms) + " is not between 0 and a day";
+  }
+  if (c.loader_threads > 1024) {
+    return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
+  }
+  if (c.threads > 1024) {
+    return "threads " + std::to_string(c.threads) + " is not between 0 and 1024";
+  }
+  if (c.bind_host.empty()) {
+    return "bind_host must not be empty";
+  }
+  if (!c.coordinator.empty() && !c.chaos.empty() && !c.launched) {
+    return "chaos is scripted by the process that starts the workers; it cannot be used with "
+           "coordinator";
+  }
+  if (const auto notice = cloud_hooks::parse_notice_setting(c.notice); !notice.ok()) {
+    return notice.error().detail;
+  }
+  return check_coordinators(c);
+}
+
+Complaint check_injections(const JobConfig& c) {
+  const Result<std::vector<InjectionRule>> rules = parse_injections(c.inject);
+  if (!rules.ok()) {
+    return rules.error().detail;
+  }
+  const bool delays = std::any_of(rules.value().begin(), rules.value().end(),
+                                  [](const InjectionRule& rule) { return rule.delay.count() > 0; });
+  return unless(
+      !delays || uses_parameter_servers(c) || c.backend == "tcp",
+      "inject delay works with backend tcp and with parameter servers, not with backend " +
+          c.backend + "; use slow or stop");
+}
+
+Complaint check_exchange(const JobConfig& c) {
+  if (const Result<Wire> wire = parse_wire(c.wire, c.reduction); !wire.ok()) {
+    return wire.error().detail;
+  }
+  const Result<BucketSize> size = parse_bucket_kib(c.bucket_kib);
+  return unless(size.ok(), size.ok() ? "" : size.error().detail);
+}
+
+Complaint check_records(const JobConfig& c) {
+  if (c.keep_checkpoints < 1) {
+    return "keep_checkpoints must be at least 1";
+  }
+  if (c.digest_every < 1) {
+    return "digest_every must be at least 1";
+  }
+  if (const Result<TraceWindow> window = parse_trace_window(c.trace_steps); !window.ok()) {
+    return window.error().detail;
+  }
+  return unless(c.eval_every_epochs >= 0,
+                "eval_every_epochs " + shown(c.eval_every_epochs) + " must not be negative");
+}
+
+Complaint check_cloud(const JobConfig& c) {
+  constexpr std::size_t kServerCharactersMax = 128;
+  if (c.server.size() > kServerCharactersMax) {
+    return "server is longer than " + std::to_string(kServerCharactersMax) + " characters";
+  }
+  for (const auto& [name, number] : {std::pair("cloud_budget", c.cloud_budget),
+                                     std::pair("cloud_budget_per_hour", c.cloud_budget_per_hour),
+                                     std::pair("cloud_lifetime_hours", c.cloud_lifetime_hours)}) {
+    if (!(number >= 0 && number <= 1e9)) {
+      return std::string(name) + " " + shown(number) + " is not between 0 and 1e9";
+    }
+  }
+  if (!(c.cloud_start_timeout >= 1 && c.cloud_start_timeout <= 1e6)) {
+    return "cloud_start_timeout " + shown(c.cloud_start_timeout) + " is not between 1 and 1e6";
+  }
+  if (const auto offers = parse_offers(c.cloud_offers); !offers.ok()) {
+    return offers.error().detail;
+  }
+  if (c.cloud_provider.empty()) {
+    return {};
+  }
+  if (c.cloud_max_workers != 0 && c.cloud_max_workers < c.workers) {
+    return "cloud_max_workers " + std::to_string(c.cloud_max_workers) + " is below workers " +
+           std::to_string(c.workers);
+  }
+  if (c.cloud_max_workers > elastic::kMembersMax) {
+    return "cloud_max_workers is above " + std::to_string(elastic::kMembersMax);
+  }
+  if (c.cloud_provider == "exec" && c.cloud_command.empty()) {
+    return std::string("cloud_provider exec needs cloud_command");
+  }
+  if (c.cloud_provider == "local" && !c.cloud_bundle.empty()) {
+    return std::string("cloud_bundle is for other machines; processes of this host need none");
+  }
+  if ((c.quorum || c.standby) && listed_endpoints(c.cloud_coordinators).size() < 2) {
+    return std::string(
+        "a job with standbys that asks for servers needs cloud_coordinators: the HOST:PORT of "
+        "every coordinator, for the workers on them");
+  }
+  for (const std::string& endpoint : listed_endpoints(c.cloud_coordinators)) {
+    if (!is_endpoint(endpoint)) {
+      return "cloud_coordinators: '" + endpoint + "' is not HOST:PORT";
+    }
+  }
+  return one_of("cloud_provider", c.cloud_provider, cloud_provider_names());
+}
+
+}  // namespace
+
+Result<void> check_spares(const JobConfig& config) {
+  if (config.spares == 0) {
+    return {};
+  }
+  if (config.spares >= config.workers) {
+    return Error{Errc::kInvalidInput, "spares " + std::to_string(config.spares) + " of " +
+                                          std::to_string(config.workers) +
+                                          " workers leaves none to begin with"};
+  }
+  if (config.min_workers > config.workers - config.spares) {
+    return Error{Errc::kInvalidInput, "min_workers " + std::to_string(config.min_workers) +
+                                          " is more than the " +
+                                          std::to_string(config.workers - config.spares) +
+                                          " workers that are not spares"};
+  }
+  return {};
+}
+
+std::vector<std::string> coordinator_endpoints(const JobConfig& config) {
+  return listed_endpoints(config.coordinator);
+}
+
+bool has_standbys(const JobConfig& config) {
+  return config.quorum || config.standby || coordinator_endpoints(config).size() > 1;
+}
+
+Result<void> validate(const JobConfig& config) {
+  if (Result<void> servers =
+          check_batches(config) ? Result<void>() : check_parameter_servers(config);
+      !servers.ok()) {
+    return servers;
+  }
+  for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
+                            check_workers, check_injections, check_cloud, check_records}) {
+    if (const Complaint complaint = check(config)) {
+      return Error{Errc::kInvalidInput, *complaint};
+    }
+  }
+  return {};
+}
+
+}  // namespace mayfly::engine

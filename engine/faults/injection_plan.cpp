@@ -1,0 +1,238 @@
+#include "engine/faults/injection_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+namespace mayfly::engine {
+namespace {
+
+constexpr double kDelayMax = 60;   // seconds
+constexpr double kSlowMax = 1000;  // times
+constexpr double kStopMax = 0.95;  // of the time
+constexpr double kMomentMax = 1e9;
+
+Error wrong(std::string_view rule, std::string_view why) {
+  return {Errc::kInvalidInput,
+          fmt::format("inject '{}': {}; an example: delay=30ms,worker=1,from=step100,to=step400",
+                      rule, why)};
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  const std::size_t end = text.find_last_not_of(' ');
+  return end == std::string_view::npos ? std::string_view{} : text.substr(begin, end + 1 - begin);
+}
+
+/// Cuts off what stands before the separator.
+std::string_view take_part(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return trimmed(part);
+}
+
+std::optional<double> number_of(std::string_view text, double least, double most) {
+  double number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fits = failure == std::errc{} && end == text.data() + text.size() &&
+                    std::isfinite(number) && number >= least && number <= most;
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+/// A number before this unit.
+std::optional<double> number_with(std::string_view text, std::string_view unit, double least,
+                                  double most) {
+  if (!text.ends_with(unit)) {
+    return std::nullopt;
+  }
+  text.remove_suffix(unit.size());
+  return number_of(text, least, most);
+}
+
+std::optional<double> seconds_of(std::string_view text, double most) {
+  for (const auto& [unit, length] : {std::pair("us", 1e-6), std::pair("ms", 1e-3)}) {
+    if (const auto number = number_with(text, unit, 0, most / length)) {
+      return *number * length;
+    }
+  }
+  return number_with(text, "s", 0, most);
+}
+
+std::optional<std::uint64_t> whole_of(std::string_view text, std::uint64_t most) {
+  std::uint64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fits = failure == std::errc{} && end == text.data() + text.size() && number <= most;
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+std::optional<InjectionMoment> moment_of(std::string_view text) {
+  constexpr std::string_view kStep = "step";
+  InjectionMoment moment;
+  if (text.starts_with(kStep)) {
+    const auto step = whole_of(text.substr(kStep.size()), static_cast<std::uint64_t>(kMomentMax));
+    moment.step = step.value_or(0);
+    return step ? std::optional(moment) : std::nullopt;
+  }
+  const std::optional<double> since = seconds_of(text, kMomentMax);
+  moment.in_seconds = true;
+  moment.seconds = since.value_or(0);
+  return since ? std::optional(moment) : std::nullopt;
+}
+
+/// Why the field is wrong, or nothing.
+std::optional<std::string> set_effect(InjectionRule& rule, std::string_view name,
+                                      std::string_view value) {
+  if (name == "delay") {
+    const auto delay = seconds_of(value, kDelayMax);
+    rule.delay = Duration(std::llround(delay.value_or(0) * 1e9));
+    return rule.delay.count() > 0
+               ? std::nullopt
+               : std::optional<std::string>("delay is a time up to 60s, such as 30ms");
+  }
+  if (name == "slow") {
+    const auto factor = number_with(value, "x", 1, kSlowMax);
+    rule.slow = factor.value_or(1);
+    return factor ? std::nullopt
+                  : std::optional<std::string>("slow is a factor from 1x to 1000x, such as 2.5x");
+  }
+  const auto percent = number_with(value, "%", 0, 100 * kStopMax);
+  rule.stop = percent.value_or(0) / 100;
+  return rule.stop > 0 ? std::nullopt
+                       : std::optional<std::string>("stop is a share up to 95%, such as 50%");
+}
+
+std::optional<std::string> set_condition(InjectionRule& rule, std::string_view name,
+                                         std::string_view value) {
+  if (name == "worker") {
+    const auto worker = whole_of(value, UINT32_MAX);
+    if (!worker) {
+      return "worker is a number from 0";
+    }
+    rule.worker = static_cast<std::uint32_t>(*worker);
+    return std::nullopt;
+  }
+  const std::optional<InjectionMoment> moment = moment_of(value);
+  if (!moment) {
+    return fmt::format("{} is a step or a time, such as step100 or 20s", name);
+  }
+  (name == "from" ? rule.from : rule.to) = moment;
+  return std::nullopt;
+}
+
+bool is_after(const InjectionMoment& a, const InjectionMoment& b) {
+  return a.in_seconds ? a.seconds > b.seconds : a.step > b.step;
+}
+
+/// What is wrong with a rule whose fields are right by themselves.
+std::optional<std::string> check_rule(const InjectionRule& rule, int effects) {
+  if (effects != 1) {
+    return "each rule has one of delay, slow and stop";
+  }
+  if (rule.from && rule.to && rule.from->in_seconds != rule.to->in_seconds) {
+    return "from and to are both steps or both times";
+  }
+  if (rule.from && rule.to && is_after(*rule.from, *rule.to)) {
+    return "from is after to";
+  }
+  return std::nullopt;
+}
+
+Result<InjectionRule> parse_rule(const std::string_view text) {
+  InjectionRule rule;
+  int effects = 0;
+  std::vector<std::string_view> seen;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view field = take_part(rest, ',');
+    const std::size_t equals = std::min(field.find('='), field.size());
+    const std::string_view name = trimmed(field.substr(0, equals));
+    const std::string_view value = trimmed(field.substr(std::min(equals + 1, field.size())));
+    const bool is_effect = name == "delay" || name == "slow" || name == "stop";
+    if (!is_effect && name != "worker" && name != "from" && name != "to") {
+      return wrong(
+          text, fmt::format("'{}' is none of delay, slow, stop, worker, from, to with =", field));
+    }
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+      return wrong(text, fmt::format("{} is given twice", name));
+    }
+    seen.push_back(name);
+    effects += is_effect ? 1 : 0;
+    const std::optional<std::string> complaint =
+        is_effect ? set_effect(rule, name, value) : set_condition(rule, name, value);
+    if (complaint) {
+      return wrong(text, *complaint);
+    }
+  }
+  const std::optional<std::string> complaint = check_rule(rule, effects);
+  return complaint ? Result<InjectionRule>(wrong(text, *complaint)) : Result<InjectionRule>(rule);
+}
+
+bool holds(const InjectionRule& rule, std::uint64_t step, double seconds) {
+  const auto has_come = [&](const InjectionMoment& moment) {
+    return moment.in_seconds ? seconds >= moment.seconds : step >= moment.step;
+  };
+  const auto is_over = [&](const InjectionMoment& moment) {
+    return moment.in_seconds ? seconds > moment.seconds : step > moment.step;
+  };
+  return (!rule.from || has_come(*rule.from)) && (!rule.to || !is_over(*rule.to));
+}
+
+std::string to_text(const InjectionMoment& moment) {
+  return moment.in_seconds ? fmt::format("{}s", moment.seconds)
+                           : fmt::format("step{}", moment.step);
+}
+
+}  // namespace
+
+Result<std::vector<InjectionRule>> parse_injections(const std::string& text) {
+  std::vector<InjectionRule> rules;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = take_part(rest, ';');
+    if (part.empty()) {
+      continue;
+    }
+    Result<InjectionRule> rule = parse_rule(part);
+    if (!rule.ok()) {
+      return std::move(rule).error();
+    }
+    rules.push_back(rule.value());
+  }
+  return rules;
+}
+
+std::vector<InjectionRule> injections_of_worker(const std::vector<InjectionRule>& rules,
+                                                std::uint32_t worker) {
+  std::vector<InjectionRule> own;
+  std::copy_if(
+      rules.begin(), rules.end(), std::back_inserter(own),
+      [worker](const InjectionRule& rule) { return rule.worker.value_or(worker) == worker; });
+  return own;
+}
+
+InjectedEffects effects_at(const std::vector<InjectionRule>& rules, std::uint64_t step,
+                           double seconds) {
+  InjectedEffects effects;
+  for (const InjectionRule& rule : rules) {
+    if (holds(rule, step, seconds)) {
+      effects.delay += rule.delay;
+      effects.slow *= rule.slow;
+      effects.stop = std::max(effects.stop, rule.stop);
+    }
+  }
+  return effects;
+}
+
+std::string to_text(const InjectionRule& rule) {
+  std::string text = rule.delay.count() > 0 ? fmt::format("delay={}ms", to_ms(rule.delay))
+                     : rule.stop > 0        ? fmt::format("stop={}%", 100 * rule.stop)
+                                            : fmt::format("slow={}x", rule.slow);
+  text += rule.worker ? fmt::format(",worker={}", *rule.worker) : "";
+  text += rule.from ? ",from=" + to_text(*rule.from) : "";
+  text += rule.to ? ",to=" + to_text(*rule.to) : "";
+  return text;
+}
+
+}  // namespace mayfly::engine

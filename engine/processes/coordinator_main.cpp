@@ -1,0 +1,88 @@
+// `mayfly coordinator`: the coordinator alone.
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/log.hpp"
+#include "engine/cloud/cloud.hpp"
+#include "engine/processes/coordinator_process.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/launch.hpp"
+#include "engine/processes/signal_watcher.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kPollInterval = milliseconds(5);
+constexpr Duration kCloudPollInterval = milliseconds(10);  // a part of "lost" to "asked for"
+constexpr Duration kWorkersExitTimeout = seconds(20);
+
+}  // namespace
+
+int run_coordinator(const JobConfig& config, RunListener& listener) {
+  return run_coordinator(config, listener, CoordinatorProcess::Unfinished::kGoOn);
+}
+
+int run_coordinator(const JobConfig& config, RunListener& listener,
+                    CoordinatorProcess::Unfinished unfinished) {
+  if (config.cloud_dry_run) {
+    return show_cloud_plan(config);
+  }
+  std::atomic<int> interrupts = 0;
+  std::atomic<elastic::CoordinatorServer*> server = nullptr;
+  const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
+    if (++interrupts >= 2) {
+      ::_exit(kExitFailed);
+    }
+    if (elastic::CoordinatorServer* running = server.load(); running != nullptr) {
+      running->stop("stopped by the user");
+    }
+  });
+  std::atomic<Cloud*> asking = nullptr;
+  Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
+      config, listener, unfinished, [&asking](std::uint32_t count) -> Result<std::string> {
+        if (Cloud* cloud = asking.load(); cloud != nullptr) {
+          return cloud->scale(count);
+        }
+        return Error{Errc::kUnsupported,
+                     "this coordinator starts no workers itself; start them with `mayfly "
+                     "worker --coordinator HOST:PORT`, or drain one"};
+      });
+  if (!process.ok()) {
+    return refuse(process.error(), kExitUsage);
+  }
+  server = &process.value()->server();
+  listener.on_event(fmt::format("coordinator at {}, token file {}",
+                                process.value()->server().endpoint(),
+                                process.value()->config().token_file));
+  Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process.value());
+  if (!cloud.ok()) {
+    return refuse(cloud.error(), kExitUsage);
+  }
+  asking = cloud.value().get();
+  std::optional<JobEnd> end;
+  while (!end.has_value()) {
+    end = process.value()->recorder().wait_for_end(
+        monotonic_now() + (asking != nullptr ? kCloudPollInterval : seconds(1)));
+    if (asking != nullptr && !end.has_value()) {
+      cloud.value()->look();
+    }
+  }
+  asking = nullptr;
+  server = nullptr;
+  // Dismissed workers still send their last reports; they close the connection when they are done.
+  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  if (cloud.value() != nullptr) {
+    cloud.value()->finish();
+  }
+  return process.value()->finish(*end);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,371 @@
+#include "engine/processes/coordinator_process.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "elastic/net/flight_recorder.hpp"
+#include "elastic/net/job_token.hpp"
+#include "engine/config/device_choice.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/processes/backend.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/network_interface.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/trace.hpp"
+#include "engine/run/unfinished_run.hpp"
+#include "engine/state/starting_state.hpp"
+#include "engine/state/state_parts.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::string fresh_run_dir(const std::string& model) {
+  std::tm now{};
+  const std::time_t seconds_now = std::time(nullptr);
+  localtime_r(&seconds_now, &now);
+  const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", model, now);
+  std::string path = base;
+  for (int copy = 2; std::filesystem::exists(path); ++copy) {
+    path = fmt::format("{}-{}", base, copy);
+  }
+  return path;
+}
+
+Result<Bytes> read_or_make_token(const std::string& path) {
+  if (std::filesystem::exists(path)) {
+    return elastic::read_token_file(path);
+  }
+  Bytes token = elastic::make_token();
+  if (Result<void> written = elastic::write_token_file(path, token); !written.ok()) {
+    return std::move(written).error();
+  }
+  return token;
+}
+
+int exit_code_of(elastic::Outcome outcome) {
+  switch (outcome) {
+    case elastic::Outcome::kDone: return kExitDone;
+    case elastic::Outcome::kStopped: return kExitStopped;
+    case elastic::Outcome::kFailed: return kExitFailed;
+    case elastic::Outcome::kTooFewWorkers: return kExitTooFewWorkers;
+  }
+  UNREACHABLE("every outcome has an exit code");
+}
+
+/// Makes `config` that of the job which the run directory holds.
+Result<void> take_over(JobConfig& config) {
+  const Result<JobConfig> recorded = config_of_run(config.run_dir);
+  if (!recorded.ok()) {
+    return recorded.error();
+  }
+  Result<JobConfig> merged = config_to_go_on_with(config, recorded.value());
+  if (!merged.ok()) {
+    return std::move(merged).error();
+  }
+  config = std::move(merged).value();
+  return {};
+}
+
+/// Every worker would refuse wrong starting weights; says so before anything is started. Returns
+/// what the user should know about them.
+Result<std::string> try_starting_state(const Job& job) {
+  const ReductionLayout layout(job.model);
+  Result<StartingState> start = starting_state(job, layout);
+  return start.ok() ? Result<std::string>(std::move(start).value().remark)
+                    : Result<std::string>(start.error());
+}
+
+}  // namespace
+
+void resolve_defaults(JobConfig& config) {
+  if (config.run_dir.empty()) {
+    config.run_dir = fresh_run_dir(config.model);
+  }
+  if (config.token_file.empty()) {
+    config.token_file = config.run_dir + "/token";
+  }
+  if (config.cache_dir.empty()) {
+    const std::filesystem::path parent = std::filesystem::path(config.run_dir).parent_path();
+    config.cache_dir = (parent / ".cache").string();
+  }
+  if (config.threads == 0) {
+    const std::uint32_t workers = std::max(1U, config.workers);
+    config.threads =
+        uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / workers);
+  }
+}
+
+Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig config,
+                                                                      RunListener& listener,
+                                                                      Unfinished unfinished,
+                                                                      ScaleHandler on_scale) {
+  resolve_defaults(config);
+  const bool may_go_on = unfinished == Unfinished::kGoOn && holds_unfinished_job(config.run_dir);
+  if (may_go_on) {
+    if (Result<void> same = take_over(config); !same.ok()) {
+      return same.error();
+    }
+  }
+  for (const Result<void>& checked : {check_spares(config), check_backend(config)}) {
+    if (!checked.ok()) {
+      return checked.error();
+    }
+  }
+  if (!config.resume.empty() && !may_go_on) {  // pin "latest" to the folder it means now
+    Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+    if (!loaded.ok()) {
+      return std::move(loaded).error();
+    }
+    config.resume = loaded.value().path;
+  }
+  Result<std::unique_ptr<Job>> job = prepare_job(config);
+  if (!job.ok()) {
+    return std::move(job).error();
+  }
+  const Result<std::string> remark = try_starting_state(*job.value());
+  if (!remark.ok()) {
+    return remark.error();
+  }
+  std::unique_ptr<CoordinatorProcess> process(
+      new CoordinatorProcess(listener, std::move(on_scale)));
+  process->job_ = std::move(job).value();
+  if (Result<void> opened = process->open_view_log(unfinished); !opened.ok()) {
+    return std::move(opened).error();
+  }
+  if (Result<void> opened = process->open_run_directory(); !opened.ok()) {
+    return std::move(opened).error();
+  }
+  if (!remark.value().empty() && !process->goes_on_) {
+    process->note("init", remark.value());
+  }
+  if (Result<void> started = process->start_server(); !started.ok()) {
+    return std::move(started).error();
+  }
+  return process;
+}
+
+/// Before anything else in the run directory is touched: it may be another coordinator's.
+Result<void> CoordinatorProcess::open_view_log(Unfinished unfinished) {
+  const std::string& run_dir = job_->config.run_dir;
+  const bool is_new = !std::filesystem::exists(view_log_path(run_dir));
+  if (Result<void> made = make_directories(run_dir); !made.ok()) {
+    return made;
+  }
+  Result<std::unique_ptr<elastic::DurableViewLog>> opened =
+      elastic::DurableViewLog::open(view_log_path(run_dir));
+  if (!opened.ok()) {
+    return std::move(opened).error();
+  }
+  view_log_ = std::move(opened).value();
+  goes_on_ = unfinished == Unfinished::kGoOn && !is_new && !view_log_->contents().ended;
+  return {};
+}
+
+Result<void> CoordinatorProcess::open_run_directory() {
+  const JobConfig& config = job_->config;
+  Result<std::unique_ptr<RunDirectory>> directory =
+      goes_on_ ? RunDirectory::reopen(config) : RunDirectory::create(config);
+  if (!directory.ok()) {
+    return std::move(directory).error();
+  }
+  directory_ = std::move(directory).value();
+  if (Result<void> begun = goes_on_ ? view_log_->go_on() : view_log_->begin(); !begun.ok()) {
+    return begun;
+  }
+  Result<RunHistory> history = goes_on_ ? read_run_history(config.run_dir) : RunHistory{};
+  if (!history.ok()) {
+    return std::move(history).error();
+  }
+  if (!goes_on_ && !job_->config.trace.empty()) {  // of an earlier part of a resumed run
+    std::error_code ignored;
+    std::filesystem::remove_all(job_->config.run_dir + "/trace", ignored);
+  }
+  elastic::FlightRecorder::write_on_fatal_signals();
+  log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
+  recorder_ = std::make_unique<RunRecorder>(
+      *job_, *directory_, listener_, std::move(history).value(),
+      [this](const elastic::Command& command) { return answer(command); },
+      [this](const std::string& reason) { server_->fail(reason); });
+  return {};
+}
+
+elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
+  const JobConfig& config = job_->config;
+  elastic::CoordinatorOptions core;
+  core.microbatches = job_->microbatches;
+  core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
+  if (config.spares > 0) {
+    core.view_max = config.workers - config.spares;
+  }
+  core.min_workers = config.min_workers;
+  core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
+  core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
+  core.state_part_names = StateParts(job_->model).names();
+  core.rebalance.enabled = config.rebalance;
+  core.stragglers.factor = config.evict_stragglers;
+  core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
+  core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
+  core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
+  core.fingerprint = job_->fingerprint;
+  core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
+  core.stalls.evict_floor = milliseconds(config.hang_max_ms);
+  core.stalls.report_only = config.hang_max_ms == 0;
+  if (!job_->bucket_size.tuned) {
+    core.bucket_names =
+        bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
+  }
+  if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
+    core.initial_workers += config.ps;
+    // With followers the last of two neighbours suffices.
+    core.min_workers += config.ps_replicas > 0 ? (config.ps + 1) / 2 : config.ps;
+    core.rebalance.enabled = false;
+    core.observe_from_bytes = UINT64_MAX;
+  }
+  core.identity = elastic::make_identity();
+  core.quorum = has_standbys(config);
+  core.standby = config.standby && view_log_->contents().job == 0;
+  return core;
+}
+
+Result<void> CoordinatorProcess::start_server() {
+  const JobConfig& config = job_->config;
+  Result<Bytes> token = read_or_make_token(config.token_file);
+  if (!token.ok()) {
+    return std::move(token).error();
+  }
+  Result<std::string> host = listening_host(config.bind_host);
+  if (!host.ok()) {
+    return host.error();
+  }
+  elastic::CoordinatorServerOptions options;
+  options.host = std::move(host).value();
+  options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
+  options.token = std::move(token).value();
+  options.core = core_options();
+  options.flight_path = config.run_dir + "/logs/flight-coordinator.log";
+  if (goes_on_) {
+    announce_return();
+  }
+  options.view_log = std::move(view_log_);
+  Result<std::unique_ptr<elastic::CoordinatorServer>> server =
+      elastic::start_coordinator(std::move(options), *recorder_);
+  if (!server.ok()) {
+    return std::move(server).error();
+  }
+  server_ = std::move(server).value();
+  return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
+}
+
+void CoordinatorProcess::announce_return() {
+  const elastic::LogContents& log = view_log_->contents();
+  const std::size_t members = log.view ? log.view->members.size() : 0;
+  note("coordinator_restarted",
+       log.view ? fmt::format("resuming job {:016x} at view {}, step {} on record, waiting for {} "
+                              "members",
+                              log.job, value(log.view->id), recorder_->last_step(), members)
+                : "resuming a job that has had no members yet");
+}
+
+void CoordinatorProcess::note(const std::string& kind, const std::string& detail) {
+  recorder_->note(kind, detail);
+}
+
+elastic::CommandReply CoordinatorProcess::answer(const elastic::Command& command) {
+  if (server_ == nullptr) {
+    return {false, "the coordinator is still starting"};
+  }
+  if (command.verb == "status") {
+    return {true, status_json()};
+  }
+  if (command.verb == "scale") {
+    std::uint32_t count = 0;
+    const char* end = command.argument.data() + command.argument.size();
+    const auto parsed = std::from_chars(command.argument.data(), end, count);
+    if (parsed.ec != std::errc() || parsed.ptr != end || count == 0) {
+      return {false, fmt::format("'{}' is not a number of workers", command.argument)};
+    }
+    Result<std::string> scaled = on_scale_(count);
+    return scaled.ok() ? elastic::CommandReply{true, scaled.value()}
+                       : elastic::CommandReply{false, scaled.error().detail};
+  }
+  return {false, fmt::format("the coordinator knows no command '{}'", command.verb)};
+}
+
+namespace {
+
+constexpr std::size_t kRecoveriesShown = 5;
+
+/// The last changes of view, with milliseconds since each was detected.
+std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
+  std::string text;
+  for (std::size_t i = all.size() - std::min(all.size(), kRecoveriesShown); i < all.size(); ++i) {
+    const elastic::Recovery& r = all[i];
+    std::string members;
+    for (const MemberId member : r.members) {
+      members += fmt::format("{}{}", members.empty() ? "" : " ", value(member));
+    }
+    const auto since = [&r](Instant moment) {
+      return fmt::format("{:.1f}", to_ms(moment - r.detected));
+    };
+    const std::string line = JsonObject()
+                                 .add("cause", json_string(r.cause))
+                                 .add("members", json_string(members))
+                                 .add("after_step", std::to_string(value(r.committed)))
+                                 .add("stopped_ms", since(r.stopped))
+                                 .add("formed_ms", since(r.formed))
+                                 .add("synced_ms", since(r.synced))
+                                 .add("step_ms", since(r.step))
+                                 .add("redone", std::to_string(r.redone_microbatches))
+                                 .text();
+    text += text.empty() ? line : "," + line;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string CoordinatorProcess::status_json() const {
+  const elastic::JobStatus status = server_->status();
+  std::string members;
+  for (const elastic::MemberStatus& m : status.members) {
+    members += fmt::format(
+        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
+        R"("committed":{},"microbatch_ms":{:.3f},"microbatches":{}}})",
+        members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid, json_string(m.phase),
+        json_string(m.activity), m.silent_ms, value(m.committed), m.microbatch_ms, m.microbatches);
+  }
+  return fmt::format(
+      R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
+      R"("model":{},"run_dir":{},)"
+      R"("members":[{}],"recoveries":[{}]}})",
+      json_string(status.phase), value(status.committed), job_->total_steps,
+      recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
+      json_string(job_->config.run_dir), members, recoveries_json(recorder_->recoveries()));
+}
+
+int CoordinatorProcess::finish(const JobEnd& end) {
+  server_.reset();
+  if (const JobConfig& config = job_->config; !config.trace.empty()) {
+    const std::string file = config.trace == "auto" ? config.run_dir + "/trace.json" : config.trace;
+    if (Result<void> merged = merge_traces(config.run_dir + "/trace", file); !merged.ok()) {
+      log::warning("no trace: " + merged.error().detail);
+    }
+  }
+  recorder_->write_summary(end);
+  std::error_code ignored;
+  std::filesystem::remove(job_->config.run_dir + "/coordinator", ignored);
+  return exit_code_of(end.outcome);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,48 @@
+#pragma once
+
+// What the command line starts. Each runs until the job (or this process's part of it) is over and
+// returns the process's exit code: 0 done, 1 failed, 2 bad configuration, 3 stopped by the user
+// with a checkpoint written, 4 too few workers for too long.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/config/config.hpp"
+#include "engine/run/run_directory.hpp"
+
+namespace mayfly::elastic {
+class Sentinel;
+}
+
+namespace mayfly::engine {
+
+/// Told about the run while it goes on, for the terminal. Called on the coordinator's thread.
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  virtual void on_step(const StepMetric& metric, std::uint64_t total_steps) = 0;
+  /// One readable line about membership, for example "worker 2 lost (killed), 3 go on, 41 ms".
+  virtual void on_event(const std::string& line) = 0;
+  virtual void on_summary(const Summary& summary) = 0;
+};
+
+/// `mayfly train` without a coordinator elsewhere: embedded coordinator and `workers` child
+/// processes (this executable as `mayfly worker`), scripted chaos, Ctrl-C once = stop with a
+/// checkpoint, twice = at once.
+int run_train(const JobConfig& config, RunListener& listener);
+
+/// `mayfly coordinator`: the coordinator alone; workers come from elsewhere.
+int run_coordinator(const JobConfig& config, RunListener& listener);
+
+/// `mayfly worker`: one worker that joins config.coordinator.
+int run_worker(const JobConfig& config, std::unique_ptr<elastic::Sentinel> sentinel);
+
+/// `mayfly train` inside mpirun (or srun): rank 0 also starts a coordinator process; everybody is a
+/// worker of one elastic job.
+int run_launched_rank(const JobConfig& config, RunListener& listener,
+                      std::unique_ptr<elastic::Sentinel> sentinel);
+/// True if the environment says that mpirun started this process as one of several.
+[[nodiscard]] bool inside_mpirun();
+
+}  // namespace mayfly::engine

@@ -1,0 +1,321 @@
+#include "engine/processes/local_launcher.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "cloud_hooks/local_provider.hpp"
+#include "engine/faults/chaos_plan.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/processes/coordinator_process.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/launch.hpp"
+#include "engine/processes/signal_watcher.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kPollInterval = milliseconds(50);
+constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
+constexpr Duration kWorkersExitTimeout = seconds(20);
+constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
+
+std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
+  return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
+                            : fmt::format("exit code {}", status.exit_code);
+}
+
+}  // namespace
+
+LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
+                             std::vector<ChaosEvent> chaos, PollHook on_poll)
+    : requested_(config),
+      listener_(listener),
+      plan_(std::move(chaos)),
+      chaos_(plan_.begin(), plan_.end()),
+      on_poll_(std::move(on_poll)) {}
+
+int LocalLauncher::run() {
+  const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {
+    if (++interrupts_ >= 2) {
+      ::_exit(kExitFailed);  // workers are bound to us and end with us
+    }
+  });
+  Result<std::unique_ptr<CoordinatorProcess>> process =
+      CoordinatorProcess::start(requested_, listener_, CoordinatorProcess::Unfinished::kRefuse,
+                                [this](std::uint32_t count) -> Result<std::string> {
+                                  scale_to_ = count;
+                                  return fmt::format("going to {} workers", count);
+                                });
+  if (!process.ok()) {
+    return refuse(process.error(), kExitUsage);
+  }
+  process_ = std::move(process).value();
+  for (std::uint32_t i = 0; i < process_->config().workers; ++i) {
+    if (Result<void> started = start_worker(); !started.ok()) {
+      return refuse(started.error(), kExitFailed);
+    }
+  }
+  const std::uint32_t servers =
+      uses_parameter_servers(process_->config()) ? process_->config().ps : 0;
+  for (std::uint32_t i = 0; i < servers; ++i) {
+    if (Result<void> started = start_server(i); !started.ok()) {
+      return refuse(started.error(), kExitFailed);
+    }
+  }
+  std::optional<JobEnd> end;
+  while (!end.has_value()) {
+    const bool plays = on_poll_ || !chaos_.empty() || !wakes_.empty();
+    end = process_->recorder().wait_for_end(monotonic_now() +
+                                            (plays ? kPollIntervalOfFaults : kPollInterval));
+    follow_signals();
+    poll_workers();
+    play_chaos();
+    if (on_poll_ && !end.has_value()) {
+      on_poll_(*this);
+    }
+    wake_stopped_workers();
+    follow_scale_requests();
+  }
+  wait_for_workers();
+  return process_->finish(*end);
+}
+
+Result<void> LocalLauncher::start_worker() {
+  const auto number = static_cast<std::uint32_t>(workers_.size());
+  std::vector<std::string> argv = command_of("worker");
+  argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number), "--worker-number",
+                           std::to_string(number)});
+  if (on_start_) {
+    if (Result<void> changed = on_start_(number, argv); !changed.ok()) {
+      return changed;
+    }
+  }
+  Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
+  if (!id.ok()) {
+    return std::move(id).error();
+  }
+  workers_.emplace_back().id = id.value();
+  return {};
+}
+
+std::vector<std::string> LocalLauncher::command_of(const char* what) const {
+  return {"/proc/self/exe", what,
+          "--config",       process_->config().run_dir + "/config.toml",
+          "--coordinator",  process_->server().endpoint(),
+          "--launched"};
+}
+
+Result<void> LocalLauncher::start_server(std::uint32_t index) {
+  std::vector<std::string> argv = command_of("ps-server");
+  argv.insert(argv.end(), {"--ps-index", std::to_string(index), "--chaos", ""});
+  Result<std::string> id = provider_.start(
+      argv, fmt::format("{}/logs/ps-server-{}.log", process_->config().run_dir, index));
+  if (!id.ok()) {
+    return std::move(id).error();
+  }
+  Worker& server = workers_.emplace_back();
+  server.id = id.value();
+  server.is_server = true;
+  return {};
+}
+
+void LocalLauncher::poll_workers() {
+  bool any_running = false;
+  for (const cloud_hooks::ServerStatus& status : provider_.poll()) {
+    const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                     [&](const Worker& w) { return w.id == status.id; });
+    const bool computes = worker == workers_.end() || !worker->is_server;
+    any_running = any_running || (status.alive() && computes);
+    if (worker == workers_.end() || status.alive() || !worker->running) {
+      continue;
+    }
+    worker->running = false;
+    worker->end = how_it_ended(status);
+    log::info(fmt::format("local worker {} ended: {}", worker - workers_.begin(), worker->end));
+  }
+  const elastic::JobStatus status = process_->server().status();
+  follow_membership(status);
+  std::size_t servers = 0;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    servers += workers_[i].is_server && workers_[i].running ? 1 : 0;
+    last = workers_[i].is_server ? last : i;
+  }
+  const bool others = status.members.size() > servers;
+  if (!any_running && !others && !process_->recorder().end().has_value()) {
+    process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
+                                        workers_[last].end, last_words(last)));
+  }
+}
+
+std::string LocalLauncher::last_words(std::size_t worker) const {
+  const std::string path = log_path(worker);
+  const Result<std::string> log = read_text_file(path, kLogBytesMax);
+  if (!log.ok() || log.value().empty()) {
+    return "see " + path;
+  }
+  const std::string& text = log.value();
+  const std::size_t end = text.find_last_not_of('\n');
+  const std::size_t begin = text.rfind('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - begin);
+}
+
+std::string LocalLauncher::log_path(std::size_t worker) const {
+  return fmt::format("{}/logs/worker-{}.log", process_->config().run_dir, worker);
+}
+
+void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
+  for (Worker& worker : workers_) {
+    const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
+    worker.is_leaving =
+        worker.is_leaving || std::any_of(status.members.begin(), status.members.end(),
+                                         [pid](const elastic::MemberStatus& member) {
+                                           return member.pid == pid && member.phase == "leaving";
+                                         });
+  }
+}
+
+std::optional<std::size_t> LocalLauncher::target_of(const ChaosEvent& event) const {
+  if (event.worker.has_value()) {
+    const bool runs = *event.worker < workers_.size() && workers_[*event.worker].running;
+    return runs ? std::optional<std::size_t>(*event.worker) : std::nullopt;
+  }
+  const std::vector<std::size_t> running = running_workers();
+  return running.empty() ? std::nullopt : std::optional(running.front());
+}
+
+void LocalLauncher::play_chaos() {
+  const std::uint64_t step = process_->recorder().last_step();
+  while (!chaos_.empty() && chaos_.front().step <= step) {
+    const ChaosEvent event = chaos_.front();
+    chaos_.pop_front();
+    play(event);
+  }
+}
+
+void LocalLauncher::play(const ChaosEvent& event) {
+  if (is_of_worker(event.kind)) {
+    const char* what = event.kind == ChaosKind::kHang         ? "hangs"
+                       : event.kind == ChaosKind::kFlipResult ? "computes something wrong"
+                                                              : "has a bit of its state flipped";
+    process_->note("chaos",
+                   fmt::format("chaos: local worker {} {}", event.worker.value_or(0), what));
+    return;
+  }
+  if (event.kind == ChaosKind::kJoin) {
+    const Result<void> started = start_worker();
+    process_->note("chaos", started.ok()
+                                ? fmt::format("chaos: local worker {} starts", workers_.size() - 1)
+                                : started.error().detail);
+    return;
+  }
+  const std::optional<std::size_t> target = target_of(event);
+  if (!target.has_value()) {
+    process_->note("chaos", "chaos: no such worker runs any more; event skipped");
+    return;
+  }
+  const char* what = event.kind == ChaosKind::kKill   ? "kill -9"
+                     : event.kind == ChaosKind::kStop ? "kill -STOP"
+                                                      : "kill -TERM (drain)";
+  const int signal = event.kind == ChaosKind::kKill   ? SIGKILL
+                     : event.kind == ChaosKind::kStop ? SIGSTOP
+                                                      : SIGTERM;
+  if (event.kind == ChaosKind::kStop) {
+    wakes_.push_back({*target, monotonic_now() + milliseconds(event.for_ms)});
+  }
+  (void)provider_.signal(workers_[*target].id, signal);  // it may have ended this instant
+  process_->note("chaos", fmt::format("chaos: {} local worker {}", what, *target));
+}
+
+void LocalLauncher::wake_stopped_workers() {
+  const Instant now = monotonic_now();
+  std::erase_if(wakes_, [&](const Wake& wake) {
+    if (wake.at > now) {
+      return false;
+    }
+    (void)provider_.signal(workers_[wake.worker].id, SIGCONT);
+    return true;
+  });
+}
+
+void LocalLauncher::follow_scale_requests() {
+  const std::uint32_t wanted = scale_to_.exchange(0);
+  if (wanted == 0) {
+    return;
+  }
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].stays()) {
+      running.push_back(i);
+    }
+  }
+  for (std::size_t n = running.size(); n < wanted; ++n) {
+    if (const Result<void> started = start_worker(); !started.ok()) {
+      process_->note("scale", started.error().detail);
+      return;
+    }
+  }
+  for (std::size_t n = running.size(); n > wanted; --n) {  // the youngest leave first
+    Worker& youngest = workers_[running[n - 1]];
+    youngest.told_to_leave = true;
+    (void)provider_.signal(youngest.id, SIGTERM);
+  }
+  process_->note("scale", fmt::format("scale: from {} to {} workers", running.size(), wanted));
+}
+
+void LocalLauncher::follow_signals() {
+  if (interrupts_ > interrupts_seen_) {
+    interrupts_seen_ = interrupts_;
+    process_->note("stop", "stopping at the next step with a checkpoint; once more to end at once");
+    process_->server().stop("stopped by the user");
+  }
+}
+
+void LocalLauncher::wait_for_workers() {
+  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  const auto any_running = [this] {
+    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
+  };
+  for (const Worker& worker : workers_) {
+    if (worker.running) {
+      (void)provider_.signal(worker.id, SIGCONT);  // a stopped one must hear that it is over
+    }
+  }
+  while (any_running() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPollInterval);
+    poll_workers();
+  }
+}
+
+std::vector<std::size_t> LocalLauncher::running_workers() const {
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running && !workers_[i].is_server) {
+      running.push_back(i);
+    }
+  }
+  return running;
+}
+
+Result<void> LocalLauncher::signal_worker(std::size_t worker, int signal) {
+  return provider_.signal(workers_[worker].id, signal);
+}
+
+int run_train(const JobConfig& config, RunListener& listener) {
+  Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
+  if (!chaos.ok()) {
+    return refuse(chaos.error(), kExitUsage);
+  }
+  LocalLauncher launcher(config, listener, std::move(chaos).value());
+  return launcher.run();
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,95 @@
+#pragma once
+
+// `mayfly train` on one machine: an embedded coordinator and child processes as workers. Everything
+// here runs on the thread that calls run(): workers are bound to the thread that starts them.
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/local_provider.hpp"
+#include "engine/faults/chaos_plan.hpp"
+#include "engine/processes/coordinator_process.hpp"
+#include "engine/processes/launch.hpp"
+
+namespace mayfly::engine {
+
+class LocalLauncher {
+ public:
+  /// Called every few milliseconds while the job runs, for benchmarks that drive it.
+  using PollHook = std::function<void(LocalLauncher&)>;
+
+  /// Called with the number and the command of each worker before it is started, to change it.
+  using StartHook = std::function<Result<void>(std::size_t, std::vector<std::string>&)>;
+
+  LocalLauncher(const JobConfig& config, RunListener& listener, std::vector<ChaosEvent> chaos,
+                PollHook on_poll = {});
+
+  /// Before run().
+  void on_start(StartHook hook) { on_start_ = std::move(hook); }
+  /// Runs the job to its end and returns the exit code.
+  int run();
+
+  // For the hook:
+  /// Starts one more worker.
+  Result<void> start_worker();
+  /// Numbers (in the order of starting, from 0) of the workers whose process runs.
+  [[nodiscard]] std::vector<std::size_t> running_workers() const;
+  Result<void> signal_worker(std::size_t worker, int signal);
+  [[nodiscard]] CoordinatorProcess& coordinator() { return *process_; }
+
+ private:
+  struct Worker {
+    std::string id;  // of the provider
+    bool running = true;
+    bool is_server = false;   // a parameter server: its number is not one of a worker's
+    bool is_leaving = false;  // was seen as a member on its way out
+    bool told_to_leave = false;
+    std::string end;  // how it ended
+
+    /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
+    /// joins again.
+    [[nodiscard]] bool stays() const {
+      return running && !told_to_leave && !is_leaving && !is_server;
+    }
+  };
+  struct Wake {
+    std::size_t worker;
+    Instant at;
+  };
+
+  Result<void> start_server(std::uint32_t index);
+  [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
+  void poll_workers();
+  void follow_membership(const elastic::JobStatus& status);
+  [[nodiscard]] std::string log_path(std::size_t worker) const;
+  /// The last line of a worker's log, for error texts.
+  [[nodiscard]] std::string last_words(std::size_t worker) const;
+  void play_chaos();
+  void play(const ChaosEvent& event);
+  void wake_stopped_workers();
+  void follow_scale_requests();
+  void follow_signals();
+  void wait_for_workers();
+  [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
+
+  JobConfig requested_;
+  RunListener& listener_;
+  const std::vector<ChaosEvent> plan_;
+  std::deque<ChaosEvent> chaos_;  // of the plan, what is still to come
+  PollHook on_poll_;
+  StartHook on_start_;
+  std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
+  int interrupts_seen_ = 0;
+  std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
+  std::vector<Worker> workers_;              // in the order of starting
+  std::vector<Wake> wakes_;                  // stopped workers to be continued
+  std::unique_ptr<CoordinatorProcess> process_;
+  cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,72 @@
+#include "engine/processes/network_interface.hpp"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+
+namespace mayfly::engine {
+namespace {
+
+struct AddressListDeleter {
+  void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
+};
+
+// Link-local addresses mean nothing without their interface, on which others would not agree.
+bool is_usable(const sockaddr* address) {
+  if (address == nullptr) {
+    return false;
+  }
+  if (address->sa_family == AF_INET6) {
+    return !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  }
+  return address->sa_family == AF_INET;
+}
+
+std::string numeric(const sockaddr* address) {
+  const socklen_t length =
+      address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::array<char, NI_MAXHOST> host{};
+  const int failed =
+      ::getnameinfo(address, length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return failed == 0 ? host.data() : "";
+}
+
+}  // namespace
+
+Result<std::string> listening_host(const std::string& host) {
+  if (::if_nametoindex(host.c_str()) == 0) {
+    return host;
+  }
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) {
+    return Error{Errc::kIo, "the system does not tell the addresses of its interfaces"};
+  }
+  const std::unique_ptr<ifaddrs, AddressListDeleter> list(raw);
+  std::string found;
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+    if (host != entry->ifa_name || !is_usable(entry->ifa_addr)) {
+      continue;
+    }
+    if (entry->ifa_addr->sa_family == AF_INET) {
+      return numeric(entry->ifa_addr);
+    }
+    if (found.empty()) {
+      found = numeric(entry->ifa_addr);
+    }
+  }
+  if (found.empty()) {
+    return Error{Errc::kNotFound,
+                 fmt::format("--bind-host {}: this network interface has no address that other "
+                             "machines could use; name another one, or an address",
+                             host)};
+  }
+  return found;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,320 @@
+// `mayfly worker`: loads everything, joins the job, trains until told to leave.
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "cloud_hooks/launcher_bond.hpp"
+#include "cloud_hooks/notice/notice_watcher.hpp"
+#include "elastic/net/flight_recorder.hpp"
+#include "elastic/net/job_token.hpp"
+#include "elastic/net/sentinel.hpp"
+#include "engine/config/device_choice.hpp"
+#include "engine/faults/chaos_plan.hpp"
+#include "engine/faults/injector.hpp"
+#include "engine/parameter_server/ps_process.hpp"
+#include "engine/processes/backend.hpp"
+#include "engine/processes/coordinator_process.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/launch.hpp"
+#include "engine/processes/rejoin_limit.hpp"
+#include "engine/processes/resident_memory.hpp"
+#include "engine/processes/worker_join.hpp"
+#include "engine/state/starting_state.hpp"
+#include "engine/training/trainer.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::uint32_t compute_threads(const JobConfig& config) {
+  if (uses_cuda(config.device)) {
+    return 1;
+  }
+  return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
+/// A GPU leaves the cores of its worker's share to whoever decodes images for it.
+std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
+  const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, config.workers);
+  return uses_cuda(config.device) ? std::max(1U, share) : compute_threads;
+}
+
+datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_threads) {
+  constexpr std::size_t kPreparedBytesMax = std::size_t{512} << 20;
+  const JobConfig& config = job.config;
+  const auto side = static_cast<std::size_t>(job.model.image_size);
+  const std::size_t batch_bytes = config.microbatch * 3 * side * side * sizeof(float);
+  datasets::LoaderOptions options;
+  options.seed = config.seed;
+  options.global_batch = config.global_batch;
+  options.microbatch = config.microbatch;
+  options.augment = config.augment;
+  options.prefetch_max = static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(kPreparedBytesMax / batch_bytes, std::size_t{2} * compute_threads,
+                              std::size_t{2} * std::max(job.microbatches, compute_threads)));
+  options.threads = job.data.encoded ? decoding_threads(config, compute_threads) : 1;
+  if (config.loader_threads > 0) {
+    options.threads = config.loader_threads;
+  }
+  options.yield_cores = job.data.encoded;
+  return options;
+}
+
+/// Everything of a worker that exists before it is a member. Built in this order, destroyed in
+/// reverse.
+struct WorkerParts {
+  std::unique_ptr<Injector> injector;
+  std::unique_ptr<ResidentMemory> resident;  // null = none
+  std::unique_ptr<collectives::Transport> transport;
+  std::unique_ptr<Job> job;
+  std::unique_ptr<ReductionLayout> layout;
+  std::unique_ptr<Ledger> ledger;
+  std::unique_ptr<Trace> trace;  // null = none
+  std::unique_ptr<datasets::Loader> loader;
+  std::unique_ptr<ComputePool> pool;
+  std::unique_ptr<StateFaults> faults;
+  elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
+  elastic::ProgressBoard* board = &own_board;
+};
+
+/// The scripted faults that a worker carries out itself.
+Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
+  const Result<std::vector<ChaosEvent>> plan = parse_chaos_plan(config.chaos);
+  if (!plan.ok()) {
+    return plan.error();
+  }
+  for (const ChaosEvent& event : plan.value()) {
+    if (event.kind == ChaosKind::kHang) {
+      parts.pool->hang_at(event.step + 1, milliseconds(event.for_ms));
+    } else if (event.kind == ChaosKind::kFlipResult) {
+      parts.pool->spoil_audited(event.step + 1);
+    }
+  }
+  parts.faults = std::make_unique<StateFaults>(plan.value());
+  return {};
+}
+
+/// The slowness that is asked of this worker.
+Result<void> plan_slowness(const JobConfig& config, WorkerParts& parts) {
+  const Result<std::vector<InjectionRule>> rules = parse_injections(config.inject);
+  if (!rules.ok()) {
+    return rules.error();
+  }
+  Result<std::unique_ptr<Injector>> injector =
+      Injector::start(injections_of_worker(rules.value(), config.worker_number));
+  if (!injector.ok()) {
+    return std::move(injector).error();
+  }
+  parts.injector = std::move(injector).value();
+  return {};
+}
+
+collectives::DelaySource delay_of(const JobConfig& config, const WorkerParts& parts) {
+  return config.inject.empty() ? collectives::DelaySource()
+                               : [injector = parts.injector.get()] { return injector->delay(); };
+}
+
+Result<void> build(const JobConfig& config, WorkerParts& parts) {
+  if (Result<void> planned = plan_slowness(config, parts); !planned.ok()) {
+    return planned;
+  }
+  if (config.resident_mib > 0) {
+    Result<std::unique_ptr<ResidentMemory>> touched =
+        ResidentMemory::touch(std::size_t{config.resident_mib} << 20);
+    if (!touched.ok()) {
+      return std::move(touched).error();
+    }
+    parts.resident = std::move(touched).value();
+  }
+  if (!uses_parameter_servers(config)) {
+    // First, because MPI starts only when every rank has come to this.
+    Result<std::unique_ptr<collectives::Transport>> transport =
+        make_transport(config, delay_of(config, parts));
+    if (!transport.ok()) {
+      return std::move(transport).error();
+    }
+    parts.transport = std::move(transport).value();
+  }
+  Result<std::unique_ptr<Job>> job = prepare_job(config);
+  if (!job.ok()) {
+    return std::move(job).error();
+  }
+  parts.job = std::move(job).value();
+  parts.layout =
+      std::make_unique<ReductionLayout>(parts.job->model, parts.job->bucket_size.elements);
+  if (config.ledger) {
+    parts.ledger = std::make_unique<Ledger>(config.run_dir + "/ledger");
+  }
+  if (!config.trace.empty()) {
+    parts.trace = std::make_unique<Trace>(parse_trace_window(config.trace_steps).value());
+  }
+  const std::uint32_t threads = compute_threads(config);
+  parts.loader = datasets::make_loader(parts.job->data, loader_options(*parts.job, threads));
+  Result<std::unique_ptr<ComputePool>> pool =
+      ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads,
+                         parts.trace.get(), parts.board);
+  if (!pool.ok()) {
+    return std::move(pool).error();
+  }
+  parts.pool = std::move(pool).value();
+  parts.pool->slow_down(parts.injector.get());
+  return plan_faults(config, parts);
+}
+
+int fail(const Error& error, int code) {
+  log::error(error.detail);
+  return code;
+}
+
+/// One membership, and what is left of it.
+struct Part {
+  elastic::member_effect::Leave leave;
+  nn::ModelState state;
+};
+
+/// From the moment this worker is a member until it leaves.
+Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
+               nn::ModelState initial, LeaveSignals& signals) {
+  if (parts.transport == nullptr) {
+    PsWorkerParts ps{*parts.job,  *parts.layout, *parts.loader,
+                     *parts.pool, *parts.board,  delay_of(config, parts)};
+    return {take_ps_part(ps, client, initial, signals), std::move(initial)};
+  }
+  WorkerLink link(*parts.transport, *parts.pool, client);
+  CheckpointWriter checkpoints(
+      *parts.job, config.run_dir + "/checkpoints",
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+  if (parts.trace != nullptr) {
+    if (Result<void> opened = parts.trace->open(config.run_dir + "/trace", client.id());
+        !opened.ok()) {
+      log::warning("no trace: " + opened.error().detail);
+    }
+  }
+  const Step committed = initial.committed;
+  const std::uint64_t state_bytes = nn::packed_state_size(initial);
+  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
+                   link, checkpoints, *parts.board, parts.trace.get(), parts.faults.get()},
+                  std::move(initial));
+  client.start(link);
+  client.post(elastic::member_event::Loaded{committed, state_bytes});
+  signals.tell(&client);
+  log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
+  elastic::member_effect::Leave leave = trainer.run();
+  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  signals.tell(nullptr);
+  client.send_report(
+      encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
+  return {std::move(leave), trainer.take_state()};
+}
+
+/// Waits until the worker may join again; false if it should not: nobody wants it, it was asked to
+/// go, or it is evicted again and again.
+bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signals) {
+  if (!part.leave.may_rejoin || signals.asked()) {
+    return false;
+  }
+  const std::optional<Duration> wait = limit.evicted(monotonic_now());
+  if (!wait) {
+    log::error(fmt::format("evicted {} times within a minute, giving up: {}",
+                           RejoinLimit::kEvictionsMax, part.leave.detail));
+    return false;
+  }
+  std::this_thread::sleep_for(*wait);
+  log::info(part.leave.former ? "joining again" : "joining again as a new member");
+  return !signals.asked();
+}
+
+/// What an evicted worker joins again with. In exact reduction its state is one that the job has
+/// had, or is about to have, to the bit, unless it was evicted for that. With rounded sums the
+/// others may compute the step that only it has committed to other bits. Then it starts like any
+/// new worker.
+Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part) {
+  if (parts.job->exact() && part.leave.reason != elastic::DismissReason::kCorrupted) {
+    return std::move(part.state);
+  }
+  Result<StartingState> start = starting_state(*parts.job, *parts.layout);
+  return start.ok() ? Result<nn::ModelState>(std::move(start).value().state)
+                    : Result<nn::ModelState>(start.error());
+}
+
+/// Member after member, as long as the job wants this worker; data, kernels and connections to
+/// other workers are kept in between.
+int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
+               nn::ModelState state, LeaveSignals& signals) {
+  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  if (!token.ok()) {
+    return fail(token.error(), kExitUsage);
+  }
+  RejoinLimit limit;
+  Duration timeout = kJoinTimeout;
+  std::optional<elastic::Former> former;
+  while (true) {
+    Result<std::unique_ptr<elastic::MemberClient>> joined =
+        join_job(config,
+                 {parts.transport != nullptr ? parts.transport->address() : kPsWorkerAddress,
+                  parts.job->fingerprint, token.value(), sentinel, std::move(former)},
+                 timeout);
+    if (!joined.ok()) {
+      const bool refused = joined.error().code == Errc::kRefused;
+      return fail(joined.error(), refused ? kExitUsage : kExitFailed);
+    }
+    Part part = take_part(config, parts, *joined.value(), std::move(state), signals);
+    joined.value().reset();  // says the last words
+    if (!may_rejoin(part, limit, signals)) {
+      return exit_code_of(part.leave);
+    }
+    former = std::move(part.leave.former);
+    Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part));
+    if (!kept.ok()) {
+      return fail(kept.error(), kExitFailed);
+    }
+    state = std::move(kept).value();
+    timeout = Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
+  }
+}
+
+}  // namespace
+
+int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> sentinel) {
+  JobConfig config = requested;
+  resolve_defaults(config);
+  if (config.launched) {
+    cloud_hooks::die_with_launcher();
+  }
+  if (Result<void> usable = check_backend(config); !usable.ok()) {
+    return refuse(usable.error(), kExitUsage);
+  }
+  log::open("worker", "", log::Level::kInfo);
+  elastic::FlightRecorder::write_on_fatal_signals();
+  const Result<cloud_hooks::NoticeSetting> notice =
+      cloud_hooks::parse_notice_setting(config.notice);
+  if (!notice.ok()) {
+    return refuse(notice.error(), kExitUsage);
+  }
+  LeaveSignals signals(config.launched, notice.value());
+  if (config.ps_server) {
+    return run_ps_server(config, std::move(sentinel), signals);
+  }
+  WorkerParts parts;
+  if (sentinel != nullptr) {
+    parts.board = &sentinel->board();
+  }
+  if (Result<void> built = build(config, parts); !built.ok()) {
+    return fail(built.error(), kExitUsage);
+  }
+  Result<StartingState> start = starting_state(*parts.job, *parts.layout);
+  if (!start.ok()) {
+    return fail(start.error(), kExitUsage);
+  }
+  return take_parts(config, parts, sentinel.get(), std::move(start).value().state, signals);
+}
+
+}  // namespace mayfly::engine

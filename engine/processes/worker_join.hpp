@@ -1,0 +1,85 @@
+#pragma once
+
+// What every process that joins a job has in common: finding the coordinator, leaving when a signal
+// asks for it, and the exit code.
+
+#include <signal.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "cloud_hooks/notice/notice_watcher.hpp"
+#include "elastic/net/member_client.hpp"
+#include "elastic/net/sentinel.hpp"
+#include "engine/job.hpp"
+#include "engine/processes/signal_watcher.hpp"
+
+namespace mayfly::engine {
+
+/// For a process that was just started.
+inline constexpr Duration kJoinTimeout = seconds(60);
+
+struct JoinFacts {
+  std::string address;  ///< where other members find us
+  const Fingerprint& fingerprint;
+  const Bytes& token;
+  elastic::Sentinel* sentinel = nullptr;    ///< null = none
+  std::optional<elastic::Former> former{};  ///< who we were before, if we join again
+};
+
+/// Connects to the coordinator that `config` names. Errors as of elastic::connect_member().
+[[nodiscard]] Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
+                                                                      const JoinFacts& facts,
+                                                                      Duration timeout);
+
+/// Of a process whose part is over.
+[[nodiscard]] int exit_code_of(const elastic::member_effect::Leave& leave);
+
+/// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C and the notices of a cloud ask the job for a
+/// planned leave; one that comes before there is a client to tell is kept.
+class LeaveSignals {
+ public:
+  LeaveSignals(bool launched, const cloud_hooks::NoticeSetting& notice)
+      : watcher_({SIGTERM, SIGINT, SIGUSR1},
+                 [this, launched](int signal) {
+                   // Ctrl-C reaches the whole terminal group; a launcher decides itself what it
+                   // means.
+                   if (signal != SIGINT || !launched) {
+                     ask("asked by a signal");
+                   }
+                 }),
+        notices_(notice, [this](const std::string& reason) { ask("notice: " + reason); }) {}
+
+  [[nodiscard]] bool asked() const {
+    const std::lock_guard lock(mutex_);
+    return why_.has_value();
+  }
+
+  /// From now on `client` is told; null = nobody.
+  void tell(elastic::MemberClient* client) {
+    const std::lock_guard lock(mutex_);
+    client_ = client;
+    if (client_ != nullptr && why_) {
+      client_->post(elastic::member_event::LeaveAsked{*why_});
+    }
+  }
+
+ private:
+  void ask(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    why_ = why;
+    if (client_ != nullptr) {
+      client_->post(elastic::member_event::LeaveAsked{why});
+    }
+  }
+
+  mutable std::mutex mutex_;
+  elastic::MemberClient* client_ = nullptr;  // guarded by mutex_
+  std::optional<std::string> why_;           // guarded by mutex_; set = asked
+  SignalWatcher watcher_;                    // these two last: their threads use the rest
+  cloud_hooks::NoticeWatcher notices_;
+};
+
+}  // namespace mayfly::engine

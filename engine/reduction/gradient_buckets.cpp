@@ -1,0 +1,155 @@
+#include "engine/reduction/gradient_buckets.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using collectives::DataType;
+using collectives::ReduceOp;
+
+constexpr std::size_t kBoundaryLane = 0;
+// Members agree on a number exactly if its maximum equals minus the maximum of its negative.
+constexpr std::size_t kStateLanes = 1;  // and the next: the negative
+constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::min();
+constexpr std::size_t kStepTimeLane = 3;
+constexpr std::size_t kAuditLanes = 4;  // and the next: the negative
+constexpr std::size_t kSignalLanes = 6;
+
+using Lanes = std::span<std::int32_t, 2>;
+
+void put_check(std::optional<std::uint32_t> check, Lanes lanes) {
+  const auto bits = static_cast<std::int32_t>(check.value_or(0) & 0x7fffffffU);
+  lanes[0] = check.has_value() ? bits : kNothing;
+  lanes[1] = check.has_value() ? -bits : kNothing;
+}
+
+bool is_agreed(Lanes lanes) {
+  return lanes[0] == kNothing || -static_cast<std::int64_t>(lanes[1]) == lanes[0];
+}
+
+}  // namespace
+
+GradientBuckets::GradientBuckets(const ReductionLayout& layout, Wire wire,
+                                 std::uint32_t microbatches, Trace* trace,
+                                 elastic::ProgressBoard* board)
+    : layout_(layout),
+      exact_(is_exact(wire)),
+      wire_(make_gradient_wire(wire, layout, microbatches)),
+      signals_((exact_ ? layout.blocks().block_count() : 0) + kSignalLanes),
+      lane_(lane_of(trace, "communication")),
+      board_(board) {}
+
+void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
+                            const GradientSums& sums) {
+  const WireMessages messages = wire_->pack(bucket, sums);
+  for (std::size_t m = 0; m < messages.count; ++m) {
+    const WireMessage& message = messages.list[m];
+    push(group.all_reduce(message.data, message.count, message.type, ReduceOp::kSum), bucket,
+         m + 1 == messages.count);
+  }
+}
+
+void GradientBuckets::start_signals(collectives::Group& group, const GradientSums& sums,
+                                    StepSignals signals) {
+  const std::size_t blocks = largest().size();
+  if (exact_) {
+    std::ranges::copy(sums.observed(), signals_.begin());
+  }
+  signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
+  put_check(signals.state_check, lanes_at(kStateLanes));
+  put_check(signals.audit_check, lanes_at(kAuditLanes));
+  signals_[blocks + kStepTimeLane] = static_cast<std::int32_t>(signals.before_us & 0x7fffffffU);
+  push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
+       layout_.buckets().size(), false);
+}
+
+void GradientBuckets::push(std::unique_ptr<collectives::Work> work, std::size_t bucket,
+                           bool ends_bucket) {
+  const bool traced = lane_ != nullptr && lane_->recording();
+  works_.push_back({std::move(work), bucket, ends_bucket, traced ? monotonic_now() : Instant{}});
+}
+
+// The group runs operations in order, so each one begins when it was started or when the one before
+// ended, whichever is later.
+void GradientBuckets::trace_operations(std::uint64_t step) const {
+  Instant before;
+  for (const Started& started : works_) {
+    const Instant end = started.work->finished_at();
+    if (started.at == Instant{} || end == Instant{}) {
+      continue;
+    }
+    const bool signals = started.bucket == layout_.buckets().size();
+    lane_->span(signals ? "all-reduce signals" : "all-reduce", std::max(started.at, before), end,
+                step, {"bucket", static_cast<std::int64_t>(started.bucket)});
+    before = end;
+  }
+}
+
+Result<void> GradientBuckets::wait_for_all(Instant deadline, Step step) {
+  for (const Started& started : works_) {
+    if (board_ != nullptr && step != Step{}) {
+      board_->enter(elastic::Activity::kExchange, step, static_cast<std::uint32_t>(started.bucket));
+    }
+    if (Result<void> outcome = started.work->wait(deadline); !outcome.ok()) {
+      return outcome;
+    }
+    if (started.ends_bucket) {
+      wire_->arrived(started.bucket);
+    }
+  }
+  return {};
+}
+
+Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> exponents,
+                                            Instant deadline, std::uint64_t step) {
+  Result<void> outcome = wait_for_all(deadline, Step{step});
+  if (lane_ != nullptr && outcome.ok()) {
+    trace_operations(step);
+  }
+  works_.clear();  // waits for what is still running, so that no buffer is written to afterwards
+  if (!outcome.ok()) {
+    return std::move(outcome).error();
+  }
+  ReducedStep reduced;
+  reduced.totals = wire_->totals(exponents, largest());
+  const std::size_t blocks = largest().size();
+  reduced.boundary = signals_[blocks + kBoundaryLane] != 0;
+  reduced.before_us = static_cast<std::uint32_t>(signals_[blocks + kStepTimeLane]);
+  reduced.states_agree = is_agreed(lanes_at(kStateLanes));
+  reduced.state_check = static_cast<std::uint32_t>(lanes_at(kStateLanes)[0]);
+  reduced.results_agree = is_agreed(lanes_at(kAuditLanes));
+  return reduced;
+}
+
+std::span<std::int32_t, 2> GradientBuckets::lanes_at(std::size_t lane) {
+  return std::span(signals_).subspan(signals_.size() - kSignalLanes + lane).first<2>();
+}
+
+std::span<const std::int32_t> GradientBuckets::largest() const {
+  return std::span(signals_).first(signals_.size() - kSignalLanes);
+}
+
+std::vector<std::int32_t> GradientBuckets::next_exponents(
+    std::span<const std::int32_t> exponents) const {
+  std::vector<std::int32_t> next(exponents.size());
+  for (std::size_t b = 0; b < next.size(); ++b) {
+    next[b] = wire_->next_exponent(b, exponents[b], largest()[b]);
+  }
+  return next;
+}
+
+std::vector<std::int32_t> GradientBuckets::raised_exponents(
+    std::span<const std::int32_t> exponents) const {
+  std::vector<std::int32_t> raised(exponents.size());
+  for (std::size_t b = 0; b < raised.size(); ++b) {
+    raised[b] = wire_->raised_exponent(b, exponents[b], largest()[b]);
+  }
+  return raised;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,156 @@
+#include "engine/reduction/gradient_sums.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using collectives::Accumulate;
+
+std::span<std::int32_t> as_int32(std::span<std::uint32_t> words) {
+  return {reinterpret_cast<std::int32_t*>(words.data()), words.size()};
+}
+
+constexpr std::uint32_t kInfinityBits = 0x7f800000U;
+
+/// Adds and tells whether anything added was infinite or NaN.
+bool add_floats(std::span<const float> from, float* to) {
+  std::uint32_t worst = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    worst = std::max(worst, std::bit_cast<std::uint32_t>(from[i]) & kInfinityBits);
+    to[i] += from[i];
+  }
+  return worst == kInfinityBits;
+}
+
+/// The same into a sum that is still zero.
+bool store_floats(std::span<const float> from, float* to) {
+  std::uint32_t worst = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    worst = std::max(worst, std::bit_cast<std::uint32_t>(from[i]) & kInfinityBits);
+    to[i] = 0.0F + from[i];  // -0 becomes +0, as if it were added
+  }
+  return worst == kInfinityBits;
+}
+
+}  // namespace
+
+void StepTotals::add_sample(std::uint64_t sample_id) {
+  const std::uint64_t low = mix64(sample_id);
+  const std::uint64_t high = mix64(low ^ sample_id);
+  sample_hash[0] += static_cast<std::uint32_t>(low);
+  sample_hash[1] += static_cast<std::uint32_t>(low >> 32);
+  sample_hash[2] += static_cast<std::uint32_t>(high);
+  sample_hash[3] += static_cast<std::uint32_t>(high >> 32);
+  ++samples;
+}
+
+GradientSums::GradientSums(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
+                           std::uint64_t seed)
+    : layout_(layout),
+      wire_(wire),
+      bits_(collectives::magnitude_bits(microbatches)),
+      seed_(seed),
+      first_parameter_block_(layout.blocks().first_block_at(layout.parameters_offset())),
+      words_(layout.element_count()),
+      observed_(layout.blocks().block_count(), collectives::kUnsetExponent),
+      buckets_(layout.buckets().size()) {}
+
+void GradientSums::clear(std::span<const std::int32_t> exponents, std::uint64_t step) {
+  ENSURE(!is_exact(wire_) || exponents.size() == layout_.blocks().block_count(),
+         "one exponent per block");
+  std::ranges::fill(observed_, collectives::kUnsetExponent);
+  exponents_.assign(exponents.begin(), exponents.end());
+  step_ = step;
+  if (buckets_.size() != layout_.buckets().size()) {
+    buckets_ = std::vector<BucketState>(layout_.buckets().size());
+  }
+  for (BucketState& bucket : buckets_) {
+    bucket.empty = true;
+  }
+  totals_ = {};
+}
+
+void GradientSums::add_bucket(std::size_t bucket, std::span<const float> vector,
+                              std::uint32_t microbatch) {
+  ENSURE(vector.size() == layout_.element_count(), "a microbatch's vector has the layout's size");
+  const std::lock_guard lock(buckets_[bucket].mutex);
+  const Accumulate mode = buckets_[bucket].empty ? Accumulate::kStore : Accumulate::kAdd;
+  buckets_[bucket].empty = false;
+  if (is_exact(wire_)) {
+    add_exact(layout_.buckets()[bucket], vector, microbatch, mode);
+  } else {
+    add_plain(layout_.buckets()[bucket], vector, mode);
+  }
+}
+
+void GradientSums::settle(std::size_t bucket) {
+  const ReductionLayout::Bucket& range = layout_.buckets()[bucket];
+  const std::lock_guard lock(buckets_[bucket].mutex);
+  if (buckets_[bucket].empty) {
+    std::ranges::fill(words_.span().subspan(range.first, range.last - range.first), 0U);
+    buckets_[bucket].empty = false;
+  }
+}
+
+collectives::QuantizeResult GradientSums::add_block(std::size_t block, std::span<const float> part,
+                                                    collectives::RoundingKey key, Accumulate mode) {
+  const std::size_t first = layout_.blocks().offset(block);
+  const std::span<std::int32_t> sums = as_int32(words_.span()).subspan(first, part.size());
+  std::int32_t observed = collectives::kUnsetExponent;
+  const bool wrapped = wire_ == Wire::kInt16 && block >= first_parameter_block_;
+  const collectives::QuantizeResult result =
+      wrapped ? collectives::round_add(part, exponents_[block], bits_, key,
+                                       static_cast<std::uint32_t>(first), mode, sums, observed)
+              : collectives::quantize_add(part, exponents_[block], bits_, sums, observed, mode);
+  observed_[block] = std::max(observed_[block], observed);
+  return result;
+}
+
+void GradientSums::add_exact(const ReductionLayout::Bucket& bucket, std::span<const float> vector,
+                             std::uint32_t microbatch, Accumulate mode) {
+  StepTotals flags;
+  const collectives::RoundingKey key = collectives::rounding_key(seed_, step_, microbatch);
+  for (std::size_t b = bucket.first_block; b < bucket.last_block; ++b) {
+    const std::span<const float> part =
+        vector.subspan(layout_.blocks().offset(b), layout_.blocks().size(b));
+    const collectives::QuantizeResult result = add_block(b, part, key, mode);
+    flags.overflows += result.overflow ? 1 : 0;
+    flags.nonfinite += result.nonfinite ? 1 : 0;
+  }
+  add_totals(flags);
+}
+
+void GradientSums::add_plain(const ReductionLayout::Bucket& bucket, std::span<const float> vector,
+                             Accumulate mode) {
+  StepTotals flags;
+  auto* sums = reinterpret_cast<float*>(words_.data());
+  const std::span<const float> part = vector.subspan(bucket.first, bucket.last - bucket.first);
+  if (mode == Accumulate::kStore ? store_floats(part, sums + bucket.first)
+                                 : add_floats(part, sums + bucket.first)) {
+    flags.nonfinite = 1;
+  }
+  add_totals(flags);
+}
+
+void GradientSums::add_totals(const StepTotals& totals) {
+  const std::lock_guard lock(totals_mutex_);
+  totals_.overflows += totals.overflows;
+  totals_.nonfinite += totals.nonfinite;
+  totals_.samples += totals.samples;
+  totals_.correct += totals.correct;
+  for (std::size_t lane = 0; lane < totals.sample_hash.size(); ++lane) {
+    totals_.sample_hash[lane] += totals.sample_hash[lane];
+  }
+}
+
+StepTotals GradientSums::totals() const {
+  const std::lock_guard lock(totals_mutex_);
+  return totals_;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,94 @@
+#pragma once
+
+// The sums of this worker's own microbatches for one step, before anything travels. They are kept
+// apart from the buffers of the all-reduce: when a group breaks in mid-step, what was computed here
+// is still valid in the next view and only the lost members' microbatches are computed again.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "collectives/plan/wrapped_sum.hpp"
+#include "engine/config/derived_settings.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+
+namespace mayfly::engine {
+
+/// Integer facts about a step that are summed beside the gradients.
+struct StepTotals {
+  std::int32_t overflows = 0;  ///< blocks that did not fit their exponent
+  std::int32_t nonfinite = 0;  ///< blocks with an infinity or NaN
+  std::int32_t samples = 0;
+  std::int32_t correct = 0;
+  /// Sum, lane by lane and modulo 2^32, of a 128-bit hash of every sample id: equal to the closed
+  /// form exactly if each sample was counted once (up to a chance of 2^-128).
+  std::array<std::uint32_t, 4> sample_hash{};
+
+  void add_sample(std::uint64_t sample_id);
+};
+static_assert(sizeof(StepTotals) == 8 * sizeof(std::int32_t), "summed as eight 32-bit lanes");
+
+/// Thread-safe accumulation of microbatch gradients, bucket by bucket.
+class GradientSums {
+ public:
+  /// `microbatches`: of a step, all workers together. `seed`: of the draws that Wire::kInt16 rounds
+  /// with.
+  GradientSums(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
+               std::uint64_t seed = 0);
+  /// Wire::kInt32 if `exact`, else Wire::kFp32.
+  GradientSums(const ReductionLayout& layout, bool exact, std::uint32_t microbatches)
+      : GradientSums(layout, exact ? Wire::kInt32 : Wire::kFp32, microbatches) {}
+
+  /// Forgets everything and starts a step with these exponents (one per block; unused in fp32).
+  void clear(std::span<const std::int32_t> exponents, std::uint64_t step = 0);
+
+  /// Adds one microbatch's part of a bucket. `vector` is the whole flat vector of that microbatch.
+  void add_bucket(std::size_t bucket, std::span<const float> vector, std::uint32_t microbatch = 0);
+  /// Makes the words of a bucket zero if no microbatch was added. Before they are read; any thread.
+  void settle(std::size_t bucket);
+  /// Adds the counts of one microbatch.
+  void add_totals(const StepTotals& totals);
+
+  /// The sums as 32-bit words: int32 if exact, else float. Stable once every microbatch is in;
+  /// those of a bucket mean nothing before its first microbatch or settle().
+  [[nodiscard]] std::span<const std::uint32_t> words() const { return words_.span(); }
+  /// Largest exponent any microbatch needed, per block (exact only).
+  [[nodiscard]] std::span<const std::int32_t> observed() const { return observed_; }
+  [[nodiscard]] StepTotals totals() const;
+  [[nodiscard]] int bits() const { return bits_; }
+
+ private:
+  /// What a bucket's mutex guards, besides its words and observed exponents.
+  struct BucketState {
+    std::mutex mutex;
+    bool empty = true;
+  };
+
+  void add_exact(const ReductionLayout::Bucket& bucket, std::span<const float> vector,
+                 std::uint32_t microbatch, collectives::Accumulate mode);
+  void add_plain(const ReductionLayout::Bucket& bucket, std::span<const float> vector,
+                 collectives::Accumulate mode);
+  [[nodiscard]] collectives::QuantizeResult add_block(std::size_t block,
+                                                      std::span<const float> part,
+                                                      collectives::RoundingKey key,
+                                                      collectives::Accumulate mode);
+
+  const ReductionLayout& layout_;
+  Wire wire_;
+  int bits_;
+  std::uint64_t seed_;
+  std::uint64_t step_ = 0;
+  std::size_t first_parameter_block_;
+  AlignedBuffer<std::uint32_t> words_;
+  std::vector<std::int32_t> exponents_;
+  std::vector<std::int32_t> observed_;
+  std::vector<BucketState> buckets_;
+  mutable std::mutex totals_mutex_;
+  StepTotals totals_;  // guarded by totals_mutex_
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,235 @@
+#include "engine/run/checkpoint_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
+constexpr std::size_t kNameBytesMax = 256;
+constexpr std::string_view kPrefix = "step-";
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+void sync_folder(const fs::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.valid()) {
+    ::fsync(fd.get());
+  }
+}
+
+Result<void> rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code failure;
+  fs::rename(from, to, failure);
+  if (failure) {
+    return Error{Errc::kIo, "cannot rename " + from.string() + " to " + to.string() + ": " +
+                                failure.message()};
+  }
+  return {};
+}
+
+/// N of a folder named step-N.
+std::optional<std::uint64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) {
+    return std::nullopt;
+  }
+  std::uint64_t step = 0;
+  const char* last = name.data() + name.size();
+  const auto [end, failure] = std::from_chars(name.data() + kPrefix.size(), last, step);
+  return failure == std::errc{} && end == last ? std::optional(step) : std::nullopt;
+}
+
+/// The names of all entries of a folder; none if it cannot be read.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code failure;
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// All steps that have a checkpoint, newest first.
+std::vector<std::uint64_t> steps_in(const fs::path& folder) {
+  std::vector<std::uint64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto step = step_of(name)) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+fs::path folder_of(const fs::path& checkpoints, std::uint64_t step) {
+  return checkpoints / (std::string(kPrefix) + std::to_string(step));
+}
+
+/// A name beside `target` that no reader takes for a checkpoint.
+fs::path hidden(const fs::path& target, const char* suffix) {
+  return target.parent_path() / std::string(".").append(target.filename().string()).append(suffix);
+}
+
+/// The folder that `latest` names; without one (a crash before the first was named), the newest.
+Result<fs::path> latest_in(const fs::path& checkpoints) {
+  if (is_there(checkpoints / "latest")) {
+    Result<std::string> text = read_text_file((checkpoints / "latest").string(), kNameBytesMax);
+    if (!text.ok()) {
+      return std::move(text).error();
+    }
+    std::string name = text.value();
+    name.erase(name.find_last_not_of(" \r\n") + 1);
+    if (!step_of(name)) {
+      return Error{Errc::kCorrupt, (checkpoints / "latest").string() +
+                                       " does not name a checkpoint folder (step-N)"};
+    }
+    return checkpoints / name;
+  }
+  const std::vector<std::uint64_t> steps = steps_in(checkpoints);
+  if (steps.empty()) {
+    return Error{Errc::kNotFound, "no checkpoint in " + checkpoints.string()};
+  }
+  return folder_of(checkpoints, steps.front());
+}
+
+Result<fs::path> resolve(const fs::path& path) {
+  if (!is_there(path)) {
+    return Error{Errc::kNotFound, "checkpoint " + path.string() + " does not exist"};
+  }
+  if (is_there(path / nn::kManifestFile)) {
+    return path;
+  }
+  if (is_there(path / "checkpoints")) {
+    return latest_in(path / "checkpoints");
+  }
+  if (step_of(path.filename().string())) {
+    return Error{Errc::kCorrupt, "checkpoint " + path.string() + " has no " + nn::kManifestFile};
+  }
+  return latest_in(path);
+}
+
+Result<void> write_files(const fs::path& folder, const nn::CheckpointFiles& files) {
+  if (Result<void> made = make_directories(folder.string()); !made.ok()) {
+    return made;
+  }
+  for (const auto& [name, content] : files) {
+    const Result<void> written = write_file_atomic((folder / name).string(), ByteSpan(content));
+    if (!written.ok()) {
+      return written;
+    }
+  }
+  sync_folder(folder);
+  return {};
+}
+
+/// Moves a complete folder to its name. One that is already there (the same step, saved again after
+/// a resume) is kept until the new one stands.
+Result<void> publish(const fs::path& temporary, const fs::path& target) {
+  const fs::path old = hidden(target, ".old");
+  remove_tree(old);
+  if (is_there(target)) {
+    if (Result<void> moved = rename_folder(target, old); !moved.ok()) {
+      return moved;
+    }
+  }
+  Result<void> moved = rename_folder(temporary, target);
+  if (!moved.ok() && is_there(old)) {
+    (void)rename_folder(old, target);
+  }
+  return moved;
+}
+
+/// Removes what is beyond the newest `keep`, and what crashed writers left. Never the one just
+/// saved.
+void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep) {
+  std::uint32_t kept = 1;
+  for (const std::uint64_t step : steps_in(checkpoints)) {
+    if (step != saved && kept++ >= keep) {
+      remove_tree(folder_of(checkpoints, step));
+    }
+  }
+  for (const std::string& name : names_in(checkpoints)) {
+    if (name.starts_with(".step-")) {
+      remove_tree(checkpoints / name);
+    }
+  }
+}
+
+}  // namespace
+
+Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
+  const Result<fs::path> folder = resolve(path);
+  if (!folder.ok()) {
+    return folder.error();
+  }
+  LoadedCheckpoint loaded;
+  loaded.path = folder.value().string();
+  for (const char* name : {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile}) {
+    Result<Bytes> content = read_file((folder.value() / name).string(), kFileBytesMax);
+    if (!content.ok()) {
+      const Errc code =
+          content.error().code == Errc::kNotFound ? Errc::kCorrupt : content.error().code;
+      return Error{code, "checkpoint " + loaded.path + ": " + content.error().detail};
+    }
+    loaded.files[name] = std::move(content).value();
+  }
+  Result<nn::CheckpointInfo> info = nn::decode_manifest(loaded.files[nn::kManifestFile]);
+  if (!info.ok()) {
+    return Error{info.error().code, "checkpoint " + loaded.path + ": " + info.error().detail};
+  }
+  loaded.info = std::move(info).value();
+  return loaded;
+}
+
+Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
+                                    const nn::CheckpointFiles& files, Step committed,
+                                    std::uint32_t keep) {
+  const fs::path checkpoints = checkpoints_dir;
+  const fs::path target = folder_of(checkpoints, value(committed));
+  const fs::path temporary = hidden(target, ".tmp");
+  const bool is_new = !is_there(target);
+  remove_tree(temporary);
+  Result<void> done = write_files(temporary, files);
+  if (done.ok()) {
+    done = publish(temporary, target);
+  }
+  if (done.ok()) {
+    sync_folder(checkpoints);
+    done = write_file_atomic((checkpoints / "latest").string(), target.filename().string() + "\n");
+    if (!done.ok() && is_new) {
+      remove_tree(target);  // nobody could find it by `latest`, and the disk is full
+    }
+  }
+  if (!done.ok()) {
+    remove_tree(temporary);
+    return Error{done.error().code, "checkpoint of step " + std::to_string(value(committed)) +
+                                        " not saved: " + done.error().detail};
+  }
+  prune(checkpoints, value(committed), keep);
+  return target.string();
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,78 @@
+#include "engine/run/checkpoint_writer.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "base/log.hpp"
+#include "engine/run/checkpoint_store.hpp"
+
+namespace mayfly::engine {
+
+CheckpointWriter::CheckpointWriter(const Job& job, std::string folder, Listener listener)
+    : job_(job),
+      folder_(std::move(folder)),
+      listener_(std::move(listener)),
+      thread_([this] { run(); }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointWriter::write_later(const nn::ModelState& state) {
+  Pending pending = encode(state);
+  {
+    const std::lock_guard lock(mutex_);
+    pending_ = std::move(pending);
+  }
+  changed_.notify_all();
+}
+
+void CheckpointWriter::write_now(const nn::ModelState& state) {
+  write(encode(state));
+}
+
+CheckpointWriter::Pending CheckpointWriter::encode(const nn::ModelState& state) const {
+  return {nn::encode_checkpoint(job_.model, state, job_.config.seed, job_.fingerprint),
+          state.committed};
+}
+
+void CheckpointWriter::run() {
+  pthread_setname_np(pthread_self(), "checkpoints");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || pending_.has_value(); });
+    if (!pending_.has_value()) {
+      return;
+    }
+    const Pending pending = *std::exchange(pending_, std::nullopt);
+    lock.unlock();
+    write(pending);
+    lock.lock();
+  }
+}
+
+void CheckpointWriter::write(const Pending& pending) {
+  const std::lock_guard lock(write_mutex_);
+  if (last_written_ == pending.committed) {
+    return;
+  }
+  const Result<std::string> written =
+      save_checkpoint(folder_, pending.files, pending.committed, job_.config.keep_checkpoints);
+  CheckpointRecord record{value(pending.committed), written.ok(),
+                          written.ok() ? written.value() : written.error().detail};
+  if (!written.ok()) {
+    log::warning(fmt::format("the checkpoint of step {} was not written ({}); training goes on",
+                             record.step, record.text));
+  }
+  if (written.ok()) {
+    last_written_ = pending.committed;
+  }
+  listener_(record);
+}
+
+}  // namespace mayfly::engine

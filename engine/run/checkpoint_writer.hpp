@@ -1,0 +1,56 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/ids.hpp"
+#include "engine/job.hpp"
+#include "engine/run/records.hpp"
+#include "nn/checkpoint.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+/// Writes checkpoints on a thread of its own, so that a slow disk does not stop the step. A failure
+/// (disk full) is a record and a warning; training goes on and the last good checkpoint stays.
+class CheckpointWriter {
+ public:
+  /// Told the outcome, on the writer's thread (or the caller's, for write_now).
+  using Listener = std::function<void(const CheckpointRecord&)>;
+
+  /// `folder` receives step-N folders.
+  CheckpointWriter(const Job& job, std::string folder, Listener listener);
+  /// Waits for a write in progress.
+  ~CheckpointWriter();
+
+  /// Encodes the state now and writes it in the background; replaces an older one that still waits.
+  void write_later(const nn::ModelState& state);
+  /// Writes it before returning, after any write in progress; not again if it is on disk already.
+  void write_now(const nn::ModelState& state);
+
+ private:
+  struct Pending {
+    nn::CheckpointFiles files;
+    Step committed{};
+  };
+  void run();
+  void write(const Pending& pending);
+  [[nodiscard]] Pending encode(const nn::ModelState& state) const;
+
+  const Job& job_;
+  std::string folder_;
+  Listener listener_;
+  std::mutex write_mutex_;            // one write at a time
+  std::optional<Step> last_written_;  // guarded by write_mutex_
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Pending> pending_;  // guarded by mutex_
+  bool stopping_ = false;           // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace mayfly::engine

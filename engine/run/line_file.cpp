@@ -1,0 +1,73 @@
+#include "engine/run/line_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace mayfly::engine {
+namespace {
+
+Error os_error(const std::string& what, const std::string& path) {
+  return {Errc::kIo, what + " " + path + ": " + std::strerror(errno)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Content content) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!fd.valid()) {
+    return os_error("cannot open", path);
+  }
+  std::unique_ptr<LineFile> file(new LineFile(path, std::move(fd), content));
+  if (content == Content::kLines) {
+    if (Result<void> cut = file->cut_torn_line(); !cut.ok()) {
+      return cut.error();
+    }
+  }
+  return file;
+}
+
+Result<void> LineFile::cut_torn_line() {
+  const off_t size = ::lseek(fd_.get(), 0, SEEK_END);
+  off_t keep = size;
+  for (char last = 0; keep > 0 && last != '\n'; --keep) {
+    if (::pread(fd_.get(), &last, 1, keep - 1) != 1) {
+      return os_error("cannot read", path_);
+    }
+    if (last == '\n') {
+      break;
+    }
+  }
+  if (keep != size && ::ftruncate(fd_.get(), keep) != 0) {
+    return os_error("cannot cut the torn last line of", path_);
+  }
+  return {};
+}
+
+Result<void> LineFile::append(std::string_view record) {
+  std::string whole(record);
+  if (content_ == Content::kLines) {
+    whole += '\n';
+  }
+  const off_t before = ::lseek(fd_.get(), 0, SEEK_END);
+  std::size_t done = 0;
+  while (done < whole.size()) {
+    const ssize_t n = ::write(fd_.get(), whole.data() + done, whole.size() - done);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      const Error failure = os_error("cannot write", path_);
+      if (done > 0 && ::ftruncate(fd_.get(), before) != 0) {
+        return Error{Errc::kIo, failure.detail + "; its last record is torn"};
+      }
+      return failure;
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+}  // namespace mayfly::engine

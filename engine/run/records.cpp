@@ -1,0 +1,125 @@
+#include "engine/run/records.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kTextBytesMax = 4096;
+
+void put(WireWriter& out, const StepRecord& r) {
+  out.put(r.step);
+  out.put(r.view);
+  out.put(r.members);
+  out.put(r.samples);
+  out.put(r.correct);
+  out.put(r.loss);
+  out.put(r.learning_rate);
+  out.put(r.seconds);
+  out.put(r.wait_ms);
+  out.put_string(r.sample_hash);
+  out.put_string(r.digest);
+}
+void put(WireWriter& out, const EvaluationRecord& r) {
+  out.put(r.step);
+  out.put(r.samples);
+  out.put(r.correct);
+  out.put(r.loss);
+}
+void put(WireWriter& out, const CheckpointRecord& r) {
+  out.put(r.step);
+  out.put(static_cast<std::uint8_t>(r.ok));
+  out.put_string(std::string_view(r.text).substr(0, kTextBytesMax));
+}
+void put(WireWriter& out, const FatalRecord& r) {
+  out.put_string(std::string_view(r.reason).substr(0, kTextBytesMax));
+}
+void put(WireWriter& out, const WorkerRecord& r) {
+  out.put(r.loader_wait_ms);
+  out.put(r.steps);
+}
+void put(WireWriter& out, const NoteRecord& r) {
+  out.put_string(std::string_view(r.kind).substr(0, kTextBytesMax));
+  out.put_string(std::string_view(r.detail).substr(0, kTextBytesMax));
+}
+void put(WireWriter& out, const StateRecord& r) {
+  out.put(r.step);
+  out.put_string(r.digest);
+}
+
+void get(WireReader& in, StepRecord& r) {
+  r.step = in.get<std::uint64_t>();
+  r.view = in.get<std::uint64_t>();
+  r.members = in.get<std::uint32_t>();
+  r.samples = in.get<std::uint32_t>();
+  r.correct = in.get<std::uint32_t>();
+  r.loss = in.get<double>();
+  r.learning_rate = in.get<double>();
+  r.seconds = in.get<double>();
+  r.wait_ms = in.get<double>();
+  r.sample_hash = in.get_string(kTextBytesMax);
+  r.digest = in.get_string(kTextBytesMax);
+}
+void get(WireReader& in, EvaluationRecord& r) {
+  r.step = in.get<std::uint64_t>();
+  r.samples = in.get<std::uint64_t>();
+  r.correct = in.get<std::uint64_t>();
+  r.loss = in.get<double>();
+}
+void get(WireReader& in, CheckpointRecord& r) {
+  r.step = in.get<std::uint64_t>();
+  const auto ok = in.get<std::uint8_t>();
+  if (ok > 1) {
+    in.fail();  // one encoding per record
+  }
+  r.ok = ok == 1;
+  r.text = in.get_string(kTextBytesMax);
+}
+void get(WireReader& in, FatalRecord& r) {
+  r.reason = in.get_string(kTextBytesMax);
+}
+void get(WireReader& in, WorkerRecord& r) {
+  r.loader_wait_ms = in.get<double>();
+  r.steps = in.get<std::uint64_t>();
+}
+void get(WireReader& in, NoteRecord& r) {
+  r.kind = in.get_string(kTextBytesMax);
+  r.detail = in.get_string(kTextBytesMax);
+}
+void get(WireReader& in, StateRecord& r) {
+  r.step = in.get<std::uint64_t>();
+  r.digest = in.get_string(kTextBytesMax);
+}
+
+template <typename T>
+Result<Record> get_whole(WireReader& in) {
+  T record;
+  get(in, record);
+  if (!in.complete()) {
+    return Error{Errc::kCorrupt, "a worker's report has the wrong length"};
+  }
+  return Record(std::move(record));
+}
+
+}  // namespace
+
+Bytes encode_record(const Record& record) {
+  WireWriter out;
+  out.put(static_cast<std::uint8_t>(record.index()));
+  std::visit([&out](const auto& r) { put(out, r); }, record);
+  return out.take();
+}
+
+Result<Record> decode_record(ByteSpan bytes) {
+  WireReader in(bytes);
+  switch (in.get<std::uint8_t>()) {
+    case 0: return get_whole<StepRecord>(in);
+    case 1: return get_whole<EvaluationRecord>(in);
+    case 2: return get_whole<CheckpointRecord>(in);
+    case 3: return get_whole<FatalRecord>(in);
+    case 4: return get_whole<WorkerRecord>(in);
+    case 5: return get_whole<NoteRecord>(in);
+    case 6: return get_whole<StateRecord>(in);
+    default: return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
+  }
+}
+
+}  // namespace mayfly::engine

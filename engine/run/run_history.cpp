@@ -1,0 +1,139 @@
+#include "engine/run/run_history.hpp"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <functional>
+
+#include "base/file.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace json = boost::json;
+
+// A line per step: some hundred bytes for each of many millions.
+constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
+
+std::uint64_t whole(const json::object& object, const char* name) {
+  return object.at(name).to_number<std::uint64_t>();
+}
+double real(const json::object& object, const char* name) {
+  return object.at(name).to_number<double>();
+}
+std::string text(const json::object& object, const char* name) {
+  return std::string(object.at(name).as_string());
+}
+
+/// Calls `use` for each complete line from `offset` on. What Boost.JSON throws about a line that is
+/// not what we wrote ends here.
+Result<void> for_each_line(const std::string& path, std::size_t offset,
+                           const std::function<void(const json::object&)>& use) {
+  const Result<std::string> content = read_text_file(path, kFileBytesMax);
+  if (!content.ok()) {
+    return content.error();
+  }
+  const std::string_view all = content.value();
+  std::size_t begin = std::min(offset, all.size());
+  auto line = static_cast<std::size_t>(
+      std::count(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin), '\n'));
+  for (std::size_t end = 0; (end = all.find('\n', begin)) != std::string_view::npos;
+       begin = end + 1) {
+    ++line;
+    try {
+      use(json::parse(json::string_view(all.data() + begin, end - begin)).as_object());
+    } catch (const std::exception& failure) {
+      return Error{Errc::kCorrupt, path + " line " + std::to_string(line) +
+                                       " is not a record of a run: " + failure.what()};
+    }
+  }
+  return {};
+}
+
+RecoveryRecord recovery_of(const json::object& o) {
+  RecoveryRecord r;
+  r.cause = text(o, "cause");
+  for (const json::value& member : o.at("members").as_array()) {
+    r.members.push_back(member.to_number<std::uint64_t>());
+  }
+  r.step = whole(o, "step");
+  r.view = whole(o, "view");
+  r.redone_microbatches = static_cast<std::uint32_t>(whole(o, "redone_microbatches"));
+  r.told_ms = real(o, "told_ms");
+  r.stopped_ms = real(o, "stopped_ms");
+  r.formed_ms = real(o, "formed_ms");
+  r.synced_ms = real(o, "synced_ms");
+  r.step_ms = real(o, "step_ms");
+  r.detail = o.contains("detail") ? text(o, "detail") : "";  // runs before it was recorded
+  return r;
+}
+
+/// The events of one part of a run, in order.
+struct EventReader {
+  RunHistory history;
+  std::size_t metrics_begin = 0;
+
+  void read(const json::object& event) {
+    const std::string kind = text(event, "kind");
+    if (kind == "started") {
+      history = {};
+      metrics_begin = whole(event, "metrics_bytes");
+    } else if (kind == "view" && event.contains("members")) {  // and not the note of it
+      history.view_published(json::serialize(event.at("members")));
+    } else if (kind == "recovery") {
+      history.recoveries.push_back(recovery_of(event.at("recovery").as_object()));
+    } else if (kind == "evaluation") {
+      history.evaluation = {whole(event, "step"), real(event, "test_top1"),
+                            real(event, "test_loss")};
+    } else if (kind == "checkpoint") {
+      history.last_checkpoint = text(event, "detail");
+      history.checkpoints.insert(whole(event, "step"));
+    }
+  }
+};
+
+void read_metric(RunHistory& history, const json::object& metric) {
+  const std::uint64_t step = whole(metric, "step");
+  for (std::uint64_t s = history.last_step + 1; history.last_step > 0 && s < step; ++s) {
+    history.missing.insert(s);
+  }
+  history.missing.erase(step);
+  if (history.first_step == 0) {
+    history.first_step = step;
+  }
+  const std::uint64_t samples = whole(metric, "samples");
+  const double rate = real(metric, "images_per_second");
+  history.samples += samples;
+  if (rate > 0) {  // the first step of a member has none
+    history.train_seconds += static_cast<double>(samples) / rate;
+    history.data_wait_seconds += real(metric, "data_wait_ms") / 1000;
+  }
+  if (step >= history.last_step) {
+    history.last_step = step;
+    const json::value* digest = metric.if_contains("digest");
+    if (digest != nullptr) {
+      history.last_digest = std::string(digest->as_string());
+    }
+  }
+}
+
+}  // namespace
+
+Result<RunHistory> read_run_history(const std::string& run_dir) {
+  EventReader events;
+  if (Result<void> read = for_each_line(run_dir + "/events.jsonl", 0,
+                                        [&](const json::object& event) { events.read(event); });
+      !read.ok()) {
+    return read.error();
+  }
+  RunHistory history = std::move(events.history);
+  if (Result<void> read =
+          for_each_line(run_dir + "/metrics.jsonl", events.metrics_begin,
+                        [&](const json::object& metric) { read_metric(history, metric); });
+      !read.ok()) {
+    return read.error();
+  }
+  return history;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,50 @@
+#pragma once
+
+// What a run directory says about its job so far, for a coordinator that is started again. Only the
+// part since the job was last started counts: a directory may hold an earlier part that ended and
+// was resumed from a checkpoint.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/run/run_directory.hpp"
+
+namespace mayfly::engine {
+
+struct EvaluationResult {
+  std::uint64_t step = 0;
+  double top1 = 0;  ///< 0 to 1
+  double loss = 0;
+};
+
+struct RunHistory {
+  std::uint64_t first_step = 0;  ///< 0 = no step is on record
+  std::uint64_t last_step = 0;
+  std::set<std::uint64_t> missing;  ///< between them, without a record
+  std::uint64_t samples = 0;
+  double train_seconds = 0;  ///< from the first commit to the last, by the members' clocks
+  double data_wait_seconds = 0;
+  std::string last_digest;
+  std::optional<EvaluationResult> evaluation;
+  std::string last_checkpoint;
+  std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
+  std::vector<RecoveryRecord> recoveries;
+  std::uint32_t views = 0;   ///< that had other members than the one before
+  std::string view_members;  ///< of the last one, as JSON
+
+  /// A view with these members; one that only shares out the work anew does not count.
+  void view_published(const std::string& members) {
+    views += views == 0 || members != view_members ? 1 : 0;
+    view_members = members;
+  }
+};
+
+/// Reads events.jsonl and metrics.jsonl. A torn last line is ignored; kCorrupt, with file and line,
+/// for any other that is not ours.
+[[nodiscard]] Result<RunHistory> read_run_history(const std::string& run_dir);
+
+}  // namespace mayfly::engine

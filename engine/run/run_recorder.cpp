@@ -1,0 +1,376 @@
+#include "engine/run/run_recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/version.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+const char* to_text(elastic::Outcome outcome) {
+  switch (outcome) {
+    case elastic::Outcome::kDone: return "done";
+    case elastic::Outcome::kStopped: return "stopped";
+    case elastic::Outcome::kFailed: return "failed";
+    case elastic::Outcome::kTooFewWorkers: return "too_few_workers";
+  }
+  return "unknown";
+}
+
+RecoveryRecord record_of(const elastic::Recovery& recovery) {
+  const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
+  RecoveryRecord record;
+  record.cause = recovery.cause;
+  for (const MemberId member : recovery.members) {
+    record.members.push_back(value(member));
+  }
+  record.step = value(recovery.committed);
+  record.view = value(recovery.new_view);
+  record.redone_microbatches = recovery.redone_microbatches;
+  record.detail = recovery.detail;
+  record.told_ms = since_detected(recovery.told);
+  record.stopped_ms = since_detected(recovery.stopped);
+  record.formed_ms = since_detected(recovery.formed);
+  record.synced_ms = since_detected(recovery.synced);
+  record.step_ms = since_detected(recovery.step);
+  return record;
+}
+
+std::string sentence_of(const RecoveryRecord& r) {
+  const std::string who = fmt::format("{}", fmt::join(r.members, ", "));
+  if (r.cause == "join") {
+    return fmt::format("worker {} joined after step {}: first step together after {:.0f} ms", who,
+                       r.step, r.step_ms);
+  }
+  if (r.cause == "promote") {
+    return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
+                       who, r.step + 1, r.step_ms);
+  }
+  if (r.cause == "corrupted") {
+    return fmt::format(
+        "worker {} evicted before step {}: its state was wrong; next step after {:.0f} ms, {} "
+        "microbatches redone",
+        who, r.step + 1, r.step_ms, r.redone_microbatches);
+  }
+  if (r.cause == "rebalance") {
+    return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
+                       r.step_ms);
+  }
+  if (r.cause == "leave") {
+    return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
+                       r.step_ms);
+  }
+  return fmt::format(
+      "worker {} lost after step {}: the others re-formed in {:.0f} ms, next step after {:.0f} ms, "
+      "{} microbatches redone",
+      who, r.step, r.synced_ms, r.step_ms, r.redone_microbatches);
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
+                         RunHistory history, CommandHandler on_other_command, FatalHandler on_fatal)
+    : job_(job),
+      directory_(directory),
+      listener_(listener),
+      on_other_command_(std::move(on_other_command)),
+      on_fatal_(std::move(on_fatal)),
+      history_(std::move(history)),
+      goes_on_(history_.views > 0) {}
+
+void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note) {
+  const std::lock_guard output(output_mutex_);
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (note.member.has_value()) {
+    fields.emplace_back("member", json_number(value(*note.member)));
+  }
+  fields.emplace_back("detail", json_string(note.detail));
+  directory_.event(note.kind, fields);
+  const std::string who =
+      note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
+  const std::string line = fmt::format("{}{}: {}", note.kind, who, note.detail);
+  if (note.kind == "stalled") {
+    log::warning(line);
+    listener_.on_event(line);
+  } else {
+    log::info(line);
+  }
+}
+
+void RunRecorder::note(const std::string& kind, const std::string& detail) {
+  const std::lock_guard lock(output_mutex_);
+  directory_.event(kind, {{"detail", json_string(detail)}});
+  listener_.on_event(detail);
+}
+
+void RunRecorder::fact(const std::string& kind,
+                       const std::vector<std::pair<std::string, std::string>>& fields,
+                       const std::string& line) {
+  const std::lock_guard lock(output_mutex_);
+  directory_.event(kind, fields);
+  if (!line.empty()) {
+    listener_.on_event(line);
+  }
+}
+
+void RunRecorder::on_view(Instant, const elastic::View& view) {
+  const std::lock_guard output(output_mutex_);
+  std::string members;
+  for (const elastic::ViewMember& member : view.members) {
+    members += fmt::format("{}{}", members.empty() ? "" : ",", value(member.id));
+  }
+  directory_.event("view", {{"view", json_number(value(view.id))},
+                            {"committed", json_number(value(view.committed))},
+                            {"members", "[" + members + "]"}});
+  const std::lock_guard lock(mutex_);
+  history_.view_published("[" + members + "]");
+}
+
+void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
+  const RecoveryRecord record = record_of(recovery);
+  const std::lock_guard output(output_mutex_);
+  directory_.recovery(record);
+  listener_.on_event(sentence_of(record));
+  const std::lock_guard lock(mutex_);
+  recoveries_.push_back(recovery);
+  history_.recoveries.push_back(record);
+}
+
+void RunRecorder::on_join(const elastic::Join& join) {
+  const auto since_connected = [&join](Instant t) {
+    return json_number(to_ms(t - join.connected));
+  };
+  const std::lock_guard output(output_mutex_);
+  directory_.event("join", {{"member", json_number(value(join.member))},
+                            {"admitted_after", json_number(value(join.admitted_after))},
+                            {"started_after", json_number(value(join.started_after))},
+                            {"snapshots", json_number(std::uint64_t{join.snapshots})},
+                            {"ready_ms", since_connected(join.ready)},
+                            {"admitted_ms", since_connected(join.admitted)},
+                            {"caught_up_ms", since_connected(join.caught_up)},
+                            {"promoted_ms", since_connected(join.promoted)},
+                            {"step_ms", since_connected(join.step)}});
+  const std::lock_guard lock(mutex_);
+  joins_.push_back(join);
+}
+
+void RunRecorder::on_report(MemberId member, ByteSpan payload) {
+  const Result<Record> record = decode_record(payload);
+  if (!record.ok()) {
+    log::warning(fmt::format("member {}: {}", value(member), record.error().detail));
+    return;
+  }
+  const std::lock_guard output(output_mutex_);
+  std::visit([this](const auto& r) { receive(r); }, record.value());
+}
+
+void RunRecorder::receive(const StepRecord& record) {
+  StepMetric metric;
+  {
+    const std::lock_guard lock(mutex_);
+    RunHistory& h = history_;
+    if (record.step <= h.last_step && h.missing.erase(record.step) == 0) {
+      return;  // repeated after a change of view, or of the coordinator
+    }
+    for (std::uint64_t step = h.last_step + 1; h.last_step > 0 && step < record.step; ++step) {
+      h.missing.insert(step);  // another member's report of it is on its way
+    }
+    const Instant now = monotonic_now();
+    if (h.last_step == 0) {
+      h.first_step = record.step;
+      first_commit_ = now;
+    }
+    // By the member's own clock: its reports may arrive in bursts.
+    metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
+    images_per_second_ = metric.images_per_second;
+    h.last_step = std::max(h.last_step, record.step);
+    last_commit_ = now;
+    h.samples += record.samples;
+    h.train_seconds += record.seconds;
+    // The first step is not part of the training time either.
+    h.data_wait_seconds += record.seconds > 0 ? record.wait_ms / 1000 : 0;
+    if (!record.digest.empty() && record.step == h.last_step) {
+      h.last_digest = record.digest;
+    }
+  }
+  metric.step = record.step;
+  metric.samples = record.samples;
+  metric.epoch = job_.epochs_at(record.step);
+  metric.loss = record.loss;
+  metric.accuracy = static_cast<double>(record.correct) / record.samples;
+  metric.learning_rate = record.learning_rate;
+  metric.data_wait_ms = record.wait_ms;
+  metric.members = record.members;
+  metric.view = record.view;
+  metric.sample_hash = record.sample_hash;
+  metric.digest = record.digest;
+  directory_.metric(metric);
+  listener_.on_step(metric, job_.total_steps);
+}
+
+void RunRecorder::receive(const EvaluationRecord& record) {
+  const double top1 = static_cast<double>(record.correct) / static_cast<double>(record.samples);
+  {
+    const std::lock_guard lock(mutex_);
+    if (history_.evaluation.has_value() && history_.evaluation->step >= record.step) {
+      return;
+    }
+    history_.evaluation = {record.step, top1, record.loss};
+  }
+  directory_.evaluation(record.step, top1, record.loss);
+  listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}", record.step,
+                                 100 * top1, record.loss));
+}
+
+void RunRecorder::receive(const CheckpointRecord& record) {
+  if (record.ok) {
+    const std::lock_guard lock(mutex_);
+    if (!history_.checkpoints.insert(record.step).second) {
+      return;  // repeated to a coordinator that was started again
+    }
+    history_.last_checkpoint = record.text;
+  }
+  directory_.event(record.ok ? "checkpoint" : "checkpoint_failed",
+                   {{"step", json_number(record.step)}, {"detail", json_string(record.text)}});
+  if (!record.ok) {
+    listener_.on_event(
+        fmt::format("the checkpoint of step {} was not written: {}; training goes on", record.step,
+                    record.text));
+  }
+}
+
+void RunRecorder::receive(const FatalRecord& record) {
+  directory_.event("fatal", {{"detail", json_string(record.reason)}});
+  on_fatal_(record.reason);
+}
+
+void RunRecorder::receive(const WorkerRecord& record) {
+  directory_.event("worker_done", {{"steps", json_number(record.steps)},
+                                   {"loader_wait_ms", json_number(record.loader_wait_ms)}});
+}
+
+void RunRecorder::receive(const NoteRecord& record) {
+  directory_.event(record.kind, {{"detail", json_string(record.detail)}});
+}
+
+void RunRecorder::receive(const StateRecord& record) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (record.step >= history_.last_step) {
+      history_.last_digest = record.digest;
+    }
+  }
+  directory_.event("state",
+                   {{"step", json_number(record.step)}, {"digest", json_string(record.digest)}});
+}
+
+elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
+  return on_other_command_(command);
+}
+
+void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = JobEnd{outcome, detail};
+  }
+  ended_.notify_all();
+}
+
+std::uint64_t RunRecorder::last_step() const {
+  const std::lock_guard lock(mutex_);
+  return history_.last_step;
+}
+
+std::vector<elastic::Recovery> RunRecorder::recoveries() const {
+  const std::lock_guard lock(mutex_);
+  return recoveries_;
+}
+
+double RunRecorder::images_per_second() const {
+  const std::lock_guard lock(mutex_);
+  return images_per_second_;
+}
+
+std::vector<elastic::Join> RunRecorder::joins() const {
+  const std::lock_guard lock(mutex_);
+  return joins_;
+}
+
+std::optional<JobEnd> RunRecorder::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+std::optional<JobEnd> RunRecorder::wait_for_end(Instant deadline) const {
+  std::unique_lock lock(mutex_);
+  ended_.wait_for(lock, std::max(Duration(0), deadline - monotonic_now()),
+                  [this] { return end_.has_value(); });
+  return end_;
+}
+
+/// By our own clock, unless another process heard of the first steps.
+double RunRecorder::train_seconds() const {
+  return goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
+}
+
+Summary RunRecorder::make_summary(const JobEnd& end) const {
+  const std::lock_guard lock(mutex_);
+  Summary s;
+  s.outcome = to_text(end.outcome);
+  s.detail = end.detail;
+  s.steps = history_.last_step;
+  s.samples = history_.samples;
+  s.final_digest = history_.last_digest;
+  if (history_.evaluation.has_value()) {
+    s.test_top1 = history_.evaluation->top1;
+    s.test_loss = history_.evaluation->loss;
+  }
+  s.train_seconds = train_seconds();
+  s.data_wait_seconds = history_.data_wait_seconds;
+  const auto timed_steps = static_cast<double>(history_.last_step - history_.first_step);
+  s.images_per_second =
+      s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
+  s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
+  s.recoveries = history_.recoveries;
+  s.reduction = job_.config.reduction;
+  s.backend = job_.config.backend;
+  s.device = job_.device;
+  s.isa = job_.isa;
+  s.dtype = nn::name_of(job_.dtype);
+  s.conv_kernels = job_.conv_kernels;
+  s.model = job_.config.model;
+  s.data = job_.data.name;
+  s.seed = job_.config.seed;
+  s.last_checkpoint = history_.last_checkpoint;
+  s.version = kVersion;
+  return s;
+}
+
+void RunRecorder::note_missing_records() {
+  const std::lock_guard lock(mutex_);
+  if (history_.missing.empty()) {
+    return;
+  }
+  std::vector<std::string> steps;
+  for (const std::uint64_t step : history_.missing) {
+    steps.push_back(json_number(step));
+  }
+  directory_.event("records_missing", {{"steps", json_array(steps)}});
+  log::warning(
+      fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
+                  "which",
+                  steps.size()));
+}
+
+void RunRecorder::write_summary(const JobEnd& end) {
+  note_missing_records();
+  const Summary summary = make_summary(end);
+  directory_.summary(summary);
+  listener_.on_summary(summary);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,98 @@
+#pragma once
+
+// The coordinator process's memory of a run: turns what the coordinator and the workers report into
+// the run directory's files, the terminal's lines and, at the end, the summary.
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "elastic/net/coordinator_server.hpp"
+#include "engine/job.hpp"
+#include "engine/processes/launch.hpp"
+#include "engine/run/records.hpp"
+#include "engine/run/run_directory.hpp"
+#include "engine/run/run_history.hpp"
+
+namespace mayfly::engine {
+
+/// The end of a job, as the coordinator decided it.
+struct JobEnd {
+  elastic::Outcome outcome = elastic::Outcome::kDone;
+  std::string detail;
+};
+
+class RunRecorder final : public elastic::CoordinatorObserver {
+ public:
+  /// Answers `scale N` and the like; called on the coordinator's thread.
+  using CommandHandler = std::function<elastic::CommandReply(const elastic::Command&)>;
+  /// Told that the job cannot go on (a worker's FatalRecord); called on the coordinator's thread.
+  using FatalHandler = std::function<void(const std::string& reason)>;
+
+  /// `history` is what the directory holds of a job that goes on.
+  RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
+              CommandHandler on_other_command, FatalHandler on_fatal);
+
+  void on_note(Instant when, const elastic::coordinator_effect::Note& note) override;
+  void on_view(Instant when, const elastic::View& view) override;
+  void on_recovery(const elastic::Recovery& recovery) override;
+  void on_join(const elastic::Join& join) override;
+  void on_report(MemberId member, ByteSpan payload) override;
+  elastic::CommandReply on_command(const elastic::Command& command) override;
+  void on_ended(elastic::Outcome outcome, const std::string& detail) override;
+
+  // Any thread:
+  /// A fact that the launcher knows.
+  void note(const std::string& kind, const std::string& detail);
+  /// The same with more fields (name, JSON value); an empty line is not told to the listener.
+  void fact(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& fields,
+            const std::string& line);
+  /// The last committed step on record.
+  [[nodiscard]] std::uint64_t last_step() const;
+  /// Of the last committed step.
+  [[nodiscard]] double images_per_second() const;
+  [[nodiscard]] std::optional<JobEnd> end() const;
+  /// Every change of view since this process started, with the coordinator's instants.
+  [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
+  /// Every join that was completed since this process started.
+  [[nodiscard]] std::vector<elastic::Join> joins() const;
+  /// Waits until the job has ended, at most until the deadline.
+  std::optional<JobEnd> wait_for_end(Instant deadline) const;
+  /// Writes summary.json and tells the listener. After the server is gone.
+  void write_summary(const JobEnd& end);
+
+ private:
+  void receive(const StepRecord& record);
+  void receive(const EvaluationRecord& record);
+  void receive(const CheckpointRecord& record);
+  void receive(const FatalRecord& record);
+  void receive(const WorkerRecord& record);
+  void receive(const NoteRecord& record);
+  void receive(const StateRecord& record);
+  [[nodiscard]] double train_seconds() const;  // under mutex_
+  [[nodiscard]] Summary make_summary(const JobEnd& end) const;
+  void note_missing_records();
+
+  const Job& job_;
+  RunDirectory& directory_;
+  RunListener& listener_;
+  CommandHandler on_other_command_;
+  FatalHandler on_fatal_;
+
+  std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
+  mutable std::mutex mutex_;
+  mutable std::condition_variable ended_;
+  // Guarded by mutex_:
+  std::optional<JobEnd> end_;
+  RunHistory history_;    // all that is on record, by whichever process
+  const bool goes_on_;    // another process recorded before us
+  Instant first_commit_;  // that we heard of
+  Instant last_commit_;
+  std::vector<elastic::Recovery> recoveries_;
+  std::vector<elastic::Join> joins_;
+  double images_per_second_ = 0;
+};
+
+}  // namespace mayfly::engine

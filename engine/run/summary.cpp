@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
+#include "engine/run/run_records.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr double kDataWaitShare = 0.05;  // of the training time; less is not worth a line
+
+std::string with_thousands(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, 1, ',');
+  }
+  return digits;
+}
+
+std::string headline(const Summary& s) {
+  std::string outcome = s.outcome == "done"              ? "Done"
+                        : s.outcome == "stopped"         ? "Stopped"
+                        : s.outcome == "too_few_workers" ? "Ended: too few workers"
+                                                         : "Failed";
+  if (!s.detail.empty()) {
+    outcome += " (" + s.detail + ")";
+  }
+  return fmt::format("{}: {} steps, {} samples in {:.1f} s, {:.0f} images/s", outcome,
+                     with_thousands(s.steps), with_thousands(s.samples), s.train_seconds,
+                     s.images_per_second);
+}
+
+std::string line(const char* label, const std::string& text) {
+  return fmt::format("  {:<14}{}\n", label, text);
+}
+
+std::string recovery_line(const RecoveryRecord& r) {
+  std::string who;
+  for (const std::uint64_t member : r.members) {
+    who += (who.empty() ? "" : ", ") + std::to_string(member);
+  }
+  return fmt::format(
+      "{:<13} worker {:<6} after step {:<6} {:>7.1f} ms to the next step "
+      "(told {:.1f}, stopped {:.1f}, formed {:.1f}, synced {:.1f}), {} microbatches redone",
+      r.cause, who.empty() ? "?" : who, r.step, r.step_ms, r.told_ms, r.stopped_ms, r.formed_ms,
+      r.synced_ms, r.redone_microbatches);
+}
+
+}  // namespace
+
+std::string to_json(const RecoveryRecord& r) {
+  std::vector<std::string> members;
+  for (const std::uint64_t member : r.members) {
+    members.push_back(json_number(member));
+  }
+  return JsonObject()
+      .add("cause", json_string(r.cause))
+      .add("members", json_array(members))
+      .add("step", json_number(r.step))
+      .add("view", json_number(r.view))
+      .add("redone_microbatches", json_number(std::uint64_t{r.redone_microbatches}))
+      .add("detail", json_string(r.detail))
+      .add("told_ms", json_number(r.told_ms))
+      .add("stopped_ms", json_number(r.stopped_ms))
+      .add("formed_ms", json_number(r.formed_ms))
+      .add("synced_ms", json_number(r.synced_ms))
+      .add("step_ms", json_number(r.step_ms))
+      .text();
+}
+
+std::string to_json(const StepMetric& m) {
+  JsonObject object;
+  object.add("step", json_number(m.step))
+      .add("samples", json_number(m.samples))
+      .add("epoch", json_number(m.epoch))
+      .add("loss", json_number(m.loss))
+      .add("accuracy", json_number(m.accuracy))
+      .add("learning_rate", json_number(m.learning_rate))
+      .add("images_per_second", json_number(m.images_per_second))
+      .add("data_wait_ms", json_number(m.data_wait_ms))
+      .add("members", json_number(std::uint64_t{m.members}))
+      .add("view", json_number(m.view))
+      .add("sample_hash", json_string(m.sample_hash));
+  if (!m.digest.empty()) {
+    object.add("digest", json_string(m.digest));
+  }
+  return object.text();
+}
+
+std::string to_json(const Summary& s) {
+  JsonObject object;
+  object.add("outcome", json_string(s.outcome))
+      .add("detail", json_string(s.detail))
+      .add("steps", json_number(s.steps))
+      .add("samples", json_number(s.samples))
+      .add("final_digest", json_string(s.final_digest));
+  if (s.test_top1) {
+    object.add("test_top1", json_number(*s.test_top1));
+  }
+  if (s.test_loss) {
+    object.add("test_loss", json_number(*s.test_loss));
+  }
+  std::vector<std::string> recoveries;
+  for (const RecoveryRecord& recovery : s.recoveries) {
+    recoveries.push_back(to_json(recovery));
+  }
+  return object.add("images_per_second", json_number(s.images_per_second))
+      .add("train_seconds", json_number(s.train_seconds))
+      .add("data_wait_seconds", json_number(s.data_wait_seconds))
+      .add("membership_changes", json_number(std::uint64_t{s.membership_changes}))
+      .add("recoveries", json_array(recoveries))
+      .add("reduction", json_string(s.reduction))
+      .add("backend", json_string(s.backend))
+      .add("device", json_string(s.device))
+      .add("isa", json_string(s.isa))
+      .add("dtype", json_string(s.dtype))
+      .add("conv_kernels", json_string(s.conv_kernels))
+      .add("model", json_string(s.model))
+      .add("data", json_string(s.data))
+      .add("seed", json_number(s.seed))
+      .add("last_checkpoint", json_string(s.last_checkpoint))
+      .add("version", json_string(s.version))
+      .text();
+}
+
+std::string to_text(const Summary& s) {
+  std::string out = headline(s) + "\n";
+  if (s.test_top1) {
+    const std::string loss = s.test_loss ? fmt::format(", loss {:.4f}", *s.test_loss) : "";
+    out += line("test accuracy", fmt::format("{:.2f} %{}", *s.test_top1 * 100, loss));
+  }
+  out += line("trained", fmt::format("{} on {}, seed {}, {} sum over {}, {} {}", s.model, s.data,
+                                     s.seed, s.reduction, s.backend, s.device, s.isa));
+  if (s.data_wait_seconds > kDataWaitShare * s.train_seconds && s.train_seconds > 0) {
+    out +=
+        line("data", fmt::format("compute threads waited {:.1f} s for it ({:.0f} %)",
+                                 s.data_wait_seconds, 100 * s.data_wait_seconds / s.train_seconds));
+  }
+  out += line("membership", fmt::format("{} changes", s.membership_changes));
+  for (const RecoveryRecord& recovery : s.recoveries) {
+    out += line("", recovery_line(recovery));
+  }
+  if (!s.final_digest.empty()) {
+    out += line("digest", s.final_digest);
+  }
+  if (!s.last_checkpoint.empty()) {
+    out += line("checkpoint", s.last_checkpoint);
+  }
+  return out;
+}
+
+}  // namespace mayfly::engine

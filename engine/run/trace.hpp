@@ -1,0 +1,146 @@
+#pragma once
+
+// Where a worker's time goes, thread by thread, as Chrome trace events (chrome://tracing,
+// Perfetto). Each thread has a lane of its own: a ring of fixed size that only this thread fills
+// and only the trainer empties, so recording takes no lock and allocates nothing. Without a trace
+// there are no lanes, and a null check per span is all that is left.
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "engine/config/derived_settings.hpp"
+#include "engine/run/line_file.hpp"
+
+namespace mayfly::engine {
+
+/// What a span is about: the value of `key` (a literal), in addition to its step; null = nothing.
+struct TraceArgument {
+  const char* key = nullptr;
+  std::int64_t value = 0;
+};
+
+struct TraceEvent {
+  const char* name = nullptr;  ///< a literal
+  Instant begin;
+  Instant end;  ///< before `begin` = an instant, not a span
+  std::uint64_t step = 0;
+  TraceArgument argument;
+};
+
+/// One thread's events. The spans of a lane nest or lie apart: what contains must not begin later
+/// or end earlier than what it contains.
+class TraceLane {
+ public:
+  TraceLane(std::string name, const std::atomic<bool>& recording)
+      : name_(std::move(name)), recording_(recording), ring_(kCapacity) {}
+
+  // The lane's thread:
+  [[nodiscard]] bool recording() const { return recording_.load(std::memory_order_relaxed); }
+  void span(const char* name, Instant begin, Instant end, std::uint64_t step,
+            TraceArgument argument = {});
+  void instant(const char* name, Instant at, std::uint64_t step, TraceArgument argument = {});
+
+  // The thread that writes the trace:
+  /// Moves what has been recorded so far to the end of `events`.
+  void drain(std::vector<TraceEvent>& events);
+  [[nodiscard]] bool half_full() const;
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  static constexpr std::size_t kCapacity = std::size_t{1} << 14;
+
+  void push(const TraceEvent& event);
+
+  std::string name_;
+  const std::atomic<bool>& recording_;
+  std::vector<TraceEvent> ring_;
+  std::atomic<std::size_t> written_{0};  // both only grow; the place is their remainder
+  std::atomic<std::size_t> drained_{0};
+  std::atomic<std::uint64_t> dropped_{0};
+};
+
+/// Records a span from here to the end of the scope; does nothing if `lane` is null or its trace
+/// does not record at the moment.
+class TraceSpan {
+ public:
+  TraceSpan(TraceLane* lane, const char* name, std::uint64_t step, TraceArgument argument = {})
+      : lane_(lane != nullptr && lane->recording() ? lane : nullptr),
+        name_(name),
+        step_(step),
+        argument_(argument) {
+    if (lane_ != nullptr) {
+      begin_ = monotonic_now();
+    }
+  }
+  ~TraceSpan() {
+    if (lane_ != nullptr) {
+      lane_->span(name_, begin_, monotonic_now(), step_, argument_);
+    }
+  }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  TraceLane* lane_;
+  const char* name_;
+  std::uint64_t step_;
+  TraceArgument argument_;
+  Instant begin_;
+};
+
+/// The trace of one worker. Lanes may be asked for by any thread; everything else is the trainer's.
+class Trace {
+ public:
+  explicit Trace(TraceWindow window) : window_(window) {}
+  /// Writes what is left and closes the file's JSON array.
+  ~Trace();
+
+  /// A new lane; lives as long as the trace.
+  [[nodiscard]] TraceLane* lane(const std::string& name);
+
+  /// Where flush() writes to from now on: FOLDER/member-ID.json, one event per line. Replaces a
+  /// file of that name. The folder is made.
+  [[nodiscard]] Result<void> open(const std::string& folder, MemberId member);
+  /// A view begins or its step `step_of_view` does: decides whether lanes record. Flushes when the
+  /// window ends, a lane is half full, or the last time was a second ago: a killed worker leaves
+  /// what it had until then.
+  void at_step(std::uint64_t step_of_view);
+  /// Appends to the file what the lanes have; a failure is logged once and ends the recording.
+  void flush();
+
+ private:
+  void write(const std::string& lines);
+  [[nodiscard]] bool any_half_full();
+  [[nodiscard]] std::string header(const TraceLane& lane, std::size_t number) const;
+
+  TraceWindow window_;
+  std::atomic<bool> recording_{true};
+  std::mutex mutex_;
+  std::deque<TraceLane> lanes_;  // guarded by mutex_; a lane stays where it is
+  std::size_t introduced_ = 0;   // lanes whose names are in the file
+  std::unique_ptr<LineFile> file_;
+  std::uint64_t member_ = 0;
+  Instant flushed_;
+  bool failed_ = false;
+};
+
+/// The null-safe lane of a trace that may be off.
+[[nodiscard]] inline TraceLane* lane_of(Trace* trace, const std::string& name) {
+  return trace == nullptr ? nullptr : trace->lane(name);
+}
+
+/// The events that the workers of a run left in `folder` as one JSON file that Perfetto opens.
+/// Lines torn by a kill are left out. kNotFound if there is none.
+[[nodiscard]] Result<void> merge_traces(const std::string& folder, const std::string& file);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,97 @@
+#include "engine/run/unfinished_run.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "base/file.hpp"
+#include "elastic/core/view_log.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kEndpointBytesMax = 512;
+constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
+
+/// Settings of this process and not of the job, and paths, which may be written in many ways.
+bool may_differ(const std::string& name) {
+  constexpr std::array<std::string_view, 9> kOfTheProcess = {
+      "bind_host", "port",      "quiet",        "launched",         "token_file",
+      "run_dir",   "cache_dir", "cloud_bundle", "cloud_bundle_port"};
+  return std::find(kOfTheProcess.begin(), kOfTheProcess.end(), name) != kOfTheProcess.end();
+}
+
+}  // namespace
+
+std::string view_log_path(const std::string& run_dir) {
+  return run_dir + "/view.log";
+}
+
+bool holds_unfinished_job(const std::string& run_dir) {
+  const Result<Bytes> log = read_file(view_log_path(run_dir), kLogBytesMax);
+  if (!log.ok()) {
+    return log.error().code != Errc::kNotFound;
+  }
+  const Result<elastic::LogContents> contents = elastic::ViewLog::replay(log.value());
+  return !contents.ok() || !contents.value().ended.has_value();
+}
+
+Result<JobConfig> config_of_run(const std::string& run_dir) {
+  const std::string path = run_dir + "/config.toml";
+  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
+  if (!text.ok()) {
+    return text.error();
+  }
+  JobConfig config;
+  if (Result<void> applied = apply_toml(config, text.value(), path); !applied.ok()) {
+    return applied.error();
+  }
+  return config;
+}
+
+Result<JobConfig> config_to_go_on_with(const JobConfig& asked, const JobConfig& recorded) {
+  JobConfig config = asked;
+  if (!recorded.init_from.empty() && !asked.init_from.empty()) {
+    config.init_from = recorded.init_from;
+  }
+  if (!recorded.resume.empty()) {
+    config.resume = recorded.resume;
+  }
+  if (config.resume != recorded.resume) {
+    return Error{Errc::kInvalidInput,
+                 asked.run_dir +
+                     " holds a job that has not ended; without --resume it goes on. To "
+                     "start it again from a checkpoint, remove " +
+                     view_log_path(asked.run_dir)};
+  }
+  for (const Setting& setting : settings()) {
+    const std::string ours = setting.get(config);
+    const std::string theirs = setting.get(recorded);
+    if (ours != theirs && !may_differ(setting.name)) {
+      return Error{Errc::kInvalidInput, asked.run_dir + " holds a job that has not ended and has " +
+                                            setting.name + " '" + theirs + "', not '" + ours + "'"};
+    }
+  }
+  return config;
+}
+
+std::uint16_t port_of_run(const std::string& run_dir) {
+  return port_in(run_dir + "/coordinator");
+}
+
+std::uint16_t port_in(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, kEndpointBytesMax);
+  std::uint16_t port = 0;
+  if (text.ok()) {
+    const std::string& endpoint = text.value();
+    const std::size_t colon = endpoint.rfind(':');
+    if (colon != std::string::npos) {
+      std::from_chars(endpoint.data() + colon + 1, endpoint.data() + endpoint.size(), port);
+    }
+  }
+  return port;
+}
+
+}  // namespace mayfly::engine

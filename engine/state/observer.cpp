@@ -1,0 +1,211 @@
+#include "engine/state/observer.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "engine/state/state_fetch.hpp"
+#include "engine/state/state_parts.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kIdleMax = seconds(10);
+constexpr std::size_t kStepsAlwaysKept = 4;
+constexpr std::size_t kBlanksMax = 2;
+
+nn::ModelState blank_like(const nn::ModelState& like) {
+  nn::ModelState state;
+  state.parameters = AlignedBuffer<float>(like.parameters.size());
+  state.momentum = AlignedBuffer<float>(like.momentum.size());
+  state.statistics = AlignedBuffer<float>(like.statistics.size());
+  state.exponents.resize(like.exponents.size());
+  return state;
+}
+
+}  // namespace
+
+Observer::Observer(const nn::ModelState& like, const Committer& committer, StateSource source,
+                   std::uint64_t queue_bytes_max, CaughtUpFunction on_caught_up)
+    : committer_(committer),
+      source_(std::move(source)),
+      queue_bytes_max_(queue_bytes_max),
+      on_caught_up_(std::move(on_caught_up)),
+      state_(blank_like(like)),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      last_(source_.committed) {
+  ENSURE(stop_.valid(), "a descriptor is left");
+  thread_ = std::thread([this] { run(); });
+}
+
+Observer::~Observer() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+ObservedStep Observer::blank() {
+  const std::lock_guard lock(mutex_);
+  if (blanks_.empty()) {
+    return {};
+  }
+  ObservedStep step = std::move(blanks_.back());
+  blanks_.pop_back();
+  return step;
+}
+
+void Observer::add(ObservedStep step) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.has_value()) {
+      return;
+    }
+    ENSURE(step.step == next(last_), "sums are kept without a gap");
+    const std::uint64_t bytes_each = step.means.size() * sizeof(float);
+    last_ = step.step;
+    queue_.push_back(std::move(step));
+    if (queue_.size() > kStepsAlwaysKept && queue_.size() * bytes_each > queue_bytes_max_) {
+      fail_locked(
+          {Errc::kDeadline, fmt::format("the state has not come within {} steps", queue_.size())});
+    }
+  }
+  changed_.notify_all();
+}
+
+void Observer::expect(std::uint32_t state_check) {
+  {
+    const std::lock_guard lock(mutex_);
+    expected_ = state_check;
+  }
+  changed_.notify_all();
+}
+
+void Observer::resume_after(Step committed) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.has_value() || last_ <= committed) {
+    return;
+  }
+  if (last_ != next(committed) || queue_.empty()) {
+    fail_locked({Errc::kCorrupt, "the job goes on from before the steps whose sums are applied"});
+    return;
+  }
+  queue_.pop_back();
+  last_ = committed;
+}
+
+Step Observer::observed() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.has_value() ? Step{} : last_;
+}
+
+nn::ModelState Observer::take_state() {
+  const std::lock_guard lock(mutex_);
+  ENSURE(caught_up_, "the state is there");
+  for (const ObservedStep& step : queue_) {
+    committer_.apply(step, state_);
+  }
+  queue_.clear();
+  ENSURE(state_.committed == last_, "every sum is applied");
+  return std::move(state_);
+}
+
+std::optional<Observer::Failure> Observer::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Observer::fail_locked(Error error) {
+  if (!failure_.has_value()) {
+    failure_ = Failure{std::move(error), monotonic_now()};
+  }
+  queue_.clear();
+  blanks_.clear();
+}
+
+void Observer::run() {
+  pthread_setname_np(pthread_self(), "observer");
+  Result<void> received = receive();
+  if (received.ok()) {
+    received = compare_digest();
+  }
+  if (!received.ok()) {
+    const std::lock_guard lock(mutex_);
+    fail_locked(received.error());
+    return;
+  }
+  replay();
+}
+
+Result<void> Observer::receive() {
+  const std::size_t size = nn::packed_state_size(state_);
+  AlignedBuffer<std::byte> packed(size);
+  std::vector<WantedPart> parts;
+  for (std::size_t i = 0; i < source_.donors.size(); ++i) {
+    const PartRange range = part_of(size, i, source_.donors.size());
+    parts.push_back(
+        {source_.donors[i], packed.span().subspan(range.first, range.last - range.first)});
+  }
+  if (Result<void> fetched = fetch_parts(source_.since, source_.key, parts, stop_.get(), kIdleMax);
+      !fetched.ok()) {
+    return fetched;
+  }
+  if (Result<void> unpacked = nn::unpack_state(packed.span(), state_); !unpacked.ok()) {
+    return unpacked;
+  }
+  if (state_.committed != source_.committed) {
+    return Error{Errc::kCorrupt,
+                 fmt::format("the donors sent the state after step {} instead of {}",
+                             value(state_.committed), value(source_.committed))};
+  }
+  return {};
+}
+
+/// With what the members agreed on in the first step of the view.
+Result<void> Observer::compare_digest() {
+  const std::uint64_t whole =
+      StateParts::joined(nn::digest_of(state_).low, StateParts::turn_hash(state_));
+  const auto digest = static_cast<std::uint32_t>(whole) & 0x7fffffffU;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return expected_.has_value() || stopping_; });
+  if (stopping_) {
+    return Error{Errc::kAborted, "the state is not wanted any more"};
+  }
+  if (*expected_ != digest) {
+    return Error{Errc::kCorrupt, "the state that came is not the one that the members have"};
+  }
+  return {};
+}
+
+void Observer::replay() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_ && !failure_.has_value()) {
+    if (queue_.size() <= 1) {
+      caught_up_ = true;
+      const Step step = last_;
+      lock.unlock();
+      on_caught_up_(step);
+      return;
+    }
+    ObservedStep step = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    committer_.apply(step, state_);
+    lock.lock();
+    if (blanks_.size() < kBlanksMax) {
+      blanks_.push_back(std::move(step));
+    }
+  }
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,62 @@
+#include "engine/state/starting_state.hpp"
+
+#include <fmt/format.h>
+
+#include "collectives/plan/exact_sum.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/state/initial_weights.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+Result<StartingState> resumed_state(const Job& job, std::size_t exponents) {
+  Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
+  if (!loaded.ok()) {
+    return std::move(loaded).error();
+  }
+  Result<nn::ModelState> decoded = nn::decode_checkpoint(job.model, loaded.value().files);
+  if (!decoded.ok()) {
+    return std::move(decoded).error();
+  }
+  nn::ModelState state = std::move(decoded).value();
+  if (state.committed == Step{0}) {  // imported weights: no step has chosen a reduction yet
+    state.exponents.assign(exponents, collectives::kUnsetExponent);
+  }
+  if (state.exponents.size() != exponents) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{} was written with another --reduction", loaded.value().path)};
+  }
+  return StartingState{std::move(state), ""};
+}
+
+}  // namespace
+
+Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout) {
+  const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
+  if (!job.config.resume.empty()) {
+    return resumed_state(job, exponents);
+  }
+  StartingState start{
+      nn::make_initial_state(job.model, job.config.seed, exponents, collectives::kUnsetExponent),
+      ""};
+  if (!job.initial_weights.has_value()) {
+    return start;
+  }
+  const Result<InitialWeights> weights =
+      read_initial_weights(job.config.init_from, job.config.model);
+  if (!weights.ok()) {
+    return weights.error();
+  }
+  if (weights.value().digest() != *job.initial_weights) {
+    return Error{Errc::kInvalidInput,
+                 weights.value().path + " was changed while the job was starting"};
+  }
+  Result<std::string> remark = apply_initial_weights(job.model, weights.value(), start.state);
+  if (!remark.ok()) {
+    return std::move(remark).error();
+  }
+  start.remark = std::move(remark).value();
+  return start;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/job.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+struct StartingState {
+  nn::ModelState state;
+  std::string remark;  ///< what the user should know about it; often empty
+};
+
+/// The state a job starts from: that of config.resume; else the initial state of (model, seed),
+/// with the weights of config.init_from if it is set. Errors name the file and what is wrong with
+/// it: torn, another model, another reduction, changed since the job was prepared.
+[[nodiscard]] Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,273 @@
+#include "engine/state/state_donor.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/time.hpp"
+#include "collectives/tcp/sockets.hpp"
+#include "engine/processes/low_priority.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kConnectionsMax = 64;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+// Whoever connects says what it wants at once, and takes what it is sent.
+constexpr Duration kRequestTimeout = seconds(2);
+constexpr Duration kIdleMax = seconds(10);
+constexpr int kPollMs = 500;
+constexpr int kAcceptRetryMs = 100;
+
+}  // namespace
+
+/// One observer, or whoever else connects.
+class StateDonor::Connection {
+ public:
+  explicit Connection(UniqueFd fd)
+      : fd_(std::move(fd)), who_(peer_name(fd_.get())), last_progress_(monotonic_now()) {}
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] const std::string& who() const { return who_; }
+  /// It has asked for a copy with the right key.
+  [[nodiscard]] bool is_observer() const { return copy_ != nullptr; }
+  [[nodiscard]] short events() const {
+    if (copy_ == nullptr) {
+      return POLLIN;
+    }
+    return copy_->complete ? POLLOUT : short{0};
+  }
+  [[nodiscard]] bool timed_out(Instant now) const {
+    return now - last_progress_ > (copy_ == nullptr ? kRequestTimeout : kIdleMax);
+  }
+  /// False: this connection is over.
+  [[nodiscard]] bool advance(const StateDonor& donor) {
+    return copy_ == nullptr ? receive_request(donor) : send_copy();
+  }
+
+ private:
+  bool receive_request(const StateDonor& donor) {
+    const collectives::Moved got =
+        collectives::receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
+    received_ += got.bytes;
+    if (received_ < raw_.size()) {
+      return !got.closed;
+    }
+    copy_ = donor.find(std::bit_cast<PartRequest>(raw_));
+    return copy_ != nullptr;
+  }
+
+  bool send_copy() {
+    if (!copy_->complete) {
+      return !collectives::at_end(fd_.get());
+    }
+    const ByteSpan header = std::as_bytes(std::span(&copy_->header, 1));
+    const ByteSpan bytes = copy_->bytes.span();
+    const ByteSpan rest =
+        sent_ < header.size() ? header.subspan(sent_) : bytes.subspan(sent_ - header.size());
+    const collectives::Moved moved =
+        collectives::send_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
+    sent_ += moved.bytes;
+    if (moved.bytes > 0) {
+      last_progress_ = monotonic_now();
+    }
+    return !moved.closed && sent_ < header.size() + bytes.size();
+  }
+
+  UniqueFd fd_;
+  const std::string who_;
+  Instant last_progress_;
+  std::array<std::byte, sizeof(PartRequest)> raw_{};
+  std::size_t received_ = 0;
+  std::shared_ptr<const Copy> copy_;
+  std::size_t sent_ = 0;  // header included
+};
+
+StateDonor::StateDonor(std::string host) : host_(std::move(host)) {}
+
+StateDonor::~StateDonor() {
+  stopping_ = true;
+  if (server_.joinable()) {
+    wake();
+    server_.join();
+  }
+  if (copier_.joinable()) {
+    copier_.join();
+  }
+}
+
+Result<void> StateDonor::listen() {
+  if (server_.joinable()) {
+    return {};
+  }
+  Result<UniqueFd> listener = collectives::listen_tcp(host_, 0);
+  if (!listener.ok()) {
+    return listener.error();
+  }
+  const auto bound = collectives::bound_endpoint(listener.value().get());
+  if (!bound.ok()) {
+    return bound.error();
+  }
+  const auto& [host, port] = bound.value();
+  if (host.size() >= address_.host.size()) {
+    return Error{Errc::kUnsupported, "an address of this length cannot be told: " + host};
+  }
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) {
+    return Error{Errc::kIo, fmt::format("no eventfd: {}", std::strerror(errno))};
+  }
+  std::ranges::copy(host, address_.host.begin());
+  address_.port = port;
+  listener_ = std::move(listener).value();
+  wake_ = std::move(wake);
+  server_ = std::thread([this] { serve(); });
+  return {};
+}
+
+Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, const nn::ModelState& state,
+                                       PartRange part) {
+  if (Result<void> listening = listen(); !listening.ok()) {
+    return listening.error();
+  }
+  if (copier_.joinable()) {
+    copier_.join();
+  }
+  const auto made = std::make_shared<Copy>();
+  made->key = key;
+  made->bytes = AlignedBuffer<std::byte>(part.last - part.first);
+  {
+    const std::lock_guard lock(mutex_);
+    copying_ = true;
+    copies_[since] = made;
+  }
+  copier_ = std::thread([this, &state, first = part.first, made] { copy(state, first, *made); });
+  return address_;
+}
+
+void StateDonor::copy(const nn::ModelState& state, std::size_t first, Copy& copy) {
+  pthread_setname_np(pthread_self(), "state-copy");
+  nn::pack_state_part(state, first, copy.bytes.span());
+  {
+    const std::lock_guard lock(mutex_);
+    copying_ = false;
+  }
+  copied_.notify_all();
+  run_with_low_priority();
+  copy.header = {kPartMagic, copy.bytes.size(), digest_of(copy.bytes.span())};
+  copy.complete = true;
+  wake();
+}
+
+void StateDonor::wait_until_copied() {
+  std::unique_lock lock(mutex_);
+  copied_.wait(lock, [this] { return !copying_; });
+}
+
+void StateDonor::keep_only(std::span<const ViewId> wanted) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(copies_, [wanted](const auto& entry) {
+    return std::find(wanted.begin(), wanted.end(), entry.first) == wanted.end();
+  });
+}
+
+std::size_t StateDonor::copy_count() const {
+  const std::lock_guard lock(mutex_);
+  return copies_.size();
+}
+
+std::shared_ptr<const StateDonor::Copy> StateDonor::find(const PartRequest& request) const {
+  const std::lock_guard lock(mutex_);
+  const auto place = copies_.find(request.since);
+  const bool knows =
+      request.magic == kPartMagic && place != copies_.end() && place->second->key == request.key;
+  return knows ? place->second : nullptr;
+}
+
+void StateDonor::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+}
+
+/// False: there is no descriptor for whoever waits.
+bool StateDonor::accept_connections(Connections& connections) {
+  for (std::size_t accepts = 0; accepts < kConnectionsMax; ++accepts) {
+    UniqueFd fd = collectives::accept_one(listener_.get());
+    if (!fd.valid()) {
+      return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
+    }
+    auto connection = std::make_unique<Connection>(std::move(fd));
+    // An observer's request is here already, as a rule: it is never taken for a stranger.
+    if (!connection->advance(*this)) {
+      turn_away(*connection, "it asked for nothing that is offered");
+    } else if (connections.size() < kConnectionsMax || make_place(connections)) {
+      connections.push_back(std::move(connection));
+    } else {
+      turn_away(*connection, "too many observers at once");
+    }
+  }
+  return true;
+}
+
+/// Whoever has waited longest without asking for anything goes. False: all are observers.
+bool StateDonor::make_place(Connections& connections) {
+  const auto place = std::find_if(connections.begin(), connections.end(),
+                                  [](const auto& each) { return !each->is_observer(); });
+  if (place == connections.end()) {
+    return false;
+  }
+  turn_away(**place, "too many connections that ask for nothing");
+  connections.erase(place);
+  return true;
+}
+
+void StateDonor::turn_away(const Connection& connection, const char* why) {
+  if (!connection.is_observer()) {  // else it has what it wanted, or is gone
+    stranger_log_.turned_away(connection.who(), why);
+  }
+}
+
+void StateDonor::advance_all(Connections& connections, std::span<const pollfd> polled) {
+  const Instant now = monotonic_now();
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    const bool is_over = polled[i].revents != 0 && !connections[i]->advance(*this);
+    if (is_over || connections[i]->timed_out(now)) {
+      turn_away(*connections[i],
+                is_over ? "it asked for nothing that is offered" : "it asked for nothing in time");
+      connections[i].reset();
+    }
+  }
+  std::erase(connections, nullptr);
+}
+
+void StateDonor::serve() {
+  pthread_setname_np(pthread_self(), "state-donor");
+  run_with_low_priority();
+  Connections connections;
+  std::vector<pollfd> polled;
+  bool may_accept = true;  // else asking again at once would be a busy loop
+  while (!stopping_) {
+    polled = {{wake_.get(), POLLIN, 0},
+              {listener_.get(), may_accept ? short{POLLIN} : short{0}, 0}};
+    for (const auto& connection : connections) {
+      polled.push_back({connection->fd(), connection->events(), 0});
+    }
+    (void)::poll(polled.data(), polled.size(), may_accept ? kPollMs : kAcceptRetryMs);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+    advance_all(connections, std::span<const pollfd>(polled).subspan(2));
+    may_accept = accept_connections(connections);
+  }
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,84 @@
+#pragma once
+
+// The side that has the state. A copy is made by a short-lived thread while compute threads only
+// read the weights; another thread, with low priority, sends copies to whoever knows the view's
+// key.
+
+#include <poll.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "base/result.hpp"
+#include "base/stranger_log.hpp"
+#include "base/unique_fd.hpp"
+#include "engine/state/state_transfer.hpp"
+#include "nn/model_state.hpp"
+
+namespace mayfly::engine {
+
+class StateDonor {
+ public:
+  /// Listens on `host` once there is something to send.
+  explicit StateDonor(std::string host);
+  ~StateDonor();
+
+  // Trainer thread:
+  /// Begins to copy a part of `state`, which must not change before wait_until_copied() returns.
+  /// Returns where the copy can be had by those who know (since, key). kIo without a socket.
+  [[nodiscard]] Result<DonorAddress> offer(ViewId since, std::uint64_t key,
+                                           const nn::ModelState& state, PartRange part);
+  /// Almost always at once: a copy takes less time than a step.
+  void wait_until_copied();
+  /// Frees the copies of other views than these. Whoever is being sent one still gets the rest.
+  void keep_only(std::span<const ViewId> wanted);
+  [[nodiscard]] std::size_t copy_count() const;
+
+ private:
+  /// A part of the state, written by the copying thread and then only read.
+  struct Copy {
+    std::uint64_t key = 0;
+    AlignedBuffer<std::byte> bytes;
+    PartHeader header;
+    std::atomic<bool> complete{false};  // bytes and header may be read
+  };
+  class Connection;
+  using Connections = std::vector<std::unique_ptr<Connection>>;
+
+  [[nodiscard]] Result<void> listen();
+  void copy(const nn::ModelState& state, std::size_t first, Copy& copy);
+  void serve();
+  [[nodiscard]] bool accept_connections(Connections& connections);
+  [[nodiscard]] bool make_place(Connections& connections);
+  void turn_away(const Connection& connection, const char* why);
+  void advance_all(Connections& connections, std::span<const pollfd> polled);
+  [[nodiscard]] std::shared_ptr<const Copy> find(const PartRequest& request) const;
+  void wake();
+
+  std::string host_;
+  DonorAddress address_;
+  UniqueFd listener_;
+  UniqueFd wake_;  // an eventfd: there is news for the server thread
+  std::atomic<bool> stopping_{false};
+
+  mutable std::mutex mutex_;
+  std::condition_variable copied_;
+  // Guarded by mutex_:
+  bool copying_ = false;
+  std::map<ViewId, std::shared_ptr<Copy>> copies_;  // shared with connections that send one
+
+  StrangerLog stranger_log_{"state donor"};  // the server thread's
+  std::thread copier_;
+  std::thread server_;
+};
+
+}  // namespace mayfly::engine

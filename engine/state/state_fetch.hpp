@@ -1,0 +1,27 @@
+#pragma once
+
+// The side that takes the state: one thread receives from all donors at once.
+
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "engine/state/state_transfer.hpp"
+
+namespace mayfly::engine {
+
+/// One donor and where its bytes go.
+struct WantedPart {
+  DonorAddress donor;
+  std::span<std::byte> into;
+};
+
+/// Receives every part of the copy (since, key); blocks. kPeerLost if a donor closes its
+/// connection or sends nothing for `idle_max`, kCorrupt if the bytes are not those it copied or of
+/// another size than `into`, kAborted once `stop_fd` is readable.
+[[nodiscard]] Result<void> fetch_parts(ViewId since, std::uint64_t key,
+                                       const std::vector<WantedPart>& parts, int stop_fd,
+                                       Duration idle_max);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,71 @@
+#include "engine/state/state_parts.hpp"
+
+#include <span>
+
+#include "base/digest.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+std::uint64_t hash_of(std::span<const float> values) {
+  return digest_of(std::as_bytes(values)).low;
+}
+
+std::uint64_t hash_of(const std::vector<std::int32_t>& values) {
+  return digest_of(std::as_bytes(std::span(values))).low;
+}
+
+/// The part-th of `parts` slices.
+std::span<const float> slice(std::span<const float> all, std::uint64_t part, std::uint64_t parts) {
+  const std::size_t first = all.size() * part / parts;
+  return all.subspan(first, all.size() * (part + 1) / parts - first);
+}
+
+}  // namespace
+
+StateParts::StateParts(const nn::Model& model)
+    : parameters_(model.parameters), statistics_(model.statistics) {
+  for (const nn::TensorInfo& tensor : parameters_) {
+    names_.push_back(tensor.name);
+  }
+  for (const nn::TensorInfo& tensor : parameters_) {
+    names_.push_back(tensor.name + " (momentum)");
+  }
+  for (const nn::TensorInfo& tensor : statistics_) {
+    names_.push_back(tensor.name);
+  }
+  names_.emplace_back("exponents");
+}
+
+std::vector<std::uint64_t> StateParts::hashes(const nn::ModelState& state) const {
+  std::vector<std::uint64_t> hashes;
+  for (const nn::TensorInfo& tensor : parameters_) {
+    hashes.push_back(hash_of(state.parameters.span().subspan(tensor.offset, tensor.size)));
+  }
+  for (const nn::TensorInfo& tensor : parameters_) {
+    hashes.push_back(hash_of(state.momentum.span().subspan(tensor.offset, tensor.size)));
+  }
+  for (const nn::TensorInfo& tensor : statistics_) {
+    hashes.push_back(hash_of(state.statistics.span().subspan(tensor.offset, tensor.size)));
+  }
+  hashes.push_back(hash_of(state.exponents));
+  return hashes;
+}
+
+std::uint64_t StateParts::turn_hash(const nn::ModelState& state) {
+  const std::uint64_t turn = value(state.committed) % kRounds;
+  std::uint64_t hash = mix64(value(state.committed));
+  for (const std::uint64_t part : {hash_of(state.parameters.span()), hash_of(state.exponents),
+                                   hash_of(slice(state.momentum.span(), turn, kRounds)),
+                                   hash_of(slice(state.statistics.span(), turn, kRounds))}) {
+    hash = mix64(hash ^ part);
+  }
+  return hash;
+}
+
+std::uint64_t StateParts::joined(std::uint64_t digest_low, std::uint64_t turn_hash) {
+  return mix64(digest_low ^ mix64(turn_hash));
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,174 @@
+#pragma once
+
+// The compute threads of one worker. Each owns a StepEngine and runs whole microbatches; what it
+// computes goes straight into the step's GradientSums. The trainer hands out microbatches and waits
+// for buckets; it never computes itself.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "datasets/loader.hpp"
+#include "elastic/net/progress_board.hpp"
+#include "engine/faults/injector.hpp"
+#include "engine/job.hpp"
+#include "engine/reduction/gradient_sums.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "engine/run/ledger.hpp"
+#include "engine/run/trace.hpp"
+#include "nn/model_state.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::engine {
+
+/// Sums over part of the test set, in units that add up exactly.
+struct EvaluationSums {
+  std::int64_t correct = 0;
+  std::int64_t loss_fixed = 0;  ///< cross entropy times 2^20
+  std::int64_t samples = 0;
+};
+
+/// How fast a worker computes. Wall time from when a thread turns to a microbatch until it is
+/// entirely in the sums: also what is stolen from the process, shared with others, or spent waiting
+/// for data, because that is what a step takes here.
+struct ComputeSpeed {
+  double microbatch_ms = 0;  ///< mean time of one on a thread, over the number of threads; 0 = none
+  std::uint32_t microbatches = 0;
+};
+
+/// A part of some work that can be cut into any number of them.
+using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
+
+class ComputePool {
+ public:
+  /// Starts the threads; each builds its engine. `ledger`, `trace` and `board` (where the threads
+  /// write what they do) may be null. All references must outlive the pool.
+  static Result<std::unique_ptr<ComputePool>> start(const Job& job, const ReductionLayout& layout,
+                                                    datasets::Loader& loader, Ledger* ledger,
+                                                    std::uint32_t threads, Trace* trace = nullptr,
+                                                    elastic::ProgressBoard* board = nullptr);
+  ~ComputePool();
+
+  // Everything below: trainer thread only, except interrupt().
+
+  /// Prepares a step: the weights must stay unchanged until the step is complete
+  /// or discarded. The step before must be. The hash of what microbatch `audited` comes to is
+  /// kept if it is computed here.
+  void begin_step(std::uint64_t step, const nn::ModelState& state,
+                  std::span<const std::int32_t> exponents,
+                  std::optional<std::uint32_t> audited = std::nullopt);
+  /// Adds microbatches to the present step; they run in this order.
+  void add_microbatches(std::span<const std::uint32_t> microbatches);
+  /// Blocks until every microbatch added so far is in this bucket's sums. False if interrupted
+  /// first, or after a failure.
+  [[nodiscard]] bool wait_for_bucket(std::size_t bucket);
+  /// Blocks until every microbatch added so far is complete, totals included. False if interrupted,
+  /// or after a failure.
+  [[nodiscard]] bool wait_for_step();
+  /// Lets every compute thread do its part of something, (part, number of parts), and waits for
+  /// all. The step must be complete; not interruptible.
+  void run_parts(const PartFunction& function);
+  /// Of the audited microbatch, once it is in this step's sums: a hash of its loss, statistics and
+  /// gradients.
+  [[nodiscard]] std::optional<std::uint64_t> audited_hash() const;
+  /// Computes a microbatch of this step once more (or for the first time) and returns that hash;
+  /// the sums stay as they are. Nothing after a failure. All microbatches of the step must be in
+  /// the sums. Not interruptible.
+  [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch);
+  /// Drops what has not begun and waits for what has.
+  void discard();
+
+  [[nodiscard]] const GradientSums& sums() const { return sums_; }
+  /// What the threads did since the last call.
+  [[nodiscard]] ComputeSpeed take_speed();
+
+  [[nodiscard]] std::size_t thread_count() const { return workers_.size(); }
+  /// Why this worker cannot compute what it was given: an image that cannot be read. It stays.
+  [[nodiscard]] std::optional<Error> failure() const;
+
+  /// A scripted fault: the next microbatch of this step, or of a later one, is not computed for so
+  /// long. Any thread.
+  void hang_at(std::uint64_t step, Duration how_long);
+  /// From now on microbatches take as long as this says; it outlives the pool. Before the first
+  /// step; null = as long as they need.
+  void slow_down(Injector* injector) { injector_ = injector; }
+  /// A scripted fault: of this step, or a later one, the first audited microbatch that is computed
+  /// here has a wrong bit. Before the first step.
+  void spoil_audited(std::uint64_t step) { spoil_from_ = step; }
+
+  /// Makes the waiting functions return false until clear_interrupt(). Any thread.
+  void interrupt();
+  void clear_interrupt();
+
+  /// Evaluates the test samples of the given chunks (of microbatch size, the last one shorter). The
+  /// sums mean nothing after a failure.
+  [[nodiscard]] EvaluationSums evaluate(const nn::ModelState& state,
+                                        std::span<const std::uint32_t> chunks);
+
+ private:
+  class Worker;
+  enum class Work : std::uint8_t { kTrain, kAudit, kEvaluate, kPart };
+  struct Task {
+    Work work = Work::kTrain;
+    std::uint32_t number = 0;                // microbatch, chunk of the test set, or part
+    const PartFunction* function = nullptr;  // of run_parts()
+  };
+
+  struct Hang {
+    std::uint64_t step = 0;
+    Duration how_long{};
+  };
+
+  ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
+              Ledger* ledger, elastic::ProgressBoard* board);
+  void hang_if_asked();
+  void drag(Duration took);
+  void note_audited(std::span<float> result);
+  bool wait_until_done(const std::uint32_t& counter);
+  void fail(const Error& error);
+
+  const Job& job_;
+  const ReductionLayout& layout_;
+  datasets::Loader& loader_;
+  Ledger* ledger_;
+  std::unique_ptr<elastic::ProgressBoard> own_board_;  // if nobody gave one
+  elastic::ProgressBoard& board_;
+  Injector* injector_ = nullptr;
+  GradientSums sums_;
+  nn::Weights weights_;                      // set while idle
+  std::uint64_t step_ = 0;                   // set while idle
+  std::optional<std::uint32_t> audited_;     // set while idle
+  std::optional<std::uint64_t> spoil_from_;  // read by whoever computes audited_
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_added_;
+  std::condition_variable work_done_;
+  // Guarded by mutex_:
+  std::deque<Task> queue_;
+  std::uint32_t added_ = 0;                   // microbatches of this step
+  std::uint32_t running_ = 0;                 // tasks being computed
+  std::uint32_t complete_ = 0;                // microbatches entirely in the sums
+  std::vector<std::uint32_t> bucket_counts_;  // microbatches in each bucket's sums
+  EvaluationSums evaluation_;
+  std::optional<std::uint64_t> audited_hash_;
+  std::optional<std::uint64_t> recomputed_;
+  double thread_ms_ = 0;        // spent in microbatches since the last take_speed()
+  std::uint32_t measured_ = 0;  // so many of them
+  std::optional<Error> failure_;
+  std::optional<Hang> hang_;
+  bool interrupted_ = false;
+  bool stopping_ = false;
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace mayfly::engine

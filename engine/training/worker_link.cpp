@@ -1,0 +1,84 @@
+#include "engine/training/worker_link.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "engine/run/records.hpp"
+
+namespace mayfly::engine {
+
+void WorkerLink::run_view(const elastic::View& view) {
+  {
+    const std::lock_guard lock(mutex_);
+    orders_.emplace_back(view);
+  }
+  arrived_.notify_one();
+}
+
+void WorkerLink::abort_group(ViewId view) {
+  transport_.give_up_on(view);
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = view;
+    if (group_ != nullptr && group_->view() <= view) {
+      group_->abort();
+    }
+  }
+  pool_.interrupt();
+}
+
+void WorkerLink::ask_for_boundary(ViewId view) {
+  const std::lock_guard lock(mutex_);
+  boundary_ = view;
+}
+
+void WorkerLink::leave(const elastic::member_effect::Leave& leave) {
+  {
+    const std::lock_guard lock(mutex_);
+    orders_.emplace_back(leave);
+  }
+  arrived_.notify_one();
+}
+
+void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {
+  if (reports_dropped > 0) {
+    client_.send_report(encode_record(NoteRecord{
+        "reports_dropped", fmt::format("member {} had no room for {} reports while there was no "
+                                       "coordinator",
+                                       value(client_.id()), reports_dropped)}));
+  }
+}
+
+WorkerLink::Order WorkerLink::next_order() {
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [this] { return !orders_.empty(); });
+  Order order = std::move(orders_.front());
+  orders_.pop_front();
+  return order;
+}
+
+void WorkerLink::attach(collectives::Group& group) {
+  const std::lock_guard lock(mutex_);
+  group_ = &group;
+  if (group.view() <= over_) {
+    group.abort();
+  }
+}
+
+void WorkerLink::detach() {
+  const std::lock_guard lock(mutex_);
+  group_ = nullptr;
+}
+
+bool WorkerLink::boundary_asked(ViewId view) const {
+  const std::lock_guard lock(mutex_);
+  return boundary_ == view;
+}
+
+bool WorkerLink::is_over(ViewId view) const {
+  const std::lock_guard lock(mutex_);
+  return view <= over_;
+}
+
+}  // namespace mayfly::engine
