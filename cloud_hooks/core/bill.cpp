@@ -24,6 +24,11 @@ double Bill::close(const std::string& item, Instant now) {
   return last;
 }
 
+double Bill::close_unseen(const std::string& item) {
+  const auto found = items_.find(item);
+  return found == items_.end() ? 0 : close(item, found->second.since);
+}
+
 void Bill::drop(const std::string& item) {
   items_.erase(item);
 }

@@ -84,10 +84,8 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
   for (const ServerStatus& status : event.outcome.servers) {
     if (status.alive() && !servers_.contains(status.id)) {
       track(now, status, pending);
-    } else if (!status.alive() && !servers_.contains(status.id) && pending != nullptr &&
-               pending->servers.insert(status.id).second) {
-      (void)book_.out_of_stock(pending->offer, now, {});
-      tell("server_refused", "granted and gone at once: " + status.detail, status.id);
+    } else if (!status.alive() && !servers_.contains(status.id) && pending != nullptr) {
+      granted_and_gone(now, status, *pending);
     }
   }
   if (pending == nullptr) {
@@ -211,11 +209,15 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
     const auto known = servers_.find(status.id);
     if (known != servers_.end()) {
       refresh(now, known->second, status);
-    } else if (status.alive()) {
-      const auto request = pending_.find(status.request_id);
-      if (request != pending_.end() || !may_ask_ || status.state != ServerState::kStopping) {
-        track(now, status, request == pending_.end() ? nullptr : &request->second);
-      }
+      continue;
+    }
+    const auto request = pending_.find(status.request_id);
+    Pending* const pending = request == pending_.end() ? nullptr : &request->second;
+    if (!status.alive() && pending != nullptr) {
+      granted_and_gone(now, status, *pending);
+    } else if (status.alive() &&
+               (pending != nullptr || !may_ask_ || status.state != ServerState::kStopping)) {
+      track(now, status, pending);
     }
   }
   std::vector<std::pair<std::string, std::string>> gone;
@@ -233,16 +235,44 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
   settle_limbo();
 }
 
-/// A list that was asked for long after the last try shows everything that ever came of it.
+/// A list that was asked for long after the last try shows all that came of it and still exists.
+/// What came and went between two lists nobody has seen, but it was billed.
 void ReplacementPolicy::settle_limbo() {
   std::erase_if(pending_, [&](const auto& entry) {
     const Pending& pending = entry.second;
     const bool settled = pending.limbo && list_asked_ >= *pending.limbo + options_.absence_grace;
-    if (settled) {
-      bill_.drop(billing_item(pending));
+    if (settled && pending.missing() > 0) {
+      const double cost = bill_.close_unseen(billing_item(pending));
+      tell("request_given_up",
+           to_string(book_.terms(pending.offer).offer) + ": " + std::to_string(pending.missing()) +
+               " of its servers were never seen; they count as billed for the least time",
+           "", cost);
     }
     return settled;
   });
+}
+
+/// We hear of it only now that it has ended; it was billed all the same.
+void ReplacementPolicy::granted_and_gone(Instant now, const ServerStatus& status,
+                                         Pending& pending) {
+  if (!pending.servers.insert(status.id).second) {
+    return;
+  }
+  bill_the_missing(pending);
+  const double price = status.price_per_hour.value_or(book_.terms(pending.offer).price_per_hour);
+  bill_.open(status.id, price, pending.sent);
+  (void)book_.out_of_stock(pending.offer, now, {});
+  tell("server_refused", "granted and gone at once: " + status.detail, status.id,
+       bill_.close(status.id, now));
+}
+
+/// The request itself stands on the bill for those of its servers that nobody has seen.
+void ReplacementPolicy::bill_the_missing(const Pending& pending) {
+  bill_.drop(billing_item(pending));
+  if (pending.missing() > 0) {
+    bill_.open(billing_item(pending), book_.terms(pending.offer).price_per_hour * pending.missing(),
+               pending.sent);
+  }
 }
 
 void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pending* pending) {
@@ -261,15 +291,11 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   if (pending != nullptr) {
     Pending& request = pending_.at(pending->request.request_id);
     request.servers.insert(status.id);
-    const OfferTerms& terms = book_.terms(request.offer);
-    bill_.drop(billing_item(request));
-    if (request.missing() > 0) {
-      bill_.open(billing_item(request), terms.price_per_hour * request.missing(), request.sent);
-    }
+    bill_the_missing(request);
     if (request.request.lifetime_max > Duration(0)) {
       server.ends = request.sent + request.request.lifetime_max;
     }
-    tell("server_granted", to_string(terms.offer), status.id);
+    tell("server_granted", to_string(book_.terms(request.offer).offer), status.id);
   } else {
     tell("server_adopted", describe(server) + " carries this job's label", status.id);
   }

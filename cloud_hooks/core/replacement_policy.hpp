@@ -130,11 +130,11 @@ struct StopJob {  ///< with a checkpoint
 /// A fact for records and people.
 struct Tell {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
-                     ///< server_adopted, server_given_up, worker_unnamed, release_failed,
-                     ///< list_failed, offer_stopped, offers_exhausted, budget
+                     ///< server_adopted, server_given_up, request_given_up, worker_unnamed,
+                     ///< release_failed, list_failed, offer_stopped, offers_exhausted, budget
   std::string detail;
   std::string server;          ///< empty = none in particular
-  std::optional<double> cost;  ///< of server_ended: what it cost in all
+  std::optional<double> cost;  ///< of what has ended: what it cost in all
 };
 }  // namespace policy_effect
 
@@ -205,7 +205,8 @@ class ReplacementPolicy {
     std::optional<Instant> limbo;      // given up then; list() decides
     std::set<std::string> servers;     // known to be its own
     [[nodiscard]] std::uint32_t missing() const {
-      return request.count - static_cast<std::uint32_t>(servers.size());
+      const auto known = static_cast<std::uint32_t>(servers.size());
+      return known < request.count ? request.count - known : 0;  // a list may show more
     }
   };
 
@@ -222,6 +223,8 @@ class ReplacementPolicy {
   void forget(const std::string& request_id);
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
   void settle_limbo();
+  void granted_and_gone(Instant now, const ServerStatus& status, Pending& pending);
+  void bill_the_missing(const Pending& pending);
   void track(Instant now, const ServerStatus& status, const Pending* pending);
   void refresh(Instant now, Server& server, const ServerStatus& status);
   void came_to_nothing(Instant now, const std::string& id, const Server& server);

@@ -29,5 +29,14 @@ TEST(Bill, CountsAtLeastAMinuteAndDropsWhatNeverWas) {
   EXPECT_DOUBLE_EQ(bill.close("a", Instant{}), 0);
 }
 
+TEST(Bill, WhatNobodySawCountsAsTheLeastThatIsBilled) {
+  Bill bill(0, seconds(60));
+  bill.open("unseen", 60, Instant{});
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 10) << "for all we know it exists";
+  EXPECT_DOUBLE_EQ(bill.close_unseen("unseen"), 1);
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 1);
+  EXPECT_DOUBLE_EQ(bill.close_unseen("unseen"), 0);
+}
+
 }  // namespace
 }  // namespace mayfly::cloud_hooks

@@ -138,6 +138,55 @@ TEST(ReplacementPolicy, ARequestThatIsNeverAnsweredIsSettledByTheList) {
   EXPECT_EQ(desk.releases, std::vector<std::string>{"late"});
 }
 
+TEST(ReplacementPolicy, WhatARequestMayHaveMadeUnseenIsBilledForTheLeastTime) {
+  Desk desk(two_zones());
+  const policy_effect::Request request = desk.requests[0];  // two at 1.0
+  desk.feed(policy_event::Ended{});
+  desk.refuse(request, error_of(ProviderErrorKind::kRate));
+  EXPECT_DOUBLE_EQ(desk.status().per_hour, 2.0) << "until lists show what became of it";
+  bool given_up = false;
+  for (int lists = 0; lists < 5; ++lists) {
+    desk.feed(policy_event::Listed{std::vector<ServerStatus>{}});
+    given_up = given_up || desk.was_told("request_given_up");
+    desk.wait(seconds(15));
+  }
+  EXPECT_TRUE(given_up);
+  EXPECT_DOUBLE_EQ(desk.status().per_hour, 0);
+  EXPECT_DOUBLE_EQ(desk.status().spent, 2 * 1.0 / 60);
+}
+
+TEST(ReplacementPolicy, AServerThatIsFirstSeenWhenItHasEndedIsBilled) {
+  Desk desk(two_zones());
+  const policy_effect::Request request = desk.requests[0];
+  RequestOutcome outcome;
+  outcome.servers.push_back(Desk::server("short", request.request));
+  outcome.servers[0].state = ServerState::kGone;
+  outcome.error = error_of(ProviderErrorKind::kCapacity);
+  desk.now = desk.now + seconds(5);
+  desk.feed(policy_event::Answered{request.request.request_id, outcome});
+  EXPECT_TRUE(desk.was_told("server_refused"));
+  const double asked_now = 2 * 2.0 / 60;  // two at 2.0 in the other zone, a minute each at least
+  EXPECT_DOUBLE_EQ(desk.status().spent, 1.0 / 60 + asked_now);
+}
+
+TEST(ReplacementPolicy, AListThatShowsAnEndedServerOfALostAnswerBillsItOnce) {
+  ReplacementOptions options = two_zones();
+  options.repeats_max = 1;
+  Desk desk(options);
+  const ServerRequest first = desk.requests[0].request;
+  desk.refuse(desk.requests[0], error_of(ProviderErrorKind::kRate));
+  desk.wait(seconds(2));
+  desk.refuse(desk.requests.at(0), error_of(ProviderErrorKind::kRate));
+  EXPECT_DOUBLE_EQ(desk.status().per_hour, 6.0) << "two that may exist, and two asked for instead";
+  ServerStatus ended = Desk::server("ended", first);
+  ended.state = ServerState::kGone;
+  for (int lists = 0; lists < 2; ++lists) {
+    desk.feed(policy_event::Listed{std::vector<ServerStatus>{ended}});
+    EXPECT_DOUBLE_EQ(desk.status().per_hour, 5.0);
+    EXPECT_DOUBLE_EQ(desk.status().spent, 6.0 / 60) << "a minute at least";
+  }
+}
+
 TEST(ReplacementPolicy, ManyLossesAtOnceAreOneRequestElsewhere) {
   ReplacementOptions options = two_zones();
   options.target = 4;
