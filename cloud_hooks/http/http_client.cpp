@@ -74,9 +74,11 @@ class HttpClient::Impl {
     }
     const std::optional<Proxy> proxy =
         limits.direct ? std::nullopt : options_.proxies.proxy_for(request.url);
-    Result<HttpResponse> answer = exchange(request, proxy);
-    error_code ignored;
-    socket_.close(ignored);
+    may_keep_ = limits.keep_open && !request.url.tls && !proxy;
+    Result<HttpResponse> answer = may_keep_ ? exchange_again(request) : exchange(request, proxy);
+    if (!answer.ok() || open_to_.empty()) {
+      disconnect();
+    }
     if (aborted_) {
       return failure(Errc::kAborted, "told to stop");
     }
@@ -155,9 +157,33 @@ class HttpClient::Impl {
     return !error;
   }
 
+  void disconnect() {
+    open_to_.clear();
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  /// Whether the connection of the request before may carry another one. Bytes that nobody asked
+  /// for would be taken for its answer.
+  [[nodiscard]] bool is_open_to_host() {
+    error_code error;
+    return !open_to_.empty() && open_to_ == host_ && socket_.available(error) == 0 && !error;
+  }
+
+  Result<HttpResponse> exchange_again(const HttpRequest& request) {
+    if (is_open_to_host()) {
+      Result<HttpResponse> answer = converse(socket_, request, std::nullopt);
+      if (answer.ok() || answer.error().code != Errc::kPeerLost) {
+        return answer;
+      }  // else the server had closed it meanwhile, as it may
+    }
+    return exchange(request, std::nullopt);
+  }
+
   [[nodiscard]] Instant connect_deadline() const { return monotonic_now() + limits_.connect_max; }
 
   Result<HttpResponse> exchange(const HttpRequest& request, const std::optional<Proxy>& proxy) {
+    disconnect();
     if (Result<void> connected =
             connect(proxy ? proxy->host : request.url.host, proxy ? proxy->port : request.url.port);
         !connected.ok()) {
@@ -263,7 +289,7 @@ class HttpClient::Impl {
     if (proxy && !proxy->authorization.empty()) {
       message.set(http::field::proxy_authorization, proxy->authorization);
     }
-    message.keep_alive(false);
+    message.keep_alive(may_keep_);
     message.body() = request.body;
     message.prepare_payload();
     error_code error =
@@ -280,6 +306,8 @@ class HttpClient::Impl {
     if (error) {
       return failure(error, "reading the answer");
     }
+    const bool stays_open = may_keep_ && parser.get().keep_alive() && buffer.size() == 0;
+    open_to_ = stays_open ? host_ : std::string();
     HttpResponse answer;
     answer.status = static_cast<int>(parser.get().result_int());
     for (const auto& field : parser.get()) {
@@ -290,8 +318,10 @@ class HttpClient::Impl {
   }
 
   const HttpClientOptions options_;
-  std::string host_;   // of the request in progress, for errors
-  HttpLimits limits_;  // of the request in progress
+  std::string host_;       // of the request in progress, for errors
+  HttpLimits limits_;      // of the request in progress
+  bool may_keep_ = false;  // of the request in progress: its connection may stay open
+  std::string open_to_;    // where the socket is connected to between requests; empty = nowhere
   asio::io_context context_;
   std::optional<asio::ssl::context> tls_;  // from the first need on: certificates are many
   tcp::socket socket_;

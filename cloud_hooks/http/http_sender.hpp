@@ -17,6 +17,10 @@ struct HttpLimits {
   Duration answer_max = seconds(30);  ///< from the request's last byte to the answer's last
   std::size_t body_bytes_max = std::size_t{4} << 20;
   bool direct = false;  ///< never through a proxy: for metadata servers
+  /// For who asks the same server again and again, over plain HTTP and without a proxy: the
+  /// connection stays open for the next such request. If the server has closed it by then, that
+  /// request is sent once more, so it must be one that may be carried out twice.
+  bool keep_open = false;
 };
 
 class HttpSender {

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <charconv>
+#include <vector>
 
 #include "cloud_hooks/http/answers.hpp"
 #include "cloud_hooks/http/message.hpp"
@@ -50,15 +51,16 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-bool names(const json::object& event, std::string_view machine) {
+/// The machines that an event concerns.
+std::vector<std::string> resources_of(const json::object& event) {
+  std::vector<std::string> names;
   const json::value* const resources = event.if_contains("Resources");
-  if (resources == nullptr || !resources->is_array()) {
-    return false;
+  if (resources != nullptr && resources->is_array()) {
+    for (const json::value& resource : resources->get_array()) {
+      names.push_back(resource.is_string() ? std::string(resource.get_string()) : "");
+    }
   }
-  const json::array& all = resources->get_array();
-  return std::any_of(all.begin(), all.end(), [&](const json::value& resource) {
-    return resource.is_string() && std::string_view(resource.get_string()) == machine;
-  });
+  return names;
 }
 
 bool ends_work(const json::object& event) {
@@ -122,7 +124,8 @@ Result<Announced> parse_azure_events(std::string_view text, std::string_view nam
       return not_of_the_form(kWhat);
     }
     const json::object& event = value.get_object();
-    if (!names(event, name) || !ends_work(event)) {
+    const std::vector<std::string> machines = resources_of(event);
+    if (std::find(machines.begin(), machines.end(), name) == machines.end() || !ends_work(event)) {
       continue;
     }
     const std::string when = text_of(event, "NotBefore");  // empty: it has begun
@@ -132,7 +135,8 @@ Result<Announced> parse_azure_events(std::string_view text, std::string_view nam
       return not_of_the_form(kWhat);
     }
     Notice notice{time_until(*time, now),
-                  "Azure has scheduled: " + readable(text_of(event, "EventType"))};
+                  "Azure has scheduled: " + readable(text_of(event, "EventType")),
+                  machines.size() == 1 ? text_of(event, "EventId") : ""};
     if (!first || notice.time_left < first->time_left) {
       first = std::move(notice);
     }

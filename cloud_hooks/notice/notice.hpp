@@ -17,6 +17,8 @@ namespace mayfly::cloud_hooks {
 struct Notice {
   Duration time_left{};  ///< until the server is taken; 0 = at any moment
   std::string detail;    ///< for people
+  /// Azure's event, if it concerns this machine alone: may be told that it need not wait for us.
+  std::string event_id{};
 
   friend bool operator==(const Notice&, const Notice&) = default;
 };

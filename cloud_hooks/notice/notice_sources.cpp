@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <utility>
 
 #include "base/check.hpp"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kLinkLocal = "http://169.254.169.254";
 constexpr std::size_t kAnswerBytesMax = 256 * 1024;
+constexpr Duration kAnswerMax = seconds(5);
 
 /// What the three metadata servers have in common.
 class MetadataSource : public NoticeSource {
@@ -26,7 +28,7 @@ class MetadataSource : public NoticeSource {
 
  protected:
   Result<HttpResponse> ask(const std::string& method, const std::string& path, HttpHeaders headers,
-                           Duration answer_max = seconds(5)) {
+                           Duration answer_max = kAnswerMax, std::string body = "") {
     const Result<Url> url = parse_url(endpoint_ + path);
     if (!url.ok()) {
       return url.error();
@@ -36,8 +38,11 @@ class MetadataSource : public NoticeSource {
     limits.answer_max = answer_max;
     limits.body_bytes_max = kAnswerBytesMax;
     limits.direct = true;
-    return sender_.send({method, url.value(), std::move(headers), ""}, limits);
+    limits.keep_open = asks_often_;
+    return sender_.send({method, url.value(), std::move(headers), std::move(body)}, limits);
   }
+
+  [[nodiscard]] std::int64_t unix_seconds() const { return unix_seconds_(); }
 
   [[nodiscard]] static Error unexpected(const HttpResponse& answer) {
     return Error{Errc::kRefused, fmt::format("HTTP {}", answer.status)};
@@ -48,6 +53,8 @@ class MetadataSource : public NoticeSource {
     const std::optional<std::string_view> date = answer.header("Date");
     return (date ? parse_http_date(*date) : std::nullopt).value_or(unix_seconds_());
   }
+
+  bool asks_often_ = false;  // over one connection, then
 
  private:
   const std::string endpoint_;
@@ -69,8 +76,8 @@ class GceSource final : public MetadataSource {
       path += fmt::format("?wait_for_change=true&timeout_sec={}&last_etag={}", kWaitSeconds,
                           percent_encode(etag_));
     }
-    Result<HttpResponse> answer =
-        ask("GET", path, {{"Metadata-Flavor", "Google"}}, seconds(waits ? kWaitSeconds + 10 : 5));
+    Result<HttpResponse> answer = ask("GET", path, {{"Metadata-Flavor", "Google"}},
+                                      waits ? Duration(seconds(kWaitSeconds + 10)) : kAnswerMax);
     if (!answer.ok()) {
       return std::move(answer).error();
     }
@@ -89,21 +96,28 @@ class GceSource final : public MetadataSource {
   std::string etag_;
 };
 
+/// EC2 has no request that waits, so it is asked often, over one connection: each time sends two
+/// packets at most, of the 1024 a second that a network interface may send to link-local services.
+/// The recommendation, which is no hurry, is read once a second.
 class Ec2Source final : public MetadataSource {
  public:
   Ec2Source(bool rebalance, std::string endpoint, HttpSender& sender,
             std::function<std::int64_t()> unix_seconds)
       : MetadataSource(std::move(endpoint), sender, std::move(unix_seconds)),
-        rebalance_(rebalance) {}
-
-  Result<Announced> look(bool) override {
-    Result<Announced> action = read("spot/instance-action");
-    if (!action.ok() || action.value() || !rebalance_) {
-      return action;
-    }
-    return read("events/recommendations/rebalance");
+        rebalance_(rebalance) {
+    asks_often_ = true;
   }
 
+  Result<Announced> look(bool) override {
+    Result<Announced> announced = read("spot/instance-action");
+    if (announced.ok() && !announced.value() && rebalance_) {
+      announced = recommendation();
+    }
+    slow_looks_ = announced.ok() ? std::max(slow_looks_ - 1, 0) : kSlowLooks;
+    return announced;
+  }
+
+  Duration pause() const override { return slow_looks_ > 0 ? kSlowPause : kPause; }
   std::string name() const override { return "EC2's metadata server"; }
 
  private:
@@ -150,8 +164,27 @@ class Ec2Source final : public MetadataSource {
     return {};
   }
 
+  Result<Announced> recommendation() {
+    if (const std::int64_t now = unix_seconds(); now != recommended_at_) {
+      Result<Announced> announced = read("events/recommendations/rebalance");
+      if (!announced.ok()) {
+        return announced;
+      }
+      recommended_at_ = now;
+      recommended_ = std::move(announced).value();
+    }
+    return recommended_;
+  }
+
+  static constexpr Duration kPause = milliseconds(50);
+  static constexpr Duration kSlowPause = seconds(1);
+  static constexpr int kSlowLooks = 600;  // ten minutes
+
   const bool rebalance_;
   std::string token_;
+  int slow_looks_ = 0;  // after a failure: the server may have had enough of us
+  Announced recommended_;
+  std::optional<std::int64_t> recommended_at_;  // by unix_seconds()
 };
 
 class AzureSource final : public MetadataSource {
@@ -172,8 +205,7 @@ class AzureSource final : public MetadataSource {
       machine_ = std::move(answer.value().body);
     }
     // The first request switches the service on for this machine, which may take two minutes.
-    Result<HttpResponse> answer = ask("GET", "/metadata/scheduledevents?api-version=2020-07-01",
-                                      {{"Metadata", "true"}}, seconds(125));
+    Result<HttpResponse> answer = ask("GET", kEventsPath, {{"Metadata", "true"}}, seconds(125));
     if (!answer.ok()) {
       return std::move(answer).error();
     }
@@ -183,9 +215,29 @@ class AzureSource final : public MetadataSource {
     return parse_azure_events(answer.value().body, machine_, now_of(answer.value()));
   }
 
+  /// The event starts now, not when its time has come: what we would only wait for is billed.
+  Result<void> acknowledge(const Notice& notice) override {
+    if (notice.event_id.empty()) {
+      return {};
+    }
+    boost::json::object event;
+    event["EventId"] = notice.event_id;
+    boost::json::object body;
+    body["StartRequests"] = boost::json::array{event};
+    Result<HttpResponse> answer =
+        ask("POST", kEventsPath, {{"Metadata", "true"}, {"Content-Type", "application/json"}},
+            kAnswerMax, boost::json::serialize(body));
+    if (!answer.ok()) {
+      return std::move(answer).error();
+    }
+    return answer.value().status == 200 ? Result<void>() : unexpected(answer.value());
+  }
+
   std::string name() const override { return "Azure's metadata server"; }
 
  private:
+  static constexpr const char* kEventsPath = "/metadata/scheduledevents?api-version=2020-07-01";
+
   std::string machine_;  // events name all machines of a set
 };
 

@@ -22,6 +22,12 @@ class NoticeSource {
   /// What is announced now. If `may_wait`, and the source can, it answers when something changes,
   /// within a minute. Errors as of HttpSender::send, or kCorrupt.
   [[nodiscard]] virtual Result<Announced> look(bool may_wait) = 0;
+  /// This machine has done what `notice` asked for: a cloud that waits for that is told that it
+  /// need not. Nothing for others, and for notices that concern others too. Errors as of look().
+  [[nodiscard]] virtual Result<void> acknowledge(const Notice& notice) {
+    (void)notice;
+    return {};
+  }
   /// How long to wait until the next look.
   [[nodiscard]] virtual Duration pause() const = 0;
   /// For people.

@@ -1,6 +1,9 @@
 #include "cloud_hooks/notice/notice_watcher.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -23,6 +26,18 @@ class NoticeWatcher::Impl {
     }
   }
 
+  void has_left() {
+    if (!has_rung_.exchange(false)) {
+      return;
+    }
+    thread_.join();  // it ends when it has rung; from here on its parts are ours
+    if (Result<void> told = source_->acknowledge(last_); !told.ok()) {
+      log::warning(source_->name() + " was not told that we have left: " + told.error().detail);
+    } else if (!last_.event_id.empty()) {
+      log::info(source_->name() + " was told that we have left");
+    }
+  }
+
   ~Impl() {
     client_.abort();
     if (thread_.joinable()) {
@@ -32,11 +47,13 @@ class NoticeWatcher::Impl {
 
  private:
   void run() {
+    pthread_setname_np(pthread_self(), "notices");
     Duration wait{};
     while (client_.pause(wait)) {
       wait = std::max(look(), Duration(0));
       if (const std::optional<Instant> leave_at = watch_.leave_at()) {
         if (monotonic_now() >= *leave_at) {
+          has_rung_ = true;
           on_leave_(watch_.reason());
           return;
         }
@@ -58,6 +75,7 @@ class NoticeWatcher::Impl {
               watch_.heard(monotonic_now(), announced.value())) {
         log::warning(*news);
       }
+      last_ = announced.value().value_or(last_);
       return source_->pause();
     }
     if (announced.error().code != Errc::kAborted && !std::exchange(failing_, true)) {
@@ -71,7 +89,9 @@ class NoticeWatcher::Impl {
   const std::unique_ptr<NoticeSource> source_;
   NoticeWatch watch_;     // of the thread
   bool failing_ = false;  // of the thread
-  std::thread thread_;    // last: it uses the rest
+  Notice last_;           // of the thread until it has rung
+  std::atomic<bool> has_rung_ = false;
+  std::thread thread_;  // last: it uses the rest
 };
 
 NoticeWatcher::NoticeWatcher(const NoticeSetting& setting,
@@ -79,5 +99,9 @@ NoticeWatcher::NoticeWatcher(const NoticeSetting& setting,
     : impl_(std::make_unique<Impl>(setting, std::move(on_leave))) {}
 
 NoticeWatcher::~NoticeWatcher() = default;
+
+void NoticeWatcher::has_left() {
+  impl_->has_left();
+}
 
 }  // namespace mayfly::cloud_hooks

@@ -18,6 +18,11 @@ class NoticeWatcher {
   /// Ends the thread, also out of a request that hangs.
   ~NoticeWatcher();
 
+  /// What on_leave asked for is done, and nothing here needs the machine any more: a cloud that
+  /// waits for that (Azure) is told. Takes some seconds at most; a failure is logged. Nothing if
+  /// on_leave was not called, or the second time. One thread, and not from on_leave.
+  void has_left();
+
   NoticeWatcher(const NoticeWatcher&) = delete;
   NoticeWatcher& operator=(const NoticeWatcher&) = delete;
 

@@ -301,7 +301,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   }
   LeaveSignals signals(config.launched, notice.value());
   if (config.ps_server) {
-    return run_ps_server(config, std::move(sentinel), signals);
+    const int code = run_ps_server(config, std::move(sentinel), signals);
+    signals.has_left();
+    return code;
   }
   WorkerParts parts;
   if (sentinel != nullptr) {
@@ -314,7 +316,10 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }
-  return take_parts(config, parts, sentinel.get(), std::move(start).value().state, signals);
+  const int code =
+      take_parts(config, parts, sentinel.get(), std::move(start).value().state, signals);
+  signals.has_left();
+  return code;
 }
 
 }  // namespace mayfly::engine

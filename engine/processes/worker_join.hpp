@@ -66,6 +66,9 @@ class LeaveSignals {
     }
   }
 
+  /// The process needs its machine no longer: a cloud that gave notice and waits for that is told.
+  void has_left() { notices_.has_left(); }
+
  private:
   void ask(const std::string& why) {
     const std::lock_guard lock(mutex_);

@@ -85,6 +85,9 @@ class Ec2:
                 raise Ec2Error(400, "MissingParameter", f"The request must contain {name}")
         if form["InstanceType"] not in self.cloud.machine_types:
             raise Ec2Error(400, "InvalidParameterValue", f"Invalid value '{form['InstanceType']}'")
+        if form["ImageId"] not in self.cloud.images:
+            raise Ec2Error(400, "InvalidAMIID.NotFound",
+                           f"The image id '[{form['ImageId']}]' does not exist")
         zone = form.get("Placement.AvailabilityZone", self.cloud.zones[0])
         if zone not in self.cloud.zones:
             raise Ec2Error(400, "InvalidParameterValue", f"Invalid availability zone: [{zone}]")

@@ -27,10 +27,14 @@ from metadata import Metadata, Reply
 from signatures import Denied, GoogleTokens
 
 
+QUOTAS = {"CPUS": [4, 24], "PREEMPTIBLE_CPUS": [0, 0]}  # in use, of so many
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """Reads a request, lets faults have it, hands it to the server's `answer` function."""
     protocol_version = "HTTP/1.1"
     timeout = 60
+    disable_nagle_algorithm = True  # else a connection that stays open waits for acknowledgements
 
     def log_message(self, *args):
         pass
@@ -87,6 +91,9 @@ class Server(http.server.ThreadingHTTPServer):
 
     def finish_request(self, request, client_address):
         """In the connection's own thread: a client that does not shake hands blocks nobody."""
+        if self.service == "metadata":
+            with self.cloud.lock:
+                self.cloud.connections += 1
         try:
             if self.context:
                 request.settimeout(10)
@@ -94,6 +101,13 @@ class Server(http.server.ThreadingHTTPServer):
             super().finish_request(request, client_address)
         except (OSError, ValueError):
             pass  # the client has gone, or does not trust us
+
+    def stop(self):
+        """Returns at once; the port is free a moment later."""
+        def act():
+            self.shutdown()
+            self.server_close()
+        threading.Thread(target=act, daemon=True).start()
 
     def handle_error(self, request, client_address):
         if os.environ.get("FAKE_CLOUD_DEBUG"):
@@ -112,10 +126,14 @@ class Cloud:
         self.unknown_yet = False  # EC2 has not heard of its own machines everywhere
         self.zones = ["zone-a", "zone-b", "zone-c"]
         self.machine_types = ["n1-standard-8", "p3.2xlarge", "small"]
+        self.images = ["ami-1", "debian-12"]  # of EC2, of Compute Engine
+        self.quotas = dict(QUOTAS)
         self.aws_secrets = {"AKIAFAKE": "aws/secret+EXAMPLE"}
         self.aws_tokens = {}
         self.role, self.role_lifetime = "worker-role", 21600
         self.requests, self.metadata_servers = [], []
+        self.connections = 0
+        self.repeated = {}  # of the requests, those to metadata servers
         self.machines = Machines(options.run_startup, folder, self._serve_metadata)
         self.machines.lock = self.lock
         self.gce, self.ec2 = Gce(self, "fake-project"), Ec2(self, "eu-west-1")
@@ -130,10 +148,16 @@ class Cloud:
         return "ASIAFAKE", self.aws_secrets["ASIAFAKE"], self.aws_tokens["ASIAFAKE"]
 
     def record(self, service, operation, method, path, body):
+        text = body.decode(errors="replace")
         with self.lock:
+            what = (operation, method, path, text)
+            if service == "metadata" and what in self.repeated:
+                self.repeated[what]["times"] += 1  # machines ask many times a second
+                return
             self.requests.append({"service": service, "operation": operation, "method": method,
-                                  "path": path, "body": body.decode(errors="replace"),
-                                  "time": time.time()})
+                                  "path": path, "body": text, "time": time.time(), "times": 1})
+            if service == "metadata":
+                self.repeated[what] = self.requests[-1]
 
     def serve(self, certs):
         good = certs["good"]
@@ -146,7 +170,7 @@ class Cloud:
         ports = {"gce": f"https://127.0.0.1:{gce.port}", "ec2": f"https://127.0.0.1:{ec2.port}",
                  "oauth": f"https://127.0.0.1:{oauth.port}/token",
                  "control": f"http://127.0.0.1:{control.port}",
-                 "metadata": f"http://127.0.0.1:{self._serve_metadata(self.own)}",
+                 "metadata": f"http://127.0.0.1:{self._serve_metadata(self.own).port}",
                  "proxy": f"127.0.0.1:{proxy.serve(self)}"}
         for name in ("other_authority", "wrong_host", "expired"):
             bad = Server(self, name, lambda *_: "any", lambda *_: Reply(200, "{}"), certs[name])
@@ -158,8 +182,8 @@ class Cloud:
         self.metadata_servers.append(metadata)
         server = Server(self, "metadata", lambda m, p, b: metadata.operation_of(m, p),
                         lambda m, t, h, b, f: Reply(f["status"], "") if f
-                        else metadata.handle(m, t, h))
-        return server.port
+                        else metadata.handle(m, t, h, b))
+        return server
 
     def _gce(self, method, target, headers, body, fault):
         with self.lock:
@@ -221,15 +245,17 @@ class Cloud:
         self.gce.by_request.clear()
         self.ec2.by_token.clear()
         self.requests.clear()
+        self.repeated.clear()
         self.gce.inserts = self.ec2.runs = self.google.given = 0
         self.clock_offset, self.stock, self.page_size, self.operation_polls = 0.0, None, 500, 1
         self.unknown_yet, self.machines.boot_s = False, None
+        self.quotas = dict(QUOTAS)
         self.google.lifetime, self.role_lifetime, self.role = 3600, 21600, "worker-role"
         self.own.notice.set("withdraw")
 
     def do_set(self, **settings):
-        """boot_s, clock_offset, operation_polls, page_size, stock, unknown_yet, role,
-        role_lifetime, token_lifetime."""
+        """boot_s, clock_offset, operation_polls, page_size, quotas, stock, unknown_yet, role,
+        role_lifetime, token_lifetime, zones."""
         if "token_lifetime" in settings:
             self.google.lifetime = settings.pop("token_lifetime")
         if "boot_s" in settings:
@@ -249,6 +275,10 @@ class Cloud:
         for metadata in self.metadata_servers:
             metadata.imds_tokens.clear()
 
+    def do_connections(self):
+        """How many there have been to metadata servers."""
+        return self.connections
+
     def do_token(self):
         return self.google.give()
 
@@ -263,15 +293,18 @@ class Cloud:
         """The machine ends without a word, as when a cloud takes it back."""
         self.machines.end(self.machines.by_name[machine], "Server.SpotInstanceTermination")
 
-    def do_requests(self):
-        return self.requests
+    def do_requests(self, service=None, operation=None):
+        """Those to metadata servers that are equal are one, with its number of times."""
+        return [r for r in self.requests if service in (None, r["service"])
+                and operation in (None, r["operation"])]
 
-    def do_machines(self):
+    def do_machines(self, states=None, whole=True):
+        """`whole`: with what they were made from, which is long."""
         return [{"name": m.name, "service": m.service, "zone": m.zone, "state": m.state,
                  "type": m.machine_type, "market": m.market, "labels": m.labels,
                  "created": m.created, "ended": m.ended, "reason": m.reason,
-                 "startup": m.startup, "spec": getattr(m, "spec", None)}
-                for m in self.machines.by_name.values()]
+                 **({"startup": m.startup, "spec": getattr(m, "spec", None)} if whole else {})}
+                for m in self.machines.by_name.values() if states is None or m.state in states]
 
 
 def service_account(folder, token_uri):

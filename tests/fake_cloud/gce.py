@@ -62,6 +62,9 @@ class Gce:
             self._fail(fault)
         path, _, query = target.partition("?")
         query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        image = re.fullmatch(r"/compute/v1/projects/[^/]+/global/images/(?:family/)?([^/]+)", path)
+        if image and method == "GET":
+            return self._image(image.group(1))
         match = re.fullmatch(r"/compute/v1/projects/([^/]+)(/.*)?", path)
         if not match or match.group(1) != self.project:
             raise GceError(404, "notFound", f"The resource '{path}' was not found")
@@ -69,6 +72,7 @@ class Gce:
         for pattern, allowed, function in (
                 (r"", "GET", self._project),
                 (r"/aggregated/instances", "GET", self._aggregated),
+                (r"/regions/([^/]+)", "GET", self._region),
                 (r"/zones/([^/]+)", "GET", self._zone),
                 (r"/zones/([^/]+)/machineTypes/([^/]+)", "GET", self._machine_type),
                 (r"/zones/([^/]+)/instances", "POST", self._insert),
@@ -95,6 +99,16 @@ class Gce:
 
     def _project(self, query, body, fault):
         return {"kind": "compute#project", "name": self.project, "quotas": []}
+
+    def _image(self, name):
+        if name not in self.cloud.images:
+            raise GceError(404, "notFound", f"The resource 'images/{name}' was not found")
+        return {"kind": "compute#image", "name": name, "status": "READY"}
+
+    def _region(self, region, query, body, fault):
+        return {"kind": "compute#region", "name": region, "quotas": [
+            {"metric": metric, "usage": float(usage), "limit": float(limit)}
+            for metric, (usage, limit) in self.cloud.quotas.items()]}
 
     def _zone(self, zone, query, body, fault):
         if zone not in self.cloud.zones:

@@ -1,5 +1,6 @@
 """Machines of the fake cloud: what exists, since when, and the processes that they run."""
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -18,6 +19,7 @@ class Machine:
         self.reason = ""
         self.process = None
         self.metadata = None  # a server of its own, if startup scripts are run
+        self.disk = None      # a folder, the same
         self.notice = Notices()
 
 
@@ -69,7 +71,7 @@ class Machines:
         self.by_name = {}
         self.run_startup = run_startup
         self.log_folder = log_folder
-        self.metadata_for = metadata_for  # starts a metadata server for a machine, gives its port
+        self.metadata_for = metadata_for  # starts a metadata server for a machine
         self.boot_s = None  # machines boot by themselves after so long; None: when asked about
         self.lock = None    # the cloud's
 
@@ -94,11 +96,13 @@ class Machines:
         if not self.run_startup or not machine.startup:
             return
         machine.metadata = self.metadata_for(machine)
-        address = f"127.0.0.1:{machine.metadata}"
+        machine.disk = os.path.join(self.log_folder, machine.name + ".disk")
+        os.makedirs(machine.disk, exist_ok=True)
+        address = f"127.0.0.1:{machine.metadata.port}"
         environment = dict(os.environ, AWS_EC2_METADATA_SERVICE_ENDPOINT=f"http://{address}",
                            FAKE_CLOUD_MACHINE=machine.name, WORKER_HOST="127.0.0.1",
                            PATH=f"{self._programs()}:{os.environ['PATH']}",
-                           TMPDIR=self.log_folder)
+                           TMPDIR=machine.disk)
         # Where nobody answers, as on a machine of another cloud.
         environment["GCE_METADATA_HOST"] = address if machine.service == "gce" else "127.0.0.1:1"
         script = os.path.join(self.log_folder, machine.name + ".startup")
@@ -139,6 +143,8 @@ class Machines:
             except ProcessLookupError:
                 pass
             machine.process.wait()
+            machine.metadata.stop()
+            shutil.rmtree(machine.disk, ignore_errors=True)  # a day has hundreds of machines
 
     def end_all(self):
         for machine in list(self.by_name.values()):

@@ -21,19 +21,21 @@ class Metadata:
     def operation_of(self, method, path):
         if path.endswith("/token") and "service-accounts" in path:
             return "google_token"
+        if method == "POST" and path.endswith("/scheduledevents"):
+            return "start_event"
         for word in ("preempted", "scheduledevents", "instance-action", "rebalance", "api/token",
                      "security-credentials"):
             if word in path:
                 return word
         return "look"
 
-    def handle(self, method, target, headers):
+    def handle(self, method, target, headers, body):
         path, _, query = target.partition("?")
         query = dict(urllib.parse.parse_qsl(query))
         if path.startswith("/computeMetadata/v1/"):
             return self._google(path, query, headers)
         if path.startswith("/metadata/"):
-            return self._azure(method, path, query, headers)
+            return self._azure(method, path, query, headers, body)
         return self._aws(method, path, headers)
 
     # --- Google: every request needs the header; hanging GETs
@@ -100,14 +102,32 @@ class Metadata:
 
     # --- Azure
 
-    def _azure(self, method, path, query, headers):
+    def _azure(self, method, path, query, headers, body):
         if headers.get("Metadata") != "true":
             return Reply(400, json.dumps({"error": "Required metadata header not specified"}))
         notice = self.machine.notice
         if path == "/metadata/scheduledevents" and query.get("api-version") == "2020-07-01":
+            if method == "POST":
+                return self._start_events(body)
             with notice.changed:
                 return Reply(200, json.dumps({"DocumentIncarnation": notice.azure_incarnation,
                                               "Events": notice.azure_events}))
         if path == "/metadata/instance/compute/name":
             return Reply(200, self.azure_names[0])
         return Reply(404, "")
+
+    def _start_events(self, body):
+        """Whoever approves an event starts it, for all machines that it concerns."""
+        notice = self.machine.notice
+        try:
+            wanted = {request["EventId"] for request in json.loads(body)["StartRequests"]}
+        except (ValueError, KeyError, TypeError):
+            return Reply(400, json.dumps({"error": "malformed"}))
+        with notice.changed:
+            known = [event for event in notice.azure_events if event["EventId"] in wanted]
+            if len(known) < len(wanted):
+                return Reply(400, json.dumps({"error": "no such event"}))
+            for event in known:
+                event["EventStatus"], event["NotBefore"] = "Started", ""
+            notice.azure_incarnation += 1
+        return Reply(200, "")

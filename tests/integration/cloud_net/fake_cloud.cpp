@@ -63,8 +63,9 @@ int FakeCloud::requests(std::string_view service, std::string_view operation) {
   const boost::json::value all = boost::json::parse(control("requests"));
   for (const boost::json::value& request : all.as_array()) {
     const boost::json::object& fields = request.as_object();
-    count += fields.at("service").as_string() == service &&
-             (operation == "*" || fields.at("operation").as_string() == operation);
+    const bool counts = fields.at("service").as_string() == service &&
+                        (operation == "*" || fields.at("operation").as_string() == operation);
+    count += counts ? static_cast<int>(fields.at("times").as_int64()) : 0;
   }
   return count;
 }

@@ -136,6 +136,58 @@ TEST_F(HttpClientTest, AbortEndsARequestThatHangsAndAllLaterOnes) {
   EXPECT_FALSE(http.pause(seconds(60)));
 }
 
+HttpLimits kept_open() {
+  HttpLimits limits = impatient();
+  limits.direct = true;
+  limits.keep_open = true;
+  return limits;
+}
+
+TEST_F(HttpClientTest, OneConnectionServesManyRequestsIfItIsKeptOpen) {
+  HttpClient http;
+  const std::string before = cloud_.control("connections");
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(http.send(to("metadata"), kept_open()).ok());
+  }
+  HttpClient other;
+  HttpLimits limits = kept_open();
+  limits.keep_open = false;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(other.send(to("metadata"), limits).ok());
+  }
+  EXPECT_EQ(std::stoi(cloud_.control("connections")) - std::stoi(before), 1 + 5);
+}
+
+TEST_F(HttpClientTest, AConnectionThatTheServerHasClosedIsMadeAnew) {
+  HttpClient http;
+  ASSERT_TRUE(http.send(to("metadata"), kept_open()).ok());
+  cloud_.control("fault", R"({"service": "metadata", "kind": "close"})");
+  EXPECT_TRUE(http.send(to("metadata"), kept_open()).ok()) << "as if it was closed in between";
+  cloud_.control("fault", R"({"service": "metadata", "kind": "close", "times": 2})");
+  expect_error(http.send(to("metadata"), kept_open()), Errc::kPeerLost, "twice is a failure");
+  EXPECT_TRUE(http.send(to("metadata"), kept_open()).ok());
+}
+
+TEST_F(HttpClientTest, BrokenAnswersOverAConnectionThatWasKeptAreNamedToo) {
+  HttpClient http;
+  for (const auto& [kind, code] : {std::pair{"hang", Errc::kDeadline},
+                                   {"huge", Errc::kCorrupt},
+                                   {"not_http", Errc::kCorrupt}}) {
+    ASSERT_TRUE(http.send(to("metadata"), kept_open()).ok());
+    cloud_.control("fault", std::string(R"({"service": "metadata", "kind": ")") + kind + "\"}");
+    expect_error(http.send(to("metadata"), kept_open()), code, kind);
+  }
+}
+
+TEST_F(HttpClientTest, AKeptConnectionIsForItsOwnServerOnly) {
+  HttpClient http;
+  ASSERT_TRUE(http.send(to("metadata"), kept_open()).ok());
+  const Result<HttpResponse> other = http.send(to("control", "/no-such"), kept_open());
+  ASSERT_TRUE(other.ok()) << other.error().detail;
+  EXPECT_NE(other.value().body.find("no control"), std::string::npos);
+  EXPECT_TRUE(http.send(to("metadata"), kept_open()).ok());
+}
+
 TEST_F(HttpClientTest, GoesThroughAProxyThatTheEnvironmentNames) {
   const std::string proxy = "http://me:secret%20word@" + cloud_["proxy"];
   const auto rules = ProxyRules::from_environment([&](const std::string& name) {

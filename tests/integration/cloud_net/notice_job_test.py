@@ -1,6 +1,6 @@
 """Goal: a worker whose cloud gives notice leaves like one that gets SIGTERM: at a boundary, without
-redone work, and the job ends with the bits of an undisturbed run. A far notice that is withdrawn
-changes nothing; a bad setting starts nothing.
+redone work, and the job ends with the bits of an undisturbed run; Azure hears that it has left. A
+far notice that is withdrawn changes nothing; a bad setting starts nothing.
 Method: real workers, the fake cloud's metadata servers, a file.
 """
 import os
@@ -51,6 +51,8 @@ def metadata(kind):
     cloud = FakeCloud()
     digest = job_with_notice(lambda folder: f"{kind}:{cloud.addresses['metadata']}",
                              lambda folder: cloud.control("notice", kind="preempt", deadline_s=60))
+    told = cloud.control("requests", service="metadata", operation="start_event")
+    expect(len(told) == (1 if kind == "azure" else 0), f"of the leave, it was told: {told}")
     cloud.stop()
     expect(digest == undisturbed_digest(), "other bits than an undisturbed run")
 

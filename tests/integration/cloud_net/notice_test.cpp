@@ -151,6 +151,69 @@ TEST_F(NoticeTest, AzureTellsEachMachineItsOwnEventsOnly) {
   EXPECT_FALSE(read->look(false).value().has_value());
 }
 
+TEST_F(NoticeTest, AzureIsToldWhenTheWorkerHasLeftAndNotBefore) {
+  Bell bell;
+  NoticeWatcher watcher(parse_notice_setting("azure:" + cloud_["metadata"]).value(),
+                        [&](const std::string& why) { bell.ring(why); });
+  watcher.has_left();
+  cloud_.control("notice", R"({"kind": "preempt", "deadline_s": 100})");
+  ASSERT_TRUE(bell.wait());
+  EXPECT_EQ(cloud_.requests("metadata", "start_event"), 0);
+  watcher.has_left();
+  watcher.has_left();
+  EXPECT_EQ(cloud_.requests("metadata", "start_event"), 1);
+  const auto read = make_notice_source(parse_notice_setting("azure:" + cloud_["metadata"]).value(),
+                                       client_, now, [](const std::string&) { return ""; });
+  EXPECT_EQ(read->look(false).value()->time_left, seconds(0)) << "the event has started";
+}
+
+TEST_F(NoticeTest, AnEventThatConcernsOthersTooIsLeftToItsTime) {
+  Bell bell;
+  NoticeWatcher watcher(parse_notice_setting("azure:" + cloud_["metadata"]).value(),
+                        [&](const std::string& why) { bell.ring(why); });
+  cloud_.control("notice", R"({"kind": "preempt", "resources": ["self", "another"]})");
+  ASSERT_TRUE(bell.wait());
+  watcher.has_left();
+  EXPECT_EQ(cloud_.requests("metadata", "start_event"), 0);
+}
+
+TEST_F(NoticeTest, AServerThatRefusesToHearOfTheLeaveHoldsNobodyUp) {
+  const auto read = make_notice_source(parse_notice_setting("azure:" + cloud_["metadata"]).value(),
+                                       client_, now, [](const std::string&) { return ""; });
+  EXPECT_FALSE(read->acknowledge({{}, "", "unknown"}).ok());
+  cloud_.control("fault", R"({"service": "metadata", "kind": "close"})");
+  EXPECT_FALSE(read->acknowledge({{}, "", "E0"}).ok());
+  EXPECT_TRUE(read->acknowledge({{}, "", ""}).ok()) << "nothing to say";
+}
+
+TEST_F(NoticeTest, Ec2IsAskedOftenUntilItRefuses) {
+  const auto read = make_notice_source(parse_notice_setting("ec2:" + cloud_["metadata"]).value(),
+                                       client_, now, [](const std::string&) { return ""; });
+  EXPECT_TRUE(read->look(false).ok());
+  EXPECT_LE(read->pause(), milliseconds(100));
+  cloud_.control("fault", R"({"service": "metadata", "kind": "status", "status": 429})");
+  EXPECT_FALSE(read->look(false).ok());
+  for (int looks = 0; looks < 3; ++looks) {
+    EXPECT_EQ(read->pause(), seconds(1)) << "the server has had enough";
+    EXPECT_TRUE(read->look(false).ok());
+  }
+}
+
+TEST_F(NoticeTest, ARecommendationIsReadOnceASecondAndRememberedBetween) {
+  std::int64_t clock = 1000;
+  const auto read = make_notice_source(
+      parse_notice_setting("ec2-rebalance:" + cloud_["metadata"]).value(), client_,
+      [&] { return clock; }, [](const std::string&) { return ""; });
+  cloud_.control("notice", R"({"kind": "rebalance"})");
+  for (int looks = 0; looks < 3; ++looks) {
+    EXPECT_TRUE(read->look(false).value().has_value());
+  }
+  EXPECT_EQ(cloud_.requests("metadata", "rebalance"), 1);
+  cloud_.control("notice", R"({"kind": "withdraw"})");
+  clock += 1;
+  EXPECT_FALSE(read->look(false).value().has_value());
+}
+
 TEST_F(NoticeTest, AFileMayComeAndGoAndComeAgain) {
   const std::string path = testing::TempDir() + "/mayfly-notice-" + std::to_string(getpid());
   const auto read = make_notice_source(parse_notice_setting("file:" + path).value(), client_, now,

@@ -76,6 +76,15 @@ TEST(AzureNotice, IsTheFirstEventThatEndsThisMachinesWork) {
   }
 }
 
+TEST(AzureNotice, NamesTheEventIfItIsThisMachinesAlone) {
+  const std::string alone = R"({"EventId": "A-1", "EventType": "Preempt", "Resources": ["vm"],)"
+                            R"( "EventStatus": "Scheduled", "NotBefore": ""})";
+  EXPECT_EQ(parse_azure_events(azure(alone), "vm", kNow).value()->event_id, "A-1");
+  EXPECT_EQ(
+      parse_azure_events(azure(azure_event("Preempt", "vm", "")), "vm", kNow).value()->event_id, "")
+      << "whoever says that it may start says so for all";
+}
+
 TEST(FileNotice, MayNameSecondsAndAReason) {
   EXPECT_EQ(parse_notice_file("").value(), (Notice{{}, "a file says so"}));
   EXPECT_EQ(parse_notice_file("90 the window closes\n").value(),
