@@ -42,14 +42,14 @@ Subcommand status_command() {
 }
 
 Subcommand cloud_command() {
-  return {
-      {"cloud",
-       "list or release a job's servers, or look what is missing to ask for some",
-       "list JOB | release JOB | doctor",
-       {kConfig, kJson},
-       {"cloud_provider", "cloud_command", "cloud_sbatch", "cloud_options", "cloud_job", "run_dir"},
-       false},
-      cloud};
+  return {{"cloud",
+           "list or release a job's servers, or look what is missing to ask for some",
+           "list JOB | release JOB | doctor",
+           {kConfig, kJson},
+           {"cloud_provider", "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers",
+            "cloud_job", "run_dir"},
+           false},
+          cloud};
 }
 
 Subcommand comparison() {

@@ -123,7 +123,7 @@ ServerStatus server_of(const pugi::xml_node& item, std::int64_t now) {
 void add_tags(Ec2Form& form, const Ec2Options& options, const ServerRequest& request) {
   std::vector<std::pair<std::string, std::string>> tags = {{"mayfly-job", options.job},
                                                            {"mayfly-request", request.request_id},
-                                                           {"Name", "mayfly " + options.job}};
+                                                           {"Name", "mayfly-" + options.job}};
   tags.insert(tags.end(), request.labels.begin(), request.labels.end());
   form.emplace_back("TagSpecification.1.ResourceType", "instance");
   for (std::size_t i = 0; i < tags.size(); ++i) {

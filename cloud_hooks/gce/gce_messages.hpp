@@ -25,6 +25,7 @@ struct GceOptions {
   bool external_address = true;  ///< without one, a new server needs Cloud NAT to reach anybody
   std::string service_account;   ///< e-mail that servers run as; empty: servers have no rights
   std::string endpoint = "https://compute.googleapis.com";
+  std::vector<Offer> offers;                  ///< that examine() looks at
   Duration operation_wait_max = seconds(90);  ///< of request(): until it is known if there is stock
 };
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "cloud_hooks/gce/gce_quotas.hpp"
 #include "cloud_hooks/http/answers.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -148,11 +151,10 @@ class GceProvider final : public Provider {
     if (no_token != nullptr) {
       return findings;
     }
-    look(findings, "", "project " + options_.project);
-    if (!options_.zone.empty()) {
-      look(findings, "/zones/" + options_.zone, "zone " + options_.zone);
-    }
-    look(findings, "/aggregated/instances?maxResults=1", "permission to list servers");
+    look(findings, base(), "project " + options_.project);
+    look(findings, base() + "/aggregated/instances?maxResults=1", "permission to list servers");
+    look_at_offers(findings);
+    look(findings, image_address(), "image " + options_.image);
     return findings;
   }
 
@@ -195,8 +197,14 @@ class GceProvider final : public Provider {
   Answer<HttpResponse> call(const std::string& method, const std::string& target,
                             const std::string& body, const std::string& what,
                             Duration answer_max = seconds(30)) {
+    return call_at(method, base() + target, body, what, answer_max);
+  }
+
+  Answer<HttpResponse> call_at(const std::string& method, const std::string& address,
+                               const std::string& body, const std::string& what,
+                               Duration answer_max = seconds(30)) {
     status_ = 0;
-    const Result<Url> url = parse_url(base() + target);
+    const Result<Url> url = parse_url(address);
     if (!url.ok()) {
       return ProviderError{ProviderErrorKind::kConfig, url.error().detail, {}, {}};
     }
@@ -299,10 +307,57 @@ class GceProvider final : public Provider {
     return std::nullopt;
   }
 
-  void look(std::vector<Finding>& findings, const std::string& target, const std::string& what) {
-    const Answer<HttpResponse> answer = call("GET", target, "", what);
+  /// Returns the answer's body; empty if it is an error, which is a finding then.
+  std::string look(std::vector<Finding>& findings, const std::string& address,
+                   const std::string& what) {
+    const Answer<HttpResponse> answer = call_at("GET", address, "", what);
     const ProviderError* const error = std::get_if<ProviderError>(&answer);
     findings.push_back({error == nullptr, error == nullptr ? what : error->detail});
+    return error == nullptr ? std::get<HttpResponse>(answer).body : "";
+  }
+
+  /// Their zones, what machines those have, and how many of them we may have.
+  void look_at_offers(std::vector<Finding>& findings) {
+    std::map<std::string, std::set<std::string>> types_by_zone;
+    if (!options_.zone.empty()) {
+      types_by_zone[options_.zone];
+    }
+    for (const Offer& offer : options_.offers) {
+      const std::string& zone = offer.zone.empty() ? options_.zone : offer.zone;
+      types_by_zone[zone].insert(offer.machine_type.substr(0, offer.machine_type.find('+')));
+    }
+    std::set<std::string> regions;
+    for (const auto& [zone, types] : types_by_zone) {
+      const std::string place = base() + "/zones/" + percent_encode(zone);
+      if (look(findings, place, "zone " + zone).empty()) {
+        continue;
+      }
+      regions.insert(zone.substr(0, zone.rfind('-')));
+      for (const std::string& type : types) {
+        look(findings, place + "/machineTypes/" + percent_encode(type),
+             fmt::format("machine type {} in {}", type, zone));
+      }
+    }
+    for (const std::string& region : regions) {
+      look_at_quotas(findings, region);
+    }
+  }
+
+  void look_at_quotas(std::vector<Finding>& findings, const std::string& region) {
+    const std::string body = look(findings, base() + "/regions/" + region, "region " + region);
+    if (const Result<std::vector<GceQuota>> quotas = parse_gce_quotas(body); quotas.ok()) {
+      for (Finding& finding : judge_gce_quotas(region, quotas.value(), options_.offers)) {
+        findings.push_back(std::move(finding));
+      }
+    }
+  }
+
+  /// An image may be another project's, or be given with the address of the interface before it.
+  [[nodiscard]] std::string image_address() const {
+    const std::size_t at = options_.image.find("projects/");
+    return at == std::string::npos
+               ? fmt::format("{}/{}", base(), options_.image)
+               : fmt::format("{}/compute/v1/{}", options_.endpoint, options_.image.substr(at));
   }
 
   const GceOptions options_;

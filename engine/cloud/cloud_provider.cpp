@@ -13,6 +13,7 @@
 #include "cloud_hooks/http/http_client.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/slurm/slurm_provider.hpp"
+#include "engine/cloud/cloud_offers.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -104,9 +105,27 @@ Result<void> take_options(const std::string& text,
   return {};
 }
 
+/// What `mayfly cloud doctor` looks at, if it is told.
+Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
+  const Result<std::vector<cloud_hooks::OfferTerms>> terms = parse_offers(config.cloud_offers);
+  if (!terms.ok()) {
+    return terms.error();
+  }
+  std::vector<cloud_hooks::Offer> offers;
+  for (const cloud_hooks::OfferTerms& term : terms.value()) {
+    offers.push_back(term.offer);
+  }
+  return offers;
+}
+
 Made make_gce(const JobConfig& config, const std::string& label) {
   cloud_hooks::GceOptions options;
   options.job = label;
+  Result<std::vector<cloud_hooks::Offer>> offers = offers_of(config);
+  if (!offers.ok()) {
+    return offers.error();
+  }
+  options.offers = std::move(offers).value();
   std::string disk_gb;
   std::string external = "yes";
   const Result<void> taken =
@@ -144,6 +163,11 @@ Made make_ec2(const JobConfig& config, const std::string& label,
               std::shared_ptr<cloud_hooks::Ec2Promises> promises) {
   cloud_hooks::Ec2Options options;
   options.job = label;
+  const Result<std::vector<cloud_hooks::Offer>> offers = offers_of(config);
+  if (!offers.ok()) {
+    return offers.error();
+  }
+  options.machine_type = offers.value().empty() ? "" : offers.value().front().machine_type;
   std::string group;
   const Result<void> taken =
       take_options(config.cloud_options, {{"region", &options.region},
