@@ -1,8 +1,8 @@
 """A job on a spot market that follows a real trace, on the fake cloud: `mayfly coordinator` asks
 EC2's or Compute Engine's interface for servers, they start from the bundle that it serves, machines
 are taken with and without notice, and the result must have the bits of an undisturbed run. Prints
-what happened; exits with 1 if a bit is wrong, a machine is left or one was made twice. See
-scripts/demo-spot.
+what happened; exits with 1 if a bit is wrong, a machine is left, one was made twice, or a budget
+was exceeded by the cloud's own records. See scripts/demo-spot.
 """
 import argparse
 import collections
@@ -11,16 +11,19 @@ import os
 import sys
 
 import mayfly_run
-from fake_cloud_job import FakeCloudJob, expect_undisturbed_bits
+import spot_audit
+from fake_cloud_job import MAKES, FakeCloudJob, expect_undisturbed_bits
 from mayfly_run import Failure
 from spot_market import SpotMarket, read_moments
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir)
-TRACE = os.path.join(ROOT, "benchmarks", "traces", "bamboo-p3-start.csv")
+TRACES = os.path.join(ROOT, "benchmarks", "traces")
 JOB = ["--model", "resnet20", "--data", "procedural:2000", "--global-batch", "16", "--microbatch",
-       "4", "--threads", "1", "--seed", "7", "--no-evaluate", "--no-tensorboard", "--digest-every",
-       "1", "--steps", "1000000", "--silence-max-ms", "2000"]
-STEPS_MIN = 50  # of a run that shows something
+       "4", "--seed", "7", "--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--steps",
+       "1000000", "--silence-max-ms", "2000"]
+STEPS_MIN = 20  # of a run that shows something
+LOOKS = {"gce": "list", "ec2": "DescribeInstances"}
+ZONES = {"zone-a": 0.90, "zone-b": 0.95, "zone-c": 1.00}  # dollars an hour, say
 
 
 def parse_arguments():
@@ -28,100 +31,155 @@ def parse_arguments():
     parser.add_argument("--provider", choices=["ec2", "gce"], default="ec2")
     parser.add_argument("--workers", type=int, default=4, help="at the trace's best moment")
     parser.add_argument("--speedup", type=float, default=60, help="of the trace; default 60")
-    parser.add_argument("--trace", default=TRACE, help="rows: milliseconds,add|remove,node")
-    parser.add_argument("--hours", type=float, help="of the trace that are played; default all")
+    parser.add_argument("--trace", default=os.path.join(TRACES, "bamboo-p3-start.csv"),
+                        help="rows: milliseconds,add|remove,node")
+    parser.add_argument("--hours", type=float,
+                        help="of the trace, which begins again when it is over; default: once")
+    parser.add_argument("--day", action="store_true",
+                        help="24 hours of the whole Bamboo trace, on workers that compute a "
+                             "twentieth of the time, with a cloud that loses and refuses requests")
+    parser.add_argument("--slow", type=float, default=1,
+                        help="workers take so many times as long, asleep: less load for the host")
+    parser.add_argument("--trouble", action="store_true",
+                        help="the cloud loses answers, throttles and fails now and then")
     parser.add_argument("--budget", type=float, default=100.0, help="for the whole job")
+    parser.add_argument("--budget-per-hour", type=float, help="for all servers together")
     parser.add_argument("--timeout", type=int, help="seconds")
-    parser.add_argument("--json", help="write the summary to this file, too")
-    return parser.parse_args()
+    parser.add_argument("--json", help="write what happened to this file, too: JSON lines")
+    options = parser.parse_args()
+    if options.day:
+        options.trace = os.path.join(TRACES, "bamboo-p3.csv")
+        options.hours, options.slow, options.trouble = options.hours or 24, 20, True
+        options.budget, options.budget_per_hour = 8.0, options.budget_per_hour or 4.6
+    return options
 
 
-def doubled(job):
-    """Requests that made more machines than they asked for."""
-    asked = {e["request"]: int(e["detail"].split()[0]) for e in job.events("server_requested")}
-    made = job.machines_by_request()
-    return {request: count for request, count in made.items() if count > asked.get(request, 0)}
+def trouble_of(provider):
+    """What goes wrong on the way, again and again."""
+    makes, looks = MAKES[provider], LOOKS[provider]
+    return [{"service": provider, "operation": makes, "kind": "lose"},
+            {"service": provider, "operation": looks, "kind": "garbage"},
+            {"service": provider, "operation": makes, "kind": "throttle", "times": 3},
+            {"service": provider, "operation": makes, "kind": "lose", "times": 3},
+            {"service": provider, "operation": looks, "kind": "status", "status": 500},
+            {"service": provider, "operation": makes, "kind": "truncate"}]
 
 
-def summarise(job, market, summary, options):
+def summarise(job, market, summary, moments, options):
     events = collections.Counter(e["kind"] for e in job.events())
     refused = collections.Counter(e["detail"].split(":")[0] for e in job.events("server_refused"))
-    stalled_ms = sum(r["step_ms"] for r in summary["recoveries"])
+    stalled_s = sum(r["step_ms"] for r in summary["recoveries"]) / 1000
     costs = job.events("cost")
     return {
         "provider": options.provider, "workers": options.workers, "speedup": options.speedup,
-        "steps": summary["steps"], "seconds": round(summary["train_seconds"], 1),
+        "trace": os.path.basename(options.trace), "hours": round(moments[-1][0] / 3600, 2),
+        "slow": options.slow, "steps": summary["steps"],
+        "seconds": round(summary["train_seconds"], 1),
         "images_per_second": round(summary["images_per_second"], 1),
         "requests": events["server_requested"], "servers": events["server_granted"],
-        "refusals": dict(refused), "taken": dict(market.taken),
+        "stock_outs": refused.get("capacity", 0), "refusals": dict(refused),
+        "trouble": dict(market.troubles), "taken": dict(market.taken),
         "recoveries": dict(collections.Counter(r["cause"] for r in summary["recoveries"])),
         "redone_microbatches": sum(r["redone_microbatches"] for r in summary["recoveries"]),
-        # Of the training time, what was not between the detection of a change and the next step.
-        "goodput": round(1 - stalled_ms / 1000 / max(summary["train_seconds"], 1e-9), 4),
+        # Of the training time, and of the market's own, what was not between the detection of a
+        # change and the next step.
+        "goodput": round(1 - stalled_s / max(summary["train_seconds"], 1e-9), 4),
+        "natural_goodput": round(1 - stalled_s / max(moments[-1][0], 1e-9), 6),
         "cost": round(costs[-1]["spent"], 4) if costs else 0,
-        "cost_by_server": {e["server"]: round(e["cost"], 4) for e in job.events("server_ended")}}
+        "budget": options.budget, "budget_per_hour": options.budget_per_hour}
 
 
-def show(found):
+def servers_of(job):
+    """One record for each server that has ended."""
+    return [{"kind": "server", "server": e["server"], "cost": round(e["cost"], 4)}
+            for e in job.events("server_ended", "server_refused") if e.get("server")
+            and "cost" in e]
+
+
+def show(found, servers):
     print(f"steps {found['steps']} in {found['seconds']} s, {found['images_per_second']} images/s, "
-          f"goodput {found['goodput']:.1%}")
+          f"goodput {found['goodput']:.1%}, at the market's own pace "
+          f"{found['natural_goodput']:.3%}")
     print(f"requests {found['requests']}, servers {found['servers']}, refusals "
           f"{found['refusals'] or 'none'}, taken {found['taken'] or 'none'}")
     print(f"changes of membership {found['recoveries']}, microbatches computed again "
           f"{found['redone_microbatches']}")
-    print(f"cost {found['cost']} (in the offers' currency, at least a minute per server)")
-    for server, cost in found["cost_by_server"].items():
-        print(f"  {server:30} {cost}")
+    print(f"cost {found['cost']} (in the offers' currency, at least a minute per server); by the "
+          f"cloud's records {found['cost_by_cloud']}, at most {found['per_hour_max']} an hour")
+    for server in servers:
+        print(f"  {server['server']:30} {server['cost']}")
 
 
-def complaints(job, found, options):
+def complaints(found, options):
     """What must not have happened."""
-    alive = [m["name"] for m in job.machines("starting", "running", "stopping")]
-    if alive:
-        yield f"machines are left: {alive}"
-    if doubled(job):
-        yield f"made more than once: {doubled(job)}"
+    if found["left"]:
+        yield f"machines are left: {found['left']}"
+    if found["doubled"]:
+        yield f"made more than once: {found['doubled']}"
     if found["steps"] < STEPS_MIN or not found["taken"]:
         yield f"{found['steps']} steps, taken {found['taken']}: nothing was shown"
-    if found["cost"] > options.budget:
+    if max(found["cost"], found["cost_by_cloud"]) > options.budget:
         yield f"the budget of {options.budget} is exceeded"
+    if found["cost_by_cloud"] > found["cost"] + 0.001:
+        yield "the bill is lower than what the cloud's records come to"
+    if options.budget_per_hour and found["per_hour_max"] > options.budget_per_hour + 1e-9:
+        yield f"the hourly budget of {options.budget_per_hour} is exceeded"
+
+
+def job_of(options, moments, timeout):
+    words = list(JOB) + ["--threads", "1"]
+    if options.slow > 1:
+        words += ["--inject", f"slow={options.slow:g}x"]
+    machine = "p3.2xlarge" if options.provider == "ec2" else "n1-standard-8"
+    offers = ",".join(f"{machine}@{zone}:spot={price}" for zone, price in ZONES.items())
+    extra = ["--cloud-budget", str(options.budget), "--cloud-offers", offers,
+             "--cloud-max-workers", str(options.workers)]
+    if options.budget_per_hour:
+        extra += ["--cloud-budget-per-hour", str(options.budget_per_hour)]
+    # A job begins when all its workers are there: this one begins with one, and grows.
+    job = FakeCloudJob(options.provider, words, 1, extra, timeout)
+    length = moments[-1][0] / options.speedup
+    print(f"{moments[-1][0] / 3600:.2f} hours of {os.path.basename(options.trace)} in "
+          f"{length:.0f} s; records are in {job.folder}", flush=True)
+    return job
+
+
+def write(path, facts, servers):
+    with open(path, "w") as f:
+        f.writelines(json.dumps(line) + "\n" for line in facts + servers)
 
 
 def play(options):
     moments = read_moments(options.trace, options.workers, options.hours)
-    length = moments[-1][0] / options.speedup
-    timeout = options.timeout or int(3 * length + 300)
-    # A job begins when all its workers are there: this one begins with one, and grows.
-    job = FakeCloudJob(options.provider, JOB, 1,
-                       ["--cloud-budget", str(options.budget), "--cloud-offers", offers(options),
-                        "--cloud-max-workers", str(options.workers)], timeout)
-    print(f"{moments[-1][0] / 3600:.2f} hours of {os.path.basename(options.trace)} in "
-          f"{length:.0f} s; records are in {job.folder}", flush=True)
+    timeout = options.timeout or int(3 * moments[-1][0] / options.speedup + 300)
+    machine_facts = spot_audit.machine_facts(mayfly_run.BINARY)
+    job = job_of(options, moments, timeout)
     job.cloud.control("set", stock=0)
     job.start()
-    market = SpotMarket(job.cloud, moments, options.speedup)
+    market = SpotMarket(job.cloud, moments, options.speedup,
+                        trouble=trouble_of(options.provider) if options.trouble else ())
     market.start()
     job.wait_for("a worker", lambda: job.run.last_step() > 0)
     job.run.command("scale", str(options.workers))
     job.wait_for("the end of the trace", lambda: not market.is_alive())
     summary = job.end()
-    found = summarise(job, market, summary, options)
-    show(found)
-    wrong = list(complaints(job, found, options))
-    steps = expect_undisturbed_bits(job.run, JOB, timeout)
+    found = {"kind": "summary", "row": "spot-day" if options.day else "spot",
+             **summarise(job, market, summary, moments, options),
+             **spot_audit.by_the_cloud(job, ZONES)}
+    servers = servers_of(job)
+    show(found, servers)
+    steps, digest = expect_undisturbed_bits(job.run, JOB + ["--threads", "2"], timeout)
     print(f"all {steps} steps have the bits of an undisturbed run")
+    found.update(final_digest=summary["final_digest"], undisturbed_digest=digest)
+    wrong = list(complaints(found, options))
+    if summary["final_digest"] != digest:
+        wrong.append(f"the last state is {summary['final_digest']}, undisturbed {digest}")
     job.stop()
     if options.json:
-        with open(options.json, "w") as f:
-            json.dump(found, f, indent=1)
+        write(options.json, [machine_facts, found], servers)
     for line in wrong:
         print("WRONG: " + line)
     return 1 if wrong else 0
-
-
-def offers(options):
-    machine = "p3.2xlarge" if options.provider == "ec2" else "n1-standard-8"
-    return f"{machine}@zone-a:spot=0.90,{machine}@zone-b:spot=0.95,{machine}@zone-c:spot=1.00"
 
 
 def main():

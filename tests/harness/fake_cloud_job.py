@@ -100,11 +100,11 @@ class FakeCloudJob:
         return [e for e in self.run.lines("events.jsonl") if not kinds or e["kind"] in kinds]
 
     def machines(self, *states):
-        return [m for m in self.cloud.control("machines") if not states or m["state"] in states]
+        return self.cloud.control("machines", states=states or None, whole=False)
 
     def requests_sent(self):
-        return [r for r in self.cloud.control("requests")
-                if r["service"] == self.provider and r["operation"] == MAKES[self.provider]]
+        return self.cloud.control("requests", service=self.provider,
+                                  operation=MAKES[self.provider])
 
     def machines_by_request(self):
         """How many machines each request has ever made."""
@@ -124,7 +124,8 @@ class FakeCloudJob:
 
 
 def expect_undisturbed_bits(run, job, timeout=300):
-    """Every recorded step of `run` has the digest of a run on one machine that nobody disturbs."""
+    """Every recorded step of `run` has the digest of a run of one worker that nobody disturbs.
+    Returns the last step and its digest."""
     found = mayfly_run.digests(run)
     last = max(found)
     oracle = Run(list(job) + ["--workers", "1"], timeout=timeout)
@@ -137,4 +138,4 @@ def expect_undisturbed_bits(run, job, timeout=300):
                       f"first {wrong[:1]}")
     expect(sorted(found) == list(range(1, last + 1)), "steps 1, 2, 3, ... without a gap")
     oracle.remove()
-    return last
+    return last, wanted[last]

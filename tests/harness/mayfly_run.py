@@ -110,22 +110,29 @@ class Run:
             return []
 
     def metrics(self):
-        return [m for m in self.lines("metrics.jsonl") if "loss" in m and "sample_hash" in m]
+        return [m for m in self.lines("metrics.jsonl") if is_step(m)]
 
-    def last_step(self):
-        metrics = self.metrics()
-        return metrics[-1]["step"] if metrics else 0
-
-    def last_members(self):
-        """Members that committed the last recorded step; reads the file's end only."""
+    def last_steps(self):
+        """The last recorded steps, some or none, oldest first; reads the file's end only."""
+        tail_bytes = 16384
         try:
             with open(self.path("metrics.jsonl"), "rb") as f:
-                f.seek(-min(4096, os.path.getsize(f.name)), os.SEEK_END)
+                size = os.path.getsize(f.name)
+                f.seek(max(0, size - tail_bytes))
                 lines = f.read().splitlines(keepends=True)
         except OSError:
-            return 0
-        steps = [json.loads(line) for line in lines[1:] if line.endswith(b"\n")]
-        return next((m["members"] for m in reversed(steps) if "members" in m), 0)
+            return []
+        whole = lines if size <= tail_bytes else lines[1:]
+        found = [json.loads(line) for line in whole if line.endswith(b"\n")]
+        return [m for m in found if is_step(m)]
+
+    def last_step(self):
+        steps = self.last_steps()
+        return steps[-1]["step"] if steps else 0
+
+    def last_members(self):
+        """Members that committed the last recorded step."""
+        return next((m["members"] for m in reversed(self.last_steps()) if "members" in m), 0)
 
     def wait_for_step(self, step):
         while self.last_step() < step:
@@ -161,6 +168,11 @@ class Run:
     def remove(self):
         self.stop_hard()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def is_step(record):
+    """Of the records in metrics.jsonl."""
+    return "loss" in record and "sample_hash" in record
 
 
 def digests(run):

@@ -3,6 +3,7 @@ the trace has nodes, scaled to the job; whenever nodes go, machines are taken aw
 with a notice.
 """
 import collections
+import itertools
 import threading
 import time
 
@@ -10,7 +11,7 @@ import time
 def read_moments(path, nodes_max, hours=None):
     """[(seconds, nodes, taken)] of a trace with rows "milliseconds,add|remove,node", scaled so that
     its most nodes are nodes_max: how many there may be from that moment on, and how many go then,
-    at least one if any node does."""
+    at least one if any node does. A trace shorter than `hours` begins again when it is over."""
     with open(path) as f:
         rows = [line.split(",") for line in f if line.strip() and not line.startswith("#")]
     nodes, by_time = 0, {}
@@ -20,19 +21,30 @@ def read_moments(path, nodes_max, hours=None):
         at = int(ms) / 1000
         by_time[at] = (nodes, by_time.get(at, (0, 0))[1] + gone)
     scale = nodes_max / max(count for count, _ in by_time.values())
-    return [(at, max(1, round(count * scale)), max(1, round(gone * scale)) if gone else 0)
-            for at, (count, gone) in sorted(by_time.items()) if hours is None or at <= hours * 3600]
+    once = [(at, max(1, round(count * scale)), max(1, round(gone * scale)) if gone else 0)
+            for at, (count, gone) in sorted(by_time.items())]
+    if hours is None:
+        return once
+    length = once[-1][0]
+    times = range(int(hours * 3600 // length) + 1)
+    again = [(at + n * length, count, gone) for n in times for at, count, gone in once]
+    played = [moment for moment in again if moment[0] <= hours * 3600]
+    return played + [(hours * 3600, played[-1][1], 0)]
 
 
 class SpotMarket(threading.Thread):
-    """Ends by itself some seconds after the trace's last moment."""
+    """Ends by itself some seconds after the trace's last moment. `trouble`: rules for the fake
+    cloud's faults (tests/fake_cloud/faults.py), of which every few moments bring the next one."""
 
     NOTICE_S = 3  # of warning, for those that get one
+    MOMENTS_PER_TROUBLE = 5
 
-    def __init__(self, cloud, moments, speedup, quiet_s=5):
+    def __init__(self, cloud, moments, speedup, quiet_s=5, trouble=()):
         super().__init__(daemon=True)
         self.cloud, self.moments, self.speedup, self.quiet_s = cloud, moments, speedup, quiet_s
+        self.trouble = itertools.cycle(trouble) if trouble else None
         self.taken = collections.Counter()
+        self.troubles = collections.Counter()
         self.leaving = {}  # machine: when it ends
         self.stopped = threading.Event()
 
@@ -40,7 +52,11 @@ class SpotMarket(threading.Thread):
         begin = time.monotonic()
         ends = [at / self.speedup for at, _, _ in self.moments[1:]]
         ends.append(self.moments[-1][0] / self.speedup + self.quiet_s)
-        for (_, level, taken), end in zip(self.moments, ends):
+        for number, ((_, level, taken), end) in enumerate(zip(self.moments, ends)):
+            if self.trouble is not None and number % self.MOMENTS_PER_TROUBLE == 0:
+                rule = next(self.trouble)
+                self.troubles[rule["kind"]] += 1
+                self.cloud.control("fault", **rule)
             self._hold(level, taken)
             while time.monotonic() < begin + end and not self.stopped.wait(0.05):
                 self._hold(level, 0)
@@ -52,7 +68,7 @@ class SpotMarket(threading.Thread):
         for name, ends in list(self.leaving.items()):
             if ends <= now:
                 self._end(name)
-        alive = [m for m in self.cloud.control("machines") if m["state"] in ("starting", "running")]
+        alive = self.cloud.control("machines", states=["starting", "running"], whole=False)
         staying = [m for m in alive if m["name"] not in self.leaving]
         running = [m["name"] for m in staying if m["state"] == "running"]
         for name in running[:max(taken, len(staying) - level)]:

@@ -94,7 +94,7 @@ def storm(provider):
     step = job.run.last_step()
     job.wait_for("more steps", lambda: job.run.last_step() > step + 5)
     summary = job.end()
-    steps = expect_undisturbed_bits(job.run, JOB)
+    steps, _ = expect_undisturbed_bits(job.run, JOB)
     left = job.machines("starting", "running", "stopping")
     expect(not left, f"machines are left: {left}\n{job.shown()}")
     again = job.events("server_requested")[asked_before:]
