@@ -95,13 +95,13 @@ class Ec2:
             raise Ec2Error(412, "DryRunOperation", "Request would have succeeded, but the "
                            "DryRun flag is set.")
         count = int(form["MaxCount"])
-        if self.cloud.stock is not None:
+        spot = form.get("InstanceMarketOptions.MarketType") == "spot"
+        if spot and self.cloud.stock is not None:
             if self.cloud.stock < int(form["MinCount"]):
                 status, code, message = FAULTS["stock_out"]
                 raise Ec2Error(status, code, message.format(zones="another"))
             count = min(count, self.cloud.stock)
             self.cloud.stock -= count
-        spot = form.get("InstanceMarketOptions.MarketType") == "spot"
         startup = base64.b64decode(form.get("UserData", "")).decode()
         machines = []
         for _ in range(count):

@@ -163,7 +163,7 @@ class Gce:
         machine.spec = spec
         self.inserts += 1
         operation = self._begin("insert", zone, name)
-        if self.cloud.stock is not None:
+        if spot and self.cloud.stock is not None:
             if self.cloud.stock == 0:
                 fault = fault or {"kind": "stock_out"}
             else:

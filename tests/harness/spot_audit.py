@@ -27,10 +27,10 @@ def per_hour_max(spans):
 
 def by_the_cloud(job, prices):
     """Costs, machines that are left, and requests that made more than they asked for. `prices`: per
-    hour, by zone. Call when the job has ended."""
+    hour, by zone and market. Call when the job has ended."""
     made = [m for m in job.machines() if m["reason"] not in ("stock_out", "quota")]
     left = [m["name"] for m in made if m["state"] != "gone"]
-    spans = [(m["created"], m["ended"], prices[m["zone"]]) for m in made if m["ended"]]
+    spans = [(m["created"], m["ended"], prices[m["zone"], m["market"]]) for m in made if m["ended"]]
     cost = sum(max(end - begin, BILLED_AT_LEAST_S) * price for begin, end, price in spans) / 3600
     asked = {e["request"]: int(e["detail"].split()[0]) for e in job.events("server_requested")}
     doubled = {request: count for request, count in job.machines_by_request().items()

@@ -1,6 +1,6 @@
-"""A spot market that follows a real trace, played on the fake cloud: as many machines may be had as
-the trace has nodes, scaled to the job; whenever nodes go, machines are taken away, every other one
-with a notice.
+"""A spot market that follows a real trace, played on the fake cloud: as many spot machines may be
+had as the trace has nodes, scaled to the job; whenever nodes go, machines are taken away, every
+other one with a notice. Machines on demand are always to be had, and nobody takes them.
 """
 import collections
 import itertools
@@ -69,7 +69,7 @@ class SpotMarket(threading.Thread):
             if ends <= now:
                 self._end(name)
         alive = self.cloud.control("machines", states=["starting", "running"], whole=False)
-        staying = [m for m in alive if m["name"] not in self.leaving]
+        staying = [m for m in alive if m["market"] == "spot" and m["name"] not in self.leaving]
         running = [m["name"] for m in staying if m["state"] == "running"]
         for name in running[:max(taken, len(staying) - level)]:
             self._take(name)
