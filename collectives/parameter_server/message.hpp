@@ -64,12 +64,14 @@ struct Header {
   std::uint32_t correct = 0;                   ///< kPush: top-1 hits
   double loss = 0;                             ///< kPush: sum over the microbatches
   std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/reduction/gradient_sums.hpp
-  std::uint64_t entry = 0;                     ///< between leader and follower
+  std::uint64_t rewound_at = 0;                ///< kLease, and all that workers say: see Rewind
+  std::uint64_t rewound_to = 0;
+  std::uint64_t entry = 0;  ///< between leader and follower
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_check = 0;  ///< hash of the payload; 0 = not made
   std::uint64_t check = 0;          ///< hash of everything before
 };
-inline constexpr std::size_t kHeaderBytes = 160;
+inline constexpr std::size_t kHeaderBytes = 176;
 static_assert(sizeof(Header) == kHeaderBytes && std::is_trivially_copyable_v<Header>);
 
 /// Sets magic, format and check.

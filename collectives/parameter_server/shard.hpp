@@ -30,9 +30,13 @@ struct SliceGradient {
 class ShardState {
  public:
   virtual ~ShardState() = default;
-  /// One update: the mean of these slices' microbatches, summed in this order. `committed_before`
-  /// slices of the job came before it.
-  virtual void apply(std::span<const SliceGradient> slices, std::uint64_t committed_before) = 0;
+  /// One update: the mean of these slices' microbatches, summed in this order.
+  virtual void apply(std::span<const SliceGradient> slices, const Update& update) = 0;
+  /// Keeps what there is now, before this slice of the job, for restore(); only the last two are
+  /// asked for.
+  virtual void keep(std::uint64_t /*slice*/) {}
+  /// All is as it was when it was kept before this slice.
+  virtual void restore(std::uint64_t /*slice*/) {}
   /// What workers compute with.
   [[nodiscard]] virtual std::span<const float> values() const = 0;
   /// What only updates need; as long as values().
@@ -49,6 +53,13 @@ struct UpdateFacts {
   std::array<std::uint32_t, 4> sample_hash{};
 };
 
+/// Training has diverged and goes on from an earlier state.
+struct RewindFacts {
+  Rewind rewind;
+  std::uint64_t step = 0;  ///< committed again: those after it are undone
+  std::string reason;      ///< on the first shard, and while it has had the same leader
+};
+
 /// Told by the shard's thread; must not block.
 class ShardListener {
  public:
@@ -57,6 +68,8 @@ class ShardListener {
   virtual void on_update(const UpdateFacts& /*facts*/) {}
   /// Of a follower: it has done what its leader did. The leader says so to others.
   virtual void on_followed(const UpdateFacts& /*facts*/) {}
+  /// Of leaders, once their followers have done it, and of followers.
+  virtual void on_rewound(const RewindFacts& /*facts*/) {}
   /// A follower leads from now on, with parameters of this version.
   virtual void on_lead(std::uint64_t /*version*/) {}
   /// A leader whose follower is lost goes on alone.
@@ -78,13 +91,13 @@ enum class ShardRole : std::uint8_t {
 };
 
 struct ShardOptions {
-  std::uint32_t number = 0;           ///< of all shards of the job; 0 is the first
-  std::uint32_t shards = 1;           ///< of the job
-  std::set<std::uint64_t> snapshots;  ///< see LeaseDesk::Options
-  std::string host = "127.0.0.1";     ///< to listen on
-  bool payload_hashes = false;        ///< in answers
+  std::uint32_t number = 0;        ///< of all shards of the job; 0 is the first
+  std::uint32_t shards = 1;        ///< of the job
+  std::string host = "127.0.0.1";  ///< to listen on
+  bool payload_hashes = false;     ///< in answers
   StragglerPolicy stragglers = StragglerPolicy::kNone;
   StragglerOptions straggling{};  ///< when a worker is one
+  DivergenceOptions divergence{};
   ShardRole role = ShardRole::kLeads;
   bool has_follower = false;  ///< of a leader: nothing leaves it before its follower has it
 };
@@ -108,6 +121,7 @@ struct ShardFacts {
   std::uint64_t reissued = 0;
   std::uint64_t mixed = 0;
   std::uint64_t at_once = 0;  ///< slices of bsp that were updates of their own
+  std::uint64_t undone = 0;   ///< slices that were committed and are done again
   std::uint64_t probes = 0;   ///< slices computed only to see how fast a worker is
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;

@@ -121,6 +121,10 @@ Header Clients::header_of(MessageType type, std::uint32_t shard) const {
   header.shard = shard;
   header.view = value(view_);
   header.serial = flow_.done_through();
+  if (const std::optional<Rewind>& rewind = flow_.rewind()) {
+    header.rewound_at = rewind->at;
+    header.rewound_to = rewind->to;
+  }
   return header;
 }
 
@@ -355,6 +359,9 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
       lease.count = header.count;
       lease.clock = header.clock;
       lease.at_once = (header.flags & flags::kAtOnce) != 0;
+      if (header.rewound_at > 0) {
+        lease.rewind = Rewind{header.rewound_at, header.rewound_to};
+      }
       if ((header.flags & flags::kExact) != 0) {
         lease.version = header.version;
       }

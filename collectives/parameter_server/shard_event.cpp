@@ -9,6 +9,9 @@ ShardEvent event_of(const Header& header) {
   event.push.worker = MemberId{header.worker};
   event.push.clock = header.clock;
   event.serial = header.serial;
+  if (header.rewound_at > 0) {
+    event.rewind = Rewind{header.rewound_at, header.rewound_to};
+  }
   switch (header.type) {
     case MessageType::kHello: event.kind = ShardEventKind::kConnected; break;
     case MessageType::kRest: event.kind = ShardEventKind::kRest; break;
@@ -20,6 +23,8 @@ ShardEvent event_of(const Header& header) {
       event.kind = ShardEventKind::kPush;
       event.push.slice = header.slice;
       event.push.base_version = header.version;
+      event.loss = header.loss;
+      event.microbatches = header.count;
       event.push.at_once = (header.flags & flags::kAtOnce) != 0;
       event.wants_lease = (header.flags & flags::kWantsLease) != 0;
       if ((header.flags & flags::kAsks) != 0) {

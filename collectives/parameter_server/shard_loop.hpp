@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "base/aligned_buffer.hpp"
 #include "collectives/parameter_server/core/replica_log.hpp"
@@ -53,8 +54,8 @@ class ShardLoop final : public Shard {
       : options_(options),
         state_(state),
         listener_(listener),
-        core_(plan, options.number == 0,
-              {options.shards == 1, options.snapshots, options.stragglers}),
+        core_(plan,
+              {options.number == 0, {options.shards == 1, options.stragglers}, options.divergence}),
         role_(options.role),
         log_(options.role == ShardRole::kLeads && options.has_follower),
         speeds_(options.straggling),
@@ -123,6 +124,7 @@ class ShardLoop final : public Shard {
   Result<void> handle_worker(Session& session, const Header& header);
   Result<void> take(const ShardEvent& event, Header header, AlignedBuffer<float>* gradient);
   void apply(const Update& update);
+  void restore(const Rewind& rewind);
   void answer(const std::vector<MemberId>& workers);
   void send_state(Session& session);
   void deliver(const Grants& grants);
@@ -166,9 +168,10 @@ class ShardLoop final : public Shard {
   LeaderLog log_;         // without a follower it keeps nothing back
   FollowerLog followed_;  // while we follow
   std::uint64_t acknowledged_ = 0;
-  std::optional<ReplicaLink> link_;                           // of a leader with a follower
-  std::deque<std::pair<std::uint64_t, UpdateFacts>> unsaid_;  // until the log's entry is taken
-  StragglerWatch speeds_;                                     // of a leader that is the first shard
+  std::optional<ReplicaLink> link_;  // of a leader with a follower
+  using Facts = std::variant<UpdateFacts, RewindFacts>;
+  std::deque<std::pair<std::uint64_t, Facts>> unsaid_;  // until the log's entry is taken
+  StragglerWatch speeds_;                               // of a leader that is the first shard
   std::uint64_t payload_bytes_;
   Sessions sessions_;
   ViewId view_{};  // the newest

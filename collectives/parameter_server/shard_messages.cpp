@@ -83,6 +83,9 @@ Result<void> ShardLoop::take(const ShardEvent& event, Header header,
       session->over = true;  // it is fenced: nothing that it says counts any more
     }
   }
+  if (outcome.value().restore) {
+    restore(*outcome.value().restore);
+  }
   if (outcome.value().update) {
     apply(*outcome.value().update);
   }
@@ -120,13 +123,29 @@ void ShardLoop::apply(const Update& update) {
       facts.sample_hash[lane] += kept.header.sample_hash[lane];
     }
   }
-  state_.apply(slices, update.committed_before);
+  if (update.begins_phase && options_.divergence.falls_back) {
+    state_.keep(update.committed_before);
+  }
+  state_.apply(slices, update);
   if (role_ == ShardRole::kFollows) {
     listener_.on_followed(facts);
   } else {
     unsaid_.emplace_back(gate(), facts);
   }
   release();
+}
+
+void ShardLoop::restore(const Rewind& rewind) {
+  for (const auto& session : sessions_) {
+    session->stream.keep_copies();
+  }
+  state_.restore(rewind.to);
+  const RewindFacts facts{rewind, core_.plan().steps_before(rewind.at), core_.divergence()};
+  if (role_ == ShardRole::kFollows) {
+    listener_.on_rewound(facts);
+  } else {
+    unsaid_.emplace_back(gate(), facts);
+  }
 }
 
 void ShardLoop::answer(const std::vector<MemberId>& workers) {
@@ -182,6 +201,10 @@ void ShardLoop::deliver(const Grants& grants) {
     header.count = grant.lease.count;
     header.clock = grant.lease.clock;
     header.serial = grant.lease.serial;
+    if (const std::optional<Rewind>& rewind = grant.lease.rewind) {
+      header.rewound_at = rewind->at;
+      header.rewound_to = rewind->to;
+    }
     session->stream.send(header, {}, {}, false, gate());
   }
 }
@@ -234,6 +257,7 @@ void ShardLoop::publish_facts() {
     own_facts_.reissued = desk->reissued();
     own_facts_.mixed = desk->mixed();
   }
+  own_facts_.undone = core_.undone();
   own_facts_.bytes_followed = link_ ? link_->bytes_out() : own_facts_.bytes_followed;
   const std::lock_guard lock(mutex_);
   if (own_facts_.version != facts_.version) {

@@ -137,7 +137,11 @@ void ShardLoop::release() {
     session->stream.release(safe);
   }
   while (!unsaid_.empty() && unsaid_.front().first <= safe) {
-    listener_.on_update(unsaid_.front().second);
+    if (const auto* update = std::get_if<UpdateFacts>(&unsaid_.front().second)) {
+      listener_.on_update(*update);
+    } else {
+      listener_.on_rewound(std::get<RewindFacts>(unsaid_.front().second));
+    }
     unsaid_.pop_front();
   }
   for (auto place = kept_.begin(); place != kept_.end();) {

@@ -49,7 +49,7 @@ class PlainShard final : public parameter_server::ShardState {
   explicit PlainShard(std::size_t elements) : values_(elements), momentum_(elements) {}
 
   void apply(std::span<const parameter_server::SliceGradient> slices,
-             std::uint64_t /*committed_before*/) override {
+             const parameter_server::Update& /*update*/) override {
     const float scale = 1.0F / static_cast<float>(slices.size());
     alignas(64) std::array<float, kBlock> mean;
     for (std::size_t first = 0; first < values_.size(); first += kBlock) {

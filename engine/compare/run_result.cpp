@@ -120,7 +120,9 @@ struct StepReader {
   void read(const json::object& metric) {
     const double rate = real(metric, "images_per_second");
     seconds += rate > 0 ? real(metric, "samples") / rate : 0;
-    losses.emplace_back(seconds, real(metric, "loss"));
+    if (metric.at("loss").is_number()) {  // null: it was not finite
+      losses.emplace_back(seconds, real(metric, "loss"));
+    }
     ++steps_by_members[whole(metric, "members")];
   }
 

@@ -61,18 +61,22 @@ struct JobConfig {
   std::string bind_host = "127.0.0.1";  ///< address on which this process listens
 
   // Parameter servers instead of all-reduce (docs/parameter_server.md).
-  std::string sync;                ///< bsp, asp, ssp:S or backup:N-of-M; empty = all-reduce
-  std::string phases;              ///< instead of `sync`: "bsp:6.25%,asp"
-  std::string switch_order;        ///< of phases, as Sync-Switch spells it: 10 = bsp, then asp
-  std::string train_steps;         ///< with it: global steps at which the phases end
-  std::uint32_t ps = 1;            ///< servers
-  std::uint32_t shards = 1;        ///< of each server, with a thread each
-  std::uint32_t ps_replicas = 0;   ///< 1: each shard has a follower on the next server
-  std::uint32_t slices = 0;        ///< that a step is cut into; 0 = as many as workers
-  std::string lr_rule = "linear";  ///< for updates of less than a global batch
-  bool ps_hashes = false;          ///< of gradients and parameters on their way
-  std::uint32_t ps_index = 0;      ///< of `mayfly ps-server`: which one of the servers it is
-  bool ps_server = false;          ///< set by `mayfly ps-server`
+  std::string sync;                    ///< bsp, asp, ssp:S or backup:N-of-M; empty = all-reduce
+  std::string phases;                  ///< instead of `sync`: "bsp:6.25%,asp{lr=0.5x}"
+  std::string switch_order;            ///< of phases, as Sync-Switch spells it: 10 = bsp, then asp
+  std::string train_steps;             ///< with it: global steps at which the phases end
+  std::uint32_t ps = 1;                ///< servers
+  std::uint32_t shards = 1;            ///< of each server, with a thread each
+  std::uint32_t ps_replicas = 0;       ///< 1: each shard has a follower on the next server
+  std::uint32_t slices = 0;            ///< that a step is cut into; 0 = as many as workers
+  std::string lr_rule = "linear";      ///< for updates of less than a global batch
+  std::string asp_warm_up;             ///< of phases without rounds: "bsp:2%" or "ramp:2%"
+  std::string on_divergence = "fail";  ///< of such a phase: fail, or bsp from an earlier state
+  double divergence_factor = 2;        ///< a loss so many times its running median ...
+  std::uint32_t divergence_windows = 3;  ///< ... in so many means in a row
+  bool ps_hashes = false;                ///< of gradients and parameters on their way
+  std::uint32_t ps_index = 0;            ///< of `mayfly ps-server`: which one of the servers it is
+  bool ps_server = false;                ///< set by `mayfly ps-server`
   std::string straggler = "none";  ///< what becomes of much slower workers: none, greedy, elastic
   double straggler_factor = 1.3;   ///< so many times slower than the others' median
   std::uint32_t straggler_windows = 3;  ///< so many times in a row

@@ -79,7 +79,9 @@ void append_parameter_servers(std::vector<Setting>& list) {
                       "parameter servers instead of all-reduce: bsp, asp, ssp:S or backup:N-of-M"));
   list.push_back(make("phases", &C::phases,
                       "several of them, one after the other, e.g. bsp:6.25%,asp; amounts also as "
-                      "400steps or 51200samples"));
+                      "400steps or 51200samples; each with settings of its own in braces, e.g. "
+                      "asp{lr=0.5x,checkpoint-every=500}: lr, lr-rule, momentum, weight-decay, "
+                      "checkpoint-every, batch"));
   list.push_back(make("switch_order", &C::switch_order,
                       "phases as Sync-Switch spells them, with train_steps: 1 = bsp, 0 = asp"));
   list.push_back(make("train_steps", &C::train_steps,
@@ -91,8 +93,19 @@ void append_parameter_servers(std::vector<Setting>& list) {
   list.push_back(make("slices", &C::slices,
                       "that a step is cut into for parameter servers; 0 = as many as workers"));
   list.push_back(make("lr_rule", &C::lr_rule,
-                      "learning rate of updates from less than a global batch: linear, sqrt or "
-                      "fixed"));
+                      "learning rate of updates from less than a global batch: times its share "
+                      "(linear), the root of that (sqrt) or 1 (fixed); or by the number of live "
+                      "workers (live-linear, live-sqrt)"));
+  list.push_back(make("asp_warm_up", &C::asp_warm_up,
+                      "how asp and ssp begin: bsp:AMOUNT = the job with so much of bsp, "
+                      "ramp:AMOUNT = each such phase with a rising learning rate"));
+  list.push_back(make("on_divergence", &C::on_divergence,
+                      "of asp and ssp: fail, or bsp = go back to the last good state and on with "
+                      "bsp"));
+  list.push_back(make("divergence_factor", &C::divergence_factor,
+                      "with it: a loss so many times its running median speaks for divergence"));
+  list.push_back(make("divergence_windows", &C::divergence_windows,
+                      "with it: so many means of the loss in a row"));
   list.push_back(make("ps_hashes", &C::ps_hashes,
                       "check a hash of all gradients and parameters on their way"));
   list.push_back(make("ps_index", &C::ps_index,

@@ -102,6 +102,47 @@ Result<void> apply_offers(JobConfig& config, const toml::key& key, const toml::n
   return apply_setting(config, "cloud_offers", all, source);
 }
 
+/// The text of one [[phase]] table, in the form of the setting phases.
+Result<std::string> phase_text(const toml::table& table, const std::string& file_name) {
+  std::string sync;
+  std::string length;
+  std::string settings;
+  for (auto&& [key, node] : table) {
+    const std::string name(key.str());
+    const std::string source = place(file_name, key.source());
+    std::optional<std::string> text = text_of(node, SettingKind::kText);
+    text = text ? text : text_of(node, SettingKind::kReal);
+    const bool fits = text && text->find_first_of(",{}") == std::string::npos;
+    if (!fits) {
+      return Error{Errc::kInvalidInput, source + ": " + name +
+                                            " of a phase expects a string or a number, got " +
+                                            type_name(node)};
+    }
+    if (name == "sync") {
+      sync = *text;
+    } else if (name == "length") {
+      length = ":" + *text;
+    } else {
+      settings += (settings.empty() ? "" : ",") + name + "=" + *text;
+    }
+  }
+  return sync + length + (settings.empty() ? "" : "{" + settings + "}");
+}
+
+/// [[phase]], one for each, in order.
+Result<void> apply_phases(JobConfig& config, const toml::key& key, const toml::array& tables,
+                          const std::string& file_name) {
+  std::string all;
+  for (const toml::node& one : tables) {
+    const Result<std::string> text = phase_text(*one.as_table(), file_name);
+    if (!text.ok()) {
+      return text.error();
+    }
+    all += (all.empty() ? "" : ",") + text.value();
+  }
+  return apply_setting(config, "phases", all, place(file_name, key.source()));
+}
+
 /// [cloud]: its key K is the setting cloud_K.
 Result<void> apply_cloud(JobConfig& config, const toml::table& table,
                          const std::string& file_name) {
@@ -124,7 +165,8 @@ Result<void> apply_entry(JobConfig& config, const std::string& name, const toml:
   if (setting == nullptr) {
     if (node.is_table()) {
       return Error{Errc::kInvalidInput, source + ": table '" + std::string(key.str()) +
-                                            "'; settings are written without tables, but [cloud]"};
+                                            "'; settings are written without tables, but [cloud] "
+                                            "and [[phase]]"};
     }
     return apply_setting(config, name, "", source);  // names the nearest
   }
@@ -160,8 +202,10 @@ Result<void> apply_toml(JobConfig& config, const std::string& text, const std::s
   JobConfig changed = config;  // all of the file or nothing
   for (auto&& [key, node] : table) {
     const bool is_cloud = key.str() == "cloud" && node.is_table();
-    Result<void> done = is_cloud
-                            ? apply_cloud(changed, *node.as_table(), file_name)
+    const bool is_phases = key.str() == "phase" && node.is_array_of_tables();
+    Result<void> done = is_cloud ? apply_cloud(changed, *node.as_table(), file_name)
+                        : is_phases
+                            ? apply_phases(changed, key, *node.as_array(), file_name)
                             : apply_entry(changed, std::string(key.str()), key, node, file_name);
     if (!done.ok()) {
       return done;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "base/check.hpp"
 #include "nn/optimizer.hpp"
@@ -12,12 +13,77 @@ namespace mayfly::engine {
 namespace {
 
 using parameter_server::JobLength;
+using parameter_server::SyncPhase;
+using parameter_server::SyncPlan;
 
 constexpr std::size_t kShardAlignment = 16;  // elements
 constexpr std::string_view kServerPrefix = "ps-server:";
 
+// Of a mean of the loss, and what a job may fall back by at most, unless it is short.
+constexpr std::uint64_t kMeanSteps = 4;
+constexpr std::uint64_t kMeansPerJob = 100;
+constexpr std::uint64_t kCutsPerJob = 20;
+
 Error wrong(const std::string& text) {
   return {Errc::kInvalidInput, text};
+}
+
+std::set<std::uint64_t> checkpoints_of(const Job& job, const SyncPlan& plan) {
+  std::set<std::uint64_t> steps;
+  for (const SyncPhase& phase : plan.phases()) {
+    const std::uint64_t every =
+        phase.settings.checkpoint_every.value_or(job.config.checkpoint_every);
+    if (every == 0) {
+      continue;
+    }
+    for (std::uint64_t step = (phase.first_step / every + 1) * every;
+         step <= phase.last_step() && step < job.total_steps; step += every) {
+      steps.insert(step);
+    }
+  }
+  return steps;
+}
+
+std::set<std::uint64_t> evaluations_of(const Job& job, std::uint64_t first_step) {
+  std::set<std::uint64_t> steps;
+  const std::uint64_t every = job.evaluate_every_steps;
+  for (std::uint64_t step = every; every > 0 && step < job.total_steps; step += every) {
+    if (step > first_step) {
+      steps.insert(step);
+    }
+  }
+  return steps;
+}
+
+parameter_server::DivergenceOptions divergence_of(const Job& job, std::uint32_t slices) {
+  const JobConfig& config = job.config;
+  parameter_server::DivergenceOptions options;
+  options.falls_back = config.on_divergence == "bsp";
+  options.factor = config.divergence_factor;
+  options.windows = config.divergence_windows;
+  options.uniform_loss = std::log(static_cast<double>(job.data.classes));
+  const std::uint64_t steps =
+      std::clamp<std::uint64_t>(job.total_steps / kMeansPerJob, 1, kMeanSteps);
+  options.slices = static_cast<std::uint32_t>(steps * slices);
+  return options;
+}
+
+/// Where a phase without rounds comes to rest so that there is something to fall back to. Twice as
+/// far apart as a verdict takes.
+std::set<std::uint64_t> resting_places(const Job& job, const SyncPlan& plan,
+                                       const parameter_server::DivergenceOptions& options) {
+  std::set<std::uint64_t> steps;
+  const std::uint64_t verdict =
+      std::uint64_t{options.windows} * options.slices / plan.slices_per_step();
+  const std::uint64_t apart = std::max(2 * verdict, job.total_steps / kCutsPerJob);
+  for (const SyncPhase& phase : plan.phases()) {
+    if (options.falls_back && parameter_server::is_stream(phase.policy)) {
+      for (std::uint64_t step = phase.first_step + apart; step < phase.last_step(); step += apart) {
+        steps.insert(step);
+      }
+    }
+  }
+  return steps;
 }
 
 }  // namespace
@@ -36,20 +102,25 @@ std::vector<ShardRange> shard_ranges(const ReductionLayout& layout, std::uint32_
 }
 
 MicrobatchSlice PsJob::microbatches_of(const Job& job, std::uint64_t slice) const {
-  const std::uint64_t slices = plan.slices_per_step();
-  const std::uint64_t place = slice % slices;
+  const SyncPhase& phase = plan.phase_of(slice);
+  const std::uint64_t slices = phase.slices_per_step;
+  const std::uint64_t place = (slice - phase.first) % slices;
   const auto first = static_cast<std::uint32_t>(job.microbatches * place / slices);
   const auto last = static_cast<std::uint32_t>(job.microbatches * (place + 1) / slices);
-  return {slice / slices + 1, first, last - first};
+  return {plan.steps_before(slice) + 1, first, last - first};
 }
 
-double PsJob::rate_of(const Job& job, std::uint64_t committed_before,
+double PsJob::rate_of(const Job& job, const parameter_server::Update& update,
                       std::uint32_t microbatches) const {
-  const std::uint64_t step =
-      std::min(committed_before / plan.slices_per_step() + 1, job.total_steps);
   const double share =
       std::min(1.0, static_cast<double>(microbatches) / static_cast<double>(job.microbatches));
-  return nn::learning_rate_at(job.schedule, step) * parameter_server::rate_factor(rule, share);
+  return nn::learning_rate_at(job.schedule, std::min(update.step, job.total_steps)) * update.rate *
+         parameter_server::rate_factor(update.settings.rule.value_or(rule), share, update.workers);
+}
+
+nn::SgdOptions sgd_of(const Job& job, const parameter_server::PhaseSettings& phase) {
+  return {static_cast<float>(phase.momentum.value_or(job.config.momentum)),
+          static_cast<float>(phase.weight_decay.value_or(job.config.weight_decay))};
 }
 
 Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout, std::uint64_t first_step) {
@@ -59,23 +130,28 @@ Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout, std::ui
   length.last_step = job.total_steps;
   length.slices_per_step = slices_per_step(config);
   length.samples_per_step = config.global_batch;
-  const Result<parameter_server::SyncPlan> plan =
-      parameter_server::parse_phases(phases_text(config), length);
+  length.microbatches = job.microbatches;
+  const Result<parameter_server::WarmUp> warm_up =
+      parameter_server::parse_warm_up(config.asp_warm_up, length);
+  if (!warm_up.ok()) {
+    return wrong("asp_warm_up " + warm_up.error().detail);
+  }
+  length.warm_up = warm_up.value();
+  const Result<SyncPlan> plan = parameter_server::parse_phases(phases_text(config), length);
   if (!plan.ok()) {
     return plan.error();
   }
-  std::set<std::uint64_t> snapshots;
-  for (const std::uint64_t every : {config.checkpoint_every, job.evaluate_every_steps}) {
-    for (std::uint64_t step = every; every > 0 && step < job.total_steps; step += every) {
-      if (step > first_step) {
-        snapshots.insert(step * length.slices_per_step);
-      }
-    }
-  }
   const std::uint32_t shards = config.ps * config.shards;
-  return PsJob{plan.value().cut_at(snapshots), std::move(snapshots),
-               parameter_server::parse_rate_rule(config.lr_rule).value(), shards,
-               shard_ranges(layout, shards)};
+  PsJob ps{plan.value(),
+           checkpoints_of(job, plan.value()),
+           parameter_server::parse_rate_rule(config.lr_rule).value(),
+           divergence_of(job, length.slices_per_step),
+           shards,
+           shard_ranges(layout, shards)};
+  std::set<std::uint64_t> recorded = evaluations_of(job, first_step);
+  recorded.insert(ps.checkpoints.begin(), ps.checkpoints.end());
+  ps.plan = plan.value().cut_after(resting_places(job, plan.value(), ps.divergence), recorded);
+  return ps;
 }
 
 std::string to_text(const ServerAddress& address) {

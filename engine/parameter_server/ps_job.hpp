@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "collectives/parameter_server/core/sync_plan.hpp"
+#include "collectives/parameter_server/core/divergence_watch.hpp"
+#include "collectives/parameter_server/core/update_order.hpp"
 #include "engine/job.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/reduction/reduction_layout.hpp"
+#include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 
@@ -33,17 +35,19 @@ struct MicrobatchSlice {
 
 struct PsJob {
   parameter_server::SyncPlan plan;
-  std::set<std::uint64_t> snapshots;  ///< slices before which the state is recorded
+  std::set<std::uint64_t> checkpoints;  ///< steps after which one is written, but for the last
   parameter_server::RateRule rule = parameter_server::RateRule::kLinear;
+  parameter_server::DivergenceOptions divergence{};
   std::uint32_t shards = 1;  ///< of all servers
   std::vector<ShardRange> ranges;
 
   /// The microbatches of a slice.
   [[nodiscard]] MicrobatchSlice microbatches_of(const Job& job, std::uint64_t slice) const;
-  /// The learning rate of an update of so many microbatches after so many slices of the job.
-  [[nodiscard]] double rate_of(const Job& job, std::uint64_t committed_before,
+  /// The learning rate of an update of so many microbatches.
+  [[nodiscard]] double rate_of(const Job& job, const parameter_server::Update& update,
                                std::uint32_t microbatches) const;
 };
+[[nodiscard]] nn::SgdOptions sgd_of(const Job& job, const parameter_server::PhaseSettings& phase);
 /// `first_step` is committed already.
 [[nodiscard]] Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout,
                                         std::uint64_t first_step);

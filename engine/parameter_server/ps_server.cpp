@@ -32,6 +32,20 @@ class StepRecorder {
  public:
   StepRecorder(const Job& job, const PsJob& ps) : job_(job), ps_(ps) {}
 
+  /// The steps after this one are done again.
+  void fall_back(const FallBackRecord& record) {
+    record_ = {};
+    hash_ = {};
+    microbatches_ = 0;
+    loss_ = 0;
+    // Said again after this record they would count as done.
+    std::erase_if(recent_, [&](const Record& recent) {
+      const auto* step = std::get_if<StepRecord>(&recent);
+      return step != nullptr && step->step > record.step;
+    });
+    send(record);
+  }
+
   /// The client's life is longer than that of the shards.
   void begin(elastic::MemberClient& client, const PsLink& link) {
     link_ = &link;
@@ -40,13 +54,12 @@ class StepRecorder {
 
   void lead() {
     leads_ = true;
-    for (const StepRecord& record : std::exchange(recent_, {})) {
+    for (const Record& record : std::exchange(recent_, {})) {
       client_->send_report(encode_record(record));
     }
   }
 
   void add(const parameter_server::UpdateFacts& facts) {
-    slices_ += facts.update.slices.size();
     record_.samples += facts.samples;
     record_.correct += facts.correct;
     microbatches_ += facts.microbatches;
@@ -54,17 +67,16 @@ class StepRecorder {
     for (std::size_t lane = 0; lane < hash_.size(); ++lane) {
       hash_[lane] += facts.sample_hash[lane];
     }
-    if (slices_ >= ps_.plan.slices_per_step()) {
+    if (facts.update.steps_after >= facts.update.step) {
       finish(facts);
     }
   }
 
  private:
   void finish(const parameter_server::UpdateFacts& facts) {
-    const std::uint64_t committed = facts.update.committed_before + facts.update.slices.size();
-    record_.step = committed / ps_.plan.slices_per_step();
+    record_.step = facts.update.steps_after;
     record_.loss = loss_ / microbatches_;
-    record_.learning_rate = ps_.rate_of(job_, facts.update.committed_before, facts.microbatches);
+    record_.learning_rate = ps_.rate_of(job_, facts.update, facts.microbatches);
     record_.sample_hash =
         fmt::format("{:08x}{:08x}{:08x}{:08x}", hash_[3], hash_[2], hash_[1], hash_[0]);
     if (const std::optional<elastic::View> view = link_->view()) {
@@ -76,18 +88,22 @@ class StepRecorder {
     const Instant now = monotonic_now();
     record_.seconds = last_.ns == 0 ? 0 : to_seconds(now - last_);
     last_ = now;
-    if (leads_) {
-      client_->send_report(encode_record(record_));
-    } else {
-      recent_.push_back(record_);
-      recent_.erase(recent_.begin(),
-                    recent_.size() > kRecentRecords ? recent_.begin() + 1 : recent_.begin());
-    }
+    send(record_);
     record_ = {};
     hash_ = {};
-    slices_ = 0;
     microbatches_ = 0;
     loss_ = 0;
+  }
+
+  void send(const Record& record) {
+    if (leads_) {
+      client_->send_report(encode_record(record));
+      return;
+    }
+    recent_.push_back(record);
+    if (recent_.size() > kRecentRecords) {
+      recent_.pop_front();
+    }
   }
 
   const Job& job_;
@@ -95,10 +111,9 @@ class StepRecorder {
   const PsLink* link_ = nullptr;
   elastic::MemberClient* client_ = nullptr;
   bool leads_ = false;
-  std::deque<StepRecord> recent_;  // of a follower
+  std::deque<Record> recent_;  // of a follower
   StepRecord record_;
   std::array<std::uint32_t, 4> hash_{};
-  std::uint64_t slices_ = 0;
   std::uint32_t microbatches_ = 0;
   double loss_ = 0;
   Instant last_;
@@ -126,6 +141,11 @@ class ServerListener final : public parameter_server::ShardListener {
     }
   }
   void on_followed(const parameter_server::UpdateFacts& facts) override { on_update(facts); }
+  void on_rewound(const parameter_server::RewindFacts& facts) override {
+    if (shard_ == 0) {
+      recorder_.fall_back({facts.rewind.at, facts.step, facts.reason});
+    }
+  }
   void on_lead(std::uint64_t version) override {
     if (shard_ == 0) {
       recorder_.lead();
@@ -211,7 +231,7 @@ Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
                                    const nn::ModelState& initial) {
   const bool leads = options.role == parameter_server::ShardRole::kLeads;
   options.shards = ps.shards;
-  options.snapshots = ps.snapshots;
+  options.divergence = ps.divergence;
   options.payload_hashes = job.config.ps_hashes;
   options.has_follower = leads && job.config.ps_replicas > 0;
   options.stragglers = parameter_server::parse_straggler_policy(job.config.straggler).value();
@@ -368,11 +388,11 @@ void PsServer::report(elastic::MemberClient& client) const {
     client.send_report(encode_record(NoteRecord{
         "shard_done",
         fmt::format("shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
-                    "again, {} mixed, {} at once, {} probes, {} bytes in, {} bytes out, {} to its "
-                    "follower, staleness {}",
+                    "again, {} mixed, {} at once, {} undone, {} probes, {} bytes in, {} bytes out, "
+                    "{} to its follower, staleness {}",
                     own.number, facts.version, facts.committed, facts.repeats, facts.late,
-                    facts.reissued, facts.mixed, facts.at_once, facts.probes, facts.bytes_in,
-                    facts.bytes_out, facts.bytes_followed,
+                    facts.reissued, facts.mixed, facts.at_once, facts.undone, facts.probes,
+                    facts.bytes_in, facts.bytes_out, facts.bytes_followed,
                     staleness.empty() ? "none" : staleness)}));
   }
 }

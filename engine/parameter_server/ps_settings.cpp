@@ -25,7 +25,19 @@ Result<SyncPlan> plan_of_any_length(const JobConfig& config, std::uint32_t slice
   length.last_step = 1'000'000;
   length.slices_per_step = slices;
   length.samples_per_step = config.global_batch;
-  return parameter_server::parse_phases(phases_text(config), length);
+  length.microbatches = config.global_batch / config.microbatch;
+  const Result<parameter_server::WarmUp> warm_up =
+      parameter_server::parse_warm_up(config.asp_warm_up, length);
+  if (!warm_up.ok()) {
+    return Error{Errc::kInvalidInput, "asp_warm_up " + warm_up.error().detail};
+  }
+  length.warm_up = warm_up.value();
+  const Result<SyncPlan> plan = parameter_server::parse_phases(phases_text(config), length);
+  return plan.ok() ? plan
+                   : Result<SyncPlan>(
+                         Error{Errc::kInvalidInput,
+                               fmt::format("{}: {}", config.phases.empty() ? "sync" : "phases",
+                                           plan.error().detail)});
 }
 
 /// Slices that a backup phase takes together; 0 = there is none.
@@ -63,6 +75,22 @@ Result<void> check_stragglers(const JobConfig& config) {
              : Result<void>(wrong("straggler_windows is not between 1 and 1000"));
 }
 
+Result<void> check_divergence(const JobConfig& config) {
+  if (config.on_divergence != "fail" && config.on_divergence != "bsp") {
+    return wrong("on_divergence '" + config.on_divergence + "' is not fail or bsp");
+  }
+  const bool is_used = config.on_divergence != "fail" || !config.asp_warm_up.empty();
+  if (is_used && !uses_parameter_servers(config)) {
+    return wrong("on_divergence and asp_warm_up are for --sync and --phases");
+  }
+  if (!(config.divergence_factor > 1 && config.divergence_factor <= 1000)) {
+    return wrong(fmt::format("divergence_factor {} is not above 1", config.divergence_factor));
+  }
+  return config.divergence_windows >= 1 && config.divergence_windows <= 1000
+             ? Result<void>()
+             : Result<void>(wrong("divergence_windows is not between 1 and 1000"));
+}
+
 }  // namespace
 
 bool uses_parameter_servers(const JobConfig& config) {
@@ -86,8 +114,10 @@ std::uint32_t slices_per_step(const JobConfig& config) {
 }
 
 Result<void> check_parameter_servers(const JobConfig& config) {
-  if (Result<void> checked = check_stragglers(config); !checked.ok()) {
-    return checked;
+  for (const auto& check : {check_stragglers, check_divergence}) {
+    if (Result<void> checked = check(config); !checked.ok()) {
+      return checked;
+    }
   }
   if (!uses_parameter_servers(config)) {
     return config.ps_server ? Result<void>(wrong("ps-server needs --sync or --phases"))
@@ -119,8 +149,7 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   }
   const Result<SyncPlan> plan = plan_of_any_length(config, slices);
   if (!plan.ok()) {
-    return wrong(
-        fmt::format("{}: {}", config.phases.empty() ? "sync" : "phases", plan.error().detail));
+    return plan.error();
   }
   for (const SyncPhase& phase : plan.value().phases()) {
     if (phase.policy.kind == parameter_server::SyncKind::kBackup && config.ps * config.shards > 1) {

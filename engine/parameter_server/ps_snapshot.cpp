@@ -23,6 +23,7 @@ constexpr Duration kStateTimeout = seconds(60);
 }  // namespace
 
 std::optional<nn::ModelState> PsTrainer::fetch_state() {
+  follow_rewind();
   states_.clear();
   for (const ShardRange& range : parts_.ps.ranges) {
     states_.emplace_back(2 * (range.last - range.first));
@@ -54,7 +55,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
     }
   }
   const parameter_server::StateVersion first = versions->front();
-  state.committed = Step{first.slices / parts_.ps.plan.slices_per_step()};
+  state.committed = Step{parts_.ps.plan.steps_before(first.slices)};
   fetched_version_ = first.version;
   const bool is_one_version = std::all_of(versions->begin(), versions->end(),
                                           [&](const auto& version) { return version == first; });
@@ -62,7 +63,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
 }
 
 void PsTrainer::snapshot(const flow::Snapshot& action) {
-  const std::uint64_t step = action.first / parts_.ps.plan.slices_per_step();
+  const std::uint64_t step = parts_.ps.plan.steps_before(action.first);
   const bool is_last = step == parts_.job.total_steps;
   parts_.board.enter(elastic::Activity::kSync, Step{step});
   std::optional<nn::ModelState> state = fetch_state();
@@ -82,7 +83,7 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
     if (const std::optional<elastic::View> view = link_.view()) {
       (void)elastic::wait_for_reports(parts_.client, view->id, monotonic_now() + kReportTimeout);
     }
-  } else if (config.checkpoint_every > 0 && step % config.checkpoint_every == 0) {
+  } else if (parts_.ps.checkpoints.contains(step)) {
     parts_.checkpoints.write_later(*state);
   }
   recorded_ = state->committed;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/check.hpp"
@@ -82,6 +83,7 @@ elastic::member_effect::Leave PsTrainer::run() {
     if (clients_ == nullptr || over_ || failed_) {
       wait();
     } else {
+      follow_rewind();
       act(flow_.next());
     }
   }
@@ -140,6 +142,13 @@ void PsTrainer::follow_view() {
         !moved.ok()) {
       fail(moved.error().detail);
     }
+  }
+}
+
+/// Training has diverged: slices mean other samples from then on.
+void PsTrainer::follow_rewind() {
+  if (flow_.rewind() && !parts_.ps.plan.rewound()) {
+    parts_.ps.plan.fall_back(*flow_.rewind());
   }
 }
 
@@ -282,10 +291,10 @@ void PsTrainer::compute(const flow::Compute& action) {
     return;
   }
   const GradientSums& sums = parts_.pool.sums();
-  if (sums.totals().nonfinite > 0) {
+  if (sums.totals().nonfinite > 0 && !may_diverge(action.slice)) {
     fail(
-        fmt::format("the gradient of step {} is not finite: training has diverged; a lower --lr "
-                    "or a warmer start (--phases bsp:...) may help",
+        fmt::format("the gradient of step {} is not finite: training has diverged; a lower --lr, "
+                    "a warmer start (--asp-warm-up) or --on-divergence bsp may help",
                     slice.step));
     return;
   }
@@ -296,6 +305,12 @@ void PsTrainer::compute(const flow::Compute& action) {
   }
   parts_.board.enter(elastic::Activity::kIdle, Step{});
   clients_->push(action, facts_of(slice), gradients);
+}
+
+/// The first shard makes of it that training has diverged.
+bool PsTrainer::may_diverge(std::uint64_t slice) const {
+  const PsJob& ps = parts_.ps;
+  return ps.divergence.falls_back && parameter_server::is_stream(ps.plan.phase_of(slice).policy);
 }
 
 parameter_server::PushFacts PsTrainer::facts_of(const MicrobatchSlice& slice) const {
@@ -310,7 +325,7 @@ parameter_server::PushFacts PsTrainer::facts_of(const MicrobatchSlice& slice) co
   facts.sample_hash = totals.sample_hash;
   float loss = 0;
   std::memcpy(&loss, sums.words().data(), sizeof loss);
-  facts.loss = loss;
+  facts.loss = totals.nonfinite > 0 ? std::numeric_limits<double>::quiet_NaN() : loss;
   return facts;
 }
 

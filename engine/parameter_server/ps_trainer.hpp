@@ -25,7 +25,7 @@ namespace mayfly::engine {
 /// What the trainer works with; everything outlives it.
 struct PsTrainerParts {
   const Job& job;
-  const PsJob& ps;
+  PsJob ps;
   const ReductionLayout& layout;
   datasets::Loader& loader;
   ComputePool& pool;
@@ -53,6 +53,7 @@ class PsTrainer {
   void wait();
   void wake() const;
   void follow_view();
+  void follow_rewind();
   Result<std::unique_ptr<Clients>> connect();
   void report_lost_servers(const elastic::View& view);
   [[nodiscard]] parameter_server::PayloadTarget target(std::uint32_t shard, bool with_momentum);
@@ -62,6 +63,7 @@ class PsTrainer {
   void compute(const parameter_server::flow::Compute& action);
   void probe(const parameter_server::flow::Probe& action);
   [[nodiscard]] bool compute_slice(const MicrobatchSlice& slice);
+  [[nodiscard]] bool may_diverge(std::uint64_t slice) const;
   [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
   /// The shards' state if it is complete and of one version; nothing if told to leave first.
   [[nodiscard]] std::optional<nn::ModelState> fetch_state();

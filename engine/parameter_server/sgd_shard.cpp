@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check.hpp"
 #include "engine/training/commit.hpp"
 #include "nn/optimizer.hpp"
 
@@ -44,16 +45,38 @@ SgdShard::SgdShard(const Job& job, const PsJob& ps, const ReductionLayout& layou
   std::ranges::copy(initial.momentum.span().subspan(first, count), momentum_.data() + statistics_);
 }
 
+void SgdShard::keep(std::uint64_t slice) {
+  newest_ = 1 - newest_;
+  Copy& copy = copies_[newest_];
+  if (copy.values.size() != values_.size()) {
+    copy.values = AlignedBuffer<float>(values_.size());
+    copy.momentum = AlignedBuffer<float>(momentum_.size());
+  }
+  copy.slice = slice;
+  std::ranges::copy(values_.span(), copy.values.data());
+  std::ranges::copy(momentum_.span(), copy.momentum.data());
+}
+
+void SgdShard::restore(std::uint64_t slice) {
+  for (const Copy& copy : copies_) {
+    if (copy.slice == slice && copy.values.size() == values_.size()) {
+      std::ranges::copy(copy.values.span(), values_.data());
+      std::ranges::copy(copy.momentum.span(), momentum_.data());
+      return;
+    }
+  }
+  ENSURE(values_.size() == 0, "only what was kept is restored");
+}
+
 void SgdShard::apply(std::span<const parameter_server::SliceGradient> slices,
-                     std::uint64_t committed_before) {
+                     const parameter_server::Update& update) {
   std::uint32_t microbatches = 0;
   for (const parameter_server::SliceGradient& slice : slices) {
     microbatches += slice.microbatches;
   }
   const float scale = 1.0F / static_cast<float>(microbatches);
-  const auto rate = static_cast<float>(ps_.rate_of(job_, committed_before, microbatches));
-  const nn::SgdOptions sgd{static_cast<float>(job_.config.momentum),
-                           static_cast<float>(job_.config.weight_decay)};
+  const auto rate = static_cast<float>(ps_.rate_of(job_, update, microbatches));
+  const nn::SgdOptions sgd = sgd_of(job_, update.settings);
   alignas(64) std::array<float, kBlock> mean;
   for (std::size_t first = 0; first < values_.size();) {
     const std::size_t border = first < statistics_ ? statistics_ : values_.size();

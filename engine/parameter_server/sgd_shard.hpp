@@ -3,6 +3,8 @@
 // The numbers of one shard: statistics, parameters and momentum of its range, updated with the
 // arithmetic of all-reduce training (nn/optimizer). One thread at a time.
 
+#include <array>
+#include <cstdint>
 #include <span>
 
 #include "base/aligned_buffer.hpp"
@@ -19,7 +21,9 @@ class SgdShard final : public parameter_server::ShardState {
            const nn::ModelState& initial);
 
   void apply(std::span<const parameter_server::SliceGradient> slices,
-             std::uint64_t committed_before) override;
+             const parameter_server::Update& update) override;
+  void keep(std::uint64_t slice) override;
+  void restore(std::uint64_t slice) override;
   [[nodiscard]] std::span<const float> values() const override { return values_.span(); }
   [[nodiscard]] std::span<const float> momentum() const override { return momentum_.span(); }
 
@@ -29,6 +33,14 @@ class SgdShard final : public parameter_server::ShardState {
   std::size_t statistics_ = 0;  // so many of the values are statistics, before the parameters
   AlignedBuffer<float> values_;
   AlignedBuffer<float> momentum_;  // zero for statistics
+
+  struct Copy {
+    std::uint64_t slice = 0;
+    AlignedBuffer<float> values;  // empty: not used yet
+    AlignedBuffer<float> momentum;
+  };
+  std::array<Copy, 2> copies_;  // the older one is replaced
+  std::size_t newest_ = 0;
 };
 
 /// The parts of a state that a shard's values (or momentum) are: statistics, then parameters.

@@ -44,6 +44,11 @@ void put(WireWriter& out, const StateRecord& r) {
   out.put(r.step);
   out.put_string(r.digest);
 }
+void put(WireWriter& out, const FallBackRecord& r) {
+  out.put(r.at);
+  out.put(r.step);
+  out.put_string(std::string_view(r.reason).substr(0, kTextBytesMax));
+}
 
 void get(WireReader& in, StepRecord& r) {
   r.step = in.get<std::uint64_t>();
@@ -88,6 +93,11 @@ void get(WireReader& in, StateRecord& r) {
   r.step = in.get<std::uint64_t>();
   r.digest = in.get_string(kTextBytesMax);
 }
+void get(WireReader& in, FallBackRecord& r) {
+  r.at = in.get<std::uint64_t>();
+  r.step = in.get<std::uint64_t>();
+  r.reason = in.get_string(kTextBytesMax);
+}
 
 template <typename T>
 Result<Record> get_whole(WireReader& in) {
@@ -118,6 +128,7 @@ Result<Record> decode_record(ByteSpan bytes) {
     case 4: return get_whole<WorkerRecord>(in);
     case 5: return get_whole<NoteRecord>(in);
     case 6: return get_whole<StateRecord>(in);
+    case 7: return get_whole<FallBackRecord>(in);
     default: return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
   }
 }

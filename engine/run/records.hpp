@@ -58,8 +58,15 @@ struct StateRecord {
   std::string digest;  ///< hex
 };
 
+/// Training diverged; the steps after `step` are undone and done again (parameter servers).
+struct FallBackRecord {
+  std::uint64_t at = 0;  ///< slices that had been done; tells a repeated record from another
+  std::uint64_t step = 0;
+  std::string reason;
+};
+
 using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
-                            WorkerRecord, NoteRecord, StateRecord>;
+                            WorkerRecord, NoteRecord, StateRecord, FallBackRecord>;
 
 [[nodiscard]] Bytes encode_record(const Record& record);
 [[nodiscard]] Result<Record> decode_record(ByteSpan bytes);

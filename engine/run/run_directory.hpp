@@ -46,7 +46,8 @@ struct Summary {
   std::string outcome;  ///< done, stopped, failed, too_few_workers
   std::string detail;
   std::uint64_t steps = 0;
-  std::uint64_t samples = 0;
+  std::uint64_t samples = 0;         ///< of its steps, each once
+  std::uint64_t undone_samples = 0;  ///< of steps that were committed, undone and done again
   std::string final_digest;
   std::optional<double> test_top1;  ///< 0 to 1
   std::optional<double> test_loss;

@@ -88,12 +88,19 @@ struct EventReader {
     } else if (kind == "checkpoint") {
       history.last_checkpoint = text(event, "detail");
       history.checkpoints.insert(whole(event, "step"));
+    } else if (kind == "fell_back") {
+      history.fell_back_at = whole(event, "at");
+      history.fell_back_to = whole(event, "step");
     }
   }
 };
 
 void read_metric(RunHistory& history, const json::object& metric) {
   const std::uint64_t step = whole(metric, "step");
+  const bool again = step <= history.last_step && !history.missing.contains(step);
+  if (again && history.fell_back_at > 0 && step == history.fell_back_to + 1) {
+    (void)history.fall_back(history.fell_back_to, whole(metric, "samples"));
+  }
   for (std::uint64_t s = history.last_step + 1; history.last_step > 0 && s < step; ++s) {
     history.missing.insert(s);
   }
@@ -118,6 +125,19 @@ void read_metric(RunHistory& history, const json::object& metric) {
 }
 
 }  // namespace
+
+std::uint64_t RunHistory::fall_back(std::uint64_t step, std::uint64_t samples_per_step) {
+  if (step >= last_step) {
+    return 0;
+  }
+  const std::uint64_t steps = last_step - step;
+  missing.erase(missing.upper_bound(step), missing.end());
+  const std::uint64_t undone = std::min(samples, steps * samples_per_step);
+  samples -= undone;
+  undone_samples += undone;
+  last_step = step;
+  return steps;
+}
 
 Result<RunHistory> read_run_history(const std::string& run_dir) {
   EventReader events;

@@ -24,9 +24,12 @@ struct EvaluationResult {
 struct RunHistory {
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
-  std::set<std::uint64_t> missing;  ///< between them, without a record
-  std::uint64_t samples = 0;
-  double train_seconds = 0;  ///< from the first commit to the last, by the members' clocks
+  std::set<std::uint64_t> missing;   ///< between them, without a record
+  std::uint64_t samples = 0;         ///< of the steps up to last_step, each once
+  std::uint64_t undone_samples = 0;  ///< of steps that were committed and undone again
+  std::uint64_t fell_back_at = 0;    ///< FallBackRecord::at; 0 = nothing was undone
+  std::uint64_t fell_back_to = 0;    ///< a step
+  double train_seconds = 0;          ///< from the first commit to the last, by the members' clocks
   double data_wait_seconds = 0;
   std::string last_digest;
   std::optional<EvaluationResult> evaluation;
@@ -35,6 +38,9 @@ struct RunHistory {
   std::vector<RecoveryRecord> recoveries;
   std::uint32_t views = 0;   ///< that had other members than the one before
   std::string view_members;  ///< of the last one, as JSON
+
+  /// The steps after this one are undone; a step has so many samples. How many steps those are.
+  std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
 
   /// A view with these members; one that only shares out the work anew does not count.
   void view_published(const std::string& members) {

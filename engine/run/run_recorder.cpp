@@ -268,6 +268,28 @@ void RunRecorder::receive(const StateRecord& record) {
                    {{"step", json_number(record.step)}, {"digest", json_string(record.digest)}});
 }
 
+void RunRecorder::receive(const FallBackRecord& record) {
+  std::uint64_t undone = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (record.at <= history_.fell_back_at) {
+      return;  // repeated by the follower of a lost shard
+    }
+    history_.fell_back_at = record.at;
+    history_.fell_back_to = record.step;
+    undone = history_.fall_back(record.step, job_.config.global_batch);
+  }
+  directory_.event("fell_back", {{"step", json_number(record.step)},
+                                 {"at", json_number(record.at)},
+                                 {"undone_steps", json_number(undone)},
+                                 {"undone_samples", json_number(undone * job_.config.global_batch)},
+                                 {"detail", json_string(record.reason)}});
+  listener_.on_event(
+      fmt::format("training diverged at step {} ({}): back to the state after step {}, and on with "
+                  "bsp; {} steps are undone and done again",
+                  record.step + undone, record.reason, record.step, undone));
+}
+
 elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
   return on_other_command_(command);
 }
@@ -324,6 +346,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.detail = end.detail;
   s.steps = history_.last_step;
   s.samples = history_.samples;
+  s.undone_samples = history_.undone_samples;
   s.final_digest = history_.last_digest;
   if (history_.evaluation.has_value()) {
     s.test_top1 = history_.evaluation->top1;

@@ -71,6 +71,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const WorkerRecord& record);
   void receive(const NoteRecord& record);
   void receive(const StateRecord& record);
+  void receive(const FallBackRecord& record);
   [[nodiscard]] double train_seconds() const;  // under mutex_
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();

@@ -94,6 +94,7 @@ std::string to_json(const Summary& s) {
       .add("detail", json_string(s.detail))
       .add("steps", json_number(s.steps))
       .add("samples", json_number(s.samples))
+      .add("undone_samples", json_number(s.undone_samples))
       .add("final_digest", json_string(s.final_digest));
   if (s.test_top1) {
     object.add("test_top1", json_number(*s.test_top1));

@@ -149,7 +149,7 @@ TEST(PsFuzz, TheMachineBehindAShardIsNotUpsetByAnything) {
     std::string outcome;
     for (const char* phases : {"bsp:50%,asp", "ssp:1", "backup:2-of-3"}) {
       const SyncPlan plan = plan_of(phases);
-      ShardCore core(plan, true, {true, {4}});
+      ShardCore core(plan, {true, {true}, {.falls_back = true}});
       (void)core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{1}, MemberId{2}}});
       std::size_t refused = 0;
       std::uint64_t updates = 0;
@@ -184,7 +184,7 @@ TEST(PsFuzz, TheMachineBehindAShardIsNotUpsetByAnything) {
 
 class SumState final : public ShardState {
  public:
-  void apply(std::span<const SliceGradient> slices, std::uint64_t /*committed_before*/) override {
+  void apply(std::span<const SliceGradient> slices, const Update& /*update*/) override {
     for (const SliceGradient& slice : slices) {
       ASSERT_EQ(slice.sum.size(), values_.size());
       for (std::size_t i = 0; i < values_.size(); ++i) {

@@ -39,7 +39,8 @@ std::string on_shard(std::size_t shard, const std::string& text) {
   return "shard " + std::to_string(shard) + ": " + text;
 }
 
-std::string shard_violation(const SyncPlan& plan, const PsResult& result, std::uint32_t s) {
+std::string shard_violation(const PsOptions& options, const PsResult& result, std::uint32_t s) {
+  const SyncPlan plan = plan_after(options, result);
   std::vector<std::uint64_t> all(plan.last_slice() - plan.first_slice());
   std::iota(all.begin(), all.end(), plan.first_slice());
   std::vector<std::uint64_t> committed = result.shards[s].committed;
@@ -50,7 +51,7 @@ std::string shard_violation(const SyncPlan& plan, const PsResult& result, std::u
   if (result.versions[s] != result.final_version) {
     return on_shard(s, std::to_string(result.versions[s]) + " updates");
   }
-  if (replay(plan, s, result.shards[s]) != result.shards[s].model) {
+  if (replay(plan_of(options), s, result.shards[s]) != result.shards[s].model) {
     return on_shard(s, "other numbers than the recorded order gives");
   }
   return {};
@@ -67,7 +68,7 @@ std::string violation(const PsOptions& options, const PsResult& result) {
   }
   const SyncPlan plan = plan_of(options);
   for (std::uint32_t s = 0; s < options.shards; ++s) {
-    if (std::string broken = shard_violation(plan, result, s); !broken.empty()) {
+    if (std::string broken = shard_violation(options, result, s); !broken.empty()) {
       return broken;
     }
   }

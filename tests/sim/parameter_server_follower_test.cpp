@@ -144,6 +144,11 @@ PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
       options.slow = {{1, 4.0}};
       options.sabotage = sabotage;
       break;
+    case PsSabotage::kRestoresNothing:
+      options.phases = "bsp:30%,asp";
+      options.falls_back = true;
+      options.diverges_from = 30;
+      break;
     default: options.kills = 2; break;
   }
   return options;

@@ -27,18 +27,34 @@ SyncPlan plan_of(const PsOptions& options) {
   length.samples_per_step = 16 * options.slices_per_step;
   Result<SyncPlan> plan = parameter_server::parse_phases(options.phases, length);
   ENSURE(plan.ok(), "a test's phases can be parsed");
-  std::set<std::uint64_t> borders;
-  for (const std::uint64_t step : options.snapshot_steps) {
-    borders.insert(step * options.slices_per_step);
-  }
-  return plan.value().cut_at(borders);
+  return plan.value().cut_after(options.rest_steps, options.snapshot_steps);
 }
 
-std::uint64_t replay(const SyncPlan& plan, std::uint32_t /*shard*/, const PsShardLog& log) {
+SyncPlan plan_after(const PsOptions& options, const PsResult& result) {
+  SyncPlan plan = plan_of(options);
+  if (result.rewind) {
+    plan.fall_back(*result.rewind);
+  }
+  return plan;
+}
+
+std::uint64_t samples_of(const SyncPlan& plan, std::uint64_t slice) {
+  const parameter_server::SyncPhase& phase = plan.phase_of(slice);
+  return phase.first_step * plan.slices_per_step() + (slice - phase.first);
+}
+
+std::uint64_t replay(const SyncPlan& before, std::uint32_t /*shard*/, const PsShardLog& log) {
+  SyncPlan plan = before;
   UpdateOrder order(plan);
+  std::map<std::uint64_t, std::uint64_t> models;
   std::uint64_t model = 0;
   std::map<std::uint64_t, std::uint64_t> kept;
   for (std::size_t i = 0; i < log.pushes.size(); ++i) {
+    if (log.rewind && i == log.pushes_before_rewind) {
+      plan.fall_back(*log.rewind);
+      order.restored();
+      model = models.at(log.rewind->to);
+    }
     const Result<PushOutcome> outcome = order.pushed(log.pushes[i]);
     ENSURE(outcome.ok(), "what was accepted once is accepted again");
     const PushFate fate = outcome.value().fate;
@@ -46,6 +62,9 @@ std::uint64_t replay(const SyncPlan& plan, std::uint32_t /*shard*/, const PsShar
       kept[log.pushes[i].slice] = log.gradients[i];
     }
     if (outcome.value().update) {
+      if (outcome.value().update->begins_phase) {
+        models[outcome.value().update->committed_before] = model;
+      }
       model = updated(model, outcome.value().update->slices, kept);
     }
   }

@@ -25,6 +25,7 @@ std::string to_text(PsSabotage sabotage) {
     case PsSabotage::kStaleBound: return "stale bound";
     case PsSabotage::kConfirmsEarly: return "confirms early";
     case PsSabotage::kForgetsTheLost: return "forgets the lost";
+    case PsSabotage::kRestoresNothing: return "restores nothing";
   }
   UNREACHABLE("every sabotage has a name");
 }
@@ -49,6 +50,11 @@ ShardOutcome PsReplica::carry_out(const ShardEvent& event, std::uint64_t gradien
   if (!outcome.ok()) {
     return {};
   }
+  if (const auto& rewind = outcome.value().restore) {
+    log.rewind = *rewind;
+    log.pushes_before_rewind = log.pushes.size() - (event.kind == ShardEventKind::kPush ? 1 : 0);
+    log.model = sabotage_ == PsSabotage::kRestoresNothing ? log.model : models_.at(rewind->to);
+  }
   const auto fate = outcome.value().fate;
   if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
     kept_[event.push.slice] = gradient;
@@ -65,6 +71,9 @@ ShardOutcome PsReplica::carry_out(const ShardEvent& event, std::uint64_t gradien
 }
 
 void PsReplica::apply(const Update& update) {
+  if (update.begins_phase) {
+    models_[update.committed_before] = log.model;
+  }
   std::vector<std::uint64_t> slices = update.slices;
   if (sabotage_ == PsSabotage::kArrivalOrder) {
     slices = arrivals_;

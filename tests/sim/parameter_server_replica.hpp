@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,11 +30,13 @@ enum class PsSabotage : std::uint8_t {
   kStaleBound,           ///< SSP lets a worker be one slice further ahead
   kConfirmsEarly,        ///< a worker says that leases are over before every shard has answered
   kForgetsTheLost,       ///< what a lost worker had leased is not leased again
+  kRestoresNothing,      ///< after a divergence the parameters stay as they are
 };
 inline constexpr PsSabotage kAllPsSabotage[] = {
     PsSabotage::kLeaksBeforeFollower, PsSabotage::kFollowerMissesPush, PsSabotage::kRepeatsApplied,
     PsSabotage::kWrongSlice,          PsSabotage::kArrivalOrder,       PsSabotage::kVelocityLost,
-    PsSabotage::kStaleBound,          PsSabotage::kConfirmsEarly,      PsSabotage::kForgetsTheLost};
+    PsSabotage::kStaleBound,          PsSabotage::kConfirmsEarly,      PsSabotage::kForgetsTheLost,
+    PsSabotage::kRestoresNothing};
 [[nodiscard]] std::string to_text(PsSabotage sabotage);
 
 /// What happened on one shard, in order.
@@ -42,6 +45,8 @@ struct PsShardLog {
   std::vector<std::uint64_t> gradients;  ///< of each push
   std::vector<std::uint64_t> committed;  ///< slices, in the order in which they were summed
   std::vector<std::size_t> update_sizes;
+  std::optional<parameter_server::Rewind> rewind;  ///< training diverged
+  std::size_t pushes_before_rewind = 0;            ///< so many were there then
   std::uint64_t model = 0;
 };
 
@@ -51,9 +56,9 @@ struct PsShardLog {
 
 class PsReplica {
  public:
-  PsReplica(const parameter_server::SyncPlan& plan, bool is_first,
-            const parameter_server::LeaseDesk::Options& desk, PsSabotage sabotage)
-      : core(plan, is_first, desk), plan_(plan), sabotage_(sabotage) {}
+  PsReplica(const parameter_server::SyncPlan& plan,
+            const parameter_server::ShardCore::Options& options, PsSabotage sabotage)
+      : core(plan, options), plan_(plan), sabotage_(sabotage) {}
 
   /// Pushes that the machine refuses end the run: workers that follow their leases send none.
   parameter_server::ShardOutcome carry_out(const parameter_server::ShardEvent& event,
@@ -79,8 +84,9 @@ class PsReplica {
 
   const parameter_server::SyncPlan& plan_;
   const PsSabotage sabotage_;
-  std::map<std::uint64_t, std::uint64_t> kept_;  // slice to gradient
-  std::vector<std::uint64_t> arrivals_;          // of what is kept
+  std::map<std::uint64_t, std::uint64_t> kept_;    // slice to gradient
+  std::vector<std::uint64_t> arrivals_;            // of what is kept
+  std::map<std::uint64_t, std::uint64_t> models_;  // at the beginnings of phases
 };
 
 }  // namespace mayfly::sim

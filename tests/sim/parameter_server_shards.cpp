@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::uint64_t kLatencyUs = 200;
 
-std::set<std::uint64_t> snapshot_slices(const PsOptions& options) {
-  std::set<std::uint64_t> slices;
-  for (const std::uint64_t step : options.snapshot_steps) {
-    slices.insert(step * options.slices_per_step);
-  }
-  return slices;
+parameter_server::DivergenceOptions divergence_of(const PsOptions& options) {
+  parameter_server::DivergenceOptions divergence;
+  divergence.falls_back = options.falls_back;
+  divergence.uniform_loss = kUsualLoss;
+  divergence.slices = options.slices_per_step;
+  return divergence;
 }
 
 }  // namespace
@@ -36,11 +36,12 @@ PsShards::PsShards(const PsOptions& options, const SyncPlan& plan, EventQueue& q
       random_(random),
       hooks_(std::move(hooks)),
       placement_(options.shards, 1, options.followers) {
-  const LeaseDesk::Options desk{options.shards == 1, snapshot_slices(options), options.stragglers};
+  const LeaseDesk::Options desk{options.shards == 1, options.stragglers};
   for (std::uint32_t s = 0; s < options.shards; ++s) {
     Pair& pair = shards_.emplace_back();
     for (std::uint32_t i = 0; i < (options.followers ? 2U : 1U); ++i) {
-      pair.push_back(std::make_unique<PsReplica>(plan, s == 0, desk, options.sabotage));
+      const parameter_server::ShardCore::Options core{s == 0, desk, divergence_of(options)};
+      pair.push_back(std::make_unique<PsReplica>(plan, core, options.sabotage));
     }
     pair[0]->leads = true;
     pair[0]->sent = LeaderLog(options.followers);

@@ -169,6 +169,7 @@ class World {
 
   void hello(Worker& from, std::uint32_t s) {
     ShardEvent event{.kind = ShardEventKind::kConnected, .serial = from.flow.received()};
+    event.rewind = from.flow.rewind();
     event.push.worker = from.id;
     send_up(from, s, [this, s, i = from.leader[s], event] { (void)shards_.tell(s, i, event, 0); });
   }
@@ -247,6 +248,7 @@ class World {
   void send_pull(Worker& w, const Pull& pull) {
     for (const std::uint32_t s : pull.shards) {
       ShardEvent event{.kind = ShardEventKind::kPull};
+      event.rewind = w.flow.rewind();
       event.push.worker = w.id;
       event.push.clock = pull.clock;
       event.push.wanted = pull.version;
@@ -265,6 +267,7 @@ class World {
   void send_rest(Worker& w) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       ShardEvent event{.kind = ShardEventKind::kRest, .serial = confirmed(w)};
+      event.rewind = w.flow.rewind();
       event.push.worker = w.id;
       send_up(w, s, [this, s, i = w.leader[s], event] {
         if (s == 0) {
@@ -299,6 +302,9 @@ class World {
   void send_push(Worker& w, const Compute& compute) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       ShardEvent event{.kind = ShardEventKind::kPush, .serial = confirmed(w)};
+      event.rewind = w.flow.rewind();
+      event.loss = loss_of(w, compute.slice);
+      event.microbatches = 1;
       event.push.worker = w.id;
       event.push.slice = compute.slice;
       event.push.base_version = w.flow.version(s);
@@ -309,7 +315,8 @@ class World {
         event.push.wanted = compute.version;
       }
       const bool is_wrong = options_.sabotage == PsSabotage::kWrongSlice && w.number == 1;
-      const std::uint64_t gradient = gradient_of(compute.slice + (is_wrong ? 1 : 0), w.held, s);
+      const std::uint64_t gradient =
+          gradient_of(samples_of(plan_for(w), compute.slice) + (is_wrong ? 1 : 0), w.held, s);
       send_up(w, s, [this, s, i = w.leader[s], event, gradient, question = compute.question] {
         if (event.push.wanted) {
           shards_.at(s, i).questions[event.push.worker] = question;
@@ -327,6 +334,21 @@ class World {
     }
   }
 
+  /// As this worker knows it.
+  SyncPlan plan_for(const Worker& w) const {
+    SyncPlan plan = plan_;
+    if (w.flow.rewind()) {
+      plan.fall_back(*w.flow.rewind());
+    }
+    return plan;
+  }
+
+  double loss_of(const Worker& w, std::uint64_t slice) const {
+    const bool streams = is_stream(plan_for(w).phase_of(slice).policy);
+    const bool diverges = streams && slice >= options_.diverges_from && slice < options_.calm_from;
+    return diverges ? 100 * kUsualLoss : kUsualLoss;
+  }
+
   void note_push(MemberId id) {
     ++result_.computed;
     ++worker(id).pushed;
@@ -336,8 +358,8 @@ class World {
       least = std::min(least, w->pushed);
       most = std::max(most, w->pushed);
     }
-    const bool ends =
-        shards_.leader(0).core.order().applied().count() + workers_.size() >= plan_.last_slice();
+    const bool ends = shards_.leader(0).core.order().applied().count() + workers_.size() >=
+                      shards_.leader(0).core.plan().last_slice();
     if (!ends) {  // then there is not work for everybody
       result_.clock_gap_max = std::max(result_.clock_gap_max, most - least);
     }
@@ -359,7 +381,7 @@ class World {
               : 1;
       models.push_back(from.log.model);
     }
-    result_.snapshots[snapshot.first / options_.slices_per_step] = models;
+    result_.snapshots[plan_for(w).steps_before(snapshot.first)] = models;
     w.flow.recorded();
     return true;
   }
@@ -458,7 +480,8 @@ class World {
     result_.reissued = desk.reissued();
     result_.repeats = shards_.leader(0).core.repeats();
     result_.done = desk.is_over();
-    result_.final_version = desk.version_at(plan_.last_slice());
+    result_.rewind = shards_.leader(0).core.plan().rewound();
+    result_.final_version = desk.version_at(shards_.leader(0).core.plan().last_slice());
     for (const auto& [id, w] : workers_) {
       result_.done = result_.done && (w->over || !w->alive);
       result_.pushed[w->number] = w->pushed;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,12 +29,16 @@ struct PsOptions {
   std::uint32_t workers = 4;
   std::uint32_t shards = 1;
   std::set<std::uint64_t> snapshot_steps;
-  double jitter = 0.5;                   ///< of the time that a slice takes, of 1000 us
-  std::map<std::uint32_t, double> slow;  ///< worker number to factor
-  std::uint32_t kills = 0;               ///< at random moments; the last worker is spared
-  std::uint32_t joins = 0;               ///< at random moments
-  std::uint32_t breaks = 0;              ///< of connections
-  std::uint32_t holds = 0;               ///< of 20 ms
+  std::set<std::uint64_t> rest_steps;        ///< after which a phase is cut in two
+  bool falls_back = false;                   ///< if training diverges
+  std::uint64_t diverges_from = UINT64_MAX;  ///< slices of phases without rounds have a high loss
+  std::uint64_t calm_from = UINT64_MAX;      ///< and from this one on a usual one again
+  double jitter = 0.5;                       ///< of the time that a slice takes, of 1000 us
+  std::map<std::uint32_t, double> slow;      ///< worker number to factor
+  std::uint32_t kills = 0;                   ///< at random moments; the last worker is spared
+  std::uint32_t joins = 0;                   ///< at random moments
+  std::uint32_t breaks = 0;                  ///< of connections
+  std::uint32_t holds = 0;                   ///< of 20 ms
   parameter_server::StragglerPolicy stragglers = parameter_server::StragglerPolicy::kNone;
   std::uint64_t slow_from = 0;         ///< `slow` holds while these slices are computed
   std::uint64_t slow_to = UINT64_MAX;  ///< and no later ones
@@ -62,8 +67,9 @@ struct PsResult {
   std::vector<parameter_server::StragglerChange> straggler_changes;
   std::uint64_t at_once = 0;  ///< slices of bsp that were updates of their own
   std::uint64_t probes = 0;
-  std::uint64_t final_version = 0;                ///< that the desk expects of every shard
-  std::map<std::uint32_t, std::uint64_t> pushed;  ///< slices by worker number
+  std::optional<parameter_server::Rewind> rewind;  ///< training diverged
+  std::uint64_t final_version = 0;                 ///< that the desk expects of every shard
+  std::map<std::uint32_t, std::uint64_t> pushed;   ///< slices by worker number
   Duration took{};
 };
 
@@ -74,5 +80,10 @@ struct PsResult {
 [[nodiscard]] std::uint64_t replay(const parameter_server::SyncPlan& plan, std::uint32_t shard,
                                    const PsShardLog& log);
 [[nodiscard]] parameter_server::SyncPlan plan_of(const PsOptions& options);
+/// What the plan came to be.
+[[nodiscard]] parameter_server::SyncPlan plan_after(const PsOptions& options,
+                                                    const PsResult& result);
+
+inline constexpr double kUsualLoss = 1;  ///< of a slice
 
 }  // namespace mayfly::sim

@@ -6,13 +6,13 @@
 #include "base/check.hpp"
 
 namespace mayfly::parameter_server {
-LeaseDesk::LeaseDesk(const SyncPlan& plan, Options options)
+LeaseDesk::LeaseDesk(SyncPlan& plan, Options options)
     : plan_(plan),
-      options_(std::move(options)),
+      options_(options),
       next_(plan.first_slice()),
-      applied_(plan.first_slice()) {
-  options_.snapshots.insert(plan.last_slice());
-}
+      applied_(plan.first_slice()),
+      cut_(plan.first_slice()),
+      good_(plan.first_slice()) {}
 
 Grants LeaseDesk::set_workers(const std::set<MemberId>& workers) {
   for (auto place = workers_.begin(); place != workers_.end();) {
@@ -138,6 +138,7 @@ Grants LeaseDesk::confirmed(MemberId id, std::uint64_t through) {
 void LeaseDesk::next_phase() {
   change_stream(false);
   recorder_.reset();
+  note_cut(phase().last);
   ++phase_;
   updates_ = 0;
 }
@@ -168,8 +169,7 @@ Grants LeaseDesk::dropped(std::uint64_t slice) {
 }
 
 bool LeaseDesk::is_quiet() const {
-  const bool at_boundary = next_ % plan_.slices_per_step() == 0 && applied_.prefix() == next_;
-  return held_ && at_boundary && returned_.empty() && all_idle();
+  return held_ && !diverged_ && !must_restore() && is_at_rest();
 }
 
 bool LeaseDesk::all_idle() const {
@@ -187,6 +187,7 @@ void LeaseDesk::grant(MemberId id, Lease lease) {
     worker.clock = std::max(worker.clock, slowest_clock().value_or(0));
   }
   lease.clock = worker.clock;
+  lease.rewind = plan_.rewound();
   worker.clock += lease.count;
   worker.wants = false;
   worker.round = lease.version;
@@ -279,8 +280,10 @@ bool LeaseDesk::is_drained() const {
 }
 
 void LeaseDesk::serve_phase() {
-  if (is_drained()) {
-    if (options_.snapshots.contains(phase().last)) {
+  if (diverged_ && is_at_rest()) {
+    fall_back();
+  } else if (is_drained()) {
+    if (is_recorded()) {
       serve_snapshot();
       return;
     }
@@ -308,16 +311,18 @@ void LeaseDesk::serve_snapshot() {
 
 /// A step is begun when everybody is there who takes part, and shared out evenly.
 void LeaseDesk::serve_round() {
-  const bool is_border = next_ % plan_.slices_per_step() == 0;
+  const bool begins_round = plan_.round_of(next_) == next_;
+  const bool is_held = held_ && plan_.is_border(next_) && !must_restore();
   const std::set<MemberId> out = left_out();
   const bool everybody =
       !workers_.empty() && std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
         return entry.second.wants || out.contains(entry.first);
       });
-  if (held_ || next_ == phase().last || !is_border || applied_.prefix() != next_ || !everybody) {
+  if (is_held || next_ == phase().last || !begins_round || applied_.prefix() != next_ ||
+      !everybody) {
     return;
   }
-  const std::uint64_t slices = plan_.slices_per_step();
+  const std::uint64_t slices = phase().round;
   const std::uint64_t count = workers_.size() - out.size();
   std::uint64_t rank = 0;
   const std::uint64_t first = next_;
@@ -349,8 +354,8 @@ std::optional<std::uint64_t> LeaseDesk::take_slice() {
     returned_.erase(returned_.begin());
     return slice;
   }
-  const bool goes_on = !held_ && (!streams_ || wants_stream());
-  const bool may_begin = goes_on || next_ % plan_.slices_per_step() != 0;
+  const bool goes_on = !held_ && !diverged_ && (!streams_ || wants_stream());
+  const bool may_begin = goes_on || !plan_.is_border(next_);
   return next_ < phase().last && may_begin ? std::optional(next_++) : std::nullopt;
 }
 

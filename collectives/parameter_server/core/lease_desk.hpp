@@ -38,6 +38,8 @@ struct Lease {
   std::uint64_t clock = 0;
   /// Each slice is an update of its own, although its phase is one of kBsp.
   bool at_once = false;
+  /// What the plan has become, if training has diverged.
+  std::optional<Rewind> rewind{};
   friend bool operator==(const Lease&, const Lease&) = default;
 };
 
@@ -51,11 +53,10 @@ class LeaseDesk {
  public:
   struct Options {
     bool one_shard = true;  ///< what reached us reached everybody
-    /// Ends of phases at which the state is recorded; that of the last phase always is one.
-    std::set<std::uint64_t> snapshots;
     StragglerPolicy stragglers = StragglerPolicy::kNone;
   };
-  LeaseDesk(const SyncPlan& plan, Options options);
+  /// `plan` outlives it; it is changed only if training diverges.
+  LeaseDesk(SyncPlan& plan, Options options);
 
   /// The workers of the present view: others have none of their leases any more.
   [[nodiscard]] Grants set_workers(const std::set<MemberId>& workers);
@@ -80,6 +81,12 @@ class LeaseDesk {
   /// Who is much slower than the others now, and how many times (straggler_watch). What has been
   /// leased is not touched: the policy takes hold at the end of a step.
   [[nodiscard]] Grants set_stragglers(const std::map<MemberId, double>& stragglers);
+  /// Whether the present phase, one without rounds, may be diverging. What is done in doubt is not
+  /// recorded, and not what a job falls back to.
+  void set_doubt(bool doubts) { doubts_ = doubts; }
+  /// Training has diverged. No step of the present phase is begun any more; when every shard has
+  /// what was leased, the plan falls back to the newest phase that was begun without doubt.
+  void set_diverged() { diverged_ = true; }
 
   /// Held, and nobody has anything left to do.
   [[nodiscard]] bool is_quiet() const;
@@ -127,6 +134,11 @@ class LeaseDesk {
   [[nodiscard]] std::set<MemberId> left_out() const;
   void serve_backup();
   void serve_snapshot();
+  void note_cut(std::uint64_t slice);
+  void fall_back();
+  [[nodiscard]] bool is_recorded() const;
+  [[nodiscard]] bool is_at_rest() const;
+  [[nodiscard]] bool must_restore() const;
   [[nodiscard]] bool all_idle() const;
   [[nodiscard]] bool is_drained() const;
   [[nodiscard]] std::optional<std::uint64_t> slowest_clock() const;
@@ -137,8 +149,8 @@ class LeaseDesk {
   void next_phase();
   [[nodiscard]] const SyncPhase& phase() const { return plan_.phases()[phase_]; }
 
-  const SyncPlan& plan_;
-  Options options_;
+  SyncPlan& plan_;
+  const Options options_;
   std::size_t phase_ = 0;             // everybody is idle when it ends
   std::uint64_t next_;                // slice that was never leased
   std::set<std::uint64_t> returned_;  // leased to somebody who is gone, or dropped
@@ -149,6 +161,10 @@ class LeaseDesk {
   std::map<MemberId, Worker> workers_;
   std::optional<MemberId> recorder_;  // of the snapshot at the phase's end
   bool held_ = false;
+  bool doubts_ = false;
+  bool diverged_ = false;
+  std::uint64_t cut_;   // the first slice of the present phase
+  std::uint64_t good_;  // that of this phase or of the one before: what we would fall back to
   std::map<MemberId, double> stragglers_;
   bool streams_ = false;
   struct Streamed {

@@ -15,15 +15,14 @@ constexpr std::uint64_t kRoundsPerProbe = 2;
 
 /// Between two steps, and when every shard has what was leased, the way of doing them may change.
 void LeaseDesk::serve_bsp() {
-  if (streams_ != wants_stream()) {
-    const bool is_border = next_ % plan_.slices_per_step() == 0 && applied_.prefix() == next_;
-    if (is_border && next_ < phase().last && returned_.empty() && all_idle()) {
+  if (streams_ != wants_stream() && !must_restore()) {
+    if (next_ < phase().last && is_at_rest()) {
       change_stream(wants_stream());
     }
   }
   if (streams_) {
     serve_stream();
-  } else if (!wants_stream()) {
+  } else if (!wants_stream() || must_restore()) {
     serve_round();
   }
 }
@@ -54,7 +53,7 @@ std::uint64_t LeaseDesk::version_at(std::uint64_t slice) const {
   for (const Streamed& part : streamed_) {
     const std::uint64_t last = std::min(slice, part.last);
     const std::uint64_t count = last > part.first ? last - part.first : 0;
-    version += count - count / plan_.slices_per_step();
+    version += count - count / plan_.phase_of(part.first).round;
   }
   return version;
 }
@@ -79,7 +78,7 @@ std::set<MemberId> LeaseDesk::left_out() const {
   for (const auto& [id, worker] : workers_) {
     all.insert(id);
   }
-  return worth_leaving_out(stragglers_, all, plan_.slices_per_step());
+  return worth_leaving_out(stragglers_, all, phase().round);
 }
 
 /// As many slices as the others have, whose way to and fro counts as little.

@@ -1,7 +1,12 @@
 #include "collectives/parameter_server/core/shard_core.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace mayfly::parameter_server {
 namespace {
+
+constexpr std::size_t kCutsKept = 2;
 
 template <typename T>
 void append(std::vector<T>& all, const std::vector<T>& more) {
@@ -10,17 +15,32 @@ void append(std::vector<T>& all, const std::vector<T>& more) {
 
 }  // namespace
 
-ShardCore::ShardCore(const SyncPlan& plan, bool is_first, const LeaseDesk::Options& options)
-    : order_(plan) {
-  if (is_first) {
-    desk_.emplace(plan, options);
+ShardCore::ShardCore(const SyncPlan& plan, const Options& options)
+    : options_(options), plan_(plan), order_(plan_), divergence_(options.divergence) {
+  if (options_.is_first) {
+    desk_.emplace(plan_, options_.desk);
   }
 }
 
 Result<ShardOutcome> ShardCore::take(const ShardEvent& event) {
   ShardOutcome outcome;
+  if (event.rewind && !restored_) {
+    if (Result<void> possible = check_rewind(*event.rewind); !possible.ok()) {
+      return std::move(possible).error();
+    }
+    restore(*event.rewind, outcome);
+  }
   switch (event.kind) {
-    case ShardEventKind::kPush: return pushed(event);
+    case ShardEventKind::kPush: {
+      Result<ShardOutcome> done = pushed(event);
+      if (!outcome.restore) {
+        return done;
+      }
+      if (done.ok()) {
+        done.value().restore = outcome.restore;
+      }
+      return done.ok() ? std::move(done) : Result<ShardOutcome>(std::move(outcome));
+    }
     case ShardEventKind::kPull:
       outcome.answers =
           order_.pulled(event.push.worker, event.push.clock, event.push.wanted.value_or(0));
@@ -56,6 +76,14 @@ Result<ShardOutcome> ShardCore::pushed(const ShardEvent& event) {
   outcome.update = std::move(pushed.value().update);
   outcome.answers = std::move(pushed.value().answers);
   repeats_ += outcome.fate == PushFate::kRepeat ? 1 : 0;
+  if (outcome.fate == PushFate::kApplied || outcome.fate == PushFate::kStaged) {
+    losses_[event.push.slice] = {event.loss, event.microbatches};
+  }
+  if (outcome.update) {
+    outcome.update->workers =
+        std::max<std::uint32_t>(1, static_cast<std::uint32_t>(workers_.size()));
+    watch(*outcome.update);
+  }
   if (!desk_) {
     return outcome;
   }
@@ -73,6 +101,57 @@ Result<ShardOutcome> ShardCore::pushed(const ShardEvent& event) {
     append(outcome.grants, desk_->wants(worker));
   }
   return outcome;
+}
+
+/// Before the desk hears of the update: what is done in doubt must not be recorded.
+void ShardCore::watch(const Update& update) {
+  Loss loss;
+  for (const std::uint64_t slice : update.slices) {
+    const Loss own = losses_.at(slice);
+    loss.sum += own.sum;
+    loss.microbatches += own.microbatches;
+    losses_.erase(slice);
+  }
+  if (update.begins_phase) {
+    cuts_.push_back(update.committed_before);
+    if (cuts_.size() > kCutsKept) {
+      cuts_.pop_front();
+    }
+  }
+  if (!desk_ || !options_.divergence.falls_back || plan_.rewound()) {
+    return;
+  }
+  const bool streams = is_stream(plan_.phase_of(update.committed_before).policy);
+  divergence_.add(loss.sum, loss.microbatches, static_cast<std::uint32_t>(update.slices.size()),
+                  streams);
+  desk_->set_doubt(divergence_.doubts());
+  if (divergence_.has_diverged()) {
+    desk_->set_diverged();
+  }
+}
+
+/// A worker has heard it from the desk, which says it when every shard has exactly the slices
+/// before it.
+Result<void> ShardCore::check_rewind(const Rewind& rewind) const {
+  const SliceSet& applied = order_.applied();
+  const bool is_known = !plan_.rewound() || *plan_.rewound() == rewind;
+  const bool is_kept = std::find(cuts_.begin(), cuts_.end(), rewind.to) != cuts_.end();
+  const bool is_here =
+      applied.prefix() == rewind.at && applied.count() == rewind.at && order_.staged() == 0;
+  if (!options_.divergence.falls_back || !is_known || !is_kept || !is_here ||
+      rewind.to >= rewind.at || !plan_.is_border(rewind.at)) {
+    return Error{Errc::kInvalidInput, "a worker that goes back to what there is not"};
+  }
+  return {};
+}
+
+void ShardCore::restore(const Rewind& rewind, ShardOutcome& outcome) {
+  if (!plan_.rewound()) {
+    plan_.fall_back(rewind);
+  }
+  order_.restored();
+  restored_ = true;
+  outcome.restore = rewind;
 }
 
 void ShardCore::rest(const ShardEvent& event, ShardOutcome& outcome) {

@@ -5,13 +5,16 @@
 // the events of its leader is always an earlier moment of the same machine.
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "collectives/parameter_server/core/divergence_watch.hpp"
 #include "collectives/parameter_server/core/lease_desk.hpp"
 #include "collectives/parameter_server/core/update_order.hpp"
 
@@ -33,12 +36,16 @@ struct ShardEvent {
   Push push{};
   std::uint64_t serial = 0;  ///< the worker's leases up to this one are over
   bool wants_lease = false;
+  double loss = 0;                 ///< of a push: sum over its microbatches
+  std::uint32_t microbatches = 0;  ///< of a push
+  std::optional<Rewind> rewind{};  ///< of anything that a worker says: what its leases told it
   std::set<MemberId> workers{};
   std::map<MemberId, double> stragglers{};  ///< and how many times
 };
 
 /// What follows from it, in this order.
 struct ShardOutcome {
+  std::optional<Rewind> restore;   ///< first the parameters are those before slice `to` again
   std::optional<PushFate> fate;    ///< of a push
   std::optional<Update> update;    ///< to be carried out now, from what is staged
   Grants grants;                   ///< new leases
@@ -48,25 +55,53 @@ struct ShardOutcome {
 
 class ShardCore {
  public:
-  /// The first shard has a desk for leases.
-  ShardCore(const SyncPlan& plan, bool is_first, const LeaseDesk::Options& options);
+  struct Options {
+    bool is_first = true;  ///< has a desk for leases
+    LeaseDesk::Options desk{};
+    DivergenceOptions divergence{};
+  };
+  ShardCore(const SyncPlan& plan, const Options& options);
+  ShardCore(const ShardCore&) = delete;
+  ShardCore& operator=(const ShardCore&) = delete;
 
-  /// kInvalidInput as UpdateOrder::pushed(); then nothing has changed.
+  /// kInvalidInput as UpdateOrder::pushed(), or if what a worker says of a Rewind cannot be; then
+  /// nothing has changed.
   [[nodiscard]] Result<ShardOutcome> take(const ShardEvent& event);
 
+  /// As it is now.
+  [[nodiscard]] const SyncPlan& plan() const { return plan_; }
   [[nodiscard]] const UpdateOrder& order() const { return order_; }
   /// Null but on the first shard.
   [[nodiscard]] const LeaseDesk* desk() const { return desk_ ? &*desk_ : nullptr; }
   /// How many slices came that were there before.
   [[nodiscard]] std::uint64_t repeats() const { return repeats_; }
+  /// Slices that are not in the parameters any more.
+  [[nodiscard]] std::uint64_t undone() const {
+    return restored_ ? plan_.rewound()->at - plan_.rewound()->to : 0;
+  }
+  /// Of the first shard: why training is taken to have diverged. Empty if it has not.
+  [[nodiscard]] const std::string& divergence() const { return divergence_.reason(); }
 
  private:
   [[nodiscard]] Result<ShardOutcome> pushed(const ShardEvent& event);
   void meet(const std::set<MemberId>& workers, ShardOutcome& outcome);
   void rest(const ShardEvent& event, ShardOutcome& outcome);
+  [[nodiscard]] Result<void> check_rewind(const Rewind& rewind) const;
+  void restore(const Rewind& rewind, ShardOutcome& outcome);
+  void watch(const Update& update);
 
+  const Options options_;
+  SyncPlan plan_;
   UpdateOrder order_;
   std::optional<LeaseDesk> desk_;
+  DivergenceWatch divergence_;
+  struct Loss {
+    double sum = 0;
+    std::uint32_t microbatches = 0;
+  };
+  std::map<std::uint64_t, Loss> losses_;  // of slices that are not in an update yet
+  std::deque<std::uint64_t> cuts_;        // the last two whose parameters are kept
+  bool restored_ = false;
   std::set<MemberId> workers_;
   std::uint64_t repeats_ = 0;
 };

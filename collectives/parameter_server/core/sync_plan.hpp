@@ -3,11 +3,12 @@
 // How the workers of a job with parameter servers keep step, and for which part of the job. Pure;
 // no thread matters.
 //
-// The unit of everything is the slice: each step's global batch is cut into the same number of
-// slices for the whole job, whoever is alive. Slice k belongs to step k / slices_per_step + 1; a
-// worker computes the gradient of a whole slice and pushes it once.
+// The unit of everything is the slice: in each phase every step's global batch is cut into the same
+// number of slices, whoever is alive. Slices are numbered through the whole job; a worker computes
+// the gradient of a whole slice and pushes it once.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@
 namespace mayfly::parameter_server {
 
 enum class SyncKind : std::uint8_t {
-  kBsp,     ///< an update is the mean of all slices of a step; everybody waits for it
+  kBsp,     ///< an update is the mean of all slices of a round; everybody waits for it
   kAsp,     ///< every slice is an update; nobody waits
   kSsp,     ///< as kAsp, but a worker is at most `staleness` slices ahead of the slowest
   kBackup,  ///< an update is the mean of the first `needed` slices; later ones are dropped
@@ -35,42 +36,112 @@ struct SyncPolicy {
 /// "bsp", "asp", "ssp:S" or "backup:N-of-M" with 1 <= N <= M; anything else is kInvalidInput.
 [[nodiscard]] Result<SyncPolicy> parse_sync_policy(std::string_view text);
 [[nodiscard]] std::string to_text(const SyncPolicy& policy);
+/// Every slice is an update.
+[[nodiscard]] inline bool is_stream(const SyncPolicy& policy) {
+  return policy.kind == SyncKind::kAsp || policy.kind == SyncKind::kSsp;
+}
+
+/// What becomes of the learning rate of an update made of less than a global batch.
+enum class RateRule : std::uint8_t {
+  kLinear,      ///< times the share of the global batch
+  kSqrt,        ///< times its square root
+  kFixed,       ///< nothing
+  kLiveLinear,  ///< divided by the number of workers that live
+  kLiveSqrt,    ///< divided by its square root
+};
+[[nodiscard]] Result<RateRule> parse_rate_rule(std::string_view text);
+/// `share` in (0, 1]; `workers` live, at least 1. A whole global batch has factor 1.
+[[nodiscard]] double rate_factor(RateRule rule, double share, std::uint32_t workers);
+
+/// What holds in one phase only. What is not said is as in the whole job.
+struct PhaseSettings {
+  double rate = 1;  ///< times the learning rate of the schedule
+  std::optional<RateRule> rule{};
+  std::optional<double> momentum{};
+  std::optional<double> weight_decay{};
+  std::optional<std::uint64_t> checkpoint_every{};  ///< steps; 0 = none
+  /// The rate rises in equal parts for so many steps, from this one on (the first has number 1);
+  /// 0 = it does not.
+  std::uint64_t ramp_steps = 0;
+  std::uint64_t ramp_first = 1;
+  friend bool operator==(const PhaseSettings&, const PhaseSettings&) = default;
+};
 
 /// A part of the job with one policy: the slices [first, last). Whole steps.
 struct SyncPhase {
   SyncPolicy policy;
   std::uint64_t first = 0;
   std::uint64_t last = 0;
+  std::uint64_t first_step = 0;       ///< so many steps are done before it
+  std::uint32_t slices_per_step = 1;  ///< a multiple of `round`
+  std::uint32_t round = 1;            ///< slices of an update, in phases that have rounds
+  PhaseSettings settings{};
+  bool is_recorded = false;  ///< at its end the state is recorded
+  bool restores = false;     ///< before it parameters were restored, which counts as an update
+
+  [[nodiscard]] std::uint64_t steps() const { return (last - first) / slices_per_step; }
+  [[nodiscard]] std::uint64_t last_step() const { return first_step + steps(); }
   friend bool operator==(const SyncPhase&, const SyncPhase&) = default;
+};
+
+/// Training has diverged: what follows the slices before `at` begins with the parameters that there
+/// were after the slices before `to`, with the samples that followed then.
+struct Rewind {
+  std::uint64_t at = 0;  ///< above `to`; 0 = none
+  std::uint64_t to = 0;
+  friend bool operator==(const Rewind&, const Rewind&) = default;
 };
 
 /// What a job is made of; equal on all its processes.
 class SyncPlan {
  public:
-  /// `phases` follow each other without a gap; at least one; none is empty. A kBackup phase needs a
-  /// divisor of slices_per_step.
+  /// `phases` follow each other without a gap; at least one; none is empty. `slices_per_step` is
+  /// what a step has when the phase does not say something else.
   SyncPlan(std::vector<SyncPhase> phases, std::uint32_t slices_per_step);
 
-  /// The same with phases cut in two at each of these slices (first ones of a step) inside them.
-  [[nodiscard]] SyncPlan cut_at(const std::set<std::uint64_t>& slices) const;
+  /// The same with phases cut in two after each of these steps inside them; at `recorded` ones,
+  /// wherever they are, the state is recorded.
+  [[nodiscard]] SyncPlan cut_after(const std::set<std::uint64_t>& steps,
+                                   const std::set<std::uint64_t>& recorded) const;
+  /// The rest of the job, from `rewind.at` on, is of kBsp and does again what followed `rewind.to`.
+  /// Both begin a step; it happens once in a job.
+  void fall_back(const Rewind& rewind);
+  [[nodiscard]] const std::optional<Rewind>& rewound() const { return rewound_; }
 
   [[nodiscard]] const std::vector<SyncPhase>& phases() const { return phases_; }
   [[nodiscard]] std::uint32_t slices_per_step() const { return slices_per_step_; }
   [[nodiscard]] std::uint64_t first_slice() const { return phases_.front().first; }
   [[nodiscard]] std::uint64_t last_slice() const { return phases_.back().last; }
-  /// The phase of a slice in [first_slice(), last_slice()).
-  [[nodiscard]] const SyncPhase& phase_of(std::uint64_t slice) const;
+  /// The phase of a slice; of last_slice() the last one.
+  [[nodiscard]] std::size_t index_of(std::uint64_t slice) const;
+  [[nodiscard]] const SyncPhase& phase_of(std::uint64_t slice) const {
+    return phases_[index_of(slice)];
+  }
   /// Updates that parameters have had when exactly the slices before `slice` are in them: the
   /// number of their version. `slice` begins a phase, a round of kBsp, or the end.
   [[nodiscard]] std::uint64_t version_at(std::uint64_t slice) const;
-  /// The first slice of the step that `slice` belongs to.
-  [[nodiscard]] std::uint64_t round_of(std::uint64_t slice) const {
-    return slice / slices_per_step_ * slices_per_step_;
-  }
+  /// Of kBsp: the first slice of the round that `slice` belongs to.
+  [[nodiscard]] std::uint64_t round_of(std::uint64_t slice) const;
+  /// Whole steps of the job that are done when so many slices are, in whatever order within their
+  /// phase.
+  [[nodiscard]] std::uint64_t steps_before(std::uint64_t slices) const;
+  /// The slice begins a step, or is the end.
+  [[nodiscard]] bool is_border(std::uint64_t slice) const;
+  /// Begins a phase: when exactly the slices before it are in, no shard has anything else.
+  [[nodiscard]] bool is_cut(std::uint64_t slice) const;
+  /// Of an update that follows so many slices: times the learning rate of the schedule.
+  [[nodiscard]] double rate_after(std::uint64_t slices) const;
 
  private:
   std::vector<SyncPhase> phases_;
   std::uint32_t slices_per_step_;
+  std::optional<Rewind> rewound_;
+};
+
+/// How a phase without rounds begins, if none was before it (asp, ssp).
+struct WarmUp {
+  bool by_bsp = false;      ///< else the learning rate rises
+  std::uint64_t steps = 0;  ///< 0 = at once
 };
 
 /// How long a job is, for parse_phases().
@@ -79,22 +150,20 @@ struct JobLength {
   std::uint64_t last_step = 1;
   std::uint32_t slices_per_step = 1;
   std::uint64_t samples_per_step = 1;
+  std::uint32_t microbatches = 0;  ///< of a step; 0 = as many as slices
+  WarmUp warm_up{};
 };
 
-/// "POLICY[:AMOUNT],...", for example "bsp:6.25%,asp" or "ssp:2:400steps,bsp:51200samples,asp". An
-/// amount is a share of the whole job, steps or samples, rounded to whole steps of at least one;
-/// only the last phase may lack it, and has what is left, however much it asks for. Phases that a
+/// "POLICY[:AMOUNT][{NAME=VALUE,...}],...", for example "bsp:6.25%,asp{lr=0.5x}" or
+/// "ssp:2:400steps,bsp:51200samples{momentum=0.8,batch=64},asp". An amount is a share of the whole
+/// job, steps or samples, rounded to whole steps of at least one; only the last phase may lack it,
+/// and has what is left, however much it asks for. Settings: lr (a factor, "0.5x"), lr-rule,
+/// momentum, weight-decay, checkpoint-every (steps), batch (samples of an update). Phases that a
 /// resumed job has behind it are left out. kInvalidInput says what is wrong with which phase.
 [[nodiscard]] Result<SyncPlan> parse_phases(std::string_view text, const JobLength& length);
-
-/// What becomes of the learning rate of an update made of less than a global batch.
-enum class RateRule : std::uint8_t {
-  kLinear,  ///< times the share of the global batch
-  kSqrt,    ///< times its square root
-  kFixed,   ///< nothing
-};
-[[nodiscard]] Result<RateRule> parse_rate_rule(std::string_view text);
-/// `share` in (0, 1].
-[[nodiscard]] double rate_factor(RateRule rule, double share);
+/// "bsp:AMOUNT" or "ramp:AMOUNT"; empty = none.
+[[nodiscard]] Result<WarmUp> parse_warm_up(std::string_view text, const JobLength& length);
+/// The names of a phase's settings.
+[[nodiscard]] const std::vector<std::string>& phase_setting_names();
 
 }  // namespace mayfly::parameter_server

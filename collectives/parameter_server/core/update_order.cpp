@@ -51,16 +51,26 @@ Result<PushFate> UpdateOrder::fate_of(const Push& push) const {
 
 bool UpdateOrder::round_is_complete(const SyncPhase& phase) const {
   if (phase.policy.kind == SyncKind::kBsp) {
-    return staged_.size() == plan_.slices_per_step();
+    return staged_.size() == phase.round;
   }
   const std::uint64_t left = phase.last - applied_.count();
   return staged_.size() == std::min<std::uint64_t>(phase.policy.needed, left);
 }
 
-Update UpdateOrder::apply_one(const Push& push) {
+Update UpdateOrder::update_of(std::vector<std::uint64_t> slices) const {
   Update update;
-  update.slices = {push.slice};
+  update.slices = std::move(slices);
   update.committed_before = applied_.count();
+  update.step = plan_.steps_before(update.committed_before) + 1;
+  update.steps_after = plan_.steps_before(update.committed_before + update.slices.size());
+  update.settings = plan_.phase_of(update.committed_before).settings;
+  update.rate = plan_.rate_after(update.committed_before);
+  update.begins_phase = plan_.is_cut(update.committed_before);
+  return update;
+}
+
+Update UpdateOrder::apply_one(const Push& push) {
+  Update update = update_of({push.slice});
   update.staleness = version_ - push.base_version;
   ++staleness_[update.staleness];
   applied_.add(push.slice);
@@ -69,10 +79,12 @@ Update UpdateOrder::apply_one(const Push& push) {
 }
 
 Update UpdateOrder::apply_round() {
-  Update update;
-  update.committed_before = applied_.count();
+  std::vector<std::uint64_t> slices;
   for (const auto& [slice, base] : staged_) {  // by their numbers, whoever was first
-    update.slices.push_back(slice);
+    slices.push_back(slice);
+  }
+  Update update = update_of(std::move(slices));
+  for (const std::uint64_t slice : update.slices) {
     applied_.add(slice);
   }
   staged_.clear();

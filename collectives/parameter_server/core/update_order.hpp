@@ -35,6 +35,12 @@ struct Update {
   std::uint64_t committed_before = 0;  ///< slices of the whole job that were in before
   std::uint64_t version = 0;           ///< of the parameters after it
   std::uint64_t staleness = 0;         ///< updates since the parameters it was computed with
+  std::uint64_t step = 0;              ///< that follows those which are done before it
+  std::uint64_t steps_after = 0;       ///< so many steps are done after it
+  PhaseSettings settings{};            ///< of its phase
+  double rate = 1;                     ///< times the learning rate of the schedule
+  std::uint32_t workers = 1;           ///< that live
+  bool begins_phase = false;           ///< what it changes every shard has had
 };
 
 enum class PushFate : std::uint8_t {
@@ -64,6 +70,9 @@ class UpdateOrder {
   /// The worker has no work; nobody waits for it until it pulls or pushes.
   [[nodiscard]] std::vector<MemberId> rested(MemberId worker);
   [[nodiscard]] std::vector<MemberId> gone(MemberId worker);
+  /// Exactly the slices before the plan's Rewind::at are in, and those after Rewind::to are not in
+  /// the parameters any more. It counts as an update.
+  void restored() { ++version_; }
 
   [[nodiscard]] std::uint64_t version() const { return version_; }
   /// The slices that are in the parameters.
@@ -86,6 +95,7 @@ class UpdateOrder {
   [[nodiscard]] bool round_is_complete(const SyncPhase& phase) const;
   Update apply_one(const Push& push);
   Update apply_round();
+  [[nodiscard]] Update update_of(std::vector<std::uint64_t> slices) const;
   Worker& heard_of(MemberId worker, std::uint64_t clock);
   [[nodiscard]] std::optional<std::uint64_t> slowest() const;
   [[nodiscard]] bool may_go_on(const Worker& worker) const;

@@ -13,6 +13,7 @@ WorkerFlow::WorkerFlow(std::uint32_t shards) : shards_(shards) {
 void WorkerFlow::granted(const Lease& lease) {
   if (lease.serial == received_ + 1) {  // after a gap all that is missing comes once more, in order
     received_ = lease.serial;
+    rewind_ = lease.rewind;
     leases_.push_back({lease, 0, false});
   }
 }

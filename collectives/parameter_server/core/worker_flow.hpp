@@ -87,6 +87,8 @@ class WorkerFlow {
   /// Of the adopted parameters of a shard.
   [[nodiscard]] std::uint64_t version(std::uint32_t shard) const { return shards_[shard].held; }
   [[nodiscard]] bool has_parameters() const { return has_parameters_; }
+  /// What the plan has become, as far as we have heard. Every message says it.
+  [[nodiscard]] const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:
   struct Shard {
@@ -114,6 +116,7 @@ class WorkerFlow {
 
   std::vector<Shard> shards_;
   bool has_parameters_ = false;
+  std::optional<Rewind> rewind_;
   std::deque<Held> leases_;       // in the order of their serials
   std::vector<Held> unanswered_;  // pushed, and over with the next answers
   std::set<std::uint64_t> over_;  // serials above done_through_

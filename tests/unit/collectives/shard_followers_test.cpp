@@ -74,7 +74,7 @@ ShardEvent push_of(std::uint64_t slice, std::uint64_t version) {
 TEST(ShardCore, AnswersARoundWhenItsLastSliceIsThere) {
   const SyncPlan plan =
       parse_phases("bsp", {.last_step = 2, .slices_per_step = 2, .samples_per_step = 8}).value();
-  ShardCore core(plan, false, {});
+  ShardCore core(plan, {.is_first = false});
   (void)core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{1}}});
   EXPECT_FALSE(core.take(push_of(1, 0)).value().update.has_value());
   const ShardOutcome outcome = core.take(push_of(0, 0)).value();
@@ -87,7 +87,7 @@ TEST(ShardCore, AnswersARoundWhenItsLastSliceIsThere) {
 
 TEST(ShardCore, NamesTheWorkersThatAreMembersNoMore) {
   const SyncPlan plan = parse_phases("asp", {.last_step = 2, .slices_per_step = 2}).value();
-  ShardCore core(plan, true, {});
+  ShardCore core(plan, {});
   (void)core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{1}, MemberId{2}}});
   const ShardOutcome outcome =
       core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{2}}}).value();

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
 #include "collectives/parameter_server/core/update_order.hpp"
 
 namespace mayfly::parameter_server {
@@ -13,6 +16,21 @@ constexpr JobLength kLength{
 std::vector<SyncPhase> phases_of(const std::string& text, JobLength length = kLength) {
   Result<SyncPlan> plan = parse_phases(text, length);
   return plan.ok() ? plan.value().phases() : std::vector<SyncPhase>{};
+}
+
+/// Policy and slices of each phase.
+std::string shown(const std::string& text, const JobLength& length = kLength) {
+  std::string all;
+  for (const SyncPhase& phase : phases_of(text, length)) {
+    all += to_text(phase.policy) + " " + std::to_string(phase.first) + "-" +
+           std::to_string(phase.last) + " ";
+  }
+  return all;
+}
+
+std::string refusal_of(const std::string& text) {
+  const Result<SyncPlan> plan = parse_phases(text, kLength);
+  return plan.ok() ? "" : plan.error().detail;
 }
 
 TEST(SyncPolicyText, ReadsBackToTheSamePolicy) {
@@ -33,11 +51,9 @@ TEST(SyncPolicyText, IsRefusedWithTheKnownOnesIfItMeansNothing) {
 }
 
 TEST(SyncPhases, TakeSharesStepsAndSamplesOfTheWholeJob) {
-  const std::vector<SyncPhase> expected = {{{SyncKind::kBsp, 0, 0, 0}, 0, 100},
-                                           {{SyncKind::kAsp, 0, 0, 0}, 100, 1600}};
-  EXPECT_EQ(phases_of("bsp:6.25%,asp"), expected);
-  EXPECT_EQ(phases_of("bsp:25steps,asp"), expected);
-  EXPECT_EQ(phases_of("bsp:3200samples,asp:1%"), expected);
+  for (const char* text : {"bsp:6.25%,asp", "bsp:25steps,asp", "bsp:3200samples,asp:1%"}) {
+    EXPECT_EQ(shown(text), "bsp 0-100 asp 100-1600 ") << text;
+  }
   EXPECT_EQ(phases_of("ssp:2:50%,bsp").front().policy.staleness, 2U);
 }
 
@@ -66,10 +82,125 @@ TEST(SyncPlanVersions, CountUpdatesOfEveryKindOfPhase) {
   EXPECT_EQ(plan.value().version_at(1600), 50U + 760);
 }
 
-TEST(RateRules, ScaleWithTheShareOfTheGlobalBatch) {
-  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("linear").value(), 0.25), 0.25);
-  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("sqrt").value(), 0.25), 0.5);
-  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("fixed").value(), 0.25), 1);
+TEST(SyncPhases, HaveSettingsOfTheirOwn) {
+  const auto phases = phases_of(
+      "bsp:25%{lr=2x,momentum=0.8},ssp:1:25%{weight-decay=0,lr_rule=sqrt},asp{checkpoint-every=7}");
+  ASSERT_EQ(phases.size(), 3U);
+  EXPECT_EQ(phases[0].settings.rate, 2);
+  EXPECT_EQ(phases[0].settings.momentum, 0.8);
+  EXPECT_FALSE(phases[0].settings.weight_decay.has_value());
+  EXPECT_EQ(phases[1].settings.rate, 1);
+  EXPECT_EQ(phases[1].settings.weight_decay, 0.0);
+  EXPECT_EQ(phases[1].settings.rule, RateRule::kSqrt);
+  EXPECT_EQ(phases[2].settings.checkpoint_every, 7U);
+  EXPECT_FALSE(phases[2].settings.momentum.has_value());
+}
+
+TEST(SyncPhases, NameThePlaceAndTheTroubleWhenRefused) {
+  for (const auto& [text, place, trouble] :
+       {std::tuple("bsp:5%,asp{lr=0.5}", "phase 2 'asp{lr=0.5}'", "such as 0.5x"),
+        std::tuple("bsp:5%{lr=-1x},asp", "phase 1 'bsp:5%{lr=-1x}'", "such as 0.5x"),
+        std::tuple("bsp:5%{momentum=1},asp", "phase 1", "below 1"),
+        std::tuple("asp{momentun=0.9}", "phase 1", "unknown setting 'momentun' (known: lr,"),
+        std::tuple("asp{lr}", "phase 1", "NAME=VALUE"),
+        std::tuple("asp{lr=1x", "phase 1", "'}' is missing"),
+        std::tuple("bsp:5%,asp{batch=48}", "phase 2", "not a part of the global batch 128"),
+        std::tuple("asp{checkpoint-every=often}", "phase 1", "number of steps")}) {
+    EXPECT_NE(refusal_of(text).find(place), std::string::npos) << refusal_of(text);
+    EXPECT_NE(refusal_of(text).find(trouble), std::string::npos) << refusal_of(text);
+  }
+}
+
+TEST(SyncPhases, CutTheirStepsAsTheirBatchAsks) {
+  JobLength length = kLength;  // 4 slices of 32 samples
+  length.microbatches = 16;    // of 8 samples
+  const auto phases = phases_of("bsp:10steps{batch=64},asp:10steps{batch=8},bsp{batch=16}", length);
+  ASSERT_EQ(phases.size(), 3U);
+  EXPECT_EQ(phases[0].round, 4U);  // two updates a step, four slices each
+  EXPECT_EQ(phases[0].slices_per_step, 8U);
+  EXPECT_EQ(phases[1].slices_per_step, 16U);
+  EXPECT_EQ(phases[1].first, 80U);
+  EXPECT_EQ(phases[1].last, 240U);
+  EXPECT_EQ(phases[2].round, 2U);  // of two microbatches
+  EXPECT_EQ(phases[2].slices_per_step, 16U);
+  const SyncPlan plan =
+      parse_phases("bsp:10steps{batch=64},asp:10steps{batch=8},bsp{batch=16}", length).value();
+  EXPECT_EQ(plan.version_at(80), 20U);
+  EXPECT_EQ(plan.version_at(240), 20U + 160);
+  EXPECT_EQ(plan.steps_before(79), 9U);
+  EXPECT_EQ(plan.steps_before(240), 20U);
+  EXPECT_EQ(plan.steps_before(plan.last_slice()), 400U);
+  EXPECT_EQ(plan.round_of(247), 246U);
+}
+
+TEST(SyncPhases, KeepTheirNumbersWhenAJobIsResumed) {
+  JobLength length = kLength;
+  length.microbatches = 16;
+  length.first_step = 12;
+  const auto phases = phases_of("bsp:10steps{batch=64},asp:10steps{batch=8},bsp", length);
+  ASSERT_EQ(phases.size(), 2U);
+  EXPECT_EQ(phases[0].first, 80U + 2 * 16);
+  EXPECT_EQ(phases[0].first_step, 12U);
+  EXPECT_EQ(phases[1].first, 240U);
+}
+
+TEST(WarmUps, BeginAJobWithRounds) {
+  JobLength length = kLength;
+  length.warm_up = parse_warm_up("bsp:10%", length).value();
+  EXPECT_EQ(shown("asp", length), "bsp 0-160 asp 160-1600 ");
+  EXPECT_EQ(shown("bsp:5%,asp", length), "bsp 0-80 asp 80-1600 ") << "it begins with them";
+  EXPECT_EQ(shown("ssp:1:5%,asp", length), "bsp 0-80 asp 80-1600 ") << "no longer than its phase";
+  length.first_step = 100;
+  EXPECT_EQ(shown("asp", length), "asp 400-1600 ") << "it is over";
+}
+
+TEST(WarmUps, LetTheRateRiseAtEachBeginningWithoutRounds) {
+  JobLength length = kLength;
+  length.warm_up = parse_warm_up("ramp:10steps", length).value();
+  const SyncPlan plan = parse_phases("bsp:100steps,asp:5steps,ssp:1{lr=0.5x}", length).value();
+  EXPECT_EQ(plan.rate_after(0), 1);
+  EXPECT_DOUBLE_EQ(plan.rate_after(400), 1.0 / 40);
+  EXPECT_DOUBLE_EQ(plan.rate_after(419), 20.0 / 40);
+  EXPECT_DOUBLE_EQ(plan.rate_after(420), 0.5 * 21.0 / 40) << "it goes on in the next phase";
+  EXPECT_DOUBLE_EQ(plan.rate_after(439), 0.5);
+  EXPECT_DOUBLE_EQ(plan.rate_after(1599), 0.5);
+  const SyncPlan cut = plan.cut_after({102, 200}, {});
+  EXPECT_DOUBLE_EQ(cut.rate_after(419), 20.0 / 40);
+  for (const char* text : {"bsp", "ramp:", "ramp:0%", "slow:5%", "bsp:many"}) {
+    EXPECT_FALSE(parse_warm_up(text, kLength).ok()) << text;
+  }
+}
+
+TEST(SyncPlans, FallBackToEarlierSamplesInRounds) {
+  SyncPlan plan = parse_phases("bsp:10steps,asp:90steps,ssp:3", kLength)
+                      .value()
+                      .cut_after({50}, {100, 390, 400});
+  plan.fall_back({.at = 240, .to = 200});  // after step 60, which is undone as far as step 50
+  EXPECT_EQ(plan.steps_before(239), 59U);
+  EXPECT_EQ(plan.steps_before(240), 50U);
+  EXPECT_EQ(plan.steps_before(244), 51U);
+  EXPECT_EQ(plan.last_slice(), 240U + 350 * 4);
+  EXPECT_EQ(plan.steps_before(plan.last_slice()), 400U);
+  EXPECT_EQ(plan.version_at(239), 10U + 199);
+  EXPECT_EQ(plan.version_at(240), 10U + 200 + 1) << "what is restored has a number of its own";
+  EXPECT_EQ(plan.version_at(248), 10U + 200 + 1 + 2);
+  std::vector<std::uint64_t> recorded;
+  for (const SyncPhase& phase : plan.phases()) {
+    if (phase.first >= 240) {
+      EXPECT_EQ(to_text(phase.policy), "bsp");
+      recorded.push_back(phase.is_recorded ? phase.last_step() : 0);
+    }
+  }
+  EXPECT_EQ(recorded, (std::vector<std::uint64_t>{100, 390, 400}));
+}
+
+TEST(RateRules, ScaleWithTheShareOfTheGlobalBatchOrWithWhoLives) {
+  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("linear").value(), 0.25, 3), 0.25);
+  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("sqrt").value(), 0.25, 3), 0.5);
+  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("fixed").value(), 0.25, 3), 1);
+  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("live-linear").value(), 0.25, 2), 0.5);
+  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("live-sqrt").value(), 0.25, 16), 0.25);
+  EXPECT_DOUBLE_EQ(rate_factor(parse_rate_rule("live-sqrt").value(), 1, 16), 1);
   EXPECT_FALSE(parse_rate_rule("square").ok());
 }
 

@@ -144,6 +144,19 @@ TEST(Toml, BrokenSyntaxTablesAndNegativeCountsAreErrorsWithLine) {
               HasSubstr("lr expects a number"));
 }
 
+TEST(Toml, PhasesMayBeTables) {
+  JobConfig config;
+  const std::string text =
+      "lr = 0.5\n[[phase]]\nsync = \"bsp\"\nlength = \"6.25%\"\n"
+      "[[phase]]\nsync = \"asp\"\nlr = \"0.5x\"\ncheckpoint_every = 500\n";
+  ASSERT_TRUE(apply_toml(config, text, "job.toml").ok());
+  EXPECT_EQ(config.phases, "bsp:6.25%,asp{checkpoint_every=500,lr=0.5x}");
+  EXPECT_THAT(error_of(apply_toml(config, "[[phase]]\nsync = true\n", "job.toml")),
+              HasSubstr("job.toml line 2: sync of a phase expects a string or a number"));
+  EXPECT_THAT(error_of(apply_toml(config, "[phase]\nsync = \"bsp\"\n", "job.toml")),
+              HasSubstr("[[phase]]"));
+}
+
 TEST(Toml, WithAnErrorChangesNothing) {
   JobConfig config;
   EXPECT_FALSE(apply_toml(config, "lr = 5.0\nnonsense = 1\n", "job.toml").ok());

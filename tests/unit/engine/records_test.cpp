@@ -41,6 +41,14 @@ TEST(Records, NotesSurviveTheWire) {
   EXPECT_EQ(std::get<NoteRecord>(note.value()).detail, "7");
 }
 
+TEST(Records, OfFallingBackSurviveTheWire) {
+  const Result<Record> back = decode_record(encode_record(FallBackRecord{240, 50, "too high"}));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<FallBackRecord>(back.value()).at, 240u);
+  EXPECT_EQ(std::get<FallBackRecord>(back.value()).step, 50u);
+  EXPECT_EQ(std::get<FallBackRecord>(back.value()).reason, "too high");
+}
+
 TEST(Records, EveryPrefixIsRefused) {
   const Bytes whole = encode_record(CheckpointRecord{12, true, "runs/a/checkpoints/step-12"});
   for (std::size_t size = 0; size < whole.size(); ++size) {

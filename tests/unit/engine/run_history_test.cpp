@@ -69,6 +69,23 @@ TEST_F(RunHistoryTest, StepsAreCountedAsTheyWereRecorded) {
   EXPECT_EQ(h.last_digest, "five");
 }
 
+TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
+  const auto run = start();
+  for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
+    run->metric(metric(step));
+  }
+  run->event("fell_back", {{"step", "3"}, {"at", "24"}});
+  for (const std::uint64_t step : {4, 5}) {
+    run->metric(metric(step));
+  }
+  const RunHistory h = history();
+  EXPECT_EQ(h.last_step, 5u);
+  EXPECT_EQ(h.samples, 500u);
+  EXPECT_EQ(h.undone_samples, 300u);
+  EXPECT_EQ(h.fell_back_at, 24u);
+  EXPECT_TRUE(h.missing.empty());
+}
+
 TEST_F(RunHistoryTest, EventsAreReadBack) {
   const auto run = start();
   RecoveryRecord recovery;

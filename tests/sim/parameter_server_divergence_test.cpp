@@ -1,0 +1,147 @@
+// Jobs that diverge without rounds and fall back: what was undone is done again, in rounds, from
+// the parameters of an earlier moment, whoever dies meanwhile.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/sim/parameter_server_checks.hpp"
+
+namespace mayfly::sim {
+namespace {
+
+using parameter_server::SyncPlan;
+
+/// MAYFLY_SIM_SEEDS asks for more.
+std::uint64_t seeds() {
+  const char* asked = std::getenv("MAYFLY_SIM_SEEDS");
+  return asked == nullptr ? 150 : std::strtoull(asked, nullptr, 10);
+}
+const std::uint64_t kSeeds = seeds();
+
+std::string named(const PsOptions& options) {
+  return options.phases + ", " + std::to_string(options.shards) + " shards, seed " +
+         std::to_string(options.seed);
+}
+
+/// 30 % of bsp, which is 12 of 40 steps of 4 slices, then something that goes wrong after a while.
+PsOptions diverging(std::uint32_t shards, std::uint64_t seed) {
+  PsOptions options;
+  options.seed = seed;
+  options.phases = seed % 2 == 0 ? "bsp:30%,asp" : "bsp:30%,ssp:2";
+  options.steps = 40;
+  options.shards = shards;
+  options.falls_back = true;
+  options.diverges_from = 12 * 4 + seed % 60;
+  return options;
+}
+
+PsOptions with_faults(PsOptions options) {
+  options.kills = static_cast<std::uint32_t>(options.seed % 4);
+  options.joins = static_cast<std::uint32_t>(options.seed % 3);
+  options.breaks = static_cast<std::uint32_t>(options.seed % 5);
+  return options;
+}
+
+PsResult checked(const PsOptions& options) {
+  PsResult result = run_parameter_server(options);
+  EXPECT_EQ(violation(options, result), "") << named(options);
+  return result;
+}
+
+/// The job without the phase that diverged.
+PsResult in_rounds_only(const PsOptions& options) {
+  PsOptions other;
+  other.steps = options.steps;
+  other.shards = options.shards;
+  other.workers = 1;
+  return run_parameter_server(other);
+}
+
+TEST(DivergingJobs, EndWithTheBitsOfAJobInRoundsFromWhereAllWasWell) {
+  std::uint64_t compared = 0;
+  for (const std::uint32_t shards : {1U, 2U, 3U}) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const PsOptions options = with_faults(diverging(shards, seed));
+      const PsResult result = checked(options);
+      ASSERT_TRUE(result.rewind.has_value()) << named(options);
+      EXPECT_EQ(result.rewind->to, 12U * 4) << named(options);
+      EXPECT_GT(result.rewind->at, options.diverges_from) << named(options);
+      if (result.mixed > 0) {
+        continue;
+      }
+      ++compared;
+      const PsResult oracle = in_rounds_only(options);
+      for (std::uint32_t s = 0; s < shards; ++s) {
+        ASSERT_EQ(result.shards[s].model, oracle.shards[s].model) << named(options);
+      }
+    }
+  }
+  EXPECT_GT(compared, 3 * kSeeds * 8 / 10);
+}
+
+TEST(DivergingJobs, FallBackToTheNewestCutBeforeTheTrouble) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    PsOptions options = with_faults(diverging(static_cast<std::uint32_t>(1 + seed % 3), seed));
+    options.rest_steps = {18, 24, 30, 36};
+    options.diverges_from = 26 * 4 + seed % 8;
+    const PsResult result = checked(options);
+    ASSERT_TRUE(result.rewind.has_value()) << named(options);
+    EXPECT_EQ(result.rewind->to, 24U * 4) << named(options);
+    const SyncPlan plan = plan_after(options, result);
+    EXPECT_EQ(plan.steps_before(result.rewind->at), 24U);
+    EXPECT_EQ(plan.steps_before(plan.last_slice()), 40U);
+  }
+}
+
+TEST(DivergingJobs, RecordNothingThatIsInDoubt) {
+  std::uint64_t left_out = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    PsOptions options = with_faults(diverging(2, seed));
+    options.snapshot_steps = {18, 22, 26, 30, 34, 38};
+    options.diverges_from = 20 * 4 + 4 * (seed % 5);
+    const PsResult result = checked(options);
+    ASSERT_TRUE(result.rewind.has_value()) << named(options);
+    // All steps are recorded once they are done again, so at the end nothing is missing.
+    EXPECT_EQ(result.snapshots.size(), 7U) << named(options);
+    left_out += result.rewind->to < 22 * 4 ? 1 : 0;
+  }
+  EXPECT_GT(left_out, 0U);
+}
+
+TEST(DivergingJobs, GoOnAsTheyAreIfItWasNothing) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    PsOptions options = with_faults(diverging(2, seed));
+    options.rest_steps = {18, 24, 30, 36};
+    options.calm_from = options.diverges_from + 1;
+    const PsResult result = checked(options);
+    EXPECT_FALSE(result.rewind.has_value()) << named(options);
+  }
+}
+
+TEST(DivergingJobs, DoNotNoticeServersThatDie) {
+  std::uint64_t takeovers = 0;
+  for (std::uint64_t seed = 1; seed <= 2 * kSeeds; ++seed) {
+    PsOptions options = with_faults(diverging(static_cast<std::uint32_t>(2 + seed % 2), seed));
+    options.rest_steps = {18, 24, 30, 36};
+    options.followers = true;
+    options.server_kills = seed % 2 == 0 ? 1 : 0;
+    options.zombies = seed % 2 == 0 ? 0 : 1;
+    const PsResult result = checked(options);
+    ASSERT_FALSE(result.torn);
+    ASSERT_TRUE(result.rewind.has_value()) << named(options);
+    takeovers += result.takeovers;
+  }
+  EXPECT_GT(takeovers, kSeeds);
+}
+
+TEST(DivergingJobs, ComeToRestWhenHeldOnlyAfterTheyHaveFallenBack) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    PsOptions options = with_faults(diverging(2, seed));
+    options.holds = 3;
+    ASSERT_TRUE(checked(options).rewind.has_value()) << named(options);
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::sim
