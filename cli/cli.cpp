@@ -52,6 +52,57 @@ Subcommand cloud_command() {
           cloud};
 }
 
+/// Of the jobs that `compare` and `tune-switch` run.
+const std::vector<std::string> kComparedSettings = {"model",
+                                                    "data",
+                                                    "image_size",
+                                                    "workers",
+                                                    "threads",
+                                                    "steps",
+                                                    "global_batch",
+                                                    "microbatch",
+                                                    "lr",
+                                                    "momentum",
+                                                    "lr_schedule",
+                                                    "warmup_epochs",
+                                                    "weight_decay",
+                                                    "augment",
+                                                    "ps",
+                                                    "shards",
+                                                    "slices",
+                                                    "lr_rule",
+                                                    "inject",
+                                                    "chaos",
+                                                    "backend",
+                                                    "reduction",
+                                                    "straggler_factor",
+                                                    "straggler_windows",
+                                                    "evaluate",
+                                                    "eval_every_epochs",
+                                                    "silence_max_ms",
+                                                    "isa",
+                                                    "dtype"};
+
+Subcommand switch_tuning() {
+  return {{"tune-switch",
+           "search the earliest switch from bsp to a faster policy that keeps bsp's accuracy, with "
+           "runs "
+           "of a job; goes on if interrupted",
+           "",
+           {{"output", "DIR", "records, table and plots (default: tune-switch)"},
+            {"then", "PHASES", "what follows bsp (default: asp), e.g. ssp:2 or asp{lr=0.5x}"},
+            {"condition", "NAME", "clean (default), straggler, kill or straggler+kill"},
+            {"tolerance", "SHARE", "so much less mean accuracy is accepted (default 0.01)"},
+            {"runs", "N", "at each point (default 5; 1 with --quick)"},
+            {"probes", "N", "points at most, besides bsp alone (default 5; 3 with --quick)"},
+            {"first-seed", "S", "of each point's runs (default 1)"},
+            {"quick", "", "a small job, for a look"},
+            kJson},
+           kComparedSettings,
+           false},
+          tune_switch};
+}
+
 Subcommand comparison() {
   return {
       {"compare",
@@ -67,35 +118,7 @@ Subcommand comparison() {
         {"first-seed", "S", "the first of them (default 1)"},
         {"quick", "", "a small job, for a look"},
         kJson},
-       {"model",
-        "data",
-        "image_size",
-        "workers",
-        "threads",
-        "steps",
-        "global_batch",
-        "microbatch",
-        "lr",
-        "momentum",
-        "lr_schedule",
-        "warmup_epochs",
-        "weight_decay",
-        "augment",
-        "ps",
-        "shards",
-        "slices",
-        "lr_rule",
-        "inject",
-        "chaos",
-        "backend",
-        "reduction",
-        "straggler_factor",
-        "straggler_windows",
-        "evaluate",
-        "eval_every_epochs",
-        "silence_max_ms",
-        "isa",
-        "dtype"},
+       kComparedSettings,
        false},
       compare};
 }
@@ -263,6 +286,7 @@ const std::vector<Subcommand>& subcommands() {
         false},
        import_weights},
       comparison(),
+      switch_tuning(),
       simulation(),
       {{"version", "print the version", "", {kJson}, {}, false}, version}};
   return list;

@@ -43,6 +43,8 @@ int simulate(const ParsedArguments& arguments, Context& context);
 
 // compare_command.cpp: the same job under several kinds of synchronisation.
 int compare(const ParsedArguments& arguments, Context& context);
+// The same for the moment of a switch.
+int tune_switch(const ParsedArguments& arguments, Context& context);
 
 // cli.cpp
 int version(const ParsedArguments& arguments, Context& context);

@@ -20,6 +20,7 @@
 #include "engine/bench/reform_bench.hpp"
 #include "engine/bench/step_bench.hpp"
 #include "engine/compare/compare_plan.hpp"
+#include "engine/compare/tune_switch.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
 
@@ -55,6 +56,7 @@ struct Services {
   std::function<int(const std::vector<std::string>& words)> bench_rank;
   std::function<int(const engine::CompareOptions&)> compare;
   std::function<int(const engine::PsBenchOptions&)> bench_ps;
+  std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
 };
 
 struct Context {

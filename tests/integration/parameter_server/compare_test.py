@@ -1,4 +1,5 @@
-"""`mayfly compare` and `mayfly bench ps`, as a user runs them, with as little work as possible."""
+"""`mayfly compare`, `mayfly tune-switch` and `mayfly bench ps`, as a user runs them, with as little
+work as possible."""
 import json
 import os
 import shutil
@@ -76,6 +77,47 @@ def an_interrupted_comparison_goes_on():
     shutil.rmtree(folder)
 
 
+def tuning(out, *args):
+    return [BINARY, "tune-switch", "--output", out, "--quick", "--data", "procedural:256",
+            "--steps", "8", "--global-batch", "16", "--workers", "2", "--runs", "2", "--probes",
+            "2", "--tolerance", "0.9"] + list(args)
+
+
+def tune_switch_searches_and_goes_on():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    out = os.path.join(folder, "search")
+    process = subprocess.Popen(tuning(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (os.path.exists(os.path.join(out, "results.jsonl")) and results(out)):
+        expect(time.monotonic() < deadline and process.poll() is None, "no first result")
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    first = results(out)
+    done = subprocess.run(tuning(out), capture_output=True, text=True, timeout=240)
+    expect(done.returncode == 0, done.stderr)
+    found = results(out)
+    expect(found[:len(first)] == first, "a run was made again")
+    expect([(r["variant"], r["seed"]) for r in found] ==
+           [(v, s) for v in ("bsp", "bsp:4steps,asp", "bsp:2steps,asp") for s in (1, 2)],
+           f"{[(r['variant'], r['seed']) for r in found]}")
+    expect("Switch after 25 %" in done.stdout and '"bsp:2steps,asp"' in done.stdout, done.stdout)
+    with open(os.path.join(out, "report.md")) as f:
+        page = f.read()
+    for name in ("accuracy.svg", "seconds.svg"):
+        xml.etree.ElementTree.parse(os.path.join(out, name))
+        expect(name in page, f"no {name}")
+    stricter = subprocess.run(tuning(out, "--json", "--probes", "1"), capture_output=True,
+                              text=True, timeout=240)
+    expect(stricter.returncode == 0 and stricter.stderr == "", f"ran again: {stricter.stderr}")
+    expect(json.loads(stricter.stdout)["phases"] == "bsp:4steps,asp", stricter.stdout)
+    for args, text in ((["--then", "fast"], "fast"), (["--no-evaluate"], "evaluate"),
+                       (["--lr", "0.01"], "lr")):
+        other = subprocess.run(tuning(out, *args), capture_output=True, text=True, timeout=60)
+        expect(other.returncode == 2 and text in other.stderr, f"{args}: {other.stderr}")
+    shutil.rmtree(folder)
+
+
 def bench_ps_measures():
     done = subprocess.run([BINARY, "bench", "ps", "--sizes", "64K,1M", "--workers", "2", "--shards",
                            "2", "--rounds", "1", "--gigabytes", "0.01", "--json"],
@@ -91,4 +133,5 @@ def bench_ps_measures():
 
 if __name__ == "__main__":
     sys.exit(main({f.__name__: f for f in (
-        compare_ends_with_plots, an_interrupted_comparison_goes_on, bench_ps_measures)}))
+        compare_ends_with_plots, an_interrupted_comparison_goes_on,
+        tune_switch_searches_and_goes_on, bench_ps_measures)}))

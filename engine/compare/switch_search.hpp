@@ -1,0 +1,78 @@
+#pragma once
+
+// The search for the earliest moment at which a recurring job may switch from bsp to something
+// faster without losing accuracy (the offline policy of Sync-Switch), as a pure state machine: it
+// says which run it wants to see next and is told what came of it. Equal answers lead to equal
+// questions, so a search that was interrupted is repeated with the runs that are on record.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mayfly::engine {
+
+struct SwitchSearchOptions {
+  std::uint64_t steps = 0;       ///< of the job; at least 2
+  double tolerance = 0.01;       ///< of the mean test accuracy, 0 to 1
+  std::uint32_t runs = 5;        ///< at each point
+  std::uint32_t probes = 5;      ///< points that are tried at most
+  std::uint64_t first_seed = 1;  ///< every point has the same seeds
+};
+
+/// A run that the search wants: so many steps of bsp first, all of them at the first point.
+struct SwitchRun {
+  std::uint64_t bsp_steps = 0;
+  std::uint64_t seed = 0;
+  friend bool operator==(const SwitchRun&, const SwitchRun&) = default;
+};
+
+enum class SwitchVerdict : std::uint8_t {
+  kOpen,      ///< runs are missing
+  kTarget,    ///< bsp alone: what the others are measured by
+  kAccepted,  ///< as accurate, within the tolerance
+  kRejected,  ///< less accurate, or a run failed
+};
+[[nodiscard]] std::string to_text(SwitchVerdict verdict);
+
+/// A moment at which to switch, and the runs that did.
+struct SwitchPoint {
+  std::uint64_t bsp_steps = 0;
+  std::vector<double> top1{};     ///< of the runs that ended well, 0 to 1
+  std::vector<double> seconds{};  ///< of the same
+  std::uint32_t failed = 0;       ///< runs that ended otherwise, as diverging ones do
+  SwitchVerdict verdict = SwitchVerdict::kOpen;
+
+  [[nodiscard]] double mean_top1() const;
+  [[nodiscard]] double mean_seconds() const;
+};
+
+class SwitchSearch {
+ public:
+  explicit SwitchSearch(const SwitchSearchOptions& options);
+
+  /// The run that is to be made now; nothing: the search is over.
+  [[nodiscard]] std::optional<SwitchRun> next() const;
+  /// What came of next(). Nothing: it failed.
+  void finished(std::optional<double> top1, double seconds);
+
+  /// In the order in which they were tried; the first one is bsp alone.
+  [[nodiscard]] const std::vector<SwitchPoint>& points() const { return points_; }
+  /// No run of bsp alone has ended well, so there is nothing to measure by.
+  [[nodiscard]] bool is_void() const { return is_void_; }
+  /// The earliest accepted point, or bsp alone.
+  [[nodiscard]] const SwitchPoint& best() const;
+
+ private:
+  void judge();
+  void try_next();
+
+  const SwitchSearchOptions options_;
+  std::vector<SwitchPoint> points_;
+  std::uint64_t low_ = 0;  // rejected, or never tried: no bsp at all
+  std::uint64_t high_;     // accepted
+  bool over_ = false;
+  bool is_void_ = false;
+};
+
+}  // namespace mayfly::engine

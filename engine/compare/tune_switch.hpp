@@ -1,0 +1,31 @@
+#pragma once
+
+// `mayfly tune-switch`: searches the earliest switch from bsp that keeps its accuracy, one job
+// after the other, and reports. Finished runs are kept, so an interrupted search goes on where it
+// was.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/compare/compare_plan.hpp"
+
+namespace mayfly::engine {
+
+struct TuneSwitchOptions {
+  std::string folder;               ///< where everything goes; finished runs in it are kept
+  std::string then = "asp";         ///< the phases after bsp; the last one without an amount
+  std::string condition = "clean";  ///< see CompareCondition
+  double tolerance = 0.01;
+  std::uint32_t runs = 5;
+  std::uint32_t probes = 5;
+  std::uint64_t first_seed = 1;
+  std::vector<SettingValue> settings;  ///< of every job
+  bool quick = false;                  ///< a small job, unless said otherwise
+  bool json = false;                   ///< print the result instead of a table
+};
+
+/// Returns the exit code; complaints go to standard error. For a process with one thread.
+int run_tune_switch(const TuneSwitchOptions& options);
+
+}  // namespace mayfly::engine
