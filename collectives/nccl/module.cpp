@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "collectives/nccl/device_facts.hpp"
 #include "collectives/nccl/nccl_api_cuda.hpp"
+#include "collectives/nccl/nccl_facts.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
 #include "collectives/transport_module.hpp"
 
@@ -11,11 +11,11 @@ namespace mayfly::collectives {
 namespace {
 
 Result<void> probe() {
-  return judge(read_device_facts(0));
+  return judge(read_nccl_facts(0));
 }
 
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
-  if (Result<void> fit = judge(read_device_facts(options.device)); !fit.ok()) {
+  if (Result<void> fit = judge(read_nccl_facts(options.device)); !fit.ok()) {
     return std::move(fit).error();
   }
   Result<std::unique_ptr<NcclApi>> api = make_cuda_nccl_api(options.device);

@@ -9,14 +9,14 @@
 #include "base/module_file.hpp"
 #include "nn/cuda/cuda_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
+#include "nn/cuda/cudnn_facts.hpp"
 #include "nn/cuda/device_claim.hpp"
-#include "nn/cuda/device_facts.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
 
 Result<std::string> probe(int device) {
-  const DeviceFacts facts = read_device_facts(device == kAnyDevice ? 0 : device);
+  const CudnnFacts facts = read_cudnn_facts(device == kAnyDevice ? 0 : device);
   if (Result<void> fit = judge(facts); !fit.ok()) {
     return std::move(fit).error();
   }
@@ -54,11 +54,11 @@ Result<Choice> first_free(int devices) {
   std::string folder = std::filesystem::temp_directory_path(no_such_folder).string();
   folder = folder.empty() ? "/tmp" : folder;
   for (int device = 0; device < devices; ++device) {
-    const DeviceFacts facts = read_device_facts(device);
+    const CudnnFacts facts = read_cudnn_facts(device);
     if (!judge(facts).ok()) {
       continue;
     }
-    Result<DeviceClaim> claim = DeviceClaim::take(folder, facts.bus);
+    Result<DeviceClaim> claim = DeviceClaim::take(folder, facts.gpu.bus);
     if (claim.ok()) {
       return Choice{device, std::move(claim).value()};
     }
@@ -73,7 +73,7 @@ Result<Choice> first_free(int devices) {
 }
 
 Result<Choice> choose(int device) {
-  const DeviceFacts facts = read_device_facts(device == kAnyDevice ? 0 : device);
+  const CudnnFacts facts = read_cudnn_facts(device == kAnyDevice ? 0 : device);
   if (Result<void> fit = judge(facts); !fit.ok()) {
     return std::move(fit).error();
   }
@@ -81,9 +81,9 @@ Result<Choice> choose(int device) {
     return Choice{device, {}};
   }
   if (const int number = local_number(); number >= 0) {
-    return Choice{number % facts.devices, {}};
+    return Choice{number % facts.gpu.devices, {}};
   }
-  return first_free(facts.devices);
+  return first_free(facts.gpu.devices);
 }
 
 Result<std::unique_ptr<StepEngine>> make(const Model& model, std::uint32_t microbatch, Dtype dtype,

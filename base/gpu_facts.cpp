@@ -1,8 +1,10 @@
-#include "nn/cuda/device_facts.hpp"
+#include "base/gpu_facts.hpp"
 
 #include <fmt/format.h>
 
-namespace mayfly::nn::cuda {
+#include <utility>
+
+namespace mayfly {
 namespace {
 
 Error unsupported(std::string why) {
@@ -13,11 +15,7 @@ std::string cuda_version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-std::string cudnn_version(std::size_t version) {
-  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
-}
-
-Result<void> judge_driver(const DeviceFacts& f) {
+Result<void> judge_driver(const GpuFacts& f) {
   if (f.driver_cuda == 0) {
     return unsupported(
         "no NVIDIA driver on this machine (libcuda.so.1 cannot be loaded); install one, or use "
@@ -32,7 +30,7 @@ Result<void> judge_driver(const DeviceFacts& f) {
   return {};
 }
 
-Result<void> judge_device(const DeviceFacts& f) {
+Result<void> judge_device(const GpuFacts& f) {
   if (!f.device_error.empty()) {
     return unsupported(fmt::format("the NVIDIA driver finds no usable GPU: {}", f.device_error));
   }
@@ -44,36 +42,23 @@ Result<void> judge_device(const DeviceFacts& f) {
     return unsupported(fmt::format("there is no GPU {}: this machine shows {}, counted from 0",
                                    f.device, f.devices));
   }
-  if (f.capability < kCapabilityMin) {
+  if (f.capability < kGpuCapabilityMin) {
     return unsupported(fmt::format(
         "GPU {} is too old: compute capability {}.{}, needed is {}.{} or newer", f.device,
-        f.capability / 10, f.capability % 10, kCapabilityMin / 10, kCapabilityMin % 10));
-  }
-  return {};
-}
-
-Result<void> judge_cudnn(const DeviceFacts& f) {
-  if (f.found_cudnn < kCudnnMin) {
-    return unsupported(fmt::format("cuDNN is too old: {} was found, needed is {} or newer",
-                                   cudnn_version(f.found_cudnn), cudnn_version(kCudnnMin)));
+        f.capability / 10, f.capability % 10, kGpuCapabilityMin / 10, kGpuCapabilityMin % 10));
   }
   return {};
 }
 
 }  // namespace
 
-Result<void> judge(const DeviceFacts& facts) {
-  for (const auto& part : {judge_driver, judge_device, judge_cudnn}) {
-    if (Result<void> verdict = part(facts); !verdict.ok()) {
-      return verdict;
-    }
-  }
-  return {};
+Result<void> judge_gpu(const GpuFacts& facts) {
+  Result<void> driver = judge_driver(facts);
+  return driver.ok() ? judge_device(facts) : driver;
 }
 
-std::string identity_of(const DeviceFacts& facts) {
-  return fmt::format("{}, sm_{}, cuDNN {}", facts.name, facts.capability,
-                     cudnn_version(facts.found_cudnn));
+std::string library_version(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-}  // namespace mayfly::nn::cuda
+}  // namespace mayfly

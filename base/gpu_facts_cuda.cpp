@@ -1,14 +1,15 @@
+// The probe; the only part of base that needs CUDA, in a library of its own.
+
 #include <cuda_runtime_api.h>
-#include <cudnn_graph.h>
 
 #include <array>
 
-#include "nn/cuda/device_facts.hpp"
+#include "base/gpu_facts.hpp"
 
-namespace mayfly::nn::cuda {
+namespace mayfly {
 namespace {
 
-void read_device(DeviceFacts& facts) {
+void read_device(GpuFacts& facts) {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, facts.device) != cudaSuccess) {
     return;
@@ -24,11 +25,10 @@ void read_device(DeviceFacts& facts) {
 
 }  // namespace
 
-DeviceFacts read_device_facts(int device) {
-  DeviceFacts facts;
+GpuFacts read_gpu_facts(int device) {
+  GpuFacts facts;
   facts.device = device;
   facts.built_cuda = CUDART_VERSION;
-  facts.found_cudnn = cudnnGetVersion();
   if (cudaDriverGetVersion(&facts.driver_cuda) != cudaSuccess || facts.driver_cuda == 0) {
     facts.driver_cuda = 0;
     return facts;
@@ -45,4 +45,4 @@ DeviceFacts read_device_facts(int device) {
   return facts;
 }
 
-}  // namespace mayfly::nn::cuda
+}  // namespace mayfly

@@ -1,30 +1,30 @@
-#include "nn/cuda/device_facts.hpp"
+// What decides whether a worker can have a GPU, and which.
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
+#include "nn/cuda/cudnn_facts.hpp"
 #include "nn/cuda/device_claim.hpp"
 #include "nn/cuda/memory_fit.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
 
-DeviceFacts good() {
-  DeviceFacts facts;
-  facts.driver_cuda = 13000;
-  facts.built_cuda = 13000;
-  facts.found_cudnn = 91900;
-  facts.devices = 2;
-  facts.device = 1;
-  facts.capability = 90;
-  facts.name = "NVIDIA H200";
-  facts.bus = "0000:1a:00.0";
-  return facts;
+CudnnFacts good() {
+  return {.gpu = {.driver_cuda = 13000,
+                  .built_cuda = 13000,
+                  .devices = 2,
+                  .device_error = "",
+                  .device = 1,
+                  .capability = 90,
+                  .name = "NVIDIA H200",
+                  .bus = "0000:1a:00.0"},
+          .found_cudnn = 91900};
 }
 
-void expect_refused(const DeviceFacts& facts, const std::string& words) {
+void expect_refused(const CudnnFacts& facts, const std::string& words) {
   const Result<void> verdict = judge(facts);
   ASSERT_FALSE(verdict.ok()) << words;
   EXPECT_EQ(verdict.error().code, Errc::kUnsupported);
@@ -32,32 +32,16 @@ void expect_refused(const DeviceFacts& facts, const std::string& words) {
   EXPECT_EQ(verdict.error().detail.find('\n'), std::string::npos);
 }
 
-TEST(DeviceFacts, WhatIsMissingIsSaidInOneLine) {
+TEST(CudnnFacts, WhatIsMissingIsSaidInOneLine) {
   EXPECT_TRUE(judge(good()).ok());
-  DeviceFacts facts = good();
-  facts.driver_cuda = 0;
-  expect_refused(facts, "no NVIDIA driver");
-  facts = good();
-  facts.driver_cuda = 12080;
-  expect_refused(facts, "it supports CUDA 12.8, this build needs 13.0");
-  facts = good();
-  facts.devices = 0;
-  expect_refused(facts, "finds no GPU");
-  facts = good();
-  facts.device_error = "all of them are on fire";
-  expect_refused(facts, "all of them are on fire");
-  facts = good();
-  facts.device = 2;
-  expect_refused(facts, "there is no GPU 2: this machine shows 2, counted from 0");
-  facts = good();
-  facts.capability = 75;
-  expect_refused(facts, "compute capability 7.5, needed is 8.0");
-  facts = good();
+  CudnnFacts facts = good();
   facts.found_cudnn = 90700;
   expect_refused(facts, "cuDNN is too old: 9.7.0 was found, needed is 9.11.0");
+  facts.gpu.capability = 75;
+  expect_refused(facts, "compute capability 7.5, needed is 8.0");
 }
 
-TEST(DeviceFacts, TheIdentityHasWhatBitsDependOn) {
+TEST(CudnnFacts, TheIdentityHasWhatBitsDependOn) {
   EXPECT_EQ(identity_of(good()), "NVIDIA H200, sm_90, cuDNN 9.19.0");
 }
 

@@ -1,0 +1,24 @@
+#pragma once
+
+// Whether a machine can run the NCCL transport, as a pure judgement of facts, and the facts.
+
+#include "base/gpu_facts.hpp"
+#include "base/result.hpp"
+
+namespace mayfly::collectives {
+
+/// What was found. Versions of NCCL as the library counts them (base/gpu_facts, library_version).
+struct NcclFacts {
+  GpuFacts gpu;
+  int built_nccl = 0;            ///< NCCL of this build
+  int found_nccl = 0;            ///< NCCL that was loaded
+  bool blocking_forced = false;  ///< NCCL_COMM_BLOCKING=1 is in the environment
+};
+
+/// Ok, or kUnsupported with one line that says what is missing and what to do.
+[[nodiscard]] Result<void> judge(const NcclFacts& facts);
+
+/// Asks driver and library about `device`. Cheap; makes no context on a device.
+[[nodiscard]] NcclFacts read_nccl_facts(int device);
+
+}  // namespace mayfly::collectives
