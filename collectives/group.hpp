@@ -58,6 +58,8 @@ class Work {
   [[nodiscard]] virtual Instant finished_at() const { return {}; }
 };
 
+class DeviceGroup;  // collectives/nccl/device_group.hpp
+
 /// One communicator. Operations are started by one thread, in the same order on every member, and
 /// run in that order; several may be in flight. Only abort() may be called from any thread.
 class Group {
@@ -93,6 +95,10 @@ class Group {
   /// Concatenates everybody's equally long `mine` by rank into `all` (size() times as long).
   virtual std::unique_ptr<Work> all_gather(ByteSpan mine, std::span<std::byte> all) = 0;
   virtual std::unique_ptr<Work> barrier() = 0;
+
+  /// The part of this group whose operations work in the memory of the members' GPUs, with an order
+  /// of its own; it lives as long as the group. Null: the group has none.
+  [[nodiscard]] virtual DeviceGroup* on_device() { return nullptr; }
 
   /// Makes every operation in flight, and every later one, fail with kAborted as soon as possible
   /// (milliseconds), whatever the peers do. Any thread, any number of times, never blocks.

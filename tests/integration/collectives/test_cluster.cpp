@@ -8,6 +8,7 @@
 
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
+#include "collectives/nccl/paired_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "tests/unit/collectives/nccl/fake_nccl.hpp"
 
@@ -25,6 +26,17 @@ Result<std::unique_ptr<Transport>> make_fake_nccl_transport() {
   return std::unique_ptr<Transport>(std::move(made).value());
 }
 
+// Gradients through the above, everything else through tcp: what --backend nccl has.
+Result<std::unique_ptr<Transport>> make_paired() {
+  Result<std::unique_ptr<Transport>> host = make_tcp_transport({});
+  Result<std::unique_ptr<DeviceTransport>> device =
+      make_nccl_transport(make_fake_nccl(), "nccl:fake");
+  if (!host.ok() || !device.ok()) {
+    return host.ok() ? std::move(device).error() : std::move(host).error();
+  }
+  return make_paired_transport(std::move(host).value(), std::move(device).value());
+}
+
 }  // namespace
 
 std::string name_of(Kind kind) {
@@ -36,6 +48,7 @@ std::string name_of(Kind kind) {
     case Kind::kTcpRing: return "TcpRing";
     case Kind::kGloo: return "Gloo";
     case Kind::kFakeNccl: return "FakeNccl";
+    case Kind::kPaired: return "Paired";
   }
   return "?";
 }
@@ -43,7 +56,7 @@ std::string name_of(Kind kind) {
 std::vector<Kind> available_kinds() {
   std::vector<Kind> kinds;
   for (const Kind kind : {Kind::kShared, Kind::kUnix, Kind::kTcp, Kind::kTcpV6, Kind::kTcpRing,
-                          Kind::kGloo, Kind::kFakeNccl}) {
+                          Kind::kGloo, Kind::kFakeNccl, Kind::kPaired}) {
     if (make_transport(kind).ok()) {
       kinds.push_back(kind);
     }
@@ -60,6 +73,7 @@ Result<std::unique_ptr<Transport>> make_transport(Kind kind) {
     case Kind::kTcpRing: return make_tcp_transport({.use_unix = false, .mesh_members_max = 0});
     case Kind::kGloo: return make_gloo_transport({});
     case Kind::kFakeNccl: return make_fake_nccl_transport();
+    case Kind::kPaired: return make_paired();
   }
   return Error{Errc::kUnsupported, "unknown kind"};
 }

@@ -15,7 +15,7 @@
 namespace mayfly::collectives::test {
 
 /// What the contract is run over.
-enum class Kind { kShared, kUnix, kTcp, kTcpV6, kTcpRing, kGloo, kFakeNccl };
+enum class Kind { kShared, kUnix, kTcp, kTcpV6, kTcpRing, kGloo, kFakeNccl, kPaired };
 [[nodiscard]] std::string name_of(Kind kind);
 /// The kinds that this build and this machine can run.
 [[nodiscard]] std::vector<Kind> available_kinds();
