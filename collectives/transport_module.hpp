@@ -9,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "collectives/group.hpp"
+#include "collectives/nccl/sum_calls.hpp"
 
 namespace mayfly::collectives {
 
@@ -16,6 +17,7 @@ namespace mayfly::collectives {
 struct ModuleOptions {
   std::string bind_host = "127.0.0.1";  ///< name or address of the interface to use
   int device = 0;                       ///< index of the GPU, where the module uses one
+  bool is_shared = false;               ///< another process of this machine uses that GPU, too
   bool share_cores = false;  ///< others compute on our cores while we wait: give way to them
 };
 
@@ -26,6 +28,9 @@ struct TransportModule {
   /// is missing. Cheap; starts nothing that lasts.
   Result<void> (*probe)();
   Result<std::unique_ptr<Transport>> (*make)(const ModuleOptions& options);
+  /// What sums in the memory of a GPU are made with; null: the module's groups work in host memory,
+  /// else its transport is a DeviceTransport.
+  Result<std::unique_ptr<SumCalls>> (*make_sum_calls)(int device) = nullptr;
 };
 
 /// The one symbol that a module exports.

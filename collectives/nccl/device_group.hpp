@@ -10,6 +10,8 @@ namespace mayfly::collectives {
 
 /// A cudaStream_t of the group's device (null: the legacy default stream).
 using DeviceStream = void*;
+/// A cudaEvent_t, as an adapter sees fit. Null: none.
+using DeviceEvent = void*;
 
 /// A group whose buffers are device memory: `data`, `mine` and `all` of every operation are device
 /// pointers. all_gather's `mine` is either apart from `all` or in its own place inside of it.

@@ -84,6 +84,25 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
+    add_floats_kernel(const float* __restrict__ gradient, Blocks blocks, bool add,
+                      float* __restrict__ sums, QuantizeFlags* flags) {
+  const std::uint32_t block = blocks.first + blockIdx.x;
+  const std::uint32_t begin = blocks.offsets[block];
+  const std::uint32_t end = blocks.offsets[block + 1];
+  std::uint32_t largest = 0;
+  for (std::uint32_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    const float value = gradient[i];
+    const std::uint32_t magnitude = math::magnitude(value);
+    largest = magnitude > largest ? magnitude : largest;
+    sums[i] = math::sum(add ? sums[i] : 0.0F, value);
+  }
+  largest = largest_of_block(largest);
+  if (threadIdx.x == 0 && math::is_nonfinite(largest)) {
+    atomicAdd(&flags->nonfinite, 1U);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
     dequantize_kernel(const std::int32_t* sums, Blocks blocks, int bits, float scale, float* out) {
   const std::uint32_t block = blocks.first + blockIdx.x;
   const std::uint32_t begin = blocks.offsets[block];
@@ -133,9 +152,10 @@ int load_one(Kernel* kernel) {
 }  // namespace
 
 int load() {
-  for (const int failed : {load_one(quantize_kernel<float>), load_one(quantize_kernel<__half>),
-                           load_one(quantize_kernel<__nv_bfloat16>), load_one(dequantize_kernel),
-                           load_one(order_kernel<true>), load_one(order_kernel<false>)}) {
+  for (const int failed :
+       {load_one(quantize_kernel<float>), load_one(quantize_kernel<__half>),
+        load_one(quantize_kernel<__nv_bfloat16>), load_one(add_floats_kernel),
+        load_one(dequantize_kernel), load_one(order_kernel<true>), load_one(order_kernel<false>)}) {
     if (failed != cudaSuccess) {
       return failed;
     }
@@ -158,6 +178,16 @@ int quantize(const void* gradient, GradientType type, const Blocks& blocks, int 
       return launch_quantize<__nv_bfloat16>(gradient, blocks, bits, add, sums, observed, flags, on);
   }
   return cudaErrorInvalidValue;
+}
+
+int add_floats(const float* gradient, const Blocks& blocks, bool add, float* sums,
+               QuantizeFlags* flags, void* stream) {
+  if (blocks.first >= blocks.last) {
+    return cudaSuccess;
+  }
+  add_floats_kernel<<<blocks.last - blocks.first, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      gradient, blocks, add, sums, flags);
+  return cudaGetLastError();
 }
 
 int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float scale, float* out,

@@ -40,6 +40,12 @@ enum class GradientType { kFloat32, kFloat16, kBFloat16 };
                            bool add, std::int32_t* sums, std::int32_t* observed,
                            QuantizeFlags* flags, void* stream);
 
+/// The same for plain sums of floats: sums[i] += gradient[i], or with `add` false 0 + gradient[i],
+/// as engine's GradientSums adds them. Blocks need no exponents; `flags` counts blocks that are not
+/// finite.
+[[nodiscard]] int add_floats(const float* gradient, const Blocks& blocks, bool add, float* sums,
+                             QuantizeFlags* flags, void* stream);
+
 /// out[i] = float(sums[i]) * factor of its block, as dequantize(). May be in place.
 [[nodiscard]] int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float scale,
                              float* out, void* stream);

@@ -46,6 +46,15 @@ MAYFLY_HOST_DEVICE inline float product(float a, float b) {
 #endif
 }
 
+/// The sum, rounded to nearest even and never fused with what came before.
+MAYFLY_HOST_DEVICE inline float sum(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+
 /// The nearest integer, halves to even. What lies outside of int32 (only after an overflow) becomes
 /// some integer.
 MAYFLY_HOST_DEVICE inline std::int32_t nearest(float x) {

@@ -1,10 +1,15 @@
 // libmayfly_nccl.so: the NCCL transport as a module that is loaded at run time.
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
 
 #include "collectives/nccl/nccl_api_cuda.hpp"
 #include "collectives/nccl/nccl_facts.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
+#include "collectives/nccl/sum_calls_cuda.hpp"
 #include "collectives/transport_module.hpp"
 
 namespace mayfly::collectives {
@@ -14,9 +19,18 @@ Result<void> probe() {
   return judge(read_nccl_facts(0));
 }
 
+// NCCL takes two members on one GPU for a mistake, unless it takes them for two machines.
+void keep_apart_from_who_shares() {
+  const std::string name = fmt::format("mayfly-{}", ::getpid());
+  ::setenv("NCCL_HOSTID", name.c_str(), 0);
+}
+
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
   if (Result<void> fit = judge(read_nccl_facts(options.device)); !fit.ok()) {
     return std::move(fit).error();
+  }
+  if (options.is_shared) {
+    keep_apart_from_who_shares();
   }
   Result<std::unique_ptr<NcclApi>> api = make_cuda_nccl_api(options.device);
   if (!api.ok()) {
@@ -36,7 +50,9 @@ Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
 extern "C" __attribute__((visibility("default"))) const mayfly::collectives::TransportModule*
 mayfly_transport_module() {
   using namespace mayfly::collectives;  // NOLINT: the names above
-  static const TransportModule module{
-      .build = transport_module_build(), .probe = probe, .make = make};
+  static const TransportModule module{.build = transport_module_build(),
+                                      .probe = probe,
+                                      .make = make,
+                                      .make_sum_calls = make_cuda_sum_calls};
   return &module;
 }

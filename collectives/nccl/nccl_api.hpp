@@ -45,9 +45,8 @@ struct DeviceTask {
   std::uint32_t size = 1;            ///< of the group
 };
 
-/// A communicator and a CUDA event, as the adapter sees fit. Null: none.
+/// A communicator, as the adapter sees fit. Null: none.
 using NcclComm = void*;
-using DeviceEvent = void*;
 
 /// One device, one stream for communication. Calls with a communicator: one thread at a time for
 /// each communicator; all others: any thread.

@@ -54,6 +54,19 @@ int quantize(const void* gradient, GradientType type, const Blocks& blocks, int 
   return 0;
 }
 
+int add_floats(const float* gradient, const Blocks& blocks, bool add, float* sums,
+               QuantizeFlags* flags, void* /*stream*/) {
+  for (std::uint32_t b = blocks.first; b < blocks.last; ++b) {
+    std::uint32_t largest = 0;
+    for (std::uint32_t i = blocks.offsets[b]; i < blocks.offsets[b + 1]; ++i) {
+      largest = std::max(largest, math::magnitude(gradient[i]));
+      sums[i] = math::sum(add ? sums[i] : 0.0F, gradient[i]);
+    }
+    flags->nonfinite += math::is_nonfinite(largest) ? 1 : 0;
+  }
+  return 0;
+}
+
 int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float scale, float* out,
                void* /*stream*/) {
   for (std::uint32_t b = blocks.first; b < blocks.last; ++b) {

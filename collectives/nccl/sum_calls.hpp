@@ -1,0 +1,77 @@
+#pragma once
+
+// The calls of the CUDA runtime, and of our kernels, that sums in the memory of a device need, as
+// an interface: the adapter in sum_calls_cuda.cpp makes them, a fake in the tests plays them
+// without a device. Calls that take a stream give it work and do not wait; the others say so where
+// they do. Each thread calls bind_thread() before any other. Any thread, except that nobody else
+// may use what is being released.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.hpp"
+#include "collectives/nccl/device_group.hpp"
+
+namespace mayfly::collectives {
+
+/// Consecutive blocks of a flat vector: [first, last).
+struct BlockRange {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+};
+
+/// One microbatch's part of a bucket, to be added to the sums of a worker. All device memory; the
+/// arrays are those of the whole vector.
+struct SumTask {
+  const float* gradient = nullptr;
+  std::uint32_t* sums = nullptr;            ///< int32 if exact, else float
+  const std::uint32_t* offsets = nullptr;   ///< of all blocks, and the end
+  const std::int32_t* exponents = nullptr;  ///< exact only, by block
+  std::int32_t* observed = nullptr;         ///< exact only, by block; raised to what is needed
+  std::uint32_t* flags = nullptr;           ///< two counts of blocks: overflows, not finite; raised
+  BlockRange blocks;
+  bool first = false;  ///< what was in the sums does not matter
+  bool exact = true;
+  int bits = 0;  ///< exact only: magnitude_bits()
+};
+
+class SumCalls {
+ public:
+  virtual ~SumCalls() = default;
+
+  /// Makes the device that of the calling thread.
+  virtual Result<void> bind_thread() = 0;
+
+  /// Memory of the device. kUnsupported, with the bytes, if there is too little.
+  virtual Result<void*> allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+  /// Memory of the host that downloads go to.
+  virtual Result<void*> allocate_pinned(std::size_t bytes) = 0;
+  virtual void release_pinned(void* memory) noexcept = 0;
+  virtual Result<DeviceStream> make_stream() = 0;
+  virtual void destroy_stream(DeviceStream stream) noexcept = 0;
+  virtual Result<DeviceEvent> make_event() = 0;
+  virtual void destroy_event(DeviceEvent event) noexcept = 0;
+
+  /// From ordinary memory, which the caller may change once this has returned.
+  virtual Result<void> upload(void* to, const void* from, std::size_t bytes,
+                              DeviceStream stream) = 0;
+  /// To memory of allocate_pinned().
+  virtual Result<void> download(void* to, const void* from, std::size_t bytes,
+                                DeviceStream stream) = 0;
+  /// Within the device.
+  virtual Result<void> copy(void* to, const void* from, std::size_t bytes, DeviceStream stream) = 0;
+  /// To zeros.
+  virtual Result<void> clear(void* memory, std::size_t bytes, DeviceStream stream) = 0;
+  /// quantize_add() of collectives/plan/exact_sum for every block, or float additions.
+  virtual Result<void> add(const SumTask& task, DeviceStream stream) = 0;
+
+  /// `event` happens when everything given to `stream` so far has.
+  virtual Result<void> record(DeviceEvent event, DeviceStream stream) = 0;
+  /// What `stream` is given from now on waits for the last record of `event`.
+  virtual Result<void> hold(DeviceStream stream, DeviceEvent event) = 0;
+  /// Blocks until everything given to `stream` has happened.
+  virtual Result<void> wait_for(DeviceStream stream) = 0;
+};
+
+}  // namespace mayfly::collectives
