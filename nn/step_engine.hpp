@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace mayfly::nn {
@@ -42,6 +43,16 @@ struct EvaluationResult {
   std::uint32_t correct = 0;
 };
 
+/// Where an engine of a device can leave gradients; the same for the engine's whole life.
+struct DeviceGradient {
+  int device = 0;                   ///< number of the device
+  bool is_shared = false;           ///< another worker of this machine uses it, too
+  const float* gradient = nullptr;  ///< parameter_count elements of the device's memory
+  /// A cudaStream_t. What it is given when the sink is told something happens after the gradient is
+  /// there and before the next one comes.
+  void* stream = nullptr;
+};
+
 class StepEngine {
  public:
   virtual ~StepEngine() = default;
@@ -50,7 +61,9 @@ class StepEngine {
   /// `gradient` (parameter_count elements), and the microbatch's own batch-norm mean and unbiased
   /// variance into `statistics` (statistic_count). The batch must have exactly the engine's
   /// microbatch size. The result is a pure function of (weights, batch), the same bits on every
-  /// thread and worker with the same instruction set. Allocates nothing.
+  /// thread and worker with the same instruction set. Allocates nothing. Where there is a
+  /// device_gradient(), an empty `gradient` leaves it there, and the sink is told as soon as the
+  /// stream has been given what computes it.
   virtual TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                             std::span<float> gradient, std::span<float> statistics,
                             GradientSink& sink) = 0;
@@ -58,6 +71,9 @@ class StepEngine {
   /// Inference with running statistics on 1 to microbatch-size samples; each sample's result does
   /// not depend on the others.
   virtual EvaluationResult evaluate(const Weights& weights, const Batch& batch) = 0;
+
+  /// Nothing: the engine computes in host memory.
+  [[nodiscard]] virtual std::optional<DeviceGradient> device_gradient() const { return {}; }
 
   /// Size of a training microbatch.
   [[nodiscard]] virtual std::uint32_t microbatch() const = 0;

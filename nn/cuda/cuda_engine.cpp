@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/gpu_failure.hpp"
 #include "nn/cuda/cuda_handles.hpp"
 #include "nn/cuda/cudnn_convolver.hpp"
 #include "nn/cuda/memory_fit.hpp"
@@ -21,15 +20,6 @@ namespace {
 constexpr std::uint32_t kMicrobatchMax = 4096;
 
 using OwnedCudnn = Owned<cudnnHandle_t, &cudnnDestroy>;
-
-/// In a step there is nobody to return an error to: without its GPU this process is of no use.
-void must(const Result<void>& outcome) {
-  if (!outcome.ok()) [[unlikely]] {
-    std::fprintf(stderr, "mayfly: this worker's GPU has failed: %s\n",
-                 outcome.error().detail.c_str());
-    std::abort();
-  }
-}
 
 class CudaEngine final : public StepEngine {
  public:
@@ -49,6 +39,12 @@ class CudaEngine final : public StepEngine {
                     GradientSink& sink) override;
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
+  [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
+    return DeviceGradient{.device = options_.device,
+                          .is_shared = options_.is_shared,
+                          .gradient = executor_->floats(plan_.resident.gradient),
+                          .stream = stream()};
+  }
 
  private:
   /// What travels between host and device, in pinned memory.
@@ -61,6 +57,7 @@ class CudaEngine final : public StepEngine {
   void load(const Weights& weights);
   void take(const Batch& batch, TensorId images, TensorId labels, const LossInput& input);
   void copy_when_computed(std::size_t segment, std::size_t end);
+  void bring_gradient(std::span<float> gradient, GradientSink& sink);
   [[nodiscard]] LossOutput loss_output();
   Result<void> upload(TensorId to, const void* from, std::size_t bytes);
   Result<void> download(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
@@ -242,11 +239,11 @@ void CudaEngine::load(const Weights& weights) {
     return;
   }
   // From memory that is not pinned: CUDA has taken the values when the calls return.
-  must(upload(plan_.resident.parameters, weights.parameters.data(),
-              weights.parameters.size_bytes()));
-  must(upload(plan_.resident.running_statistics, weights.statistics.data(),
-              weights.statistics.size_bytes()));
-  must(check(cudaGraphLaunch(load_program_.get(), compute_.get()), "packing weights"));
+  require_gpu(upload(plan_.resident.parameters, weights.parameters.data(),
+                     weights.parameters.size_bytes()));
+  require_gpu(upload(plan_.resident.running_statistics, weights.statistics.data(),
+                     weights.statistics.size_bytes()));
+  require_gpu(check(cudaGraphLaunch(load_program_.get(), compute_.get()), "packing weights"));
   loaded_version_ = weights.version;
 }
 
@@ -259,26 +256,41 @@ void CudaEngine::take(const Batch& batch, TensorId images, TensorId labels,
   std::memset(staging_.labels.get(), 0, label_bytes);
   std::memcpy(staging_.labels.get(), batch.labels.data(), batch.labels.size_bytes());
   std::memcpy(staging_.loss_input.get(), &input, sizeof input);
-  must(upload(images, staging_.images.get(), batch.images.size_bytes()));
-  must(upload(labels, staging_.labels.get(), label_bytes));
-  must(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
+  require_gpu(upload(images, staging_.images.get(), batch.images.size_bytes()));
+  require_gpu(upload(labels, staging_.labels.get(), label_bytes));
+  require_gpu(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
 }
 
 /// Starts the copy of what a segment has finished, on the copying stream, behind it.
 void CudaEngine::copy_when_computed(std::size_t segment, std::size_t end) {
   const std::size_t first = plan_.training[segment].ready_from;
   const std::size_t bytes = (end - first) * sizeof(float);
-  must(check(cudaEventRecord(computed_[segment].get(), compute_.get()), "marking a segment"));
-  must(check(cudaStreamWaitEvent(copy_.get(), computed_[segment].get(), 0), "awaiting a segment"));
-  must(download(static_cast<float*>(staging_.gradient.get()) + first,
-                executor_->floats(plan_.resident.gradient) + first, bytes, copy_.get()));
-  must(check(cudaEventRecord(copied_[segment].get(), copy_.get()), "marking a copy"));
+  require_gpu(
+      check(cudaEventRecord(computed_[segment].get(), compute_.get()), "marking a segment"));
+  require_gpu(
+      check(cudaStreamWaitEvent(copy_.get(), computed_[segment].get(), 0), "awaiting a segment"));
+  require_gpu(download(static_cast<float*>(staging_.gradient.get()) + first,
+                       executor_->floats(plan_.resident.gradient) + first, bytes, copy_.get()));
+  require_gpu(check(cudaEventRecord(copied_[segment].get(), copy_.get()), "marking a copy"));
+}
+
+/// Hands over what the copying stream brings, segment by segment.
+void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
+  std::size_t end = gradient.size();
+  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
+    require_gpu(check(cudaEventSynchronize(copied_[i].get()), "computing a gradient"));
+    const std::size_t first = plan_.training[i].ready_from;
+    std::copy_n(static_cast<const float*>(staging_.gradient.get()) + first, end - first,
+                gradient.data() + first);
+    end = first;
+    sink.ready_from(first);
+  }
 }
 
 LossOutput CudaEngine::loss_output() {
-  must(download(staging_.loss_output.get(), at(plan_.resident.loss_output), sizeof(LossOutput),
-                compute_.get()));
-  must(check(cudaStreamSynchronize(compute_.get()), "computing"));
+  require_gpu(download(staging_.loss_output.get(), at(plan_.resident.loss_output),
+                       sizeof(LossOutput), compute_.get()));
+  require_gpu(check(cudaStreamSynchronize(compute_.get()), "computing"));
   LossOutput output;
   std::memcpy(&output, staging_.loss_output.get(), sizeof output);
   return output;
@@ -288,29 +300,29 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
                               std::span<float> gradient, std::span<float> statistics,
                               GradientSink& sink) {
   ENSURE(batch.labels.size() == microbatch_, "training uses whole microbatches");
-  ENSURE(gradient.size() == model_.parameter_count, "the gradient has a place for each parameter");
+  const bool stays = gradient.empty();
+  ENSURE(stays || gradient.size() == model_.parameter_count,
+         "the gradient has a place for each parameter");
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
   load(weights);
   take(batch, plan_.resident.train_images, plan_.resident.train_labels,
        {.smoothing = label_smoothing, .count = microbatch_});
   // All of the step is given to the device before anything is waited for.
-  std::size_t end = gradient.size();
+  std::size_t end = model_.parameter_count;
   for (std::size_t i = 0; i < training_programs_.size(); ++i) {
-    must(check(cudaGraphLaunch(training_programs_[i].get(), compute_.get()), "starting a segment"));
-    copy_when_computed(i, end);
+    require_gpu(
+        check(cudaGraphLaunch(training_programs_[i].get(), compute_.get()), "starting a segment"));
+    if (stays) {
+      sink.ready_from(plan_.training[i].ready_from);
+    } else {
+      copy_when_computed(i, end);
+    }
     end = plan_.training[i].ready_from;
   }
-  must(download(staging_.statistics.get(), at(plan_.resident.batch_statistics),
-                statistics.size_bytes(), compute_.get()));
-
-  end = gradient.size();
-  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
-    must(check(cudaEventSynchronize(copied_[i].get()), "computing a gradient"));
-    const std::size_t first = plan_.training[i].ready_from;
-    std::copy_n(static_cast<const float*>(staging_.gradient.get()) + first, end - first,
-                gradient.data() + first);
-    end = first;
-    sink.ready_from(first);
+  require_gpu(download(staging_.statistics.get(), at(plan_.resident.batch_statistics),
+                       statistics.size_bytes(), compute_.get()));
+  if (!stays) {
+    bring_gradient(gradient, sink);
   }
   const LossOutput output = loss_output();
   std::memcpy(statistics.data(), staging_.statistics.get(), statistics.size_bytes());
@@ -323,7 +335,8 @@ EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch
   // Places without a sample compute on what earlier batches left; no result reads them.
   take(batch, plan_.resident.evaluate_images, plan_.resident.evaluate_labels,
        {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
-  must(check(cudaGraphLaunch(evaluation_program_.get(), compute_.get()), "starting an evaluation"));
+  require_gpu(
+      check(cudaGraphLaunch(evaluation_program_.get(), compute_.get()), "starting an evaluation"));
   const LossOutput output = loss_output();
   return {.loss_sum = output.loss_sum, .correct = output.correct};
 }

@@ -2,7 +2,7 @@
 
 // Private to nn/cuda: the step engine of one GPU. Weights come from the host when they change, and
 // gradients go there part by part, while backward goes on: so a worker with a GPU is a worker like
-// any other to the trainer and its groups.
+// any other to the trainer and its groups. Or gradients stay, for sums in the device's memory.
 //
 // On the device a step is a row of CUDA graphs, one for each segment of its plan. Two streams: one
 // computes, the other copies finished gradients.
@@ -17,6 +17,7 @@ namespace mayfly::nn::cuda {
 
 struct CudaEngineOptions {
   int device = 0;
+  bool is_shared = false;  ///< another worker uses the device, too
   Dtype dtype = Dtype::kFp32;
 };
 

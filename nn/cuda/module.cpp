@@ -38,6 +38,9 @@ class ClaimingEngine final : public StepEngine {
     return engine_->evaluate(weights, batch);
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
+  [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
+    return engine_->device_gradient();
+  }
 
  private:
   DeviceClaim claim_;  // given back after the engine is gone
@@ -46,13 +49,18 @@ class ClaimingEngine final : public StepEngine {
 
 struct Choice {
   int device = 0;
-  DeviceClaim claim;  ///< none if the device was named
+  DeviceClaim claim;       ///< none if it is shared
+  bool is_shared = false;  ///< another worker of this machine has claimed it
 };
 
-Result<Choice> first_free(int devices) {
+std::string claims_folder() {
   std::error_code no_such_folder;
-  std::string folder = std::filesystem::temp_directory_path(no_such_folder).string();
-  folder = folder.empty() ? "/tmp" : folder;
+  const std::string folder = std::filesystem::temp_directory_path(no_such_folder).string();
+  return folder.empty() ? "/tmp" : folder;
+}
+
+Result<Choice> first_free(int devices) {
+  const std::string folder = claims_folder();
   for (int device = 0; device < devices; ++device) {
     const CudnnFacts facts = read_cudnn_facts(device);
     if (!judge(facts).ok()) {
@@ -72,16 +80,25 @@ Result<Choice> first_free(int devices) {
                            devices)};
 }
 
+/// A GPU that the user or the launcher chose may have several workers.
+Choice named(int device) {
+  Result<DeviceClaim> claim = DeviceClaim::take(claims_folder(), read_cudnn_facts(device).gpu.bus);
+  if (claim.ok()) {
+    return {device, std::move(claim).value()};
+  }
+  return {device, {}, claim.error().code == Errc::kRefused};
+}
+
 Result<Choice> choose(int device) {
   const CudnnFacts facts = read_cudnn_facts(device == kAnyDevice ? 0 : device);
   if (Result<void> fit = judge(facts); !fit.ok()) {
     return std::move(fit).error();
   }
   if (device != kAnyDevice) {
-    return Choice{device, {}};
+    return named(device);
   }
   if (const int number = local_number(); number >= 0) {
-    return Choice{number % facts.gpu.devices, {}};
+    return named(number % facts.gpu.devices);
   }
   return first_free(facts.gpu.devices);
 }
@@ -92,8 +109,9 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, std::uint32_t micro
   if (!choice.ok()) {
     return std::move(choice).error();
   }
-  Result<std::unique_ptr<StepEngine>> engine =
-      make_cuda_engine(model, microbatch, {.device = choice.value().device, .dtype = dtype});
+  Result<std::unique_ptr<StepEngine>> engine = make_cuda_engine(
+      model, microbatch,
+      {.device = choice.value().device, .is_shared = choice.value().is_shared, .dtype = dtype});
   if (!engine.ok()) {
     return std::move(engine).error();
   }
