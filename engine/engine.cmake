@@ -8,17 +8,20 @@ mayfly_library(engine
           processes/coordinator_process.cpp processes/exit_codes.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/network_interface.cpp processes/rejoin_limit.cpp
           processes/resident_memory.cpp processes/signal_watcher.cpp processes/worker.cpp
-          processes/worker_join.cpp reduction/bucket_tuner.cpp reduction/gradient_buckets.cpp
+          processes/worker_join.cpp reduction/bucket_tuner.cpp reduction/device_wire.cpp
+          reduction/gradient_buckets.cpp
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_writer.cpp run/ledger.cpp run/records.cpp run/run_recorder.cpp
           run/trace.cpp state/initial_weights.cpp state/observer.cpp state/starting_state.cpp
           state/state_donor.cpp state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
           training/audit.cpp training/commit.cpp training/compute_pool.cpp
-          training/compute_pool_worker.cpp training/device.cpp training/trainer.cpp
+          training/compute_pool_worker.cpp training/device.cpp training/device_exchange.cpp
+          training/trainer.cpp
           training/trainer_checks.cpp training/trainer_evaluate.cpp training/trainer_observe.cpp
           training/trainer_reports.cpp training/worker_link.cpp job.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
+         mayfly_collectives_nccl
          mayfly_collectives_plan mayfly_parameter_server mayfly_elastic_core mayfly_elastic_net
          mayfly_cloud_hooks mayfly_cloud_hooks_notice mayfly_cloud_hooks_bundle
          mayfly_cloud_hooks_sign

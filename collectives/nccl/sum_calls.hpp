@@ -11,14 +11,9 @@
 
 #include "base/result.hpp"
 #include "collectives/nccl/device_group.hpp"
+#include "collectives/plan/exact_sum.hpp"
 
 namespace mayfly::collectives {
-
-/// Consecutive blocks of a flat vector: [first, last).
-struct BlockRange {
-  std::uint32_t first = 0;
-  std::uint32_t last = 0;
-};
 
 /// One microbatch's part of a bucket, to be added to the sums of a worker. All device memory; the
 /// arrays are those of the whole vector.

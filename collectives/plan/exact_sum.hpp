@@ -44,6 +44,12 @@ class BlockLayout {
   std::vector<std::size_t> offsets_;  // of every block, and the end
 };
 
+/// Consecutive blocks: [first, last).
+struct BlockRange {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+};
+
 /// A block with exponent e represents magnitudes below 2^e. Smaller exponents than kExponentMin are
 /// not used: there the scale would leave the range of normal floats. Values that small become zero.
 inline constexpr std::int32_t kExponentMin = -90;

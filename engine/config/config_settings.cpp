@@ -52,8 +52,8 @@ void append_computing(std::vector<Setting>& list) {
   list.push_back(make("loader_threads", &C::loader_threads,
                       "threads per worker that prepare data; 0 = 1, or as many as compute threads "
                       "if images are decoded while training"));
-  list.push_back(
-      make("backend", &C::backend, "gradient exchange: tcp, gloo, or mpi (under mpirun)"));
+  list.push_back(make("backend", &C::backend,
+                      "gradient exchange: tcp, gloo, mpi (under mpirun) or nccl (GPUs)"));
   list.push_back(
       make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
   list.push_back(make("wire", &C::wire,

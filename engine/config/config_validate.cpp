@@ -98,11 +98,23 @@ Complaint check_optimizer(const JobConfig& c) {
                 "warmup_epochs " + shown(c.warmup_epochs) + " must not be negative");
 }
 
-// Asked for by name, so an answer of its own, not "unknown".
 Complaint check_nccl(const JobConfig& c) {
-  return unless(c.backend != "nccl",
-                "backend nccl exchanges gradients in GPU memory, but device is " + c.device +
-                    ", and this version reduces them in host memory: use backend tcp");
+  if (c.backend != "nccl") {
+    return {};
+  }
+  if (!uses_cuda(c.device)) {
+    return "backend nccl exchanges gradients in GPU memory, but device is " + c.device +
+           ": use backend tcp, or device cuda";
+  }
+  if (uses_parameter_servers(c)) {
+    return std::string(
+        "backend nccl is for all-reduce; parameter servers are reached in host memory: leave "
+        "backend out");
+  }
+  const Result<Wire> wire = parse_wire(c.wire, c.reduction);
+  return unless(!wire.ok() || wire.value() == Wire::kInt32 || wire.value() == Wire::kFp32,
+                "backend nccl carries 32 bits per gradient, but wire is " + c.wire +
+                    ": use wire auto, or backend tcp");
 }
 
 Complaint check_device(const JobConfig& c) {
@@ -124,7 +136,7 @@ Complaint check_names(const JobConfig& c) {
   for (const Complaint& complaint :
        {one_of("model", c.model, nn::model_names()),
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
-        one_of("backend", c.backend, {"tcp", "gloo", "mpi"}),
+        one_of("backend", c.backend, {"tcp", "gloo", "mpi", "nccl"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), check_device(c),
         one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
         one_of("dtype", c.dtype, {"fp32", "bf16"}),

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/check.hpp"
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 // The backends that are modules.
 bool is_module(const std::string& backend) {
-  return backend == "mpi";
+  return backend == "mpi" || backend == "nccl";
 }
 
 }  // namespace
@@ -32,6 +33,7 @@ Result<std::unique_ptr<collectives::Transport>> make_transport(const JobConfig& 
   if (!host.ok()) {
     return host.error();
   }
+  ENSURE(config.backend != "nccl", "its transport needs a device, see device_exchange");
   if (is_module(config.backend)) {
     const Result<const collectives::TransportModule*> module =
         collectives::load_transport_module(config.backend);

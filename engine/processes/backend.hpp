@@ -18,6 +18,7 @@ namespace mayfly::engine {
 
 /// The transport of this process. For `mpi` this starts MPI, which waits for all ranks of the
 /// mpirun, and must be called once.
+/// Not for `nccl`: engine/training/device_exchange makes that.
 /// `delay` (may be empty) says how late this member is, see collectives/late_link.
 [[nodiscard]] Result<std::unique_ptr<collectives::Transport>> make_transport(
     const JobConfig& config, collectives::DelaySource delay);

@@ -28,6 +28,7 @@
 #include "engine/processes/resident_memory.hpp"
 #include "engine/processes/worker_join.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/device_exchange.hpp"
 #include "engine/training/trainer.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -80,6 +81,7 @@ struct WorkerParts {
   std::unique_ptr<Trace> trace;  // null = none
   std::unique_ptr<datasets::Loader> loader;
   std::unique_ptr<ComputePool> pool;
+  DeviceExchange device;  // empty = none; goes before the pool, as it waits for its engine's stream
   std::unique_ptr<StateFaults> faults;
   elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
   elastic::ProgressBoard* board = &own_board;
@@ -122,6 +124,22 @@ collectives::DelaySource delay_of(const JobConfig& config, const WorkerParts& pa
                                : [injector = parts.injector.get()] { return injector->delay(); };
 }
 
+/// With backend nccl: the transport needs the GPU that the engine has found.
+Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
+  if (!reduces_on_device(config)) {
+    return {};
+  }
+  Result<DeviceExchange> made =
+      make_device_exchange(*parts.job, *parts.layout, parts.pool->device_gradient());
+  if (!made.ok()) {
+    return std::move(made).error();
+  }
+  parts.device = std::move(made).value();
+  parts.transport = std::move(parts.device.transport);
+  parts.pool->keep_sums_on(*parts.device.sums);
+  return {};
+}
+
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
   if (Result<void> planned = plan_slowness(config, parts); !planned.ok()) {
     return planned;
@@ -134,7 +152,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     }
     parts.resident = std::move(touched).value();
   }
-  if (!uses_parameter_servers(config)) {
+  if (!uses_parameter_servers(config) && !reduces_on_device(config)) {
     // First, because MPI starts only when every rank has come to this.
     Result<std::unique_ptr<collectives::Transport>> transport =
         make_transport(config, delay_of(config, parts));
@@ -166,6 +184,9 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   parts.pool = std::move(pool).value();
   parts.pool->slow_down(parts.injector.get());
+  if (Result<void> moved = move_sums_to_device(config, parts); !moved.ok()) {
+    return moved;
+  }
   return plan_faults(config, parts);
 }
 
@@ -200,9 +221,10 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::Membe
   }
   const Step committed = initial.committed;
   const std::uint64_t state_bytes = nn::packed_state_size(initial);
-  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints, *parts.board, parts.trace.get(), parts.faults.get()},
-                  std::move(initial));
+  Trainer trainer(
+      {*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client, link,
+       checkpoints, *parts.board, parts.trace.get(), parts.faults.get(), parts.device.sums.get()},
+      std::move(initial));
   client.start(link);
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   signals.tell(&client);

@@ -1,10 +1,12 @@
 #include "engine/reduction/gradient_buckets.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/gpu_failure.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -32,14 +34,25 @@ bool is_agreed(Lanes lanes) {
   return lanes[0] == kNothing || -static_cast<std::int64_t>(lanes[1]) == lanes[0];
 }
 
+std::unique_ptr<collectives::Work> start_operation(collectives::Group& group,
+                                                   const WireMessage& message) {
+  if (!message.on_device) {
+    return group.all_reduce(message.data, message.count, message.type, ReduceOp::kSum);
+  }
+  collectives::DeviceGroup* const device = group.on_device();
+  ENSURE(device != nullptr, "sums on the device go through a group that has a part there");
+  require_gpu(device->follow(message.behind));
+  return device->all_reduce(message.data, message.count, message.type, ReduceOp::kSum);
+}
+
 }  // namespace
 
 GradientBuckets::GradientBuckets(const ReductionLayout& layout, Wire wire,
                                  std::uint32_t microbatches, Trace* trace,
-                                 elastic::ProgressBoard* board)
+                                 elastic::ProgressBoard* board, collectives::DeviceSums* device)
     : layout_(layout),
       exact_(is_exact(wire)),
-      wire_(make_gradient_wire(wire, layout, microbatches)),
+      wire_(make_gradient_wire(wire, layout, microbatches, device)),
       signals_((exact_ ? layout.blocks().block_count() : 0) + kSignalLanes),
       lane_(lane_of(trace, "communication")),
       board_(board) {}
@@ -49,8 +62,10 @@ void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
   const WireMessages messages = wire_->pack(bucket, sums);
   for (std::size_t m = 0; m < messages.count; ++m) {
     const WireMessage& message = messages.list[m];
-    push(group.all_reduce(message.data, message.count, message.type, ReduceOp::kSum), bucket,
-         m + 1 == messages.count);
+    push({.work = start_operation(group, message),
+          .bucket = bucket,
+          .ends_bucket = m + 1 == messages.count,
+          .on_device = message.on_device});
   }
 }
 
@@ -64,26 +79,28 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
   put_check(signals.state_check, lanes_at(kStateLanes));
   put_check(signals.audit_check, lanes_at(kAuditLanes));
   signals_[blocks + kStepTimeLane] = static_cast<std::int32_t>(signals.before_us & 0x7fffffffU);
-  push(group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
-       layout_.buckets().size(), false);
+  push(
+      {.work = group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
+       .bucket = layout_.buckets().size()});
 }
 
-void GradientBuckets::push(std::unique_ptr<collectives::Work> work, std::size_t bucket,
-                           bool ends_bucket) {
+void GradientBuckets::push(Started started) {
   const bool traced = lane_ != nullptr && lane_->recording();
-  works_.push_back({std::move(work), bucket, ends_bucket, traced ? monotonic_now() : Instant{}});
+  started.at = traced ? monotonic_now() : Instant{};
+  works_.push_back(std::move(started));
 }
 
-// The group runs operations in order, so each one begins when it was started or when the one before
-// ended, whichever is later.
+// The group, and its part on the device, run operations in order, so each one begins when it was
+// started or when the one before ended, whichever is later.
 void GradientBuckets::trace_operations(std::uint64_t step) const {
-  Instant before;
+  std::array<Instant, 2> last;
   for (const Started& started : works_) {
     const Instant end = started.work->finished_at();
     if (started.at == Instant{} || end == Instant{}) {
       continue;
     }
     const bool signals = started.bucket == layout_.buckets().size();
+    Instant& before = last[started.on_device ? 1 : 0];
     lane_->span(signals ? "all-reduce signals" : "all-reduce", std::max(started.at, before), end,
                 step, {"bucket", static_cast<std::int64_t>(started.bucket)});
     before = end;

@@ -44,9 +44,11 @@ struct ReducedStep {
 class GradientBuckets {
  public:
   /// `microbatches`: of a step, all members together. `trace` may be null; it gets a lane of its
-  /// own for the operations. `board` may be null; it is told which bucket is waited for.
+  /// own for the operations. `board` may be null; it is told which bucket is waited for. `device`
+  /// has the sums of parameters if it is not null; groups must then have a part on the device.
   GradientBuckets(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
-                  Trace* trace = nullptr, elastic::ProgressBoard* board = nullptr);
+                  Trace* trace = nullptr, elastic::ProgressBoard* board = nullptr,
+                  collectives::DeviceSums* device = nullptr);
 
   /// A view of `members` begins.
   void begin_view(std::uint32_t members) { wire_->begin_view(members); }
@@ -75,12 +77,13 @@ class GradientBuckets {
 
  private:
   struct Started {
-    std::unique_ptr<collectives::Work> work;
+    std::unique_ptr<collectives::Work> work = {};
     std::size_t bucket = 0;    // the number of buckets: exponents and signals
     bool ends_bucket = false;  // the last message of its bucket
-    Instant at;                // zero without a trace
+    bool on_device = false;
+    Instant at = {};  // zero without a trace
   };
-  void push(std::unique_ptr<collectives::Work> work, std::size_t bucket, bool ends_bucket);
+  void push(Started started);
   [[nodiscard]] Result<void> wait_for_all(Instant deadline, Step step);
   void trace_operations(std::uint64_t step) const;
   [[nodiscard]] std::span<const std::int32_t> largest() const;

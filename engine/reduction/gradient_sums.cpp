@@ -55,10 +55,20 @@ GradientSums::GradientSums(const ReductionLayout& layout, Wire wire, std::uint32
       wire_(wire),
       bits_(collectives::magnitude_bits(microbatches)),
       seed_(seed),
-      first_parameter_block_(layout.blocks().first_block_at(layout.parameters_offset())),
+      first_parameter_block_(layout.first_parameter_block()),
       words_(layout.element_count()),
       observed_(layout.blocks().block_count(), collectives::kUnsetExponent),
       buckets_(layout.buckets().size()) {}
+
+void GradientSums::keep_on(collectives::DeviceSums& device) {
+  ENSURE(wire_ == Wire::kInt32 || wire_ == Wire::kFp32, "32 bits per element on a device");
+  device_ = &device;
+}
+
+/// The part of a bucket whose sums are here.
+ReductionLayout::Bucket GradientSums::words_of(std::size_t bucket) const {
+  return device_ == nullptr ? layout_.buckets()[bucket] : layout_.host_part(bucket);
+}
 
 void GradientSums::clear(std::span<const std::int32_t> exponents, std::uint64_t step) {
   ENSURE(!is_exact(wire_) || exponents.size() == layout_.blocks().block_count(),
@@ -73,6 +83,12 @@ void GradientSums::clear(std::span<const std::int32_t> exponents, std::uint64_t 
     bucket.empty = true;
   }
   totals_ = {};
+  on_device_ = {};
+  if (device_ != nullptr) {
+    device_->clear(is_exact(wire_) ? std::span(exponents_).subspan(first_parameter_block_)
+                                   : std::span<const std::int32_t>(),
+                   buckets_.size());
+  }
 }
 
 void GradientSums::add_bucket(std::size_t bucket, std::span<const float> vector,
@@ -81,20 +97,45 @@ void GradientSums::add_bucket(std::size_t bucket, std::span<const float> vector,
   const std::lock_guard lock(buckets_[bucket].mutex);
   const Accumulate mode = buckets_[bucket].empty ? Accumulate::kStore : Accumulate::kAdd;
   buckets_[bucket].empty = false;
+  if (device_ != nullptr) {
+    device_->add(bucket, layout_.device_blocks(bucket), mode == Accumulate::kStore);
+  }
+  const ReductionLayout::Bucket words = words_of(bucket);
+  if (words.first == words.last) {
+    return;
+  }
   if (is_exact(wire_)) {
-    add_exact(layout_.buckets()[bucket], vector, microbatch, mode);
+    add_exact(words, vector, microbatch, mode);
   } else {
-    add_plain(layout_.buckets()[bucket], vector, mode);
+    add_plain(words, vector, mode);
   }
 }
 
 void GradientSums::settle(std::size_t bucket) {
-  const ReductionLayout::Bucket& range = layout_.buckets()[bucket];
-  const std::lock_guard lock(buckets_[bucket].mutex);
-  if (buckets_[bucket].empty) {
-    std::ranges::fill(words_.span().subspan(range.first, range.last - range.first), 0U);
-    buckets_[bucket].empty = false;
+  {
+    const ReductionLayout::Bucket range = words_of(bucket);
+    const std::lock_guard lock(buckets_[bucket].mutex);
+    if (buckets_[bucket].empty) {
+      std::ranges::fill(words_.span().subspan(range.first, range.last - range.first), 0U);
+      if (device_ != nullptr) {
+        device_->settle(bucket, layout_.device_blocks(bucket));
+      }
+      buckets_[bucket].empty = false;
+    }
   }
+  if (device_ != nullptr && bucket + 1 == buckets_.size()) {
+    find_on_device();
+  }
+}
+
+/// Of the whole step so far, so a later look takes the place of an earlier one.
+void GradientSums::find_on_device() {
+  const collectives::SumFindings found = device_->find();
+  std::ranges::copy(found.observed,
+                    observed_.begin() + static_cast<std::ptrdiff_t>(first_parameter_block_));
+  const std::lock_guard lock(totals_mutex_);
+  on_device_.overflows = static_cast<std::int32_t>(found.overflows);
+  on_device_.nonfinite = static_cast<std::int32_t>(found.nonfinite);
 }
 
 collectives::QuantizeResult GradientSums::add_block(std::size_t block, std::span<const float> part,
@@ -150,7 +191,10 @@ void GradientSums::add_totals(const StepTotals& totals) {
 
 StepTotals GradientSums::totals() const {
   const std::lock_guard lock(totals_mutex_);
-  return totals_;
+  StepTotals all = totals_;
+  all.overflows += on_device_.overflows;
+  all.nonfinite += on_device_.nonfinite;
+  return all;
 }
 
 }  // namespace mayfly::engine

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "collectives/nccl/device_sums.hpp"
 #include "collectives/plan/wrapped_sum.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/reduction/reduction_layout.hpp"
@@ -43,18 +44,26 @@ class GradientSums {
   GradientSums(const ReductionLayout& layout, bool exact, std::uint32_t microbatches)
       : GradientSums(layout, exact ? Wire::kInt32 : Wire::kFp32, microbatches) {}
 
+  /// From now on the sums of parameters are kept on a device, where the gradients are: the part of
+  /// add_bucket()'s vector that belongs to parameters is not read. Wire::kInt32 and Wire::kFp32
+  /// only; before the first clear(). `device` outlives the sums.
+  void keep_on(collectives::DeviceSums& device);
+  [[nodiscard]] bool on_device() const { return device_ != nullptr; }
+
   /// Forgets everything and starts a step with these exponents (one per block; unused in fp32).
   void clear(std::span<const std::int32_t> exponents, std::uint64_t step = 0);
 
   /// Adds one microbatch's part of a bucket. `vector` is the whole flat vector of that microbatch.
   void add_bucket(std::size_t bucket, std::span<const float> vector, std::uint32_t microbatch = 0);
   /// Makes the words of a bucket zero if no microbatch was added. Before they are read; any thread.
+  /// Of the last bucket, when every microbatch is in all of them; asks the device what it found.
   void settle(std::size_t bucket);
   /// Adds the counts of one microbatch.
   void add_totals(const StepTotals& totals);
 
   /// The sums as 32-bit words: int32 if exact, else float. Stable once every microbatch is in;
-  /// those of a bucket mean nothing before its first microbatch or settle().
+  /// those of a bucket mean nothing before its first microbatch or settle(), those of parameters
+  /// nothing if they are on a device.
   [[nodiscard]] std::span<const std::uint32_t> words() const { return words_.span(); }
   /// Largest exponent any microbatch needed, per block (exact only).
   [[nodiscard]] std::span<const std::int32_t> observed() const { return observed_; }
@@ -77,6 +86,9 @@ class GradientSums {
                                                       collectives::RoundingKey key,
                                                       collectives::Accumulate mode);
 
+  [[nodiscard]] ReductionLayout::Bucket words_of(std::size_t bucket) const;
+  void find_on_device();
+
   const ReductionLayout& layout_;
   Wire wire_;
   int bits_;
@@ -87,8 +99,10 @@ class GradientSums {
   std::vector<std::int32_t> exponents_;
   std::vector<std::int32_t> observed_;
   std::vector<BucketState> buckets_;
+  collectives::DeviceSums* device_ = nullptr;  // null: everything is here
   mutable std::mutex totals_mutex_;
-  StepTotals totals_;  // guarded by totals_mutex_
+  StepTotals totals_;     // guarded by totals_mutex_
+  StepTotals on_device_;  // what was found there; guarded by totals_mutex_
 };
 
 }  // namespace mayfly::engine

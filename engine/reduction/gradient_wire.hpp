@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/nccl/device_sums.hpp"
 #include "collectives/plan/types.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/reduction/gradient_sums.hpp"
@@ -22,6 +23,8 @@ struct WireMessage {
   void* data = nullptr;
   std::size_t count = 0;
   collectives::DataType type = collectives::DataType::kInt32;
+  bool on_device = false;                      ///< through the group's part on the device
+  collectives::DeviceStream behind = nullptr;  ///< on_device only: what the operation follows
 };
 
 /// The messages of one bucket, in order.
@@ -29,8 +32,9 @@ struct WireMessages {
   std::array<WireMessage, 3> list;
   std::size_t count = 0;
 
+  void add(const WireMessage& message) { list[count++] = message; }
   void add(void* data, std::size_t elements, collectives::DataType type) {
-    list[count++] = {data, elements, type};
+    add({.data = data, .count = elements, .type = type});
   }
 };
 
@@ -64,10 +68,12 @@ class GradientWire {
                                                      std::int32_t largest) const = 0;
 };
 
-/// `microbatches`: of a step, all members together. `layout` outlives the wire.
-[[nodiscard]] std::unique_ptr<GradientWire> make_gradient_wire(Wire wire,
-                                                               const ReductionLayout& layout,
-                                                               std::uint32_t microbatches);
+/// `microbatches`: of a step, all members together. `layout` outlives the wire, and so does
+/// `device`, which has the sums of parameters if it is not null (Wire::kInt32 and Wire::kFp32
+/// only).
+[[nodiscard]] std::unique_ptr<GradientWire> make_gradient_wire(
+    Wire wire, const ReductionLayout& layout, std::uint32_t microbatches,
+    collectives::DeviceSums* device = nullptr);
 
 // The adapters behind it, for tests.
 [[nodiscard]] std::unique_ptr<GradientWire> make_word_wire(const ReductionLayout& layout,
@@ -76,6 +82,14 @@ class GradientWire {
                                                            bool bfloat);
 [[nodiscard]] std::unique_ptr<GradientWire> make_wrapped_wire(const ReductionLayout& layout,
                                                               std::uint32_t microbatches);
+
+[[nodiscard]] std::unique_ptr<GradientWire> make_device_wire(const ReductionLayout& layout,
+                                                             bool exact, std::uint32_t microbatches,
+                                                             collectives::DeviceSums& device);
+
+/// The mean of 32-bit sums: integers if there is an exponent, else floats.
+void mean_of_words(std::span<const std::uint32_t> sums, const std::int32_t* exponent, int bits,
+                   float scale, std::span<float> out);
 
 /// Words in front of the vector that carry StepTotals; eight used, the rest keeps what follows
 /// aligned.

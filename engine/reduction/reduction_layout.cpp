@@ -1,5 +1,7 @@
 #include "engine/reduction/reduction_layout.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 
 namespace mayfly::engine {
@@ -46,6 +48,22 @@ void ReductionLayout::cut_buckets(std::size_t bucket_elements) {
     }
   }
   buckets_.push_back({0, last, 0, last_block});
+}
+
+collectives::BlockRange ReductionLayout::device_blocks(std::size_t bucket) const {
+  const std::size_t before = first_parameter_block();
+  const std::size_t first = std::max(buckets_[bucket].first_block, before);
+  return {static_cast<std::uint32_t>(first - before),
+          static_cast<std::uint32_t>(buckets_[bucket].last_block - before)};
+}
+
+ReductionLayout::Bucket ReductionLayout::host_part(std::size_t bucket) const {
+  Bucket part = buckets_[bucket];
+  part.first = std::min(part.first, parameters_offset_);
+  part.last = std::min(part.last, parameters_offset_);
+  part.first_block = std::min(part.first_block, first_parameter_block());
+  part.last_block = std::min(part.last_block, first_parameter_block());
+  return part;
 }
 
 std::vector<std::string> bucket_names(const nn::Model& model, const ReductionLayout& layout) {

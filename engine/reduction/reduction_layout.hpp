@@ -37,6 +37,14 @@ class ReductionLayout {
   [[nodiscard]] std::size_t statistics_offset() const { return kLossElements; }
   [[nodiscard]] std::size_t parameters_offset() const { return parameters_offset_; }
   [[nodiscard]] std::size_t element_count() const { return blocks_.element_count(); }
+  /// The exact sum's blocks before it belong to the loss and the statistics.
+  [[nodiscard]] std::size_t first_parameter_block() const {
+    return blocks_.first_block_at(parameters_offset_);
+  }
+  /// A bucket's blocks of parameters, counted from the first of all: what may be on a device.
+  [[nodiscard]] collectives::BlockRange device_blocks(std::size_t bucket) const;
+  /// The part of a bucket that is always summed on the host: of the loss and the statistics.
+  [[nodiscard]] Bucket host_part(std::size_t bucket) const;
   [[nodiscard]] const collectives::BlockLayout& blocks() const { return blocks_; }
   /// In the order in which they become ready.
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }

@@ -51,14 +51,7 @@ class WordWire final : public GradientWire {
   void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
             std::span<float> out) const override {
     const std::uint32_t* sums = buffer_.data() + kTotalsWords + layout_.blocks().offset(block);
-    if (exact_) {
-      collectives::dequantize({reinterpret_cast<const std::int32_t*>(sums), out.size()},
-                              exponents[block], bits_, scale, out);
-      return;
-    }
-    const auto* floats = reinterpret_cast<const float*>(sums);
-    std::transform(floats, floats + out.size(), out.begin(),
-                   [scale](float x) { return x * scale; });
+    mean_of_words({sums, out.size()}, exact_ ? &exponents[block] : nullptr, bits_, scale, out);
   }
 
   std::int32_t next_exponent(std::size_t /*block*/, std::int32_t exponent,

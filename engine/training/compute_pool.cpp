@@ -97,6 +97,10 @@ void ComputePool::fail(const Error& error) {
   work_done_.notify_all();
 }
 
+std::optional<nn::DeviceGradient> ComputePool::device_gradient() const {
+  return workers_.size() == 1 ? workers_[0]->device_gradient() : std::nullopt;
+}
+
 std::optional<Error> ComputePool::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;

@@ -88,6 +88,11 @@ class ComputePool {
   void discard();
 
   [[nodiscard]] const GradientSums& sums() const { return sums_; }
+  /// Where the engine can leave gradients; only one that has the worker's device to itself can.
+  [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const;
+  /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on().
+  /// Before the first step.
+  void keep_sums_on(collectives::DeviceSums& device) { sums_.keep_on(device); }
   /// What the threads did since the last call.
   [[nodiscard]] ComputeSpeed take_speed();
 

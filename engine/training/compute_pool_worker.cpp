@@ -80,13 +80,15 @@ std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t
   return pool_.loader_.take(pool_.step_, microbatch);
 }
 
-nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batch,
+/// `whole`: the gradient is wanted here, even if its sums are elsewhere.
+nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batch, bool whole,
                                              nn::GradientSink& sink) {
   const ReductionLayout& layout = pool_.layout_;
+  const bool stays = pool_.sums_.on_device() && !whole;
   const nn::TrainResult result = engine_->train(
       pool_.weights_, {batch.images, batch.labels},
       static_cast<float>(pool_.job_.config.label_smoothing),
-      vector_.span().subspan(layout.parameters_offset()),
+      stays ? std::span<float>() : vector_.span().subspan(layout.parameters_offset()),
       vector_.span().subspan(layout.statistics_offset(),
                              layout.parameters_offset() - layout.statistics_offset()),
       sink);
@@ -104,7 +106,7 @@ void ComputePool::Worker::audit(std::uint32_t microbatch) {
   const TraceSpan span(lane_, "audit", pool_.step_, {"microbatch", microbatch});
   pool_.board_.compute(index_, elastic::Activity::kCompute, microbatch);
   NoSink nobody;
-  (void)compute(*batch, nobody);
+  (void)compute(*batch, true, nobody);
   pool_.loader_.recycle(std::move(batch));
   const std::lock_guard lock(pool_.mutex_);
   pool_.recomputed_ = digest_of(std::as_bytes(vector_.span())).low;
@@ -125,8 +127,9 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   const Instant begin = monotonic_now();
   next_bucket_ = 0;
   microbatch_ = microbatch;
-  const nn::TrainResult result = compute(*batch, *this);
-  if (pool_.audited_ == microbatch) {
+  const bool audited = pool_.audited_ == microbatch;
+  const nn::TrainResult result = compute(*batch, audited, *this);
+  if (audited) {
     pool_.note_audited(vector_.span());
   }
   trace_passes(microbatch, begin);

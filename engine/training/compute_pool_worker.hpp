@@ -39,6 +39,11 @@ class ComputePool::Worker final : public nn::GradientSink {
   /// The outcome of building the engine.
   Result<void> built() { return built_.get_future().get(); }
 
+  /// Once it is built.
+  [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const {
+    return engine_->device_gradient();
+  }
+
   void ready_from(std::size_t offset) override {
     add_ready_buckets(pool_.layout_.parameters_offset() + offset,
                       pool_.layout_.buckets().size() - 1);
@@ -49,7 +54,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   void run(const Task& task);
   void run_part(const Task& task);
   std::unique_ptr<datasets::PreparedBatch> take(std::uint32_t microbatch);
-  nn::TrainResult compute(const datasets::PreparedBatch& batch, nn::GradientSink& sink);
+  nn::TrainResult compute(const datasets::PreparedBatch& batch, bool whole, nn::GradientSink& sink);
   void train(std::uint32_t microbatch);
   void audit(std::uint32_t microbatch);
   void evaluate(std::uint32_t chunk);

@@ -43,8 +43,9 @@ struct TrainerParts {
   WorkerLink& link;
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
-  Trace* trace = nullptr;         ///< null = none
-  StateFaults* faults = nullptr;  ///< null = none
+  Trace* trace = nullptr;                          ///< null = none
+  StateFaults* faults = nullptr;                   ///< null = none
+  collectives::DeviceSums* device_sums = nullptr;  ///< those of `pool`; null = in host memory
 };
 
 class Trainer {

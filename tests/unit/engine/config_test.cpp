@@ -262,6 +262,27 @@ TEST(Validate, NcclNeedsAGpuAndSaysWhatElseToUse) {
   EXPECT_THAT(validation_error([](JobConfig& c) { c.backend = "nccl"; }),
               testing::AllOf(HasSubstr("GPU memory"), HasSubstr("device is cpu"),
                              HasSubstr("use backend")));
+  EXPECT_EQ(validation_error([](JobConfig& c) {
+              c.backend = "nccl";
+              c.device = "cuda:1";
+            }),
+            "(no error)");
+}
+
+TEST(Validate, NcclCarries32BitsToAllReduceOnly) {
+  EXPECT_THAT(validation_error([](JobConfig& c) {
+                c.backend = "nccl";
+                c.device = "cuda";
+                c.wire = "int16";
+              }),
+              testing::AllOf(HasSubstr("32 bits"), HasSubstr("wire is int16")));
+  EXPECT_THAT(validation_error([](JobConfig& c) {
+                c.backend = "nccl";
+                c.device = "cuda";
+                c.reduction = "fp32";
+                c.wire = "bf16";
+              }),
+              HasSubstr("wire is bf16"));
 }
 
 TEST(Validate, DevicesAreNamedAndNumbered) {
