@@ -134,6 +134,29 @@ TEST(DeviceKernels, QuantizeToTheBitsOfTheCpu) {
   }
 }
 
+TEST(DeviceKernels, AddFloatsToTheBitsOfTheCpu) {
+  const Case c(3, false);
+  const Stream stream;
+  DeviceArray<std::uint32_t> offsets(c.offsets());
+  DeviceArray<float> sums(std::vector<float>(c.layout.element_count(), NAN));
+  DeviceArray<QuantizeFlags> flags(std::vector<QuantizeFlags>(1));
+  const Blocks blocks{offsets.data(), nullptr, 0,
+                      static_cast<std::uint32_t>(c.layout.block_count())};
+  std::vector<float> expected(c.layout.element_count(), 0.0F);
+  for (std::size_t m = 0; m < c.gradients.size(); ++m) {
+    DeviceArray<float> gradient(c.gradients[m]);
+    EXPECT_EQ(device_kernels::add_floats(gradient.data(), blocks, m > 0, sums.data(), flags.data(),
+                                         stream.handle()),
+              0);
+    stream.wait();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      expected[i] += c.gradients[m][i];
+    }
+  }
+  EXPECT_EQ(sums.values(), expected);
+  EXPECT_EQ(flags.values().front().nonfinite, 0U);
+}
+
 TEST(DeviceKernels, FlagWhatIsNotFinite) {
   Case c(1, false);
   c.gradients[2][5000] = std::numeric_limits<float>::quiet_NaN();

@@ -85,8 +85,8 @@ class GpuCheckTest(unittest.TestCase):
         self.expect_whole(report)
         self.assertEqual(report["gpu"], "Pretended GPU")
         results = self.results(report)
-        for name in ("tests", "against_cpu", "training", "repetition", "elasticity",
-                     "large_network", "step_speed"):
+        for name in ("tests", "against_cpu", "training", "repetition", "elasticity", "nccl",
+                     "nccl_elasticity", "large_network", "step_speed"):
             self.assertEqual(results[name], "passed", report)
         self.assertEqual(results["pytorch"], "skipped")
 
@@ -101,13 +101,15 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_another_digest_is_a_failure(self):
         self.program("mayfly", MAYFLY % (
-            "case $folder in */elastic) word=5;; *) word=4;; esac\n"
+            "case $folder in *elastic) word=5;; *) word=4;; esac\n"
             """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "'$word'"}' """
             """>"$folder/summary.json"\n"""))
         code, _, report = self.check()
         self.assertEqual(code, 1)
         self.assertEqual(self.results(report)["repetition"], "passed", report)
-        self.assertIn("digest 5 instead of 4", report["checks"]["elasticity"]["reason"])
+        self.assertEqual(self.results(report)["nccl"], "passed", report)
+        for name in ("elasticity", "nccl_elasticity"):
+            self.assertIn("digest 5 instead of 4", report["checks"][name]["reason"])
 
     def test_losses_that_differ_from_the_cpus_are_a_failure(self):
         self.program("mayfly", (MAYFLY % (SUMMARY % "1234")).replace("2.5001", "2.51"))

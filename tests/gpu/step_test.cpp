@@ -68,6 +68,24 @@ TEST_P(GpuStepOf, BitsAreThoseOfAnyOtherRun) {
   EXPECT_TRUE(problem.train(*other) == first);
 }
 
+TEST_P(GpuStepOf, AGradientMayStayAndChangesNothingElse) {
+  const auto gpu = engine();
+  ASSERT_NE(gpu, nullptr);
+  ASSERT_TRUE(gpu->device_gradient().has_value());
+  EXPECT_NE(gpu->device_gradient()->gradient, nullptr);
+  const Outcome brought = problem.train(*gpu);
+  std::vector<float> statistics(problem.model.statistic_count);
+  RecordingSink sink;
+  const TrainResult stayed = gpu->train(problem.weights(), problem.batch(0, problem.labels.size()),
+                                        0.1F, {}, statistics, sink);
+  EXPECT_EQ(stayed.loss, brought.result.loss);
+  EXPECT_EQ(stayed.correct, brought.result.correct);
+  EXPECT_EQ(statistics, brought.statistics);
+  ASSERT_FALSE(sink.offsets().empty());
+  EXPECT_EQ(sink.offsets().back(), 0U);
+  EXPECT_TRUE(problem.train(*gpu) == brought);
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
                          testing::Values(Case{"resnet20", 32, 8, Dtype::kFp32, 1e-3},
                                          Case{"resnet20", 32, 8, Dtype::kBf16, 0.1},

@@ -1,5 +1,5 @@
 // A libmayfly_nccl.so whose groups are those of the tcp transport, in host memory: so that the GPU
-// tests can be rehearsed, processes, kills and all, where there is no GPU.
+// tests, and training on GPUs, can be rehearsed, processes, kills and all, where there is no GPU.
 
 #include <memory>
 #include <string>
@@ -7,6 +7,7 @@
 #include "collectives/nccl/device_group.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
+#include "tests/unit/collectives/nccl/host_sum_calls.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -92,13 +93,19 @@ Result<std::unique_ptr<Transport>> make(const ModuleOptions& /*options*/) {
   return std::unique_ptr<Transport>(std::make_unique<HostTransport>(std::move(tcp).value()));
 }
 
+Result<std::unique_ptr<SumCalls>> make_sum_calls(int /*device*/) {
+  return std::unique_ptr<SumCalls>(std::make_unique<test::HostSumCalls>());
+}
+
 }  // namespace
 }  // namespace mayfly::collectives
 
 extern "C" __attribute__((visibility("default"))) const mayfly::collectives::TransportModule*
 mayfly_transport_module() {
   using namespace mayfly::collectives;  // NOLINT: the names above
-  static const TransportModule module{
-      .build = transport_module_build(), .probe = probe, .make = make};
+  static const TransportModule module{.build = transport_module_build(),
+                                      .probe = probe,
+                                      .make = make,
+                                      .make_sum_calls = make_sum_calls};
   return &module;
 }

@@ -1,0 +1,122 @@
+"""Goal: a job over --device cuda --backend nccl has the bits of one worker, whoever dies and joins.
+Method: the program beside modules that play GPU and NCCL on the CPU (this folder), so everything
+above the engine and the device group is the product's; the digest of the state after every step is
+compared with that of one worker on the CPU.
+usage: train_test.py FOLDER-WITH-MODULES CASE
+"""
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, Run, expect
+
+STEPS = 40
+JOB = SMALL_JOB + ["--steps", str(STEPS)]
+GPU = ["--device", "cuda:0", "--backend", "nccl"]
+
+
+def beside_modules(modules):
+    """A folder with the program and the modules that it loads from its own folder."""
+    folder = tempfile.mkdtemp(prefix="mayfly-rehearsal-", dir=os.path.dirname(modules))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    program = os.path.join(folder, "mayfly")
+    os.link(mayfly_run.BINARY, program)
+    for name in ("libmayfly_cuda.so", "libmayfly_nccl.so"):
+        os.symlink(os.path.join(modules, name), os.path.join(folder, name))
+    return program
+
+
+def oracle(*options):
+    _, by_step = mayfly_run.train(JOB + ["--workers", "1", "--threads", "1", *options])
+    expect(len(by_step) == STEPS, f"the oracle has {len(by_step)} of {STEPS} digests")
+    return by_step
+
+
+def train(*options):
+    """The digests, and how many members each step had."""
+    run = Run(JOB + GPU + list(options))
+    summary = run.finish()
+    expect(summary["backend"] == "nccl", f"the summary's backend is {summary['backend']}")
+    by_step, members = mayfly_run.digests(run), [m["members"] for m in run.metrics()]
+    run.remove()
+    return by_step, members
+
+
+def workers():
+    wanted = oracle()
+    for count in (1, 2, 3):
+        found, members = train("--workers", str(count))
+        expect(found == wanted, f"{count} workers have other bits")
+        expect(set(members) == {count}, f"{count} workers, but steps of {set(members)}")
+
+
+def churn():
+    found, members = train("--workers", "3", "--chaos",
+                           "kill@step=5:worker=1,join@step=10,kill@step=18:worker=0,"
+                           "kill@step=24:worker=2,join@step=30")
+    expect(found == oracle(), "other bits after losses and joins")
+    expect(len(set(members)) > 1, "nobody was lost")
+
+
+def joins_observing():
+    found, members = train("--workers", "2", "--observe-from-mib", "0", "--chaos", "join@step=8")
+    expect(found == oracle(), "other bits after a join in the background")
+    expect(members[-1] == 3, f"{members[-1]} members at the end")
+
+
+def plain():
+    """Two floats have one sum, so the way there does not matter."""
+    options = ["--workers", "2", "--reduction", "fp32"]
+    _, over_tcp = mayfly_run.train(JOB + ["--device", "cuda:0"] + options)
+    found, _ = train(*options)
+    expect(found == over_tcp, "fp32 over nccl and over tcp have other bits")
+
+
+def audit():
+    """An audited microbatch is wanted on the host as a whole; its sum is not."""
+    found, _ = train("--workers", "2", "--audit-every", "2")
+    expect(found == oracle(), "other bits with audits")
+
+
+def leaves():
+    found, members = train("--workers", "3", "--chaos", "drain@step=10:worker=1")
+    expect(found == oracle(), "other bits after a planned leave")
+    expect(members[-1] == 2, f"{members[-1]} members at the end")
+
+
+def resume():
+    first = Run(JOB + GPU + ["--workers", "2", "--checkpoint-every", "10"])
+    first.wait_for_step(14)
+    first.process.send_signal(2)  # Ctrl-C
+    expect(first.wait() == 3, f"not stopped\n{first.logs()}")
+    wanted = oracle()
+    found, _ = train("--workers", "3", "--resume", first.run_dir)
+    first.remove()
+    expect(len(found) > 5, f"only {len(found)} steps after the stop")
+    for step, digest in found.items():
+        expect(digest == wanted[step], f"step {step} after --resume has other bits")
+
+
+def losses():
+    """Kills from outside, at no moment in particular."""
+    run = Run(JOB + GPU + ["--workers", "4"])
+    for step in (4, 11, 19):
+        run.wait_for_step(step)
+        pids = run.worker_pids()
+        expect(len(pids) > 1, f"{len(pids)} workers at step {step}\n{run.logs()}")
+        mayfly_run.kill(pids[step % len(pids)])
+    run.finish()
+    found = mayfly_run.digests(run)
+    expect(found == oracle(), f"other bits after losses ({len(found)})\n{run.logs()}")
+    run.remove()
+
+
+TESTS = {"workers": workers, "churn": churn, "joins_observing": joins_observing, "plain": plain,
+         "audit": audit, "leaves": leaves, "resume": resume, "losses": losses}
+
+if __name__ == "__main__":
+    mayfly_run.BINARY = beside_modules(os.path.abspath(sys.argv.pop(1)))
+    sys.exit(mayfly_run.main(TESTS))
