@@ -6,6 +6,7 @@
 #include "cli/bench_arguments.hpp"
 #include "engine/bench/data_bench.hpp"
 #include "engine/bench/step_bench.hpp"
+#include "engine/config/device_choice.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -21,7 +22,8 @@ CommandSpec step_spec() {
                   {"seconds", "S", "measuring time (default 5)"},
                   {"layers", "", "time per layer too"},
                   {"json", "", "JSON lines: the step, then each layer"}};
-  spec.settings = {"model", "image_size", "threads", "isa", "dtype", "conv_kernels"};
+  spec.settings = {"model", "image_size",   "threads", "isa",
+                   "dtype", "conv_kernels", "device",  "backend"};
   return spec;
 }
 
@@ -42,8 +44,20 @@ Result<engine::StepBenchOptions> step_options(const ParsedArguments& arguments) 
   options.isa = config.isa;
   options.conv_kernels = config.conv_kernels;
   options.dtype = config.dtype;
+  options.device = config.device;
+  options.sums_on_gpu = config.backend == "nccl";
   options.layers = arguments.has("layers");
   options.json = arguments.has("json");
+  if (options.layers && engine::uses_cuda(options.device)) {
+    return Error{Errc::kInvalidInput,
+                 "--layers times the layers of a CPU, but device is " + options.device};
+  }
+  if (config.backend != "tcp" && !options.sums_on_gpu) {
+    return Error{Errc::kInvalidInput,
+                 "--backend " + config.backend +
+                     ": a step is measured without its exchange; nccl, with a GPU, has its sums on "
+                     "the GPU, all others alike on the host (tcp)"};
+  }
   for (const Result<void>& read : {read_number(arguments, "batch", options.batch),
                                    read_number(arguments, "global-batch", options.global_batch),
                                    read_number(arguments, "seconds", options.seconds)}) {

@@ -11,7 +11,8 @@ mayfly_library(engine_bench
   SOURCES bench/allreduce_bench.cpp bench/allreduce_report.cpp bench/bench_output.cpp
           bench/child_process.cpp bench/control_hub.cpp bench/control_store.cpp
           bench/data_bench.cpp bench/detect_bench.cpp bench/event_cycle.cpp bench/event_report.cpp
-          bench/goodput_bench.cpp bench/goodput_model.cpp bench/group_rank.cpp
+          bench/goodput_bench.cpp bench/goodput_model.cpp bench/gpu_step_bench.cpp
+          bench/group_rank.cpp
           bench/join_bench.cpp bench/machine_facts.cpp bench/machine_peak.cpp
           bench/network_namespaces.cpp bench/ps_bench.cpp bench/ps_cluster.cpp
           bench/rank_team.cpp bench/recovery_bench.cpp

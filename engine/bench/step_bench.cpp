@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "engine/bench/gpu_step_bench.hpp"
 #include "engine/bench/step_loop.hpp"
 #include "engine/bench/step_report.hpp"
+#include "engine/config/device_choice.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
@@ -129,6 +131,9 @@ int bench_step(const StepBenchOptions& options) {
       nn::make_usual_model(options.model, static_cast<int>(std::min(options.image_size, 1U << 20)));
   if (!model.ok()) {
     return refuse(model.error());
+  }
+  if (uses_cuda(options.device)) {
+    return bench_gpu_step(options, model.value(), dtype.value());
   }
   Result<StepBenchResult> result = describe(options, dtype.value(), model.value());
   if (!result.ok()) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "nn/dtype.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::engine {
@@ -20,8 +21,10 @@ struct StepBenchOptions {
   std::string dtype = "fp32";  ///< or bf16
   std::string isa = "auto";
   std::string conv_kernels = "auto";
-  bool layers = false;  ///< time per layer too
-  bool json = false;    ///< JSON lines instead of sentences
+  std::string device = "cpu";  ///< or cuda, cuda:N: one worker with that GPU
+  bool sums_on_gpu = false;    ///< with a GPU: as a worker with backend nccl
+  bool layers = false;         ///< time per layer too
+  bool json = false;           ///< JSON lines instead of sentences
 };
 
 /// `global_batch` with its default put in. kInvalidInput if it is no multiple of threads x batch.
@@ -31,7 +34,8 @@ struct StepBenchOptions {
 /// `mayfly bench step`: forward, backward and exact-sum accumulation of whole microbatches on
 /// synthetic images, plus the optimizer's update, on each of `threads` compute threads, each of
 /// which works as a worker of its own that computes its share of the global batch. Prints to
-/// standard output what step_report.hpp makes of it; returns the exit code.
+/// standard output what step_report.hpp makes of it; returns the exit code. With a GPU:
+/// gpu_step_bench.hpp.
 int bench_step(const StepBenchOptions& options);
 
 }  // namespace mayfly::engine

@@ -136,7 +136,7 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
   }
   parts.device = std::move(made).value();
   parts.transport = std::move(parts.device.transport);
-  parts.pool->keep_sums_on(*parts.device.sums);
+  parts.pool->keep_sums_on(*parts.device.parts.sums);
   return {};
 }
 
@@ -221,10 +221,10 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::Membe
   }
   const Step committed = initial.committed;
   const std::uint64_t state_bytes = nn::packed_state_size(initial);
-  Trainer trainer(
-      {*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client, link,
-       checkpoints, *parts.board, parts.trace.get(), parts.faults.get(), parts.device.sums.get()},
-      std::move(initial));
+  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
+                   link, checkpoints, *parts.board, parts.trace.get(), parts.faults.get(),
+                   parts.device.parts.sums.get()},
+                  std::move(initial));
   client.start(link);
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   signals.tell(&client);

@@ -51,26 +51,35 @@ Result<std::string> device_identity(const std::string& device) {
   return "cuda, " + identity.value();
 }
 
-Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
-                                                         nn::cpu::StepObserver* observer) {
-  const Result<DeviceChoice> choice = parse_device(job.config.device);
+Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& device,
+                                                        const nn::Model& model,
+                                                        std::uint32_t microbatch, nn::Dtype dtype) {
+  const Result<DeviceChoice> choice = parse_device(device);
   if (!choice.ok()) {
     return choice.error();
   }
   if (!choice.value().is_cuda) {
-    return nn::cpu::make_cpu_engine(job.model, job.config.microbatch,
-                                    {.dtype = job.dtype, .observer = observer});
+    return Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
   }
   const Result<const CudaModule*> module = load_cuda();
   if (!module.ok()) {
     return module.error();
   }
   Result<std::unique_ptr<nn::StepEngine>> engine =
-      module.value()->make(job.model, job.config.microbatch, job.dtype, number_of(choice.value()));
+      module.value()->make(model, microbatch, dtype, number_of(choice.value()));
   if (!engine.ok()) {
     return unusable(engine.error());
   }
   return engine;
+}
+
+Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
+                                                         nn::cpu::StepObserver* observer) {
+  if (uses_cuda(job.config.device)) {
+    return make_gpu_engine(job.config.device, job.model, job.config.microbatch, job.dtype);
+  }
+  return nn::cpu::make_cpu_engine(job.model, job.config.microbatch,
+                                  {.dtype = job.dtype, .observer = observer});
 }
 
 }  // namespace mayfly::engine

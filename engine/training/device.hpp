@@ -19,6 +19,13 @@ namespace mayfly::engine {
 /// something is missing. kInvalidInput for an unknown device.
 [[nodiscard]] Result<std::string> device_identity(const std::string& device);
 
+/// The engine of a GPU ("cuda", "cuda:N"), to be made and used on one thread; `model` outlives it.
+/// Errors as nn::cuda::CudaModule::make; kInvalidInput for any other device.
+[[nodiscard]] Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& device,
+                                                                      const nn::Model& model,
+                                                                      std::uint32_t microbatch,
+                                                                      nn::Dtype dtype);
+
 /// The engine of one compute thread, to be made and used on it. `observer` may be null; a GPU tells
 /// it nothing. Errors as nn::cpu::make_cpu_engine, or nn::cuda::CudaModule::make.
 [[nodiscard]] Result<std::unique_ptr<nn::StepEngine>> make_step_engine(

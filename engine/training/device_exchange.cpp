@@ -51,10 +51,11 @@ Result<std::unique_ptr<Transport>> pair(const TransportModule& module, const Job
 }
 
 /// The parameters' blocks, counted from the first of them.
-collectives::DeviceSumsShape shape_of(const Job& job, const ReductionLayout& layout) {
+collectives::DeviceSumsShape shape_of(const ReductionLayout& layout, bool exact,
+                                      std::uint32_t microbatches) {
   collectives::DeviceSumsShape shape;
-  shape.exact = job.exact();
-  shape.bits = collectives::magnitude_bits(job.microbatches);
+  shape.exact = exact;
+  shape.bits = collectives::magnitude_bits(microbatches);
   for (std::size_t b = layout.first_parameter_block(); b < layout.blocks().block_count(); ++b) {
     shape.offsets.push_back(
         static_cast<std::uint32_t>(layout.blocks().offset(b) - layout.parameters_offset()));
@@ -64,28 +65,30 @@ collectives::DeviceSumsShape shape_of(const Job& job, const ReductionLayout& lay
   return shape;
 }
 
+Result<const TransportModule*> load_nccl() {
+  const Result<const TransportModule*> module = collectives::load_transport_module("nccl");
+  ENSURE(!module.ok() || module.value()->make_sum_calls != nullptr,
+         "the module's groups work on a device");
+  return module.ok() ? module : unusable(module.error());
+}
+
 }  // namespace
 
 bool reduces_on_device(const JobConfig& config) {
   return config.backend == "nccl";
 }
 
-Result<DeviceExchange> make_device_exchange(const Job& job, const ReductionLayout& layout,
-                                            const std::optional<nn::DeviceGradient>& gradient) {
+Result<DeviceSumsParts> make_device_sums(const ReductionLayout& layout, bool exact,
+                                         std::uint32_t microbatches,
+                                         const std::optional<nn::DeviceGradient>& gradient) {
   if (!gradient.has_value()) {
     return unusable({Errc::kUnsupported, "gradients are not in the memory of a GPU"});
   }
-  const Result<const TransportModule*> module = collectives::load_transport_module("nccl");
+  const Result<const TransportModule*> module = load_nccl();
   if (!module.ok()) {
-    return unusable(module.error());
+    return module.error();
   }
-  ENSURE(module.value()->make_sum_calls != nullptr, "the module's groups work on a device");
-  DeviceExchange made;
-  Result<std::unique_ptr<Transport>> transport = pair(*module.value(), job, *gradient);
-  if (!transport.ok()) {
-    return unusable(transport.error());
-  }
-  made.transport = std::move(transport).value();
+  DeviceSumsParts made;
   Result<std::unique_ptr<collectives::SumCalls>> calls =
       module.value()->make_sum_calls(gradient->device);
   if (!calls.ok()) {
@@ -93,12 +96,29 @@ Result<DeviceExchange> make_device_exchange(const Job& job, const ReductionLayou
   }
   made.calls = std::move(calls).value();
   Result<std::unique_ptr<collectives::DeviceSums>> sums = collectives::DeviceSums::make(
-      *made.calls, shape_of(job, layout), {gradient->gradient, gradient->stream});
+      *made.calls, shape_of(layout, exact, microbatches), {gradient->gradient, gradient->stream});
   if (!sums.ok()) {
     return unusable(sums.error());
   }
   made.sums = std::move(sums).value();
   return made;
+}
+
+Result<DeviceExchange> make_device_exchange(const Job& job, const ReductionLayout& layout,
+                                            const std::optional<nn::DeviceGradient>& gradient) {
+  Result<DeviceSumsParts> parts = make_device_sums(layout, job.exact(), job.microbatches, gradient);
+  if (!parts.ok()) {
+    return std::move(parts).error();
+  }
+  const Result<const TransportModule*> module = load_nccl();
+  if (!module.ok()) {
+    return module.error();
+  }
+  Result<std::unique_ptr<Transport>> transport = pair(*module.value(), job, *gradient);
+  if (!transport.ok()) {
+    return unusable(transport.error());
+  }
+  return DeviceExchange{std::move(transport).value(), std::move(parts).value()};
 }
 
 }  // namespace mayfly::engine

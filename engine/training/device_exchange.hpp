@@ -15,19 +15,29 @@
 
 namespace mayfly::engine {
 
-/// Destroyed in reverse; the engine whose gradients are summed goes after it.
-struct DeviceExchange {
-  std::unique_ptr<collectives::Transport> transport;
+/// Sums and what they are made with. The engine whose gradients are summed goes after them.
+struct DeviceSumsParts {
   std::unique_ptr<collectives::SumCalls> calls;
   std::unique_ptr<collectives::DeviceSums> sums;
+};
+
+/// Destroyed in reverse.
+struct DeviceExchange {
+  std::unique_ptr<collectives::Transport> transport;
+  DeviceSumsParts parts;
 };
 
 /// Whether gradients are to be reduced in the memory of GPUs. Pure.
 [[nodiscard]] bool reduces_on_device(const JobConfig& config);
 
-/// `gradient` is where the worker's engine leaves gradients. kUnsupported, in one line, if it does
-/// not, or if the module, the library, the device or memory is missing. The calling thread is that
-/// of the transport.
+/// Sums of parameters' gradients, exact or as floats, of so many microbatches (of a step, all
+/// members together). `gradient` is where the engine leaves gradients. kUnsupported, in one line,
+/// if it does not, or if the module, the library, the device or memory is missing.
+[[nodiscard]] Result<DeviceSumsParts> make_device_sums(
+    const ReductionLayout& layout, bool exact, std::uint32_t microbatches,
+    const std::optional<nn::DeviceGradient>& gradient);
+
+/// Those of a job, and a transport. Fails alike. The calling thread is that of the transport.
 [[nodiscard]] Result<DeviceExchange> make_device_exchange(
     const Job& job, const ReductionLayout& layout,
     const std::optional<nn::DeviceGradient>& gradient);

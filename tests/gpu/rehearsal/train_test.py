@@ -5,8 +5,10 @@ compared with that of one worker on the CPU.
 usage: train_test.py FOLDER-WITH-MODULES CASE
 """
 import atexit
+import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -114,8 +116,21 @@ def losses():
     run.remove()
 
 
+def bench():
+    for backend, sums in (("tcp", "host"), ("nccl", "gpu")):
+        done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
+                               backend, "--model", "resnet20", "--batch", "8", "--global-batch",
+                               "16", "--seconds", "0.2", "--json"],
+                              capture_output=True, text=True, timeout=100, check=False)
+        expect(done.returncode == 0, f"bench step, {backend}: {done.stderr}")
+        line = json.loads(done.stdout)
+        expect(line["sums"] == sums and line["images_per_second"] > 0, f"{backend}: {line}")
+        expect("rehearsal" in line["device"], f"{backend}: {line}")
+
+
 TESTS = {"workers": workers, "churn": churn, "joins_observing": joins_observing, "plain": plain,
-         "audit": audit, "leaves": leaves, "resume": resume, "losses": losses}
+         "audit": audit, "leaves": leaves, "resume": resume, "losses": losses,
+         "bench": bench}
 
 if __name__ == "__main__":
     mayfly_run.BINARY = beside_modules(os.path.abspath(sys.argv.pop(1)))

@@ -47,6 +47,14 @@ TEST_F(BenchStepCommand, StepRunsOneThreadUnlessToldOtherwise) {
   EXPECT_FALSE(options_.layers);
 }
 
+TEST_F(BenchStepCommand, StepTakesAGpuAndWhereItsSumsAre) {
+  EXPECT_EQ(run({"bench", "step", "--device", "cuda:1", "--backend", "nccl"}), 0) << err();
+  EXPECT_EQ(options_.device, "cuda:1");
+  EXPECT_TRUE(options_.sums_on_gpu);
+  EXPECT_EQ(run({"bench", "step", "--device", "cuda"}), 0) << err();
+  EXPECT_FALSE(options_.sums_on_gpu);
+}
+
 TEST_F(BenchStepCommand, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--batches", "4"}, "did you mean '--batch'?"},
@@ -57,6 +65,10 @@ TEST_F(BenchStepCommand, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
       {{"--isa", "sse9"}, "isa 'sse9' is not known"},
       {{"--conv-kernels", "fft"}, "conv_kernels 'fft' is not known"},
       {{"--image-size", "30"}, "multiples of 4"},
+      {{"--backend", "nccl"}, "device is cpu"},
+      {{"--backend", "gloo"}, "without its exchange"},
+      {{"--device", "cuda", "--layers"}, "layers of a CPU, but device is cuda"},
+      {{"--device", "cuda", "--threads", "2"}, "a worker has one GPU"},
   };
   for (const auto& [flags, expected] : cases) {
     std::vector<std::string> words = {"bench", "step"};
