@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -17,11 +18,12 @@ constexpr Duration kRetryInterval = milliseconds(20);
 }  // namespace
 
 ReplicaLink::ReplicaLink(std::uint32_t shard, bool payload_hashes, GradientOf gradient_of,
-                         OnTaken on_taken)
+                         OnTaken on_taken, OnUnreachable on_unreachable)
     : shard_(shard),
       payload_hashes_(payload_hashes),
       gradient_of_(std::move(gradient_of)),
       on_taken_(std::move(on_taken)),
+      on_unreachable_(std::move(on_unreachable)),
       own_host_(collectives::this_host_id()) {}
 
 Result<void> ReplicaLink::set_view(ViewId view, std::uint64_t key, const std::string& address) {
@@ -32,6 +34,7 @@ Result<void> ReplicaLink::set_view(ViewId view, std::uint64_t key, const std::st
   address_ = std::move(parsed).value();
   view_ = view;
   key_ = key;
+  watch_.view_came(monotonic_now());
   return {};
 }
 
@@ -42,7 +45,21 @@ short ReplicaLink::events() const {
 }
 
 std::optional<Instant> ReplicaLink::deadline() const {
-  return phase_ == Phase::kNone && address_ ? std::optional(next_try_) : std::nullopt;
+  if (!address_) {
+    return std::nullopt;
+  }
+  const bool waits = phase_ != Phase::kReady || !entries_.empty();
+  const std::optional<Instant> look = waits ? std::optional(watch_.next_look()) : std::nullopt;
+  return phase_ == Phase::kNone ? std::min(next_try_, *look) : look;
+}
+
+/// While something is not known to have been taken.
+void ReplicaLink::look_after() {
+  const bool is_ready = phase_ == Phase::kReady;
+  const bool waits = address_ && (!is_ready || !entries_.empty());
+  if (waits && watch_.is_lost(monotonic_now(), fd(), is_ready)) {
+    on_unreachable_();
+  }
 }
 
 void ReplicaLink::connect() {
@@ -97,6 +114,7 @@ void ReplicaLink::send(ReplicaEntry entry) {
 }
 
 void ReplicaLink::serve(short events) {
+  look_after();
   if (phase_ == Phase::kNone && address_ && monotonic_now() >= next_try_) {
     connect();
     return;
@@ -133,6 +151,7 @@ Result<void> ReplicaLink::handle(const Header& header) {
   }
   if (greets) {
     phase_ = Phase::kReady;
+    watch_.ready(monotonic_now());
     for (const ReplicaEntry& entry : entries_) {
       put(entry);
     }

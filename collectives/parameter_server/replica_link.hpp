@@ -14,6 +14,7 @@
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "collectives/parameter_server/link_watch.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
@@ -32,7 +33,10 @@ class ReplicaLink {
   using GradientOf = std::function<ByteSpan(const Header&)>;
   /// The follower has all entries up to this one; an error ends the connection.
   using OnTaken = std::function<Result<void>(std::uint64_t)>;
-  ReplicaLink(std::uint32_t shard, bool payload_hashes, GradientOf gradient_of, OnTaken on_taken);
+  /// Packets to the follower are lost, or it cannot be reached; told once in each view.
+  using OnUnreachable = std::function<void()>;
+  ReplicaLink(std::uint32_t shard, bool payload_hashes, GradientOf gradient_of, OnTaken on_taken,
+              OnUnreachable on_unreachable);
 
   /// The view that lets us in, and where the follower is. kInvalidInput if that is no address.
   /// Before the first one nothing is connected.
@@ -56,11 +60,13 @@ class ReplicaLink {
   void lose(const std::string& why);
   void put(const ReplicaEntry& entry);
   Result<void> handle(const Header& header);
+  void look_after();
 
   const std::uint32_t shard_;
   const bool payload_hashes_;
   const GradientOf gradient_of_;
   const OnTaken on_taken_;
+  const OnUnreachable on_unreachable_;
   const std::string own_host_;
   std::optional<collectives::TcpAddress> address_;  // once a view has named the follower
   ViewId view_{};
@@ -68,6 +74,7 @@ class ReplicaLink {
   Phase phase_ = Phase::kNone;
   std::unique_ptr<MessageStream> stream_;
   Instant next_try_;
+  LinkWatch watch_;
   std::deque<ReplicaEntry> entries_;  // not known to have been taken
   std::uint64_t bytes_out_ = 0;
 };

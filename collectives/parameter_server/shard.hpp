@@ -72,6 +72,8 @@ class ShardListener {
   virtual void on_rewound(const RewindFacts& /*facts*/) {}
   /// A follower leads from now on, with parameters of this version.
   virtual void on_lead(std::uint64_t /*version*/) {}
+  /// A leader cannot exchange anything with this server, its follower; told once in each view.
+  virtual void on_unreachable(MemberId /*follower*/) {}
   /// A leader whose follower is lost goes on alone.
   virtual void on_alone(std::uint64_t /*version*/) {}
   /// A follower cannot have done what its leader did; the job must not go on.
@@ -109,6 +111,7 @@ struct ShardView {
   std::set<MemberId> workers;
   ShardRole role = ShardRole::kLeads;  ///< who has led once does not follow
   std::string follower{};              ///< of a leader: where it is; empty: there is none any more
+  MemberId follower_id{};              ///< then: its server
 };
 
 /// How much work a shard has done; read after it has stopped, or as a snapshot.

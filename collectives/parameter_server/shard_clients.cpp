@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "collectives/parameter_server/shard_connection.hpp"
 #include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
@@ -17,27 +17,6 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr Duration kRetryInterval = milliseconds(20);
-
-enum class Phase { kNone, kConnecting, kGreeting, kReady };
-
-/// A message that is not to leave yet.
-struct Late {
-  Instant due;
-  Header header;
-  std::span<const float> payload;
-};
-
-struct Connection {
-  collectives::TcpAddress address;
-  Phase phase = Phase::kNone;
-  std::unique_ptr<MessageStream> stream;
-  std::vector<Header> waiting;  // to be sent when we are let in
-  std::deque<Late> late;        // to be sent when it is time, in order
-  Instant next_try;
-  bool was_ready = false;
-  std::uint64_t known_version = 0;
-  std::optional<StateVersion> state_version;
-};
 
 class Clients final : public ShardClients {
  public:
@@ -63,6 +42,9 @@ class Clients final : public ShardClients {
   void set_view(ViewId view, std::uint64_t key) override {
     view_ = view;
     key_ = key;
+    for (Connection& connection : connections_) {
+      connection.watch.view_came(monotonic_now());
+    }
   }
   Result<void> move_to(std::uint32_t shard, const std::string& address) override;
   void pull(const flow::Pull& action) override;
@@ -100,6 +82,7 @@ class Clients final : public ShardClients {
   void greet(std::uint32_t shard);
   void lose(std::uint32_t shard, const std::string& why);
   void serve(std::uint32_t shard, short events);
+  void look_after(std::uint32_t shard);
   Result<PayloadTarget> expect(std::uint32_t shard, const Header& header);
   Result<void> handle(std::uint32_t shard, const Header& header);
 
@@ -288,6 +271,16 @@ void Clients::wait(Instant deadline) {
       serve(i, polled[i + 1].revents);
     }
     send_what_is_due(connections_[i]);
+    look_after(i);
+  }
+}
+
+void Clients::look_after(std::uint32_t shard) {
+  Connection& connection = connections_[shard];
+  const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
+  const bool is_ready = connection.phase == Phase::kReady;
+  if (connection.watch.is_lost(monotonic_now(), fd, is_ready) && options_.on_unreachable) {
+    options_.on_unreachable(shard);
   }
 }
 
@@ -329,6 +322,7 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
   switch (header.type) {
     case MessageType::kWelcome:
       connection.phase = Phase::kReady;
+      connection.watch.ready(monotonic_now());
       if (std::exchange(connection.was_ready, true)) {
         flow_.reconnected(shard);
         if (wants_states_ && !connection.state_version) {

@@ -25,6 +25,8 @@ struct ShardClientsOptions {
   int wake = -1;  ///< an eventfd that ends a wait(); outlives the connections
   /// How late what is sent leaves (experiments with stragglers); empty: at once.
   std::function<Duration()> delay{};
+  /// A shard cannot be reached although the view has its server; told once in each view.
+  std::function<void(std::uint32_t shard)> on_unreachable{};
 };
 
 /// What a push says besides the gradient.

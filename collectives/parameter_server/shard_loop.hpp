@@ -64,7 +64,8 @@ class ShardLoop final : public Shard {
       link_.emplace(
           options.number, options.payload_hashes,
           [this](const Header& header) { return gradient_of(header); },
-          [this](std::uint64_t through) { return log_.taken(through); });
+          [this](std::uint64_t through) { return log_.taken(through); },
+          [this] { listener_.on_unreachable(follower_id_); });
     }
   }
   ~ShardLoop() override {
@@ -168,6 +169,7 @@ class ShardLoop final : public Shard {
   LeaderLog log_;         // without a follower it keeps nothing back
   FollowerLog followed_;  // while we follow
   std::uint64_t acknowledged_ = 0;
+  MemberId follower_id_{};           // of a leader
   std::optional<ReplicaLink> link_;  // of a leader with a follower
   using Facts = std::variant<UpdateFacts, RewindFacts>;
   std::deque<std::pair<std::uint64_t, Facts>> unsaid_;  // until the log's entry is taken

@@ -21,6 +21,7 @@ void ShardLoop::follow_up(const ShardView& view) {
     release();
     return;
   }
+  follower_id_ = view.follower_id;
   if (Result<void> known = link_->set_view(view.view, view.key, view.follower); !known.ok()) {
     log::warning(fmt::format("shard {}: {}", options_.number, known.error().detail));
   }

@@ -23,8 +23,16 @@ void PsLink::run_view(const elastic::View& view) {
   }
 }
 
-void PsLink::stop() {
+void PsLink::broke(std::optional<MemberId> culprit, const std::string& why) {
   elastic::member_event::TrainerStopped stopped;
+  stopped.failed = true;
+  stopped.culprit = culprit;
+  stopped.detail = why;
+  hooks_.on_hold();
+  stop(std::move(stopped));
+}
+
+void PsLink::stop(elastic::member_event::TrainerStopped stopped) {
   {
     const std::lock_guard lock(mutex_);
     if (!runs_ || !view_) {

@@ -39,13 +39,18 @@ class PsLink final : public elastic::MemberHandler {
   // Any thread:
   /// Everybody is at the end of a step.
   void quiet();
+  /// We cannot exchange data with this member, or, if it is nobody, with others; the coordinator
+  /// decides who leaves.
+  void broke(std::optional<MemberId> culprit, const std::string& why);
   /// The job's last step is committed and on record.
   void finished();
   [[nodiscard]] std::optional<elastic::View> view() const;
   [[nodiscard]] std::optional<elastic::member_effect::Leave> leave_order() const;
 
  private:
-  void stop();
+  void stop() { stop({}); }
+  /// `stopped` says why, if we were not told to.
+  void stop(elastic::member_event::TrainerStopped stopped);
 
   elastic::MemberClient& client_;
   const Step committed_;

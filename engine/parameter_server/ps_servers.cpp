@@ -77,6 +77,11 @@ std::string PsServers::follower_address(std::uint32_t shard) const {
   return placement_.follower_of(shard) ? second_address(shard) : std::string();
 }
 
+MemberId PsServers::follower_member(std::uint32_t shard) const {
+  const std::optional<std::uint32_t> follower = placement_.follower_of(shard);
+  return follower ? servers_[*follower]->id : MemberId{};
+}
+
 bool is_late_server(const elastic::View& first_view, Step committed) {
   const std::uint64_t first = elastic::id_base(elastic::incarnation_of(first_view.id)) + 1;
   return first_view.committed > committed || value(first_view.id) != first;

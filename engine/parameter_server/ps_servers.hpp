@@ -30,6 +30,8 @@ class PsServers {
   [[nodiscard]] std::optional<std::string> leader_address(std::uint32_t shard) const;
   /// Empty: it has no follower.
   [[nodiscard]] std::string follower_address(std::uint32_t shard) const;
+  /// The member that follows it; 0: none.
+  [[nodiscard]] MemberId follower_member(std::uint32_t shard) const;
 
  private:
   struct Server {

@@ -158,6 +158,9 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   options.payload_hashes = parts_.job.config.ps_hashes;
   options.wake = wake_.get();
   options.delay = parts_.delay;
+  options.on_unreachable = [this](std::uint32_t shard) {
+    link_.broke(std::nullopt, fmt::format("shard {} cannot be reached", shard));
+  };
   for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
     const ShardRange range = parts_.ps.ranges[shard];
     options.addresses.push_back(*servers_.leader_address(shard));

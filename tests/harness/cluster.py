@@ -114,6 +114,15 @@ class Cluster:
         self.workers.append(worker)
         return worker
 
+    def start_server(self, endpoint, index, host=None):
+        """A parameter server."""
+        words = ["ps-server", "--coordinator", endpoint, "--token-file", self.token_file,
+                 "--run-dir", self.run_dir(f"server-{index}"), "--ps-index",
+                 str(index)] + self.job
+        if host is not None:
+            words += ["--bind-host", self.network.address(host)]
+        return self.start_process(f"server-{index}", words, host)
+
     # --- waiting
 
     def check_time(self, text):
