@@ -17,9 +17,9 @@ mayfly_library(engine
           state/state_donor.cpp state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
           training/audit.cpp training/commit.cpp training/compute_pool.cpp
           training/compute_pool_worker.cpp training/device.cpp training/device_exchange.cpp
-          training/trainer.cpp
-          training/trainer_checks.cpp training/trainer_evaluate.cpp training/trainer_observe.cpp
-          training/trainer_reports.cpp training/worker_link.cpp job.cpp
+          training/trainer.cpp training/trainer_checks.cpp training/trainer_enter.cpp
+          training/trainer_evaluate.cpp training/trainer_observe.cpp training/trainer_reports.cpp
+          training/worker_link.cpp job.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_datasets mayfly_collectives
          mayfly_collectives_nccl
          mayfly_collectives_plan mayfly_parameter_server mayfly_elastic_core mayfly_elastic_net

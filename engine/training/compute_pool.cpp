@@ -129,6 +129,11 @@ void ComputePool::run_parts(const PartFunction& function) {
   work_done_.wait(lock, [this] { return queue_.empty() && running_ == 0; });
 }
 
+void ComputePool::drop_queued() {
+  const std::lock_guard lock(mutex_);
+  queue_.clear();
+}
+
 void ComputePool::discard() {
   loader_.cancel_requests();
   std::unique_lock lock(mutex_);

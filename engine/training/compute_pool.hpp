@@ -86,6 +86,8 @@ class ComputePool {
   [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch);
   /// Drops what has not begun and waits for what has.
   void discard();
+  /// Drops what has not begun. The weights must stay unchanged until discard() or begin_step().
+  void drop_queued();
 
   [[nodiscard]] const GradientSums& sums() const { return sums_; }
   /// Where the engine can leave gradients; only one that has the worker's device to itself can.

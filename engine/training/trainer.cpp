@@ -120,6 +120,8 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   }
   RendezvousOverControl store(parts_.client, view.id);
   spec.store = &store;
+  begin_observing(view);
+  work_ahead(view);
   Result<std::unique_ptr<collectives::Group>> formed = form(spec);
   if (!formed.ok()) {
     return {false, formed.error()};
@@ -144,37 +146,6 @@ Result<std::unique_ptr<collectives::Group>> Trainer::form(const collectives::Gro
   const TraceSpan traced = span("form view", {"view", static_cast<std::int64_t>(value(spec.view))});
   turn_to(elastic::Activity::kForm);
   return parts_.transport.form(spec, monotonic_now() + kFormTimeout);
-}
-
-Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group) {
-  parts_.client.post(elastic::member_event::GroupFormed{view.id});
-  if (position_ < view.committed || observes_) {
-    parts_.pool.discard();  // what it computes belongs to a step that others have committed
-    computing_ = {};
-  }
-  begin_observing(view);
-  Result<void> synced = agree(view, group);
-  if (!synced.ok()) {
-    return synced;
-  }
-  position_ = view.committed;
-  if (!observes_) {
-    parts_.client.post(elastic::member_event::StateSynced{view.id});
-    repeat_recent_records(view);
-  }
-  if (attempt_ > 0) {  // raised exponents are not agreed on yet: the step starts over
-    parts_.pool.discard();
-    computing_ = {};
-  }
-  return {};
-}
-
-Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group) {
-  const TraceSpan traced = span("state sync");
-  turn_to(elastic::Activity::kSync);
-  const Instant deadline = monotonic_now() + kStepTimeout;
-  return view.has_observers() ? agree_with_observers(view, group, deadline)
-                              : sync_state(group, view, state_, tuner_, deadline);
 }
 
 Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {

@@ -69,13 +69,17 @@ class Trainer {
 
   ViewEnd run_view(const elastic::View& view);
   Result<std::unique_ptr<collectives::Group>> form(const collectives::GroupSpec& spec);
-  Result<void> enter(const elastic::View& view, collectives::Group& group);
   ViewEnd run_steps(const elastic::View& view, collectives::Group& group);
   /// One step until it is committed, exponents raised and tried again as often as it takes. The
   /// value is true if the members agreed to stop at this boundary.
   Result<bool> run_step(const elastic::View& view, collectives::Group& group,
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
+
+  // trainer_enter.cpp: until the first step of a view
+  void work_ahead(const elastic::View& view);
+  [[nodiscard]] bool may_begin(const elastic::MicrobatchSet& share) const;
+  Result<void> enter(const elastic::View& view, collectives::Group& group);
   Result<void> agree(const elastic::View& view, collectives::Group& group);
 
   // trainer_observe.cpp: a member that lacks the state, and those that give it

@@ -121,6 +121,7 @@ void Trainer::take_state_if_caught_up() {
   state_ = observer_->take_state();
   observer_.reset();
   observes_ = false;
+  computing_ = {};  // it was begun with the memory of the state before
   ENSURE(state_.committed == position_, "a caught-up state is that of the view");
   log::info(fmt::format("caught up after step {}", value(position_)));
   parts_.client.post(elastic::member_event::StateCaughtUp{observed_view_, position_});

@@ -67,12 +67,17 @@ std::string ms(const char* name, Duration time) {
 }  // namespace
 
 const std::vector<Sabotage>& all_sabotages() {
-  static const std::vector<Sabotage> all = {
-      Sabotage::kKeepsStaleSums,     Sabotage::kIgnoresFirstStep,
-      Sabotage::kReducesTooEarly,    Sabotage::kSkipsSync,
-      Sabotage::kLosesViews,         Sabotage::kSkipsAnObservedSum,
-      Sabotage::kIgnoresDifferences, Sabotage::kStopsBeforeCancelling,
-      Sabotage::kForgetsToProbe,     Sabotage::kBelievesCopies};
+  static const std::vector<Sabotage> all = {Sabotage::kKeepsStaleSums,
+                                            Sabotage::kWorksOnOldWeights,
+                                            Sabotage::kIgnoresFirstStep,
+                                            Sabotage::kReducesTooEarly,
+                                            Sabotage::kSkipsSync,
+                                            Sabotage::kLosesViews,
+                                            Sabotage::kSkipsAnObservedSum,
+                                            Sabotage::kIgnoresDifferences,
+                                            Sabotage::kStopsBeforeCancelling,
+                                            Sabotage::kForgetsToProbe,
+                                            Sabotage::kBelievesCopies};
   return all;
 }
 
@@ -80,6 +85,7 @@ const char* name_of(Sabotage sabotage) {
   switch (sabotage) {
     case Sabotage::kNone: return "none";
     case Sabotage::kKeepsStaleSums: return "keeps-stale-sums";
+    case Sabotage::kWorksOnOldWeights: return "works-on-old-weights";
     case Sabotage::kIgnoresFirstStep: return "ignores-first-step";
     case Sabotage::kReducesTooEarly: return "reduces-too-early";
     case Sabotage::kSkipsSync: return "skips-sync";

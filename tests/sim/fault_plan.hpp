@@ -55,6 +55,7 @@ struct FaultPlan {
 enum class Sabotage {
   kNone,
   kKeepsStaleSums,         ///< a member that was behind counts its sums of the older step
+  kWorksOnOldWeights,      ///< a member that is behind begins its share before it has the state
   kIgnoresFirstStep,       ///< some members do their usual range in a first step too
   kReducesTooEarly,        ///< a reduction completes without its last member
   kSkipsSync,              ///< a member that is behind does not take the state

@@ -94,6 +94,7 @@ void SimWorker::carry_out(const member_effect::RunView& run) {
   boundary_asked_ = false;
   has_reported_progress_ = false;
   begin_observing();
+  work_ahead();
   is_first_step_ = true;
   world_.group_of(*view_).enter(*id_);
 }
@@ -106,12 +107,13 @@ void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
   // Until then the trainer goes on, and may even commit.
   const Duration notices = world_.draw_delay(is_reducing_ ? milliseconds(2) : microbatch_time_);
   if (world_.scenario().sabotage == Sabotage::kStopsBeforeCancelling) {
-    member_event::TrainerStopped report{view_->id, Step{committed_}, held_, false,
-                                        false,     std::nullopt,     ""};
+    member_event::TrainerStopped report{
+        view_->id, Step{committed_}, held_for_next_step(), false, false, std::nullopt, ""};
     world_.at_worker(*id_, notices * 20, [view = *view_](SimWorker& worker) {
       worker.world_.group_of(view).leave(*worker.id_);
     });
     ++generation_;
+    awaits_work_ = false;
     view_.reset();
     give(report);
     return;
@@ -175,9 +177,8 @@ void SimWorker::take_state() {
   if (sabotage != Sabotage::kSkipsSync) {
     state_ = *state;
   }
-  if (sabotage != Sabotage::kKeepsStaleSums) {
-    held_ = {};
-    held_sum_ = {};
+  if (sabotage != Sabotage::kKeepsStaleSums && sabotage != Sabotage::kWorksOnOldWeights) {
+    discard_work();
   }
   if (!world_.corruption_checker().is_wrong(*id_)) {
     world_.commit_checker().on_sync(*id_, committed_, state_);
@@ -197,36 +198,11 @@ void SimWorker::start_computing() {
   const ViewMember& self = self_in_view();
   const bool usual =
       world_.scenario().sabotage == Sabotage::kIgnoresFirstStep && value(*id_) % 2 == 0;
-  world_.count_kept(held_.minus(held_.minus(self.first_step)).count());
   begin_step(usual ? MicrobatchSet::range(self.first, self.count) : self.first_step);
 }
 
-void SimWorker::begin_step(MicrobatchSet assigned) {
-  assigned_ = std::move(assigned);
-  for (const std::uint32_t other : held_.minus(assigned_).list()) {  // now somebody else's
-    held_sum_ -= world_.sum_of(state_, committed_ + 1, other);
-  }
-  held_ = held_.minus(held_.minus(assigned_));
-  compute_next();
-}
-
-void SimWorker::compute_next() {
-  const std::vector<std::uint32_t> missing = assigned_.minus(held_).list();
-  if (missing.empty()) {
-    contribute();
-    return;
-  }
-  turned_to_ = world_.now();
-  in_view_after(microbatch_time_, [microbatch = missing.front()](SimWorker& w) {
-    w.computing_time_ += w.world_.clock_of(w.index_).shown(w.world_.now() - w.turned_to_);
-    ++w.computed_;
-    w.held_sum_ += w.world_.sum_of(w.state_, w.committed_ + 1, microbatch);
-    w.held_.add(microbatch);
-    w.compute_next();
-  });
-}
-
 void SimWorker::contribute() {
+  awaits_work_ = false;
   is_reducing_ = true;
   group().contribute(*id_, committed_ + 1, {held_, held_sum_, state_check(), boundary_asked_});
 }
@@ -302,8 +278,7 @@ void SimWorker::report_progress() {
 void SimWorker::commit(const ToySum& sum) {
   state_ = update(state_, sum);
   position_ = ++committed_;
-  held_ = {};
-  held_sum_ = {};
+  discard_work();
   if (!world_.corruption_checker().is_wrong(*id_)) {
     world_.commit_checker().on_commit(*id_, committed_, state_);
   } else {
@@ -325,9 +300,10 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispu
   const bool finished = position_ == world_.scenario().steps;
   group().leave(*id_);
   ++generation_;
-  is_reducing_ = false;
+  is_reducing_ = awaits_work_ = false;
   view_.reset();
-  member_event::TrainerStopped report{view, Step{committed_}, held_, finished, failed, culprit, ""};
+  member_event::TrainerStopped report{
+      view, Step{committed_}, held_for_next_step(), finished, failed, culprit, ""};
   if (observes_ && observer_) {
     report.observed = Step{observer_->observed()};
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 
@@ -75,14 +76,20 @@ class SimWorker {
   void sync_or_start();
   void take_state();
   void start_computing();
-  void begin_step(elastic::MicrobatchSet assigned);
-  void compute_next();
   void report_progress();
   [[nodiscard]] std::uint64_t state_check() const;
   void contribute();
   void commit(const ToySum& sum);
   void stop_trainer(bool failed, std::optional<MemberId> culprit,
                     elastic::Dispute dispute = elastic::Dispute::kNone);
+
+  // sim_work.cpp
+  void begin_step(const elastic::MicrobatchSet& share);
+  void work_ahead();
+  void compute_share(std::uint64_t step, const elastic::MicrobatchSet& share);
+  void compute_next();
+  void discard_work();
+  [[nodiscard]] elastic::MicrobatchSet held_for_next_step() const;
 
   // sim_observer.cpp
   void begin_observing();
@@ -117,9 +124,14 @@ class SimWorker {
   std::uint64_t deep_state_ = 0;       // stands for momentum and statistics; 0 is right
   std::optional<elastic::View> view_;  // while it runs one
   std::uint64_t generation_ = 0;       // of what the trainer does; old timers are void
-  elastic::MicrobatchSet assigned_;
-  elastic::MicrobatchSet held_;  // computed for step committed_ + 1
+  // The compute thread: it goes on whether a view runs or not.
+  std::uint64_t computing_ = 0;  // the step; 0 = none
+  elastic::MicrobatchSet held_;  // in its sum, or on their way into it
   ToySum held_sum_;
+  std::deque<std::uint32_t> queue_;  // given out and not begun
+  bool is_busy_ = false;             // with a microbatch
+  std::uint64_t discarded_ = 0;      // so often; older timers are void
+  bool awaits_work_ = false;         // contributes when all is computed
   bool is_reducing_ = false;
   bool boundary_asked_ = false;
   bool has_reported_progress_ = false;

@@ -1,0 +1,71 @@
+// From the announcement of a view to its first step: what the compute threads do meanwhile, and how
+// this member comes to the view's state.
+
+#include "elastic/core/early_work.hpp"
+#include "engine/state/state_sync.hpp"
+#include "engine/training/trainer.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kStepTimeout = seconds(300);  // as for a step
+
+}  // namespace
+
+/// The compute threads begin with the view's first step while this thread forms the group, which
+/// they do not need, and compares states. Whatever else they still have in hand is of no use if it
+/// is not of this step; then it is only taken from them.
+void Trainer::work_ahead(const elastic::View& view) {
+  if (observes_ || state_.committed != view.committed) {
+    parts_.pool.drop_queued();  // of a step that others have committed
+    computing_ = {};
+  }
+  const elastic::MicrobatchSet share =
+      elastic::work_before_group(view, view.members[value(rank_)], state_.committed);
+  if (share.empty() || value(view.committed) >= parts_.job.total_steps) {
+    return;
+  }
+  position_ = view.committed;
+  if (may_begin(share)) {
+    compute_share(share);
+  }
+}
+
+/// At once: nothing that is being computed has to be thrown away first, which takes a microbatch.
+bool Trainer::may_begin(const elastic::MicrobatchSet& share) const {
+  const bool goes_on = computing_ == next(position_) && held_.minus(share).empty();
+  return attempt_ == 0 && (computing_ == Step{} || goes_on);
+}
+
+Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group) {
+  parts_.client.post(elastic::member_event::GroupFormed{view.id});
+  Result<void> synced = agree(view, group);
+  if (!synced.ok()) {
+    return synced;
+  }
+  position_ = view.committed;
+  if (!observes_) {
+    parts_.client.post(elastic::member_event::StateSynced{view.id});
+    repeat_recent_records(view);
+  }
+  if (attempt_ > 0) {  // raised exponents are not agreed on yet: the step starts over
+    parts_.pool.discard();
+    computing_ = {};
+  }
+  return {};
+}
+
+Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group) {
+  const TraceSpan traced = span("state sync");
+  turn_to(elastic::Activity::kSync);
+  const Instant deadline = monotonic_now() + kStepTimeout;
+  if (view.has_observers()) {
+    return agree_with_observers(view, group, deadline);
+  }
+  if (state_.committed < view.committed) {
+    parts_.pool.discard();  // what is being computed reads the weights
+  }
+  return sync_state(group, view, state_, tuner_, deadline);
+}
+
+}  // namespace mayfly::engine
