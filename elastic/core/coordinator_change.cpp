@@ -117,7 +117,8 @@ void Coordinator::stop_now(const std::string& cause) {
 void Coordinator::tell_active(bool at_boundary) {
   for (const auto& [id, peer] : peers_) {
     if (peer.phase == Peer::Phase::kActive) {
-      send(id, Stop{view_->id, at_boundary});
+      const bool ends = stop_asked_ || pause_asked_;
+      send(id, Stop{view_->id, at_boundary, at_boundary && !ends && !peer.leaving});
     }
   }
 }

@@ -15,4 +15,11 @@ namespace mayfly::elastic {
 [[nodiscard]] MicrobatchSet work_before_group(const View& view, const ViewMember& self,
                                               Step committed);
 
+/// Of a view that has ended at a boundary, before the next one is announced: what `self`, told that
+/// it stays, may begin of the step after that boundary. Nobody knows yet who computes what then, so
+/// it is no more than `at_once` of its usual microbatches, as many as it has threads: the rest is
+/// shared out by the next view, to newcomers too.
+[[nodiscard]] MicrobatchSet work_at_boundary(const ViewMember& self, bool stays,
+                                             std::uint32_t at_once);
+
 }  // namespace mayfly::elastic

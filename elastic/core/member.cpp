@@ -195,7 +195,7 @@ Member::Effects Member::stop(const Stop& stop) {
     return {};
   }
   if (stop.at_boundary) {
-    return {member_effect::AskForBoundary{stop.view}};
+    return {member_effect::AskForBoundary{stop.view, stop.stays && !leave_reason_}};
   }
   phase_ = Phase::kStopping;
   return {member_effect::AbortGroup{stop.view}};

@@ -124,6 +124,7 @@ struct AbortGroup {
 /// Ask the other members, inside the next reduction, to stop at the next step boundary.
 struct AskForBoundary {
   ViewId view{};
+  bool stays = false;  ///< see Stop
 };
 /// The worker's part is over: the trainer must return.
 struct Leave {

@@ -153,6 +153,8 @@ void fields(auto& io, Is<WorkerDied> auto& m) {
 void fields(auto& io, Is<Stop> auto& m) {
   io.plain(m.view);
   io.flag(m.at_boundary);
+  io.flag(m.stays);
+  io.require(m.at_boundary || !m.stays);
 }
 
 void fields(auto& io, Is<ViewMember> auto& m) {

@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -208,6 +208,9 @@ struct WorkerDied {
 struct Stop {
   ViewId view{};
   bool at_boundary = false;
+  /// At a boundary: as far as is known, this member is in the next view, which begins at once. It
+  /// may compute meanwhile.
+  bool stays = false;
   friend bool operator==(const Stop&, const Stop&) = default;
 };
 struct NewView {

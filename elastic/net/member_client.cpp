@@ -78,7 +78,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void apply(effect::Send& send_out) { send(send_out.message); }
   void apply(effect::RunView& run);
   void apply(effect::AbortGroup& abort);
-  void apply(effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask.view); }
+  void apply(effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask); }
   void apply(effect::Leave& leave);
   void apply(effect::Adopt& adopt);
   void apply(effect::TryElsewhere& /*elsewhere*/) { is_unwelcome_ = true; }

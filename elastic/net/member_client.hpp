@@ -46,7 +46,7 @@ class MemberHandler {
   virtual ~MemberHandler() = default;
   virtual void run_view(const View& view) = 0;
   virtual void abort_group(ViewId view) = 0;
-  virtual void ask_for_boundary(ViewId view) = 0;
+  virtual void ask_for_boundary(const member_effect::AskForBoundary& ask) = 0;
   virtual void leave(const member_effect::Leave& leave) = 0;
   /// A coordinator is there again after one was lost. So many reports did not fit meanwhile.
   virtual void coordinator_returned(std::uint64_t /*reports_dropped*/) {}

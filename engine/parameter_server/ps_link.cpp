@@ -52,7 +52,7 @@ void PsLink::abort_group(ViewId /*view*/) {
   stop();
 }
 
-void PsLink::ask_for_boundary(ViewId /*view*/) {
+void PsLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& /*ask*/) {
   hooks_.on_hold();
   if (!waits_for_quiet_) {
     stop();

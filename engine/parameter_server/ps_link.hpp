@@ -31,7 +31,7 @@ class PsLink final : public elastic::MemberHandler {
   // Control thread:
   void run_view(const elastic::View& view) override;
   void abort_group(ViewId view) override;
-  void ask_for_boundary(ViewId view) override;
+  void ask_for_boundary(const elastic::member_effect::AskForBoundary& ask) override;
   void leave(const elastic::member_effect::Leave& leave) override;
   /// We have the first shard: planned orders are answered by quiet(). Call it in a hook.
   void wait_for_quiet() { waits_for_quiet_ = true; }

@@ -87,6 +87,9 @@ elastic::member_effect::Leave Trainer::run() {
     }
     const auto& view = std::get<elastic::View>(order);
     const ViewEnd end = run_view(view);
+    if (!end.failure && !end.finished) {
+      work_on(view);
+    }
     report_stopped(view.id, end);
   }
 }

@@ -76,8 +76,9 @@ class Trainer {
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
 
-  // trainer_enter.cpp: until the first step of a view
+  // trainer_enter.cpp: between the last step of a view and the first of the next
   void work_ahead(const elastic::View& view);
+  void work_on(const elastic::View& ended);
   [[nodiscard]] bool may_begin(const elastic::MicrobatchSet& share) const;
   Result<void> enter(const elastic::View& view, collectives::Group& group);
   Result<void> agree(const elastic::View& view, collectives::Group& group);

@@ -1,5 +1,5 @@
-// From the announcement of a view to its first step: what the compute threads do meanwhile, and how
-// this member comes to the view's state.
+// From the boundary that ends one view to the first step of the next: what the compute threads do
+// meanwhile, and how this member comes to the view's state.
 
 #include "elastic/core/early_work.hpp"
 #include "engine/state/state_sync.hpp"
@@ -27,6 +27,17 @@ void Trainer::work_ahead(const elastic::View& view) {
   }
   position_ = view.committed;
   if (may_begin(share)) {
+    compute_share(share);
+  }
+}
+
+/// The view has ended at a boundary. Until the next one is announced the compute threads go on with
+/// what they would have begun with.
+void Trainer::work_on(const elastic::View& ended) {
+  const elastic::MicrobatchSet share = elastic::work_at_boundary(
+      ended.members[value(rank_)], !observes_ && parts_.link.stays_after(ended.id),
+      static_cast<std::uint32_t>(parts_.pool.thread_count()));
+  if (!share.empty() && value(position_) < parts_.job.total_steps && may_begin(share)) {
     compute_share(share);
   }
 }

@@ -28,9 +28,9 @@ void WorkerLink::abort_group(ViewId view) {
   pool_.interrupt();
 }
 
-void WorkerLink::ask_for_boundary(ViewId view) {
+void WorkerLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& ask) {
   const std::lock_guard lock(mutex_);
-  boundary_ = view;
+  boundary_ = ask;
 }
 
 void WorkerLink::leave(const elastic::member_effect::Leave& leave) {
@@ -73,7 +73,12 @@ void WorkerLink::detach() {
 
 bool WorkerLink::boundary_asked(ViewId view) const {
   const std::lock_guard lock(mutex_);
-  return boundary_ == view;
+  return boundary_.view == view;
+}
+
+bool WorkerLink::stays_after(ViewId view) const {
+  const std::lock_guard lock(mutex_);
+  return boundary_.view == view && boundary_.stays && view > over_;
 }
 
 bool WorkerLink::is_over(ViewId view) const {

@@ -29,7 +29,7 @@ class WorkerLink final : public elastic::MemberHandler {
   // Control thread:
   void run_view(const elastic::View& view) override;
   void abort_group(ViewId view) override;
-  void ask_for_boundary(ViewId view) override;
+  void ask_for_boundary(const elastic::member_effect::AskForBoundary& ask) override;
   void leave(const elastic::member_effect::Leave& leave) override;
   void coordinator_returned(std::uint64_t reports_dropped) override;
 
@@ -43,6 +43,8 @@ class WorkerLink final : public elastic::MemberHandler {
   void detach();
   /// Somebody asked for a boundary in this view.
   [[nodiscard]] bool boundary_asked(ViewId view) const;
+  /// And this member is in the next view.
+  [[nodiscard]] bool stays_after(ViewId view) const;
   /// The view is over (aborted from outside).
   [[nodiscard]] bool is_over(ViewId view) const;
 
@@ -55,8 +57,8 @@ class WorkerLink final : public elastic::MemberHandler {
   // Guarded by mutex_:
   std::deque<Order> orders_;
   collectives::Group* group_ = nullptr;
-  ViewId over_{};      // this view and older ones are over
-  ViewId boundary_{};  // the view that is to stop at a boundary
+  ViewId over_{};                                    // this view and older ones are over
+  elastic::member_effect::AskForBoundary boundary_;  // the view that is to stop at one
 };
 
 }  // namespace mayfly::engine

@@ -34,6 +34,14 @@ void SimWorker::work_ahead() {
   }
 }
 
+/// After the boundary at which the view ends.
+void SimWorker::work_on() {
+  const MicrobatchSet share = work_at_boundary(self_in_view(), !observes_ && stays_, 1);
+  if (!share.empty() && position_ < world_.scenario().steps) {
+    compute_share(position_ + 1, share);
+  }
+}
+
 void SimWorker::compute_share(std::uint64_t step, const MicrobatchSet& share) {
   const bool keep = computing_ == step && held_.minus(share).empty();
   if (!keep && world_.scenario().sabotage != Sabotage::kKeepsStaleSums) {

@@ -91,7 +91,7 @@ void SimWorker::carry_out(const member_effect::RunView& run) {
   world_.view_checker().on_run(*id_, run.view);
   view_ = run.view;
   ++generation_;
-  boundary_asked_ = false;
+  boundary_asked_ = stays_ = false;
   has_reported_progress_ = false;
   begin_observing();
   work_ahead();
@@ -124,6 +124,7 @@ void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
 void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
   if (view_ && view_->id == ask.view) {
     boundary_asked_ = true;
+    stays_ = ask.stays;
   }
 }
 
@@ -232,6 +233,7 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
     report_progress();
   }
   if (position_ == world_.scenario().steps || boundary) {
+    work_on();
     stop_trainer(false, std::nullopt);
     return;
   }

@@ -86,6 +86,7 @@ class SimWorker {
   // sim_work.cpp
   void begin_step(const elastic::MicrobatchSet& share);
   void work_ahead();
+  void work_on();
   void compute_share(std::uint64_t step, const elastic::MicrobatchSet& share);
   void compute_next();
   void discard_work();
@@ -134,6 +135,7 @@ class SimWorker {
   bool awaits_work_ = false;         // contributes when all is computed
   bool is_reducing_ = false;
   bool boundary_asked_ = false;
+  bool stays_ = false;  // in the next view
   bool has_reported_progress_ = false;
   bool is_first_step_ = false;  // of the view
   Instant turned_to_;           // the microbatch being computed

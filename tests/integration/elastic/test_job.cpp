@@ -134,8 +134,8 @@ void ToyWorker::abort_group(ViewId view) {
   stopped(view, false);
 }
 
-void ToyWorker::ask_for_boundary(ViewId view) {
-  stopped(view, false);
+void ToyWorker::ask_for_boundary(const member_effect::AskForBoundary& ask) {
+  stopped(ask.view, false);
 }
 
 void ToyWorker::stopped(ViewId view, bool finished) {

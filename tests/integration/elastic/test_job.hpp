@@ -62,7 +62,7 @@ class ToyWorker final : public MemberHandler {
 
   void run_view(const View& view) override;
   void abort_group(ViewId view) override;
-  void ask_for_boundary(ViewId view) override;
+  void ask_for_boundary(const member_effect::AskForBoundary& ask) override;
   void leave(const member_effect::Leave& leave) override;
 
   [[nodiscard]] MemberClient& client() { return *client_; }

@@ -24,7 +24,7 @@ class Idle final : public MemberHandler {
  public:
   void run_view(const View&) override {}
   void abort_group(ViewId) override {}
-  void ask_for_boundary(ViewId) override {}
+  void ask_for_boundary(const member_effect::AskForBoundary&) override {}
   void leave(const member_effect::Leave&) override {}
 };
 

@@ -232,7 +232,7 @@ TEST(CoordinatorLoss, AMemberThatDoesNotStopInTimeIsEvicted) {
 TEST(CoordinatorLoss, IfAllMembersDieReadyJoinersGoOnFromTheirOwnState) {
   CoordinatorHarness job = running(1, 10);
   const MemberId joiner = job.join(5);
-  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true}}));
+  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}}));
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   EXPECT_EQ(job.view_members(), Members{joiner});
   EXPECT_EQ(job.view().committed, Step{5});
@@ -261,7 +261,7 @@ TEST(CoordinatorLoss, EventsOfUnknownMembersAreIgnored) {
 TEST(CoordinatorJoin, AJoinerIsAdmittedAtABoundary) {
   CoordinatorHarness job = running(2);
   const MemberId joiner = job.join();
-  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true}}));
+  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}}));
   job.stopped(k1, 12);
   job.stopped(k2, 12);
   EXPECT_EQ(job.view_members(), (Members{k1, k2, joiner}));
@@ -299,7 +299,7 @@ TEST(CoordinatorJoin, ALossDuringAPlannedStopTurnsItIntoAnImmediateOne) {
   CoordinatorHarness job = running(3);
   (void)job.join();
   job.give(coordinator_event::ConnectionLost{k3, "reset"});
-  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true}, {ViewId{1}, false}}));
+  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}, {ViewId{1}, false}}));
   job.stopped(k1, 10);
   job.stopped(k2, 10);
   EXPECT_EQ(job.view_members(), (Members{k1, k2, k4}));
@@ -309,6 +309,7 @@ TEST(CoordinatorLeave, ALeaverIsDismissedAtTheBoundaryAndTheOthersGoOn) {
   CoordinatorHarness job = running(2);
   job.say(k2, LeaveRequest{"SIGTERM"});
   EXPECT_EQ(job.sent<Stop>(k2), (std::vector<Stop>{{ViewId{1}, true}}));
+  EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}})) << "it stays";
   job.stopped(k1, 12);
   job.stopped(k2, 12);
   ASSERT_EQ(job.sent<Dismiss>(k2).size(), 1u);

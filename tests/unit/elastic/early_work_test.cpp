@@ -45,5 +45,22 @@ TEST(EarlyWork, AnObserverBeginsNothingEvenIfItsOwnStateIsOfThatStep) {
   EXPECT_TRUE(work_before_group(view_after(Step{0}, self), self, Step{0}).empty());
 }
 
+TEST(EarlyWork, AtABoundaryAMemberThatStaysBeginsOneMicrobatchForEachThread) {
+  const ViewMember self = member_with(4, 3);
+  EXPECT_EQ(work_at_boundary(self, true, 1), MicrobatchSet::range(4, 1));
+  EXPECT_EQ(work_at_boundary(self, true, 2), MicrobatchSet::range(4, 2));
+  EXPECT_EQ(work_at_boundary(self, true, 8), MicrobatchSet::range(4, 3)) << "all that is its own";
+}
+
+TEST(EarlyWork, AtABoundaryAMemberThatLeavesBeginsNothing) {
+  EXPECT_TRUE(work_at_boundary(member_with(4, 3), false, 2).empty());
+}
+
+TEST(EarlyWork, AtABoundaryAnObserverBeginsNothing) {
+  ViewMember self = member_with(0, 0);
+  self.observes = ViewId{7};
+  EXPECT_TRUE(work_at_boundary(self, true, 2).empty());
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

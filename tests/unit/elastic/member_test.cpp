@@ -102,6 +102,21 @@ TEST(Member, AsksForABoundaryAndCanStillBeToldToStopAtOnce) {
             nullptr);
 }
 
+TEST(Member, KnowsAtABoundaryWhetherItStays) {
+  Member member = running_member();
+  const auto told = member.handle(received(Stop{ViewId{1}, true, true}));
+  ASSERT_NE(only<member_effect::AskForBoundary>(told), nullptr);
+  EXPECT_TRUE(only<member_effect::AskForBoundary>(told)->stays);
+}
+
+TEST(Member, DoesNotStayIfItHasAskedToLeave) {
+  Member member = running_member();
+  (void)member.handle(member_event::LeaveAsked{"notice"});
+  const auto told = member.handle(received(Stop{ViewId{1}, true, true}));
+  ASSERT_NE(only<member_effect::AskForBoundary>(told), nullptr);
+  EXPECT_FALSE(only<member_effect::AskForBoundary>(told)->stays);
+}
+
 TEST(Member, IgnoresAStopOfAnotherView) {
   Member member = running_member(2);
   EXPECT_TRUE(member.handle(received(Stop{ViewId{1}, false})).empty());
