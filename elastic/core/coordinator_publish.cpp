@@ -112,7 +112,9 @@ View Coordinator::make_view(const Candidates& candidates) const {
       has_source = true;
       view.source = static_cast<Rank>(rank);
     }
-    view.anyone_behind = view.anyone_behind || !is_current;
+    if (!is_current) {
+      view.behind.push_back(static_cast<Rank>(rank));
+    }
     const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
     held.push_back(keeps_sums ? peer->stopped.held : MicrobatchSet{});
     speeds.push_back(peer->speed.best_ms());

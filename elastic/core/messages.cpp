@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "base/check.hpp"
 #include "elastic/core/message_codec.hpp"
@@ -173,17 +174,25 @@ void fields(auto& io, Is<ViewBase> auto& m) {
   io.list(m.members, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
 }
 
+/// Ranks of members with work, each once, and never the source; nobody beside observers.
+bool may_be_behind(const std::vector<Rank>& behind, Rank source, std::size_t members,
+                   bool has_observers) {
+  const auto can_lack = [&](Rank rank) { return value(rank) < members && rank != source; };
+  return std::adjacent_find(behind.begin(), behind.end(), std::greater_equal<>()) == behind.end() &&
+         std::all_of(behind.begin(), behind.end(), can_lack) && (behind.empty() || !has_observers);
+}
+
 void fields(auto& io, Is<View> auto& view) {
   io.plain(view.id);
   io.plain(view.key);
   io.plain(view.committed);
   io.plain(view.source);
-  io.flag(view.anyone_behind);
+  io.list(view.behind, kMembersMax, sizeof(Rank), [&io](auto& rank) { io.plain(rank); });
   io.list(view.members, kMembersMax, kViewMemberBytesMin,
           [&io](auto& member) { fields(io, member); });
   io.require(value(view.source) < view.members.size() &&
              !view.members[value(view.source)].is_observer() &&
-             !(view.anyone_behind && view.has_observers()));
+             may_be_behind(view.behind, view.source, view.members.size(), view.has_observers()));
   io.list(view.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
 }
 
@@ -200,7 +209,7 @@ void fields(auto& io, Is<NewViewDelta> auto& m) {
   io.plain(delta.key);
   io.plain(delta.committed);
   io.plain(delta.source);
-  io.flag(delta.anyone_behind);
+  io.list(delta.behind, kMembersMax, sizeof(Rank), [&io](auto& rank) { io.plain(rank); });
   io.list(delta.gone, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
   io.list(delta.came, kMembersMax, sizeof(MemberId), [&io](auto& came) { fields(io, came); });
   shares(io, delta.shares);
@@ -208,7 +217,7 @@ void fields(auto& io, Is<NewViewDelta> auto& m) {
   const bool has_observers = std::any_of(delta.shares.begin(), delta.shares.end(), observes);
   io.require(value(delta.source) < delta.shares.size() &&
              !observes(delta.shares[value(delta.source)]) &&
-             !(delta.anyone_behind && has_observers));
+             may_be_behind(delta.behind, delta.source, delta.shares.size(), has_observers));
   io.list(delta.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
 }
 

@@ -144,9 +144,11 @@ bool View::has_observers() const {
 
 std::vector<Rank> donors_of(const View& view) {
   std::vector<Rank> donors;
-  for (std::size_t rank = 0; rank < view.members.size() && donors.size() < kDonorsMax; ++rank) {
-    if (!view.members[rank].is_observer()) {
-      donors.push_back(static_cast<Rank>(rank));
+  for (std::size_t r = 0; r < view.members.size() && donors.size() < kDonorsMax; ++r) {
+    const auto rank = static_cast<Rank>(r);
+    const bool is_behind = std::binary_search(view.behind.begin(), view.behind.end(), rank);
+    if (!view.members[r].is_observer() && !is_behind) {
+      donors.push_back(rank);
     }
   }
   ENSURE(!donors.empty(), "some member of a view holds its state");
@@ -154,7 +156,10 @@ std::vector<Rank> donors_of(const View& view) {
 }
 
 Rank speaker_of(const View& view) {
-  return donors_of(view).front();
+  const auto place = std::find_if(view.members.begin(), view.members.end(),
+                                  [](const ViewMember& member) { return !member.is_observer(); });
+  ENSURE(place != view.members.end(), "some member of a view is to work");
+  return static_cast<Rank>(place - view.members.begin());
 }
 
 }  // namespace mayfly::elastic

@@ -93,16 +93,18 @@ struct ViewBase {
 /// One membership of the job. Immutable: a change makes a new view.
 struct View {
   ViewId id{};
-  std::uint64_t key = 0;       ///< random; lets members of this view recognise each other
-  Step committed{};            ///< the highest committed step; the view resumes at the one after it
-  Rank source{};               ///< holds the state after `committed`; others may copy from it
-  bool anyone_behind = false;  ///< true if some member that is to work lacks that state
+  std::uint64_t key = 0;  ///< random; lets members of this view recognise each other
+  Step committed{};       ///< the highest committed step; the view resumes at the one after it
+  Rank source{};          ///< holds the state after `committed`; others may copy from it
+  /// Ascending: members that are to work and lack that state. Nobody where there are observers.
+  std::vector<Rank> behind = {};
   std::vector<ViewMember> members;
   /// Only in jobs with a quorum: the views of which its author had a majority; the last view that
   /// is known to have committed a step, and those after it of which nobody knows (ADR 15).
   std::vector<ViewBase> bases = {};
 
   [[nodiscard]] bool has_observers() const;
+  [[nodiscard]] bool anyone_behind() const { return !behind.empty(); }
 
   friend bool operator==(const View&, const View&) = default;
 };
@@ -110,11 +112,11 @@ struct View {
 /// The member of that id, or nothing; members are in the order of their ids.
 [[nodiscard]] const ViewMember* member_of(const View& view, MemberId id);
 
-/// Upper bound on the members that send a part of the state to an observer.
+/// Upper bound on the members that send a part of the state to one that lacks it.
 inline constexpr std::size_t kDonorsMax = 16;
 
-/// The members that send the state of the view's beginning to those that observe since this view,
-/// a part each, in this order: the first that are to work. Not empty.
+/// The members that send the state of the view's beginning to those that lack it, a part each, in
+/// this order: the first that are to work and have it. Not empty.
 [[nodiscard]] std::vector<Rank> donors_of(const View& view);
 /// The member that reports for all and writes checkpoints: the first that is to work.
 [[nodiscard]] Rank speaker_of(const View& view);

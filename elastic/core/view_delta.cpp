@@ -15,7 +15,10 @@ std::uint64_t hash_of(const View& view) {
   writer.put(view.key);
   writer.put(view.committed);
   writer.put(view.source);
-  writer.put(static_cast<std::uint8_t>(view.anyone_behind));
+  writer.put(static_cast<std::uint32_t>(view.behind.size()));
+  for (const Rank rank : view.behind) {
+    writer.put(rank);
+  }
   for (const ViewMember& member : view.members) {
     writer.put(member.id);
     writer.put_string(member.address);
@@ -45,8 +48,8 @@ Error wrong_base(const View& base, const ViewDelta& delta) {
 }  // namespace
 
 ViewDelta make_delta(const View& base, const View& view) {
-  ViewDelta delta{base.id,     hash_of(view),      view.id, view.key, view.committed,
-                  view.source, view.anyone_behind, {},      {},       {},
+  ViewDelta delta{base.id,     hash_of(view), view.id, view.key, view.committed,
+                  view.source, view.behind,   {},      {},       {},
                   view.bases};
   auto old = base.members.begin();
   for (const ViewMember& member : view.members) {
@@ -71,8 +74,7 @@ Result<View> apply_delta(const View& base, const ViewDelta& delta) {
       base.members.size() - delta.gone.size() + delta.came.size() != delta.shares.size()) {
     return wrong_base(base, delta);
   }
-  View view{delta.id, delta.key,  delta.committed, delta.source, delta.anyone_behind,
-            {},       delta.bases};
+  View view{delta.id, delta.key, delta.committed, delta.source, delta.behind, {}, delta.bases};
   view.members.reserve(delta.shares.size());
   auto gone = delta.gone.begin();
   for (const ViewMember& member : base.members) {

@@ -35,7 +35,7 @@ struct ViewDelta {
   std::uint64_t key = 0;
   Step committed{};
   Rank source{};
-  bool anyone_behind = false;
+  std::vector<Rank> behind;    ///< ascending
   std::vector<MemberId> gone;  ///< ascending
   std::vector<Newcomer> came;  ///< ascending
   std::vector<Share> shares;

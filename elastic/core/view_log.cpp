@@ -10,7 +10,7 @@ namespace mayfly::elastic {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x676f'6c79'6c66'796dULL;  // "myflylog"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kFrameBytes = 13;  // length, checksum, type
 constexpr std::size_t kPayloadBytesMax = kMessageBytesMax;
 constexpr std::size_t kTextBytesMax = 2048;

@@ -94,7 +94,8 @@ class StateDonor::Connection {
   std::size_t sent_ = 0;  // header included
 };
 
-StateDonor::StateDonor(std::string host) : host_(std::move(host)) {}
+StateDonor::StateDonor(std::string host, Priority priority)
+    : host_(std::move(host)), priority_(priority) {}
 
 StateDonor::~StateDonor() {
   stopping_ = true;
@@ -163,7 +164,9 @@ void StateDonor::copy(const nn::ModelState& state, std::size_t first, Copy& copy
     copying_ = false;
   }
   copied_.notify_all();
-  run_with_low_priority();
+  if (priority_ == Priority::kLow) {
+    run_with_low_priority();
+  }
   copy.header = {kPartMagic, copy.bytes.size(), digest_of(copy.bytes.span())};
   copy.complete = true;
   wake();
@@ -252,7 +255,9 @@ void StateDonor::advance_all(Connections& connections, std::span<const pollfd> p
 
 void StateDonor::serve() {
   pthread_setname_np(pthread_self(), "state-donor");
-  run_with_low_priority();
+  if (priority_ == Priority::kLow) {
+    run_with_low_priority();
+  }
   Connections connections;
   std::vector<pollfd> polled;
   bool may_accept = true;  // else asking again at once would be a busy loop

@@ -1,8 +1,8 @@
 #pragma once
 
 // The side that has the state. A copy is made by a short-lived thread while compute threads only
-// read the weights; another thread, with low priority, sends copies to whoever knows the view's
-// key.
+// read the weights; another thread sends copies to whoever knows the view's key: with low priority
+// to observers, who take it in the background, at once to a member that all wait for.
 
 #include <poll.h>
 
@@ -28,8 +28,10 @@ namespace mayfly::engine {
 
 class StateDonor {
  public:
+  enum class Priority { kLow, kUsual };
+
   /// Listens on `host` once there is something to send.
-  explicit StateDonor(std::string host);
+  explicit StateDonor(std::string host, Priority priority = Priority::kLow);
   ~StateDonor();
 
   // Trainer thread:
@@ -65,6 +67,7 @@ class StateDonor {
   void wake();
 
   std::string host_;
+  Priority priority_;
   DonorAddress address_;
   UniqueFd listener_;
   UniqueFd wake_;  // an eventfd: there is news for the server thread

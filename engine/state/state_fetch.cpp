@@ -23,7 +23,7 @@ class Incoming {
 
   [[nodiscard]] Result<void> connect() {
     if (part_.donor.port == 0 || part_.donor.host.back() != '\0') {
-      return Error{Errc::kPeerLost, "a donor of the state has told no address"};
+      return lost("it has told no address");
     }
     Result<UniqueFd> fd = collectives::start_connect_tcp(part_.donor.host.data(), part_.donor.port);
     if (!fd.ok()) {
@@ -57,8 +57,14 @@ class Incoming {
 
  private:
   [[nodiscard]] Error lost(const char* why) const {
-    return {Errc::kPeerLost, fmt::format("the donor at {}:{} sends no state: {}",
-                                         part_.donor.host.data(), part_.donor.port, why)};
+    const bool has_address = part_.donor.host.back() == '\0';
+    Error error{Errc::kPeerLost,
+                fmt::format("the donor at {}:{} sends no state: {}",
+                            has_address ? part_.donor.host.data() : "?", part_.donor.port, why)};
+    if (part_.member != MemberId{}) {
+      error.culprit = part_.member;
+    }
+    return error;
   }
   [[nodiscard]] PartHeader header() const { return std::bit_cast<PartHeader>(raw_); }
 

@@ -15,11 +15,12 @@ namespace mayfly::engine {
 struct WantedPart {
   DonorAddress donor;
   std::span<std::byte> into;
+  MemberId member{};  ///< who that is, if it is to be named as the culprit
 };
 
 /// Receives every part of the copy (since, key); blocks. kPeerLost if a donor closes its
-/// connection or sends nothing for `idle_max`, kCorrupt if the bytes are not those it copied or of
-/// another size than `into`, kAborted once `stop_fd` is readable.
+/// connection (then it is named) or nobody sends anything for `idle_max`, kCorrupt if the bytes are
+/// not those it copied or of another size than `into`, kAborted once `stop_fd` is readable.
 [[nodiscard]] Result<void> fetch_parts(ViewId since, std::uint64_t key,
                                        const std::vector<WantedPart>& parts, int stop_fd,
                                        Duration idle_max);

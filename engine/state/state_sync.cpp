@@ -3,48 +3,73 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
-#include "base/check.hpp"
-#include "nn/checkpoint.hpp"
+#include "engine/state/state_fetch.hpp"
 
 namespace mayfly::engine {
+namespace {
 
-Result<void> sync_state(collectives::Group& group, const elastic::View& view, nn::ModelState& state,
-                        BucketTuner& tuner, Instant deadline) {
-  ENSURE(state.committed <= view.committed, "no member is ahead of its view");
-  if (!view.anyone_behind) {
-    ENSURE(state.committed == view.committed, "nobody is behind, so neither are we");
-    return {};
+/// Fewer bytes come from one member sooner than from two.
+constexpr std::size_t kPartBytesMin = std::size_t{8} << 20;
+constexpr Duration kIdleMax = seconds(10);
+
+}  // namespace
+
+std::vector<Rank> senders_of(const elastic::View& view, std::size_t state_bytes) {
+  std::vector<Rank> senders = elastic::donors_of(view);
+  const std::size_t count = std::max<std::size_t>(1, state_bytes / kPartBytesMin);
+  senders.resize(std::min(senders.size(), count));
+  return senders;
+}
+
+Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
+                                                   const elastic::View& view,
+                                                   const DonorAddress& own, bool is_behind,
+                                                   BucketTuner& tuner, Instant deadline) {
+  const std::size_t tuner_bytes = tuner.packed_size();
+  const std::size_t each = sizeof own + tuner_bytes;
+  Bytes mine(each);
+  std::memcpy(mine.data(), &own, sizeof own);
+  tuner.pack(std::span(mine).subspan(sizeof own));
+  Bytes all(each * group.size());
+  if (Result<void> gathered = group.all_gather(mine, all)->wait(deadline); !gathered.ok()) {
+    return gathered.error();
   }
-  const bool is_source = group.rank() == view.source;
-  ENSURE(!is_source || state.committed == view.committed, "the source holds the view's state");
-  const std::size_t state_bytes = nn::packed_state_size(state);
-  Bytes packed(state_bytes + tuner.packed_size());
-  const auto pack = [&](std::span<std::byte> out) {
-    nn::pack_state(state, out.first(state_bytes));
-    tuner.pack(out.subspan(state_bytes));
-  };
-  if (is_source) {
-    pack(packed);
+  std::vector<DonorAddress> addresses(group.size());
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    std::memcpy(&addresses[rank], all.data() + rank * each, sizeof own);
   }
-  if (Result<void> sent = group.broadcast(packed, view.source)->wait(deadline); !sent.ok()) {
-    return sent;
-  }
-  if (state.committed < view.committed) {
-    if (Result<void> done = nn::unpack_state(std::span(packed).first(state_bytes), state);
-        !done.ok()) {
-      return done;
+  const ByteSpan tried = ByteSpan(all).subspan(value(view.source) * each + sizeof own, tuner_bytes);
+  if (is_behind) {
+    if (Result<void> taken = tuner.unpack(tried); !taken.ok()) {
+      return taken.error();
     }
-    return tuner.unpack(std::span(packed).subspan(state_bytes));
-  }
-  Bytes own(packed.size());
-  pack(own);
-  if (own != packed) {
+  } else if (!std::ranges::equal(tried, ByteSpan(mine).subspan(sizeof own))) {
     return Error{Errc::kDiverged,
-                 fmt::format("this worker's state after step {} differs from that of rank {}",
-                             value(state.committed), value(view.source))};
+                 fmt::format("what this worker tried about buckets differs from that of rank {}",
+                             value(view.source))};
   }
-  return {};
+  return addresses;
+}
+
+Result<AlignedBuffer<std::byte>> fetch_state(const elastic::View& view,
+                                             const std::vector<DonorAddress>& addresses,
+                                             std::size_t state_bytes, int stop_fd) {
+  AlignedBuffer<std::byte> packed(state_bytes);
+  const std::vector<Rank> senders = senders_of(view, state_bytes);
+  std::vector<WantedPart> parts;
+  for (std::size_t i = 0; i < senders.size(); ++i) {
+    const PartRange range = part_of(state_bytes, i, senders.size());
+    parts.push_back({addresses.at(value(senders[i])),
+                     packed.span().subspan(range.first, range.last - range.first),
+                     view.members[value(senders[i])].id});
+  }
+  if (Result<void> fetched = fetch_parts(view.id, view.key, parts, stop_fd, kIdleMax);
+      !fetched.ok()) {
+    return fetched.error();
+  }
+  return packed;
 }
 
 Result<void> sync_observers(collectives::Group& group, const elastic::View& view, bool observes,

@@ -1,26 +1,40 @@
 #pragma once
 
-// How the members of a new view come to the same state before its first step.
+// How the members of a new view come to the same state before its first step. A state is sent to
+// those who lack it and to nobody else. That all others have the same is not compared here: the
+// reduction of the view's first step does it (ADR 18).
 
 #include <cstdint>
 #include <vector>
 
+#include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/state/state_transfer.hpp"
-#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
-/// Brings every member of a new view to the state after view.committed: if anyone is behind, the
-/// view's source sends its state, and what it tried about buckets, to all. Not for observers, and
-/// nobody is behind where there are some. Members that already
-/// have it check that it is the same. kDiverged if it is not; otherwise fails as the group does.
-[[nodiscard]] Result<void> sync_state(collectives::Group& group, const elastic::View& view,
-                                      nn::ModelState& state, BucketTuner& tuner, Instant deadline);
+/// The members that send a state of `state_bytes` to those who are behind, a part each: of
+/// donors_of(view) as many as have some megabytes each to send. Equal on all members.
+[[nodiscard]] std::vector<Rank> senders_of(const elastic::View& view, std::size_t state_bytes);
+
+/// In a view where somebody is behind: all tell all where they listen as donors, and what they
+/// tried about buckets. `is_behind`: takes the latter from the source, instead of checking that
+/// ours is the same; kDiverged if it is not. Returns the addresses by rank.
+[[nodiscard]] Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
+                                                                 const elastic::View& view,
+                                                                 const DonorAddress& own,
+                                                                 bool is_behind, BucketTuner& tuner,
+                                                                 Instant deadline);
+
+/// For who is behind: the packed state of the view, of packed_state_size() `state_bytes`, from
+/// its senders; `addresses` are by rank. Blocks; fails as fetch_parts() does.
+[[nodiscard]] Result<AlignedBuffer<std::byte>> fetch_state(
+    const elastic::View& view, const std::vector<DonorAddress>& addresses, std::size_t state_bytes,
+    int stop_fd);
 
 /// In a view with observers: all exchange what those need to take part in its reductions, the
 /// exponents of the next step and what was tried about buckets. `observes`: take them, instead of

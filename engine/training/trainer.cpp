@@ -9,7 +9,6 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "engine/processes/network_interface.hpp"
-#include "engine/state/state_sync.hpp"
 #include "engine/training/rendezvous.hpp"
 
 namespace mayfly::engine {
@@ -69,7 +68,8 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       committer_(parts.job, parts.layout),
       state_parts_(parts.job.model),
       saved_(state_.committed),
-      donor_(host_of(parts.job.config)) {
+      donor_(host_of(parts.job.config)),
+      sender_(host_of(parts.job.config), StateDonor::Priority::kUsual) {
   position_ = state_.committed;
 }
 
@@ -97,6 +97,7 @@ elastic::member_effect::Leave Trainer::run() {
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.pool.clear_interrupt();
   donor_.wait_until_copied();
+  sender_.wait_until_copied();
   if (parts_.link.is_over(view.id)) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
   }
@@ -130,7 +131,8 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
     return {false, formed.error()};
   }
   const std::unique_ptr<collectives::Group> group = std::move(formed).value();
-  parts_.link.attach(*group);
+  over_.emplace();
+  parts_.link.attach(*group, *over_);
   buckets_.begin_view(static_cast<std::uint32_t>(view.members.size()));
   ViewEnd end;
   if (Result<void> entered = enter(view, *group); entered.ok()) {
@@ -299,9 +301,11 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   const TraceSpan traced = span("commit");
   turn_to(elastic::Activity::kCommit);
-  if (donor_.copy_count() > 0) {
+  if (donor_.copy_count() + sender_.copy_count() > 0) {
     const TraceSpan waiting = span("wait for state copy");
     donor_.wait_until_copied();
+    sender_.wait_until_copied();
+    sender_.keep_only({});  // who was behind has taken part in this step
   }
   take_state_if_caught_up();
   const double loss =

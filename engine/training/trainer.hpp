@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "collectives/abort_signal.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
@@ -82,6 +83,9 @@ class Trainer {
   [[nodiscard]] bool may_begin(const elastic::MicrobatchSet& share) const;
   Result<void> enter(const elastic::View& view, collectives::Group& group);
   Result<void> agree(const elastic::View& view, collectives::Group& group);
+  Result<void> catch_up(const elastic::View& view, collectives::Group& group, Instant deadline);
+  [[nodiscard]] DonorAddress send_state(const elastic::View& view);
+  Result<void> take_state(const elastic::View& view, const std::vector<DonorAddress>& senders);
 
   // trainer_observe.cpp: a member that lacks the state, and those that give it
   /// Before anything is exchanged: what of earlier views is still wanted.
@@ -182,8 +186,10 @@ class Trainer {
   Duration waited_at_commit_{};    // of the loader
   std::deque<StepRecord> recent_;  // the last steps' records, for a new speaker to repeat
 
-  StateDonor donor_;
-  std::optional<Observer> observer_;  // last: its thread uses the rest
+  std::optional<collectives::AbortSignal> over_;  // raised when the present view is
+  StateDonor donor_;                              // for observers
+  StateDonor sender_;                             // for members that are behind
+  std::optional<Observer> observer_;              // last: its thread uses the rest
 };
 
 }  // namespace mayfly::engine

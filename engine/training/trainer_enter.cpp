@@ -1,9 +1,16 @@
 // From the boundary that ends one view to the first step of the next: what the compute threads do
 // meanwhile, and how this member comes to the view's state.
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
 #include "elastic/core/early_work.hpp"
 #include "engine/state/state_sync.hpp"
 #include "engine/training/trainer.hpp"
+#include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -73,10 +80,62 @@ Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group
   if (view.has_observers()) {
     return agree_with_observers(view, group, deadline);
   }
-  if (state_.committed < view.committed) {
-    parts_.pool.discard();  // what is being computed reads the weights
+  ENSURE(state_.committed <= view.committed, "no member is ahead of its view");
+  if (view.anyone_behind()) {
+    return catch_up(view, group, deadline);
   }
-  return sync_state(group, view, state_, tuner_, deadline);
+  ENSURE(state_.committed == view.committed, "nobody is behind, so neither are we");
+  return {};
+}
+
+/// The state goes to those who lack it. All others are told where it can be had, and go on: they
+/// need who is behind only in the reduction.
+Result<void> Trainer::catch_up(const elastic::View& view, collectives::Group& group,
+                               Instant deadline) {
+  const bool is_behind = state_.committed < view.committed;
+  const DonorAddress own = is_behind ? DonorAddress{} : send_state(view);
+  const Result<std::vector<DonorAddress>> senders =
+      exchange_senders(group, view, own, is_behind, tuner_, deadline);
+  if (!senders.ok()) {
+    return senders.error();
+  }
+  return is_behind ? take_state(view, senders.value()) : Result<void>();
+}
+
+/// Nothing that is sent changes before it is copied: the next commit waits for that.
+DonorAddress Trainer::send_state(const elastic::View& view) {
+  const std::size_t bytes = nn::packed_state_size(state_);
+  const std::vector<Rank> senders = senders_of(view, bytes);
+  const auto place = std::find(senders.begin(), senders.end(), rank_);
+  if (place == senders.end()) {
+    return {};
+  }
+  const Result<DonorAddress> address = sender_.offer(
+      view.id, view.key, state_,
+      part_of(bytes, static_cast<std::size_t>(place - senders.begin()), senders.size()));
+  if (!address.ok()) {  // who is behind will say so, and the view ends
+    log::warning("no state for a member that is behind: " + address.error().detail);
+    return {};
+  }
+  return address.value();
+}
+
+Result<void> Trainer::take_state(const elastic::View& view,
+                                 const std::vector<DonorAddress>& senders) {
+  const Result<AlignedBuffer<std::byte>> packed =
+      fetch_state(view, senders, nn::packed_state_size(state_), over_->fd());
+  if (!packed.ok()) {
+    return packed.error();
+  }
+  parts_.pool.discard();  // what is being computed reads the weights
+  if (Result<void> taken = nn::unpack_state(packed.value().span(), state_); !taken.ok()) {
+    return taken;
+  }
+  if (state_.committed != view.committed) {
+    return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
+                                             value(state_.committed), value(view.committed))};
+  }
+  return {};
 }
 
 }  // namespace mayfly::engine

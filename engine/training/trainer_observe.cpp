@@ -30,6 +30,7 @@ void Trainer::begin_observing(const elastic::View& view) {
     }
   }
   donor_.keep_only(wanted);
+  sender_.keep_only({});
   observed_view_ = view.id;
   const elastic::ViewMember& self = view.members[value(rank_)];
   observes_ = self.is_observer();

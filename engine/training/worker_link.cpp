@@ -23,6 +23,7 @@ void WorkerLink::abort_group(ViewId view) {
     over_ = view;
     if (group_ != nullptr && group_->view() <= view) {
       group_->abort();
+      over_signal_->raise();
     }
   }
   pool_.interrupt();
@@ -58,17 +59,20 @@ WorkerLink::Order WorkerLink::next_order() {
   return order;
 }
 
-void WorkerLink::attach(collectives::Group& group) {
+void WorkerLink::attach(collectives::Group& group, collectives::AbortSignal& over) {
   const std::lock_guard lock(mutex_);
   group_ = &group;
+  over_signal_ = &over;
   if (group.view() <= over_) {
     group.abort();
+    over.raise();
   }
 }
 
 void WorkerLink::detach() {
   const std::lock_guard lock(mutex_);
   group_ = nullptr;
+  over_signal_ = nullptr;
 }
 
 bool WorkerLink::boundary_asked(ViewId view) const {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <variant>
 
+#include "collectives/abort_signal.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/member.hpp"
 #include "elastic/net/member_client.hpp"
@@ -36,9 +37,9 @@ class WorkerLink final : public elastic::MemberHandler {
   // Trainer:
   /// Blocks until there is an order.
   [[nodiscard]] Order next_order();
-  /// From now on abort_group(group's view) aborts this group. If the view is already over, aborts
-  /// it.
-  void attach(collectives::Group& group);
+  /// From now on abort_group(group's view) aborts this group and raises `over`. If the view is
+  /// already over, at once.
+  void attach(collectives::Group& group, collectives::AbortSignal& over);
   /// The group is about to be destroyed.
   void detach();
   /// Somebody asked for a boundary in this view.
@@ -57,6 +58,7 @@ class WorkerLink final : public elastic::MemberHandler {
   // Guarded by mutex_:
   std::deque<Order> orders_;
   collectives::Group* group_ = nullptr;
+  collectives::AbortSignal* over_signal_ = nullptr;  // with the group
   ViewId over_{};                                    // this view and older ones are over
   elastic::member_effect::AskForBoundary boundary_;  // the view that is to stop at one
 };

@@ -19,7 +19,7 @@ std::uint64_t rounds() {
 }
 
 View view_of(RandomStream& random, std::uint64_t id) {
-  View view{ViewId{id}, random.bits(), Step{random.below(1000)}, Rank{0}, false, {}};
+  View view{ViewId{id}, random.bits(), Step{random.below(1000)}, Rank{0}, {}, {}};
   std::uint32_t first = 0;
   for (std::uint64_t member = 1 + random.below(3); member < 8; member += 1 + random.below(3)) {
     const auto count = static_cast<std::uint32_t>(random.below(5));

@@ -172,7 +172,7 @@ TEST(FileFuzz, AViewLogOnDiskGoesOnOrIsRefused) {
   };
   add(elastic::log_record::JobStarted{77, 12, {{"model", "resnet20"}}});
   add(elastic::log_record::IncarnationStarted{Incarnation{1}});
-  elastic::View view{ViewId{1}, 5, Step{3}, Rank{0}, false, {}};
+  elastic::View view{ViewId{1}, 5, Step{3}, Rank{0}, {}, {}};
   view.members.push_back({MemberId{1}, "10.0.0.1:1", elastic::MicrobatchSet::range(0, 12), 0, 12});
   add(elastic::log_record::ViewPublished{view});
   fuzz::run({"view_log", {file}, read, 200});

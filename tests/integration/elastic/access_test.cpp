@@ -109,7 +109,7 @@ TEST_F(Access, AMembersOversizedFrameCostsOnlyItsOwnConnection) {
 
 /// One of each kind that the coordinator, a sentinel or an operator says.
 std::vector<Message> not_from_workers() {
-  View view{ViewId{9}, 0, Step{}, Rank{0}, false, {}};
+  View view{ViewId{9}, 0, Step{}, Rank{0}, {}, {}};
   view.members.push_back({MemberId{1}, "", {}, 0, 1});
   NewViewDelta delta;
   delta.delta.shares.emplace_back();

@@ -72,7 +72,7 @@ TEST(CoordinatorObservers, AJoinerWithALargeStateGetsNoWorkAndDisturbsNobodysSta
   EXPECT_TRUE(in_view(job, k3).first_step.empty());
   EXPECT_EQ(in_view(job, k3).count, 0U);
   EXPECT_EQ(in_view(job, k1).count + in_view(job, k2).count, 8U);
-  EXPECT_FALSE(job.view().anyone_behind);
+  EXPECT_FALSE(job.view().anyone_behind());
   EXPECT_EQ(donors_of(job.view()), (std::vector<Rank>{Rank{0}, Rank{1}}));
 }
 
@@ -82,7 +82,7 @@ TEST(CoordinatorObservers, ASmallStateIsSentAtTheBoundary) {
   job.stopped(k1, 12);
   job.stopped(k2, 12);
   EXPECT_FALSE(job.view().has_observers());
-  EXPECT_TRUE(job.view().anyone_behind);
+  EXPECT_TRUE(job.view().anyone_behind());
   EXPECT_GT(in_view(job, k3).count, 0U);
 }
 
@@ -92,7 +92,7 @@ TEST(CoordinatorObservers, AJoinerThatHasTheStateWorksAtOnce) {
   job.stopped(k1, 12);
   job.stopped(k2, 12);
   EXPECT_FALSE(job.view().has_observers());
-  EXPECT_FALSE(job.view().anyone_behind);
+  EXPECT_FALSE(job.view().anyone_behind());
 }
 
 TEST(CoordinatorObservers, OneThatCaughtUpStartsAtTheNextBoundary) {
@@ -105,7 +105,7 @@ TEST(CoordinatorObservers, OneThatCaughtUpStartsAtTheNextBoundary) {
   job.stopped(k3, 22);
   EXPECT_EQ(job.view().id, ViewId{3});
   EXPECT_FALSE(job.view().has_observers());
-  EXPECT_FALSE(job.view().anyone_behind);
+  EXPECT_FALSE(job.view().anyone_behind());
   EXPECT_GT(in_view(job, k3).count, 0U);
 }
 
@@ -160,7 +160,7 @@ TEST(CoordinatorObservers, AMemberThatMissedAStepMakesAllWaitForTheState) {
   job.stopped(k2, 14);
   observer_stopped(job, k3, 15);
   EXPECT_FALSE(job.view().has_observers());
-  EXPECT_TRUE(job.view().anyone_behind);
+  EXPECT_TRUE(job.view().anyone_behind());
   EXPECT_EQ(job.view().source, Rank{0});
 }
 
@@ -260,7 +260,7 @@ TEST(CoordinatorObservers, OneThatCaughtUpMayBeTheOnlyOneToCommit) {
   EXPECT_EQ(job.view_members(), (Members{k1, k3}));
   EXPECT_EQ(job.view().committed, Step{16});
   EXPECT_EQ(job.view().source, Rank{1});
-  EXPECT_TRUE(job.view().anyone_behind);
+  EXPECT_TRUE(job.view().anyone_behind());
 }
 
 TEST(CoordinatorObservers, AJoinIsReportedWithItsInstants) {

@@ -57,7 +57,7 @@ TEST(CoordinatorSpares, TheFirstToHaveComeReplacesALostMember) {
   EXPECT_EQ(job.view_members(), (Members{k2, k3}));
   EXPECT_EQ(job.view().committed, Step{10});
   EXPECT_EQ(job.view().source, Rank{0});
-  EXPECT_TRUE(job.view().anyone_behind);
+  EXPECT_TRUE(job.view().anyone_behind());
   EXPECT_TRUE(job.sent<NewView>(k4).empty());
 }
 

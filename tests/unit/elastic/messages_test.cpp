@@ -18,7 +18,7 @@ Bytes bytes_of(std::string_view text) {
 }
 
 View example_view() {
-  View view{ViewId{7}, 0xfeedULL, Step{41}, Rank{1}, false, {}};
+  View view{ViewId{7}, 0xfeedULL, Step{41}, Rank{1}, {}, {}};
   view.members.push_back({MemberId{1}, "10.0.0.1:4000", MicrobatchSet::range(0, 70), 0, 70});
   view.members.push_back({MemberId{4}, "", MicrobatchSet::range(70, 30), 70, 30});
   view.members.push_back({MemberId{5}, "10.0.0.5:4000", {}, 0, 0, ViewId{6}});
@@ -60,7 +60,7 @@ std::vector<Message> examples() {
       StoreSet{ViewId{6}, "key", bytes_of("value")},
       StoreGet{ViewId{6}, "key"},
       WorkerDied{"killed", true, Incarnation{2}},
-      Stop{ViewId{6}, true},
+      Stop{ViewId{6}, true, true},
       NewView{example_view()},
       NewViewDelta{make_delta(View{}, example_view())},
       ViewWanted{ViewId{4}},
@@ -154,7 +154,6 @@ TEST(Messages, AHugeCountDoesNotAllocate) {
   writer.put<std::uint64_t>(1);
   writer.put<std::uint64_t>(1);
   writer.put<std::uint32_t>(0);
-  writer.put<std::uint8_t>(0);
   writer.put<std::uint32_t>(0xffffffffu);
   EXPECT_FALSE(decode(writer.take()).ok());
 }
@@ -166,6 +165,26 @@ TEST(Messages, AViewWhoseSourceIsNotAMemberIsRefused) {
   EXPECT_FALSE(decode(bytes).ok());
   bytes.at(source_at) = std::byte{2};  // an observer
   EXPECT_FALSE(decode(bytes).ok());
+}
+
+TEST(Messages, WhoIsBehindIsAMemberWithWorkButNotTheSource) {
+  View view = example_view();
+  view.members.back() = {MemberId{5}, "10.0.0.5:4000", MicrobatchSet::range(100, 1), 100, 1, {}};
+  view.behind = {Rank{0}, Rank{2}};
+  const Bytes bytes = encode(NewView{view});
+  ASSERT_TRUE(decode(bytes).ok());
+  EXPECT_EQ(std::get<NewView>(decode(bytes).value()).view, view);
+  const std::size_t first_at = 1 + 8 + 8 + 8 + 4 + 4;  // source, and how many
+  // The source, not ascending, nobody.
+  for (const std::byte wrong : {std::byte{1}, std::byte{2}, std::byte{3}}) {
+    Bytes changed = bytes;
+    changed.at(first_at) = wrong;
+    EXPECT_FALSE(decode(changed).ok()) << std::to_integer<int>(wrong);
+  }
+  Bytes changed = encode(NewView{example_view()});
+  changed.at(first_at - 4) = std::byte{1};  // where there is an observer
+  changed.insert(changed.begin() + first_at, 4, std::byte{0});
+  EXPECT_FALSE(decode(changed).ok());
 }
 
 TEST(Messages, AnObserverWithWorkIsRefused) {
@@ -215,7 +234,7 @@ TEST(Messages, ASetIsRunsAndHasOneEncoding) {
 }
 
 TEST(Messages, TheLargestViewFitsAFrame) {
-  View view{ViewId{1}, 0, Step{0}, Rank{0}, false, {}};
+  View view{ViewId{1}, 0, Step{0}, Rank{0}, {}, {}};
   for (std::uint32_t i = 0; i < kMembersMax; ++i) {
     constexpr std::uint32_t kEach = kMicrobatchesMax / kMembersMax;
     MicrobatchSet scattered;

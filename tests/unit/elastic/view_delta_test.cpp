@@ -10,7 +10,7 @@ namespace mayfly::elastic {
 namespace {
 
 View random_view(RandomStream& random, ViewId id, const View* before) {
-  View view{id, random.bits(), Step{random.below(100)}, Rank{0}, random.below(2) == 0, {}};
+  View view{id, random.bits(), Step{random.below(100)}, Rank{0}, {}, {}};
   std::uint64_t newest = 0;
   if (before != nullptr) {
     for (const ViewMember& member : before->members) {
@@ -39,7 +39,11 @@ View random_view(RandomStream& random, ViewId id, const View* before) {
     }
     first = member.first + member.count;
   }
-  view.anyone_behind = view.anyone_behind && !view.has_observers();
+  for (std::size_t rank = 1; rank < view.members.size() && !view.has_observers(); ++rank) {
+    if (random.below(4) == 0) {
+      view.behind.push_back(static_cast<Rank>(rank));
+    }
+  }
   return view;
 }
 

@@ -48,5 +48,32 @@ TEST(MicrobatchSetDeathTest, ANumberBeyondTheBoundIsAProgrammerError) {
   EXPECT_DEATH(set.add(kMicrobatchesMax), "kMicrobatchesMax");
 }
 
+View view_of_four() {
+  View view;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    view.members.push_back({MemberId{id}, "", {}, 0, 0, {}});
+  }
+  return view;
+}
+
+TEST(View, TheStateComesFromMembersThatWorkAndHaveIt) {
+  View view = view_of_four();
+  EXPECT_EQ(donors_of(view), (std::vector<Rank>{Rank{0}, Rank{1}, Rank{2}, Rank{3}}));
+  view.behind = {Rank{0}, Rank{2}};
+  EXPECT_EQ(donors_of(view), (std::vector<Rank>{Rank{1}, Rank{3}}));
+  view.behind = {};
+  view.members[1].observes = ViewId{1};
+  EXPECT_EQ(donors_of(view), (std::vector<Rank>{Rank{0}, Rank{2}, Rank{3}}));
+}
+
+TEST(View, TheFirstMemberThatWorksSpeaksEvenIfItIsBehind) {
+  View view = view_of_four();
+  view.members[0].observes = ViewId{1};
+  EXPECT_EQ(speaker_of(view), Rank{1});
+  view.members[0].observes = {};
+  view.behind = {Rank{0}};
+  EXPECT_EQ(speaker_of(view), Rank{0});
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

@@ -3,5 +3,6 @@ mayfly_test(unit_engine LABEL unit
           device_wire_test.cpp gradient_sums_test.cpp gradient_wire_test.cpp
           initial_weights_test.cpp network_interface_test.cpp
           observer_test.cpp ps_servers_test.cpp records_test.cpp
-          reduction_layout_test.cpp rejoin_limit_test.cpp state_parts_test.cpp trace_test.cpp
+          reduction_layout_test.cpp rejoin_limit_test.cpp state_parts_test.cpp state_sync_test.cpp
+          trace_test.cpp
   LIBS mayfly_engine Boost::json)
