@@ -5,7 +5,7 @@
 #include "cli/bench.hpp"
 #include "cli/bench_arguments.hpp"
 #include "engine/bench/data_bench.hpp"
-#include "engine/bench/step_bench.hpp"
+#include "engine/bench/step/step_bench.hpp"
 #include "engine/config/device_choice.hpp"
 
 namespace mayfly::cli {

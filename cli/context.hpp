@@ -13,12 +13,12 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/bench/allreduce_bench.hpp"
 #include "engine/bench/data_bench.hpp"
-#include "engine/bench/elastic_bench.hpp"
+#include "engine/bench/elastic/elastic_bench.hpp"
+#include "engine/bench/group/allreduce_bench.hpp"
+#include "engine/bench/group/reform_bench.hpp"
 #include "engine/bench/ps_bench.hpp"
-#include "engine/bench/reform_bench.hpp"
-#include "engine/bench/step_bench.hpp"
+#include "engine/bench/step/step_bench.hpp"
 #include "engine/compare/compare_plan.hpp"
 #include "engine/compare/tune_switch.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -52,7 +52,8 @@ struct Services {
   std::function<int(const engine::DataBenchOptions&)> bench_data;
   std::function<int(const engine::AllReduceBenchOptions&)> bench_allreduce;
   std::function<int(const engine::ReformBenchOptions&)> bench_reform;
-  /// Not for people: a process that a benchmark of communication starts (engine/bench/group_rank).
+  /// Not for people: a process that a benchmark of communication starts
+  /// (engine/bench/group/group_rank).
   std::function<int(const std::vector<std::string>& words)> bench_rank;
   std::function<int(const engine::CompareOptions&)> compare;
   std::function<int(const engine::PsBenchOptions&)> bench_ps;

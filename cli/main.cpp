@@ -10,7 +10,7 @@
 
 #include "base/log.hpp"
 #include "cli/cli.hpp"
-#include "engine/bench/group_rank.hpp"
+#include "engine/bench/group/group_rank.hpp"
 #include "engine/bench/ps_bench.hpp"
 #include "engine/compare/compare.hpp"
 

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/bench/rank_session.hpp"
+#include "engine/bench/group/rank_session.hpp"
 
 namespace {
 

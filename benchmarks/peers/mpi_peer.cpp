@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "engine/bench/rank_session.hpp"
+#include "engine/bench/group/rank_session.hpp"
 
 namespace {
 

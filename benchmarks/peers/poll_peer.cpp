@@ -3,7 +3,7 @@
 #include <csignal>
 
 #include "benchmarks/peers/poll_ring.hpp"
-#include "engine/bench/rank_session.hpp"
+#include "engine/bench/group/rank_session.hpp"
 
 namespace {
 

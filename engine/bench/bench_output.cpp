@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "engine/bench/elastic/step_log.hpp"
 #include "engine/bench/machine_facts.hpp"
-#include "engine/bench/step_log.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/local_launcher.hpp"
 #include "engine/run/json_text.hpp"

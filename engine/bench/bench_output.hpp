@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/bench/elastic_bench.hpp"
-#include "engine/bench/event_report.hpp"
+#include "engine/bench/elastic/elastic_bench.hpp"
+#include "engine/bench/elastic/event_report.hpp"
 
 namespace mayfly::engine {
 

@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "base/time.hpp"
 #include "datasets/loader.hpp"
-#include "engine/bench/machine_peak.hpp"
+#include "engine/bench/step/machine_peak.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {

@@ -1,4 +1,4 @@
-#include "engine/bench/allreduce_report.hpp"
+#include "engine/bench/group/allreduce_report.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "engine/bench/contestants.hpp"
+#include "engine/bench/group/contestants.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "engine/bench/control_hub.hpp"
+#include "engine/bench/group/control_hub.hpp"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "engine/bench/control_store.hpp"
+#include "engine/bench/group/control_store.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/bench/event_report.hpp"
-#include "engine/bench/goodput_model.hpp"
-#include "engine/bench/recovery_times.hpp"
-#include "engine/bench/step_log.hpp"
+#include "engine/bench/elastic/event_report.hpp"
+#include "engine/bench/elastic/goodput_model.hpp"
+#include "engine/bench/elastic/recovery_times.hpp"
+#include "engine/bench/elastic/step_log.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/bench/gpu_step_bench.hpp"
+#include "engine/bench/step/gpu_step_bench.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/bench/line_socket.hpp"
+#include "engine/bench/group/line_socket.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

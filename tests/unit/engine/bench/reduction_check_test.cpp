@@ -1,4 +1,4 @@
-#include "engine/bench/reduction_check.hpp"
+#include "engine/bench/group/reduction_check.hpp"
 
 #include <gtest/gtest.h>
 

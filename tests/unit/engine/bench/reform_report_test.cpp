@@ -1,4 +1,4 @@
-#include "engine/bench/reform_report.hpp"
+#include "engine/bench/group/reform_report.hpp"
 
 #include <gmock/gmock.h>
 

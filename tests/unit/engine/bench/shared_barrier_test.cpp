@@ -1,4 +1,4 @@
-#include "engine/bench/shared_barrier.hpp"
+#include "engine/bench/group/shared_barrier.hpp"
 
 #include <gtest/gtest.h>
 

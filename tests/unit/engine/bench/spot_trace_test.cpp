@@ -1,4 +1,4 @@
-#include "engine/bench/spot_trace.hpp"
+#include "engine/bench/elastic/spot_trace.hpp"
 
 #include <gtest/gtest.h>
 

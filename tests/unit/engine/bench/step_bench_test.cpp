@@ -1,4 +1,4 @@
-#include "engine/bench/step_bench.hpp"
+#include "engine/bench/step/step_bench.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

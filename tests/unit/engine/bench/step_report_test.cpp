@@ -1,4 +1,4 @@
-#include "engine/bench/step_report.hpp"
+#include "engine/bench/step/step_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/bench/step_timer.hpp"
+#include "engine/bench/step/step_timer.hpp"
 
 #include <gtest/gtest.h>
 

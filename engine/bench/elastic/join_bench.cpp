@@ -1,0 +1,252 @@
+// `mayfly bench join`: a worker comes; what that costs those who train. `mayfly bench drain`: one
+// is told to go.
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "engine/bench/bench_output.hpp"
+#include "engine/bench/elastic/elastic_bench.hpp"
+#include "engine/bench/elastic/event_cycle.hpp"
+#include "engine/bench/elastic/step_log.hpp"
+#include "engine/bench/statistics.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/local_launcher.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::uint64_t kStepsAfter = 2;  // of the first with its work that count as its cost
+
+struct JoinSeen {
+  Instant requested;
+  elastic::Join join;
+};
+
+class JoinBench {
+ public:
+  explicit JoinBench(const ElasticBenchOptions& options)
+      : options_(options),
+        cycle_(options.job.workers, options.events, options.job.seed,
+               {[this](LocalLauncher& l) { strike(l); },
+                [this](LocalLauncher& l, const auto&) { return is_over(l); },
+                [](LocalLauncher& l) {  // the youngest goes again
+                  (void)l.signal_worker(l.running_workers().back(), SIGTERM);
+                }}) {}
+
+  int run() {
+    LocalLauncher launcher(options_.job, steps_, {},
+                           [this](LocalLauncher& running) { cycle_.poll(running); });
+    return launcher.run();
+  }
+  [[nodiscard]] const std::vector<JoinSeen>& joins() const { return joins_; }
+  [[nodiscard]] std::vector<LoggedStep> steps() const { return steps_.steps(); }
+
+ private:
+  void strike(LocalLauncher& launcher) {
+    joins_before_ = launcher.coordinator().recorder().joins().size();
+    requested_ = monotonic_now();
+    (void)launcher.start_worker();
+  }
+  /// Some steps after the joiner's first, so that they count and "undisturbed with all" is known.
+  bool is_over(LocalLauncher& launcher) {
+    constexpr std::uint64_t kStepsToMeasure = 8;
+    const std::vector<elastic::Join> joins = launcher.coordinator().recorder().joins();
+    if (joins.size() == joins_before_ ||
+        steps_.last_step() < value(joins.back().started_after) + kStepsAfter + kStepsToMeasure) {
+      return false;
+    }
+    joins_.push_back({requested_, joins.back()});
+    return true;
+  }
+
+  const ElasticBenchOptions& options_;
+  StepLog steps_;
+  std::size_t joins_before_ = 0;
+  Instant requested_;
+  std::vector<JoinSeen> joins_;
+  EventCycle cycle_;
+};
+
+/// What the steps around the admission took beyond undisturbed ones: with as many workers as had
+/// work in them.
+double cost_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, double without_ms,
+               double with_ms) {
+  double cost = 0;
+  for (const LoggedStep& step : steps) {
+    const bool counts = step.step >= value(join.admitted_after) &&
+                        step.step <= value(join.started_after) + kStepsAfter;
+    if (counts && step.ms > 0) {
+      cost += step.ms - (step.step <= value(join.started_after) ? without_ms : with_ms);
+    }
+  }
+  return cost;
+}
+
+std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
+                                   const std::vector<LoggedStep>& steps, double without_ms,
+                                   double with_ms) {
+  struct Column {
+    const char* name;
+    Instant elastic::Join::*when;
+  };
+  constexpr Column kColumns[] = {
+      {"connected_ms", &elastic::Join::connected}, {"ready_ms", &elastic::Join::ready},
+      {"admitted_ms", &elastic::Join::admitted},   {"caught_up_ms", &elastic::Join::caught_up},
+      {"promoted_ms", &elastic::Join::promoted},   {"step_ms", &elastic::Join::step}};
+  std::vector<EventSeries> series;
+  for (const Column& column : kColumns) {
+    EventSeries each{column.name, {}};
+    for (const JoinSeen& seen : joins) {
+      each.values.push_back(to_ms(seen.join.*column.when - seen.requested));
+    }
+    series.push_back(std::move(each));
+  }
+  EventSeries cost{"incumbents_cost_ms", {}};
+  EventSeries percent{"incumbents_cost_percent", {}};
+  for (const JoinSeen& seen : joins) {
+    cost.values.push_back(cost_ms(seen.join, steps, without_ms, with_ms));
+    percent.values.push_back(without_ms > 0 ? 100 * cost.values.back() / without_ms : 0);
+  }
+  series.push_back(std::move(cost));
+  series.push_back(std::move(percent));
+  return series;
+}
+
+struct DrainSeen {
+  Instant asked;
+  Instant gone;
+  elastic::Recovery recovery;
+};
+
+class DrainBench {
+ public:
+  explicit DrainBench(const ElasticBenchOptions& options)
+      : options_(options),
+        random_(CounterRandom(options.job.seed).split("victims")),
+        cycle_(options.job.workers, options.events, options.job.seed,
+               {[this](LocalLauncher& l) { strike(l); },
+                [this](LocalLauncher& l, const auto& changes) {
+                  return is_over(l, first_with_cause(changes, "leave"));
+                },
+                [](LocalLauncher& l) { (void)l.start_worker(); }}) {}
+
+  int run() {
+    LocalLauncher launcher(options_.job, steps_, {},
+                           [this](LocalLauncher& running) { cycle_.poll(running); });
+    return launcher.run();
+  }
+  [[nodiscard]] const std::vector<DrainSeen>& drains() const { return drains_; }
+  [[nodiscard]] std::vector<LoggedStep> steps() const { return steps_.steps(); }
+
+ private:
+  void strike(LocalLauncher& launcher) {
+    const std::vector<std::size_t> running = launcher.running_workers();
+    victim_ = running[random_.below(running.size())];
+    seen_ = DrainSeen{};
+    seen_.asked = monotonic_now();
+    (void)launcher.signal_worker(victim_, SIGTERM);
+  }
+  bool is_over(LocalLauncher& launcher, const std::optional<elastic::Recovery>& recovery) {
+    const std::vector<std::size_t> running = launcher.running_workers();
+    const bool runs = std::find(running.begin(), running.end(), victim_) != running.end();
+    if (!runs && seen_.gone.ns == 0) {
+      seen_.gone = monotonic_now();
+    }
+    if (runs || !recovery.has_value()) {
+      return false;
+    }
+    seen_.recovery = *recovery;
+    drains_.push_back(seen_);
+    return true;
+  }
+
+  const ElasticBenchOptions& options_;
+  RandomStream random_;
+  StepLog steps_;
+  std::size_t victim_ = 0;
+  DrainSeen seen_;
+  std::vector<DrainSeen> drains_;
+  EventCycle cycle_;
+};
+
+std::vector<EventSeries> series_of(const std::vector<DrainSeen>& drains,
+                                   const std::vector<LoggedStep>& steps, double without_ms) {
+  std::vector<EventSeries> series = {
+      {"told_ms", {}}, {"stopped_ms", {}},         {"formed_ms", {}},          {"step_ms", {}},
+      {"gone_ms", {}}, {"next_step_delay_ms", {}}, {"redone_microbatches", {}}};
+  for (const DrainSeen& seen : drains) {
+    const elastic::Recovery& r = seen.recovery;
+    const auto since = [&seen](Instant when) { return to_ms(when - seen.asked); };
+    const auto first = std::find_if(steps.begin(), steps.end(), [&r](const LoggedStep& step) {
+      return step.view == value(r.new_view);
+    });
+    const double delay = first == steps.end() ? 0 : first->ms - without_ms;
+    const double values[] = {since(r.told),
+                             since(r.stopped),
+                             since(r.formed),
+                             since(r.step),
+                             since(seen.gone),
+                             delay,
+                             static_cast<double>(r.redone_microbatches)};
+    for (std::size_t i = 0; i < series.size(); ++i) {
+      series[i].values.push_back(values[i]);
+    }
+  }
+  return series;
+}
+
+}  // namespace
+
+int bench_join(const ElasticBenchOptions& asked) {
+  ElasticBenchOptions options = asked;
+  const ScratchRun scratch(options.job);
+  JoinBench bench(options);
+  const int code = bench.run();
+  if (bench.joins().size() < options.events) {
+    return ended_early(bench.joins().size(), options.events, code);
+  }
+  const std::vector<LoggedStep> steps = bench.steps();
+  const double without_ms = undisturbed_ms(steps, options.job.workers);
+  const double with_ms = undisturbed_ms(steps, options.job.workers + 1);
+  JsonFields fields = job_facts(options);
+  fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", without_ms));
+  fields.emplace_back("undisturbed_step_with_joiner_ms", fmt::format("{:.3f}", with_ms));
+  const std::string title = fmt::format(
+      "a worker joins {}, {} times ({}, {}); ms since it was asked for.\n"
+      "An undisturbed step takes {:.1f} ms without and {:.1f} ms with it.",
+      options.job.workers, options.events, options.job.model, options.job.backend, without_ms,
+      with_ms);
+  print_events(options, title, fields, series_of(bench.joins(), steps, without_ms, with_ms));
+  return kExitDone;
+}
+
+int bench_drain(const ElasticBenchOptions& asked) {
+  ElasticBenchOptions options = asked;
+  const ScratchRun scratch(options.job);
+  DrainBench bench(options);
+  const int code = bench.run();
+  if (bench.drains().size() < options.events) {
+    return ended_early(bench.drains().size(), options.events, code);
+  }
+  const std::vector<LoggedStep> steps = bench.steps();
+  const double without_ms = undisturbed_ms(steps, options.job.workers - 1);
+  JsonFields fields = job_facts(options);
+  fields.emplace_back("undisturbed_step_without_it_ms", fmt::format("{:.3f}", without_ms));
+  const std::string title = fmt::format(
+      "SIGTERM to 1 of {} workers, {} times ({}, {}); ms since the signal.\n"
+      "An undisturbed step of the others takes {:.1f} ms.",
+      options.job.workers, options.events, options.job.model, options.job.backend, without_ms);
+  const std::vector<EventSeries> series = series_of(bench.drains(), steps, without_ms);
+  print_events(options, title, fields, series);
+  if (percentile(series.back().values, 1) > 0) {
+    fmt::print(stderr, "mayfly: a planned leave made others compute something again\n");
+    return kExitFailed;
+  }
+  return kExitDone;
+}
+
+}  // namespace mayfly::engine

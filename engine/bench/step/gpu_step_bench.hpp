@@ -1,0 +1,34 @@
+#pragma once
+
+// `mayfly bench step --device cuda`: what one worker with a GPU does between two exchanges.
+
+#include <cstdint>
+#include <string>
+
+#include "engine/bench/step/step_bench.hpp"
+
+namespace mayfly::engine {
+
+/// What was measured.
+struct GpuStepResult {
+  std::string model, dtype, device;
+  int image_size = 0;
+  int classes = 0;
+  std::uint32_t batch = 0;
+  std::uint32_t global_batch = 0;
+  bool sums_on_gpu = false;  ///< backend nccl
+  std::uint64_t updates = 0;
+  double seconds = 0;
+};
+
+/// One JSON object of kind "gpu_step" and a line end. Pure.
+[[nodiscard]] std::string to_json_line(const GpuStepResult& result);
+/// The same for people. Pure.
+[[nodiscard]] std::string to_text(const GpuStepResult& result);
+
+/// Whole updates on synthetic images, which are copied to the GPU for every microbatch: forward,
+/// backward, exact sum (with backend nccl on the GPU, else on the host), the way back, the update
+/// on the host, weights to the GPU. Prints the above to standard output; returns the exit code.
+int bench_gpu_step(const StepBenchOptions& options, const nn::Model& model, nn::Dtype dtype);
+
+}  // namespace mayfly::engine
