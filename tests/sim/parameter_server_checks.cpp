@@ -1,6 +1,7 @@
 #include "tests/sim/parameter_server_checks.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -88,6 +89,16 @@ std::string violation(const PsOptions& options, const PsResult& result) {
     }
   }
   return {};
+}
+
+std::uint64_t seeds_asked() {
+  const char* asked = std::getenv("MAYFLY_SIM_SEEDS");
+  return asked == nullptr ? 150 : std::strtoull(asked, nullptr, 10);
+}
+
+std::string named(const PsOptions& options) {
+  return options.phases + ", " + std::to_string(options.shards) + " shards, seed " +
+         std::to_string(options.seed);
 }
 
 }  // namespace mayfly::sim

@@ -2,6 +2,7 @@
 
 // What must be true of a simulated job with parameter servers, whatever happened to it.
 
+#include <cstdint>
 #include <string>
 
 #include "tests/sim/parameter_server_world.hpp"
@@ -17,5 +18,11 @@ namespace mayfly::sim {
 /// - SSP kept the fastest within the bound (without faults);
 /// - BSP ended with the numbers of one undisturbed worker.
 [[nodiscard]] std::string violation(const PsOptions& options, const PsResult& result);
+
+/// How many seeds each claim is checked for: 150, unless MAYFLY_SIM_SEEDS asks for others.
+[[nodiscard]] std::uint64_t seeds_asked();
+
+/// The schedule, for the message of a failed check.
+[[nodiscard]] std::string named(const PsOptions& options);
 
 }  // namespace mayfly::sim

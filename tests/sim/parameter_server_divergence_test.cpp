@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/sim/parameter_server_checks.hpp"
 
 namespace mayfly::sim {
@@ -12,17 +10,7 @@ namespace {
 
 using parameter_server::SyncPlan;
 
-/// MAYFLY_SIM_SEEDS asks for more.
-std::uint64_t seeds() {
-  const char* asked = std::getenv("MAYFLY_SIM_SEEDS");
-  return asked == nullptr ? 150 : std::strtoull(asked, nullptr, 10);
-}
-const std::uint64_t kSeeds = seeds();
-
-std::string named(const PsOptions& options) {
-  return options.phases + ", " + std::to_string(options.shards) + " shards, seed " +
-         std::to_string(options.seed);
-}
+const std::uint64_t kSeeds = seeds_asked();
 
 /// 30 % of bsp, which is 12 of 40 steps of 4 slices, then something that goes wrong after a while.
 PsOptions diverging(std::uint32_t shards, std::uint64_t seed) {

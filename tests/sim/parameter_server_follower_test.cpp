@@ -3,24 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/sim/parameter_server_checks.hpp"
 
 namespace mayfly::sim {
 namespace {
 
-/// MAYFLY_SIM_SEEDS asks for more.
-std::uint64_t seeds() {
-  const char* asked = std::getenv("MAYFLY_SIM_SEEDS");
-  return asked == nullptr ? 150 : std::strtoull(asked, nullptr, 10);
-}
-const std::uint64_t kSeeds = seeds();
-
-std::string named(const PsOptions& options) {
-  return options.phases + ", " + std::to_string(options.shards) + " shards, seed " +
-         std::to_string(options.seed);
-}
+const std::uint64_t kSeeds = seeds_asked();
 
 PsOptions with_followers(const std::string& phases, std::uint32_t shards, std::uint64_t seed) {
   PsOptions options;

@@ -4,27 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
-#include "tests/sim/parameter_server_world.hpp"
+#include "tests/sim/parameter_server_checks.hpp"
 
 namespace mayfly::sim {
 namespace {
 
 using parameter_server::SyncPlan;
 
-/// MAYFLY_SIM_SEEDS asks for more.
-std::uint64_t seeds() {
-  const char* asked = std::getenv("MAYFLY_SIM_SEEDS");
-  return asked == nullptr ? 150 : std::strtoull(asked, nullptr, 10);
-}
-const std::uint64_t kSeeds = seeds();
-
-std::string named(const PsOptions& options) {
-  return options.phases + ", " + std::to_string(options.shards) + " shards, seed " +
-         std::to_string(options.seed);
-}
+const std::uint64_t kSeeds = seeds_asked();
 
 /// On every shard every slice of the job exactly once, and nothing else.
 void expect_exactly_once(const PsOptions& options, const PsResult& result) {
