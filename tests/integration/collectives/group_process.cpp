@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/log.hpp"
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 
@@ -181,6 +182,7 @@ int main(int argc, char** argv) {
   if (argc != 3) {
     return 2;
   }
+  log::open("member", "", log::Level::kWarning);  // standard output is for answers
   Result<std::unique_ptr<Transport>> transport = make(argv[1]);
   if (!transport.ok()) {
     return 3;

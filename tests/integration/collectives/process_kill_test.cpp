@@ -217,7 +217,13 @@ TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   stopped->pause();
   pause_at_random(20'000);
   tell(members, "abort 1");
-  expect(members, "failed aborted");
+  for (const auto& member : members) {
+    const std::string answer = member->hear();
+    // Gloo's abort closes connections, which the other may see before it is told itself.
+    EXPECT_TRUE(answer == "failed aborted" ||
+                (GetParam() == "gloo" && answer == "failed peer_lost"))
+        << answer;
+  }
   tell_to_form(members, 2);
   expect(members, "formed");
   tell(members, "sum");
