@@ -1,16 +1,23 @@
 """Each header compiles alone, and has #pragma once.
 
-Those named *-inl.hpp are compiled once per instruction set in one file, so they have a guard that
-opens again for each (Highway's convention, "HWY_TARGET_TOGGLE") instead.
+    headers.py ROOT COMPILER [BUILD_FOLDER]
+
+A header that a file in the build begins with has compiled alone there: given a build folder, only
+the others are compiled here. Headers named *-inl.hpp are compiled once per instruction set in one
+file, so they have a guard that opens again for each (Highway's convention, "HWY_TARGET_TOGGLE")
+instead.
 """
 
 import concurrent.futures
+import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
-from sources import cpp_files, finish, root_argument
+from sources import code_only, cpp_files, finish, includes, root_argument
 
 
 # Headers of a module whose library is not everywhere, and where pkg-config finds that library's.
@@ -55,15 +62,44 @@ def guard_problem(path, text):
     return None if guard in text else f"{path}: no {guard}"
 
 
-def problems(root, compiler):
-    headers = list(cpp_files(root, (".hpp",)))
-    found = [problem for problem in (guard_problem(str(path), text) for path, text in headers)
+def begins_with(text):
+    """The path in quotes that a source includes before it says anything else, or None."""
+    said = (number for number, line in enumerate(code_only(text).splitlines(), 1) if line.strip())
+    number, kind, path = next(includes(text), (0, "", ""))
+    return path if kind == '"' and number == next(said, None) else None
+
+
+def compiled_in(build, root):
+    """Headers that have compiled alone in a build folder: an object whose source begins with the
+    header is newer than both, and no option had the compiler read anything before."""
+    commands = build / "compile_commands.json"
+    found = set()
+    for entry in json.loads(commands.read_text()) if commands.exists() else []:
+        source = pathlib.Path(entry["directory"], entry["file"])
+        output = re.search(r" -o (\S+)", entry["command"])
+        if output is None or re.search(r" -(include|imacros)", entry["command"]):
+            continue
+        made = pathlib.Path(entry["directory"], output.group(1))
+        if not source.exists() or not made.exists():
+            continue
+        header = begins_with(source.read_text())
+        if header is not None and (root / header).exists() and made.stat().st_mtime >= max(
+                source.stat().st_mtime, (root / header).stat().st_mtime):
+            found.add(header)
+    return found
+
+
+def problems(root, compiler, build=None):
+    headers = [(str(path), text) for path, text in cpp_files(root, (".hpp",))]
+    found = [problem for problem in (guard_problem(path, text) for path, text in headers)
              if problem]
+    known = compiled_in(build, root) if build is not None else set()
+    left = [path for path, _ in headers if path not in known]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda header: compile_problem(compiler, root, str(header[0])), headers)
+        results = pool.map(lambda path: compile_problem(compiler, root, path), left)
         found += [problem for problem in results if problem]
     return found
 
 
 if __name__ == "__main__":
-    finish(problems(root_argument(), sys.argv[2]))
+    finish(problems(root_argument(), sys.argv[2], *map(pathlib.Path, sys.argv[3:4])))

@@ -1,9 +1,12 @@
 """The checks see what they are for: a small tree with planted faults, and the same tree without."""
 
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
+import time
 import unittest
 
 import docs
@@ -101,6 +104,40 @@ class SelfTest(unittest.TestCase):
     def test_headers_refuses_one_that_needs_another_first(self):
         self.write("base/bad.hpp", "#pragma once\nstd::string name();\n")
         self.expect(headers.problems(self.root, "g++"), "base/bad.hpp does not compile alone")
+
+    def compile(self, source, *options):
+        """As a build does: with an object and an entry in compile_commands.json."""
+        build = self.root / "build"
+        build.mkdir(exist_ok=True)
+        name = source.replace("/", ".") + ".o"
+        words = ["g++", *options, "-I", str(self.root), "-o", name, "-c", str(self.root / source)]
+        subprocess.run(words, cwd=build, check=True)
+        (build / "compile_commands.json").write_text(json.dumps([{
+            "directory": str(build), "file": str(self.root / source),
+            "command": " ".join(words)}]))
+        return build
+
+    def test_headers_believes_the_build_only_what_it_shows(self):
+        bad = "base/bad.hpp does not compile alone"
+        self.write("base/bad.hpp", "#pragma once\ninline std::string name() { return {}; }\n")
+        self.write("base/bad.cpp", '// Own header second.\n#include <string>\n#include '
+                                   '"base/bad.hpp"\n')
+        self.expect(headers.problems(self.root, "g++", self.compile("base/bad.cpp")), bad)
+        self.write("base/bad.cpp", '#include "base/bad.hpp"\n')
+        build = self.compile("base/bad.cpp", "-include", "string")
+        self.expect(headers.problems(self.root, "g++", build), bad)
+        self.expect(headers.problems(self.root, "g++", self.root / "not-built"), bad)
+
+    def test_headers_compiles_what_the_build_has_not(self):
+        self.write("base/ids.cpp", '// What it is for.\n#include "base/ids.hpp"\n')
+        build = self.compile("base/ids.cpp")
+        self.assertEqual(headers.compiled_in(build, self.root), {"base/ids.hpp"})
+        self.assertEqual(headers.problems(self.root, "g++", build), [])
+        self.write("base/ids.hpp", "#pragma once\nstd::string name();\n")
+        later = time.time() + 10
+        os.utime(self.root / "base/ids.hpp", (later, later))
+        self.assertIn("base/ids.hpp does not compile alone",
+                      "".join(headers.problems(self.root, "g++", build)))
 
     def test_purity_refuses_a_thread_in_a_pure_folder_only(self):
         self.write("nn/cpu/pool.cpp", "#include <thread>\n")
