@@ -9,6 +9,7 @@ import sys
 import mayfly_run
 import mpi_launch
 from mayfly_run import SMALL_JOB, expect
+from oracle import Oracle
 
 STEPS = 40
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1"]
@@ -19,8 +20,7 @@ reference = {}
 
 def oracle():
     if not reference:
-        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
-        reference.update(by_step)
+        reference.update(Oracle(JOB + ["--workers", "1"]).digests())
         expect(len(reference) == STEPS, f"the oracle has {len(reference)} of {STEPS} digests")
     return reference
 

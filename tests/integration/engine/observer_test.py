@@ -7,6 +7,7 @@ import time
 
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, digests, expect
+from oracle import Oracle
 
 SMALL = SMALL_JOB + ["--steps", "50", "--threads", "1", "--observe-from-mib", "0"]
 # The state has 90 MB.
@@ -16,7 +17,6 @@ LARGE = ["--model", "resnet18", "--image-size", "32", "--data", "procedural:256"
          "--silence-max-ms", "4000", "--steps", "16"]
 CHURN = ["--workers", "2", "--chaos",
          "join@step=5,join@step=6,kill@step=15:worker=0,join@step=20,drain@step=30,join@step=31"]
-reference = {}
 
 
 def joins(run):
@@ -24,10 +24,7 @@ def joins(run):
 
 
 def undisturbed(args):
-    key = " ".join(args)
-    if key not in reference:
-        _, reference[key] = mayfly_run.train(args + ["--workers", "1"])
-    return reference[key]
+    return Oracle(args + ["--workers", "1"]).digests()
 
 
 def compare(name, run, expected):

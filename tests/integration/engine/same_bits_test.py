@@ -9,6 +9,7 @@ import subprocess
 import mayfly_run
 import mpi_launch
 from mayfly_run import SMALL_JOB, Run, expect
+from oracle import Oracle
 
 STEPS = ["--steps", "30"]
 reference = {}
@@ -16,8 +17,8 @@ reference = {}
 
 def oracle():
     if not reference:
-        _, by_step = mayfly_run.train(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"])
-        reference.update(by_step)
+        alone = Oracle(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"])
+        reference.update(alone.digests())
         expect(len(reference) == 30, f"the oracle has {len(reference)} of 30 digests")
     return reference
 

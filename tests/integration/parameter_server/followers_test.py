@@ -6,7 +6,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(__file__))
-from parameter_server_test import JOB, STEPS, events, finish, reference, servers_pids  # noqa: E402
+from parameter_server_test import (JOB, STEPS, events, finish, reference,  # noqa: E402
+                                   servers_pids, three_slices)
 from mayfly_run import BINARY, Run, expect, kill, main  # noqa: E402
 import subprocess  # noqa: E402
 
@@ -15,8 +16,7 @@ FOLLOWED = JOB + ["--ps", "2", "--ps-replicas", "1", "--slices", "3"]
 
 def undisturbed():
     """The bits of BSP in three slices, and the samples of every policy."""
-    digest = finish(Run(JOB + ["--sync", "bsp", "--slices", "3", "--workers", "1"]))[0]
-    return digest["final_digest"], reference()[1]
+    return three_slices(), reference()[1]
 
 
 def taken_over(run):

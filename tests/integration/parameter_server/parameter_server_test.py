@@ -6,6 +6,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
 from mayfly_run import SMALL_JOB, Run, expect, kill, main  # noqa: E402
+from oracle import Oracle  # noqa: E402
 
 STEPS = 60
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--quiet"]
@@ -36,15 +37,14 @@ def finish(run):
 
 def reference():
     """All-reduce by one worker: the bits of BSP in one slice, and the samples of every policy."""
-    return finish_plain(["--reduction", "fp32", "--workers", "1"])
+    alone = Oracle(JOB + ["--reduction", "fp32", "--workers", "1"])
+    return alone.summary["final_digest"], sample_hash(alone.metrics)
 
 
-def finish_plain(args):
-    run = Run(JOB + args)
-    summary = run.finish()
-    result = summary["final_digest"], sample_hash(run.metrics())
-    run.remove()
-    return result
+def three_slices():
+    """The bits of BSP in three slices."""
+    alone = Oracle(JOB + ["--sync", "bsp", "--slices", "3", "--workers", "1"])
+    return alone.summary["final_digest"]
 
 
 def servers_pids(run):
@@ -118,14 +118,14 @@ def lose_and_join(sync, shards):
 
 def workers_die_and_come():
     _, samples = reference()
-    bits = finish(Run(JOB + ["--sync", "bsp", "--slices", "3", "--workers", "1"]))[0]
+    bits = three_slices()
     for sync, shards in (("bsp", "2"), ("bsp", "1"), ("asp", "2"), ("ssp:1", "1")):
         summary, hashed, done = lose_and_join(sync, shards)
         expect(hashed == samples, f"{sync}: samples lost or repeated; {done}")
         lost = [r for r in summary["recoveries"] if r["cause"] == "lost"]
         expect(len(lost) == 2, f"{sync}: {len(lost)} workers were lost")
         if sync == "bsp" and all(" 0 mixed" in text for text in done):
-            expect(summary["final_digest"] == bits["final_digest"], "bsp: deaths changed the bits")
+            expect(summary["final_digest"] == bits, "bsp: deaths changed the bits")
 
 
 def a_lost_server_ends_the_job_with_the_number_of_updates():

@@ -4,6 +4,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
 from mayfly_run import SMALL_JOB, Run, expect, main  # noqa: E402
+from oracle import Oracle  # noqa: E402
 
 JOB = SMALL_JOB + ["--threads", "1", "--quiet"]
 SLOW = "slow=6x,worker=1,from=step5,to=step60"
@@ -60,23 +61,29 @@ def a_delay_is_as_long_as_it_says():
         expect(late > 1.8, f"{sync}: 19 steps with 100 ms each took {late} s, without {quick} s")
 
 
+def alone():
+    """What nobody disturbs: its bits, the samples' hash."""
+    run = Oracle(JOB + ["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "1"])
+    return run.summary["final_digest"], sample_hash(run.metrics)
+
+
 def elastic(extra):
     return finish(["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "3",
                    "--straggler", "elastic", "--inject", SLOW] + extra)
 
 
 def elastic_leaves_it_out_and_keeps_the_bits():
-    base = finish(["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "1"])
+    bits, base = alone()
     summary, samples, said, done = elastic([])
     expect(any("a straggler" in text for text in said), f"nobody was found: {said}")
     expect(number(done[0], "probes") > 0, f"it was never looked after: {done}")
-    expect(samples == base[1], "samples lost or repeated")
-    expect(summary["final_digest"] == base[0]["final_digest"], "other bits than one worker")
+    expect(samples == base, "samples lost or repeated")
+    expect(summary["final_digest"] == bits, "other bits than one worker")
     expect(summary["membership_changes"] == 0, "somebody was lost")
 
 
 def greedy_goes_slice_by_slice():
-    base = finish(["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "1"])
+    _, base = alone()
     for shards in ("1", "2"):
         _, samples, said, done = finish(
             ["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "3", "--shards",
@@ -85,17 +92,17 @@ def greedy_goes_slice_by_slice():
         at_once = [number(account, "at once") for account in done]
         expect(len(set(at_once)) == 1 and at_once[0] > 0 and at_once[0] % 4 == 0,
                f"slices at once: {at_once}")
-        expect(samples == base[1], f"{shards} shards: samples lost or repeated; {done}")
+        expect(samples == base, f"{shards} shards: samples lost or repeated; {done}")
 
 
 def a_straggler_and_deaths_leave_every_sample_used_once():
-    base = finish(["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "1"])
+    _, base = alone()
     chaos = ["--chaos", "kill@step=30:worker=0,join@step=45,kill@step=70:worker=2"]
     for policy in ("greedy", "elastic"):
         summary, samples, _, done = finish(
             ["--steps", "120", "--phases", "bsp:80%,asp", "--slices", "4", "--workers", "4",
              "--straggler", policy, "--inject", SLOW] + chaos)
-        expect(samples == base[1], f"{policy}: samples lost or repeated; {done}")
+        expect(samples == base, f"{policy}: samples lost or repeated; {done}")
         lost = [r for r in summary["recoveries"] if r["cause"] == "lost"]
         expect(len(lost) == 2, f"{policy}: {len(lost)} workers were lost")
 
