@@ -14,8 +14,9 @@ import network
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, Run, expect
 
-STEPS = 400
+STEPS = 160
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--silence-max-ms", "1000"]
+SLOW = ["--inject", "slow=4x"]  # so that it is not over before the sides have found each other
 PRIMARY, STANDBY, WORKERS = 0, 1, (2, 3, 4)
 
 
@@ -37,7 +38,7 @@ def records_of(cluster, name):
 def majority_goes_on_and_minority_joins_it():
     _, undisturbed = mayfly_run.train(JOB + ["--workers", "1"])
     hosts = network.Network(5)
-    cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB, hosts, timeout=240)
+    cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + SLOW, hosts, timeout=240)
     primary = cluster.start_coordinator(3, host=PRIMARY, extra=["--quorum"])
     standby = cluster.start_coordinator(3, name="standby", host=STANDBY, extra=["--standby"])
     for host in WORKERS:

@@ -3,6 +3,7 @@ Compute Engine's or EC2's interface, machines start from the bundle that it serv
 is a real process. Used by tests and by scripts/demo-spot.
 """
 import collections
+import fcntl
 import json
 import os
 import subprocess
@@ -19,14 +20,15 @@ MAKES = {"gce": "insert", "ec2": "RunInstances"}  # the operations that make mac
 
 
 def bundle_of(binary):
-    """The worker bundle of a binary, made when there is none that is newer."""
+    """The worker bundle of a binary, made when there is none that is newer; by one process, while
+    others that want it wait."""
     binary = os.path.abspath(binary)
     path = os.path.join(os.path.dirname(binary), "mayfly-worker.tar.gz")
-    if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(binary):
-        new = f"{path}.{os.getpid()}"
-        subprocess.run([os.path.join(ROOT, "scripts", "worker-bundle"), new, binary], check=True,
-                       capture_output=True)
-        os.replace(new, path)
+    with open(path + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(binary):
+            subprocess.run([os.path.join(ROOT, "scripts", "worker-bundle"), path, binary],
+                           check=True, capture_output=True)
     return path
 
 

@@ -1,6 +1,7 @@
 """A job whose workers come from a provider: `mayfly coordinator` with [cloud] settings."""
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -13,14 +14,22 @@ from mayfly_run import SMALL_JOB, Run, expect
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT = 200
 JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]
+SLOW = ["--inject", "slow=4x"]  # its workers sleep most of the time; the bits are those of JOB
 
 
 def free_ports(count):
-    """Ports that nobody listens on; each is free until somebody takes it."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
+    """Ports that nobody listens on. The kernel gives them to nobody by itself: they are below those
+    that it chooses from."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first_chosen = int(file.read().split()[0])
+    ports = []
+    while len(ports) < count:
+        port = random.randrange(1024, first_chosen)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports += [port] if port not in ports else []
     return ports
 
 
@@ -35,7 +44,7 @@ class CloudJob:
         with open(os.path.join(self.folder, "output.txt"), "ab") as output:
             process = subprocess.Popen(
                 [mayfly_run.BINARY, "coordinator", "--run-dir", os.path.join(self.folder, "run")]
-                + JOB + self.words,
+                + JOB + SLOW + self.words,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         self.run = Run.attach(self.folder, process, TIMEOUT)
 

@@ -13,6 +13,8 @@ from fake_cloud_job import MAKES, FakeCloudJob, expect_undisturbed_bits
 from mayfly_run import SMALL_JOB, expect
 
 JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]  # until it is stopped
+# Most of the time the cloud is waited for: fewer steps for the oracle to repeat.
+SLOW = ["--inject", "slow=6x"]
 WORKERS = 3
 
 
@@ -63,7 +65,7 @@ def expect_secret(job, token):
 
 
 def storm(provider):
-    job = FakeCloudJob(provider, JOB, WORKERS)
+    job = FakeCloudJob(provider, JOB + SLOW, WORKERS)
     script_faults(job)
     job.start()
     job.wait_for("three workers", lambda: job.run.last_members() == WORKERS)

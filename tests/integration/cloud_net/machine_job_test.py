@@ -8,24 +8,23 @@ import hashlib
 import json
 import os
 import ssl
-import subprocess
 import tempfile
 import time
 import urllib.request
 
 import mayfly_run
 from cluster import Cluster
+from fake_cloud_job import bundle_of
 from fake_cloud_process import FakeCloud
 from mayfly_run import SMALL_JOB, Run, expect
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3)
-JOB = SMALL_JOB + ["--steps", "150", "--threads", "1"]
+JOB = SMALL_JOB + ["--steps", "120", "--threads", "1"]
+SLOW = ["--inject", "slow=4x"]  # machines start, hear and end while the job goes on
 
 
-def make_bundle(folder):
-    path = os.path.join(folder, "bundle.tar.gz")
-    subprocess.run([os.path.join(ROOT, "scripts", "worker-bundle"), path,
-                    os.path.abspath(mayfly_run.BINARY)], check=True, capture_output=True)
+def bundle_and_digest():
+    path = bundle_of(mayfly_run.BINARY)
     with open(path, "rb") as f:
         return path, hashlib.sha256(f.read()).hexdigest()
 
@@ -39,7 +38,7 @@ def startup_script(bundle, digest, endpoint, token):
         elif line.startswith("bundle_sha256="):
             lines[number] = f"bundle_sha256={digest}\n"
     return ("".join(lines).replace("{coordinator}", endpoint).replace("{token}", token)
-            .replace("{worker_args}", " ".join(JOB)))
+            .replace("{worker_args}", " ".join(JOB + SLOW)))
 
 
 def insert(cloud, name, script):
@@ -89,7 +88,7 @@ def undisturbed_digest():
 
 def start(folder):
     cloud = FakeCloud("--run-startup", "--folder", os.path.join(folder, "cloud"))
-    cluster = Cluster(folder, JOB, timeout=250)
+    cluster = Cluster(folder, JOB + SLOW, timeout=250)
     coordinator = cluster.start_coordinator(3)
     with open(cluster.token_file) as f:
         token = f.read().strip()
@@ -99,7 +98,7 @@ def start(folder):
 def job():
     folder = tempfile.mkdtemp(prefix="mayfly-machine-")
     cloud, cluster, coordinator, token = start(folder)
-    script = startup_script(*make_bundle(folder), cluster.endpoint(), token)
+    script = startup_script(*bundle_and_digest(), cluster.endpoint(), token)
     for name in ("one", "two", "three", "four"):
         insert(cloud, name, script)
     cluster.run.wait_for_step(20)

@@ -9,24 +9,19 @@ import time
 
 import mayfly_run
 from cluster import Cluster
+from fake_cloud_job import expect_undisturbed_bits
 from fake_cloud_process import FakeCloud
 from mayfly_run import SMALL_JOB, Run, expect
 
-STEPS = ["--steps", "400", "--threads", "1"]
-
-
-def undisturbed_digest():
-    run = Run(SMALL_JOB + STEPS + ["--workers", "1"])
-    expect(run.wait() == 0, run.logs())
-    digest = run.summary()["final_digest"]
-    run.remove()
-    return digest
+JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]  # until it is stopped
+SLOW = ["--inject", "slow=4x"]  # a notice takes as long as it takes
+STOPPED_BY_USER = 3
 
 
 def job_with_notice(source, give):
     """A job of three workers, the first of which listens to `source`; give() gives notice."""
     folder = tempfile.mkdtemp(prefix="mayfly-notice-")
-    cluster = Cluster(folder, SMALL_JOB + STEPS, timeout=250)
+    cluster = Cluster(folder, JOB + SLOW, timeout=250)
     coordinator = cluster.start_coordinator(3)
     workers = [cluster.start_worker(cluster.endpoint(),
                                     extra=["--notice", source(folder)] if i == 0 else [])
@@ -36,25 +31,29 @@ def job_with_notice(source, give):
     code = cluster.wait_for_end(workers[0], "the worker with a notice stays")
     expect(code == 0, f"it ends with {code}\n{cluster.logs()}")
     expect("notice: " in workers[0].output(), workers[0].output())
-    expect(coordinator.alive() or cluster.run.summary()["steps"] == 400, "the job ended early")
+    expect(coordinator.alive(), "the job ended early")
+    cluster.run.wait_for_step(cluster.run.last_step() + 10)
+    done = cluster.run.command("stop", "--token-file", cluster.token_file)
+    expect(done.returncode == 0, f"stop: {done.stderr}\n{cluster.logs()}")
     code = cluster.wait_for_end(coordinator, "the job does not end")
-    expect(code == 0, f"the job ends with {code}\n{cluster.logs()}")
+    expect(code == STOPPED_BY_USER, f"the job ends with {code}\n{cluster.logs()}")
     summary = cluster.run.summary()
     leaves = [r for r in summary["recoveries"] if r["cause"] == "leave"]
     expect(len(leaves) == 1, f"{summary['recoveries']}")
     expect(leaves[0]["redone_microbatches"] == 0, f"work was redone: {leaves[0]}")
     cluster.stop_hard()
-    return summary["final_digest"]
+    last, digest = expect_undisturbed_bits(cluster.run, JOB)
+    expect(last == summary["steps"] and digest == summary["final_digest"],
+           f"{summary['steps']} steps, {last} on record; other bits at the end")
 
 
 def metadata(kind):
     cloud = FakeCloud()
-    digest = job_with_notice(lambda folder: f"{kind}:{cloud.addresses['metadata']}",
-                             lambda folder: cloud.control("notice", kind="preempt", deadline_s=60))
+    job_with_notice(lambda folder: f"{kind}:{cloud.addresses['metadata']}",
+                    lambda folder: cloud.control("notice", kind="preempt", deadline_s=60))
     told = cloud.control("requests", service="metadata", operation="start_event")
     expect(len(told) == (1 if kind == "azure" else 0), f"of the leave, it was told: {told}")
     cloud.stop()
-    expect(digest == undisturbed_digest(), "other bits than an undisturbed run")
 
 
 def file():
@@ -77,8 +76,7 @@ def file():
         expect("withdrawn" in open(output).read(), "the withdrawal was not noticed")
         write(folder, "20 maintenance\n")
 
-    digest = job_with_notice(lambda folder: "file:" + os.path.join(folder, "notice"), give)
-    expect(digest == undisturbed_digest(), "other bits than an undisturbed run")
+    job_with_notice(lambda folder: "file:" + os.path.join(folder, "notice"), give)
 
 
 def bad_setting():
