@@ -4,140 +4,97 @@
 
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "base/log.hpp"
-#include "base/random.hpp"
-#include "base/time.hpp"
+#include "engine/bench/step/step_work.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/reduction/gradient_wire.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/training/device.hpp"
 #include "engine/training/device_exchange.hpp"
-#include "nn/model_state.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr std::int32_t kExponent = 4;  // generous: nothing overflows, so nothing is done twice
-constexpr float kLearningRate = 1e-4F;
-constexpr double kWarmUpShare = 0.2;
-
 /// A worker alone, with the product's sums, wire and update. One thread.
 class GpuStepLoop final : public nn::GradientSink {
  public:
-  /// `images_per_update` is a multiple of `batch`. `model` outlives the loop.
+  /// As StepWork.
   GpuStepLoop(const nn::Model& model, std::uint32_t batch, std::uint32_t images_per_update)
-      : model_(model),
-        batch_(batch),
-        microbatches_(images_per_update / batch),
-        layout_(model),
-        sums_(layout_, true, microbatches_),
-        exponents_(layout_.blocks().block_count(), kExponent),
-        vector_(layout_.element_count()),
-        state_(nn::make_initial_state(model, 1, exponents_.size(), kExponent)) {
-    const auto side = static_cast<std::size_t>(model.image_size);
-    RandomStream random(CounterRandom(1));
-    images_.resize(batch * 3 * side * side);
-    labels_.resize(batch);
-    for (float& x : images_) {
-      x = static_cast<float>(random.unit() * 2 - 1);
-    }
-    for (std::uint16_t& label : labels_) {
-      label = static_cast<std::uint16_t>(random.below(static_cast<std::uint64_t>(model.classes)));
-    }
-  }
+      : work_(model, batch, images_per_update) {}
 
   Result<void> prepare(const StepBenchOptions& options, nn::Dtype dtype) {
     Result<std::unique_ptr<nn::StepEngine>> engine =
-        make_gpu_engine(options.device, model_, batch_, dtype);
+        make_gpu_engine(options.device, work_.model, work_.microbatch_size, dtype);
     if (!engine.ok()) {
       return std::move(engine).error();
     }
     engine_ = std::move(engine).value();
     if (options.sums_on_gpu) {
       Result<DeviceSumsParts> parts =
-          make_device_sums(layout_, true, microbatches_, engine_->device_gradient());
+          make_device_sums(work_.layout, true, work_.microbatches, engine_->device_gradient());
       if (!parts.ok()) {
         return std::move(parts).error();
       }
       on_gpu_ = std::move(parts).value();
-      sums_.keep_on(*on_gpu_.sums);
+      work_.sums.keep_on(*on_gpu_.sums);
     }
-    wire_ = make_gradient_wire(Wire::kInt32, layout_, microbatches_, on_gpu_.sums.get());
+    wire_ = make_gradient_wire(Wire::kInt32, work_.layout, work_.microbatches, on_gpu_.sums.get());
     wire_->begin_view(1);
     return {};
   }
 
-  /// Whole updates for at least so long, at least one.
-  void run_for(double seconds, GpuStepResult& result) {
-    result.updates = 0;
-    const Instant begin = monotonic_now();
-    do {
-      one_update();
-      ++result.updates;
-      result.seconds = to_seconds(monotonic_now() - begin);
-    } while (result.seconds < seconds);
+  [[nodiscard]] UpdateCount run_for(double seconds) {
+    return run_updates(seconds, [this] { one_update(); });
   }
 
   void ready_from(std::size_t offset) override {
-    add_buckets(layout_.parameters_offset() + offset, layout_.buckets().size() - 1);
+    add_buckets(work_.layout.parameters_offset() + offset, work_.layout.buckets().size() - 1);
   }
 
  private:
   void add_buckets(std::size_t ready_from, std::size_t end) {
-    while (next_bucket_ < end && layout_.buckets()[next_bucket_].first >= ready_from) {
-      sums_.add_bucket(next_bucket_++, vector_.span());
+    while (next_bucket_ < end && work_.layout.buckets()[next_bucket_].first >= ready_from) {
+      work_.sums.add_bucket(next_bucket_++, work_.vector.span());
     }
   }
 
   void one_update() {
-    sums_.clear(exponents_);
-    const nn::Weights weights{state_.parameters.span(), state_.statistics.span(),
-                              value(state_.committed)};
-    const std::span<float> all = vector_.span();
-    const std::span<float> gradient = all.subspan(layout_.parameters_offset());
-    for (std::uint32_t i = 0; i < microbatches_; ++i) {
+    work_.sums.clear(work_.exponents);
+    const std::size_t buckets = work_.layout.buckets().size();
+    for (std::uint32_t i = 0; i < work_.microbatches; ++i) {
       next_bucket_ = 0;
-      (void)engine_->train(weights, {images_, labels_}, 0,
-                           sums_.on_device() ? std::span<float>() : gradient,
-                           all.subspan(layout_.statistics_offset(), model_.statistic_count), *this);
-      add_buckets(0, layout_.buckets().size());
+      (void)engine_->train(work_.weights(), work_.batch(), 0,
+                           work_.sums.on_device() ? std::span<float>() : work_.gradient(),
+                           work_.statistics(), *this);
+      add_buckets(0, buckets);
     }
-    for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
-      sums_.settle(b);
-      (void)wire_->pack(b, sums_);
+    for (std::size_t b = 0; b < buckets; ++b) {
+      work_.sums.settle(b);
+      (void)wire_->pack(b, work_.sums);
       wire_->arrived(b);
     }
-    (void)wire_->totals(exponents_, exponents_);
+    (void)wire_->totals(work_.exponents, work_.exponents);
     update();
-    state_.committed = next(state_.committed);
+    work_.state.committed = next(work_.state.committed);
   }
 
   void update() {
-    const float scale = 1.0F / static_cast<float>(microbatches_);
-    for (std::size_t b = layout_.first_parameter_block(); b < layout_.blocks().block_count(); ++b) {
-      const std::size_t first = layout_.blocks().offset(b);
-      const std::span<float> mean = vector_.span().subspan(first, layout_.blocks().size(b));
-      wire_->mean(b, exponents_, scale, mean);
-      const std::size_t at = first - layout_.parameters_offset();
-      nn::sgd_update({}, kLearningRate, mean, state_.parameters.span().subspan(at, mean.size()),
-                     state_.momentum.span().subspan(at, mean.size()));
+    const ReductionLayout& layout = work_.layout;
+    const float scale = 1.0F / static_cast<float>(work_.microbatches);
+    for (std::size_t b = layout.first_parameter_block(); b < layout.blocks().block_count(); ++b) {
+      const std::size_t at = layout.blocks().offset(b) - layout.parameters_offset();
+      const std::span<float> mean = work_.gradient().subspan(at, layout.blocks().size(b));
+      wire_->mean(b, work_.exponents, scale, mean);
+      nn::sgd_update({}, StepWork::kLearningRate, mean,
+                     work_.state.parameters.span().subspan(at, mean.size()),
+                     work_.state.momentum.span().subspan(at, mean.size()));
     }
   }
 
-  const nn::Model& model_;
-  std::uint32_t batch_;
-  std::uint32_t microbatches_;
-  ReductionLayout layout_;
-  GradientSums sums_;
-  std::vector<std::int32_t> exponents_;
-  AlignedBuffer<float> vector_;
-  nn::ModelState state_;
-  std::vector<float> images_;
-  std::vector<std::uint16_t> labels_;
+  StepWork work_;
   std::size_t next_bucket_ = 0;
   std::unique_ptr<nn::StepEngine> engine_;
   DeviceSumsParts on_gpu_;  // empty = none; goes before the engine, whose stream it waits for
@@ -167,8 +124,10 @@ Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& 
   if (Result<void> prepared = loop.prepare(options, dtype); !prepared.ok()) {
     return std::move(prepared).error();
   }
-  loop.run_for(options.seconds * kWarmUpShare, result);
-  loop.run_for(options.seconds, result);
+  (void)loop.run_for(options.seconds * kWarmUpShare);
+  const UpdateCount count = loop.run_for(options.seconds);
+  result.updates = count.updates;
+  result.seconds = count.seconds;
   return result;
 }
 

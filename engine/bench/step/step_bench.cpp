@@ -20,7 +20,6 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::uint32_t kUsualGlobalBatch = 128;
-constexpr double kWarmUpShare = 0.2;
 
 struct ThreadOutcome {
   Result<void> built;

@@ -3,14 +3,14 @@
 // Private to `mayfly bench step`: what one of its compute threads does.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <vector>
 
+#include "base/result.hpp"
 #include "engine/bench/step/step_report.hpp"
 #include "engine/bench/step/step_timer.hpp"
-#include "engine/reduction/gradient_sums.hpp"
+#include "engine/bench/step/step_work.hpp"
 #include "nn/dtype.hpp"
-#include "nn/model_state.hpp"
 #include "nn/step_engine.hpp"
 
 namespace mayfly::engine {
@@ -20,7 +20,8 @@ namespace mayfly::engine {
 class StepLoop final : public nn::GradientSink {
  public:
   /// `images_per_update` is a multiple of `batch`. `model` outlives the loop.
-  StepLoop(const nn::Model& model, std::uint32_t batch, std::uint32_t images_per_update);
+  StepLoop(const nn::Model& model, std::uint32_t batch, std::uint32_t images_per_update)
+      : work_(model, batch, images_per_update) {}
 
   /// Builds the engine, with a timer of its parts if `timed`.
   [[nodiscard]] Result<void> prepare(nn::Dtype dtype, bool timed);
@@ -34,16 +35,7 @@ class StepLoop final : public nn::GradientSink {
  private:
   void one_update();
 
-  const nn::Model& model_;
-  std::uint32_t batch_;
-  std::uint32_t microbatches_;
-  ReductionLayout layout_;
-  GradientSums sums_;
-  std::vector<std::int32_t> exponents_;
-  AlignedBuffer<float> vector_;
-  nn::ModelState state_;
-  std::vector<float> images_;
-  std::vector<std::uint16_t> labels_;
+  StepWork work_;
   std::optional<StepTimer> timer_;
   std::unique_ptr<nn::StepEngine> engine_;  // told to the timer, so it goes first
 };
