@@ -2,46 +2,40 @@
 // their copies go through the group's part on the device. Totals, loss and statistics are few and
 // known to the host: they travel in host memory, behind the last bucket.
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/aligned_buffer.hpp"
-#include "base/check.hpp"
-#include "engine/reduction/gradient_wire.hpp"
+#include "engine/reduction/full_wire.hpp"
 
 namespace mayfly::engine {
 namespace {
 
 using collectives::DataType;
 
-class DeviceWire final : public GradientWire {
+class DeviceWire final : public FullWire {
  public:
   DeviceWire(const ReductionLayout& layout, bool exact, std::uint32_t microbatches,
              collectives::DeviceSums& device)
-      : layout_(layout),
-        exact_(exact),
-        bits_(collectives::magnitude_bits(microbatches)),
+      : FullWire(layout, exact, microbatches),
         first_block_(layout.first_parameter_block()),
         device_(device),
         head_(kTotalsWords + layout.parameters_offset()) {}
 
-  void begin_view(std::uint32_t /*members*/) override {}
-
   WireMessages pack(std::size_t bucket, const GradientSums& sums) override {
-    const std::span<std::uint32_t> copy = device_.stage(bucket, layout_.device_blocks(bucket));
+    const std::span<std::uint32_t> copy = device_.stage(bucket, layout().device_blocks(bucket));
     WireMessages messages;
     messages.add({.data = copy.data(),
                   .count = copy.size(),
-                  .type = exact_ ? DataType::kInt32 : DataType::kFloat32,
+                  .type = type(),
                   .on_device = true,
                   .behind = device_.staging_stream()});
-    if (bucket + 1 < layout_.buckets().size()) {
+    if (bucket + 1 < layout().buckets().size()) {
       return messages;
     }
-    const std::size_t head = layout_.parameters_offset();
+    const std::size_t head = layout().parameters_offset();
     put_totals(sums.totals(), head_.span());
     std::memcpy(head_.data() + kTotalsWords, sums.words().data(), head * sizeof(std::uint32_t));
-    if (exact_) {
+    if (exact()) {
       messages.add(head_.data(), kTotalsWords + head, DataType::kInt32);
     } else {
       messages.add(head_.data(), kTotalsWords, DataType::kInt32);
@@ -50,7 +44,7 @@ class DeviceWire final : public GradientWire {
     return messages;
   }
 
-  void arrived(std::size_t bucket) override { device_.fetch(layout_.device_blocks(bucket)); }
+  void arrived(std::size_t bucket) override { device_.fetch(layout().device_blocks(bucket)); }
 
   StepTotals totals(std::span<const std::int32_t> /*exponents*/,
                     std::span<const std::int32_t> /*largest*/) override {
@@ -58,28 +52,13 @@ class DeviceWire final : public GradientWire {
     return get_totals(head_.span());
   }
 
-  void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
-            std::span<float> out) const override {
-    const std::size_t first = layout_.blocks().offset(block);
-    const std::uint32_t* const sums =
-        block < first_block_ ? head_.data() + kTotalsWords + first
-                             : device_.fetched().data() + (first - layout_.parameters_offset());
-    mean_of_words({sums, out.size()}, exact_ ? &exponents[block] : nullptr, bits_, scale, out);
-  }
-
-  std::int32_t next_exponent(std::size_t /*block*/, std::int32_t exponent,
-                             std::int32_t largest) const override {
-    return collectives::next_exponent(exponent, largest);
-  }
-  std::int32_t raised_exponent(std::size_t /*block*/, std::int32_t exponent,
-                               std::int32_t largest) const override {
-    return std::max(exponent, collectives::next_exponent(exponent, largest));
-  }
-
  private:
-  const ReductionLayout& layout_;
-  bool exact_;
-  int bits_;
+  [[nodiscard]] const std::uint32_t* reduced(std::size_t block) const override {
+    const std::size_t first = layout().blocks().offset(block);
+    return block < first_block_ ? head_.data() + kTotalsWords + first
+                                : device_.fetched().data() + (first - layout().parameters_offset());
+  }
+
   std::size_t first_block_;  // of the parameters
   collectives::DeviceSums& device_;
   AlignedBuffer<std::uint32_t> head_;  // totals, loss, statistics

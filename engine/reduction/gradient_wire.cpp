@@ -23,17 +23,6 @@ StepTotals get_totals(std::span<const std::uint32_t> words) {
   return std::bit_cast<StepTotals>(found);
 }
 
-void mean_of_words(std::span<const std::uint32_t> sums, const std::int32_t* exponent, int bits,
-                   float scale, std::span<float> out) {
-  if (exponent != nullptr) {
-    collectives::dequantize({reinterpret_cast<const std::int32_t*>(sums.data()), sums.size()},
-                            *exponent, bits, scale, out);
-    return;
-  }
-  const auto* floats = reinterpret_cast<const float*>(sums.data());
-  std::transform(floats, floats + sums.size(), out.begin(), [scale](float x) { return x * scale; });
-}
-
 std::unique_ptr<GradientWire> make_gradient_wire(Wire wire, const ReductionLayout& layout,
                                                  std::uint32_t microbatches,
                                                  collectives::DeviceSums* device) {

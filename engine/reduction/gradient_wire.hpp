@@ -87,10 +87,6 @@ class GradientWire {
                                                              bool exact, std::uint32_t microbatches,
                                                              collectives::DeviceSums& device);
 
-/// The mean of 32-bit sums: integers if there is an exponent, else floats.
-void mean_of_words(std::span<const std::uint32_t> sums, const std::int32_t* exponent, int bits,
-                   float scale, std::span<float> out);
-
 /// Words in front of the vector that carry StepTotals; eight used, the rest keeps what follows
 /// aligned.
 inline constexpr std::size_t kTotalsWords = 16;
