@@ -189,6 +189,17 @@ def train(args, **options):
     return summary, by_step
 
 
+def expect_refused(job, cases):
+    """Each of `cases`, (arguments, words), added to a job is refused: exit code 2 and one line that
+    has the words."""
+    for args, words in cases:
+        run = Run(job + args)
+        expect(run.wait() == 2, f"{args}: not refused")
+        lines = run.output().strip().splitlines()
+        expect(len(lines) == 1 and words in lines[0], f"{args}: said {lines} instead of '{words}'")
+        run.remove()
+
+
 def kill(pid, number=signal.SIGKILL):
     try:
         os.kill(pid, number)

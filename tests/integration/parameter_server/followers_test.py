@@ -8,7 +8,7 @@ import time
 sys.path.insert(0, os.path.dirname(__file__))
 from parameter_server_test import (JOB, STEPS, events, finish, reference,  # noqa: E402
                                    servers_pids, three_slices)
-from mayfly_run import BINARY, Run, expect, kill, main  # noqa: E402
+from mayfly_run import BINARY, Run, expect, expect_refused, kill, main  # noqa: E402
 import subprocess  # noqa: E402
 
 FOLLOWED = JOB + ["--ps", "2", "--ps-replicas", "1", "--slices", "3"]
@@ -105,10 +105,7 @@ def a_worker_that_comes_later_finds_the_new_leader():
 
 
 def one_server_cannot_be_followed():
-    run = Run(JOB + ["--sync", "bsp", "--ps-replicas", "1"])
-    expect(run.wait() == 2, "not refused")
-    expect("at least two servers" in run.output(), f"said {run.output()}")
-    run.remove()
+    expect_refused(JOB, ((["--sync", "bsp", "--ps-replicas", "1"], "at least two servers"),))
 
 
 def an_evaluator_measures_what_the_job_writes():
