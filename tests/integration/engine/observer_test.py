@@ -19,8 +19,12 @@ CHURN = ["--workers", "2", "--chaos",
          "join@step=5,join@step=6,kill@step=15:worker=0,join@step=20,drain@step=30,join@step=31"]
 
 
+def of_kind(run, kind):
+    return [e for e in run.lines("events.jsonl") if e["kind"] == kind]
+
+
 def joins(run):
-    return [e for e in run.lines("events.jsonl") if e["kind"] == "join"]
+    return of_kind(run, "join")
 
 
 def undisturbed(args):
@@ -104,8 +108,7 @@ def wait_for(run, what, condition):
 def kill_while_observing(name, victims):
     """`victims`: of the workers' processes, oldest first; the last is the joiner's."""
     run = Run(LARGE + ["--workers", "3", "--chaos", "join@step=3"])
-    wait_for(run, "a join", lambda: len([e for e in run.lines("events.jsonl")
-                                         if e["kind"] == "joined"]) == 4)
+    wait_for(run, "a join", lambda: len(of_kind(run, "joined")) == 4)
     pids = run.worker_pids()
     expect(len(pids) == 4, f"{name}: {len(pids)} workers")
     for victim in victims:
@@ -140,8 +143,53 @@ def both_die():
     kill_while_observing("donor and joiner", [0, 3]).remove()
 
 
+# Of each step half is lost with one of two workers, and then shared with a third.
+HALVES = SMALL + ["--wire", "int32", "--global-batch", "32"]
+
+
+def losses(run):
+    """The recoveries from a loss."""
+    recoveries = [event["recovery"] for event in of_kind(run, "recovery")]
+    return [recovery for recovery in recoveries if recovery["cause"] == "lost"]
+
+
+def break_after_catching_up():
+    """One of two workers is killed while a third has caught up but waits for the step's end to
+    begin. Returns the run, and whether the kill came in time."""
+    run = Run(HALVES + ["--workers", "2", "--chaos", "join@step=8",
+                        # Long steps, so that the end of one does not come first.
+                        "--inject", "slow=12x,from=step9", "--hang-max-ms", "60000"])
+    wait_for(run, "an observer that has caught up", lambda: of_kind(run, "caught_up"))
+    mayfly_run.kill(run.worker_pids()[1])
+    wait_for(run, "a step without it", lambda: losses(run))
+    run.wait_for_step(losses(run)[0]["step"] + 2)
+    run.command("stop")
+    code = run.wait()
+    lost = [event["member"] for event in of_kind(run, "lost")]
+    expect(len(lost) == 1, f"one worker was killed, {lost} were lost\n{run.logs()}")
+    expect(code == 3, f"exit code {code}\n{run.logs()}")
+    loss, join, step = losses(run)[0], joins(run)[0], of_kind(run, "caught_up")[0]["detail"]
+    return run, (loss["step"] == join["started_after"] == int(step.split()[-1]) and
+                 loss["redone_microbatches"] >= 2)
+
+
+def caught_up_when_a_view_breaks():
+    """It then has work in the next view, in a step that it has already begun, without work and with
+    the memory of its old state: of that nothing may be used."""
+    expected = undisturbed(HALVES)
+    for _ in range(5):
+        run, in_time = break_after_catching_up()
+        for step, digest in digests(run).items():
+            expect(digest == expected[step], f"step {step} has {digest}, not {expected[step]}")
+        run.remove()
+        if in_time:
+            return
+    expect(False, "five times the step had ended before the kill")
+
+
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "exact": exact, "plain": plain, "bucket_auto": bucket_auto, "evaluation": evaluation,
         "ends_meanwhile": ends_meanwhile, "large": large, "donor_dies": donor_dies,
-        "joiner_dies": joiner_dies, "both_die": both_die}))
+        "joiner_dies": joiner_dies, "both_die": both_die,
+        "caught_up_when_a_view_breaks": caught_up_when_a_view_breaks}))
