@@ -27,24 +27,33 @@ Result<std::unique_ptr<DeviceSums>> DeviceSums::make(SumCalls& calls, DeviceSums
 DeviceSums::DeviceSums(SumCalls& calls, DeviceSumsShape shape, const GradientPlace& place)
     : calls_(calls), shape_(std::move(shape)), place_(place) {
   ENSURE(!shape_.offsets.empty() && shape_.offsets.front() == 0, "blocks begin with the vector");
-  first_facts_.assign(kFlags + (shape_.exact ? 2 * block_count() : 0), 0);
+  first_facts_.assign(bytes_of(shape_).facts / kWord, 0);
+}
+
+DeviceSums::Bytes DeviceSums::bytes_of(const DeviceSumsShape& shape) {
+  const std::size_t blocks = shape.offsets.size() - 1;
+  return {.offsets = shape.offsets.size() * kWord,
+          .facts = (kFlags + (shape.exact ? 2 * blocks : 0)) * kWord,
+          .vector = std::max<std::size_t>(1, shape.offsets.back()) * kWord};
+}
+
+std::size_t DeviceSums::device_bytes(const DeviceSumsShape& shape) {
+  const Bytes bytes = bytes_of(shape);
+  return bytes.offsets + bytes.facts + 2 * bytes.vector;
 }
 
 Result<void> DeviceSums::allocate() {
   if (Result<void> bound = calls_.bind_thread(); !bound.ok()) {
     return bound;
   }
-  const std::size_t vector_bytes = std::max<std::size_t>(1, element_count()) * kWord;
+  const Bytes bytes = bytes_of(shape_);
   const struct {
     std::uint32_t** memory;
     std::size_t bytes;
     bool pinned;
-  } parts[] = {{&offsets_, shape_.offsets.size() * kWord, false},
-               {&facts_, first_facts_.size() * kWord, false},
-               {&sums_, vector_bytes, false},
-               {&copies_, vector_bytes, false},
-               {&found_, found_words() * kWord, true},
-               {&fetched_, vector_bytes, true}};
+  } parts[] = {{&offsets_, bytes.offsets, false},      {&facts_, bytes.facts, false},
+               {&sums_, bytes.vector, false},          {&copies_, bytes.vector, false},
+               {&found_, found_words() * kWord, true}, {&fetched_, bytes.vector, true}};
   for (const auto& part : parts) {
     Result<void*> memory =
         part.pinned ? calls_.allocate_pinned(part.bytes) : calls_.allocate(part.bytes);
@@ -64,8 +73,7 @@ Result<void> DeviceSums::allocate() {
   }
   all_added_ = event.value();
   // On the compute stream, which reads it.
-  return calls_.upload(offsets_, shape_.offsets.data(), shape_.offsets.size() * kWord,
-                       place_.stream);
+  return calls_.upload(offsets_, shape_.offsets.data(), bytes.offsets, place_.stream);
 }
 
 DeviceSums::~DeviceSums() {

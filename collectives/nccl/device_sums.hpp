@@ -44,8 +44,11 @@ struct SumFindings {
 
 class DeviceSums {
  public:
-  /// Allocates twice the vector on the device and once on the host. kUnsupported, in one line, if
-  /// the device refuses. `calls` must outlive it; so must the stream and memory of `place`.
+  /// What sums of this shape allocate in the device's memory, in bytes. Pure.
+  [[nodiscard]] static std::size_t device_bytes(const DeviceSumsShape& shape);
+  /// Allocates device_bytes() on the device, among them the vector twice, and the vector on the
+  /// host. kUnsupported, in one line, if the device refuses. `calls` must outlive it; so must the
+  /// stream and memory of `place`.
   static Result<std::unique_ptr<DeviceSums>> make(SumCalls& calls, DeviceSumsShape shape,
                                                   const GradientPlace& place);
   /// Waits for the device.
@@ -90,6 +93,11 @@ class DeviceSums {
   DeviceSums(SumCalls& calls, DeviceSumsShape shape, const GradientPlace& place);
   Result<void> allocate();
   Result<void> make_events(std::size_t buckets);
+  /// Of one allocation each.
+  struct Bytes {
+    std::size_t offsets, facts, vector;
+  };
+  [[nodiscard]] static Bytes bytes_of(const DeviceSumsShape& shape);
   [[nodiscard]] std::size_t block_count() const { return shape_.offsets.size() - 1; }
   [[nodiscard]] std::size_t element_count() const { return shape_.offsets.back(); }
   [[nodiscard]] std::size_t bytes_of(BlockRange blocks) const;

@@ -2,8 +2,8 @@
 
 #include "base/module_file.hpp"
 #include "engine/config/device_choice.hpp"
+#include "engine/training/device_exchange.hpp"
 #include "nn/cpu/cpu_engine.hpp"
-#include "nn/cuda/cuda_module.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -53,7 +53,7 @@ Result<std::string> device_identity(const std::string& device) {
 
 Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& device,
                                                         const nn::Model& model,
-                                                        std::uint32_t microbatch, nn::Dtype dtype) {
+                                                        nn::cuda::EngineRequest request) {
   const Result<DeviceChoice> choice = parse_device(device);
   if (!choice.ok()) {
     return choice.error();
@@ -65,8 +65,8 @@ Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& devic
   if (!module.ok()) {
     return module.error();
   }
-  Result<std::unique_ptr<nn::StepEngine>> engine =
-      module.value()->make(model, microbatch, dtype, number_of(choice.value()));
+  request.device = number_of(choice.value());
+  Result<std::unique_ptr<nn::StepEngine>> engine = module.value()->make(model, request);
   if (!engine.ok()) {
     return unusable(engine.error());
   }
@@ -76,7 +76,12 @@ Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& devic
 Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
                                                          nn::cpu::StepObserver* observer) {
   if (uses_cuda(job.config.device)) {
-    return make_gpu_engine(job.config.device, job.model, job.config.microbatch, job.dtype);
+    const bool sums = reduces_on_device(job.config);
+    return make_gpu_engine(
+        job.config.device, job.model,
+        {.microbatch = job.config.microbatch,
+         .dtype = job.dtype,
+         .sums_bytes = sums ? device_sums_bytes(ReductionLayout(job.model), job.exact()) : 0});
   }
   return nn::cpu::make_cpu_engine(job.model, job.config.microbatch,
                                   {.dtype = job.dtype, .observer = observer});

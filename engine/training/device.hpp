@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "engine/job.hpp"
 #include "nn/cpu/step_observer.hpp"
+#include "nn/cuda/cuda_module.hpp"
 #include "nn/step_engine.hpp"
 
 namespace mayfly::engine {
@@ -20,11 +21,10 @@ namespace mayfly::engine {
 [[nodiscard]] Result<std::string> device_identity(const std::string& device);
 
 /// The engine of a GPU ("cuda", "cuda:N"), to be made and used on one thread; `model` outlives it.
-/// Errors as nn::cuda::CudaModule::make; kInvalidInput for any other device.
-[[nodiscard]] Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& device,
-                                                                      const nn::Model& model,
-                                                                      std::uint32_t microbatch,
-                                                                      nn::Dtype dtype);
+/// The request's device is that of the name. Errors as nn::cuda::CudaModule::make; kInvalidInput
+/// for any other device.
+[[nodiscard]] Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(
+    const std::string& device, const nn::Model& model, nn::cuda::EngineRequest request);
 
 /// The engine of one compute thread, to be made and used on it. `observer` may be null; a GPU tells
 /// it nothing. Errors as nn::cpu::make_cpu_engine, or nn::cuda::CudaModule::make.

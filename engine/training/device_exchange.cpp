@@ -50,9 +50,22 @@ Result<std::unique_ptr<Transport>> pair(const TransportModule& module, const Job
                                             as_device_transport(std::move(device).value()));
 }
 
-/// The parameters' blocks, counted from the first of them.
-collectives::DeviceSumsShape shape_of(const ReductionLayout& layout, bool exact,
-                                      std::uint32_t microbatches) {
+Result<const TransportModule*> load_nccl() {
+  const Result<const TransportModule*> module = collectives::load_transport_module("nccl");
+  ENSURE(!module.ok() || module.value()->make_sum_calls != nullptr,
+         "the module's groups work on a device");
+  return module.ok() ? module : unusable(module.error());
+}
+
+}  // namespace
+
+bool reduces_on_device(const JobConfig& config) {
+  return config.backend == "nccl";
+}
+
+// The parameters' blocks, counted from the first of them.
+collectives::DeviceSumsShape device_sums_shape(const ReductionLayout& layout, bool exact,
+                                               std::uint32_t microbatches) {
   collectives::DeviceSumsShape shape;
   shape.exact = exact;
   shape.bits = collectives::magnitude_bits(microbatches);
@@ -65,17 +78,9 @@ collectives::DeviceSumsShape shape_of(const ReductionLayout& layout, bool exact,
   return shape;
 }
 
-Result<const TransportModule*> load_nccl() {
-  const Result<const TransportModule*> module = collectives::load_transport_module("nccl");
-  ENSURE(!module.ok() || module.value()->make_sum_calls != nullptr,
-         "the module's groups work on a device");
-  return module.ok() ? module : unusable(module.error());
-}
-
-}  // namespace
-
-bool reduces_on_device(const JobConfig& config) {
-  return config.backend == "nccl";
+std::size_t device_sums_bytes(const ReductionLayout& layout, bool exact) {
+  constexpr std::uint32_t kAnyMicrobatches = 1;
+  return collectives::DeviceSums::device_bytes(device_sums_shape(layout, exact, kAnyMicrobatches));
 }
 
 Result<DeviceSumsParts> make_device_sums(const ReductionLayout& layout, bool exact,
@@ -95,8 +100,9 @@ Result<DeviceSumsParts> make_device_sums(const ReductionLayout& layout, bool exa
     return unusable(calls.error());
   }
   made.calls = std::move(calls).value();
-  Result<std::unique_ptr<collectives::DeviceSums>> sums = collectives::DeviceSums::make(
-      *made.calls, shape_of(layout, exact, microbatches), {gradient->gradient, gradient->stream});
+  Result<std::unique_ptr<collectives::DeviceSums>> sums =
+      collectives::DeviceSums::make(*made.calls, device_sums_shape(layout, exact, microbatches),
+                                    {gradient->gradient, gradient->stream});
   if (!sums.ok()) {
     return unusable(sums.error());
   }

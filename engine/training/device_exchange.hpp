@@ -3,6 +3,8 @@
 // What `backend nccl` needs beside a transport: sums in the memory of the worker's GPU, and groups
 // with a part that reduces there.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -29,6 +31,14 @@ struct DeviceExchange {
 
 /// Whether gradients are to be reduced in the memory of GPUs. Pure.
 [[nodiscard]] bool reduces_on_device(const JobConfig& config);
+
+/// What is summed in the memory of a GPU: parameters' gradients. Pure.
+[[nodiscard]] collectives::DeviceSumsShape device_sums_shape(const ReductionLayout& layout,
+                                                             bool exact,
+                                                             std::uint32_t microbatches);
+
+/// What make_device_sums() allocates in the memory of the GPU, in bytes. Pure.
+[[nodiscard]] std::size_t device_sums_bytes(const ReductionLayout& layout, bool exact);
 
 /// Sums of parameters' gradients, exact or as floats, of so many microbatches (of a step, all
 /// members together). `gradient` is where the engine leaves gradients. kUnsupported, in one line,

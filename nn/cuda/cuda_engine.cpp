@@ -136,7 +136,8 @@ Result<void> CudaEngine::plan() {
       !asked.ok()) {
     return asked;
   }
-  return check_fit(model_, microbatch_, options, plan_, free_bytes);
+  return check_fit(model_, microbatch_, options, plan_,
+                   {.free_bytes = free_bytes, .sums_bytes = options_.sums_bytes});
 }
 
 Result<void> CudaEngine::allocate() {

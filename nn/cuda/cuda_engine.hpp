@@ -7,6 +7,7 @@
 // On the device a step is a row of CUDA graphs, one for each segment of its plan. Two streams: one
 // computes, the other copies finished gradients.
 
+#include <cstddef>
 #include <memory>
 
 #include "nn/dtype.hpp"
@@ -19,12 +20,13 @@ struct CudaEngineOptions {
   int device = 0;
   bool is_shared = false;  ///< another worker uses the device, too
   Dtype dtype = Dtype::kFp32;
+  std::size_t sums_bytes = 0;  ///< what the caller will allocate beside it, for sums of gradients
 };
 
 /// Builds the engine: plans the convolutions, allocates everything, runs a step of zeros once, and
 /// records the graphs. Must be called, and the engine used, on the same thread. `model` must
 /// outlive the engine. kInvalidInput for an impossible microbatch; kUnsupported, in one line, if
-/// the device has too little memory (with what would fit) or refuses anything.
+/// the device has too little memory, sums included (with what would fit), or refuses anything.
 ///
 /// A device that fails later, in a step, is a worker's death: the engine says so on standard error
 /// and aborts the process, and the job goes on without it.

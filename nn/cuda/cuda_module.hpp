@@ -3,6 +3,7 @@
 // What libmayfly_cuda.so exports: the CUDA engine as a module (base/module_file.hpp), because CUDA
 // and cuDNN are not on every machine. engine/training/device.hpp loads it for --device cuda.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +19,15 @@ namespace mayfly::nn::cuda {
 /// this machine uses.
 inline constexpr int kAnyDevice = -1;
 
+/// What kind of engine is wanted.
+struct EngineRequest {
+  std::uint32_t microbatch = 0;
+  Dtype dtype = Dtype::kFp32;
+  int device = kAnyDevice;
+  /// What the caller will allocate beside the engine in the GPU's memory, for sums of gradients.
+  std::size_t sums_bytes = 0;
+};
+
 struct CudaModule {
   const char* build;  ///< module_build() of the program that may load it
   /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first): its name,
@@ -26,9 +36,8 @@ struct CudaModule {
   Result<std::string> (*probe)(int device);
   /// Builds the engine; it is to be used on the same thread. `model` must outlive it. Errors in one
   /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or
-  /// kUnsupported for a microbatch that is impossible or does not fit.
-  Result<std::unique_ptr<StepEngine>> (*make)(const Model& model, std::uint32_t microbatch,
-                                              Dtype dtype, int device);
+  /// kUnsupported for a microbatch that is impossible or does not fit beside the sums.
+  Result<std::unique_ptr<StepEngine>> (*make)(const Model& model, const EngineRequest& request);
 };
 
 /// The one symbol that the module exports.

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 namespace mayfly::nn::cuda {
 namespace {
 
@@ -24,15 +27,21 @@ std::uint32_t largest_fitting(const Model& model, std::uint32_t microbatch,
 }
 
 Result<void> check_fit(const Model& model, std::uint32_t microbatch, const StepPlanOptions& options,
-                       const StepPlan& plan, std::size_t free_bytes) {
-  if (plan.memory.total() <= free_bytes) {
+                       const StepPlan& plan, const GpuMemory& memory) {
+  const std::size_t needed = plan.memory.total() + memory.sums_bytes;
+  if (needed <= memory.free_bytes) {
     return {};
   }
-  const std::uint32_t fits = largest_fitting(model, microbatch, options, free_bytes);
+  const std::size_t for_steps = memory.free_bytes - std::min(memory.free_bytes, memory.sums_bytes);
+  const std::uint32_t fits = largest_fitting(model, microbatch, options, for_steps);
+  const std::string sums =
+      memory.sums_bytes == 0
+          ? ""
+          : fmt::format(" ({} of them for sums of gradients)", mib_above(memory.sums_bytes));
   return Error{Errc::kUnsupported,
-               fmt::format("{} with a microbatch of {} needs {} MiB of GPU memory, {} MiB are "
+               fmt::format("{} with a microbatch of {} needs {} MiB{} of GPU memory, {} MiB are "
                            "free; {}",
-                           model.name, microbatch, mib_above(plan.memory.total()), free_bytes >> 20,
+                           model.name, microbatch, mib_above(needed), sums, memory.free_bytes >> 20,
                            fits == 0 ? std::string("not even a microbatch of 1 would fit")
                                      : fmt::format("a microbatch of {} would fit", fits))};
 }

@@ -15,10 +15,16 @@ namespace mayfly::nn::cuda {
 [[nodiscard]] std::uint32_t largest_fitting(const Model& model, std::uint32_t microbatch,
                                             const StepPlanOptions& options, std::size_t bytes);
 
-/// Ok if a plan's memory fits into `free_bytes`; else kUnsupported with a line that says how much
-/// is needed, how much there is, and which microbatch would fit.
+/// The memory of a GPU when an engine is made.
+struct GpuMemory {
+  std::size_t free_bytes = 0;
+  std::size_t sums_bytes = 0;  ///< of these, what sums of gradients will take beside the engine
+};
+
+/// Ok if a plan's memory fits beside the sums; else kUnsupported with a line that says how much is
+/// needed, how much there is, and which microbatch would fit.
 [[nodiscard]] Result<void> check_fit(const Model& model, std::uint32_t microbatch,
                                      const StepPlanOptions& options, const StepPlan& plan,
-                                     std::size_t free_bytes);
+                                     const GpuMemory& memory);
 
 }  // namespace mayfly::nn::cuda

@@ -103,15 +103,17 @@ Result<Choice> choose(int device) {
   return first_free(facts.gpu.devices);
 }
 
-Result<std::unique_ptr<StepEngine>> make(const Model& model, std::uint32_t microbatch, Dtype dtype,
-                                         int device) {
-  Result<Choice> choice = choose(device);
+Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest& request) {
+  Result<Choice> choice = choose(request.device);
   if (!choice.ok()) {
     return std::move(choice).error();
   }
-  Result<std::unique_ptr<StepEngine>> engine = make_cuda_engine(
-      model, microbatch,
-      {.device = choice.value().device, .is_shared = choice.value().is_shared, .dtype = dtype});
+  Result<std::unique_ptr<StepEngine>> engine =
+      make_cuda_engine(model, request.microbatch,
+                       {.device = choice.value().device,
+                        .is_shared = choice.value().is_shared,
+                        .dtype = request.dtype,
+                        .sums_bytes = request.sums_bytes});
   if (!engine.ok()) {
     return std::move(engine).error();
   }

@@ -32,7 +32,8 @@ class GpuStepOf : public testing::TestWithParam<Case> {
   GpuStepOf() { problem.decide_relus(); }
 
   std::unique_ptr<StepEngine> engine() {
-    auto made = g_module->make(problem.model, GetParam().images, GetParam().dtype, 0);
+    auto made = g_module->make(
+        problem.model, {.microbatch = GetParam().images, .dtype = GetParam().dtype, .device = 0});
     EXPECT_TRUE(made.ok()) << made.error().detail;
     return made.ok() ? std::move(made).value() : nullptr;
   }
@@ -99,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
 
 TEST(GpuStep, NewWeightsAreUsedWhenTheirVersionChanges) {
   Problem problem("resnet20", 32, 4);
-  auto made = g_module->make(problem.model, 4, Dtype::kFp32, 0);
+  auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0});
   ASSERT_TRUE(made.ok()) << made.error().detail;
   const Outcome before = problem.train(*made.value());
   problem.state = cpu::random_state(problem.model, 99);

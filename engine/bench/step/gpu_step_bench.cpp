@@ -26,8 +26,11 @@ class GpuStepLoop final : public nn::GradientSink {
       : work_(model, batch, images_per_update) {}
 
   Result<void> prepare(const StepBenchOptions& options, nn::Dtype dtype) {
-    Result<std::unique_ptr<nn::StepEngine>> engine =
-        make_gpu_engine(options.device, work_.model, work_.microbatch_size, dtype);
+    Result<std::unique_ptr<nn::StepEngine>> engine = make_gpu_engine(
+        options.device, work_.model,
+        {.microbatch = work_.microbatch_size,
+         .dtype = dtype,
+         .sums_bytes = options.sums_on_gpu ? device_sums_bytes(work_.layout, true) : 0});
     if (!engine.ok()) {
       return std::move(engine).error();
     }

@@ -2,6 +2,8 @@
 // training on GPUs can be rehearsed, with everything above the engine, where there is no GPU.
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
+#include "nn/cuda/memory_fit.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -66,16 +69,29 @@ Result<std::string> probe(int /*device*/) {
   return std::string("the CPU, for a rehearsal");
 }
 
-Result<std::unique_ptr<StepEngine>> make(const Model& model, std::uint32_t microbatch, Dtype dtype,
-                                         int /*device*/) {
+/// A GPU may be pretended to have so little memory.
+std::size_t free_bytes() {
+  const char* const mib = std::getenv("REHEARSAL_GPU_MIB");
+  return mib == nullptr ? std::numeric_limits<std::size_t>::max()
+                        : std::strtoull(mib, nullptr, 10) << 20;
+}
+
+Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest& request) {
+  const StepPlanOptions options{.dtype = request.dtype};
+  const StepPlan plan = make_step_plan(model, request.microbatch, options);
+  if (Result<void> fits =
+          check_fit(model, request.microbatch, options, plan, {free_bytes(), request.sums_bytes});
+      !fits.ok()) {
+    return std::move(fits).error();
+  }
   if (Result<void> set = cpu::select_conv_kernels("auto"); !set.ok()) {
     return std::move(set).error();
   }
-  if (Result<std::string> isa = cpu::select_isa("auto", dtype); !isa.ok()) {
+  if (Result<std::string> isa = cpu::select_isa("auto", request.dtype); !isa.ok()) {
     return std::move(isa).error();
   }
   Result<std::unique_ptr<StepEngine>> engine =
-      cpu::make_cpu_engine(model, microbatch, {.dtype = dtype});
+      cpu::make_cpu_engine(model, request.microbatch, {.dtype = request.dtype});
   if (!engine.ok()) {
     return engine;
   }

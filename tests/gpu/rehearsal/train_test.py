@@ -7,6 +7,7 @@ usage: train_test.py FOLDER-WITH-MODULES CASE
 import atexit
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -116,6 +117,33 @@ def losses():
     run.remove()
 
 
+def memory():
+    """Sums in the GPU's memory need room beside the engine, and are said to."""
+    def said(backend, mib):
+        done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
+                               backend, "--batch", "8", "--seconds", "0.1"], timeout=100,
+                              env=dict(os.environ, REHEARSAL_GPU_MIB=str(mib)),
+                              capture_output=True, text=True, check=False)
+        expect(done.returncode in (0, 2), f"{backend}, {mib} MiB: {done.stderr}")
+        expect(len(done.stderr.splitlines()) == (done.returncode == 2), f"said {done.stderr}")
+        return done.stderr
+
+    without = int(re.search(r"needs (\d+) MiB of GPU memory", said("tcp", 1)).group(1))
+    expect(said("tcp", without) == "", "what is said to be enough is not")
+    found = re.search(r"needs (\d+) MiB \((\d+) of them for sums of gradients\)",
+                      said("nccl", without))
+    expect(found is not None, f"said {said('nccl', without)}")
+    both, sums = (int(number) for number in found.groups())
+    expect(abs(both - without - sums) <= 1, f"{both} MiB with {sums} for sums, {without} without")
+    expect(said("nccl", both) == "", "what is said to be enough is not")
+
+    os.environ["REHEARSAL_GPU_MIB"] = "3"
+    run = Run(JOB + GPU + ["--workers", "1"])
+    del os.environ["REHEARSAL_GPU_MIB"]
+    expect(run.wait() == 1 and "for sums of gradients" in run.output(), run.output())
+    run.remove()
+
+
 def bench():
     for backend, sums in (("tcp", "host"), ("nccl", "gpu")):
         done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
@@ -129,7 +157,7 @@ def bench():
 
 
 TESTS = {"workers": workers, "churn": churn, "joins_observing": joins_observing, "plain": plain,
-         "audit": audit, "leaves": leaves, "resume": resume, "losses": losses,
+         "audit": audit, "leaves": leaves, "resume": resume, "losses": losses, "memory": memory,
          "bench": bench}
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include "base/random.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 #include "engine/reduction/gradient_wire.hpp"
+#include "engine/training/device_exchange.hpp"
 #include "tests/unit/collectives/nccl/host_sum_calls.hpp"
 
 namespace mayfly::engine {
@@ -41,24 +42,13 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
     if (on_device) {
       made.gradient.resize(model.parameter_count);
       made.device = collectives::DeviceSums::make(
-                        calls, shape(), {made.gradient.data(), collectives::DeviceStream(this)})
+                        calls, device_sums_shape(layout, is_exact(GetParam()), kMicrobatches),
+                        {made.gradient.data(), collectives::DeviceStream(this)})
                         .value();
       made.sums->keep_on(*made.device);
     }
     made.wire = make_gradient_wire(GetParam(), layout, kMicrobatches, made.device.get());
     made.wire->begin_view(2);
-    return made;
-  }
-
-  collectives::DeviceSumsShape shape() const {
-    collectives::DeviceSumsShape made;
-    made.exact = is_exact(GetParam());
-    made.bits = collectives::magnitude_bits(kMicrobatches);
-    for (std::size_t b = layout.first_parameter_block(); b < layout.blocks().block_count(); ++b) {
-      made.offsets.push_back(
-          static_cast<std::uint32_t>(layout.blocks().offset(b) - layout.parameters_offset()));
-    }
-    made.offsets.push_back(static_cast<std::uint32_t>(model.parameter_count));
     return made;
   }
 

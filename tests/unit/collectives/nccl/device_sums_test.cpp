@@ -234,6 +234,14 @@ TEST(DeviceSums, FindANanInPlainSumsToo) {
   }
 }
 
+TEST(DeviceSums, SayBeforehandWhatTheyAllocateOnTheDevice) {
+  for (const bool exact : {true, false}) {
+    FakeSumDevice device(1);
+    const Worker worker(device, exact);
+    EXPECT_EQ(device.device_bytes(), DeviceSums::device_bytes({kOffsets, exact, kBits}));
+  }
+}
+
 TEST(DeviceSums, ADeviceWithoutMemoryIsRefusedAndKeepsNothing) {
   for (int number = 0; number < 6; ++number) {
     FakeSumDevice device(1);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -28,8 +29,23 @@ class FakeSumDevice final : public HostSumCalls {
   }
   /// Fails from the given allocation on; 0 is the first.
   void fail_allocation(int number) { allocations_left_ = number; }
+  /// The device has so many bytes.
+  void limit_memory(std::size_t bytes) { bytes_left_ = bytes; }
+  /// What was allocated so far in its memory, not in the host's.
+  [[nodiscard]] std::size_t device_bytes() const { return device_bytes_; }
 
   Result<void*> allocate(std::size_t bytes) override {
+    if (bytes > bytes_left_) {
+      return Error{Errc::kUnsupported, "no memory"};
+    }
+    Result<void*> memory = allocate_pinned(bytes);
+    if (memory.ok()) {
+      bytes_left_ -= bytes;
+      device_bytes_ += bytes;
+    }
+    return memory;
+  }
+  Result<void*> allocate_pinned(std::size_t bytes) override {
     if (allocations_left_ == 0) {
       return Error{Errc::kUnsupported, "no memory"};
     }
@@ -124,6 +140,8 @@ class FakeSumDevice final : public HostSumCalls {
   RandomStream random_;
   std::vector<std::unique_ptr<Queue>> streams_;
   int allocations_left_ = 1000;
+  std::size_t bytes_left_ = std::numeric_limits<std::size_t>::max();
+  std::size_t device_bytes_ = 0;
   int memory_ = 0;
 };
 

@@ -56,7 +56,7 @@ TEST(CudaModule, SaysInOneLineWhatIsMissing) {
         << identity.error().detail;
   }
   const Model model = make_usual_model("resnet20").value();
-  const Result<std::unique_ptr<StepEngine>> made = module->make(model, 8, Dtype::kFp32, kAnyDevice);
+  const Result<std::unique_ptr<StepEngine>> made = module->make(model, {.microbatch = 8});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().detail, identity.error().detail);
 }

@@ -62,9 +62,9 @@ TEST(DeviceClaim, OneAtATimeAndFreeAgainAfterwards) {
 TEST(MemoryFit, WhatIsTooLargeIsToldWhatWouldFit) {
   const Model model = make_usual_model("resnet20").value();
   const StepPlan plan = make_step_plan(model, 64, {});
-  EXPECT_TRUE(check_fit(model, 64, {}, plan, plan.memory.total()).ok());
+  EXPECT_TRUE(check_fit(model, 64, {}, plan, {plan.memory.total()}).ok());
   const std::size_t third = plan.memory.total() / 3;
-  const Result<void> verdict = check_fit(model, 64, {}, plan, third);
+  const Result<void> verdict = check_fit(model, 64, {}, plan, {third});
   ASSERT_FALSE(verdict.ok());
   EXPECT_EQ(verdict.error().code, Errc::kUnsupported);
   const std::uint32_t fits = largest_fitting(model, 64, {}, third);
@@ -74,7 +74,26 @@ TEST(MemoryFit, WhatIsTooLargeIsToldWhatWouldFit) {
   EXPECT_GT(fits, 10U);
   EXPECT_LE(make_step_plan(model, fits, {}).memory.total(), third);
   EXPECT_GT(make_step_plan(model, fits + 1, {}).memory.total(), third);
-  EXPECT_NE(check_fit(model, 64, {}, plan, 1000).error().detail.find("not even"),
+  EXPECT_NE(check_fit(model, 64, {}, plan, {1000}).error().detail.find("not even"),
+            std::string::npos);
+}
+
+TEST(MemoryFit, SumsOfGradientsTakeTheirPart) {
+  const Model model = make_usual_model("resnet20").value();
+  const StepPlan plan = make_step_plan(model, 64, {});
+  const std::size_t sums = plan.memory.total() / 2;
+  const std::size_t both = plan.memory.total() + sums;
+  EXPECT_TRUE(check_fit(model, 64, {}, plan, {both, sums}).ok());
+  const Result<void> verdict = check_fit(model, 64, {}, plan, {both - 1, sums});
+  ASSERT_FALSE(verdict.ok());
+  EXPECT_EQ(verdict.error().detail.find('\n'), std::string::npos);
+  EXPECT_NE(verdict.error().detail.find("for sums of gradients"), std::string::npos)
+      << verdict.error().detail;
+  const std::uint32_t fits = largest_fitting(model, 64, {}, both - 1 - sums);
+  EXPECT_NE(verdict.error().detail.find("a microbatch of " + std::to_string(fits) + " would fit"),
+            std::string::npos)
+      << verdict.error().detail;
+  EXPECT_NE(check_fit(model, 64, {}, plan, {sums - 1, sums}).error().detail.find("not even"),
             std::string::npos);
 }
 

@@ -1,0 +1,58 @@
+// Whether a worker's GPU has enough memory is said before anything is allocated, and rightly.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "engine/training/device_exchange.hpp"
+#include "nn/cuda/memory_fit.hpp"
+#include "tests/unit/collectives/nccl/fake_sum_device.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using collectives::DeviceStream;
+using collectives::DeviceSums;
+using collectives::test::FakeSumDevice;
+
+constexpr std::uint32_t kMicrobatch = 16;
+
+/// Allocates what a worker with backend nccl does on a device of so many bytes: the engine's one
+/// block, then the sums.
+bool fits_really(const nn::cuda::StepPlan& plan, const ReductionLayout& layout, bool exact,
+                 std::size_t bytes) {
+  FakeSumDevice device(1);
+  device.limit_memory(bytes);
+  const DeviceStream compute = device.make_stream().value();
+  const Result<void*> step = device.allocate(plan.memory.total());
+  const float gradient = 0;
+  bool fits = step.ok();
+  if (fits) {
+    fits = DeviceSums::make(device, device_sums_shape(layout, exact, 4), {&gradient, compute}).ok();
+    device.release(step.value());
+  }
+  device.destroy_stream(compute);
+  return fits;
+}
+
+TEST(DeviceFit, AWorkerFitsExactlyIfItIsSaidTo) {
+  for (const std::string name : {"resnet20", "resnet56"}) {
+    const nn::Model model = nn::make_usual_model(name, 32).value();
+    const nn::cuda::StepPlan plan = nn::cuda::make_step_plan(model, kMicrobatch, {});
+    const ReductionLayout layout(model);
+    for (const bool exact : {true, false}) {
+      const std::size_t sums = device_sums_bytes(layout, exact);
+      EXPECT_GE(sums, 2 * model.parameter_count * sizeof(float)) << "sums, and a copy for the wire";
+      const std::size_t enough = plan.memory.total() + sums;
+      for (const std::size_t bytes : {enough - 1, enough, enough + 1000}) {
+        const Result<void> said = nn::cuda::check_fit(model, kMicrobatch, {}, plan, {bytes, sums});
+        EXPECT_EQ(said.ok(), fits_really(plan, layout, exact, bytes))
+            << name << ", " << bytes << " bytes of " << enough;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::engine
