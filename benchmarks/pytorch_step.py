@@ -24,6 +24,7 @@ except ImportError as error:
 
 IMAGENET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 CIFAR_DEPTHS = (20, 32, 44, 56, 110)
+MODELS = [f"resnet{depth}" for depth in CIFAR_DEPTHS + tuple(IMAGENET_BLOCKS)]
 WARMUP_STEPS = 2
 
 
@@ -94,14 +95,20 @@ def make_imagenet(depth):
                          nn.Linear(channels_in, 1000))
 
 
+def make_network(model):
+    """A network by its name, the usual side of its images, and its number of classes."""
+    depth = int(model.replace("resnet", ""))
+    if depth in CIFAR_DEPTHS:
+        return make_cifar(depth), 32, 10
+    return make_imagenet(depth), 224, 1000
+
+
 def make_step(options):
     """The network on synthetic images, as a function that does one training step."""
-    depth = int(options.model.replace("resnet", ""))
-    is_cifar = depth in CIFAR_DEPTHS
-    network = make_cifar(depth) if is_cifar else make_imagenet(depth)
-    size = options.image_size or (32 if is_cifar else 224)
+    network, size, classes = make_network(options.model)
+    size = options.image_size or size
     images = torch.randn(options.batch, 3, size, size)
-    labels = torch.randint(0, 10 if is_cifar else 1000, (options.batch,))
+    labels = torch.randint(0, classes, (options.batch,))
     if options.channels_last:
         network = network.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
@@ -135,8 +142,7 @@ def measure(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    depths = CIFAR_DEPTHS + tuple(IMAGENET_BLOCKS)
-    parser.add_argument("--model", required=True, choices=[f"resnet{depth}" for depth in depths])
+    parser.add_argument("--model", required=True, choices=MODELS)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--image-size", type=int, default=0, help="0 = 32 or 224, by the model")
     parser.add_argument("--threads", type=int, default=1)

@@ -29,6 +29,9 @@ class GpuBundleTest(unittest.TestCase):
             inside = pathlib.Path(folder) / "mayfly-gpu"
             names = [path.name for path in (inside / "lib").iterdir()]
             self.assertFalse([name for name in names if name.startswith(("libnccl", "libcu"))])
+            peer = subprocess.run([inside / "peer" / "compare_pytorch_gpu", "--help"], check=False,
+                                  capture_output=True, text=True)
+            self.assertEqual(peer.returncode, 0, peer.stderr)
             environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(inside / "lib")}
             version = subprocess.run([inside / "bin" / "mayfly", "version"], env=environment,
                                      capture_output=True, text=True, check=True)

@@ -42,6 +42,18 @@ if [ -n "$folder" ]; then
 fi
 %s
 """
+# What compare_pytorch_gpu leaves in its --output.
+PEER = """#!/usr/bin/env python3
+import json, os, sys
+values = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+assert os.access(values["--binary"], os.X_OK) and float(values["--limit"]) > 0
+assert "lib" in values["--libraries"] and "lib" not in os.environ["LD_LIBRARY_PATH"]
+for line in LINES:
+    with open(values["--output"], "a") as file:
+        print(json.dumps({**line, "words": sys.argv[1:]}), file=file)
+print(SAID, file=sys.stderr)
+sys.exit(CODE)
+"""
 SUMMARY = """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "%s"}' >"$folder/summary.json"
 """
 
@@ -63,9 +75,15 @@ class GpuCheckTest(unittest.TestCase):
         path.write_text(text)
         path.chmod(0o755)
 
+    def peer(self, lines, code=0, said=""):
+        text = PEER.replace("LINES", repr(lines)).replace("SAID", repr(said))
+        (self.folder / "peer").mkdir()
+        (self.folder / "peer" / "compare_pytorch_gpu").write_text(text.replace("CODE", str(code)))
+
     def check(self, *arguments):
         path = self.folder / "report.json"
-        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}",
+                           LD_LIBRARY_PATH="")
         run = subprocess.run([sys.executable, self.folder / "gpu-check", "--report", path,
                               *arguments], capture_output=True, text=True, timeout=100,
                              env=environment, check=False)
@@ -89,6 +107,34 @@ class GpuCheckTest(unittest.TestCase):
                      "nccl_elasticity", "large_network", "step_speed"):
             self.assertEqual(results[name], "passed", report)
         self.assertEqual(results["pytorch"], "skipped")
+        self.assertIn("no scripts for PyTorch", report["checks"]["pytorch"]["reason"])
+
+    def test_rows_beside_pytorch_are_in_the_report(self):
+        row = {"kind": "row", "row": "resnet50:256:bf16", "target_met": {"fastest": False}}
+        self.peer([{"kind": "round", "contestant": "mayfly"}, row])
+        code, _, report = self.check("--only", "pytorch", "--peer-arguments", "--rounds 3")
+        self.assertEqual(code, 0, report)
+        self.expect_whole(report)
+        values = report["checks"]["pytorch"]["values"]
+        self.assertEqual([len(values[name]) for name in ("rows", "rounds", "left_out")], [1, 1, 0])
+        self.assertEqual(values["rows"][0]["target_met"], {"fastest": False})
+        self.assertEqual(values["rows"][0]["words"][-2:], ["--rounds", "3"])
+
+    def test_without_pytorch_it_says_so(self):
+        self.peer([], 77, "PyTorch 2.11 finds no GPU")
+        code, _, report = self.check("--only", "pytorch")
+        self.assertEqual(code, 0, report)
+        self.assertEqual(self.results(report), {"pytorch": "skipped"})
+        self.assertEqual(report["checks"]["pytorch"]["reason"], "PyTorch 2.11 finds no GPU")
+
+    def test_what_could_not_be_compared_is_a_failure_beside_what_could(self):
+        self.peer([{"kind": "row"}, {"kind": "left_out", "reason": "mayfly: no"}], 1, "mayfly: no")
+        code, _, report = self.check("--only", "pytorch")
+        self.assertEqual(code, 1)
+        check = report["checks"]["pytorch"]
+        self.assertIn("mayfly: no", check["reason"])
+        self.assertEqual(len(check["values"]["rows"]), 1)
+        self.assertEqual(check["values"]["left_out"][0]["reason"], "mayfly: no")
 
     def test_the_next_check_follows_a_failure(self):
         self.program("gpu_tests", TESTS % (0, 1, "failed", 1))
