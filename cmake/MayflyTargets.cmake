@@ -22,21 +22,60 @@ function(mayfly_module name)
     CXX_VISIBILITY_PRESET hidden)
 endfunction()
 
-# mayfly_test(NAME LABEL label SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT VAR=value...])
-# One GoogleTest executable whose tests are each known to CTest under the label.
+# How much of the machine a test keeps busy, in half cores: scripts/test gives ctest two slots for
+# each core. A job of several workers takes three cores, or what there is but for one slot: beside
+# it runs a test that mostly waits.
+set(MAYFLY_LOAD_WAITS 1)
+set(MAYFLY_LOAD_ONE_CORE 2)
+set(MAYFLY_LOAD_JOB 6)
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR most "2 * ${cores} - 1")
+if(MAYFLY_LOAD_JOB GREATER most)
+  set(MAYFLY_LOAD_JOB ${most})
+endif()
+# ctest starts first what has the highest COST: what needs many slots, then what can run beside it.
+set(MAYFLY_COST_JOB 2000)
+set(MAYFLY_COST_WAITS 1000)
+set(MAYFLY_COST_ONE_CORE 0)
+set(MAYFLY_COST_LONG 3000)
+
+# mayfly_test_load(WAITS|ONE_CORE|JOB|ALONE TEST...)
+# What these tests keep busy. ALONE is for those that judge speed, or that start more than any
+# machine has cores. Names of no test here are left out.
+function(mayfly_test_load load)
+  foreach(test ${ARGN})
+    if(NOT TEST ${test})
+      continue()
+    endif()
+    if(load STREQUAL "ALONE")
+      set_tests_properties(${test} PROPERTIES RUN_SERIAL TRUE)
+    else()
+      set_tests_properties(${test} PROPERTIES
+        PROCESSORS ${MAYFLY_LOAD_${load}} COST ${MAYFLY_COST_${load}})
+    endif()
+  endforeach()
+endfunction()
+
+# mayfly_test(NAME LABEL label SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT VAR=value...]
+#             [SERIAL] [LONG])
+# One GoogleTest executable whose tests are each known to CTest under the label. LONG: some take so
+# long that they begin before others.
 function(mayfly_test name)
-  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;LONG" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   # Tests need no speed: -O1 builds them in half the time. GCC 12 warns wrongly of "literal" +
   # string and of an operator new that a test replaces to count allocations.
   target_compile_options(${name} PRIVATE -O1 -Wno-restrict -Wno-mismatched-new-delete)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
-  set(properties LABELS ${ARG_LABEL})
+  set(properties LABELS ${ARG_LABEL} PROCESSORS ${MAYFLY_LOAD_ONE_CORE})
   if(ARG_TIMEOUT)
     list(APPEND properties TIMEOUT ${ARG_TIMEOUT})
   else()
     list(APPEND properties TIMEOUT 120)
+  endif()
+  if(ARG_LONG)
+    list(APPEND properties COST ${MAYFLY_COST_LONG})
   endif()
   if(ARG_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)

@@ -19,7 +19,8 @@ function(mayfly_mpi_test program mode btl ranks)
     COMMAND ${MAYFLY_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/mpi_contract_test.py
             $<TARGET_FILE:mpi_${program}> ${mode} ${btl} ${ranks})
   set_tests_properties(${name} PROPERTIES
-    LABELS integration TIMEOUT 180 RUN_SERIAL TRUE SKIP_RETURN_CODE 77)
+    LABELS integration TIMEOUT 180 SKIP_RETURN_CODE 77)
+  mayfly_test_load(JOB ${name})
 endfunction()
 
 # Both of Open MPI's ways through one machine, and every number of ranks in each mode.

@@ -13,4 +13,5 @@ if(TARGET mayfly_nccl)
                      --from '${CMAKE_BINARY_DIR}' | grep '^no GPU: '")
   set_tests_properties(gpu_test_script PROPERTIES LABELS integration TIMEOUT 60
     ENVIRONMENT CUDA_VISIBLE_DEVICES=)
+  mayfly_test_load(ONE_CORE gpu_test_script)
 endif()
