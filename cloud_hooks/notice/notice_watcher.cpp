@@ -1,13 +1,12 @@
 #include "cloud_hooks/notice/notice_watcher.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/prompt_thread.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/http/http_client.hpp"
 #include "cloud_hooks/notice/notice_sources.hpp"
@@ -47,7 +46,7 @@ class NoticeWatcher::Impl {
 
  private:
   void run() {
-    pthread_setname_np(pthread_self(), "notices");
+    become_prompt_thread("notices");
     Duration wait{};
     while (client_.pause(wait)) {
       wait = std::max(look(), Duration(0));

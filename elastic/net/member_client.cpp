@@ -1,7 +1,5 @@
 #include "elastic/net/member_client.hpp"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -14,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/prompt_thread.hpp"
 #include "elastic/net/connection.hpp"
 #include "elastic/net/coordinator_search.hpp"
 #include "elastic/net/first_session.hpp"
@@ -138,7 +137,7 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
   connect(endpoint, std::move(session.fd));
   schedule_beat();
   thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "control");
+    become_prompt_thread("control");
     io_.run();
   });
 }
