@@ -1,7 +1,6 @@
 #include "elastic/net/coordinator_server.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/prompt_thread.hpp"
 #include "elastic/core/from_worker.hpp"
 #include "elastic/net/control_sessions.hpp"
 #include "elastic/net/flight_recorder.hpp"
@@ -33,7 +33,7 @@ using boost::system::error_code;
 // wakes a core that computes.
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
 constexpr auto kQuietTickInterval = std::chrono::milliseconds(25);
-// How old the numbers in a status may be (steps, speeds, silences); its facts never lag behind.
+// How old the numbers in a status may be (steps, speeds, silences); facts are there at once.
 constexpr Duration kStatusInterval = milliseconds(100);
 // To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).
 constexpr Duration kBeatInterval = milliseconds(250);
@@ -120,9 +120,30 @@ class Server final : public CoordinatorServer, private SessionOwner {
   mutable std::mutex status_mutex_;
   JobStatus status_;  // guarded by status_mutex_
   Instant status_since_;
+  Instant news_;
 
   std::thread thread_;
 };
+
+bool is_report(const CoordinatorEffect& effect) {
+  return std::holds_alternative<effect::ReportReceived>(effect);
+}
+
+/// Messages say nothing that status() has, but for who is to leave.
+bool is_message(const CoordinatorEffect& effect) {
+  return std::holds_alternative<effect::Send>(effect) ||
+         std::holds_alternative<effect::SendToAll>(effect);
+}
+
+/// Changes who is to leave or what the job does, though perhaps nothing but messages follows.
+bool is_order(const CoordinatorEvent& event) {
+  if (const auto* received = std::get_if<event::Received>(&event)) {
+    return std::holds_alternative<LeaveRequest>(received->message);
+  }
+  return std::holds_alternative<event::DrainAsked>(event) ||
+         std::holds_alternative<event::PauseAsked>(event) ||
+         std::holds_alternative<event::StopAsked>(event);
+}
 
 /// Where to connect to: a wildcard address can be listened on but not connected to.
 std::string reachable_endpoint(const std::string& host, std::uint16_t port) {
@@ -150,7 +171,7 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
   sessions_.start();
   schedule_tick();
   thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "coordinator");
+    become_prompt_thread("coordinator");
     io_.run();
   });
 }
@@ -224,9 +245,9 @@ void Server::handle_worker(const Session& session, Message message) {
   if (!is_from_worker(message)) {
     return sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
-  const bool is_report = std::holds_alternative<Report>(message);
+  const bool reports = std::holds_alternative<Report>(message);
   handle(event::Received{session.member, std::move(message)});
-  if (is_report) {
+  if (reports) {
     count_report(session.id);  // now that it is on record
   }
 }
@@ -318,13 +339,16 @@ void Server::handle(const CoordinatorEvent& each) {
   flight_.heard(now, each);
   std::vector<CoordinatorEffect> effects = core_.handle(now, each);
   flight_.decided(now, effects);
-  const bool quiet = std::all_of(effects.begin(), effects.end(), [](const auto& one) {
-    return std::holds_alternative<effect::Send>(one) ||
-           std::holds_alternative<effect::SendToAll>(one);
-  });
+  const auto is_fact = [](const auto& one) { return !is_message(one) && !is_report(one); };
+  const bool is_news = is_order(each) || std::any_of(effects.begin(), effects.end(), is_fact);
+  const bool has_report = std::any_of(effects.begin(), effects.end(), is_report);
   // Before the observer hears of anything, so that status() never lags behind its news.
-  if (!quiet || now - status_since_ >= kStatusInterval) {
+  if (is_news || has_report || now - status_since_ >= kStatusInterval) {
+    news_ = is_news ? now : news_;
     refresh_status(now);
+  }
+  if (is_news) {
+    observer_.on_news();
   }
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
@@ -341,8 +365,8 @@ void Server::handle(const CoordinatorEvent& each) {
 
 void Server::refresh_status(Instant now) {
   status_since_ = now;
-  JobStatus fresh{core_.phase(), core_.committed(), ViewId{}, core_.members(),
-                  core_.is_in_charge()};
+  JobStatus fresh{core_.phase(),   core_.committed(),    ViewId{},
+                  core_.members(), core_.is_in_charge(), news_};
   if (core_.view()) {
     fresh.view = core_.view()->id;
   }

@@ -40,6 +40,9 @@ class CoordinatorObserver {
   /// Commands other than drain, pause, resume and stop (status, scale, ...).
   virtual CommandReply on_command(const Command& command) = 0;
   virtual void on_ended(Outcome outcome, const std::string& detail) = 0;
+  /// Who is a member, who is to leave, or what the job does may have changed: status() knows
+  /// already. Steps, speeds and silences are no news.
+  virtual void on_news() {}
 };
 
 /// A consistent copy of what the coordinator knows.
@@ -49,6 +52,7 @@ struct JobStatus {
   ViewId view{};
   std::vector<MemberStatus> members;
   bool in_charge = false;  ///< of the job; only then are `members` all that it has
+  Instant news;            ///< when that was heard of which on_news() told last
 };
 
 class CoordinatorServer {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/prompt_thread.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -18,7 +19,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kPollInterval = milliseconds(5);
-constexpr Duration kCloudPollInterval = milliseconds(10);  // a part of "lost" to "asked for"
+constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
 constexpr Duration kWorkersExitTimeout = seconds(20);
 
 }  // namespace
@@ -64,9 +65,10 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     return refuse(cloud.error(), kExitUsage);
   }
   asking = cloud.value().get();
+  wake_promptly();
   std::optional<JobEnd> end;
   while (!end.has_value()) {
-    end = process.value()->recorder().wait_for_end(
+    end = process.value()->recorder().wait_for_end_or_news(
         monotonic_now() + (asking != nullptr ? kCloudPollInterval : seconds(1)));
     if (asking != nullptr && !end.has_value()) {
       cloud.value()->look();

@@ -73,8 +73,8 @@ int LocalLauncher::run() {
   std::optional<JobEnd> end;
   while (!end.has_value()) {
     const bool plays = on_poll_ || !chaos_.empty() || !wakes_.empty();
-    end = process_->recorder().wait_for_end(monotonic_now() +
-                                            (plays ? kPollIntervalOfFaults : kPollInterval));
+    end = process_->recorder().wait_for_end_or_news(
+        monotonic_now() + (plays ? kPollIntervalOfFaults : kPollInterval));
     follow_signals();
     poll_workers();
     play_chaos();

@@ -327,10 +327,11 @@ std::optional<JobEnd> RunRecorder::end() const {
   return end_;
 }
 
-std::optional<JobEnd> RunRecorder::wait_for_end(Instant deadline) const {
+std::optional<JobEnd> RunRecorder::wait_for_end_or_news(Instant deadline) {
   std::unique_lock lock(mutex_);
   ended_.wait_for(lock, std::max(Duration(0), deadline - monotonic_now()),
-                  [this] { return end_.has_value(); });
+                  [this] { return end_.has_value() || has_news_; });
+  has_news_ = false;
   return end_;
 }
 

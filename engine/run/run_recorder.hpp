@@ -42,6 +42,13 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_report(MemberId member, ByteSpan payload) override;
   elastic::CommandReply on_command(const elastic::Command& command) override;
   void on_ended(elastic::Outcome outcome, const std::string& detail) override;
+  void on_news() override {
+    {
+      const std::lock_guard lock(mutex_);
+      has_news_ = true;
+    }
+    ended_.notify_all();
+  }
 
   // Any thread:
   /// A fact that the launcher knows.
@@ -58,8 +65,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.
   [[nodiscard]] std::vector<elastic::Join> joins() const;
-  /// Waits until the job has ended, at most until the deadline.
-  std::optional<JobEnd> wait_for_end(Instant deadline) const;
+  /// Waits until the job has ended, or the coordinator has had news since the last call (see
+  /// CoordinatorObserver::on_news), at most until the deadline. One thread.
+  std::optional<JobEnd> wait_for_end_or_news(Instant deadline);
   /// Writes summary.json and tells the listener. After the server is gone.
   void write_summary(const JobEnd& end);
 
@@ -84,9 +92,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
 
   std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
   mutable std::mutex mutex_;
-  mutable std::condition_variable ended_;
+  mutable std::condition_variable ended_;  // or had news
   // Guarded by mutex_:
   std::optional<JobEnd> end_;
+  bool has_news_ = false;
   RunHistory history_;    // all that is on record, by whichever process
   const bool goes_on_;    // another process recorded before us
   Instant first_commit_;  // that we heard of

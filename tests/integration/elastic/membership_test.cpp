@@ -86,6 +86,34 @@ TEST(Membership, AWorkerMayAskToLeave) {
   job.observer().wait_for_view({workers[0]->id()});
 }
 
+/// A replacement is asked for then, however long the step takes.
+TEST(Membership, ThatSomebodyIsToLeaveIsNewsBeforeTheBoundary) {
+  for (const bool by_order : {false, true}) {
+    TestJob job(2);
+    Workers workers = add_workers(job, 2);
+    const View view = job.observer().wait_for_view(ids_of(workers));
+    for (const auto& worker : workers) {
+      worker->wait_for_view(view.id);
+      worker->never_stop();
+    }
+    job.observer().at_news([&job](RecordingObserver::Seen& seen) {
+      for (const MemberStatus& member : job.server().status().members) {
+        if (member.phase == "leaving") {
+          seen.leaving.insert(member.id);
+        }
+      }
+    });
+    if (by_order) {
+      job.server().drain(workers[1]->id(), "test");
+    } else {
+      workers[1]->client().post(member_event::LeaveAsked{"spot notice"});
+    }
+    job.observer().wait_until([](const auto& seen) { return !seen.leaving.empty(); }, "the news");
+    EXPECT_EQ(job.observer().seen().leaving, std::set<MemberId>{workers[1]->id()});
+    job.observer().at_news({});
+  }
+}
+
 TEST(Membership, TheJobEndsWhenAllHaveFinished) {
   TestJob job(2);
   Workers workers = add_workers(job, 2);

@@ -58,6 +58,18 @@ void RecordingObserver::on_ended(Outcome outcome, const std::string&) {
   change([&](Seen& seen) { seen.outcomes.push_back(outcome); });
 }
 
+void RecordingObserver::at_news(std::function<void(Seen&)> what) {
+  const std::lock_guard lock(mutex_);
+  at_news_ = std::move(what);
+}
+void RecordingObserver::on_news() {
+  change([&](Seen& seen) {
+    if (at_news_) {
+      at_news_(seen);
+    }
+  });
+}
+
 bool RecordingObserver::wait_until(const std::function<bool(const Seen&)>& condition,
                                    const char* what) {
   std::unique_lock lock(mutex_);
@@ -135,7 +147,9 @@ void ToyWorker::abort_group(ViewId view) {
 }
 
 void ToyWorker::ask_for_boundary(const member_effect::AskForBoundary& ask) {
-  stopped(ask.view, false);
+  if (stops_) {
+    stopped(ask.view, false);
+  }
 }
 
 void ToyWorker::stopped(ViewId view, bool finished) {

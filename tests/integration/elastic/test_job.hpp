@@ -3,10 +3,12 @@
 // A job over loopback for tests: a real coordinator server and real member clients, with a trainer
 // that does nothing but follow orders.
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,7 @@ class RecordingObserver final : public CoordinatorObserver {
   void on_report(MemberId member, ByteSpan payload) override;
   CommandReply on_command(const Command& command) override;
   void on_ended(Outcome outcome, const std::string& detail) override;
+  void on_news() override;
 
   struct Seen {
     struct TimedNote {
@@ -38,7 +41,10 @@ class RecordingObserver final : public CoordinatorObserver {
     std::vector<Recovery> recoveries;
     std::vector<std::pair<MemberId, Bytes>> reports;
     std::vector<Outcome> outcomes;
+    std::set<MemberId> leaving;  // for at_news()
   };
+  /// What to do whenever the server has news, on its thread.
+  void at_news(std::function<void(Seen&)> what);
   /// Waits until `condition` holds; false, with a test failure, after kHangBound.
   bool wait_until(const std::function<bool(const Seen&)>& condition, const char* what);
   /// Waits for a view of exactly these members and returns it.
@@ -52,7 +58,8 @@ class RecordingObserver final : public CoordinatorObserver {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Seen seen_;  // guarded by mutex_
+  Seen seen_;                           // guarded by mutex_
+  std::function<void(Seen&)> at_news_;  // guarded by mutex_
 };
 
 /// A worker in this process: says that each view formed and synced, and stops when told.
@@ -74,6 +81,8 @@ class ToyWorker final : public MemberHandler {
   [[nodiscard]] std::vector<ViewId> aborted() const;
   /// Says that the job's last step is committed.
   void finish();
+  /// From now on it is in the middle of a step for ever.
+  void never_stop() { stops_ = false; }
   /// Breaks the connection without a word.
   void vanish() { owned_.reset(); }
 
@@ -81,6 +90,7 @@ class ToyWorker final : public MemberHandler {
   void stopped(ViewId view, bool finished);
 
   const MemberId id_;
+  std::atomic<bool> stops_ = true;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ViewId view_{};  // guarded by mutex_, as all below
