@@ -8,58 +8,17 @@
 #include <optional>
 #include <thread>
 
+#include "base/prompt_thread.hpp"
+#include "cloud_hooks/provider_lanes.hpp"
+
 namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr Duration kCostEvery = seconds(60);
 constexpr Duration kIdleWait = seconds(3600);
-
-/// A thread that does one thing after the other. What it is given is bounded by what the policy
-/// leaves unanswered: one list, and a request or a release per server.
-class Lane {
- public:
-  Lane() : thread_([this] { run(); }) {}
-  ~Lane() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
-
-  void give(std::function<void()> job) {
-    {
-      const std::lock_guard lock(mutex_);
-      jobs_.push_back(std::move(job));
-    }
-    changed_.notify_all();
-  }
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-      if (stopping_) {
-        return;
-      }
-      const std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      job();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;  // guarded by mutex_, as is stopping_
-  bool stopping_ = false;
-  std::thread thread_;
-};
+// A request is on record before it is sent, unless the disk takes longer.
+constexpr Duration kRecordFirst = milliseconds(10);
+constexpr Duration kRecordsMax = seconds(10);
 
 struct Heard {
   Instant when;
@@ -70,11 +29,18 @@ struct Heard {
 
 class ProviderDriver::Impl {
  public:
-  Impl(ReplacementOptions options, ProviderLanes providers, DriverListener& listener)
-      : providers_(providers),
-        listener_(listener),
+  Impl(ReplacementOptions options, const DriverProviders& providers, DriverListener& listener)
+      : listener_(listener),
         policy_(std::move(options)),
-        thread_([this] { run(); }) {}
+        bills_([this](const auto& bills) { listener_.remember(bills.back()); }),
+        facts_([this](const auto& facts) { tell_all(facts); }),
+        requests_(providers.requests, "requests"),
+        releases_({&providers.releases}, "releases"),
+        looks_({&providers.looks}, "looks"),
+        thread_([this] {
+          become_prompt_thread("cloud driver");
+          run();
+        }) {}
 
   ~Impl() {
     {
@@ -85,14 +51,14 @@ class ProviderDriver::Impl {
     thread_.join();
   }
 
-  void workers(std::vector<WorkerSeen> seen) {
+  void workers(std::vector<WorkerSeen> seen, Instant heard) {
     {
       const std::lock_guard lock(mutex_);
       if (ended_) {
         return;
       }
+      seen_at_ = seen_ ? seen_at_ : heard;  // what the one before has shown counts from then
       seen_ = std::move(seen);
-      seen_at_ = monotonic_now();
     }
     changed_.notify_all();
   }
@@ -113,8 +79,14 @@ class ProviderDriver::Impl {
       inbox_.push_back({monotonic_now(), policy_event::Ended{}});
     }
     changed_.notify_all();
-    std::unique_lock lock(mutex_);
-    return settled_changed_.wait_for(lock, timeout, [this] { return settled_; });
+    bool settled = false;
+    {
+      std::unique_lock lock(mutex_);
+      settled = settled_changed_.wait_for(lock, timeout, [this] { return settled_; });
+    }
+    facts_.flush(kRecordsMax);
+    bills_.flush(kRecordsMax);
+    return settled;
   }
 
   PolicyStatus status() const {
@@ -134,8 +106,8 @@ class ProviderDriver::Impl {
   void carry_out(const policy_effect::Tell& effect);
   void tell_cost(Instant now);
   void publish(Instant now);
+  void tell_all(const std::vector<CloudFact>& facts);
 
-  ProviderLanes providers_;
   DriverListener& listener_;
 
   mutable std::mutex mutex_;
@@ -155,7 +127,10 @@ class ProviderDriver::Impl {
   Instant cost_due_{};
   double spent_told_ = 0;
 
-  Lane requests_, releases_, looks_;  // before thread_: it gives them work
+  // Each gives work to those before it.
+  BatchLane<PolicyStatus> bills_;
+  BatchLane<CloudFact> facts_;
+  ProviderLanes requests_, releases_, looks_;
   std::thread thread_;
 };
 
@@ -190,11 +165,10 @@ void ProviderDriver::Impl::run() {
 
 void ProviderDriver::Impl::step(Instant when, const PolicyEvent& event) {
   const Instant now = last_ = std::max(last_, when);  // the policy's time never goes back
-  const std::vector<PolicyEffect> effects = policy_.handle(now, event);
-  publish(now);
-  for (const PolicyEffect& effect : effects) {
+  for (const PolicyEffect& effect : policy_.handle(now, event)) {
     std::visit([this](const auto& e) { carry_out(e); }, effect);
   }
+  publish(now);
 }
 
 void ProviderDriver::Impl::publish(Instant now) {
@@ -235,38 +209,42 @@ void ProviderDriver::Impl::compare(Instant now, const std::vector<WorkerSeen>& s
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
-  requests_.give([this, effect] {
-    CloudFact fact;
-    fact.kind = "server_requested";
-    fact.request_id = effect.request.request_id;
-    fact.detail = std::to_string(effect.request.count) + " x " + to_string(effect.request.offer) +
-                  (effect.is_repeat ? ", once more" : "");
+  CloudFact fact;
+  fact.kind = "server_requested";
+  fact.request_id = effect.request.request_id;
+  fact.detail = std::to_string(effect.request.count) + " x " + to_string(effect.request.offer) +
+                (effect.is_repeat ? ", once more" : "");
+  if (effect.loss) {
+    fact.decided_ms = to_ms(monotonic_now() - *effect.loss);
+  }
+  requests_.give([this, effect, fact](Provider& provider) mutable {
     if (effect.loss) {
       fact.ms = to_ms(monotonic_now() - *effect.loss);
     }
-    listener_.on_fact(fact);
-    RequestOutcome outcome = providers_.requests.request(effect.request);
+    facts_.give(std::move(fact));
+    facts_.flush(kRecordFirst);
+    RequestOutcome outcome = provider.request(effect.request);
     hear(policy_event::Answered{effect.request.request_id, std::move(outcome)});
   });
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
-  releases_.give([this, server = effect.server] {
+  releases_.give([this, server = effect.server](Provider& provider) {
     const Instant begun = monotonic_now();
-    std::optional<ProviderError> error = providers_.releases.release(server);
+    std::optional<ProviderError> error = provider.release(server);
     if (!error) {
       CloudFact fact;
       fact.kind = "server_released";
       fact.server = server;
       fact.ms = to_ms(monotonic_now() - begun);
-      listener_.on_fact(fact);
+      facts_.give(std::move(fact));
     }
     hear(policy_event::ReleaseAnswered{server, std::move(error)});
   });
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::List&) {
-  looks_.give([this] { hear(policy_event::Listed{providers_.looks.list()}); });
+  looks_.give([this](Provider& provider) { hear(policy_event::Listed{provider.list()}); });
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
@@ -275,8 +253,17 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
   fact.detail = effect.detail;
   fact.server = effect.server;
   fact.cost = effect.cost;
-  fact.all = status();
-  listener_.on_fact(fact);
+  fact.all = policy_.status(last_);
+  facts_.give(std::move(fact));
+}
+
+void ProviderDriver::Impl::tell_all(const std::vector<CloudFact>& facts) {
+  for (const CloudFact& fact : facts) {
+    listener_.on_fact(fact);
+    if (fact.all) {
+      bills_.give(*fact.all);
+    }
+  }
 }
 
 /// Every minute in which something was spent: who starts us again goes on from there.
@@ -293,16 +280,16 @@ void ProviderDriver::Impl::tell_cost(Instant now) {
   CloudFact fact;
   fact.kind = "cost";
   fact.all = status;
-  listener_.on_fact(fact);
+  facts_.give(std::move(fact));
 }
 
-ProviderDriver::ProviderDriver(ReplacementOptions options, ProviderLanes providers,
+ProviderDriver::ProviderDriver(ReplacementOptions options, const DriverProviders& providers,
                                DriverListener& listener)
     : impl_(std::make_unique<Impl>(std::move(options), providers, listener)) {}
 ProviderDriver::~ProviderDriver() = default;
 
-void ProviderDriver::workers(std::vector<WorkerSeen> seen) {
-  impl_->workers(std::move(seen));
+void ProviderDriver::workers(std::vector<WorkerSeen> seen, Instant heard) {
+  impl_->workers(std::move(seen), heard);
 }
 void ProviderDriver::scale(std::uint32_t target) {
   impl_->hear(policy_event::Scaled{target});

@@ -1,9 +1,9 @@
 #pragma once
 
-// Runs a ReplacementPolicy with a provider: one thread that decides, and three that talk to the
-// provider, one each for requests, for releases and for looking, so that a slow answer to one keeps
-// no other waiting. Training waits for none of them: what it hands over is a snapshot, of which the
-// last one counts.
+// Runs a ReplacementPolicy with a provider: one thread that decides, several that talk to the
+// provider - for requests, for releases and for looking, so that a slow answer to one keeps no
+// other waiting - and two for records, as a disk may be slow, too. Training waits for none of
+// them: what it hands over is a snapshot, of which the last one counts.
 
 #include <cstdint>
 #include <functional>
@@ -27,27 +27,35 @@ struct WorkerSeen {
 struct CloudFact {
   std::string kind;  ///< those of policy_effect::Tell, and server_requested, server_released, cost
   std::string detail;
-  std::string server;          ///< empty = none in particular
-  std::string request_id;      ///< of server_requested
-  std::optional<double> ms;    ///< server_requested: from the first loss that it replaces to sent;
-                               ///< server_released: the provider's answer took so long
-  std::optional<double> cost;  ///< of server_ended: of that server
-  std::optional<PolicyStatus> all;  ///< of cost, and of all others at that moment
+  std::string server;        ///< empty = none in particular
+  std::string request_id;    ///< of server_requested
+  std::optional<double> ms;  ///< server_requested: from when the first loss that it replaces was
+                             ///< heard of until the provider was called;
+                             ///< server_released: the provider's answer took so long
+  std::optional<double> decided_ms;  ///< server_requested: the part of it until it was decided on
+  std::optional<double> cost;        ///< of server_ended: of that server
+  std::optional<PolicyStatus> all;   ///< of cost, and of all others at that moment
 };
 
-/// What the driver wants done. Called on its threads, several at once; must not block for long.
+/// What the driver wants done. Called on its threads: the first two on one each, which may be kept
+/// waiting; the others on the one that decides, which must not.
 class DriverListener {
  public:
   virtual ~DriverListener() = default;
   virtual void on_fact(const CloudFact& fact) = 0;
+  /// What all servers cost, to be known by who goes on with the job after us. Of several changes in
+  /// a row only the last may be told.
+  virtual void remember(const PolicyStatus& status) = 0;
   virtual void drain(MemberId member) = 0;
   virtual void stop_job(const std::string& reason) = 0;
 };
 
 /// Providers of the same kind and job, one for each thread; they may be one object if that may be
 /// called from several threads at once.
-struct ProviderLanes {
-  Provider& requests;
+struct DriverProviders {
+  /// A request may take minutes, until a cloud has made the server or has found that it cannot; so
+  /// many may be under way.
+  std::vector<Provider*> requests;
   Provider& releases;
   Provider& looks;
 };
@@ -55,20 +63,22 @@ struct ProviderLanes {
 class ProviderDriver {
  public:
   /// Starts at once. The providers and the listener must outlive this.
-  ProviderDriver(ReplacementOptions options, ProviderLanes providers, DriverListener& listener);
+  ProviderDriver(ReplacementOptions options, const DriverProviders& providers,
+                 DriverListener& listener);
   /// Ends its threads; waits for calls to the provider that are under way.
   ~ProviderDriver();
   ProviderDriver(const ProviderDriver&) = delete;
   ProviderDriver& operator=(const ProviderDriver&) = delete;
 
   // Any thread, without waiting:
-  /// All members now; what is not among them any more is gone.
-  void workers(std::vector<WorkerSeen> seen);
+  /// All members now; what is not among them any more is gone. `heard`: when it was heard of what
+  /// is new.
+  void workers(std::vector<WorkerSeen> seen, Instant heard);
   void scale(std::uint32_t target);
   [[nodiscard]] PolicyStatus status() const;
 
   /// The job is over: releases everything and waits until nothing bills any more, at most so long.
-  /// False if that could not be confirmed.
+  /// False if that could not be confirmed. All facts until then have been told.
   bool finish(Duration timeout);
 
  private:

@@ -19,6 +19,8 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kReleaseTimeout = seconds(60);
+// Each may take as long as a cloud needs to make a server; losses come in bursts.
+constexpr std::size_t kRequestsAtOnce = 4;
 // Shorter than anything that the policy waits for before it releases a server.
 constexpr Duration kChargePatience = seconds(3);
 
@@ -85,7 +87,7 @@ Result<void> Cloud::prepare() {
   coordinators_ = worker_coordinators(config, process_.server().endpoint());
   label_ = cloud_label(config);
   // One object for each thread of the driver; processes of this host are one object's children.
-  const std::size_t count = config.cloud_provider == "local" ? 1 : 3;
+  const std::size_t count = config.cloud_provider == "local" ? 1 : kRequestsAtOnce + 2;
   Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> made =
       make_cloud_providers(config, label_, local_command(config, coordinators_), count);
   if (!made.ok()) {
@@ -153,11 +155,15 @@ void Cloud::take_charge() {
   ENSURE(options.ok(), "prepare() has looked at the settings");
   options.value().startup_text = startup_text_;
   remember({0, 0, 0, 0, options.value().spent_before, options.value().per_hour_before});
-  auto driver = std::make_unique<cloud_hooks::ProviderDriver>(
-      std::move(options).value(),
-      cloud_hooks::ProviderLanes{*providers_.front(), *providers_[providers_.size() / 2],
-                                 *providers_.back()},
-      *this);
+  const auto provider = [this](std::size_t thread) {
+    return providers_[thread % providers_.size()].get();
+  };
+  cloud_hooks::DriverProviders lanes{{}, *provider(0), *provider(1)};
+  for (std::size_t i = 0; i < kRequestsAtOnce; ++i) {
+    lanes.requests.push_back(provider(2 + i));
+  }
+  auto driver =
+      std::make_unique<cloud_hooks::ProviderDriver>(std::move(options).value(), lanes, *this);
   const std::lock_guard lock(driver_mutex_);
   driver_ = std::move(driver);
 }
@@ -197,7 +203,7 @@ void Cloud::look() {
     worker.speed = member.microbatch_ms > 0 ? 1 / double{member.microbatch_ms} : 0;
     seen.push_back(std::move(worker));
   }
-  driver_->workers(std::move(seen));
+  driver_->workers(std::move(seen), status.news);
 }
 
 Result<std::string> Cloud::scale(std::uint32_t workers) {
@@ -230,6 +236,7 @@ void Cloud::finish() {
   last.kind = "cost";
   last.all = driver_->status();
   on_fact(last);
+  remember(*last.all);
 }
 
 void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
@@ -246,6 +253,9 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
   if (fact.ms) {
     fields.emplace_back("ms", json_number(*fact.ms));
   }
+  if (fact.decided_ms) {
+    fields.emplace_back("decided_ms", json_number(*fact.decided_ms));
+  }
   if (fact.cost) {
     fields.emplace_back("cost", json_number(*fact.cost));
   }
@@ -255,7 +265,6 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     fields.emplace_back("billing", json_number(std::uint64_t{fact.all->billing}));
     fields.emplace_back("spent", json_number(fact.all->spent));
     fields.emplace_back("per_hour", json_number(fact.all->per_hour));
-    remember(*fact.all);
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;
   const std::string line =

@@ -27,7 +27,8 @@ class Cloud final : public cloud_hooks::DriverListener {
   static Result<std::unique_ptr<Cloud>> start(CoordinatorProcess& process);
   ~Cloud() override;
 
-  /// Hands over who is a member now; at least every few milliseconds, always from one thread.
+  /// Hands over who is a member now: whenever the coordinator has news, and several times a second
+  /// all the same. Always from one thread.
   void look();
   /// Any thread. A sentence for the operator.
   [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
@@ -35,6 +36,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   void finish();
 
   void on_fact(const cloud_hooks::CloudFact& fact) override;
+  void remember(const cloud_hooks::PolicyStatus& status) override;
   void drain(MemberId member) override;
   void stop_job(const std::string& reason) override;
 
@@ -45,7 +47,6 @@ class Cloud final : public cloud_hooks::DriverListener {
   Result<std::string> serve_bundle(const std::string& token);
   void take_charge();
   void lose_charge();
-  void remember(const cloud_hooks::PolicyStatus& status);
 
   CoordinatorProcess& process_;
   std::string coordinators_;  // for workers
