@@ -21,16 +21,21 @@ AwsCredentialOptions aws_credential_options(
 }
 
 AwsCredentialSource::AwsCredentialSource(AwsCredentialOptions options, HttpSender& sender,
-                                         std::function<std::int64_t()> unix_seconds)
-    : options_(std::move(options)), sender_(sender), unix_seconds_(std::move(unix_seconds)) {}
+                                         std::function<std::int64_t()> unix_seconds,
+                                         std::shared_ptr<SharedAwsRole> shared)
+    : options_(std::move(options)),
+      sender_(sender),
+      unix_seconds_(std::move(unix_seconds)),
+      shared_(shared != nullptr ? std::move(shared) : std::make_shared<SharedAwsRole>()) {}
 
 std::string AwsCredentialSource::source() const {
   return options_.fixed.access_key.empty() ? "the machine's role" : "the environment";
 }
 
 std::string AwsCredentialSource::without_secrets(std::string text) const {
+  const AwsCredentials role = shared_->last().value_or(AwsCredentials());
   for (const std::string* secret : {&options_.fixed.secret_key, &options_.fixed.session_token,
-                                    &role_.secret_key, &role_.session_token}) {
+                                    &role.secret_key, &role.session_token}) {
     for (std::size_t at = text.find(*secret); !secret->empty() && at != std::string::npos;
          at = text.find(*secret)) {
       text.replace(at, secret->size(), "***");
@@ -59,7 +64,7 @@ Answer<std::string> AwsCredentialSource::metadata(const std::string& method,
   ProviderError error =
       answer.ok() ? by_status(answer.value().status, fmt::format("HTTP {}", answer.value().status))
                   : no_answer(answer.error());
-  if (error.kind != ProviderErrorKind::kRate || (!answer.ok() && !had_some_)) {
+  if (error.kind != ProviderErrorKind::kRate || (!answer.ok() && !shared_->had_one())) {
     error.kind = ProviderErrorKind::kAuth;  // no such server here, or a machine without a role
   }
   error.detail = "no keys: neither AWS_ACCESS_KEY_ID nor " + source() + ": " + error.detail;
@@ -82,11 +87,9 @@ Answer<AwsCredentials> AwsCredentialSource::take(const std::string& json) {
     return ProviderError{
         ProviderErrorKind::kRate, "the answer of the metadata server is not a role's keys", {}, {}};
   }
-  role_ = keys;
-  had_some_ = true;
   const std::int64_t good_for = std::max<std::int64_t>(0, *expiration - unix_seconds_());
-  good_until_ = unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2);
-  return role_;
+  shared_->put(keys, unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2));
+  return keys;
 }
 
 Answer<AwsCredentials> AwsCredentialSource::role_credentials() {
@@ -114,8 +117,8 @@ Answer<AwsCredentials> AwsCredentialSource::credentials() {
   if (!options_.fixed.access_key.empty()) {
     return options_.fixed;
   }
-  if (!role_.access_key.empty() && unix_seconds_() < good_until_) {
-    return role_;
+  if (std::optional<AwsCredentials> good = shared_->find(unix_seconds_())) {
+    return *std::move(good);
   }
   return role_credentials();
 }

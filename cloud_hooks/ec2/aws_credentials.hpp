@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "cloud_hooks/core/provider.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
 #include "cloud_hooks/sign/aws_signature.hpp"
+#include "cloud_hooks/sign/shared_key.hpp"
 
 namespace mayfly::cloud_hooks {
 
@@ -23,17 +25,21 @@ struct AwsCredentialOptions {
 [[nodiscard]] AwsCredentialOptions aws_credential_options(
     const std::function<std::string(const std::string&)>& get);
 
+using SharedAwsRole = SharedKey<AwsCredentials>;
+
 class AwsCredentialSource {
  public:
-  /// `unix_seconds` is the wall clock. `sender` must outlive this.
+  /// `unix_seconds` is the wall clock. `sender` must outlive this. `shared`: the role's keys of
+  /// several such objects; null: this one has its own.
   AwsCredentialSource(AwsCredentialOptions options, HttpSender& sender,
-                      std::function<std::int64_t()> unix_seconds);
+                      std::function<std::int64_t()> unix_seconds,
+                      std::shared_ptr<SharedAwsRole> shared = nullptr);
 
   /// Keys that are good for five more minutes, if the role has such. kAuth if there are none to be
   /// had; kRate if there were some before and the metadata server just does not answer.
   [[nodiscard]] Answer<AwsCredentials> credentials();
   /// The last ones were refused: the next call asks the metadata server again.
-  void forget() { role_ = {}; }
+  void forget() { shared_->forget(); }
   /// Where keys come from, for people.
   [[nodiscard]] std::string source() const;
   /// `text` without any secret that this has given out.
@@ -48,9 +54,7 @@ class AwsCredentialSource {
   const AwsCredentialOptions options_;
   HttpSender& sender_;
   const std::function<std::int64_t()> unix_seconds_;
-  AwsCredentials role_;
-  std::int64_t good_until_ = 0;
-  bool had_some_ = false;
+  const std::shared_ptr<SharedAwsRole> shared_;
 };
 
 }  // namespace mayfly::cloud_hooks

@@ -28,12 +28,12 @@ class Ec2Provider final : public Provider {
  public:
   Ec2Provider(Ec2Options options, Url endpoint, AwsCredentialOptions credentials,
               std::unique_ptr<HttpSender> sender, std::function<std::int64_t()> unix_seconds,
-              std::shared_ptr<Ec2Promises> promises)
+              std::shared_ptr<Ec2Promises> promises, std::shared_ptr<SharedAwsRole> role)
       : options_(std::move(options)),
         endpoint_(std::move(endpoint)),
         sender_(std::move(sender)),
         unix_seconds_(std::move(unix_seconds)),
-        credentials_(std::move(credentials), *sender_, unix_seconds_),
+        credentials_(std::move(credentials), *sender_, unix_seconds_, std::move(role)),
         promises_(std::move(promises)) {}
 
   RequestOutcome request(const ServerRequest& request) override {
@@ -292,7 +292,8 @@ Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
                                                     AwsCredentialOptions credentials,
                                                     std::unique_ptr<HttpSender> sender,
                                                     std::function<std::int64_t()> unix_seconds,
-                                                    std::shared_ptr<Ec2Promises> promises) {
+                                                    std::shared_ptr<Ec2Promises> promises,
+                                                    std::shared_ptr<SharedAwsRole> role) {
   if (Result<void> usable = check(options); !usable.ok()) {
     return usable.error();
   }
@@ -307,7 +308,7 @@ Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
   }
   return std::unique_ptr<Provider>(std::make_unique<Ec2Provider>(
       std::move(options), endpoint.value(), std::move(credentials), std::move(sender),
-      std::move(unix_seconds), std::move(promises)));
+      std::move(unix_seconds), std::move(promises), std::move(role)));
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -40,11 +40,11 @@ void keep_worse(std::optional<ProviderError>& error, ProviderError other) {
 class GceProvider final : public Provider {
  public:
   GceProvider(GceOptions options, GoogleTokenOptions tokens, std::unique_ptr<HttpSender> sender,
-              std::function<std::int64_t()> unix_seconds)
+              std::function<std::int64_t()> unix_seconds, std::shared_ptr<SharedGoogleToken> token)
       : options_(std::move(options)),
         sender_(std::move(sender)),
         unix_seconds_(std::move(unix_seconds)),
-        tokens_(std::move(tokens), *sender_, unix_seconds_) {}
+        tokens_(std::move(tokens), *sender_, unix_seconds_, std::move(token)) {}
 
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
@@ -371,15 +371,17 @@ class GceProvider final : public Provider {
 
 Result<std::unique_ptr<Provider>> make_gce_provider(GceOptions options, GoogleTokenOptions tokens,
                                                     std::unique_ptr<HttpSender> sender,
-                                                    std::function<std::int64_t()> unix_seconds) {
+                                                    std::function<std::int64_t()> unix_seconds,
+                                                    std::shared_ptr<SharedGoogleToken> token) {
   if (Result<void> usable = check(options); !usable.ok()) {
     return usable.error();
   }
   if (!parse_url(options.endpoint).value().safe_for_secrets()) {
     return Error{Errc::kInvalidInput, "the endpoint of Compute Engine must be https://"};
   }
-  return std::unique_ptr<Provider>(std::make_unique<GceProvider>(
-      std::move(options), std::move(tokens), std::move(sender), std::move(unix_seconds)));
+  return std::unique_ptr<Provider>(
+      std::make_unique<GceProvider>(std::move(options), std::move(tokens), std::move(sender),
+                                    std::move(unix_seconds), std::move(token)));
 }
 
 }  // namespace mayfly::cloud_hooks

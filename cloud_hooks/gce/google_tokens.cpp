@@ -33,8 +33,12 @@ GoogleTokenOptions google_token_options(const std::function<std::string(const st
 }
 
 GoogleTokens::GoogleTokens(GoogleTokenOptions options, HttpSender& sender,
-                           std::function<std::int64_t()> unix_seconds)
-    : options_(std::move(options)), sender_(sender), unix_seconds_(std::move(unix_seconds)) {}
+                           std::function<std::int64_t()> unix_seconds,
+                           std::shared_ptr<SharedGoogleToken> shared)
+    : options_(std::move(options)),
+      sender_(sender),
+      unix_seconds_(std::move(unix_seconds)),
+      shared_(shared != nullptr ? std::move(shared) : std::make_shared<SharedGoogleToken>()) {}
 
 std::string GoogleTokens::source() const {
   return !options_.token_file.empty() ? "the token in " + options_.token_file
@@ -113,11 +117,10 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
     return ProviderError{
         ProviderErrorKind::kRate, "the answer of " + source() + " is not an access token", {}, {}};
   }
-  token_ = std::string(token->get_string());
-  had_one_ = true;
+  std::string fresh(token->get_string());
   const std::int64_t good_for = std::max<std::int64_t>(0, lifetime->get_int64());
-  good_until_ = unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2);
-  return token_;
+  shared_->put(fresh, unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2));
+  return fresh;
 }
 
 bool GoogleTokens::learn_time(const HttpResponse& answer) {
@@ -136,8 +139,8 @@ Answer<std::string> GoogleTokens::token() {
   if (!options_.token_file.empty()) {
     return from_file();
   }
-  if (!token_.empty() && unix_seconds_() < good_until_) {
-    return token_;
+  if (std::optional<std::string> good = shared_->find(unix_seconds_())) {
+    return *std::move(good);
   }
   HttpLimits limits;
   const bool by_key = !options_.key_file.empty();
@@ -163,7 +166,7 @@ Answer<std::string> GoogleTokens::token() {
   }
   ProviderError error = no_answer(answer.error());
   error.detail = fmt::format("no access token from {}: {}", source(), error.detail);
-  if (!had_one_) {
+  if (!shared_->had_one()) {
     error.kind = ProviderErrorKind::kAuth;  // probably there is no such server here at all
   }
   return error;

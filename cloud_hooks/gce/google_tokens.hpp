@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "cloud_hooks/core/provider.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/sign/shared_key.hpp"
 
 namespace mayfly::cloud_hooks {
 
@@ -25,17 +27,21 @@ struct GoogleTokenOptions {
 [[nodiscard]] GoogleTokenOptions google_token_options(
     const std::function<std::string(const std::string&)>& get);
 
+using SharedGoogleToken = SharedKey<std::string>;
+
 class GoogleTokens {
  public:
-  /// `unix_seconds` is the wall clock. `sender` must outlive this.
+  /// `unix_seconds` is the wall clock. `sender` must outlive this. `shared`: the token of several
+  /// such objects; null: this one has its own.
   GoogleTokens(GoogleTokenOptions options, HttpSender& sender,
-               std::function<std::int64_t()> unix_seconds);
+               std::function<std::int64_t()> unix_seconds,
+               std::shared_ptr<SharedGoogleToken> shared = nullptr);
 
   /// A token that is good for five more minutes, if the server gives such. kAuth if there is none
   /// to be had; kRate if there was one before and the server just does not answer.
   [[nodiscard]] Answer<std::string> token();
   /// The last token was refused: the next call asks for another one.
-  void forget() { token_.clear(); }
+  void forget() { shared_->forget(); }
   /// Where tokens come from, for people.
   [[nodiscard]] std::string source() const;
 
@@ -50,10 +56,8 @@ class GoogleTokens {
   const GoogleTokenOptions options_;
   HttpSender& sender_;
   const std::function<std::int64_t()> unix_seconds_;
-  std::string token_;
-  std::int64_t good_until_ = 0;
+  const std::shared_ptr<SharedGoogleToken> shared_;
   std::int64_t clock_offset_ = 0;  // seconds from our clock to Google's
-  bool had_one_ = false;
 };
 
 }  // namespace mayfly::cloud_hooks

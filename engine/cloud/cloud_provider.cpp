@@ -118,7 +118,15 @@ Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
   return offers;
 }
 
-Made make_gce(const JobConfig& config, const std::string& label) {
+/// What the providers of one job know together.
+struct Common {
+  std::shared_ptr<cloud_hooks::SharedGoogleToken> token =
+      std::make_shared<cloud_hooks::SharedGoogleToken>();
+  std::shared_ptr<cloud_hooks::SharedAwsRole> role = std::make_shared<cloud_hooks::SharedAwsRole>();
+  std::shared_ptr<cloud_hooks::Ec2Promises> promises = std::make_shared<cloud_hooks::Ec2Promises>();
+};
+
+Made make_gce(const JobConfig& config, const std::string& label, const Common& common) {
   cloud_hooks::GceOptions options;
   options.job = label;
   Result<std::vector<cloud_hooks::Offer>> offers = offers_of(config);
@@ -156,11 +164,10 @@ Made make_gce(const JobConfig& config, const std::string& label) {
   }
   return cloud_hooks::make_gce_provider(std::move(options),
                                         cloud_hooks::google_token_options(variable),
-                                        std::move(sender).value(), unix_seconds);
+                                        std::move(sender).value(), unix_seconds, common.token);
 }
 
-Made make_ec2(const JobConfig& config, const std::string& label,
-              std::shared_ptr<cloud_hooks::Ec2Promises> promises) {
+Made make_ec2(const JobConfig& config, const std::string& label, const Common& common) {
   cloud_hooks::Ec2Options options;
   options.job = label;
   const Result<std::vector<cloud_hooks::Offer>> offers = offers_of(config);
@@ -189,12 +196,11 @@ Made make_ec2(const JobConfig& config, const std::string& label,
   }
   return cloud_hooks::make_ec2_provider(
       std::move(options), cloud_hooks::aws_credential_options(variable), std::move(sender).value(),
-      unix_seconds, std::move(promises));
+      unix_seconds, common.promises, common.role);
 }
 
 Made make_one(const JobConfig& config, const std::string& label,
-              std::vector<std::string> local_argv,
-              std::shared_ptr<cloud_hooks::Ec2Promises> promises) {
+              std::vector<std::string> local_argv, const Common& common) {
   if (config.cloud_provider == "local") {
     return make_local(config, std::move(local_argv));
   }
@@ -205,10 +211,10 @@ Made make_one(const JobConfig& config, const std::string& label,
     return make_slurm(config, label);
   }
   if (config.cloud_provider == "gce") {
-    return make_gce(config, label);
+    return make_gce(config, label, common);
   }
   if (config.cloud_provider == "ec2") {
-    return make_ec2(config, label, std::move(promises));
+    return make_ec2(config, label, common);
   }
   return Error{Errc::kInvalidInput, "there is no cloud provider '" + config.cloud_provider + "'"};
 }
@@ -235,16 +241,16 @@ std::string cloud_label(const JobConfig& config) {
 
 Made make_cloud_provider(const JobConfig& config, const std::string& label,
                          std::vector<std::string> local_argv) {
-  return make_one(config, label, std::move(local_argv), nullptr);
+  return make_one(config, label, std::move(local_argv), {});
 }
 
 Result<std::vector<std::unique_ptr<Provider>>> make_cloud_providers(
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
     std::size_t count) {
-  const auto promises = std::make_shared<cloud_hooks::Ec2Promises>();
+  const Common common;
   std::vector<std::unique_ptr<Provider>> providers;
   for (std::size_t i = 0; i < count; ++i) {
-    Made one = make_one(config, label, local_argv, promises);
+    Made one = make_one(config, label, local_argv, common);
     if (!one.ok()) {
       return std::move(one).error();
     }

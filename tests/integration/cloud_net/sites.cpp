@@ -47,7 +47,8 @@ std::unique_ptr<Provider> gce(const SiteOptions& site) {
   if (site.own_credentials) {
     tokens.key_file = cloud["key_file"];
   }
-  return make_gce_provider(options, tokens, impatient_client(site.answer_max), now).value();
+  return make_gce_provider(options, tokens, impatient_client(site.answer_max), now, site.token)
+      .value();
 }
 
 std::unique_ptr<Provider> ec2(const SiteOptions& site) {
@@ -64,7 +65,9 @@ std::unique_ptr<Provider> ec2(const SiteOptions& site) {
   if (site.own_credentials) {
     credentials.fixed = {cloud["access_key"], cloud["secret_key"], ""};
   }
-  return make_ec2_provider(options, credentials, impatient_client(site.answer_max), now).value();
+  return make_ec2_provider(options, credentials, impatient_client(site.answer_max), now, nullptr,
+                           site.role)
+      .value();
 }
 
 }  // namespace

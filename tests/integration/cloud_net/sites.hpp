@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "cloud_hooks/core/provider.hpp"
+#include "cloud_hooks/ec2/aws_credentials.hpp"
+#include "cloud_hooks/gce/google_tokens.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -15,6 +17,8 @@ struct SiteOptions {
   std::string job = "job-a";
   bool own_credentials = false;  ///< a key file or the environment; else the metadata server
   Duration answer_max = seconds(10);
+  std::shared_ptr<SharedGoogleToken> token = nullptr;
+  std::shared_ptr<SharedAwsRole> role = nullptr;
 };
 
 struct Site {
