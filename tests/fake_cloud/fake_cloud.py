@@ -286,12 +286,14 @@ class Cloud:
         self.google.revoke_all()
 
     def do_notice(self, machine="self", **notice):
+        """Returns the time from which on whoever asks is told (nothing if that is later)."""
         who = self.own if machine == "self" else self.machines.by_name[machine]
-        who.notice.set(**notice)
+        return who.notice.set(**notice)
 
     def do_vanish(self, machine):
-        """The machine ends without a word, as when a cloud takes it back."""
+        """The machine ends without a word, as when a cloud takes it back. Returns when it did."""
         self.machines.end(self.machines.by_name[machine], "Server.SpotInstanceTermination")
+        return self.machines.by_name[machine].ended
 
     def do_requests(self, service=None, operation=None):
         """Those to metadata servers that are equal are one, with its number of times."""

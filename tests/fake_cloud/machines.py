@@ -56,12 +56,13 @@ class Notices:
                 self.etag += 1
                 self.azure_incarnation += 1
                 self.changed.notify_all()
+                return now
         if after_s > 0:
             timer = threading.Timer(after_s, act)
             timer.daemon = True
             timer.start()
-        else:
-            act()
+            return None
+        return act()
 
 
 class Machines:
