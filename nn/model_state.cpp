@@ -17,13 +17,13 @@ namespace {
 double normal_deviate(const CounterRandom& random, std::uint64_t index) {
   constexpr int kDraws = 3;  // of four 16-bit numbers each
   constexpr std::int64_t kTwiceMean = 12 * 65535;
-  std::int64_t sum = 0;
+  constexpr std::uint64_t kEven = 0x0000'ffff'0000'ffffULL;  // two lanes with room for the sum
+  std::uint64_t lanes = 0;
   for (std::uint64_t draw = 0; draw < kDraws; ++draw) {
     const std::uint64_t bits = random.bits(index * kDraws + draw);
-    for (int shift = 0; shift < 64; shift += 16) {
-      sum += static_cast<std::int64_t>((bits >> shift) & 0xffff);
-    }
+    lanes += (bits & kEven) + ((bits >> 16) & kEven);
   }
+  const auto sum = static_cast<std::int64_t>((lanes & 0xffff'ffff) + (lanes >> 32));
   return static_cast<double>(2 * sum - kTwiceMean) * 0x1.0p-17;
 }
 
@@ -61,22 +61,38 @@ void initialise_parameters(const Model& model, const CounterRandom& random,
 
 }  // namespace
 
-ModelState make_initial_state(const Model& model, std::uint64_t seed, std::size_t exponent_count,
-                              std::int32_t unset) {
+ModelState make_undrawn_state(const Model& model, std::size_t exponent_count, std::int32_t unset) {
   ModelState state;
   state.parameters = AlignedBuffer<float>(model.parameter_count);  // zeroed
   state.momentum = AlignedBuffer<float>(model.parameter_count);
   state.statistics = AlignedBuffer<float>(model.statistic_count);
   state.exponents.assign(exponent_count, unset);
-  initialise_parameters(model, CounterRandom(seed).split("initial-state"), state.parameters.span());
   for (std::size_t variance = 1; variance < model.statistics.size(); variance += 2) {
     const TensorInfo& info = model.statistics[variance];
     std::ranges::fill(state.statistics.span().subspan(info.offset, info.size), 1.0F);
   }
+  state.is_drawn = false;
+  return state;
+}
+
+void draw_weights(const Model& model, std::uint64_t seed, ModelState& state) {
+  if (state.is_drawn) {
+    return;
+  }
+  ENSURE(state.committed == Step{0}, "weights are drawn before the first step");
+  initialise_parameters(model, CounterRandom(seed).split("initial-state"), state.parameters.span());
+  state.is_drawn = true;
+}
+
+ModelState make_initial_state(const Model& model, std::uint64_t seed, std::size_t exponent_count,
+                              std::int32_t unset) {
+  ModelState state = make_undrawn_state(model, exponent_count, unset);
+  draw_weights(model, seed, state);
   return state;
 }
 
 Digest digest_of(const ModelState& state) {
+  ENSURE(state.is_drawn, "only a real state is compared");
   Digester digester;
   digester.add_value(value(state.committed));
   digester.add(std::as_bytes(state.parameters.span()));

@@ -18,6 +18,8 @@ struct ModelState {
   AlignedBuffer<float> momentum;        ///< as long as parameters
   AlignedBuffer<float> statistics;      ///< running means and variances of batch norm
   std::vector<std::int32_t> exponents;  ///< of the exact sum's blocks; empty in fp32 reduction
+  /// False: a state of step 0 whose weights have not been drawn, so that nobody may see it.
+  bool is_drawn = true;
 };
 
 /// Initial state: He-normal convolutions (fan-out, as torchvision), linear layer uniform in
@@ -26,7 +28,14 @@ struct ModelState {
 [[nodiscard]] ModelState make_initial_state(const Model& model, std::uint64_t seed,
                                             std::size_t exponent_count, std::int32_t unset);
 
-/// Hash of everything in the state, in declaration order.
+/// The same without the weights, which are most of the work: 20 ns each. For a worker that will
+/// take another one's state if the job is under way.
+[[nodiscard]] ModelState make_undrawn_state(const Model& model, std::size_t exponent_count,
+                                            std::int32_t unset);
+/// Makes an undrawn state what make_initial_state returns; leaves any other as it is.
+void draw_weights(const Model& model, std::uint64_t seed, ModelState& state);
+
+/// Hash of everything in the state, in declaration order. The state is drawn.
 [[nodiscard]] Digest digest_of(const ModelState& state);
 
 }  // namespace mayfly::nn

@@ -44,6 +44,7 @@ void pack_state(const ModelState& state, std::span<std::byte> out) {
 void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out) {
   ENSURE(first + out.size() <= packed_state_size(state), "a part lies inside the packed state");
   ENSURE(state.momentum.size() == state.parameters.size(), "momentum covers the parameters");
+  ENSURE(state.is_drawn, "only a real state is given to others");
   const Header header = header_of(state);
   const std::array<ByteSpan, 5> arrays = {
       std::as_bytes(std::span(&header, 1)), std::as_bytes(state.parameters.span()),
@@ -78,6 +79,7 @@ Result<void> unpack_state(ByteSpan packed, ModelState& state) {
   next = extract(next, std::as_writable_bytes(state.momentum.span()));
   next = extract(next, std::as_writable_bytes(state.statistics.span()));
   extract(next, std::as_writable_bytes(std::span(state.exponents)));
+  state.is_drawn = true;
   return {};
 }
 

@@ -254,6 +254,12 @@ bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signal
   return !signals.asked();
 }
 
+/// What a worker starts with that has taken no part yet. With parameter servers it is read at once.
+Result<StartingState> fresh_state(const WorkerParts& parts) {
+  return parts.transport != nullptr ? joining_state(*parts.job, *parts.layout)
+                                    : starting_state(*parts.job, *parts.layout);
+}
+
 /// What an evicted worker joins again with. In exact reduction its state is one that the job has
 /// had, or is about to have, to the bit, unless it was evicted for that. With rounded sums the
 /// others may compute the step that only it has committed to other bits. Then it starts like any
@@ -262,7 +268,7 @@ Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part)
   if (parts.job->exact() && part.leave.reason != elastic::DismissReason::kCorrupted) {
     return std::move(part.state);
   }
-  Result<StartingState> start = starting_state(*parts.job, *parts.layout);
+  Result<StartingState> start = fresh_state(parts);
   return start.ok() ? Result<nn::ModelState>(std::move(start).value().state)
                     : Result<nn::ModelState>(start.error());
 }
@@ -334,7 +340,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (Result<void> built = build(config, parts); !built.ok()) {
     return fail(built.error(), kExitUsage);
   }
-  Result<StartingState> start = starting_state(*parts.job, *parts.layout);
+  Result<StartingState> start = fresh_state(parts);
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }

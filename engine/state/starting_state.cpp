@@ -31,17 +31,17 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents) {
 
 }  // namespace
 
-Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout) {
+Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout) {
   const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
   if (!job.config.resume.empty()) {
     return resumed_state(job, exponents);
   }
-  StartingState start{
-      nn::make_initial_state(job.model, job.config.seed, exponents, collectives::kUnsetExponent),
-      ""};
+  StartingState start{nn::make_undrawn_state(job.model, exponents, collectives::kUnsetExponent),
+                      ""};
   if (!job.initial_weights.has_value()) {
     return start;
   }
+  nn::draw_weights(job.model, job.config.seed, start.state);  // some may not be in the file
   const Result<InitialWeights> weights =
       read_initial_weights(job.config.init_from, job.config.model);
   if (!weights.ok()) {
@@ -56,6 +56,14 @@ Result<StartingState> starting_state(const Job& job, const ReductionLayout& layo
     return std::move(remark).error();
   }
   start.remark = std::move(remark).value();
+  return start;
+}
+
+Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout) {
+  Result<StartingState> start = joining_state(job, layout);
+  if (start.ok()) {
+    nn::draw_weights(job.model, job.config.seed, start.value().state);
+  }
   return start;
 }
 

@@ -19,4 +19,8 @@ struct StartingState {
 /// it: torn, another model, another reduction, changed since the job was prepared.
 [[nodiscard]] Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout);
 
+/// The same, but weights that depend on the seed alone are not drawn yet: a worker that joins a job
+/// which is under way never needs them.
+[[nodiscard]] Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout);
+
 }  // namespace mayfly::engine

@@ -81,6 +81,7 @@ elastic::member_effect::Leave Trainer::run() {
       parts_.pool.discard();
       if (leave->write_checkpoint) {
         turn_to(elastic::Activity::kCheckpoint);
+        draw_weights();
         parts_.checkpoints.write_now(state_);
       }
       return *leave;
@@ -125,6 +126,9 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   RendezvousOverControl store(parts_.client, view.id);
   spec.store = &store;
   begin_observing(view);
+  if (!observes_ && state_.committed == view.committed) {
+    draw_weights();
+  }
   work_ahead(view);
   Result<std::unique_ptr<collectives::Group>> formed = form(spec);
   if (!formed.ok()) {

@@ -77,6 +77,9 @@ class Trainer {
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
 
+  /// Those of step 0, if this is the first time that somebody needs them of us.
+  void draw_weights() { nn::draw_weights(parts_.job.model, parts_.job.config.seed, state_); }
+
   // trainer_enter.cpp: between the last step of a view and the first of the next
   void work_ahead(const elastic::View& view);
   void work_on(const elastic::View& ended);

@@ -33,6 +33,21 @@ TEST(ModelState, HasTheRecordedBits) {
             "cade4fc309315d5891416a87ce953e36");
 }
 
+TEST(ModelState, AnUndrawnStateIsTheInitialOneOnceItIsDrawn) {
+  const Model model = resnet20();
+  ModelState state = make_undrawn_state(model, 3, -5);
+  EXPECT_FALSE(state.is_drawn);
+  draw_weights(model, 7, state);
+  draw_weights(model, 8, state);  // there is nothing left to draw
+  EXPECT_TRUE(state.is_drawn);
+  EXPECT_EQ(digest_of(state), digest_of(make_initial_state(model, 7, 3, -5)));
+}
+
+TEST(ModelStateDeathTest, NobodySeesAnUndrawnState) {
+  const ModelState state = make_undrawn_state(resnet20(), 3, -5);
+  EXPECT_DEATH((void)digest_of(state), "only a real state is compared");
+}
+
 TEST(ModelState, ConvolutionsAreHeNormal) {
   for (const char* name : {"resnet20", "resnet50"}) {
     const Model model = make_model(name, 10).value();
