@@ -111,6 +111,58 @@ TEST(Followers, GoOnWithWhatTheirLeadersMadeOfStragglers) {
   EXPECT_GT(changes, kSeeds / 4);
 }
 
+/// As many workers as servers; worker i carries server i, and later ones none.
+PsOptions colocated(const std::string& phases, std::uint32_t workers, std::uint64_t seed) {
+  PsOptions options = with_followers(phases, workers, seed);
+  options.workers = workers;
+  options.colocated = true;
+  options.kills = 1;
+  return options;
+}
+
+TEST(Colocated, WorkersAreLostWithTheirServersAndNothingElseIs) {
+  std::uint64_t takeovers = 0;
+  for (const char* phases : kPhases) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const PsResult result =
+          checked(colocated(phases, static_cast<std::uint32_t>(2 + seed % 3), seed));
+      ASSERT_FALSE(result.torn) << named(colocated(phases, 2, seed));
+      takeovers += result.takeovers;
+    }
+  }
+  EXPECT_GT(takeovers, 5 * kSeeds / 2) << "the schedules do not hit what they are for";
+}
+
+TEST(Colocated, WorkersTakenForDeadTalkToTheirOwnServersAndNobodyElseHears) {
+  std::uint64_t takeovers = 0;
+  for (const char* phases : kPhases) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      PsOptions options = colocated(phases, static_cast<std::uint32_t>(2 + seed % 3), seed);
+      options.kills = 0;
+      options.zombies = 1;
+      takeovers += checked(options).takeovers;
+    }
+  }
+  EXPECT_GT(takeovers, 5 * kSeeds / 2);
+}
+
+TEST(Colocated, NeighboursLostTogetherEndTheJobAndOthersDoNot) {
+  std::uint64_t torn = 0;
+  std::uint64_t survived = 0;
+  for (const char* phases : {"bsp", "asp"}) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      PsOptions options = colocated(phases, 4, seed);
+      options.kills = 2;
+      options.joins = 0;
+      const PsResult result = checked(options);
+      torn += result.torn ? 1 : 0;
+      survived += !result.torn && result.takeovers >= 2 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(torn, kSeeds / 2);
+  EXPECT_GT(survived, kSeeds / 8);
+}
+
 /// Schedules in which each of the broken machines can be seen.
 PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
   PsOptions options = with_followers("bsp", 2, seed);

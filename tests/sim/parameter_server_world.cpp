@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "tests/sim/parameter_server_model.hpp"
 #include "tests/sim/parameter_server_shards.hpp"
+#include "tests/sim/parameter_server_worker.hpp"
 
 namespace mayfly::sim {
 namespace {
@@ -19,7 +20,6 @@ using parameter_server::PushFate;
 using parameter_server::ShardEvent;
 using parameter_server::ShardEventKind;
 using parameter_server::SyncPlan;
-using parameter_server::WorkerFlow;
 using parameter_server::flow::Adopt;
 using parameter_server::flow::Compute;
 using parameter_server::flow::Over;
@@ -73,27 +73,7 @@ class World {
     return options;
   }
 
-  /// One direction of a connection: in order, and cut off when the connection breaks.
-  struct Lane {
-    Instant last;
-    std::uint64_t generation = 0;
-  };
-  struct Worker {
-    explicit Worker(std::uint32_t shards)
-        : flow(shards), held(shards), fresh(shards), up(shards), down(shards), leader(shards) {}
-    MemberId id{};
-    std::uint32_t number = 0;
-    WorkerFlow flow;
-    std::vector<std::uint64_t> held;
-    std::vector<std::uint64_t> fresh;
-    std::vector<Lane> up;
-    std::vector<Lane> down;
-    std::vector<std::uint32_t> leader;  // which of the shard's two, as far as it knows
-    bool alive = true;
-    bool computes = false;
-    bool over = false;
-    std::uint64_t pushed = 0;
-  };
+  using Worker = PsWorker;
 
   Worker& worker(MemberId id) { return *workers_.at(id); }
   Duration some_time() { return us(random_.below(kLatencyUs)); }
@@ -129,7 +109,7 @@ class World {
 
   /// A worker learns of the newest view: shards may be led elsewhere.
   void learn(Worker& w) {
-    if (!w.alive || w.over) {
+    if (!w.alive || w.over || !roster_.contains(w.id)) {
       return;
     }
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
@@ -142,7 +122,7 @@ class World {
 
   /// Sends something to the leader of a shard; it arrives unless the connection is gone by then.
   void send_up(Worker& from, std::uint32_t s, std::function<void()> message) {
-    Lane& lane = from.up[s];
+    PsLane& lane = from.up[s];
     lane.last = std::max(lane.last, queue_.now() + some_time());
     const MemberId id = from.id;
     queue_.after(lane.last - queue_.now(),
@@ -155,7 +135,7 @@ class World {
   }
 
   void send_down(MemberId id, std::uint32_t s, std::function<void(Worker&)> message) {
-    Lane& lane = worker(id).down[s];
+    PsLane& lane = worker(id).down[s];
     lane.last = std::max(lane.last, queue_.now() + some_time());
     queue_.after(lane.last - queue_.now(),
                  [this, id, s, generation = lane.generation, message = std::move(message)] {
@@ -371,7 +351,7 @@ class World {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       const PsReplica& from = shards_.at(s, w.leader[s]);
       if (!from.is_alive || !from.leads || w.leader[s] != shards_.leader_of(s) ||
-          !from.waiting.empty()) {
+          !roster_.contains(w.id) || !from.waiting.empty()) {
         queue_.after(us(kLatencyUs), [this, id = w.id] { act(worker(id)); });
         return false;
       }
@@ -398,7 +378,8 @@ class World {
     }
     for (std::uint32_t i = 0; i < options_.server_kills + options_.zombies; ++i) {
       const bool dies = i < options_.server_kills;
-      queue_.after(us(random_.below(kJobUs)), [this, dies] { lose_server(dies); });
+      queue_.after(us(random_.below(kJobUs)),
+                   [this, dies] { options_.colocated ? disown_one() : lose_server(dies); });
     }
     for (std::uint32_t i = 0; i < options_.holds; ++i) {
       queue_.after(us(random_.below(kJobUs)), [this] {
@@ -431,13 +412,38 @@ class World {
     }
     Worker& victim = worker(ids[random_.below(ids.size())]);
     victim.alive = false;
+    if (carries(victim)) {
+      (void)shards_.lose(victim.number, true);
+    }
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       queue_.after(some_time(), [&victim, s] { ++victim.up[s].generation; });
     }
-    queue_.after(us(kLatencyUs + random_.below(5 * kLatencyUs)), [this, id = victim.id] {
-      roster_.erase(id);
+    declare_lost_soon(victim);
+  }
+
+  [[nodiscard]] bool carries(const Worker& w) const {
+    return options_.colocated && w.number < options_.shards;
+  }
+
+  /// The next view is without it, and without what it carries.
+  void declare_lost_soon(Worker& victim) {
+    queue_.after(us(kLatencyUs + random_.below(5 * kLatencyUs)), [this, &victim] {
+      roster_.erase(victim.id);
+      if (carries(victim)) {
+        shards_.declare_lost(victim.number);
+      }
       publish();
     });
+  }
+
+  /// A worker and the server that it carries are taken for dead, and go on until they hear of it.
+  void disown_one() {
+    Worker& victim = worker(MemberId{1 + random_.below(options_.shards)});
+    const bool can_go = living().size() >= 2 && victim.alive && !victim.over;
+    if (can_go && shards_.lose(victim.number, false)) {
+      declare_lost_soon(victim);
+      queue_.after(us(kJobUs), [&victim] { victim.alive = false; });
+    }
   }
 
   void lose_server(bool dies) {

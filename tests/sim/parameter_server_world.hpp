@@ -45,6 +45,7 @@ struct PsOptions {
   bool followers = false;              ///< each shard is a server, with a follower on the next
   std::uint32_t server_kills = 0;      ///< at random moments
   std::uint32_t zombies = 0;           ///< servers that are declared lost and go on
+  bool colocated = false;              ///< worker i carries server i: they are lost together
   PsSabotage sabotage = PsSabotage::kNone;
 };
 
