@@ -41,11 +41,13 @@ void derive_steps(Job& job) {
 std::string synchronisation_of(const JobConfig& c) {
   return uses_parameter_servers(c)
              ? fmt::format(
-                   "{}, {} slices, {} servers of {} shards, {} followers, rate {}, hashes {}, "
+                   "{}, {} slices, {} {} of {} shards, {} followers, rate {}, hashes {}, "
                    "straggler {}, warm-up {}, on divergence {} ({} times, {} means)",
-                   phases_text(c), slices_per_step(c), c.ps, c.shards, c.ps_replicas, c.lr_rule,
-                   c.ps_hashes, c.straggler, c.asp_warm_up.empty() ? "none" : c.asp_warm_up,
-                   c.on_divergence, c.divergence_factor, c.divergence_windows)
+                   phases_text(c), slices_per_step(c), server_count(c),
+                   carries_servers(c) ? "colocated servers" : "servers", c.shards, c.ps_replicas,
+                   c.lr_rule, c.ps_hashes, c.straggler,
+                   c.asp_warm_up.empty() ? "none" : c.asp_warm_up, c.on_divergence,
+                   c.divergence_factor, c.divergence_windows)
              : "all-reduce";
 }
 

@@ -205,6 +205,9 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
         CompareCell cell{fmt::format("{}-{}-s{}", file_name_of(variant.name), condition.name, seed),
                          variant.name, condition.name, seed, common};
         cell.settings.insert(cell.settings.end(), variant.settings.begin(), variant.settings.end());
+        if (variant.settings.empty()) {
+          (void)take_setting(cell.settings, "ps");  // of no use to all-reduce, and may be refused
+        }
         // Said although empty, so that nothing in the environment takes its place.
         cell.settings.emplace_back("inject", condition.straggler ? inject : "");
         cell.settings.emplace_back("chaos", condition.kill ? plan.base.chaos : "");

@@ -65,7 +65,7 @@ struct JobConfig {
   std::string phases;                  ///< instead of `sync`: "bsp:6.25%,asp{lr=0.5x}"
   std::string switch_order;            ///< of phases, as Sync-Switch spells it: 10 = bsp, then asp
   std::string train_steps;             ///< with it: global steps at which the phases end
-  std::uint32_t ps = 1;                ///< servers
+  std::uint32_t ps = 1;                ///< servers; 0: each worker carries one (colocated)
   std::uint32_t shards = 1;            ///< of each server, with a thread each
   std::uint32_t ps_replicas = 0;       ///< 1: each shard has a follower on the next server
   std::uint32_t slices = 0;            ///< that a step is cut into; 0 = as many as workers
@@ -130,7 +130,7 @@ struct JobConfig {
   std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
   std::string chaos;   ///< scripted faults, local launcher only; see engine/faults/chaos_plan.hpp
   std::string inject;  ///< scripted slowness; see engine/faults/injection_plan.hpp
-  std::uint32_t worker_number = 0;  ///< which of the workers of `inject` this one is
+  std::uint32_t worker_number = 0;  ///< which one it is, to `inject` and `ps colocated`
 
   // Records.
   std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>

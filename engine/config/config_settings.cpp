@@ -73,6 +73,21 @@ void append_computing(std::vector<Setting>& list) {
                       "address, or network interface, on which this process listens"));
 }
 
+constexpr const char* kColocated = "colocated";
+
+Result<void> set_servers(JobConfig& config, std::string_view text) {
+  std::uint32_t servers = 0;
+  if (text != kColocated && (!setting_kinds::parse_whole(servers, text).ok() || servers == 0)) {
+    return setting_kinds::wrong("a number of servers, or colocated", text);
+  }
+  config.ps = servers;
+  return {};
+}
+
+std::string servers_text(const JobConfig& config) {
+  return config.ps == 0 ? kColocated : std::to_string(config.ps);
+}
+
 void append_parameter_servers(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(make("sync", &C::sync,
@@ -86,7 +101,8 @@ void append_parameter_servers(std::vector<Setting>& list) {
                       "phases as Sync-Switch spells them, with train_steps: 1 = bsp, 0 = asp"));
   list.push_back(make("train_steps", &C::train_steps,
                       "of switch_order: the global step at which each phase ends, e.g. 400,61200"));
-  list.push_back(make("ps", &C::ps, "parameter servers"));
+  list.push_back({"ps", "parameter servers; colocated = one in the process of each worker",
+                  SettingKind::kWhole, false, set_servers, servers_text});
   list.push_back(make("ps_replicas", &C::ps_replicas,
                       "1: each shard has a follower on the next server, and a server may be lost"));
   list.push_back(make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"));
@@ -169,8 +185,10 @@ void append_membership(std::vector<Setting>& list) {
                       "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also "
                       "slow=2.5x, stop=50%; several: again, or with semicolons"));
   list.back().repeats = true;
-  list.push_back(make("worker_number", &C::worker_number,
-                      "of `mayfly worker`: which worker of --inject it is; launchers set it"));
+  list.push_back(
+      make("worker_number", &C::worker_number,
+           "of `mayfly worker`: which worker it is to --inject and --ps colocated, from 0; "
+           "launchers set it"));
 }
 
 void append_cloud(std::vector<Setting>& list) {

@@ -58,6 +58,10 @@ std::string place(const std::string& file_name, const toml::source_region& regio
   return file_name + " line " + std::to_string(region.begin.line);
 }
 
+bool is_number(const std::string& text) {
+  return text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 Result<void> apply_entry(JobConfig& config, const std::string& name, const toml::key& key,
                          const toml::node& node, const std::string& file_name);
 
@@ -170,7 +174,12 @@ Result<void> apply_entry(JobConfig& config, const std::string& name, const toml:
     }
     return apply_setting(config, name, "", source);  // names the nearest
   }
-  const std::optional<std::string> text = text_of(node, setting->kind);
+  std::optional<std::string> text = text_of(node, setting->kind);
+  if (!text && node.is_string() && setting->kind == SettingKind::kWhole) {
+    JobConfig tried = config;  // a few numbers have a word for one of them
+    const std::string word = node.as_string()->get();
+    text = setting->set(tried, word).ok() && !is_number(word) ? std::optional(word) : std::nullopt;
+  }
   if (!text) {
     return Error{Errc::kInvalidInput, source + ": " + setting->name + " expects " +
                                           wanted_type(setting->kind) + ", got " + type_name(node)};
@@ -219,7 +228,9 @@ std::string to_toml(const JobConfig& config) {
   std::string out;
   for (const Setting& setting : settings()) {
     const std::string text = setting.get(config);
-    out += setting.name + " = " + (setting.kind == SettingKind::kText ? quoted(text) : text) + "\n";
+    const bool is_word = setting.kind == SettingKind::kWhole && !is_number(text);
+    const bool is_text = setting.kind == SettingKind::kText || is_word;
+    out += setting.name + " = " + (is_text ? quoted(text) : text) + "\n";
   }
   return out;
 }

@@ -18,6 +18,7 @@ using parameter_server::SyncPlan;
 
 constexpr std::size_t kShardAlignment = 16;  // elements
 constexpr std::string_view kServerPrefix = "ps-server:";
+constexpr std::string_view kColocatedPrefix = "ps-colocated:";
 
 // Of a mean of the loss, and what a job may fall back by at most, unless it is short.
 constexpr std::uint64_t kMeanSteps = 4;
@@ -141,7 +142,7 @@ Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout, std::ui
   if (!plan.ok()) {
     return plan.error();
   }
-  const std::uint32_t shards = config.ps * config.shards;
+  const std::uint32_t shards = server_count(config) * config.shards;
   PsJob ps{plan.value(),
            checkpoints_of(job, plan.value()),
            parameter_server::parse_rate_rule(config.lr_rule).value(),
@@ -155,7 +156,8 @@ Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout, std::ui
 }
 
 std::string to_text(const ServerAddress& address) {
-  std::string text = fmt::format("{}{}", kServerPrefix, address.index);
+  std::string text =
+      fmt::format("{}{}", address.computes ? kColocatedPrefix : kServerPrefix, address.index);
   for (const std::string& shard : address.shards) {
     text += "|" + shard;
   }
@@ -167,13 +169,15 @@ std::string to_text(const ServerAddress& address) {
 }
 
 Result<std::optional<ServerAddress>> parse_server_address(const std::string& text) {
-  if (!text.starts_with(kServerPrefix)) {
+  ServerAddress address;
+  address.computes = text.starts_with(kColocatedPrefix);
+  const std::string_view prefix = address.computes ? kColocatedPrefix : kServerPrefix;
+  if (!text.starts_with(prefix)) {
     return std::optional<ServerAddress>();
   }
-  ServerAddress address;
   std::size_t end = std::min(text.find('|'), text.size());
   const char* const last = text.data() + end;
-  const auto parsed = std::from_chars(text.data() + kServerPrefix.size(), last, address.index);
+  const auto parsed = std::from_chars(text.data() + prefix.size(), last, address.index);
   while (end < text.size()) {
     const std::size_t begin = end + 1;
     end = std::min(text.find('|', begin), text.size());
@@ -188,6 +192,10 @@ Result<std::optional<ServerAddress>> parse_server_address(const std::string& tex
     return wrong("not the address of a parameter server: " + text);
   }
   return std::optional(std::move(address));
+}
+
+bool is_worker(const std::string& address) {
+  return address == kPsWorkerAddress || address.starts_with(kColocatedPrefix);
 }
 
 }  // namespace mayfly::engine

@@ -5,7 +5,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/parameter_server/ps_server.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/state/starting_state.hpp"
@@ -19,6 +19,14 @@ int fail(const Error& error, int code) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
+                                                       const ReductionLayout& layout,
+                                                       const nn::ModelState& initial) {
+  const std::optional<std::uint32_t> index = carried_server(job.config);
+  return index ? PsServer::start(job, layout, initial, {*index, true})
+               : Result<std::unique_ptr<PsServer>>(std::unique_ptr<PsServer>());
+}
 
 elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
                                            elastic::MemberClient& client,
@@ -36,13 +44,19 @@ elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
       job, job.config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
   PsTrainer trainer({job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints,
-                     parts.board, parts.delay},
+                     parts.board, parts.delay, parts.server},
                     initial);
+  if (parts.server != nullptr) {
+    parts.server->join(client, trainer.link());
+  }
   client.start(trainer.link());
   client.post(elastic::member_event::Loaded{initial.committed, 0});
   signals.tell(&client);
   log::info(fmt::format("joined {} as member {}", job.config.coordinator, value(client.id())));
   elastic::member_effect::Leave leave = trainer.run();
+  if (parts.server != nullptr) {
+    parts.server->finish(leave);
+  }
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
   signals.tell(nullptr);
   client.send_report(
@@ -66,7 +80,7 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
     return fail(token.error(), kExitUsage);
   }
   const Result<std::unique_ptr<PsServer>> server =
-      PsServer::start(*job.value(), layout, start.value().state);
+      PsServer::start(*job.value(), layout, start.value().state, {config.ps_index, false});
   if (!server.ok()) {
     return fail(server.error(), kExitFailed);
   }

@@ -8,6 +8,7 @@
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
 #include "engine/parameter_server/ps_job.hpp"
+#include "engine/parameter_server/ps_server.hpp"
 #include "engine/processes/worker_join.hpp"
 #include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
@@ -21,9 +22,16 @@ struct PsWorkerParts {
   ComputePool& pool;
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
+  PsServer* server = nullptr;      ///< that this process carries; null = none
 };
 
-/// From the moment this worker is a member until it leaves.
+/// The server that this worker carries, or null. Threads of its own from now on. kIo,
+/// kInvalidInput.
+[[nodiscard]] Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
+                                                                     const ReductionLayout& layout,
+                                                                     const nn::ModelState& initial);
+
+/// From the moment this worker is a member until it leaves. The server ends with it.
 [[nodiscard]] elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
                                                          elastic::MemberClient& client,
                                                          const nn::ModelState& initial,

@@ -1,10 +1,11 @@
-// `mayfly ps-server`: holds shards of the parameters until the job is over.
+// Holds shards of the parameters until the job is over.
 
 #include "engine/parameter_server/ps_server.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/ps_servers.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/parameter_server/step_recorder.hpp"
 #include "engine/processes/network_interface.hpp"
@@ -27,8 +29,9 @@ constexpr Duration kLingerStep = milliseconds(20);
 
 class ServerListener final : public parameter_server::ShardListener {
  public:
-  ServerListener(const Job& job, const PsJob& ps, std::uint32_t shard, bool leads)
-      : server_(job.config.ps_index), shard_(shard), recorder_(job, ps) {
+  ServerListener(const Job& job, const PsJob& ps, std::uint32_t server, std::uint32_t shard,
+                 bool leads)
+      : server_(server), shard_(shard), recorder_(job, ps) {
     if (leads) {
       recorder_.lead();
     }
@@ -109,7 +112,7 @@ struct Hosted {
 std::set<MemberId> workers_of(const elastic::View& view) {
   std::set<MemberId> workers;
   for (const elastic::ViewMember& member : view.members) {
-    if (member.address == kPsWorkerAddress) {
+    if (is_worker(member.address)) {
       workers.insert(member.id);
     }
   }
@@ -119,20 +122,24 @@ std::set<MemberId> workers_of(const elastic::View& view) {
 }  // namespace
 
 struct PsServer::Parts {
-  Parts(const Job& j, PsJob p) : job(j), ps(std::move(p)), layout(j.model), servers(j.config) {}
+  Parts(const Job& j, PsJob p, ServerPlace at)
+      : job(j), ps(std::move(p)), layout(j.model), place(at), servers(j.config) {}
 
   Result<void> host(parameter_server::ShardOptions options, const nn::ModelState& initial);
-  void follow(const elastic::View& view, elastic::MemberClient& client, PsLink& link);
-  void meet(const elastic::View& view, PsLink& link);
+  void follow(const elastic::View& view);
+  void tell_shards(const elastic::View& view);
   void wait_for_workers() const;
 
   const Job& job;
   const PsJob ps;
   const ReductionLayout layout;
+  const ServerPlace place;
   Step committed{};
-  PsServers servers;  // the control thread's
-  bool has_view = false;
-  bool is_late = false;
+  PsServers servers;                        // the control thread's
+  bool has_view = false;                    // the same
+  std::atomic<bool> is_late = false;        // the control thread sets it
+  elastic::MemberClient* client = nullptr;  // once it has joined
+  PsLink* link = nullptr;
   std::vector<Hosted> hosted;  // those it leads from the start first
 };
 
@@ -153,7 +160,7 @@ Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
   Hosted fresh;
   fresh.number = options.number;
   fresh.state = std::make_unique<SgdShard>(job, ps, layout, ps.ranges[options.number], initial);
-  fresh.listener = std::make_unique<ServerListener>(job, ps, options.number, leads);
+  fresh.listener = std::make_unique<ServerListener>(job, ps, place.index, options.number, leads);
   Result<std::unique_ptr<parameter_server::Shard>> shard =
       parameter_server::Shard::start(options, ps.plan, *fresh.state, *fresh.listener);
   if (!shard.ok()) {
@@ -165,7 +172,8 @@ Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
 }
 
 Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const ReductionLayout& layout,
-                                                  const nn::ModelState& initial) {
+                                                  const nn::ModelState& initial,
+                                                  ServerPlace place) {
   Result<PsJob> ps = make_ps_job(job, layout, value(initial.committed));
   if (!ps.ok()) {
     return std::move(ps).error();
@@ -175,13 +183,14 @@ Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const Reductio
   if (!host.ok()) {
     return host.error();
   }
-  auto parts = std::make_unique<Parts>(job, std::move(ps).value());
+  auto parts = std::make_unique<Parts>(job, std::move(ps).value(), place);
   parts->committed = initial.committed;
-  const std::uint32_t before = (config.ps_index + config.ps - 1) % config.ps;
+  const std::uint32_t count = server_count(config);
+  const std::uint32_t before = (place.index + count - 1) % count;
   for (const bool leads : {true, false}) {
     for (std::uint32_t i = 0; i < (leads || config.ps_replicas > 0 ? config.shards : 0); ++i) {
       parameter_server::ShardOptions options;
-      options.number = (leads ? config.ps_index : before) * config.shards + i;
+      options.number = (leads ? place.index : before) * config.shards + i;
       options.host = host.value();
       options.role =
           leads ? parameter_server::ShardRole::kLeads : parameter_server::ShardRole::kFollows;
@@ -195,7 +204,8 @@ Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const Reductio
 
 std::string PsServer::address() const {
   ServerAddress address;
-  address.index = parts_->job.config.ps_index;
+  address.index = parts_->place.index;
+  address.computes = parts_->place.computes;
   for (std::size_t i = 0; i < parts_->hosted.size(); ++i) {
     const bool leads = i < parts_->job.config.shards;
     (leads ? address.shards : address.followers).push_back(parts_->hosted[i].shard->address());
@@ -203,29 +213,32 @@ std::string PsServer::address() const {
   return to_text(address);
 }
 
-void PsServer::Parts::follow(const elastic::View& view, elastic::MemberClient& client,
-                             PsLink& link) {
+void PsServer::Parts::follow(const elastic::View& view) {
+  if (is_late) {
+    return;
+  }
   const bool is_first = !std::exchange(has_view, true);
-  if (is_first && job.config.ps_replicas > 0 && is_late_server(view, committed)) {
-    is_late = true;
-    const std::string why =
-        fmt::format("server {} has come to a job under way; what it lost cannot come back",
-                    job.config.ps_index);
-    log::error(why);
-    client.post(elastic::member_event::LeaveAsked{why});
-  }
-  if (!is_late) {
-    meet(view, link);
-  }
-}
-
-void PsServer::Parts::meet(const elastic::View& view, PsLink& link) {
   if (const Result<void> known = servers.follow(view); !known.ok()) {
     log::warning(known.error().detail);  // the workers end the job
     return;
   }
+  // Without followers nobody can come late: with the first lost server the job ends.
+  const bool may_be_late = is_first && (job.config.ps_replicas > 0 || place.computes);
+  is_late = may_be_late &&
+            (is_late_server(view, committed) || !servers.is_server(place.index, client->id()));
+  if (!is_late) {
+    tell_shards(view);
+    return;
+  }
+  const std::string why = fmt::format(
+      "server {} has come to a job under way; what it lost cannot come back", place.index);
+  place.computes ? log::info(why) : log::error(why);
+  client->post(elastic::member_event::LeaveAsked{why});
+}
+
+void PsServer::Parts::tell_shards(const elastic::View& view) {
   for (const Hosted& own : hosted) {
-    const bool leads = servers.placement().leader_of(own.number) == job.config.ps_index;
+    const bool leads = servers.placement().leader_of(own.number) == place.index;
     parameter_server::ShardView meaning;
     meaning.view = view.id;
     meaning.key = view.key;
@@ -235,34 +248,48 @@ void PsServer::Parts::meet(const elastic::View& view, PsLink& link) {
     meaning.follower = leads ? servers.follower_address(own.number) : std::string();
     meaning.follower_id = leads ? servers.follower_member(own.number) : MemberId{};
     if (leads && own.number == 0) {
-      link.wait_for_quiet();
+      link->wait_for_quiet();
     }
     own.shard->set_view(std::move(meaning));
   }
 }
 
+void PsServer::join(elastic::MemberClient& client, PsLink& link) {
+  parts_->client = &client;
+  parts_->link = &link;
+  for (const Hosted& own : parts_->hosted) {
+    own.listener->begin(client, link);
+  }
+}
+
+void PsServer::meet(const elastic::View& view) {
+  parts_->follow(view);
+}
+
+void PsServer::hold() {
+  for (const Hosted& own : parts_->hosted) {
+    if (own.number == 0) {
+      own.shard->hold();
+    }
+  }
+}
+
+bool PsServer::is_late() const {
+  return parts_->is_late;
+}
+
 elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
   std::mutex mutex;
   std::condition_variable told;
-  PsLink* self = nullptr;
   PsLink::Hooks hooks;
-  hooks.on_view = [&](const elastic::View& view) { parts_->follow(view, client, *self); };
-  hooks.on_hold = [this] {
-    for (const Hosted& own : parts_->hosted) {
-      if (own.number == 0) {
-        own.shard->hold();
-      }
-    }
-  };
+  hooks.on_view = [this](const elastic::View& view) { meet(view); };
+  hooks.on_hold = [this] { hold(); };
   hooks.on_leave = [&] {
     const std::lock_guard lock(mutex);
     told.notify_all();
   };
   PsLink link(client, parts_->committed, Step{parts_->job.total_steps}, hooks);
-  self = &link;
-  for (const Hosted& own : parts_->hosted) {
-    own.listener->begin(client, link);
-  }
+  join(client, link);
   client.start(link);
   client.post(elastic::member_event::Loaded{parts_->committed, 0});
   {
@@ -271,11 +298,19 @@ elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
       told.wait_for(lock, milliseconds(200));
     }
   }
-  parts_->wait_for_workers();
-  report(client);
   elastic::member_effect::Leave leave = *link.leave_order();
-  parts_->hosted.clear();  // no thread tells the link anything any more
+  finish(leave);
   return leave;
+}
+
+void PsServer::finish(const elastic::member_effect::Leave& leave) {
+  const bool is_lost = leave.reason == elastic::DismissReason::kEvicted ||
+                       leave.reason == elastic::DismissReason::kCorrupted;
+  if (!is_lost && !parts_->is_late) {
+    parts_->wait_for_workers();
+  }
+  report();
+  parts_->hosted.clear();  // no thread tells the link anything any more
 }
 
 /// They may still fetch the state.
@@ -288,7 +323,7 @@ void PsServer::Parts::wait_for_workers() const {
 }
 
 /// What each shard did, for events.jsonl.
-void PsServer::report(elastic::MemberClient& client) const {
+void PsServer::report() const {
   for (const Hosted& own : parts_->hosted) {
     const parameter_server::ShardFacts facts = own.shard->facts();
     if (!facts.leads) {
@@ -298,7 +333,7 @@ void PsServer::report(elastic::MemberClient& client) const {
     for (const auto& [age, count] : facts.staleness) {
       staleness += fmt::format("{}{}:{}", staleness.empty() ? "" : " ", age, count);
     }
-    client.send_report(encode_record(NoteRecord{
+    parts_->client->send_report(encode_record(NoteRecord{
         "shard_done",
         fmt::format("shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
                     "again, {} mixed, {} at once, {} undone, {} probes, {} bytes in, {} bytes out, "

@@ -4,21 +4,28 @@
 
 #include <utility>
 
+#include "engine/parameter_server/ps_settings.hpp"
+
 namespace mayfly::engine {
 
 PsServers::PsServers(const JobConfig& config)
-    : count_(config.ps),
+    : count_(server_count(config)),
       shards_(config.shards),
       has_followers_(config.ps_replicas > 0),
-      placement_(config.ps, config.shards, config.ps_replicas > 0),
-      servers_(config.ps) {}
+      colocated_(carries_servers(config)),
+      placement_(count_, config.shards, config.ps_replicas > 0),
+      servers_(count_) {}
 
 Result<void> PsServers::follow(const elastic::View& view) {
   if (!std::exchange(has_met_, true)) {
     return meet(view);
   }
   for (std::uint32_t index = 0; index < count_; ++index) {
-    if (servers_[index] && elastic::member_of(view, servers_[index]->id) == nullptr) {
+    if (!servers_[index]) {
+      continue;
+    }
+    const elastic::ViewMember* member = elastic::member_of(view, servers_[index]->id);
+    if (member == nullptr || member->address != servers_[index]->text) {
       placement_.lose(index);
     }
   }
@@ -36,14 +43,14 @@ Result<void> PsServers::meet(const elastic::View& view) {
     }
     const std::uint32_t index = address.value()->index;
     const bool is_second = index < servers_.size() && servers_[index].has_value();
-    if (is_second && has_followers_) {
+    if (is_second && (has_followers_ || colocated_)) {
       continue;  // it has come after the one before was lost, and will go
     }
     if (index >= servers_.size() || is_second) {
       return Error{Errc::kInvalidInput,
                    fmt::format("two parameter servers have index {}; see --ps-index", index)};
     }
-    servers_[index] = Server{member.id, *std::move(address).value()};
+    servers_[index] = Server{member.id, *std::move(address).value(), member.address};
   }
   for (std::uint32_t index = 0; index < count_; ++index) {
     const bool is_whole = servers_[index] && servers_[index]->address.shards.size() == shards_ &&
@@ -53,11 +60,15 @@ Result<void> PsServers::meet(const elastic::View& view) {
       placement_.lose(index);
     }
   }
-  return !placement_.is_torn()
-             ? Result<void>()
-             : Error{Errc::kNotFound,
-                     fmt::format("view {} has not all of the {} parameter servers with {} shards",
-                                 value(view.id), count_, shards_)};
+  if (!placement_.is_torn()) {
+    return {};
+  }
+  return Error{Errc::kNotFound,
+               fmt::format("view {} has not all of the {} parameter servers with {} shards{}",
+                           value(view.id), count_, shards_,
+                           colocated_ ? "; the workers with --worker-number 0 to --workers - 1 "
+                                        "carry one each"
+                                      : "")};
 }
 
 const std::string& PsServers::second_address(std::uint32_t shard) const {

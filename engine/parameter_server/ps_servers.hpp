@@ -20,9 +20,10 @@ class PsServers {
  public:
   explicit PsServers(const JobConfig& config);
 
-  /// Call with every view. In the first one: kInvalidInput if two servers have one index or an
-  /// address cannot be read, kNotFound if a shard is nowhere. A server that is gone later, or
-  /// another one under its index, is lost for good.
+  /// Call with every view; some may be left out. In the first one: kInvalidInput if two servers
+  /// have one index or an address cannot be read, kNotFound if a shard is nowhere. A server that is
+  /// gone later, or another one under its index, is lost for good; so is one whose member has come
+  /// back without it.
   [[nodiscard]] Result<void> follow(const elastic::View& view);
 
   [[nodiscard]] const parameter_server::Placement& placement() const { return placement_; }
@@ -32,11 +33,16 @@ class PsServers {
   [[nodiscard]] std::string follower_address(std::uint32_t shard) const;
   /// The member that follows it; 0: none.
   [[nodiscard]] MemberId follower_member(std::uint32_t shard) const;
+  /// The member is the server with this index, for the job, or was.
+  [[nodiscard]] bool is_server(std::uint32_t index, MemberId member) const {
+    return servers_[index] && servers_[index]->id == member;
+  }
 
  private:
   struct Server {
     MemberId id{};
     ServerAddress address;
+    std::string text;  // of the address
   };
 
   Result<void> meet(const elastic::View& view);
@@ -45,6 +51,7 @@ class PsServers {
   const std::uint32_t count_;
   const std::uint32_t shards_;  // of each
   const bool has_followers_;
+  const bool colocated_;
   parameter_server::Placement placement_;
   std::vector<std::optional<Server>> servers_;  // by index, as in the first view
   bool has_met_ = false;

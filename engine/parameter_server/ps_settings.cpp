@@ -12,7 +12,6 @@ namespace mayfly::engine {
 namespace {
 
 using parameter_server::JobLength;
-using parameter_server::SyncPhase;
 using parameter_server::SyncPlan;
 
 constexpr std::uint32_t kServersMax = 256;
@@ -75,6 +74,16 @@ Result<void> check_stragglers(const JobConfig& config) {
              : Result<void>(wrong("straggler_windows is not between 1 and 1000"));
 }
 
+Result<void> check_colocated(const JobConfig& config) {
+  if (config.ps_server) {
+    return wrong("ps-server is for servers of their own; with ps colocated workers carry them");
+  }
+  return config.cloud_provider.empty()
+             ? Result<void>()
+             : Result<void>(wrong("ps colocated needs workers with numbers (worker_number), and "
+                                  "those that cloud_provider starts have none"));
+}
+
 Result<void> check_divergence(const JobConfig& config) {
   if (config.on_divergence != "fail" && config.on_divergence != "bsp") {
     return wrong("on_divergence '" + config.on_divergence + "' is not fail or bsp");
@@ -97,6 +106,20 @@ bool uses_parameter_servers(const JobConfig& config) {
   return !config.sync.empty() || !config.phases.empty();
 }
 
+bool carries_servers(const JobConfig& config) {
+  return config.ps == 0;
+}
+
+std::uint32_t server_count(const JobConfig& config) {
+  return carries_servers(config) ? config.workers : config.ps;
+}
+
+std::optional<std::uint32_t> carried_server(const JobConfig& config) {
+  const bool carries = uses_parameter_servers(config) && carries_servers(config) &&
+                       config.worker_number < server_count(config);
+  return carries ? std::optional(config.worker_number) : std::nullopt;
+}
+
 const std::string& phases_text(const JobConfig& config) {
   return config.phases.empty() ? config.sync : config.phases;
 }
@@ -113,6 +136,34 @@ std::uint32_t slices_per_step(const JobConfig& config) {
   return std::max(1U, std::min(backup > 0 ? backup : config.workers, microbatches));
 }
 
+Result<void> check_servers(const JobConfig& config) {
+  if (!uses_parameter_servers(config)) {
+    return carries_servers(config) ? Result<void>(wrong("ps colocated needs --sync or --phases"))
+                                   : Result<void>();
+  }
+  const std::string servers = carries_servers(config) ? fmt::format("workers {}", config.workers)
+                                                      : fmt::format("ps {}", config.ps);
+  const std::uint32_t count = server_count(config);
+  if (count < 1 || count > kServersMax) {
+    return wrong(fmt::format("{} is not between 1 and {}{}", servers, kServersMax,
+                             carries_servers(config) ? ", with a server each (ps colocated)" : ""));
+  }
+  if (config.ps_replicas == 1 && (count < 2 || config.shards > kShardsPerServerMax / 2)) {
+    return wrong(fmt::format(
+        "ps_replicas 1 needs at least two servers ({}) with at most {} shards each (shards {})",
+        servers, kShardsPerServerMax / 2, config.shards));
+  }
+  if (!carries_servers(config) && config.ps_index >= config.ps) {
+    return wrong(fmt::format("ps_index {} is not below ps {}", config.ps_index, config.ps));
+  }
+  if (backup_round(config) > 0 && count * config.shards > 1) {
+    return wrong(
+        "backup needs one shard (ps 1, shards 1): which slices are late must be decided "
+        "in one place");
+  }
+  return {};
+}
+
 Result<void> check_parameter_servers(const JobConfig& config) {
   for (const auto& check : {check_stragglers, check_divergence}) {
     if (Result<void> checked = check(config); !checked.ok()) {
@@ -123,8 +174,15 @@ Result<void> check_parameter_servers(const JobConfig& config) {
     return config.ps_server ? Result<void>(wrong("ps-server needs --sync or --phases"))
                             : Result<void>();
   }
-  if (config.ps < 1 || config.ps > kServersMax) {
-    return wrong(fmt::format("ps {} is not between 1 and {}", config.ps, kServersMax));
+  if (config.spares > 0) {
+    return wrong("spares are for all-reduce; with parameter servers every worker has work");
+  }
+  if (carries_servers(config)) {
+    if (Result<void> fits = check_colocated(config); !fits.ok()) {
+      return fits;
+    }
+  } else if (Result<void> counted = check_servers(config); !counted.ok()) {
+    return counted;
   }
   if (config.shards < 1 || config.shards > kShardsPerServerMax) {
     return wrong(fmt::format("shards {} is not between 1 and {} per server", config.shards,
@@ -132,14 +190,6 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   }
   if (config.ps_replicas > 1) {
     return wrong(fmt::format("ps_replicas {} is not 0 or 1", config.ps_replicas));
-  }
-  if (config.ps_replicas == 1 && (config.ps < 2 || config.shards > kShardsPerServerMax / 2)) {
-    return wrong(fmt::format(
-        "ps_replicas 1 needs at least two servers (ps {}) with at most {} shards each (shards {})",
-        config.ps, kShardsPerServerMax / 2, config.shards));
-  }
-  if (config.ps_index >= config.ps) {
-    return wrong(fmt::format("ps_index {} is not below ps {}", config.ps_index, config.ps));
   }
   const std::uint32_t microbatches = config.global_batch / config.microbatch;
   const std::uint32_t slices = slices_per_step(config);
@@ -150,13 +200,6 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   const Result<SyncPlan> plan = plan_of_any_length(config, slices);
   if (!plan.ok()) {
     return plan.error();
-  }
-  for (const SyncPhase& phase : plan.value().phases()) {
-    if (phase.policy.kind == parameter_server::SyncKind::kBackup && config.ps * config.shards > 1) {
-      return wrong(
-          "backup needs one shard (ps 1, shards 1): which slices are late must be decided "
-          "in one place");
-    }
   }
   if (config.wire != "auto" && config.wire != "fp32") {
     return wrong("parameter servers exchange fp32; wire " + config.wire + " is for all-reduce");

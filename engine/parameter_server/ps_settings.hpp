@@ -4,6 +4,7 @@
 // matters.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -13,12 +14,22 @@ namespace mayfly::engine {
 
 /// The job's gradients go through parameter servers.
 [[nodiscard]] bool uses_parameter_servers(const JobConfig& config);
+/// With --sync or --phases: workers carry the servers (ps colocated).
+[[nodiscard]] bool carries_servers(const JobConfig& config);
+/// How many servers the job begins with: as many as workers if they carry them.
+[[nodiscard]] std::uint32_t server_count(const JobConfig& config);
+/// The server that this worker carries when it first joins: its number. Nothing: servers have
+/// processes of their own, or it came to a job that has its servers.
+[[nodiscard]] std::optional<std::uint32_t> carried_server(const JobConfig& config);
 /// What --phases says, or --sync.
 [[nodiscard]] const std::string& phases_text(const JobConfig& config);
 /// How many slices a step has if --slices does not say it: as many as workers, or as a backup phase
 /// needs; with straggler elastic the most there can be; never more than microbatches.
 [[nodiscard]] std::uint32_t slices_per_step(const JobConfig& config);
-/// Everything that can be said without the data set; kInvalidInput.
+/// Everything that can be said without the data set and the number of workers; kInvalidInput.
 [[nodiscard]] Result<void> check_parameter_servers(const JobConfig& config);
+/// The number of servers, and what follows from it. With ps colocated not a part of the check
+/// above: under mpirun the number of workers is known later. kInvalidInput.
+[[nodiscard]] Result<void> check_servers(const JobConfig& config);
 
 }  // namespace mayfly::engine

@@ -12,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/run/records.hpp"
 
@@ -44,11 +45,18 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
     : parts_(parts),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       link_(parts.client, next(initial.committed), Step{parts.job.total_steps},
-            {[this](const elastic::View&) {
+            {[this](const elastic::View& view) {
+               if (parts_.server != nullptr) {
+                 parts_.server->meet(view);
+               }
                view_came_ = true;
                wake();
              },
-             [] {},
+             [this] {
+               if (parts_.server != nullptr) {
+                 parts_.server->hold();
+               }
+             },
              [this] {
                parts_.pool.interrupt();
                wake();
@@ -96,6 +104,7 @@ elastic::member_effect::Leave PsTrainer::run() {
       parts_.checkpoints.write_now(*state);
     }
   }
+  clients_.reset();  // no server waits for us any more
   return leave;
 }
 
@@ -177,7 +186,7 @@ void PsTrainer::report_lost_servers(const elastic::View& view) {
   failed_ = true;
   std::vector<MemberId> workers;
   for (const elastic::ViewMember& member : view.members) {
-    if (member.address == kPsWorkerAddress) {
+    if (is_worker(member.address)) {
       workers.push_back(member.id);
     }
   }
@@ -203,7 +212,7 @@ void PsTrainer::report_lost_servers(const elastic::View& view) {
   fail(
       fmt::format("{} of {} parameter servers is lost, and with it {} updates since step {}; "
                   "start again with --resume",
-                  servers_.placement().lost().size(), parts_.job.config.ps,
+                  servers_.placement().lost().size(), server_count(parts_.job.config),
                   seen - std::min(seen, saved), value(recorded_)));
 }
 

@@ -15,6 +15,7 @@
 #include "elastic/net/progress_board.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
+#include "engine/parameter_server/ps_server.hpp"
 #include "engine/parameter_server/ps_servers.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/training/compute_pool.hpp"
@@ -33,6 +34,7 @@ struct PsTrainerParts {
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
+  PsServer* server = nullptr;      ///< that this process carries; null = none
 };
 
 class PsTrainer {

@@ -78,7 +78,7 @@ class StepRecorder {
       record_.view = value(view->id);
       record_.members = static_cast<std::uint32_t>(
           std::count_if(view->members.begin(), view->members.end(),
-                        [](const auto& m) { return m.address == kPsWorkerAddress; }));
+                        [](const auto& m) { return is_worker(m.address); }));
     }
     const Instant now = monotonic_now();
     record_.seconds = last_.ns == 0 ? 0 : to_seconds(now - last_);

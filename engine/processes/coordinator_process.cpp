@@ -117,7 +117,8 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
       return same.error();
     }
   }
-  for (const Result<void>& checked : {check_spares(config), check_backend(config)}) {
+  for (const Result<void>& checked :
+       {check_spares(config), check_servers(config), check_backend(config)}) {
     if (!checked.ok()) {
       return checked.error();
     }
@@ -226,9 +227,11 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
         bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
   }
   if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
-    core.initial_workers += config.ps;
-    // With followers the last of two neighbours suffices.
-    core.min_workers += config.ps_replicas > 0 ? (config.ps + 1) / 2 : config.ps;
+    if (!carries_servers(config)) {
+      core.initial_workers += config.ps;
+      // With followers the last of two neighbours suffices.
+      core.min_workers += config.ps_replicas > 0 ? (config.ps + 1) / 2 : config.ps;
+    }
     core.rebalance.enabled = false;
     core.observe_from_bytes = UINT64_MAX;
   }

@@ -19,6 +19,7 @@
 #include "base/log.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/device_choice.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/backend.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -147,8 +148,8 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
     }
     config.bind_host = address.value();
   }
-  for (const Result<void>& checked :
-       {check_spares(config), check_recovery(config), check_backend(config)}) {
+  for (const Result<void>& checked : {check_spares(config), check_servers(config),
+                                      check_recovery(config), check_backend(config)}) {
     if (!checked.ok()) {
       return refuse(checked.error(), kExitUsage);
     }

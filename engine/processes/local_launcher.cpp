@@ -50,10 +50,7 @@ int LocalLauncher::run() {
   });
   Result<std::unique_ptr<CoordinatorProcess>> process =
       CoordinatorProcess::start(requested_, listener_, CoordinatorProcess::Unfinished::kRefuse,
-                                [this](std::uint32_t count) -> Result<std::string> {
-                                  scale_to_ = count;
-                                  return fmt::format("going to {} workers", count);
-                                });
+                                [this](std::uint32_t count) { return scale(count); });
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
   }
@@ -63,8 +60,9 @@ int LocalLauncher::run() {
       return refuse(started.error(), kExitFailed);
     }
   }
+  const JobConfig& config = process_->config();
   const std::uint32_t servers =
-      uses_parameter_servers(process_->config()) ? process_->config().ps : 0;
+      uses_parameter_servers(config) && !carries_servers(config) ? config.ps : 0;
   for (std::uint32_t i = 0; i < servers; ++i) {
     if (Result<void> started = start_server(i); !started.ok()) {
       return refuse(started.error(), kExitFailed);
@@ -244,6 +242,17 @@ void LocalLauncher::wake_stopped_workers() {
     (void)provider_.signal(workers_[wake.worker].id, SIGCONT);
     return true;
   });
+}
+
+/// On the coordinator's thread.
+Result<std::string> LocalLauncher::scale(std::uint32_t count) {
+  if (carries_servers(requested_) && count < requested_.workers) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("the first {} workers carry the parameter servers; no fewer can stay",
+                             requested_.workers)};
+  }
+  scale_to_ = count;
+  return fmt::format("going to {} workers", count);
 }
 
 void LocalLauncher::follow_scale_requests() {

@@ -72,6 +72,7 @@ class LocalLauncher {
   void play_chaos();
   void play(const ChaosEvent& event);
   void wake_stopped_workers();
+  Result<std::string> scale(std::uint32_t count);
   void follow_scale_requests();
   void follow_signals();
   void wait_for_workers();

@@ -199,15 +199,19 @@ int fail(const Error& error, int code) {
 struct Part {
   elastic::member_effect::Leave leave;
   nn::ModelState state;
+  bool comes_back = false;  ///< it left only to join again without its parameter server
 };
 
-/// From the moment this worker is a member until it leaves.
+/// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
 Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
-               nn::ModelState initial, LeaveSignals& signals) {
+               nn::ModelState initial, PsServer* server, LeaveSignals& signals) {
   if (parts.transport == nullptr) {
-    PsWorkerParts ps{*parts.job,  *parts.layout, *parts.loader,
-                     *parts.pool, *parts.board,  delay_of(config, parts)};
-    return {take_ps_part(ps, client, initial, signals), std::move(initial)};
+    PsWorkerParts ps{*parts.job,   *parts.layout,           *parts.loader, *parts.pool,
+                     *parts.board, delay_of(config, parts), server};
+    elastic::member_effect::Leave leave = take_ps_part(ps, client, initial, signals);
+    const bool comes_back =
+        server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;
+    return {std::move(leave), std::move(initial), comes_back};
   }
   WorkerLink link(*parts.transport, *parts.pool, client);
   CheckpointWriter checkpoints(
@@ -240,6 +244,10 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::Membe
 /// Waits until the worker may join again; false if it should not: nobody wants it, it was asked to
 /// go, or it is evicted again and again.
 bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signals) {
+  if (part.comes_back) {
+    log::info("joining again without the parameter server");
+    return !signals.asked();
+  }
   if (!part.leave.may_rejoin || signals.asked()) {
     return false;
   }
@@ -273,6 +281,14 @@ Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part)
                     : Result<nn::ModelState>(start.error());
 }
 
+/// Where others find this worker's gradients, or the parameters that it carries.
+std::string address_of(const WorkerParts& parts, const PsServer* server) {
+  if (server != nullptr) {
+    return server->address();
+  }
+  return parts.transport != nullptr ? parts.transport->address() : kPsWorkerAddress;
+}
+
 /// Member after member, as long as the job wants this worker; data, kernels and connections to
 /// other workers are kept in between.
 int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
@@ -284,18 +300,24 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
+  Result<std::unique_ptr<PsServer>> server = start_carried_server(*parts.job, *parts.layout, state);
+  if (!server.ok()) {
+    return fail(server.error(), kExitFailed);
+  }
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,
-                 {parts.transport != nullptr ? parts.transport->address() : kPsWorkerAddress,
-                  parts.job->fingerprint, token.value(), sentinel, std::move(former)},
+                 {address_of(parts, server.value().get()), parts.job->fingerprint, token.value(),
+                  sentinel, std::move(former)},
                  timeout);
     if (!joined.ok()) {
       const bool refused = joined.error().code == Errc::kRefused;
       return fail(joined.error(), refused ? kExitUsage : kExitFailed);
     }
-    Part part = take_part(config, parts, *joined.value(), std::move(state), signals);
+    Part part =
+        take_part(config, parts, *joined.value(), std::move(state), server.value().get(), signals);
     joined.value().reset();  // says the last words
+    server.value().reset();  // what it held is of no use to the job any more
     if (!may_rejoin(part, limit, signals)) {
       return exit_code_of(part.leave);
     }
@@ -317,8 +339,10 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (config.launched) {
     cloud_hooks::die_with_launcher();
   }
-  if (Result<void> usable = check_backend(config); !usable.ok()) {
-    return refuse(usable.error(), kExitUsage);
+  for (const Result<void>& usable : {check_backend(config), check_servers(config)}) {
+    if (!usable.ok()) {
+      return refuse(usable.error(), kExitUsage);
+    }
   }
   log::open("worker", "", log::Level::kInfo);
   elastic::FlightRecorder::write_on_fatal_signals();

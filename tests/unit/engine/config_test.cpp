@@ -157,6 +157,20 @@ TEST(Toml, PhasesMayBeTables) {
               HasSubstr("[[phase]]"));
 }
 
+TEST(Toml, ServersAreANumberOrColocated) {
+  JobConfig config;
+  ASSERT_TRUE(apply_toml(config, "ps = 3\n", "job.toml").ok());
+  EXPECT_EQ(config.ps, 3U);
+  ASSERT_TRUE(apply_toml(config, "ps = \"colocated\"\n", "job.toml").ok());
+  EXPECT_EQ(config.ps, 0U);
+  EXPECT_THAT(to_toml(config), HasSubstr("\nps = \"colocated\"\n"));
+  ASSERT_TRUE(apply_setting(config, "ps", "2", "flag").ok());
+  EXPECT_EQ(config.ps, 2U);
+  EXPECT_THAT(to_toml(config), HasSubstr("\nps = 2\n"));
+  EXPECT_THAT(error_of(apply_setting(config, "ps", "collocated", "flag")),
+              HasSubstr("a number of servers, or colocated"));
+}
+
 TEST(Toml, WithAnErrorChangesNothing) {
   JobConfig config;
   EXPECT_FALSE(apply_toml(config, "lr = 5.0\nnonsense = 1\n", "job.toml").ok());

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/parameter_server/ps_settings.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -28,7 +30,8 @@ JobConfig two_servers() {
 
 TEST(ServerAddress, ReadsBackWithAndWithoutFollowers) {
   for (const ServerAddress& address :
-       {ServerAddress{3, {"a", "b"}, {}}, ServerAddress{0, {"a", "b"}, {"c", "d"}}}) {
+       {ServerAddress{3, {"a", "b"}, {}}, ServerAddress{0, {"a", "b"}, {"c", "d"}},
+        ServerAddress{7, {"a"}, {"c"}, true}}) {
     const auto back = parse_server_address(to_text(address));
     ASSERT_TRUE(back.ok() && back.value().has_value());
     EXPECT_EQ(*back.value(), address);
@@ -76,6 +79,96 @@ TEST(PsServers, MustAllBeThereWithoutFollowers) {
   EXPECT_FALSE(
       twice.follow(view_of(1, {{3, to_text({1, {"lead1"}, {}})}, {4, to_text({1, {"lead1"}, {}})}}))
           .ok());
+}
+
+JobConfig colocated(std::uint32_t workers, std::uint32_t replicas) {
+  JobConfig config;
+  config.sync = "bsp";
+  config.ps = 0;
+  config.workers = workers;
+  config.ps_replicas = replicas;
+  return config;
+}
+
+ServerAddress carried(std::uint32_t index) {
+  ServerAddress address = server(index);
+  address.computes = true;
+  return address;
+}
+
+TEST(ColocatedServers, AreAsManyAsWorkersAndThoseThatComeLaterCarryNone) {
+  JobConfig config = colocated(3, 0);
+  EXPECT_EQ(server_count(config), 3U);
+  config.worker_number = 2;
+  EXPECT_EQ(carried_server(config), 2U);
+  config.worker_number = 3;
+  EXPECT_FALSE(carried_server(config).has_value());
+  config.ps = 1;
+  config.worker_number = 0;
+  EXPECT_FALSE(carried_server(config).has_value());
+}
+
+TEST(ColocatedServers, AreWorkersToo) {
+  EXPECT_TRUE(is_worker(to_text(carried(1))));
+  EXPECT_TRUE(is_worker(kPsWorkerAddress));
+  EXPECT_FALSE(is_worker(to_text(server(1))));
+}
+
+TEST(ColocatedServers, AreLostThoughTheirMemberComesBackWithoutThem) {
+  PsServers servers(colocated(2, 1));
+  ASSERT_TRUE(
+      servers.follow(view_of(1, {{1, to_text(carried(0))}, {2, to_text(carried(1))}})).ok());
+  EXPECT_TRUE(servers.is_server(1, MemberId{2}));
+  EXPECT_EQ(servers.leader_address(1), "lead1");
+  // It was evicted in view 2, which we have not seen, and keeps its id.
+  ASSERT_TRUE(servers.follow(view_of(3, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}})).ok());
+  EXPECT_EQ(servers.leader_address(1), "follow0");
+}
+
+TEST(ColocatedServers, OfOneThatComesUnderATakenNumberAreNotTheJobs) {
+  PsServers servers(colocated(2, 0));
+  ASSERT_TRUE(
+      servers
+          .follow(view_of(
+              4, {{1, to_text(carried(0))}, {2, to_text(carried(1))}, {5, to_text(carried(0))}}))
+          .ok());
+  EXPECT_TRUE(servers.is_server(0, MemberId{1}));
+  EXPECT_FALSE(servers.is_server(0, MemberId{5}));
+}
+
+TEST(ColocatedServers, MustAllBeThereWhichIsSaidWithTheFlag) {
+  PsServers servers(colocated(2, 0));
+  const Result<void> known =
+      servers.follow(view_of(1, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}}));
+  ASSERT_FALSE(known.ok());
+  EXPECT_NE(known.error().detail.find("--worker-number"), std::string::npos);
+}
+
+TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
+  const auto complaint = [](const JobConfig& config) {
+    const Result<void> early = validate(config);
+    const Result<void> late = early.ok() ? check_servers(config) : early;
+    return late.ok() ? std::string() : late.error().detail;
+  };
+  EXPECT_EQ(complaint(colocated(4, 0)), "");
+  EXPECT_EQ(complaint(colocated(4, 1)), "");
+  EXPECT_NE(complaint(colocated(1, 1)).find("at least two servers (workers 1)"), std::string::npos);
+  EXPECT_NE(complaint(colocated(257, 0)).find("is not between 1 and 256"), std::string::npos);
+  JobConfig backup = colocated(3, 0);
+  backup.sync = "backup:2-of-3";
+  EXPECT_NE(complaint(backup).find("one shard"), std::string::npos);
+  JobConfig server = colocated(3, 0);
+  server.ps_server = true;
+  EXPECT_NE(complaint(server).find("workers carry them"), std::string::npos);
+  JobConfig cloud = colocated(3, 0);
+  cloud.cloud_provider = "local";
+  EXPECT_NE(complaint(cloud).find("worker_number"), std::string::npos);
+  JobConfig spares = colocated(3, 0);
+  spares.spares = 1;
+  EXPECT_NE(complaint(spares).find("spares"), std::string::npos);
+  JobConfig reduce = colocated(3, 0);
+  reduce.sync.clear();
+  EXPECT_NE(complaint(reduce).find("--sync or --phases"), std::string::npos);
 }
 
 TEST(LateServer, IsOneThatFindsAJobUnderWay) {
