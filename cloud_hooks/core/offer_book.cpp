@@ -83,6 +83,15 @@ std::optional<Instant> OfferBook::next_change(Instant now) const {
   return next;
 }
 
+std::optional<Instant> OfferBook::calm_from(std::size_t offer, Duration calm) const {
+  const Entry& entry = entries_.at(offer);
+  if (entry.stopped || entry.at_quota || entry.failed_starts > 0) {
+    return std::nullopt;
+  }
+  const Instant refused = entry.refused_at == Instant{} ? Instant{} : entry.refused_at + calm;
+  return std::max({refused, entry.blocked_until, entry.shunned_until});
+}
+
 bool OfferBook::all_stopped() const {
   return std::all_of(entries_.begin(), entries_.end(),
                      [](const Entry& entry) { return entry.stopped || entry.at_quota; });
@@ -95,6 +104,7 @@ void OfferBook::worked(std::size_t offer) {
 }
 
 void OfferBook::block(Entry& entry, Instant now, Duration at_least) {
+  entry.refused_at = now;
   entry.backoff = std::clamp(2 * entry.backoff, backoff_.first, backoff_.max);
   entry.blocked_until = std::max(
       entry.blocked_until, now + std::max(entry.backoff, std::min(at_least, 10 * backoff_.max)));

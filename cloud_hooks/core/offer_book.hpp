@@ -40,6 +40,10 @@ class OfferBook {
   [[nodiscard]] double price_per_speed(std::size_t offer) const;
   /// The next moment after `now` at which ranking() has more to offer without further news.
   [[nodiscard]] std::optional<Instant> next_change(Instant now) const;
+  /// From when on an offer has refused nothing, and lost no burst of servers, for so long, if
+  /// nothing happens until then. Nothing while it is stopped or at its quota, or if its last server
+  /// never had a worker in the job.
+  [[nodiscard]] std::optional<Instant> calm_from(std::size_t offer, Duration calm) const;
   /// Whether no offer can ever be asked for again without news from a person or of a freed quota.
   [[nodiscard]] bool all_stopped() const;
 
@@ -69,7 +73,8 @@ class OfferBook {
     OfferTerms terms;
     Instant blocked_until{};
     Instant shunned_until{};
-    Duration backoff{};  // of the last refusal; 0 = none since it worked
+    Instant refused_at{};  // for the last time; 0 = never
+    Duration backoff{};    // of the last refusal; 0 = none since it worked
     int failed_starts = 0;
     bool at_quota = false;
     bool stopped = false;

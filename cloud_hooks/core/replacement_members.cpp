@@ -8,7 +8,7 @@ namespace mayfly::cloud_hooks {
 
 void ReplacementPolicy::on(Instant now, const policy_event::Joined& event) {
   MemberInfo& member = members_[event.member];
-  member = {event.server, now, false, false, false};
+  member = {event.server, now};
   if (event.server.empty()) {
     presume_home(member);
     return;
@@ -87,6 +87,7 @@ void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
   if (member == members_.end()) {
     return;
   }
+  member->second.is_measured = true;
   const auto found = servers_.find(member->second.server);
   if (found != servers_.end() && found->second.offer) {
     book_.measured(*found->second.offer, event.speed);

@@ -19,6 +19,7 @@ void ReplacementPolicy::plan(Instant now) {
     release_all(now);
   }
   repeat_requests(now);
+  watch_exchange(now);
   give_up_surplus(now);
   ask_for_missing(now);
   look_around(now);
@@ -27,7 +28,7 @@ void ReplacementPolicy::plan(Instant now) {
 std::uint32_t ReplacementPolicy::staying() const {
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
-    count += server.stays() ? 1 : 0;
+    count += server.stays() && !is_exchanged(id) ? 1 : 0;
   }
   for (const auto& [id, member] : members_) {
     const bool stays = !member.leaves && !member.server_is_gone;
@@ -50,7 +51,8 @@ std::uint32_t ReplacementPolicy::on_demand_present() const {
   };
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
-    count += server.is_used() && server.offer && is_on_demand(*server.offer) ? 1 : 0;
+    const bool counts = server.is_used() && !is_exchanged(id);
+    count += counts && server.offer && is_on_demand(*server.offer) ? 1 : 0;
   }
   for (const auto& [id, pending] : pending_) {
     count += !pending.limbo && is_on_demand(pending.offer) ? pending.missing() : 0;
@@ -184,7 +186,7 @@ std::vector<std::string> ReplacementPolicy::least_wanted() const {
   };
   std::vector<Candidate> all;
   for (const auto& [id, server] : servers_) {
-    if (server.stays()) {
+    if (server.stays() && !is_exchanged(id)) {
       const double price = server.offer ? book_.price_per_speed(*server.offer) : price_of(server);
       all.push_back({server.stage == Stage::kWorking, price, server.order, id});
     }
@@ -234,6 +236,7 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
   if (!list_in_flight_ && !settled()) {
     consider(list_due_);
   }
+  consider(next_exchange_wake(now));
   if (surplus_since_) {
     consider(*surplus_since_ + options_.surplus_patience);
   }

@@ -52,16 +52,18 @@ struct ReplacementOptions {
   /// What they spent is in spent_before; else servers that they left are billed from their start.
   bool spent_is_known = true;
 
-  Duration lifetime_max = seconds(86400);    ///< of a server; 0 = no limit
-  Duration billed_at_least = seconds(60);    ///< however short a server lived
-  Duration stop_margin = seconds(300);       ///< before the budget's end the job is stopped
-  Duration release_margin = seconds(60);     ///< before it, all servers are released
-  Duration gather = milliseconds(20);        ///< losses so close together are one batch
-  Duration start_timeout = seconds(600);     ///< from granted to running
-  Duration join_timeout = seconds(600);      ///< from running to a worker in the job
-  Duration rejoin_patience = seconds(15);    ///< a server whose worker was lost may bring it back
-  Duration leave_timeout = seconds(120);     ///< from told to leave to released anyhow
-  Duration surplus_patience = seconds(60);   ///< before servers beyond the target are given up
+  Duration lifetime_max = seconds(86400);   ///< of a server; 0 = no limit
+  Duration billed_at_least = seconds(60);   ///< however short a server lived
+  Duration stop_margin = seconds(300);      ///< before the budget's end the job is stopped
+  Duration release_margin = seconds(60);    ///< before it, all servers are released
+  Duration gather = milliseconds(20);       ///< losses so close together are one batch
+  Duration start_timeout = seconds(600);    ///< from granted to running
+  Duration join_timeout = seconds(600);     ///< from running to a worker in the job
+  Duration rejoin_patience = seconds(15);   ///< a server whose worker was lost may bring it back
+  Duration leave_timeout = seconds(120);    ///< from told to leave to released anyhow
+  Duration surplus_patience = seconds(60);  ///< before servers beyond the target are given up
+  /// A calm so long before a server on demand is exchanged for a spot server; 0 = never.
+  Duration back_to_spot_after = seconds(900);
   Duration shun_after_burst = seconds(120);  ///< an offer that lost many at once
   Duration list_every = seconds(15);         ///< reconciliation
   Duration absence_grace = seconds(45);      ///< a new server may be missing in lists so long
@@ -131,7 +133,8 @@ struct StopJob {  ///< with a checkpoint
 struct Tell {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
                      ///< server_adopted, server_given_up, request_given_up, worker_unnamed,
-                     ///< release_failed, list_failed, offer_stopped, offers_exhausted, budget
+                     ///< release_failed, list_failed, offer_stopped, offers_exhausted, budget,
+                     ///< back_to_spot
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< of what has ended: what it cost in all
@@ -195,6 +198,7 @@ class ReplacementPolicy {
     bool leaves = false;
     bool server_is_gone = false;
     bool is_housed = false;  // if it does not say: a server was taken for its own
+    bool is_measured = false;
   };
   struct Pending {
     ServerRequest request;
@@ -259,6 +263,24 @@ class ReplacementPolicy {
   [[nodiscard]] std::uint32_t on_demand_present() const;
   [[nodiscard]] std::optional<Instant> find_next_wake(Instant now) const;
 
+  // replacement_exchange.cpp: back to spot.
+  struct Exchange {
+    std::string server;      // on demand, until its heir works
+    std::string request_id;  // of the heir
+  };
+  struct PossibleExchange {
+    std::string server;
+    std::size_t offer;
+    Instant due;
+  };
+  void watch_exchange(Instant now);
+  void begin_exchange(Instant now);
+  void end_exchange(Instant now);
+  [[nodiscard]] std::optional<PossibleExchange> find_exchange() const;
+  [[nodiscard]] std::optional<Instant> next_exchange_wake(Instant now) const;
+  [[nodiscard]] bool is_exchanged(const std::string& id) const;
+  [[nodiscard]] bool is_at_work(Instant now, const Server& server) const;
+
   // replacement_requests.cpp: asking, and what it may cost.
   void watch_budget(Instant now);
   [[nodiscard]] std::optional<Instant> next_budget_alarm(Instant now) const;
@@ -266,7 +288,7 @@ class ReplacementPolicy {
   void ask_for_missing(Instant now);
   void shun_bursts(Instant now);
   std::uint32_t ask(Instant now, std::uint32_t wanted, bool on_demand_only);
-  void send_request(Instant now, std::size_t offer, std::uint32_t count);
+  std::string send_request(Instant now, std::size_t offer, std::uint32_t count);
   [[nodiscard]] std::uint32_t affordable(Instant now, std::size_t offer,
                                          std::uint32_t wanted) const;
   [[nodiscard]] Duration lifetime_of(Instant now, std::size_t offer) const;
@@ -305,6 +327,9 @@ class ReplacementPolicy {
   std::map<std::size_t, std::uint32_t> losses_;  // of this batch, by offer
   std::optional<Instant> surplus_since_;
   bool shrinks_ = false;  // an operator asked for fewer: no patience
+  std::optional<Exchange> exchange_;
+  int exchange_failures_ = 0;  // in a row
+  Instant exchange_due_{};     // not before
   std::optional<Instant> wake_;
   std::vector<PolicyEffect> effects_;
 };

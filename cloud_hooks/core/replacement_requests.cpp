@@ -174,7 +174,8 @@ std::uint32_t ReplacementPolicy::ask(Instant now, std::uint32_t wanted, bool on_
   return asked;
 }
 
-void ReplacementPolicy::send_request(Instant now, std::size_t offer, std::uint32_t count) {
+/// Returns its id.
+std::string ReplacementPolicy::send_request(Instant now, std::size_t offer, std::uint32_t count) {
   const OfferTerms& terms = book_.terms(offer);
   Pending pending;
   pending.request.request_id = make_request_id(random_, requests_made_++);
@@ -187,7 +188,9 @@ void ReplacementPolicy::send_request(Instant now, std::size_t offer, std::uint32
   pending.sent = now;
   bill_.open(billing_item(pending), terms.price_per_hour * count, now);
   effects_.emplace_back(policy_effect::Request{pending.request, false, first_loss_});
-  pending_.emplace(pending.request.request_id, std::move(pending));
+  std::string id = pending.request.request_id;
+  pending_.emplace(id, std::move(pending));
+  return id;
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -98,6 +98,7 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
       seconds(static_cast<std::int64_t>(config.cloud_lifetime_hours * kSecondsPerHour));
   options.start_timeout = Duration(static_cast<std::int64_t>(config.cloud_start_timeout * 1e9));
   options.join_timeout = options.start_timeout;
+  options.back_to_spot_after = Duration(static_cast<std::int64_t>(config.cloud_back_to_spot * 1e9));
   if (!provider.survives_us) {  // processes on this host: looking costs nothing and is exact
     options.list_every = seconds(1);
     options.absence_grace = Duration(0);

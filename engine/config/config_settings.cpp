@@ -213,6 +213,9 @@ void append_cloud(std::vector<Setting>& list) {
                       "after which a server ends by itself; 0 = never"));
   list.push_back(make("cloud_start_timeout", &C::cloud_start_timeout,
                       "seconds for a server to start, and then for its worker to join"));
+  list.push_back(make("cloud_back_to_spot", &C::cloud_back_to_spot,
+                      "seconds without a refusal before a spot server takes the place of one on "
+                      "demand; 0 = never"));
   list.push_back(make("cloud_job", &C::cloud_job,
                       "label of the job's servers; empty = the name of the run directory"));
   list.push_back(

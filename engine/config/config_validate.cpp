@@ -289,7 +289,8 @@ Complaint check_cloud(const JobConfig& c) {
   }
   for (const auto& [name, number] : {std::pair("cloud_budget", c.cloud_budget),
                                      std::pair("cloud_budget_per_hour", c.cloud_budget_per_hour),
-                                     std::pair("cloud_lifetime_hours", c.cloud_lifetime_hours)}) {
+                                     std::pair("cloud_lifetime_hours", c.cloud_lifetime_hours),
+                                     std::pair("cloud_back_to_spot", c.cloud_back_to_spot)}) {
     if (!(number >= 0 && number <= 1e9)) {
       return std::string(name) + " " + shown(number) + " is not between 0 and 1e9";
     }

@@ -43,14 +43,16 @@ TEST(RandomMarkets, BudgetSizeAndIdentityHoldAndNothingStarvesOrLeaks) {
     sum.restarts += one.restarts;
     sum.repeats += one.repeats;
     sum.stopped_by_budget += one.stopped_by_budget;
+    sum.exchanges += one.exchanges;
     unnamed += one.is_unnamed ? 1 : 0;
   }
   std::cout << count << " markets: " << sum.created << " servers created, " << sum.taken
             << " taken away, " << sum.repeats << " requests repeated, " << sum.restarts
-            << " coordinators started again, " << sum.stopped_by_budget
-            << " jobs stopped by their budget, " << unnamed
+            << " coordinators started again, " << sum.exchanges << " times back to spot, "
+            << sum.stopped_by_budget << " jobs stopped by their budget, " << unnamed
             << " with workers that do not say where they run\n";
   EXPECT_GT(sum.created, 0);
+  EXPECT_TRUE(sum.exchanges > 0 || count < kMarkets);
 }
 
 /// Seeds that have failed once, and why.

@@ -177,6 +177,8 @@ void MarketWorld::carry_out(const PolicyEffect& effect) {
   } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
     job_stopped_ = true;
     ++result_.stopped_by_budget;
+  } else if (const auto* tell = std::get_if<policy_effect::Tell>(&effect)) {
+    result_.exchanges += tell->kind == "back_to_spot" ? 1 : 0;
   }
 }
 

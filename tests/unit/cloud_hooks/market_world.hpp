@@ -36,6 +36,7 @@ struct MarketResult {
   int restarts = 0;  // of the coordinator
   int repeats = 0;
   int stopped_by_budget = 0;
+  int exchanges = 0;  // of a server on demand for a spot server, begun
   bool is_unnamed = false;
 };
 

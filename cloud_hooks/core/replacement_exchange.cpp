@@ -1,0 +1,135 @@
+// The part of ReplacementPolicy that goes back to spot: a server on demand, asked for because no
+// spot was to be had, is exchanged for a spot server that is much cheaper for its speed.
+//
+// One at a time, and only in a calm: all workers are there, nothing is being asked for, and that
+// offer has refused nothing for a while. The spot server is asked for first, and the other one
+// leaves at a boundary when the worker of its heir has computed something; so the job never has
+// fewer workers for it. In between the other does not count as one that is to stay. Whatever goes
+// wrong, it stays after all, and the next try comes later.
+
+#include <algorithm>
+#include <tuple>
+
+#include "cloud_hooks/core/replacement_policy.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr double kWorthIt = 0.8;  // of the price for the same speed
+constexpr int kDoublingsMax = 4;
+
+}  // namespace
+
+bool ReplacementPolicy::is_exchanged(const std::string& id) const {
+  return exchange_ && exchange_->server == id;
+}
+
+/// Its worker computes, or we have been told of no speed for so long that we hear of none.
+bool ReplacementPolicy::is_at_work(Instant now, const Server& server) const {
+  if (server.stage != Stage::kWorking || !server.member) {
+    return false;
+  }
+  const MemberInfo& member = members_.at(*server.member);
+  return member.is_measured || now >= member.joined + options_.join_timeout;
+}
+
+void ReplacementPolicy::watch_exchange(Instant now) {
+  if (!exchange_) {
+    begin_exchange(now);
+    return;
+  }
+  const auto old = servers_.find(exchange_->server);
+  if (ended_ || budget_stopped_ || old == servers_.end() || old->second.stage != Stage::kWorking) {
+    exchange_.reset();  // then the heir is what replaces it, if there is to be one
+    return;
+  }
+  bool is_awaited = false;
+  for (const auto& [id, server] : servers_) {
+    if (server.request_id != exchange_->request_id) {
+      continue;
+    }
+    if (is_at_work(now, server)) {
+      exchange_failures_ = 0;
+      end_exchange(now);
+      tell("server_given_up", describe(old->second) + ": " + id + " does the same for less",
+           old->first);
+      let_go(now, old->first);
+      return;
+    }
+    is_awaited = is_awaited || server.stays();
+  }
+  const auto pending = pending_.find(exchange_->request_id);
+  is_awaited = is_awaited || (pending != pending_.end() && !pending->second.limbo);
+  if (!is_awaited) {
+    exchange_failures_ = std::min(exchange_failures_ + 1, kDoublingsMax);
+    end_exchange(now);
+  }
+}
+
+void ReplacementPolicy::end_exchange(Instant now) {
+  exchange_.reset();
+  exchange_due_ = now + options_.back_to_spot_after * (std::int64_t{1} << exchange_failures_);
+}
+
+void ReplacementPolicy::begin_exchange(Instant now) {
+  const std::optional<PossibleExchange> best = find_exchange();
+  if (!best || best->due > now || affordable(now, best->offer, 1) == 0) {
+    return;
+  }
+  tell("back_to_spot",
+       describe(servers_.at(best->server)) + " is to be exchanged for " +
+           to_string(book_.terms(best->offer).offer),
+       best->server);
+  exchange_ = Exchange{best->server, send_request(now, best->offer, 1)};
+}
+
+std::optional<Instant> ReplacementPolicy::next_exchange_wake(Instant now) const {
+  constexpr Duration kPoorRetry = seconds(60);
+  if (exchange_) {
+    for (const auto& [id, server] : servers_) {
+      if (server.request_id == exchange_->request_id && server.member) {
+        return members_.at(*server.member).joined + options_.join_timeout;
+      }
+    }
+    return std::nullopt;
+  }
+  const std::optional<PossibleExchange> best = find_exchange();
+  if (!best) {
+    return std::nullopt;
+  }
+  return best->due > now ? best->due : now + kPoorRetry;  // it was due: there is no money for it
+}
+
+/// What may be done at `due` if nothing happens until then.
+std::optional<ReplacementPolicy::PossibleExchange> ReplacementPolicy::find_exchange() const {
+  const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
+  if (options_.back_to_spot_after <= Duration(0) || exchange_ || !may_ask_ || ended_ ||
+      budget_stopped_ || first_loss_ || !pending_.empty() || staying() != target_ ||
+      on_demand_present() <= floor) {
+    return std::nullopt;
+  }
+  std::optional<PossibleExchange> best;
+  for (const auto& [id, server] : servers_) {
+    const bool may_go = server.stage == Stage::kWorking && server.member && server.offer &&
+                        book_.terms(*server.offer).offer.market == Market::kOnDemand;
+    for (std::size_t offer = 0; may_go && offer < book_.size(); ++offer) {
+      const std::optional<Instant> calm = book_.calm_from(offer, options_.back_to_spot_after);
+      const bool is_worth_it =
+          book_.terms(offer).offer.market == Market::kSpot &&
+          book_.price_per_speed(offer) <= kWorthIt * book_.price_per_speed(*server.offer);
+      if (!calm || !is_worth_it) {
+        continue;
+      }
+      const PossibleExchange one{
+          id, offer, std::max({*calm, exchange_due_, server.seen + options_.back_to_spot_after})};
+      const auto rank = [&](const PossibleExchange& e) {
+        return std::tuple(e.due, book_.price_per_speed(e.offer),
+                          -book_.price_per_speed(*servers_.at(e.server).offer));
+      };
+      best = !best || rank(one) < rank(*best) ? one : *best;
+    }
+  }
+  return best;
+}
+
+}  // namespace mayfly::cloud_hooks
