@@ -24,9 +24,9 @@ double Bill::close(const std::string& item, Instant now) {
   return last;
 }
 
-double Bill::close_unseen(const std::string& item) {
+double Bill::close_unseen(const std::string& item, Duration existed) {
   const auto found = items_.find(item);
-  return found == items_.end() ? 0 : close(item, found->second.since);
+  return found == items_.end() ? 0 : close(item, found->second.since + existed);
 }
 
 void Bill::drop(const std::string& item) {

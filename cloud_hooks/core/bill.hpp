@@ -20,9 +20,9 @@ class Bill {
   void open(const std::string& item, double price_per_hour, Instant since);
   /// It bills no longer; returns what it cost in all. 0 for one that is not open.
   double close(const std::string& item, Instant now);
-  /// It may have existed, unseen, and then for no longer than is billed at least: that much is
-  /// charged, and returned. 0 for one that is not open.
-  double close_unseen(const std::string& item);
+  /// It may have existed, unseen, for so long at most: that much is charged, or what is billed at
+  /// least, and returned. 0 for one that is not open.
+  double close_unseen(const std::string& item, Duration existed);
   /// It never existed, or goes on under another name.
   void drop(const std::string& item);
 

@@ -236,16 +236,24 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
 }
 
 /// A list that was asked for long after the last try shows all that came of it and still exists.
-/// What came and went between two lists nobody has seen, but it was billed.
+/// What came and went between two lists nobody has seen, but it was billed: for as long as there
+/// was no list, and as a new server may be missing in one.
 void ReplacementPolicy::settle_limbo() {
+  for (auto& [id, pending] : pending_) {
+    pending.unseen = std::max(pending.unseen, list_asked_ - pending.looked);
+    pending.looked = std::max(pending.looked, list_asked_);
+  }
   std::erase_if(pending_, [&](const auto& entry) {
     const Pending& pending = entry.second;
     const bool settled = pending.limbo && list_asked_ >= *pending.limbo + options_.absence_grace;
     if (settled && pending.missing() > 0) {
-      const double cost = bill_.close_unseen(billing_item(pending));
+      const Duration existed =
+          std::min(pending.unseen + options_.absence_grace, list_asked_ - pending.sent);
+      const double cost = bill_.close_unseen(billing_item(pending), existed);
       tell("request_given_up",
            to_string(book_.terms(pending.offer).offer) + ": " + std::to_string(pending.missing()) +
-               " of its servers were never seen; they count as billed for the least time",
+               " of its servers were never seen; they count as billed for as long as they may "
+               "have existed between two lists",
            "", cost);
     }
     return settled;

@@ -208,6 +208,8 @@ class ReplacementPolicy {
     std::optional<Instant> repeat_at;  // none: an answer is awaited
     std::optional<Instant> limbo;      // given up then; list() decides
     std::set<std::string> servers;     // known to be its own
+    Instant looked;                    // when the last list was asked for since then, or sent
+    Duration unseen{};                 // the longest time between two such moments
     [[nodiscard]] std::uint32_t missing() const {
       const auto known = static_cast<std::uint32_t>(servers.size());
       return known < request.count ? request.count - known : 0;  // a list may show more

@@ -185,7 +185,7 @@ std::string ReplacementPolicy::send_request(Instant now, std::size_t offer, std:
   pending.request.lifetime_max = lifetime_of(now, offer);
   pending.request.startup_text = options_.startup_text;
   pending.offer = offer;
-  pending.sent = now;
+  pending.sent = pending.looked = now;
   bill_.open(billing_item(pending), terms.price_per_hour * count, now);
   effects_.emplace_back(policy_effect::Request{pending.request, false, first_loss_});
   std::string id = pending.request.request_id;

@@ -29,13 +29,15 @@ TEST(Bill, CountsAtLeastAMinuteAndDropsWhatNeverWas) {
   EXPECT_DOUBLE_EQ(bill.close("a", Instant{}), 0);
 }
 
-TEST(Bill, WhatNobodySawCountsAsTheLeastThatIsBilled) {
+TEST(Bill, WhatNobodySawCountsForAsLongAsItMayHaveExisted) {
   Bill bill(0, seconds(60));
   bill.open("unseen", 60, Instant{});
   EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 10) << "for all we know it exists";
-  EXPECT_DOUBLE_EQ(bill.close_unseen("unseen"), 1);
+  EXPECT_DOUBLE_EQ(bill.close_unseen("unseen", seconds(5)), 1) << "the least that is billed";
   EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 1);
-  EXPECT_DOUBLE_EQ(bill.close_unseen("unseen"), 0);
+  EXPECT_DOUBLE_EQ(bill.close_unseen("unseen", seconds(5)), 0);
+  bill.open("longer", 60, Instant{});
+  EXPECT_DOUBLE_EQ(bill.close_unseen("longer", seconds(120)), 2);
 }
 
 }  // namespace

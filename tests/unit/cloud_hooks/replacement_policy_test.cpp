@@ -155,6 +155,21 @@ TEST(ReplacementPolicy, WhatARequestMayHaveMadeUnseenIsBilledForTheLeastTime) {
   EXPECT_DOUBLE_EQ(desk.status().spent, 2 * 1.0 / 60);
 }
 
+TEST(ReplacementPolicy, IfListsFailedForLongItIsBilledForAllThatTime) {
+  Desk desk(two_zones());
+  const policy_effect::Request request = desk.requests[0];  // two at 1.0
+  desk.feed(policy_event::Ended{});
+  desk.refuse(request, error_of(ProviderErrorKind::kRate));
+  for (int lists = 0; lists < 40; ++lists) {
+    desk.feed(policy_event::Listed{error_of(ProviderErrorKind::kRate)});
+    desk.wait(seconds(15));
+  }
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{}});
+  EXPECT_TRUE(desk.was_told("request_given_up"));
+  EXPECT_DOUBLE_EQ(desk.status().per_hour, 0);
+  EXPECT_NEAR(desk.status().spent, 2 * 1.0 * 600 / 3600, 2 * 1.0 * 15 / 3600);
+}
+
 TEST(ReplacementPolicy, AServerThatIsFirstSeenWhenItHasEndedIsBilled) {
   Desk desk(two_zones());
   const policy_effect::Request request = desk.requests[0];
