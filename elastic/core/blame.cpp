@@ -47,6 +47,12 @@ std::optional<MemberId> root_of(MemberId first, const std::vector<BreakReport>& 
 
 std::optional<MemberId> BlameRecord::group_broke(MemberId first,
                                                  const std::vector<BreakReport>& reports) {
+  const BreakReport* own_word = find(reports, first);
+  const bool may_go = own_word != nullptr && own_word->failed && !own_word->finished;
+  if (may_go && own_word->culprit == first && reports.size() > 1) {
+    streaks_.clear();
+    return first;
+  }
   const std::optional<MemberId> accused = root_of(first, reports);
   if (!accused) {
     return broke_alone(first, reports);

@@ -159,9 +159,12 @@ void Coordinator::judge_blame() {
   }
   const auto culprit = blame_.group_broke(*first_to_break_, reports);
   if (culprit && is_dispensable(*culprit)) {
-    const bool is_alone = *culprit == *first_to_break_ && !peers_.at(*culprit).stopped.culprit;
-    evict(*culprit, is_alone ? "its group broke again and again, and no other member's"
-                             : "other members could not exchange data with it");
+    const std::optional<MemberId> blamed = peers_.at(*culprit).stopped.culprit;
+    const bool is_first = *culprit == *first_to_break_;
+    evict(*culprit, is_first && blamed == *culprit
+                        ? "it is cut off: " + peers_.at(*culprit).stopped.detail
+                    : is_first && !blamed ? "its group broke again and again, and no other member's"
+                                          : "other members could not exchange data with it");
   }
 }
 

@@ -85,5 +85,26 @@ TEST(BlameRecord, WhoBreaksWithOthersOrAfterAnotherIsNotAlone) {
   }
 }
 
+BreakReport is_cut_off(MemberId member) {
+  return blames(member, member);
+}
+
+TEST(BlameRecord, WhoIsCutOffByItsOwnWordGoesAtOnce) {
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k2, {was_told(k1), is_cut_off(k2), was_told(k3)}), k2);
+}
+
+// All may be cut off from the same member: then the last one blames it.
+TEST(BlameRecord, OfTwoThatAreCutOffTheFirstToSaySoGoes) {
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k1, {is_cut_off(k1), is_cut_off(k2), was_told(k3)}), k1);
+  EXPECT_EQ(record.group_broke(k2, {is_cut_off(k2), was_told(k3)}), k2);
+}
+
+TEST(BlameRecord, WhoIsCutOffFromNobodyStays) {
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k1, {is_cut_off(k1)}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

@@ -1,0 +1,60 @@
+// A member whose own way to others is cut says so by blaming itself.
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/coordinator_harness.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+using Members = std::vector<MemberId>;
+
+constexpr MemberId k1{1};
+constexpr MemberId k2{2};
+constexpr MemberId k3{3};
+
+CoordinatorHarness running(std::uint32_t count) {
+  CoordinatorOptions options;
+  options.initial_workers = count;
+  CoordinatorHarness job(options);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    (void)job.join();
+  }
+  for (const MemberId member : job.view_members()) {
+    job.start(member, 10);
+  }
+  job.clear();
+  return job;
+}
+
+TEST(CoordinatorCutOff, WhoSaysThatItIsGoesAtOnceAndTheOthersGoOn) {
+  CoordinatorHarness job = running(3);
+  job.failed(k2, 10, k2);
+  job.stopped(k1, 10);
+  job.stopped(k3, 10);
+  EXPECT_EQ(job.view_members(), (Members{k1, k3}));
+  EXPECT_EQ(job.sent<Dismiss>(k2).size(), 1U);
+  std::string why;
+  for (const auto& note : job.all<coordinator_effect::Note>()) {
+    why += note.kind == "evicted" && note.member == k2 ? note.detail : "";
+  }
+  EXPECT_EQ(why, "it is cut off: broken");
+}
+
+// All may be cut off from the same one: the last says that it is that one that has to go.
+TEST(CoordinatorCutOff, GoesOnlyOneInAView) {
+  CoordinatorHarness job = running(3);
+  job.failed(k2, 10, k2);
+  job.failed(k3, 10, k3);
+  job.stopped(k1, 10);
+  EXPECT_EQ(job.view_members(), (Members{k1, k3}));
+  for (int view = 0; view < 3; ++view) {
+    EXPECT_EQ(job.view_members(), (Members{k1, k3}));
+    job.failed(k3, 10, k1);
+    job.stopped(k1, 10);
+  }
+  EXPECT_EQ(job.view_members(), Members{k3});
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
