@@ -15,7 +15,7 @@ using parameter_server::SyncPhase;
 using parameter_server::SyncPlan;
 
 bool has_faults(const PsOptions& o) {
-  return o.kills + o.joins + o.breaks + o.holds + o.server_kills + o.zombies > 0;
+  return o.kills + o.joins + o.breaks + o.holds + o.server_kills + o.zombies > 0 || !o.cuts.empty();
 }
 
 /// Where an undisturbed worker ends; computed once for all seeds.

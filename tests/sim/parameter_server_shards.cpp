@@ -193,6 +193,23 @@ void PsShards::follow(std::uint32_t shard, std::uint64_t entry, const ShardEvent
   });
 }
 
+void PsShards::report(PsResult& result) {
+  const parameter_server::ShardCore& first = leader(0).core;
+  const LeaseDesk& desk = *first.desk();
+  result.late = desk.late();
+  result.mixed = desk.mixed();
+  result.reissued = desk.reissued();
+  result.repeats = first.repeats();
+  result.done = desk.is_over();
+  result.rewind = first.plan().rewound();
+  result.final_version = desk.version_at(first.plan().last_slice());
+  for (std::uint32_t s = 0; s < shards_.size(); ++s) {
+    result.shards.push_back(std::move(leader(s).log));
+    result.versions.push_back(leader(s).core.order().version());
+    result.staleness.push_back(leader(s).core.order().staleness());
+  }
+}
+
 bool PsShards::lose(std::uint32_t server, bool dies) {
   if (placement_.lost().contains(server)) {
     return false;

@@ -42,6 +42,8 @@ class PsShards {
   /// A shard is nowhere any more.
   [[nodiscard]] bool is_torn() const { return placement_.is_torn(); }
   [[nodiscard]] std::uint32_t takeovers() const { return takeovers_; }
+  /// What the leaders have come to, once at the end: their logs are moved away.
+  void report(PsResult& result);
 
   /// Every server learns who is a worker, and who leads what, in its own time.
   void publish(const std::set<MemberId>& roster);

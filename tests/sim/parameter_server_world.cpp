@@ -15,18 +15,12 @@ namespace {
 
 using parameter_server::FlowAction;
 using parameter_server::Grants;
-using parameter_server::LeaseDesk;
 using parameter_server::PushFate;
 using parameter_server::ShardEvent;
 using parameter_server::ShardEventKind;
 using parameter_server::SyncPlan;
-using parameter_server::flow::Adopt;
-using parameter_server::flow::Compute;
-using parameter_server::flow::Over;
-using parameter_server::flow::Probe;
-using parameter_server::flow::Pull;
-using parameter_server::flow::Rest;
-using parameter_server::flow::Snapshot;
+using Worker = PsWorker;
+using namespace parameter_server::flow;
 
 constexpr std::int64_t kSliceUs = 1000;
 constexpr std::uint64_t kLatencyUs = 200;
@@ -60,38 +54,73 @@ class World {
     }
     plan_faults();
     while (!result_.torn && queue_.run_one() && queue_.now() < Instant{} + seconds(60)) {
+      if (result_.over == Duration{} && shards_.leader(0).core.desk()->is_over()) {
+        result_.over = queue_.now() - Instant{};
+      }
     }
     return finish();
   }
 
  private:
-  /// With the bound that a broken machine keeps.
-  static PsOptions loosened(PsOptions options) {
-    if (options.sabotage == PsSabotage::kStaleBound) {
-      options.phases = "ssp:" + std::to_string(plan_of(options).phases()[0].policy.staleness + 1);
-    }
-    return options;
-  }
-
-  using Worker = PsWorker;
-
   Worker& worker(MemberId id) { return *workers_.at(id); }
   Duration some_time() { return us(random_.below(kLatencyUs)); }
 
-  void add_worker() {
+  void add_worker() { add_worker_on(static_cast<std::uint32_t>(workers_.size())); }
+
+  void add_worker_on(std::uint32_t host) {
     const MemberId id{workers_.size() + 1};
     auto fresh = std::make_unique<Worker>(options_.shards);
     fresh->id = id;
     fresh->number = static_cast<std::uint32_t>(workers_.size());
+    fresh->host = host;
+    fresh->joined = queue_.now();
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       fresh->leader[s] = shards_.leader_of(s);
     }
     workers_.emplace(id, std::move(fresh));
     roster_.insert(id);
     publish();
-    for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      hello(worker(id), s);
+    greet(worker(id));
+    for (const PsCut& cut : options_.cuts) {
+      if (cut.worker == host) {
+        const Instant from = std::max(queue_.now(), Instant{} + cut.from);
+        queue_.after(from + options_.cut_noticed - queue_.now(), [this, id] { cut_off(id); });
+      }
     }
+  }
+
+  /// As the product: the first shard when all others have let it in.
+  void greet(Worker& w) {
+    for (std::uint32_t s = 1; s < options_.shards; ++s) {
+      hello(w, s);
+    }
+    greet_first(w);
+  }
+
+  void greet_first(Worker& w) {
+    if (w.flow.may_greet(0) && !std::exchange(w.greets_first, true)) {
+      hello(w, 0);
+    }
+  }
+
+  /// One whose link is cut and that everybody has noticed it of.
+  void cut_off(MemberId id) {
+    Worker& w = worker(id);
+    if (!w.alive || w.over) {
+      return;
+    }
+    ++result_.cut_off;
+    w.alive = false;
+    for (std::uint32_t s = 0; s < options_.shards; ++s) {
+      queue_.after(some_time(), [&w, s] { ++w.up[s].generation; });
+    }
+    roster_.erase(id);
+    publish();
+    queue_.after(options_.cut_joins_after, [this, host = w.host] {
+      if (!shards_.leader(0).core.desk()->is_over()) {
+        add_worker_on(host);
+      }
+    });
   }
 
   /// Everybody learns of the newest view, each in its own time.
@@ -128,7 +157,8 @@ class World {
     queue_.after(lane.last - queue_.now(),
                  [this, id, s, i = from.leader[s], generation = lane.generation,
                   message = std::move(message)] {
-                   if (worker(id).up[s].generation == generation && shards_.at(s, i).is_alive) {
+                   if (worker(id).up[s].generation == generation && shards_.at(s, i).is_alive &&
+                       !is_lost(options_, worker(id), s, true, queue_.now())) {
                      shards_.take(id, s, i, message);
                    }
                  });
@@ -140,7 +170,8 @@ class World {
     queue_.after(lane.last - queue_.now(),
                  [this, id, s, generation = lane.generation, message = std::move(message)] {
                    Worker& to = worker(id);
-                   if (to.alive && to.down[s].generation == generation) {
+                   if (to.alive && to.down[s].generation == generation &&
+                       !is_lost(options_, to, s, false, queue_.now())) {
                      message(to);
                      act(to);
                    }
@@ -151,7 +182,13 @@ class World {
     ShardEvent event{.kind = ShardEventKind::kConnected, .serial = from.flow.received()};
     event.rewind = from.flow.rewind();
     event.push.worker = from.id;
-    send_up(from, s, [this, s, i = from.leader[s], event] { (void)shards_.tell(s, i, event, 0); });
+    send_up(from, s, [this, s, i = from.leader[s], event] {
+      (void)shards_.tell(s, i, event, 0);
+      send_down(event.push.worker, s, [this, s](Worker& to) {
+        to.flow.welcomed(s);
+        greet_first(to);
+      });
+    });
   }
 
   void deliver(const Grants& grants) {
@@ -283,7 +320,7 @@ class World {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       ShardEvent event{.kind = ShardEventKind::kPush, .serial = confirmed(w)};
       event.rewind = w.flow.rewind();
-      event.loss = loss_of(w, compute.slice);
+      event.loss = loss_of(options_, plan_for(plan_, w), compute.slice);
       event.microbatches = 1;
       event.push.worker = w.id;
       event.push.slice = compute.slice;
@@ -295,8 +332,8 @@ class World {
         event.push.wanted = compute.version;
       }
       const bool is_wrong = options_.sabotage == PsSabotage::kWrongSlice && w.number == 1;
-      const std::uint64_t gradient =
-          gradient_of(samples_of(plan_for(w), compute.slice) + (is_wrong ? 1 : 0), w.held, s);
+      const std::uint64_t gradient = gradient_of(
+          samples_of(plan_for(plan_, w), compute.slice) + (is_wrong ? 1 : 0), w.held, s);
       send_up(w, s, [this, s, i = w.leader[s], event, gradient, question = compute.question] {
         if (event.push.wanted) {
           shards_.at(s, i).questions[event.push.worker] = question;
@@ -314,34 +351,13 @@ class World {
     }
   }
 
-  /// As this worker knows it.
-  SyncPlan plan_for(const Worker& w) const {
-    SyncPlan plan = plan_;
-    if (w.flow.rewind()) {
-      plan.fall_back(*w.flow.rewind());
-    }
-    return plan;
-  }
-
-  double loss_of(const Worker& w, std::uint64_t slice) const {
-    const bool streams = is_stream(plan_for(w).phase_of(slice).policy);
-    const bool diverges = streams && slice >= options_.diverges_from && slice < options_.calm_from;
-    return diverges ? 100 * kUsualLoss : kUsualLoss;
-  }
-
   void note_push(MemberId id) {
     ++result_.computed;
     ++worker(id).pushed;
-    std::uint64_t least = UINT64_MAX;
-    std::uint64_t most = 0;
-    for (const auto& [other, w] : workers_) {
-      least = std::min(least, w->pushed);
-      most = std::max(most, w->pushed);
-    }
     const bool ends = shards_.leader(0).core.order().applied().count() + workers_.size() >=
                       shards_.leader(0).core.plan().last_slice();
     if (!ends) {  // then there is not work for everybody
-      result_.clock_gap_max = std::max(result_.clock_gap_max, most - least);
+      result_.clock_gap_max = std::max(result_.clock_gap_max, clock_gap(workers_));
     }
   }
 
@@ -361,7 +377,7 @@ class World {
               : 1;
       models.push_back(from.log.model);
     }
-    result_.snapshots[plan_for(w).steps_before(snapshot.first)] = models;
+    result_.snapshots[plan_for(plan_, w).steps_before(snapshot.first)] = models;
     w.flow.recorded();
     return true;
   }
@@ -394,15 +410,7 @@ class World {
     }
   }
 
-  std::vector<MemberId> living() const {
-    std::vector<MemberId> ids;
-    for (const auto& [id, w] : workers_) {
-      if (w->alive && !w->over) {
-        ids.push_back(id);
-      }
-    }
-    return ids;
-  }
+  std::vector<MemberId> living() const { return sim::living(workers_); }
 
   /// What it has sent still arrives, up to another moment for each shard.
   void kill_one() {
@@ -461,7 +469,9 @@ class World {
     ++w.up[s].generation;
     ++w.down[s].generation;
     w.flow.reconnected(s);
-    hello(w, s);
+    if (s > 0 || w.greets_first) {
+      hello(w, s);
+    }
     act(w);
   }
 
@@ -480,22 +490,10 @@ class World {
     if (result_.torn) {
       return std::move(result_);
     }
-    const LeaseDesk& desk = *shards_.leader(0).core.desk();
-    result_.late = desk.late();
-    result_.mixed = desk.mixed();
-    result_.reissued = desk.reissued();
-    result_.repeats = shards_.leader(0).core.repeats();
-    result_.done = desk.is_over();
-    result_.rewind = shards_.leader(0).core.plan().rewound();
-    result_.final_version = desk.version_at(shards_.leader(0).core.plan().last_slice());
+    shards_.report(result_);
     for (const auto& [id, w] : workers_) {
       result_.done = result_.done && (w->over || !w->alive);
       result_.pushed[w->number] = w->pushed;
-    }
-    for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      result_.shards.push_back(std::move(shards_.leader(s).log));
-      result_.versions.push_back(shards_.leader(s).core.order().version());
-      result_.staleness.push_back(shards_.leader(s).core.order().staleness());
     }
     return std::move(result_);
   }
@@ -506,7 +504,7 @@ class World {
   EventQueue queue_;
   std::optional<parameter_server::StragglerWatch> speeds_{parameter_server::StragglerOptions{}};
   PsShards shards_;
-  std::map<MemberId, std::unique_ptr<Worker>> workers_;
+  PsWorkers workers_;
   std::set<MemberId> roster_;
   PsResult result_;
 };

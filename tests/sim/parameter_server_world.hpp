@@ -21,6 +21,16 @@
 
 namespace mayfly::sim {
 
+/// The link between a worker's host and a shard's first leader loses everything from a moment on,
+/// in one direction or both; new connections cannot be made either way.
+struct PsCut {
+  std::uint32_t worker = 0;  ///< its number
+  std::uint32_t shard = 0;
+  Duration from{};
+  bool up = true;  ///< what the worker says
+  bool down = true;
+};
+
 struct PsOptions {
   std::uint64_t seed = 1;
   std::string phases = "bsp";
@@ -39,6 +49,10 @@ struct PsOptions {
   std::uint32_t joins = 0;                   ///< at random moments
   std::uint32_t breaks = 0;                  ///< of connections
   std::uint32_t holds = 0;                   ///< of 20 ms
+  /// The worker is evicted when it is noticed, joins again, is evicted again, and so on.
+  std::vector<PsCut> cuts;
+  Duration cut_noticed = milliseconds(100);
+  Duration cut_joins_after = milliseconds(20);
   parameter_server::StragglerPolicy stragglers = parameter_server::StragglerPolicy::kNone;
   std::uint64_t slow_from = 0;         ///< `slow` holds while these slices are computed
   std::uint64_t slow_to = UINT64_MAX;  ///< and no later ones
@@ -71,6 +85,8 @@ struct PsResult {
   std::optional<parameter_server::Rewind> rewind;  ///< training diverged
   std::uint64_t final_version = 0;                 ///< that the desk expects of every shard
   std::map<std::uint32_t, std::uint64_t> pushed;   ///< slices by worker number
+  std::uint32_t cut_off = 0;                       ///< evictions of workers whose link is cut
+  Duration over{};                                 ///< when all was done
   Duration took{};
 };
 

@@ -48,6 +48,12 @@ void LeaseDesk::take_back(const Lease& lease) {
   }
 }
 
+/// Its way to us may be cut, which takes time to find out. At the beginning all come at once, and
+/// one alone would be given all of the first step.
+bool LeaseDesk::is_awaited(const Worker& worker) const {
+  return worker.is_connected || next_ == plan_.first_slice();
+}
+
 /// It has reached every shard.
 bool LeaseDesk::is_settled(std::uint64_t slice) const {
   if (options_.one_shard) {
@@ -314,26 +320,24 @@ void LeaseDesk::serve_round() {
   const bool begins_round = plan_.round_of(next_) == next_;
   const bool is_held = held_ && plan_.is_border(next_) && !must_restore();
   const std::set<MemberId> out = left_out();
-  const bool everybody =
-      !workers_.empty() && std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-        return entry.second.wants || out.contains(entry.first);
-      });
+  std::vector<MemberId> ids;
+  bool everybody = true;
+  for (const auto& [id, worker] : workers_) {
+    if (is_awaited(worker) && !out.contains(id)) {
+      ids.push_back(id);
+      everybody = everybody && worker.wants;
+    }
+  }
   if (is_held || next_ == phase().last || !begins_round || applied_.prefix() != next_ ||
-      !everybody) {
+      !everybody || ids.empty()) {
     return;
   }
   const std::uint64_t slices = phase().round;
-  const std::uint64_t count = workers_.size() - out.size();
+  const std::uint64_t count = ids.size();
   std::uint64_t rank = 0;
   const std::uint64_t first = next_;
   next_ += slices;
   ++rounds_;
-  std::vector<MemberId> ids;
-  for (const auto& [id, worker] : workers_) {
-    if (!out.contains(id)) {
-      ids.push_back(id);
-    }
-  }
   for (const MemberId id : ids) {
     const std::uint64_t begin = slices * rank / count;
     const std::uint64_t end = slices * (rank + 1) / count;
@@ -373,7 +377,9 @@ void LeaseDesk::serve_stream() {
 void LeaseDesk::serve_backup() {
   const std::uint64_t version = version_at(phase().first) + updates_;
   const std::vector<MemberId> idle = waiting();
-  const bool all_wait = idle.size() == workers_.size();
+  const bool all_wait = std::all_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
+    return entry.second.wants || !is_awaited(entry.second);
+  });
   for (const MemberId id : idle) {
     if (workers_.at(id).round == version && !all_wait) {
       continue;

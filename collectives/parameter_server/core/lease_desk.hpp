@@ -58,7 +58,8 @@ class LeaseDesk {
   /// `plan` outlives it; it is changed only if training diverges.
   LeaseDesk(SyncPlan& plan, Options options);
 
-  /// The workers of the present view: others have none of their leases any more.
+  /// The workers of the present view: others have none of their leases any more. Nobody waits for
+  /// one that has not connected, unless the job is at its beginning.
   [[nodiscard]] Grants set_workers(const std::set<MemberId>& workers);
   /// No new step is begun until go_on().
   void hold();
@@ -118,6 +119,7 @@ class LeaseDesk {
   };
 
   void take_back(const Lease& lease);
+  [[nodiscard]] bool is_awaited(const Worker& worker) const;
   [[nodiscard]] bool is_settled(std::uint64_t slice) const;
   void grant(MemberId id, Lease lease);
   Grants serve();

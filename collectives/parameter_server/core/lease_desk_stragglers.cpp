@@ -76,7 +76,9 @@ std::set<MemberId> LeaseDesk::left_out() const {
   }
   std::set<MemberId> all;
   for (const auto& [id, worker] : workers_) {
-    all.insert(id);
+    if (is_awaited(worker)) {
+      all.insert(id);
+    }
   }
   return worth_leaving_out(stragglers_, all, phase().round);
 }

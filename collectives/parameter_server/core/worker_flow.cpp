@@ -36,6 +36,12 @@ void WorkerFlow::reconnected(std::uint32_t shard) {
   told_through_ = 0;  // that we rest
 }
 
+bool WorkerFlow::may_greet(std::uint32_t shard) const {
+  return shard > 0 || shards_[0].is_known ||
+         std::all_of(shards_.begin() + 1, shards_.end(),
+                     [](const Shard& other) { return other.is_known; });
+}
+
 void WorkerFlow::recorded() {
   ENSURE(!leases_.empty() && leases_.front().lease.kind == LeaseKind::kSnapshot,
          "a snapshot was asked for");

@@ -75,6 +75,11 @@ class WorkerFlow {
   /// The connection to this shard is new: what was sent or asked for may be lost. Everything that
   /// is not known to have arrived is done again.
   void reconnected(std::uint32_t shard);
+  /// This shard has let us in.
+  void welcomed(std::uint32_t shard) { shards_[shard].is_known = true; }
+  /// The connection to this shard may be made: to the first one when all others have let us in. It
+  /// gives work, and everybody waits for who has some: who cannot reach a shard must have none.
+  [[nodiscard]] bool may_greet(std::uint32_t shard) const;
   void recorded();
 
   /// Carried out by the caller before the next call; it changes what this machine believes.
@@ -95,6 +100,7 @@ class WorkerFlow {
     std::uint64_t held = 0;
     std::optional<std::uint64_t> asked;    // this question
     std::optional<std::uint64_t> arrived;  // an answer that is not adopted
+    bool is_known = false;                 // it has let us in
   };
   struct Held {
     Lease lease;

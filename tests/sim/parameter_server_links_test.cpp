@@ -1,0 +1,98 @@
+// Links between a worker and a server that lose everything while both reach the coordinator: the
+// worker is left out when that is noticed, and tries again. Nobody waits for it then.
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/parameter_server_checks.hpp"
+
+namespace mayfly::sim {
+namespace {
+
+const std::uint64_t kSeeds = seeds_asked();
+
+PsOptions with_cut(const std::string& phases, std::uint32_t shards, std::uint64_t seed) {
+  PsOptions options;
+  options.seed = seed;
+  options.phases = phases;
+  options.shards = shards;
+  PsCut cut;
+  cut.worker = static_cast<std::uint32_t>(seed % 4);
+  cut.shard = static_cast<std::uint32_t>(seed / 4 % shards);
+  cut.from = milliseconds(2) + std::chrono::microseconds(seed * 131 % 8000);
+  cut.up = seed % 3 != 1;
+  cut.down = seed % 3 != 2;
+  options.cuts = {cut};
+  return options;
+}
+
+TEST(CutLinks, CostOneDetectionAndNothingForEachTimeThatTheWorkerJoinsAgain) {
+  for (const std::uint32_t shards : {1U, 2U, 3U}) {
+    for (std::uint64_t seed = 1; seed <= kSeeds / 5; ++seed) {
+      PsOptions options = with_cut("bsp", shards, seed);
+      options.steps = 200;
+      const PsResult result = run_parameter_server(options);
+      ASSERT_EQ(violation(options, result), "") << named(options);
+      EXPECT_GE(result.cut_off, 4U) << named(options) << ": it must come back again and again";
+      PsOptions others = options;
+      others.cuts.clear();
+      others.workers = 3;
+      const Duration without = run_parameter_server(others).over;
+      const Duration noticed = options.cuts[0].from + options.cut_noticed;
+      EXPECT_LT(to_ms(result.over), to_ms(noticed) + 1.25 * to_ms(without)) << named(options);
+    }
+  }
+}
+
+TEST(CutLinks, LoseAndDoubleNothingInAnyPolicyWhoeverElseDies) {
+  std::uint64_t reissued = 0;
+  for (const std::uint32_t shards : {1U, 3U}) {
+    for (const char* phases : {"bsp", "asp", "ssp:1", "bsp:25%,asp", "asp:30%,bsp:30%,ssp:2"}) {
+      for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        PsOptions options = with_cut(phases, shards, seed);
+        options.kills = static_cast<std::uint32_t>(seed % 3);
+        options.joins = static_cast<std::uint32_t>(seed % 4);
+        options.breaks = static_cast<std::uint32_t>(seed % 5);
+        const PsResult result = run_parameter_server(options);
+        ASSERT_EQ(violation(options, result), "") << named(options);
+        reissued += result.reissued;
+      }
+    }
+  }
+  EXPECT_GT(reissued, 5 * kSeeds) << "the cuts do not hit what they are for";
+}
+
+TEST(CutLinks, AreNotWaitedForInRoundsWithBackups) {
+  for (std::uint64_t seed = 1; seed <= kSeeds / 5; ++seed) {
+    PsOptions options = with_cut("backup:3-of-4", 1, seed);
+    options.slices_per_step = 3;
+    options.steps = 100;
+    const PsResult result = run_parameter_server(options);
+    ASSERT_EQ(violation(options, result), "") << named(options);
+    PsOptions others = options;
+    others.cuts.clear();
+    others.workers = 3;
+    const Duration without = run_parameter_server(others).over;
+    const Duration noticed = options.cuts[0].from + options.cut_noticed;
+    EXPECT_LT(to_ms(result.over), to_ms(noticed) + 1.25 * to_ms(without)) << named(options);
+  }
+}
+
+/// One server is out of one worker's reach while another server dies and its follower takes over.
+TEST(CutLinks, AndALostServerTogetherLoseNothing) {
+  std::uint64_t takeovers = 0;
+  for (const char* phases : {"bsp", "asp"}) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      PsOptions options = with_cut(phases, static_cast<std::uint32_t>(2 + seed % 2), seed);
+      options.followers = true;
+      options.server_kills = 1;
+      const PsResult result = run_parameter_server(options);
+      ASSERT_FALSE(result.torn);
+      ASSERT_EQ(violation(options, result), "") << named(options);
+      takeovers += result.takeovers;
+    }
+  }
+  EXPECT_GT(takeovers, kSeeds / 2);
+}
+
+}  // namespace
+}  // namespace mayfly::sim
