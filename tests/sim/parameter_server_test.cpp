@@ -143,6 +143,51 @@ TEST(ParameterServers, OfSspWithoutABoundDoWhatAspDoes) {
   }
 }
 
+/// A bound of 0 lets nobody be a slice ahead, but each slice is an update of its own: even one
+/// worker alone does not compute what BSP does.
+TEST(ParameterServers, OfSspWithABoundOfZeroDoNotHaveTheWeightsOfBsp) {
+  for (const std::uint32_t workers : {1U, 4U}) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      PsOptions bsp;
+      bsp.seed = seed;
+      bsp.workers = workers;
+      bsp.shards = 2;
+      PsOptions ssp = bsp;
+      ssp.phases = "ssp:0";
+      const PsResult one = run_parameter_server(bsp);
+      const PsResult other = run_parameter_server(ssp);
+      expect_exactly_once(ssp, other);
+      EXPECT_EQ(other.versions[0], one.versions[0] * ssp.slices_per_step);
+      for (std::uint32_t s = 0; s < ssp.shards; ++s) {
+        EXPECT_NE(one.shards[s].model, other.shards[s].model) << named(ssp);
+      }
+    }
+  }
+}
+
+/// Everybody waits for everybody once at a switch; that, and no more, is what it costs.
+TEST(ParameterServers, SwitchWithinAStep) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PsOptions options;
+    options.seed = seed;
+    options.steps = 40;
+    options.jitter = 0;
+    options.shards = static_cast<std::uint32_t>(1 + seed % 3);
+    const auto took_ms = [&options](const std::string& phases) {
+      PsOptions other = options;
+      other.phases = phases;
+      const PsResult result = run_parameter_server(other);
+      EXPECT_TRUE(result.done);
+      return to_ms(result.over);
+    };
+    const double bsp = took_ms("bsp");
+    const double asp = took_ms("asp");
+    const double step = bsp / options.steps;
+    EXPECT_LT(took_ms("bsp:50%,asp"), (bsp + asp) / 2 + step) << seed;
+    EXPECT_LT(took_ms("bsp:25%,asp:25%,bsp:25%,asp"), (bsp + asp) / 2 + 3 * step) << seed;
+  }
+}
+
 TEST(ParameterServers, OfAspWithAStragglerLeaveItBehindAndBspDoesNot) {
   PsOptions options;
   options.steps = 50;
