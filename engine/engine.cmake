@@ -2,8 +2,9 @@ mayfly_library(engine
   SOURCES cloud/cloud.cpp cloud/cloud_plan.cpp cloud/cloud_startup.cpp faults/chaos_plan.cpp
           faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
           parameter_server/ps_job.cpp parameter_server/ps_link.cpp parameter_server/ps_process.cpp
-          parameter_server/ps_server.cpp parameter_server/ps_servers.cpp
-          parameter_server/ps_snapshot.cpp parameter_server/ps_trainer.cpp
+          parameter_server/ps_reach.cpp parameter_server/ps_server.cpp
+          parameter_server/ps_servers.cpp parameter_server/ps_snapshot.cpp
+          parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
           parameter_server/sgd_shard.cpp processes/backend.cpp processes/coordinator_main.cpp
           processes/coordinator_process.cpp processes/exit_codes.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/network_interface.cpp processes/rejoin_limit.cpp

@@ -3,10 +3,21 @@
 // Whether a connection is of no use although both sides live: what it carries is not answered, or
 // it cannot be made. Says so once in each view, which may be without the other side. One thread.
 
+#include <cstdint>
+
 #include "base/time.hpp"
 #include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::parameter_server {
+
+enum class LinkFault : std::uint8_t {
+  kNone,
+  kSlow,  ///< the other host answers, its process does not: it may come
+  kCut,   ///< the network answers nothing
+};
+
+/// How far a connection is.
+enum class LinkState : std::uint8_t { kUnmade, kUnwelcome, kReady };
 
 class LinkWatch {
  public:
@@ -14,22 +25,24 @@ class LinkWatch {
     since_ = now;
     is_told_ = false;
   }
-  /// The connection stands.
+  /// The connection stands, or is not wanted yet.
   void ready(Instant now) { since_ = now; }
 
   /// When to look next.
   [[nodiscard]] Instant next_look() const { return looked_ + collectives::kReachInterval; }
-  /// True if it is to be told now. `fd` is -1 if there is no connection.
-  [[nodiscard]] bool is_lost(Instant now, int fd, bool is_ready) {
+  /// What is to be told now. `fd` is -1 if there is no connection.
+  [[nodiscard]] LinkFault look(Instant now, int fd, LinkState state) {
     if (now < next_look()) {
-      return false;
+      return LinkFault::kNone;
     }
     looked_ = now;
     const bool is_silent = fd >= 0 && collectives::is_unreachable(fd);
-    const bool is_late = !is_ready && now - since_ > kPatience;
-    const bool is_lost = (is_silent || is_late) && !is_told_;
-    is_told_ = is_told_ || is_lost;
-    return is_lost;
+    const bool is_late = state != LinkState::kReady && now - since_ > kPatience;
+    if (is_told_ || !(is_silent || is_late)) {
+      return LinkFault::kNone;
+    }
+    is_told_ = true;
+    return is_silent || state == LinkState::kUnmade ? LinkFault::kCut : LinkFault::kSlow;
   }
 
  private:

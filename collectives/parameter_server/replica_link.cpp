@@ -57,7 +57,10 @@ std::optional<Instant> ReplicaLink::deadline() const {
 void ReplicaLink::look_after() {
   const bool is_ready = phase_ == Phase::kReady;
   const bool waits = address_ && (!is_ready || !entries_.empty());
-  if (waits && watch_.is_lost(monotonic_now(), fd(), is_ready)) {
+  const LinkState state = is_ready                     ? LinkState::kReady
+                          : phase_ == Phase::kGreeting ? LinkState::kUnwelcome
+                                                       : LinkState::kUnmade;
+  if (waits && watch_.look(monotonic_now(), fd(), state) != LinkFault::kNone) {
     on_unreachable_();
   }
 }
@@ -69,6 +72,7 @@ void ReplicaLink::connect() {
   Result<UniqueFd> fd = same_host ? collectives::start_connect_unix(address_->unix_name)
                                   : collectives::start_connect_tcp(address_->host, address_->port);
   if (fd.ok() && fd.value().valid()) {
+    collectives::ask_while_idle(fd.value().get());  // it may only wait for what was taken
     stream_ = std::make_unique<MessageStream>(std::move(fd).value(), 0);
     phase_ = Phase::kConnecting;
   }

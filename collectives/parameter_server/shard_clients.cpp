@@ -212,6 +212,7 @@ void Clients::connect(std::uint32_t shard) {
   Result<UniqueFd> fd = same_host ? collectives::start_connect_unix(to.unix_name)
                                   : collectives::start_connect_tcp(to.host, to.port);
   if (fd.ok() && fd.value().valid()) {
+    collectives::ask_while_idle(fd.value().get());
     connection.stream = std::make_unique<MessageStream>(
         std::move(fd).value(), 2 * sizeof(float) * options_.elements[shard]);
     connection.phase = Phase::kConnecting;
@@ -246,7 +247,9 @@ void Clients::wait(Instant deadline) {
   std::vector<pollfd> polled = {{options_.wake, POLLIN, 0}};
   for (std::uint32_t i = 0; i < connections_.size(); ++i) {
     Connection& connection = connections_[i];
-    if (connection.phase == Phase::kNone) {
+    if (!flow_.may_greet(i)) {
+      connection.watch.ready(monotonic_now());
+    } else if (connection.phase == Phase::kNone) {
       if (monotonic_now() >= connection.next_try) {
         connect(i);
       }
@@ -278,9 +281,9 @@ void Clients::wait(Instant deadline) {
 void Clients::look_after(std::uint32_t shard) {
   Connection& connection = connections_[shard];
   const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
-  const bool is_ready = connection.phase == Phase::kReady;
-  if (connection.watch.is_lost(monotonic_now(), fd, is_ready) && options_.on_unreachable) {
-    options_.on_unreachable(shard);
+  const LinkFault fault = connection.watch.look(monotonic_now(), fd, link_state(connection.phase));
+  if (fault != LinkFault::kNone && options_.on_unreachable) {
+    options_.on_unreachable(shard, fault);
   }
 }
 
@@ -323,6 +326,7 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
     case MessageType::kWelcome:
       connection.phase = Phase::kReady;
       connection.watch.ready(monotonic_now());
+      flow_.welcomed(shard);
       if (std::exchange(connection.was_ready, true)) {
         flow_.reconnected(shard);
         if (wants_states_ && !connection.state_version) {

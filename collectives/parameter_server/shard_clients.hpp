@@ -1,9 +1,11 @@
 #pragma once
 
 // A worker's connections to all shards of its job: one each, over a Unix-domain socket on the same
-// host, else over TCP. A connection that breaks is made again. One thread.
+// host, else over TCP. A connection that breaks is made again. The first shard, which gives work,
+// is greeted when all others have let us in. One thread.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +15,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
+#include "collectives/parameter_server/link_watch.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 
 namespace mayfly::parameter_server {
@@ -25,8 +28,9 @@ struct ShardClientsOptions {
   int wake = -1;  ///< an eventfd that ends a wait(); outlives the connections
   /// How late what is sent leaves (experiments with stragglers); empty: at once.
   std::function<Duration()> delay{};
-  /// A shard cannot be reached although the view has its server; told once in each view.
-  std::function<void(std::uint32_t shard)> on_unreachable{};
+  /// A shard cannot be reached although the view has its server; told once in each view. kCut: the
+  /// network says so.
+  std::function<void(std::uint32_t shard, LinkFault fault)> on_unreachable{};
 };
 
 /// What a push says besides the gradient.

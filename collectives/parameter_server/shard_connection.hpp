@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/time.hpp"
-#include "collectives/parameter_server/link_watch.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "collectives/tcp/tcp_address.hpp"
@@ -19,6 +18,11 @@ namespace mayfly::parameter_server {
 
 /// Of a connection that a worker makes.
 enum class Phase : std::uint8_t { kNone, kConnecting, kGreeting, kReady };
+inline LinkState link_state(Phase phase) {
+  return phase == Phase::kReady      ? LinkState::kReady
+         : phase == Phase::kGreeting ? LinkState::kUnwelcome
+                                     : LinkState::kUnmade;
+}
 
 /// A message that is not to leave yet.
 struct Late {

@@ -25,6 +25,7 @@ constexpr int kSocketBufferBytes = 512 * 1024;
 // 200 ms (1 s before the connection stands), so that a single lost packet is never mistaken.
 constexpr int kUnansweredMax = 3;
 constexpr int kUnansweredMaxConnecting = 2;
+constexpr int kIdleQuestionSeconds = 1;  // the least that the system can do
 
 Error system_error(const std::string& what, int number) {
   return {Errc::kIo, fmt::format("{}: {}", what, std::strerror(number))};
@@ -251,6 +252,13 @@ bool is_unreachable(int fd) {
   const bool connecting = info.tcpi_state == TCP_SYN_SENT;
   return info.tcpi_retransmits >= (connecting ? kUnansweredMaxConnecting : kUnansweredMax) ||
          info.tcpi_probes >= kUnansweredMax;
+}
+
+void ask_while_idle(int fd) {
+  const int one = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleQuestionSeconds, sizeof kIdleQuestionSeconds);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIdleQuestionSeconds, sizeof kIdleQuestionSeconds);
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
 }
 
 int poll_timeout_ms(Instant deadline) {

@@ -58,6 +58,10 @@ struct Moved {
 /// for it. On a fast network this takes about 1.5 s of silence, 3 s for a connection under way. TCP
 /// only; false for other sockets.
 [[nodiscard]] bool is_unreachable(int fd);
+/// Lets the system ask once a second whether the other host is there, while nothing else travels.
+/// Then is_unreachable() is also true for who only waits, after 3 s of silence. TCP only; harmless
+/// on other sockets.
+void ask_while_idle(int fd);
 /// How often to ask is_unreachable() while waiting.
 inline constexpr Duration kReachInterval = milliseconds(250);
 

@@ -32,6 +32,15 @@ void PsLink::broke(std::optional<MemberId> culprit, const std::string& why) {
   stop(std::move(stopped));
 }
 
+void PsLink::cut_off(const std::string& why) {
+  elastic::member_event::TrainerStopped stopped;
+  stopped.failed = true;
+  stopped.culprit = client_.id();
+  stopped.detail = why;
+  hooks_.on_hold();
+  stop(std::move(stopped));
+}
+
 void PsLink::stop(elastic::member_event::TrainerStopped stopped) {
   {
     const std::lock_guard lock(mutex_);

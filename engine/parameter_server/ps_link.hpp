@@ -42,6 +42,9 @@ class PsLink final : public elastic::MemberHandler {
   /// We cannot exchange data with this member, or, if it is nobody, with others; the coordinator
   /// decides who leaves.
   void broke(std::optional<MemberId> culprit, const std::string& why);
+  /// The network between us and others is cut, and we are no use here before that is mended: the
+  /// coordinator lets us go at once.
+  void cut_off(const std::string& why);
   /// The job's last step is committed and on record.
   void finished();
   [[nodiscard]] std::optional<elastic::View> view() const;

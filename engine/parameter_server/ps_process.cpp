@@ -44,15 +44,17 @@ elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
       job, job.config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
   PsTrainer trainer({job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints,
-                     parts.board, parts.delay, parts.server},
+                     parts.board, parts.delay, parts.reach, parts.server},
                     initial);
   if (parts.server != nullptr) {
     parts.server->join(client, trainer.link());
   }
   client.start(trainer.link());
-  client.post(elastic::member_event::Loaded{initial.committed, 0});
   signals.tell(&client);
   log::info(fmt::format("joined {} as member {}", job.config.coordinator, value(client.id())));
+  if (trainer.wait_for_link()) {
+    client.post(elastic::member_event::Loaded{initial.committed, 0});
+  }
   elastic::member_effect::Leave leave = trainer.run();
   if (parts.server != nullptr) {
     parts.server->finish(leave);

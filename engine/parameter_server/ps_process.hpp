@@ -8,6 +8,7 @@
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
 #include "engine/parameter_server/ps_job.hpp"
+#include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
 #include "engine/processes/worker_join.hpp"
 #include "engine/training/compute_pool.hpp"
@@ -22,6 +23,7 @@ struct PsWorkerParts {
   ComputePool& pool;
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
+  PsReach& reach;                  ///< kept over memberships
   PsServer* server = nullptr;      ///< that this process carries; null = none
 };
 

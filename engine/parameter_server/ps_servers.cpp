@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "base/check.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 
 namespace mayfly::engine {
@@ -91,6 +93,28 @@ std::string PsServers::follower_address(std::uint32_t shard) const {
 MemberId PsServers::follower_member(std::uint32_t shard) const {
   const std::optional<std::uint32_t> follower = placement_.follower_of(shard);
   return follower ? servers_[*follower]->id : MemberId{};
+}
+
+MemberId PsServers::leader_member(std::uint32_t shard) const {
+  const std::optional<std::uint32_t> leader = placement_.leader_of(shard);
+  ENSURE(leader, "somebody leads the shard");
+  return servers_[*leader]->id;
+}
+
+std::optional<MemberId> PsServers::server_to_give_up(const elastic::View& view,
+                                                     std::uint32_t shard) const {
+  const std::optional<std::uint32_t> leader = placement_.leader_of(shard);
+  if (count_workers(view) > 1 || !leader) {
+    return std::nullopt;
+  }
+  parameter_server::Placement without = placement_;
+  without.lose(*leader);
+  return without.is_torn() ? std::nullopt : std::optional(servers_[*leader]->id);
+}
+
+std::size_t count_workers(const elastic::View& view) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      view.members, [](const elastic::ViewMember& member) { return is_worker(member.address); }));
 }
 
 bool is_late_server(const elastic::View& first_view, Step committed) {

@@ -37,6 +37,13 @@ class PsServers {
   [[nodiscard]] bool is_server(std::uint32_t index, MemberId member) const {
     return servers_[index] && servers_[index]->id == member;
   }
+  /// The server that leads this shard. ENSUREs that one does.
+  [[nodiscard]] MemberId leader_member(std::uint32_t shard) const;
+  /// A worker cannot reach the leader of a shard although both reach the coordinator. The server
+  /// that has to go for that; nothing: the worker. It is the worker as long as others are in the
+  /// view, who may do better, or if updates would be lost with the server.
+  [[nodiscard]] std::optional<MemberId> server_to_give_up(const elastic::View& view,
+                                                          std::uint32_t shard) const;
 
  private:
   struct Server {
@@ -56,6 +63,9 @@ class PsServers {
   std::vector<std::optional<Server>> servers_;  // by index, as in the first view
   bool has_met_ = false;
 };
+
+/// Members of the view that compute.
+[[nodiscard]] std::size_t count_workers(const elastic::View& view);
 
 /// This server came when the job was under way: what it holds is not what the job has trained.
 [[nodiscard]] bool is_late_server(const elastic::View& first_view, Step committed);

@@ -167,8 +167,8 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   options.payload_hashes = parts_.job.config.ps_hashes;
   options.wake = wake_.get();
   options.delay = parts_.delay;
-  options.on_unreachable = [this](std::uint32_t shard) {
-    link_.broke(std::nullopt, fmt::format("shard {} cannot be reached", shard));
+  options.on_unreachable = [this](std::uint32_t shard, parameter_server::LinkFault fault) {
+    report_unreachable(shard, fault);
   };
   for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
     const ShardRange range = parts_.ps.ranges[shard];
@@ -257,6 +257,7 @@ void PsTrainer::act(const FlowAction& action) {
 void PsTrainer::adopt(const flow::Adopt& adopted) {
   held_.committed = Step{++adoptions_};  // the engines' sign that the weights have changed
   if (adopted.shards.size() == parts_.ps.shards) {
+    parts_.reach.reached_all();
     std::swap(held_.parameters, fresh_.parameters);
     std::swap(held_.statistics, fresh_.statistics);
     return;

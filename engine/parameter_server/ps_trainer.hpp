@@ -15,6 +15,7 @@
 #include "elastic/net/progress_board.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
+#include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
 #include "engine/parameter_server/ps_servers.hpp"
 #include "engine/run/checkpoint_writer.hpp"
@@ -34,7 +35,8 @@ struct PsTrainerParts {
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
-  PsServer* server = nullptr;      ///< that this process carries; null = none
+  PsReach& reach;
+  PsServer* server = nullptr;  ///< that this process carries; null = none
 };
 
 class PsTrainer {
@@ -42,6 +44,10 @@ class PsTrainer {
   /// `initial` is what the job starts from, for its layout; parameters come from the shards.
   PsTrainer(PsTrainerParts parts, const nn::ModelState& initial);
 
+  /// Before this worker says that it is ready: if it was cut off from a server, blocks until that
+  /// answers, or until it is time to try without an answer. False: it was told to leave. Control
+  /// messages come meanwhile, so the client must have been started with link().
+  [[nodiscard]] bool wait_for_link();
   /// Trains until told to leave; returns that order. The client must have been started with link().
   elastic::member_effect::Leave run();
   [[nodiscard]] PsLink& link() { return link_; }
@@ -58,6 +64,7 @@ class PsTrainer {
   void follow_rewind();
   Result<std::unique_ptr<Clients>> connect();
   void report_lost_servers(const elastic::View& view);
+  void report_unreachable(std::uint32_t shard, parameter_server::LinkFault fault);
   [[nodiscard]] parameter_server::PayloadTarget target(std::uint32_t shard, bool with_momentum);
   void act(const parameter_server::FlowAction& action);
   void wait_until_sent();
@@ -72,6 +79,8 @@ class PsTrainer {
   void snapshot(const parameter_server::flow::Snapshot& action);
   void evaluate(const nn::ModelState& state);
   void finish();
+  /// One line in the log and in events.jsonl.
+  void note(const char* kind, const std::string& text);
   void fail(const std::string& reason);
   [[nodiscard]] bool is_told_to_leave() const { return link_.leave_order().has_value(); }
   [[nodiscard]] nn::ModelState blank_state() const;

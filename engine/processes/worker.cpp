@@ -83,6 +83,7 @@ struct WorkerParts {
   std::unique_ptr<ComputePool> pool;
   DeviceExchange device;  // empty = none; goes before the pool, as it waits for its engine's stream
   std::unique_ptr<StateFaults> faults;
+  std::unique_ptr<PsReach> reach = std::make_unique<PsReach>();
   elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
   elastic::ProgressBoard* board = &own_board;
 };
@@ -207,7 +208,7 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::Membe
                nn::ModelState initial, PsServer* server, LeaveSignals& signals) {
   if (parts.transport == nullptr) {
     PsWorkerParts ps{*parts.job,   *parts.layout,           *parts.loader, *parts.pool,
-                     *parts.board, delay_of(config, parts), server};
+                     *parts.board, delay_of(config, parts), *parts.reach,  server};
     elastic::member_effect::Leave leave = take_ps_part(ps, client, initial, signals);
     const bool comes_back =
         server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;

@@ -1,8 +1,9 @@
 """Goal: a link that drops packets between processes of a job with parameter servers, both of which
-reach the coordinator, costs time and nothing else.
+reach the coordinator, costs time once and nothing else.
 Method: a coordinator, two servers and two workers, each on a host (a network namespace) of its own.
 A link between two of them is muted in the middle of the job; the end must be that of an
-undisturbed run on loopback.
+undisturbed run on loopback. What one worker sends leaves late, so the other one waits for it most of
+the time: who waits must notice, too.
 """
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from mayfly_run import SMALL_JOB, Run, expect
 STEPS = 80
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--sync", "bsp", "--slices", "2",
                    "--ps", "2", "--ps-replicas", "1", "--workers", "2", "--silence-max-ms", "1000"]
+LATE = ["--inject", "delay=150ms,worker=1"]
 COORDINATOR, SERVERS, WORKERS = 0, (1, 2), (3, 4)
 oracle = {}
 
@@ -27,16 +29,30 @@ def undisturbed():
     return oracle["digest"]
 
 
-def cluster_of_all():
+def cluster_of_all(more=()):
     hosts = network.Network(5)
-    cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB, hosts)
+    cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + list(more), hosts)
     cluster.start_coordinator(2, host=COORDINATOR)
     for index, host in enumerate(SERVERS):
         cluster.start_server(cluster.endpoint(), index, host=host)
-    for host in WORKERS:
-        cluster.start_worker(cluster.endpoint(), host=host)
+    for number, host in enumerate(WORKERS):
+        cluster.start_worker(cluster.endpoint(), host=host, extra=["--worker-number", str(number)])
     cluster.run.wait_for_step(5)
     return cluster
+
+
+def cut(cluster, host, other):
+    cluster.network.mute(host, other)
+    cluster.network.mute(other, host)
+
+
+def heal(cluster, host, other):
+    cluster.network.unmute(host, other)
+    cluster.network.unmute(other, host)
+
+
+def count_of(cluster, kind):
+    return sum(e["kind"] == kind for e in cluster.run.lines("events.jsonl"))
 
 
 def expect_same_end(cluster):
@@ -54,8 +70,7 @@ def expect_same_end(cluster):
 
 def link_between_leader_and_follower_breaks():
     cluster = cluster_of_all()
-    cluster.network.mute(1, 2)
-    cluster.network.mute(2, 1)
+    cut(cluster, *SERVERS)
     events = expect_same_end(cluster)
     kinds = [e["kind"] for e in events]
     expect("follower_unreachable" in kinds, f"nobody noticed: {kinds}")
@@ -63,10 +78,30 @@ def link_between_leader_and_follower_breaks():
 
 
 def link_between_worker_and_server_breaks():
-    cluster = cluster_of_all()
-    cluster.network.mute(3, 1)
-    cluster.network.mute(1, 3)
-    expect_same_end(cluster)
+    """The worker is left out, the other one goes on at once, and once the link is mended it is back."""
+    cluster = cluster_of_all(LATE)
+    cut(cluster, WORKERS[0], SERVERS[0])
+    cluster.wait_for(lambda: count_of(cluster, "evicted"), "nobody noticed")
+    step = cluster.run.last_step()
+    cluster.wait_for(lambda: cluster.run.last_step() > step + 3, "the others do not go on")
+    joined = count_of(cluster, "joined")
+    heal(cluster, WORKERS[0], SERVERS[0])
+    cluster.wait_for(lambda: count_of(cluster, "joined") > joined, "the worker does not come back")
+    events = expect_same_end(cluster)
+    kinds = [e["kind"] for e in events]
+    expect(kinds.count("evicted") == 1 and kinds.count("worker_cut_off") == 1,
+           f"it cost more than one detection: {kinds}")
+
+
+def no_worker_reaches_a_server():
+    """The first to notice leaves; the last one says that the server has to go, and its follower leads."""
+    cluster = cluster_of_all(LATE)
+    for worker in WORKERS:
+        cut(cluster, worker, SERVERS[1])
+    events = expect_same_end(cluster)
+    kinds = [e["kind"] for e in events]
+    expect("worker_cut_off" in kinds and "server_cut_off" in kinds, f"nobody says so: {kinds}")
+    expect("shard_taken_over" in kinds, f"nothing was done: {kinds}")
 
 
 if __name__ == "__main__":
@@ -76,4 +111,5 @@ if __name__ == "__main__":
         sys.exit(mayfly_run.SKIP)
     sys.exit(mayfly_run.main({
         "link_between_leader_and_follower_breaks": link_between_leader_and_follower_breaks,
-        "link_between_worker_and_server_breaks": link_between_worker_and_server_breaks}))
+        "link_between_worker_and_server_breaks": link_between_worker_and_server_breaks,
+        "no_worker_reaches_a_server": no_worker_reaches_a_server}))

@@ -171,6 +171,34 @@ TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
   EXPECT_NE(complaint(reduce).find("--sync or --phases"), std::string::npos);
 }
 
+TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
+  const auto last =
+      view_of(2, {{1, kPsWorkerAddress}, {2, to_text(server(0))}, {3, to_text(server(1))}});
+  const auto two = view_of(1, {{1, kPsWorkerAddress},
+                               {2, to_text(server(0))},
+                               {3, to_text(server(1))},
+                               {4, kPsWorkerAddress}});
+  PsServers servers(two_servers());
+  ASSERT_TRUE(servers.follow(two).ok());
+  EXPECT_EQ(servers.leader_member(1), MemberId{3});
+  EXPECT_EQ(servers.server_to_give_up(two, 1), std::nullopt) << "the other worker may reach it";
+  ASSERT_TRUE(servers.follow(last).ok());
+  EXPECT_EQ(servers.server_to_give_up(last, 1), MemberId{3});
+  const auto without = view_of(3, {{1, kPsWorkerAddress}, {2, to_text(server(0))}});
+  ASSERT_TRUE(servers.follow(without).ok());
+  EXPECT_EQ(servers.leader_member(1), MemberId{2});
+  EXPECT_EQ(servers.server_to_give_up(without, 1), std::nullopt) << "updates would be lost";
+
+  JobConfig config = two_servers();
+  config.ps_replicas = 0;
+  const auto bare = view_of(
+      1,
+      {{1, kPsWorkerAddress}, {2, to_text({0, {"lead0"}, {}})}, {3, to_text({1, {"lead1"}, {}})}});
+  PsServers alone(config);
+  ASSERT_TRUE(alone.follow(bare).ok());
+  EXPECT_EQ(alone.server_to_give_up(bare, 0), std::nullopt);
+}
+
 TEST(LateServer, IsOneThatFindsAJobUnderWay) {
   elastic::View view = view_of(1, {});
   EXPECT_FALSE(is_late_server(view, Step{0}));
