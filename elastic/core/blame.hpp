@@ -18,16 +18,16 @@ struct BreakReport {
   MemberId member{};
   bool failed = false;              ///< its group broke; otherwise it was told to stop
   bool finished = false;            ///< it had nothing left to do
-  std::optional<MemberId> culprit;  ///< whom it blames
+  std::optional<MemberId> culprit;  ///< whom it blames; itself: its own way to others is cut
 };
 
 class BlameRecord {
  public:
   /// The group of a view broke by itself; `first` reported it before anybody was told to stop.
-  /// `reports` are those of all members of the view that are still connected. Returns whom to
-  /// evict: somebody blamed by two members, or by the same member in three such views in a row. Of
-  /// two that blame only each other the one with the larger id goes. Whose group alone broke in
-  /// three such views in a row, and who blames nobody, goes too: whatever it has, it is its own.
+  /// `reports` are those of all members of the view that still are connected. Returns whom to
+  /// evict: `first`, if it blames itself; somebody blamed by two members, or by the same in three
+  /// such views in a row. Of two that blame only each other the one with the larger id goes. Whose
+  /// group alone broke in three such views in a row, and who blames nobody, goes, too.
   [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,
                                                     const std::vector<BreakReport>& reports);
   /// A view ended in another way: rows are broken.

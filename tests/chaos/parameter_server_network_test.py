@@ -2,8 +2,8 @@
 reach the coordinator, costs time once and nothing else.
 Method: a coordinator, two servers and two workers, each on a host (a network namespace) of its own.
 A link between two of them is muted in the middle of the job; the end must be that of an
-undisturbed run on loopback. What one worker sends leaves late, so the other one waits for it most of
-the time: who waits must notice, too.
+undisturbed run on loopback. What one worker sends leaves late, so the other one waits for it most
+of the time: who waits must notice, too.
 """
 import sys
 import tempfile
@@ -78,7 +78,7 @@ def link_between_leader_and_follower_breaks():
 
 
 def link_between_worker_and_server_breaks():
-    """The worker is left out, the other one goes on at once, and once the link is mended it is back."""
+    """The worker is left out, the other goes on at once; when the link is mended it comes back."""
     cluster = cluster_of_all(LATE)
     cut(cluster, WORKERS[0], SERVERS[0])
     cluster.wait_for(lambda: count_of(cluster, "evicted"), "nobody noticed")
@@ -94,7 +94,7 @@ def link_between_worker_and_server_breaks():
 
 
 def no_worker_reaches_a_server():
-    """The first to notice leaves; the last one says that the server has to go, and its follower leads."""
+    """The first to notice leaves; the last says that the server has to go; its follower leads."""
     cluster = cluster_of_all(LATE)
     for worker in WORKERS:
         cut(cluster, worker, SERVERS[1])
