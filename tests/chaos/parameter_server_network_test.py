@@ -7,6 +7,7 @@ of the time: who waits must notice, too.
 """
 import sys
 import tempfile
+import time
 
 import mayfly_run
 import network
@@ -16,7 +17,7 @@ from mayfly_run import SMALL_JOB, Run, expect
 STEPS = 80
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--sync", "bsp", "--slices", "2",
                    "--ps", "2", "--ps-replicas", "1", "--workers", "2", "--silence-max-ms", "1000"]
-LATE = ["--inject", "delay=150ms,worker=1"]
+LATE = ["--inject", "delay=100ms,worker=1"]
 COORDINATOR, SERVERS, WORKERS = 0, (1, 2), (3, 4)
 oracle = {}
 
@@ -80,6 +81,8 @@ def link_between_leader_and_follower_breaks():
 def link_between_worker_and_server_breaks():
     """The worker is left out, the other goes on at once; when the link is mended it comes back."""
     cluster = cluster_of_all(LATE)
+    # Half of what the other one is late: now it has said all it had to say, and waits.
+    time.sleep(0.05)
     cut(cluster, WORKERS[0], SERVERS[0])
     cluster.wait_for(lambda: count_of(cluster, "evicted"), "nobody noticed")
     step = cluster.run.last_step()
