@@ -248,7 +248,9 @@ void ShardLoop::tidy() {
     }
   }
   std::erase_if(sessions_, [](const auto& session) { return session->over; });
-  connections_ = sessions_.size();
+  // A leader of ours waits for nobody here: two servers that follow each other would never end.
+  connections_ = static_cast<std::size_t>(std::count_if(
+      sessions_.begin(), sessions_.end(), [](const auto& session) { return !session->is_leader; }));
 }
 
 AlignedBuffer<float> ShardLoop::take_buffer() {
