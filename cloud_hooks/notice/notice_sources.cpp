@@ -176,7 +176,7 @@ class Ec2Source final : public MetadataSource {
     return recommended_;
   }
 
-  static constexpr Duration kPause = milliseconds(50);
+  static constexpr Duration kPause = milliseconds(25);
   static constexpr Duration kSlowPause = seconds(1);
   static constexpr int kSlowLooks = 600;  // ten minutes
 
