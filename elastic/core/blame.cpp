@@ -50,36 +50,49 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   const BreakReport* own_word = find(reports, first);
   const bool may_go = own_word != nullptr && own_word->failed && !own_word->finished;
   if (may_go && own_word->culprit == first && reports.size() > 1) {
-    streaks_.clear();
+    rows_.clear();
     return first;
   }
   const std::optional<MemberId> accused = root_of(first, reports);
   if (!accused) {
     return broke_alone(first, reports);
   }
-  const BreakReport* own = find(reports, *accused);
-  if (own == nullptr || own->finished) {  // one that is gone anyway, or one that was done
-    streaks_.clear();
+  const auto may_be_evicted = [&reports](MemberId member) {  // else it is gone anyway, or done
+    const BreakReport* own = find(reports, member);
+    return own != nullptr && !own->finished;
+  };
+  if (!may_be_evicted(*accused)) {
+    rows_.clear();
     return std::nullopt;
   }
-  std::map<Pair, int> grown;
+  std::map<Link, Row> rows;
   for (const BreakReport& report : reports) {
     if (report.failed && report.culprit == accused && report.member != *accused) {
-      const Pair pair{report.member, *accused};
-      const auto before = streaks_.find(pair);
-      grown[pair] = 1 + (before == streaks_.end() ? 0 : before->second);
+      const Link link = std::minmax(report.member, *accused);
+      rows[link] = grown(link, *accused);
     }
   }
-  ENSURE(!grown.empty(), "the root of a chain of blame is blamed by somebody");
-  streaks_ = std::move(grown);
-  const bool in_a_row = std::any_of(streaks_.begin(), streaks_.end(), [](const auto& streak) {
-    return streak.second >= kViewsInARow;
-  });
-  if (streaks_.size() < 2 && !in_a_row) {
+  ENSURE(!rows.empty(), "the root of a chain of blame is blamed by somebody");
+  rows_ = std::move(rows);
+  const auto longest = std::max_element(
+      rows_.begin(), rows_.end(),
+      [](const auto& one, const auto& other) { return one.second.views < other.second.views; });
+  const auto [link, row] = *longest;
+  if (rows_.size() < 2 && row.views < kViewsInARow) {
     return std::nullopt;
   }
-  streaks_.clear();
-  return accused;
+  const bool is_between_two = rows_.size() < 2 && row.is_mutual && may_be_evicted(link.second);
+  rows_.clear();
+  return is_between_two ? link.second : *accused;
+}
+
+BlameRecord::Row BlameRecord::grown(const Link& link, MemberId accused) const {
+  const auto before = rows_.find(link);
+  if (before == rows_.end()) {
+    return {1, accused, false};
+  }
+  const Row& row = before->second;
+  return {row.views + 1, accused, row.is_mutual || row.accused != accused};
 }
 
 std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
@@ -88,13 +101,12 @@ std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
       reports.size() > 1 && std::all_of(reports.begin(), reports.end(), [first](const auto& r) {
         return r.failed == (r.member == first) && !r.culprit;
       });
-  const auto before = streaks_.find({first, first});
-  const int streak = 1 + (before == streaks_.end() ? 0 : before->second);
-  streaks_.clear();
-  if (!is_alone || streak >= kViewsInARow) {
+  const Row row = grown({first, first}, first);
+  rows_.clear();
+  if (!is_alone || row.views >= kViewsInARow) {
     return is_alone ? std::optional(first) : std::nullopt;
   }
-  streaks_[{first, first}] = streak;
+  rows_[{first, first}] = row;
   return std::nullopt;
 }
 

@@ -26,20 +26,29 @@ class BlameRecord {
   /// The group of a view broke by itself; `first` reported it before anybody was told to stop.
   /// `reports` are those of all members of the view that still are connected. Returns whom to
   /// evict: `first`, if it blames itself; somebody blamed by two members, or by the same in three
-  /// such views in a row. Of two that blame only each other the one with the larger id goes. Whose
-  /// group alone broke in three such views in a row, and who blames nobody, goes, too.
+  /// such views in a row. Of two that blame only each other, at once or in turns, the one with the
+  /// larger id goes. Whose group alone broke in three such views in a row, and who blames nobody,
+  /// goes, too.
   [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,
                                                     const std::vector<BreakReport>& reports);
   /// A view ended in another way: rows are broken.
-  void view_ended_otherwise() { streaks_.clear(); }
+  void view_ended_otherwise() { rows_.clear(); }
 
  private:
   [[nodiscard]] std::optional<MemberId> broke_alone(MemberId first,
                                                     const std::vector<BreakReport>& reports);
 
-  using Pair = std::pair<MemberId, MemberId>;  // who blames, who is blamed
+  /// Between which two members data did not pass, the smaller id first; who broke alone: itself.
+  using Link = std::pair<MemberId, MemberId>;
+  /// Views in a row that broke there.
+  struct Row {
+    int views = 0;
+    MemberId accused{};      ///< in the last of them
+    bool is_mutual = false;  ///< either end has accused the other one
+  };
+  [[nodiscard]] Row grown(const Link& link, MemberId accused) const;
 
-  std::map<Pair, int> streaks_;  // of who broke alone: it and itself
+  std::map<Link, Row> rows_;
 };
 
 }  // namespace mayfly::elastic

@@ -42,6 +42,16 @@ TEST(BlameRecord, OfTwoThatBlameEachOtherTheLargerIdGoesAfterThreeViews) {
   EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), blames(k2, k1)}), k2);
 }
 
+TEST(BlameRecord, OfTwoThatBlameEachOtherInTurnsTheLargerIdGoesAfterThreeViews) {
+  for (const MemberId begins : {k1, k2}) {
+    BlameRecord record;
+    const MemberId other = begins == k1 ? k2 : k1;
+    EXPECT_EQ(record.group_broke(begins, {blames(begins, other), was_told(other)}), std::nullopt);
+    EXPECT_EQ(record.group_broke(other, {blames(other, begins), was_told(begins)}), std::nullopt);
+    EXPECT_EQ(record.group_broke(begins, {blames(begins, other), was_told(other)}), k2);
+  }
+}
+
 TEST(BlameRecord, OfTwoThatBlameEachOtherTheOneBlamedByMoreGoes) {
   BlameRecord record;
   EXPECT_EQ(record.group_broke(k2, {blames(k1, k2), blames(k2, k1), blames(k3, k1)}), k1);
