@@ -16,8 +16,8 @@ enum class LinkFault : std::uint8_t {
   kCut,   ///< the network answers nothing
 };
 
-/// How far a connection is.
-enum class LinkState : std::uint8_t { kUnmade, kUnwelcome, kReady };
+/// How far a connection is, of those who make it.
+enum class LinkPhase : std::uint8_t { kNone, kConnecting, kGreeting, kReady };
 
 class LinkWatch {
  public:
@@ -31,18 +31,19 @@ class LinkWatch {
   /// When to look next.
   [[nodiscard]] Instant next_look() const { return looked_ + collectives::kReachInterval; }
   /// What is to be told now. `fd` is -1 if there is no connection.
-  [[nodiscard]] LinkFault look(Instant now, int fd, LinkState state) {
+  [[nodiscard]] LinkFault look(Instant now, int fd, LinkPhase phase) {
     if (now < next_look()) {
       return LinkFault::kNone;
     }
     looked_ = now;
     const bool is_silent = fd >= 0 && collectives::is_unreachable(fd);
-    const bool is_late = state != LinkState::kReady && now - since_ > kPatience;
+    const bool is_late = phase != LinkPhase::kReady && now - since_ > kPatience;
     if (is_told_ || !(is_silent || is_late)) {
       return LinkFault::kNone;
     }
     is_told_ = true;
-    return is_silent || state == LinkState::kUnmade ? LinkFault::kCut : LinkFault::kSlow;
+    const bool is_made = phase == LinkPhase::kGreeting || phase == LinkPhase::kReady;
+    return is_silent || !is_made ? LinkFault::kCut : LinkFault::kSlow;
   }
 
  private:

@@ -39,8 +39,8 @@ Result<void> ReplicaLink::set_view(ViewId view, std::uint64_t key, const std::st
 }
 
 short ReplicaLink::events() const {
-  const bool sends = phase_ == Phase::kConnecting || (stream_ && stream_->wants_to_send());
-  const int reads = phase_ == Phase::kConnecting ? 0 : POLLIN;
+  const bool sends = phase_ == LinkPhase::kConnecting || (stream_ && stream_->wants_to_send());
+  const int reads = phase_ == LinkPhase::kConnecting ? 0 : POLLIN;
   return static_cast<short>(reads | (sends ? POLLOUT : 0));
 }
 
@@ -48,19 +48,16 @@ std::optional<Instant> ReplicaLink::deadline() const {
   if (!address_) {
     return std::nullopt;
   }
-  const bool waits = phase_ != Phase::kReady || !entries_.empty();
+  const bool waits = phase_ != LinkPhase::kReady || !entries_.empty();
   const std::optional<Instant> look = waits ? std::optional(watch_.next_look()) : std::nullopt;
-  return phase_ == Phase::kNone ? std::min(next_try_, *look) : look;
+  return phase_ == LinkPhase::kNone ? std::min(next_try_, *look) : look;
 }
 
 /// While something is not known to have been taken.
 void ReplicaLink::look_after() {
-  const bool is_ready = phase_ == Phase::kReady;
+  const bool is_ready = phase_ == LinkPhase::kReady;
   const bool waits = address_ && (!is_ready || !entries_.empty());
-  const LinkState state = is_ready                     ? LinkState::kReady
-                          : phase_ == Phase::kGreeting ? LinkState::kUnwelcome
-                                                       : LinkState::kUnmade;
-  if (waits && watch_.look(monotonic_now(), fd(), state) != LinkFault::kNone) {
+  if (waits && watch_.look(monotonic_now(), fd(), phase_) != LinkFault::kNone) {
     on_unreachable_();
   }
 }
@@ -74,7 +71,7 @@ void ReplicaLink::connect() {
   if (fd.ok() && fd.value().valid()) {
     collectives::ask_while_idle(fd.value().get());  // it may only wait for what was taken
     stream_ = std::make_unique<MessageStream>(std::move(fd).value(), 0);
-    phase_ = Phase::kConnecting;
+    phase_ = LinkPhase::kConnecting;
   }
 }
 
@@ -89,15 +86,15 @@ void ReplicaLink::greet() {
   hello.view = value(view_);
   hello.key = key_;
   stream_->send(hello);
-  phase_ = Phase::kGreeting;
+  phase_ = LinkPhase::kGreeting;
 }
 
 void ReplicaLink::lose(const std::string& why) {
-  if (phase_ == Phase::kReady) {
+  if (phase_ == LinkPhase::kReady) {
     log::info(fmt::format("shard {}: its follower: {}", shard_, why));
   }
   stream_.reset();
-  phase_ = Phase::kNone;
+  phase_ = LinkPhase::kNone;
   next_try_ = monotonic_now() + kRetryInterval;
 }
 
@@ -111,7 +108,7 @@ void ReplicaLink::put(const ReplicaEntry& entry) {
 
 void ReplicaLink::send(ReplicaEntry entry) {
   entries_.push_back(std::move(entry));
-  if (phase_ == Phase::kReady) {
+  if (phase_ == LinkPhase::kReady) {
     put(entries_.back());
     (void)stream_->flush();  // a broken connection shows when it is read
   }
@@ -119,11 +116,11 @@ void ReplicaLink::send(ReplicaEntry entry) {
 
 void ReplicaLink::serve(short events) {
   look_after();
-  if (phase_ == Phase::kNone && address_ && monotonic_now() >= next_try_) {
+  if (phase_ == LinkPhase::kNone && address_ && monotonic_now() >= next_try_) {
     connect();
     return;
   }
-  if (phase_ == Phase::kConnecting && events != 0) {
+  if (phase_ == LinkPhase::kConnecting && events != 0) {
     greet();
   }
   if (stream_ && (events & (POLLIN | POLLHUP | POLLERR)) != 0) {
@@ -142,8 +139,8 @@ void ReplicaLink::serve(short events) {
 }
 
 Result<void> ReplicaLink::handle(const Header& header) {
-  const bool greets = header.type == MessageType::kFollowing && phase_ == Phase::kGreeting;
-  const bool acknowledges = header.type == MessageType::kTaken && phase_ == Phase::kReady;
+  const bool greets = header.type == MessageType::kFollowing && phase_ == LinkPhase::kGreeting;
+  const bool acknowledges = header.type == MessageType::kTaken && phase_ == LinkPhase::kReady;
   if (!greets && !acknowledges) {
     return Error{Errc::kCorrupt, "a message that followers do not send"};
   }
@@ -154,7 +151,7 @@ Result<void> ReplicaLink::handle(const Header& header) {
     entries_.pop_front();
   }
   if (greets) {
-    phase_ = Phase::kReady;
+    phase_ = LinkPhase::kReady;
     watch_.ready(monotonic_now());
     for (const ReplicaEntry& entry : entries_) {
       put(entry);

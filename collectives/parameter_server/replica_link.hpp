@@ -53,8 +53,6 @@ class ReplicaLink {
   [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_; }
 
  private:
-  enum class Phase : std::uint8_t { kNone, kConnecting, kGreeting, kReady };
-
   void connect();
   void greet();
   void lose(const std::string& why);
@@ -71,7 +69,7 @@ class ReplicaLink {
   std::optional<collectives::TcpAddress> address_;  // once a view has named the follower
   ViewId view_{};
   std::uint64_t key_ = 0;
-  Phase phase_ = Phase::kNone;
+  LinkPhase phase_ = LinkPhase::kNone;
   std::unique_ptr<MessageStream> stream_;
   Instant next_try_;
   LinkWatch watch_;

@@ -120,7 +120,7 @@ void Clients::tell_all(MessageType type) {
 /// Without a connection nothing is sent: the flow says it again when there is one.
 void Clients::send(std::uint32_t shard, const Header& header, std::span<const float> payload) {
   Connection& connection = connections_[shard];
-  if (connection.phase == Phase::kReady) {
+  if (connection.phase == LinkPhase::kReady) {
     const Duration delay = options_.delay ? options_.delay() : Duration(0);
     const Instant before = connection.late.empty() ? Instant{} : connection.late.back().due;
     connection.late.push_back({std::max(before, monotonic_now() + delay), header, payload});
@@ -215,7 +215,7 @@ void Clients::connect(std::uint32_t shard) {
     collectives::ask_while_idle(fd.value().get());
     connection.stream = std::make_unique<MessageStream>(
         std::move(fd).value(), 2 * sizeof(float) * options_.elements[shard]);
-    connection.phase = Phase::kConnecting;
+    connection.phase = LinkPhase::kConnecting;
   }
 }
 
@@ -229,17 +229,17 @@ void Clients::greet(std::uint32_t shard) {
   hello.key = key_;
   hello.serial = flow_.received();
   connection.stream->send(hello);
-  connection.phase = Phase::kGreeting;
+  connection.phase = LinkPhase::kGreeting;
 }
 
 void Clients::lose(std::uint32_t shard, const std::string& why) {
   Connection& connection = connections_[shard];
-  if (connection.phase == Phase::kReady) {
+  if (connection.phase == LinkPhase::kReady) {
     log::info(fmt::format("shard {}: {}", shard, why));
   }
   connection.stream.reset();
   connection.late.clear();
-  connection.phase = Phase::kNone;
+  connection.phase = LinkPhase::kNone;
   connection.next_try = monotonic_now() + kRetryInterval;
 }
 
@@ -249,21 +249,21 @@ void Clients::wait(Instant deadline) {
     Connection& connection = connections_[i];
     if (!flow_.may_greet(i)) {
       connection.watch.ready(monotonic_now());
-    } else if (connection.phase == Phase::kNone) {
+    } else if (connection.phase == LinkPhase::kNone) {
       if (monotonic_now() >= connection.next_try) {
         connect(i);
       }
-      if (connection.phase == Phase::kNone) {
+      if (connection.phase == LinkPhase::kNone) {
         deadline = std::min(deadline, connection.next_try);
       }
     }
     if (!connection.late.empty()) {
       deadline = std::min(deadline, connection.late.front().due);
     }
-    const bool sends = connection.phase == Phase::kConnecting ||
+    const bool sends = connection.phase == LinkPhase::kConnecting ||
                        (connection.stream != nullptr && connection.stream->wants_to_send());
     const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
-    const int reads = connection.phase == Phase::kConnecting ? 0 : POLLIN;
+    const int reads = connection.phase == LinkPhase::kConnecting ? 0 : POLLIN;
     polled.push_back({fd, static_cast<short>(reads | (sends ? POLLOUT : 0)), 0});
   }
   (void)::poll(polled.data(), polled.size(), collectives::poll_timeout_ms(deadline));
@@ -281,7 +281,7 @@ void Clients::wait(Instant deadline) {
 void Clients::look_after(std::uint32_t shard) {
   Connection& connection = connections_[shard];
   const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
-  const LinkFault fault = connection.watch.look(monotonic_now(), fd, link_state(connection.phase));
+  const LinkFault fault = connection.watch.look(monotonic_now(), fd, connection.phase);
   if (fault != LinkFault::kNone && options_.on_unreachable) {
     options_.on_unreachable(shard, fault);
   }
@@ -289,7 +289,7 @@ void Clients::look_after(std::uint32_t shard) {
 
 void Clients::serve(std::uint32_t shard, short events) {
   Connection& connection = connections_[shard];
-  if (connection.phase == Phase::kConnecting) {
+  if (connection.phase == LinkPhase::kConnecting) {
     greet(shard);
   }
   if (connection.stream != nullptr && (events & (POLLIN | POLLHUP | POLLERR)) != 0) {
@@ -324,7 +324,7 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
   Connection& connection = connections_[shard];
   switch (header.type) {
     case MessageType::kWelcome:
-      connection.phase = Phase::kReady;
+      connection.phase = LinkPhase::kReady;
       connection.watch.ready(monotonic_now());
       flow_.welcomed(shard);
       if (std::exchange(connection.was_ready, true)) {

@@ -10,19 +10,12 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "collectives/parameter_server/link_watch.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
-
-/// Of a connection that a worker makes.
-enum class Phase : std::uint8_t { kNone, kConnecting, kGreeting, kReady };
-inline LinkState link_state(Phase phase) {
-  return phase == Phase::kReady      ? LinkState::kReady
-         : phase == Phase::kGreeting ? LinkState::kUnwelcome
-                                     : LinkState::kUnmade;
-}
 
 /// A message that is not to leave yet.
 struct Late {
@@ -34,7 +27,7 @@ struct Late {
 /// To one shard.
 struct Connection {
   collectives::TcpAddress address;
-  Phase phase = Phase::kNone;
+  LinkPhase phase = LinkPhase::kNone;
   std::unique_ptr<MessageStream> stream;
   std::vector<Header> waiting;  // to be sent when we are let in
   std::deque<Late> late;        // to be sent when it is time, in order
