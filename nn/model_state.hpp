@@ -28,7 +28,7 @@ struct ModelState {
 [[nodiscard]] ModelState make_initial_state(const Model& model, std::uint64_t seed,
                                             std::size_t exponent_count, std::int32_t unset);
 
-/// The same without the weights, which are most of the work: 20 ns each. For a worker that will
+/// The same without the weights, which are most of the work. For a worker that will
 /// take another one's state if the job is under way.
 [[nodiscard]] ModelState make_undrawn_state(const Model& model, std::size_t exponent_count,
                                             std::int32_t unset);

@@ -14,20 +14,12 @@ import time
 import mayfly_run
 from mayfly_run import SMALL_JOB, Failure, Run, expect, kill
 from oracle import Oracle
+from sample_ledger import sample_hash
 
 STEPS = 60
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--quiet", "--workers", "4", "--slices",
                    "4"]
 KINDS = ["kill", "kill", "kill", "stop", "leave"]
-
-
-def sample_hash(metrics):
-    """Of all samples of a job, in whatever order they were used: sums lane by lane."""
-    lanes = [0] * 4
-    for metric in metrics:
-        for i in range(4):
-            lanes[i] = (lanes[i] + int(metric["sample_hash"][8 * i:8 * i + 8], 16)) % 2**32
-    return lanes
 
 
 def undisturbed():

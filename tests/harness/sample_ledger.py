@@ -26,6 +26,15 @@ def hash_of(samples):
     return "".join(f"{lane:08x}" for lane in reversed(lanes))
 
 
+def sample_hash(metrics):
+    """Of all samples of a job, in whatever order they were used: sums lane by lane."""
+    lanes = [0] * 4
+    for metric in metrics:
+        for i in range(4):
+            lanes[i] = (lanes[i] + int(metric["sample_hash"][8 * i:8 * i + 8], 16)) % 2**32
+    return lanes
+
+
 def files(run_dirs):
     return [name for folder in run_dirs for name in glob.glob(os.path.join(folder, "ledger", "*"))]
 

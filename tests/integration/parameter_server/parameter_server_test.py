@@ -7,18 +7,10 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
 from mayfly_run import SMALL_JOB, Run, expect, expect_refused, kill, main  # noqa: E402
 from oracle import Oracle  # noqa: E402
+from sample_ledger import sample_hash  # noqa: E402
 
 STEPS = 60
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--quiet"]
-
-
-def sample_hash(metrics):
-    """Of all samples of a job, in whatever order they were used: sums lane by lane."""
-    lanes = [0] * 4
-    for metric in metrics:
-        for i in range(4):
-            lanes[i] = (lanes[i] + int(metric["sample_hash"][8 * i:8 * i + 8], 16)) % 2**32
-    return lanes
 
 
 def events(run, kind):

@@ -4,6 +4,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
 from mayfly_run import SMALL_JOB, Run, expect, expect_refused, main  # noqa: E402
+from sample_ledger import sample_hash  # noqa: E402
 
 STEPS = 40
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--quiet", "--lr-schedule", "constant",
@@ -19,15 +20,6 @@ def newest(metrics):
     """The last record of each step: those before it were undone."""
     steps = {m["step"]: m for m in metrics}
     return [steps[step] for step in sorted(steps)]
-
-
-def sample_hash(metrics):
-    """Of all samples of a job, in whatever order they were used: sums lane by lane."""
-    lanes = [0] * 4
-    for metric in metrics:
-        for i in range(4):
-            lanes[i] = (lanes[i] + int(metric["sample_hash"][8 * i:8 * i + 8], 16)) % 2**32
-    return lanes
 
 
 def finish(args):

@@ -13,22 +13,8 @@ constexpr MemberId k1{1};
 constexpr MemberId k2{2};
 constexpr MemberId k3{3};
 
-CoordinatorHarness running(std::uint32_t count) {
-  CoordinatorOptions options;
-  options.initial_workers = count;
-  CoordinatorHarness job(options);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    (void)job.join();
-  }
-  for (const MemberId member : job.view_members()) {
-    job.start(member, 10);
-  }
-  job.clear();
-  return job;
-}
-
 TEST(CoordinatorCutOff, WhoSaysThatItIsGoesAtOnceAndTheOthersGoOn) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.failed(k2, 10, k2);
   job.stopped(k1, 10);
   job.stopped(k3, 10);
@@ -43,7 +29,7 @@ TEST(CoordinatorCutOff, WhoSaysThatItIsGoesAtOnceAndTheOthersGoOn) {
 
 // All may be cut off from the same one: the last says that it is that one that has to go.
 TEST(CoordinatorCutOff, GoesOnlyOneInAView) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.failed(k2, 10, k2);
   job.failed(k3, 10, k3);
   job.stopped(k1, 10);

@@ -3,10 +3,13 @@
 // Drives one Coordinator by hand: short names for events, and the effects of everything so far in
 // lists by kind.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastic/core/coordinator.hpp"
@@ -123,5 +126,21 @@ class CoordinatorHarness {
   std::vector<CoordinatorEffect> effects;
   std::uint64_t connections = 0;
 };
+
+/// A job whose first view has `count` members, all at step `committed`; what led to it is cleared.
+inline CoordinatorHarness running_job(std::uint32_t count, std::uint64_t committed = 10,
+                                      CoordinatorOptions options = {}) {
+  options.initial_workers = count;
+  CoordinatorHarness job(std::move(options));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    (void)job.join();
+  }
+  for (const MemberId member : job.view_members()) {
+    job.start(member, committed);
+  }
+  EXPECT_EQ(job.coordinator.phase(), "running");
+  job.clear();
+  return job;
+}
 
 }  // namespace mayfly::elastic

@@ -10,23 +10,8 @@ namespace {
 
 constexpr MemberId k1{1};
 
-/// A job whose first view has `count` members.
-CoordinatorHarness running(std::uint32_t count) {
-  CoordinatorOptions options;
-  options.initial_workers = count;
-  CoordinatorHarness job(options);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    (void)job.join();
-  }
-  for (const MemberId member : job.view_members()) {
-    job.start(member, 10);
-  }
-  job.clear();
-  return job;
-}
-
 TEST(CoordinatorLastMember, IsGivenUpOnlyAfterALongSilence) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.pass(seconds(9), {});
   EXPECT_FALSE(job.noted("lost"));
   EXPECT_EQ(job.coordinator.phase(), "running");
@@ -35,20 +20,20 @@ TEST(CoordinatorLastMember, IsGivenUpOnlyAfterALongSilence) {
 }
 
 TEST(CoordinatorLastMember, IsLostOnTheWordOfItsSentinel) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.give(coordinator_event::SentinelReport{k1, "the worker's process died"});
   EXPECT_TRUE(job.noted("lost"));
 }
 
 TEST(CoordinatorLastMember, IsLostWhenItsConnectionBreaks) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   EXPECT_TRUE(job.noted("lost"));
   EXPECT_EQ(job.coordinator.phase(), "waiting");
 }
 
 TEST(CoordinatorLastMember, OfTwoSilentOnesOneGoesOn) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.pass(seconds(9), {});
   EXPECT_EQ(job.coordinator.members().size(), 1u);
 }

@@ -19,22 +19,6 @@ CoordinatorOptions options(std::uint32_t initial = 1) {
   return made;
 }
 
-/// A job whose first view has `count` members, all at step `committed`.
-CoordinatorHarness running(std::uint32_t count, std::uint64_t committed = 10,
-                           CoordinatorOptions chosen = options()) {
-  chosen.initial_workers = count;
-  CoordinatorHarness job(chosen);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    (void)job.join();
-  }
-  for (const MemberId member : job.view_members()) {
-    job.start(member, committed);
-  }
-  EXPECT_EQ(job.coordinator.phase(), "running");
-  job.clear();
-  return job;
-}
-
 // --- admission
 
 TEST(CoordinatorAdmission, GivesFreshIdsAndWelcomesAfterAccepting) {
@@ -112,7 +96,7 @@ TEST(CoordinatorFirstView, StartsWithFewerIfTheRestDoesNotComeForTooLong) {
 }
 
 TEST(CoordinatorFirstView, GivesWorkInProportionAndEveryMicrobatchOnce) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   std::uint32_t total = 0;
   for (const ViewMember& member : job.view().members) {
     EXPECT_EQ(member.first, total);
@@ -133,7 +117,7 @@ TEST(CoordinatorFirstView, StartsFromTheHighestCheckpointThatSomebodyLoaded) {
 // --- losses
 
 TEST(CoordinatorLoss, TellsEveryOtherMemberAtOnceToStop) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, false}}));
   EXPECT_EQ(job.sent<Stop>(k3), (std::vector<Stop>{{ViewId{1}, false}}));
@@ -141,7 +125,7 @@ TEST(CoordinatorLoss, TellsEveryOtherMemberAtOnceToStop) {
 }
 
 TEST(CoordinatorLoss, MakesTheNextViewOnlyWhenEveryLivingMemberHasStopped) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::SentinelReport{k2, "killed"});
   job.stopped(k1, 10);
   EXPECT_EQ(job.view().id, ViewId{1});
@@ -151,7 +135,7 @@ TEST(CoordinatorLoss, MakesTheNextViewOnlyWhenEveryLivingMemberHasStopped) {
 }
 
 TEST(CoordinatorLoss, TheHighestCommittedStateWinsAndItsHolderIsTheSource) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   job.stopped(k2, 10, MicrobatchSet::range(3, 2));
   job.stopped(k3, 11);
@@ -163,7 +147,7 @@ TEST(CoordinatorLoss, TheHighestCommittedStateWinsAndItsHolderIsTheSource) {
 }
 
 TEST(CoordinatorLoss, SurvivorsKeepTheirSumsAndOnlyTheLostWorkIsRedone) {
-  CoordinatorHarness job = running(4);
+  CoordinatorHarness job = running_job(4);
   job.give(coordinator_event::ConnectionLost{k4, "reset"});
   job.stopped(k1, 10, MicrobatchSet::range(0, 2));
   job.stopped(k2, 10, MicrobatchSet::range(2, 2));
@@ -179,7 +163,7 @@ TEST(CoordinatorLoss, SurvivorsKeepTheirSumsAndOnlyTheLostWorkIsRedone) {
 }
 
 TEST(CoordinatorLoss, ASecondLossWhileStoppingIsPartOfTheSameChange) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   job.stopped(k2, 10);
   job.give(coordinator_event::ConnectionLost{k3, "reset"});
@@ -187,7 +171,7 @@ TEST(CoordinatorLoss, ASecondLossWhileStoppingIsPartOfTheSameChange) {
 }
 
 TEST(CoordinatorLoss, AMemberThatDiesAfterItStoppedLeavesTheJobWithTheOthersState) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   job.stopped(k2, 11);
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
@@ -196,7 +180,7 @@ TEST(CoordinatorLoss, AMemberThatDiesAfterItStoppedLeavesTheJobWithTheOthersStat
 }
 
 TEST(CoordinatorLoss, ALossWhileTheNewViewFormsStartsTheNextOne) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   job.stopped(k2, 10);
   job.stopped(k3, 10);
@@ -210,7 +194,7 @@ TEST(CoordinatorLoss, ALossWhileTheNewViewFormsStartsTheNextOne) {
 }
 
 TEST(CoordinatorLoss, ASilentMemberIsLostAndToldSoShouldItWakeUp) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.pass(seconds(1), {k1});
   EXPECT_TRUE(job.noted("lost"));
   ASSERT_EQ(job.sent<Dismiss>(k2).size(), 1u);
@@ -219,7 +203,7 @@ TEST(CoordinatorLoss, ASilentMemberIsLostAndToldSoShouldItWakeUp) {
 }
 
 TEST(CoordinatorLoss, AMemberThatDoesNotStopInTimeIsEvicted) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   job.stopped(k2, 10);
   job.pass(seconds(9), {k2, k3});
@@ -230,7 +214,7 @@ TEST(CoordinatorLoss, AMemberThatDoesNotStopInTimeIsEvicted) {
 }
 
 TEST(CoordinatorLoss, IfAllMembersDieReadyJoinersGoOnFromTheirOwnState) {
-  CoordinatorHarness job = running(1, 10);
+  CoordinatorHarness job = running_job(1, 10);
   const MemberId joiner = job.join(5);
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}}));
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
@@ -240,7 +224,7 @@ TEST(CoordinatorLoss, IfAllMembersDieReadyJoinersGoOnFromTheirOwnState) {
 }
 
 TEST(CoordinatorLoss, AJoinerThatDiesBeforeAdmissionHarmsNobody) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   const MemberId joiner = job.connect();
   job.give(coordinator_event::ConnectionLost{joiner, "reset"});
   EXPECT_EQ(job.coordinator.phase(), "running");
@@ -248,7 +232,7 @@ TEST(CoordinatorLoss, AJoinerThatDiesBeforeAdmissionHarmsNobody) {
 }
 
 TEST(CoordinatorLoss, EventsOfUnknownMembersAreIgnored) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.give(coordinator_event::ConnectionLost{MemberId{99}, ""});
   job.say(MemberId{99}, Ready{});
   job.say(k1, Stopped{ViewId{77}, Step{3}, {}, false, true, {}, ""});
@@ -259,7 +243,7 @@ TEST(CoordinatorLoss, EventsOfUnknownMembersAreIgnored) {
 // --- planned changes
 
 TEST(CoordinatorJoin, AJoinerIsAdmittedAtABoundary) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   const MemberId joiner = job.join();
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}}));
   job.stopped(k1, 12);
@@ -270,7 +254,7 @@ TEST(CoordinatorJoin, AJoinerIsAdmittedAtABoundary) {
 }
 
 TEST(CoordinatorJoin, JoinersThatBecomeReadyMeanwhileComeInTheSameView) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   (void)job.join();
   (void)job.join();
   EXPECT_EQ(job.sent<Stop>(k1).size(), 1u);
@@ -279,7 +263,7 @@ TEST(CoordinatorJoin, JoinersThatBecomeReadyMeanwhileComeInTheSameView) {
 }
 
 TEST(CoordinatorJoin, IsReportedAsARecoveryWithItsInstants) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   const Instant asked = job.now;
   const MemberId joiner = job.join();
   job.now = job.now + milliseconds(5);
@@ -296,7 +280,7 @@ TEST(CoordinatorJoin, IsReportedAsARecoveryWithItsInstants) {
 }
 
 TEST(CoordinatorJoin, ALossDuringAPlannedStopTurnsItIntoAnImmediateOne) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   (void)job.join();
   job.give(coordinator_event::ConnectionLost{k3, "reset"});
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}, {ViewId{1}, false}}));
@@ -306,7 +290,7 @@ TEST(CoordinatorJoin, ALossDuringAPlannedStopTurnsItIntoAnImmediateOne) {
 }
 
 TEST(CoordinatorLeave, ALeaverIsDismissedAtTheBoundaryAndTheOthersGoOn) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.say(k2, LeaveRequest{"SIGTERM"});
   EXPECT_EQ(job.sent<Stop>(k2), (std::vector<Stop>{{ViewId{1}, true}}));
   job.stopped(k1, 12);
@@ -318,7 +302,7 @@ TEST(CoordinatorLeave, ALeaverIsDismissedAtTheBoundaryAndTheOthersGoOn) {
 }
 
 TEST(CoordinatorLeave, TheOnlyHolderOfTheLastStepStaysUntilItIsCopied) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.say(k2, LeaveRequest{"SIGTERM"});
   job.give(coordinator_event::ConnectionLost{k3, "reset"});
   job.stopped(k1, 10);
@@ -329,14 +313,14 @@ TEST(CoordinatorLeave, TheOnlyHolderOfTheLastStepStaysUntilItIsCopied) {
 }
 
 TEST(CoordinatorLeave, ADrainThatWouldLeaveNobodyIsRefused) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.give(coordinator_event::DrainAsked{k1, "scale"});
   EXPECT_TRUE(job.noted("drain_refused"));
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
 }
 
 TEST(CoordinatorLeave, TheLastMembersOwnWishIsGrantedOnceAJoinerHasItsState) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.say(k1, LeaveRequest{"notice"});
   EXPECT_TRUE(job.noted("leave_deferred"));
   (void)job.join();
@@ -350,7 +334,7 @@ TEST(CoordinatorLeave, TheLastMembersOwnWishIsGrantedOnceAJoinerHasItsState) {
 TEST(CoordinatorLeave, BelowTheMinimumTheJobWaitsAndResumes) {
   CoordinatorOptions chosen = options();
   chosen.min_workers = 2;
-  CoordinatorHarness job = running(2, 10, chosen);
+  CoordinatorHarness job = running_job(2, 10, chosen);
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   job.stopped(k1, 10, MicrobatchSet::range(0, 4));
   EXPECT_EQ(job.coordinator.phase(), "waiting");
@@ -364,7 +348,7 @@ TEST(CoordinatorLeave, TooFewWorkersForTooLongEndsTheJobWithACheckpoint) {
   CoordinatorOptions chosen = options();
   chosen.min_workers = 2;
   chosen.min_workers_timeout = seconds(5);
-  CoordinatorHarness job = running(2, 10, chosen);
+  CoordinatorHarness job = running_job(2, 10, chosen);
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   job.stopped(k1, 10);
   job.pass(seconds(4), {k1});
@@ -378,7 +362,7 @@ TEST(CoordinatorLeave, TooFewWorkersForTooLongEndsTheJobWithACheckpoint) {
 // --- broken groups
 
 TEST(CoordinatorBreak, AFailedGroupIsStoppedForEverybodyAndFormedAgain) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.failed(k1, 10);
   EXPECT_EQ(job.sent<Stop>(k2), (std::vector<Stop>{{ViewId{1}, false}}));
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
@@ -388,7 +372,7 @@ TEST(CoordinatorBreak, AFailedGroupIsStoppedForEverybodyAndFormedAgain) {
 }
 
 TEST(CoordinatorBreak, AConnectedMemberThatTwoOthersBlameIsEvicted) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.failed(k1, 10, k3);
   job.failed(k2, 10, k3);
   job.stopped(k3, 10);
@@ -397,7 +381,7 @@ TEST(CoordinatorBreak, AConnectedMemberThatTwoOthersBlameIsEvicted) {
 }
 
 TEST(CoordinatorBreak, AMemberBlamedThreeTimesInARowByTheSameOneIsEvicted) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   for (int round = 0; round < 3; ++round) {
     EXPECT_FALSE(job.noted("evicted"));
     job.failed(k1, 10, k2);
@@ -408,7 +392,7 @@ TEST(CoordinatorBreak, AMemberBlamedThreeTimesInARowByTheSameOneIsEvicted) {
 }
 
 TEST(CoordinatorBreak, BlameThatFollowsALossIsForgotten) {
-  CoordinatorHarness job = running(4);
+  CoordinatorHarness job = running_job(4);
   job.failed(k1, 10, k2);
   job.failed(k3, 10, k2);
   job.give(coordinator_event::ConnectionLost{k4, "killed"});
@@ -420,7 +404,7 @@ TEST(CoordinatorBreak, BlameThatFollowsALossIsForgotten) {
 // --- the end
 
 TEST(CoordinatorEnd, IsReachedWhenEveryMemberHasFinished) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.finished(k1, 100);
   EXPECT_FALSE(job.outcome());
   job.finished(k2, 100);
@@ -430,7 +414,7 @@ TEST(CoordinatorEnd, IsReachedWhenEveryMemberHasFinished) {
 }
 
 TEST(CoordinatorEnd, OneThatMissedTheLastCommitGetsItInOneMoreView) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.finished(k1, 100);
   job.failed(k2, 99, k1);
   EXPECT_EQ(job.view().committed, Step{100});
@@ -441,7 +425,7 @@ TEST(CoordinatorEnd, OneThatMissedTheLastCommitGetsItInOneMoreView) {
 }
 
 TEST(CoordinatorEnd, AStopEndsAtABoundaryAndExactlyOneMemberWritesTheState) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.give(coordinator_event::StopAsked{"Ctrl-C"});
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true}}));
   job.stopped(k1, 11);
@@ -462,7 +446,7 @@ TEST(CoordinatorEnd, AStopBeforeTheFirstViewEndsAtOnce) {
 }
 
 TEST(CoordinatorEnd, AFailureEndsEverythingAtOnceWithoutACheckpoint) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.give(coordinator_event::FailAsked{"loss is not finite at step 12"});
   EXPECT_EQ(job.outcome(), Outcome::kFailed);
   EXPECT_EQ(job.sent<Dismiss>(k1)[0].reason, DismissReason::kJobFailed);
@@ -470,7 +454,7 @@ TEST(CoordinatorEnd, AFailureEndsEverythingAtOnceWithoutACheckpoint) {
 }
 
 TEST(CoordinatorEnd, NothingHappensAfterItExceptReports) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.finished(k1, 100);
   job.clear();
   job.say(k1, Report{});
@@ -483,7 +467,7 @@ TEST(CoordinatorEnd, NothingHappensAfterItExceptReports) {
 }
 
 TEST(CoordinatorPause, HoldsAtABoundaryUntilResumed) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.give(coordinator_event::PauseAsked{true});
   job.stopped(k1, 11);
   job.stopped(k2, 11);
@@ -495,7 +479,7 @@ TEST(CoordinatorPause, HoldsAtABoundaryUntilResumed) {
 }
 
 TEST(CoordinatorPause, AStopWhilePausedEndsAtOnce) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   job.give(coordinator_event::PauseAsked{true});
   job.stopped(k1, 11);
   job.give(coordinator_event::StopAsked{"Ctrl-C"});
@@ -506,7 +490,7 @@ TEST(CoordinatorPause, AStopWhilePausedEndsAtOnce) {
 // --- rendezvous store
 
 TEST(CoordinatorStore, AnswersAGetWhenTheKeyIsSet) {
-  CoordinatorHarness job = running(2);
+  CoordinatorHarness job = running_job(2);
   job.say(k1, StoreGet{ViewId{1}, "id"});
   EXPECT_TRUE(job.sent<StoreValue>(k1).empty());
   job.say(k2, StoreSet{ViewId{1}, "id", Bytes(3)});
@@ -516,7 +500,7 @@ TEST(CoordinatorStore, AnswersAGetWhenTheKeyIsSet) {
 }
 
 TEST(CoordinatorStore, ForgetsEverythingWithItsView) {
-  CoordinatorHarness job = running(3);
+  CoordinatorHarness job = running_job(3);
   job.say(k2, StoreSet{ViewId{1}, "id", Bytes(3)});
   job.give(coordinator_event::ConnectionLost{k3, "reset"});
   job.stopped(k1, 10);
@@ -528,15 +512,15 @@ TEST(CoordinatorStore, ForgetsEverythingWithItsView) {
 
 TEST(Coordinator, TheSameEventsGiveTheSameViews) {
   for (int run = 0; run < 2; ++run) {
-    CoordinatorHarness one = running(3);
-    CoordinatorHarness other = running(3);
+    CoordinatorHarness one = running_job(3);
+    CoordinatorHarness other = running_job(3);
     EXPECT_EQ(one.view(), other.view());
     EXPECT_NE(one.view().key, 0u);
   }
 }
 
 TEST(Coordinator, ShowsItsMembersPhases) {
-  CoordinatorHarness job = running(1);
+  CoordinatorHarness job = running_job(1);
   (void)job.connect();
   (void)job.join();
   const auto members = job.coordinator.members();
