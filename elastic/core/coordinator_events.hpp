@@ -165,6 +165,11 @@ struct Note {
 struct ViewPublished {
   View view;
 };
+/// The view that a coordinator that was started again, or a standby, goes on with. The one before
+/// may have come to tell the members of it but not the run directory.
+struct ViewTakenOver {
+  View view;
+};
 struct RecoveryDone {
   Recovery recovery;
 };
@@ -186,8 +191,8 @@ using CoordinatorEffect =
     std::variant<coordinator_effect::Accept, coordinator_effect::Refuse, coordinator_effect::Append,
                  coordinator_effect::Send, coordinator_effect::SendToAll, coordinator_effect::Probe,
                  coordinator_effect::Disconnect, coordinator_effect::Note,
-                 coordinator_effect::ViewPublished, coordinator_effect::RecoveryDone,
-                 coordinator_effect::JoinDone, coordinator_effect::ReportReceived,
-                 coordinator_effect::JobEnded>;
+                 coordinator_effect::ViewPublished, coordinator_effect::ViewTakenOver,
+                 coordinator_effect::RecoveryDone, coordinator_effect::JoinDone,
+                 coordinator_effect::ReportReceived, coordinator_effect::JobEnded>;
 
 }  // namespace mayfly::elastic

@@ -302,6 +302,9 @@ void Coordinator::take_charge() {
   note("in_charge", std::nullopt, "incarnation " + std::to_string(value(incarnation_)));
   const std::vector<MemberId> absent = view_ ? missing() : std::vector<MemberId>{};
   phase_ = view_ ? Phase::kRunning : Phase::kWaiting;
+  if (view_) {
+    effects_.emplace_back(coordinator_effect::ViewTakenOver{*view_});
+  }
   no_quorum_since_.reset();
   idle_since_.reset();
   has_first_commit_ = false;

@@ -86,6 +86,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
   void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
   void apply(Instant now, effect::ViewPublished& v) { observer_.on_view(now, v.view); }
+  void apply(Instant now, effect::ViewTakenOver& v) { observer_.on_view(now, v.view); }
   void apply(Instant, effect::RecoveryDone& r) { observer_.on_recovery(r.recovery); }
   void apply(Instant, effect::JoinDone& j) { observer_.on_join(j.join); }
   void apply(Instant, effect::ReportReceived& r) { observer_.on_report(r.member, r.payload); }

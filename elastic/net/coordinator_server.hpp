@@ -33,6 +33,7 @@ class CoordinatorObserver {
  public:
   virtual ~CoordinatorObserver() = default;
   virtual void on_note(Instant when, const coordinator_effect::Note& note) = 0;
+  /// A coordinator that goes on with a job may repeat a view that the one before it told of.
   virtual void on_view(Instant when, const View& view) = 0;
   virtual void on_recovery(const Recovery& recovery) = 0;
   virtual void on_join(const Join& /*join*/) {}

@@ -79,7 +79,7 @@ struct EventReader {
       history = {};
       metrics_begin = whole(event, "metrics_bytes");
     } else if (kind == "view" && event.contains("members")) {  // and not the note of it
-      history.view_published(json::serialize(event.at("members")));
+      (void)history.view_published(whole(event, "view"), json::serialize(event.at("members")));
     } else if (kind == "recovery") {
       history.recoveries.push_back(recovery_of(event.at("recovery").as_object()));
     } else if (kind == "evaluation") {

@@ -36,16 +36,22 @@ struct RunHistory {
   std::string last_checkpoint;
   std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
   std::vector<RecoveryRecord> recoveries;
+  std::uint64_t view = 0;    ///< the last one
   std::uint32_t views = 0;   ///< that had other members than the one before
   std::string view_members;  ///< of the last one, as JSON
 
   /// The steps after this one are undone; a step has so many samples. How many steps those are.
   std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
 
-  /// A view with these members; one that only shares out the work anew does not count.
-  void view_published(const std::string& members) {
+  /// False: it is on record already. A view that only shares out the work anew is no change.
+  bool view_published(std::uint64_t id, const std::string& members) {
+    if (id <= view) {
+      return false;
+    }
+    view = id;
     views += views == 0 || members != view_members ? 1 : 0;
     view_members = members;
+    return true;
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "engine/run/json_text.hpp"
+#include "engine/run/run_records.hpp"
 #include "engine/version.hpp"
 
 namespace mayfly::engine {
@@ -38,36 +39,6 @@ RecoveryRecord record_of(const elastic::Recovery& recovery) {
   record.synced_ms = since_detected(recovery.synced);
   record.step_ms = since_detected(recovery.step);
   return record;
-}
-
-std::string sentence_of(const RecoveryRecord& r) {
-  const std::string who = fmt::format("{}", fmt::join(r.members, ", "));
-  if (r.cause == "join") {
-    return fmt::format("worker {} joined after step {}: first step together after {:.0f} ms", who,
-                       r.step, r.step_ms);
-  }
-  if (r.cause == "promote") {
-    return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
-                       who, r.step + 1, r.step_ms);
-  }
-  if (r.cause == "corrupted") {
-    return fmt::format(
-        "worker {} evicted before step {}: its state was wrong; next step after {:.0f} ms, {} "
-        "microbatches redone",
-        who, r.step + 1, r.step_ms, r.redone_microbatches);
-  }
-  if (r.cause == "rebalance") {
-    return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
-                       r.step_ms);
-  }
-  if (r.cause == "leave") {
-    return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
-                       r.step_ms);
-  }
-  return fmt::format(
-      "worker {} lost after step {}: the others re-formed in {:.0f} ms, next step after {:.0f} ms, "
-      "{} microbatches redone",
-      who, r.step, r.synced_ms, r.step_ms, r.redone_microbatches);
 }
 
 }  // namespace
@@ -119,15 +90,17 @@ void RunRecorder::fact(const std::string& kind,
 
 void RunRecorder::on_view(Instant, const elastic::View& view) {
   const std::lock_guard output(output_mutex_);
-  std::string members;
+  std::vector<std::uint64_t> ids;
   for (const elastic::ViewMember& member : view.members) {
-    members += fmt::format("{}{}", members.empty() ? "" : ",", value(member.id));
+    ids.push_back(value(member.id));
   }
-  directory_.event("view", {{"view", json_number(value(view.id))},
-                            {"committed", json_number(value(view.committed))},
-                            {"members", "[" + members + "]"}});
+  const std::string members = fmt::format("[{}]", fmt::join(ids, ","));
   const std::lock_guard lock(mutex_);
-  history_.view_published("[" + members + "]");
+  if (history_.view_published(value(view.id), members)) {
+    directory_.event("view", {{"view", json_number(value(view.id))},
+                              {"committed", json_number(value(view.committed))},
+                              {"members", members}});
+  }
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The JSON lines of metrics.jsonl and of the recoveries in events.jsonl; the field names are the
-// members' names.
+// The JSON lines of metrics.jsonl and of the recoveries in events.jsonl, whose field names are the
+// members' names, and what is said of a recovery while the job runs.
 
 #include <string>
 
@@ -11,5 +11,6 @@ namespace mayfly::engine {
 
 [[nodiscard]] std::string to_json(const StepMetric& metric);
 [[nodiscard]] std::string to_json(const RecoveryRecord& record);
+[[nodiscard]] std::string sentence_of(const RecoveryRecord& record);
 
 }  // namespace mayfly::engine

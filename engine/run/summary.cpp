@@ -69,6 +69,36 @@ std::string to_json(const RecoveryRecord& r) {
       .text();
 }
 
+std::string sentence_of(const RecoveryRecord& r) {
+  const std::string who = fmt::format("{}", fmt::join(r.members, ", "));
+  if (r.cause == "join") {
+    return fmt::format("worker {} joined after step {}: first step together after {:.0f} ms", who,
+                       r.step, r.step_ms);
+  }
+  if (r.cause == "promote") {
+    return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
+                       who, r.step + 1, r.step_ms);
+  }
+  if (r.cause == "corrupted") {
+    return fmt::format(
+        "worker {} evicted before step {}: its state was wrong; next step after {:.0f} ms, {} "
+        "microbatches redone",
+        who, r.step + 1, r.step_ms, r.redone_microbatches);
+  }
+  if (r.cause == "rebalance") {
+    return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
+                       r.step_ms);
+  }
+  if (r.cause == "leave") {
+    return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
+                       r.step_ms);
+  }
+  return fmt::format(
+      "worker {} lost after step {}: the others re-formed in {:.0f} ms, next step after {:.0f} ms, "
+      "{} microbatches redone",
+      who, r.step, r.synced_ms, r.step_ms, r.redone_microbatches);
+}
+
 std::string to_json(const StepMetric& m) {
   JsonObject object;
   object.add("step", json_number(m.step))

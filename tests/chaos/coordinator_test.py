@@ -130,6 +130,29 @@ def killed_in_a_change_of_view():
         expect(summary["membership_changes"] >= 1, f"seed {seed}: the loss went unnoticed")
 
 
+def killed_between_log_and_record():
+    """A view is in the log, and members work in it, but the run directory does not have it yet."""
+    cluster = start(3)
+    cluster.workers[1].kill()
+    def views():
+        return [e for e in events(cluster, "view") if "members" in e]
+    cluster.wait_for(lambda: len(views()) == 2, "the loss is not noticed")
+    cluster.coordinators[-1].kill()
+    path = cluster.run.path("events.jsonl")
+    with open(path) as f:
+        lines = f.readlines()
+    lost = views()[-1]
+    last = max(i for i, line in enumerate(lines) if json.loads(line) == lost)
+    with open(path, "w") as f:
+        f.writelines(lines[:last])
+    cluster.start_coordinator(3)
+    summary = expect_same_bits(cluster)
+    ids = [view["view"] for view in views()]
+    expect(lost["view"] in ids and len(set(ids)) == len(ids), f"view {lost} is not once in {ids}")
+    expect(summary["membership_changes"] == 1, f"{summary['membership_changes']} changes")
+    finish(cluster)
+
+
 def torn_log():
     """The log's tail is damaged in several ways; members know better."""
     def cut(data):
@@ -299,7 +322,8 @@ def under_mpirun():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "killed_and_started_again": killed_and_started_again,
-        "killed_in_a_change_of_view": killed_in_a_change_of_view, "torn_log": torn_log,
+        "killed_in_a_change_of_view": killed_in_a_change_of_view,
+        "killed_between_log_and_record": killed_between_log_and_record, "torn_log": torn_log,
         "speaker_dies_with_the_last_reports": speaker_dies_with_the_last_reports,
         "again_and_again": again_and_again, "second_one_is_refused": second_one_is_refused,
         "another_configuration_is_refused": another_configuration_is_refused,

@@ -41,7 +41,11 @@ void RecordingObserver::on_note(Instant when, const coordinator_effect::Note& no
   change([&](Seen& seen) { seen.notes.push_back({when, note}); });
 }
 void RecordingObserver::on_view(Instant, const View& view) {
-  change([&](Seen& seen) { seen.views.push_back(view); });
+  change([&](Seen& seen) {
+    if (seen.views.empty() || seen.views.back().id < view.id) {  // and not told again
+      seen.views.push_back(view);
+    }
+  });
 }
 void RecordingObserver::on_recovery(const Recovery& recovery) {
   change([&](Seen& seen) { seen.recoveries.push_back(recovery); });

@@ -219,6 +219,16 @@ TEST(CoordinatorResume, APausedJobStaysPaused) {
   EXPECT_EQ(job.coordinator.phase(), "paused");
 }
 
+/// The one before may have died between the log and the run directory.
+TEST(CoordinatorResume, TheViewItGoesOnWithIsToldAgain) {
+  const View view = old_view(5, 1);
+  CoordinatorHarness job = resumed(view);
+  EXPECT_TRUE(job.all<coordinator_effect::ViewTakenOver>().empty());
+  return_running(job, k1, view);
+  ASSERT_EQ(job.all<coordinator_effect::ViewTakenOver>().size(), 1u);
+  EXPECT_EQ(job.all<coordinator_effect::ViewTakenOver>()[0].view, view);
+}
+
 TEST(CoordinatorResume, AReportThatArrivesBeforeItIsInChargeCounts) {
   const View view = old_view(5, 2);
   CoordinatorHarness job = resumed(view);

@@ -95,15 +95,16 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   recovery.view = 2;
   recovery.redone_microbatches = 5;
   recovery.step_ms = 41.5;
-  run->event("view", {{"members", "[1,2]"}});
+  run->event("view", {{"view", "1"}, {"members", "[1,2]"}});
   run->event("view", {{"detail", json_string("view 1 resumes after step 0")}});  // the note
-  run->event("view", {{"members", "[1,2,3]"}});
-  run->event("view", {{"members", "[1,2,3]"}});  // work was shared out anew
+  run->event("view", {{"view", "2"}, {"members", "[1,2,3]"}});
+  run->event("view", {{"view", "3"}, {"members", "[1,2,3]"}});  // work was shared out anew
   run->recovery(recovery);
   run->evaluation(20, 0.5, 1.25);
   run->event("checkpoint", {{"step", "20"}, {"detail", json_string("runs/a/step-20")}});
   const RunHistory h = history();
   EXPECT_EQ(h.views, 2u);
+  EXPECT_EQ(h.view, 3u);
   ASSERT_EQ(h.recoveries.size(), 1u);
   EXPECT_EQ(h.recoveries[0].cause, "lost");
   EXPECT_THAT(h.recoveries[0].members, ElementsAre(3, 4));
@@ -119,7 +120,7 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
 TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
   {
     const auto run = start();
-    run->event("view", {{"members", "[1]"}});
+    run->event("view", {{"view", "1"}, {"members", "[1]"}});
     run->metric(metric(1));
     run->metric(metric(2));
   }
