@@ -88,8 +88,11 @@ TEST(Membership, AWorkerMayAskToLeave) {
 
 /// A replacement is asked for then, however long the step takes.
 TEST(Membership, ThatSomebodyIsToLeaveIsNewsBeforeTheBoundary) {
+  CoordinatorOptions patient;  // that one stands still, or does not stop, would be news, too
+  patient.stop_timeout = patient.silence_max = patient.starved_max = seconds(3600);
+  patient.stalls.report_floor = patient.stalls.unknown_report_floor = seconds(3600);
   for (const bool by_order : {false, true}) {
-    TestJob job(2);
+    TestJob job(2, patient);
     Workers workers = add_workers(job, 2);
     const View view = job.observer().wait_for_view(ids_of(workers));
     for (const auto& worker : workers) {
