@@ -368,7 +368,7 @@ int CoordinatorProcess::finish(const JobEnd& end) {
   recorder_->write_summary(end);
   std::error_code ignored;
   std::filesystem::remove(job_->config.run_dir + "/coordinator", ignored);
-  return exit_code_of(end.outcome);
+  return end.was_refused ? kExitUsage : exit_code_of(end.outcome);
 }
 
 }  // namespace mayfly::engine

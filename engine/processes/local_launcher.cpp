@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <string_view>
 #include <thread>
 
 #include "base/file.hpp"
@@ -30,6 +31,16 @@ constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
   return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
                             : fmt::format("exit code {}", status.exit_code);
+}
+
+/// What the last line of a worker that could not start says, without what a log puts before it.
+std::string reason_in(const std::string& line) {
+  for (const std::string_view before : {" worker error ", "mayfly: "}) {
+    if (const std::size_t at = line.find(before); at != std::string::npos) {
+      return line.substr(at + before.size());
+    }
+  }
+  return line;
 }
 
 }  // namespace
@@ -83,6 +94,10 @@ int LocalLauncher::run() {
     follow_scale_requests();
   }
   wait_for_workers();
+  if (refusal_.has_value() && end->outcome == elastic::Outcome::kFailed) {
+    end->was_refused = true;
+    (void)refuse({Errc::kRefused, *refusal_}, kExitUsage);
+  }
   return process_->finish(*end);
 }
 
@@ -137,10 +152,14 @@ void LocalLauncher::poll_workers() {
     }
     worker->running = false;
     worker->end = how_it_ended(status);
+    worker->has_refused = status.signal == 0 && status.exit_code == kExitUsage;
     log::info(fmt::format("local worker {} ended: {}", worker - workers_.begin(), worker->end));
   }
   const elastic::JobStatus status = process_->server().status();
   follow_membership(status);
+  if (heed_refusals(status)) {
+    return;
+  }
   std::size_t servers = 0;
   std::size_t last = 0;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -152,6 +171,21 @@ void LocalLauncher::poll_workers() {
     process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
                                         workers_[last].end, last_words(last)));
   }
+}
+
+bool LocalLauncher::heed_refusals(const elastic::JobStatus& status) {
+  if (refusal_.has_value()) {
+    return true;
+  }
+  const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                   [](const Worker& w) { return w.has_refused && !w.is_server; });
+  if (worker == workers_.end() || status.view != ViewId{} ||
+      process_->recorder().end().has_value()) {
+    return false;
+  }
+  refusal_ = reason_in(last_words(static_cast<std::size_t>(worker - workers_.begin())));
+  process_->server().fail(*refusal_);
+  return true;
 }
 
 std::string LocalLauncher::last_words(std::size_t worker) const {

@@ -49,7 +49,8 @@ class LocalLauncher {
     bool is_server = false;   // a parameter server: its number is not one of a worker's
     bool is_leaving = false;  // was seen as a member on its way out
     bool told_to_leave = false;
-    std::string end;  // how it ended
+    bool has_refused = false;  // ended because what it was told cannot be done here
+    std::string end;           // how it ended
 
     /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
     /// joins again.
@@ -66,6 +67,10 @@ class LocalLauncher {
   [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
   void poll_workers();
   void follow_membership(const elastic::JobStatus& status);
+  /// Before the first view nothing has been computed yet. If a worker cannot start then (its GPU
+  /// has too little memory), the command is refused with its reason, as it would be if we had known
+  /// it ourselves. True from then on.
+  bool heed_refusals(const elastic::JobStatus& status);
   [[nodiscard]] std::string log_path(std::size_t worker) const;
   /// The last line of a worker's log, for error texts.
   [[nodiscard]] std::string last_words(std::size_t worker) const;
@@ -89,6 +94,7 @@ class LocalLauncher {
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
   std::vector<Worker> workers_;              // in the order of starting
   std::vector<Wake> wakes_;                  // stopped workers to be continued
+  std::optional<std::string> refusal_;       // why no worker will ever compute
   std::unique_ptr<CoordinatorProcess> process_;
   cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
 };

@@ -367,7 +367,9 @@ void RunRecorder::write_summary(const JobEnd& end) {
   note_missing_records();
   const Summary summary = make_summary(end);
   directory_.summary(summary);
-  listener_.on_summary(summary);
+  if (!end.was_refused) {
+    listener_.on_summary(summary);
+  }
 }
 
 }  // namespace mayfly::engine

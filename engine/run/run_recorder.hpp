@@ -22,6 +22,8 @@ namespace mayfly::engine {
 struct JobEnd {
   elastic::Outcome outcome = elastic::Outcome::kDone;
   std::string detail;
+  /// It failed before anything was computed, by what the user has to mend and has been told.
+  bool was_refused = false;
 };
 
 class RunRecorder final : public elastic::CoordinatorObserver {
@@ -68,7 +70,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Waits until the job has ended, or the coordinator has had news since the last call (see
   /// CoordinatorObserver::on_news), at most until the deadline. One thread.
   std::optional<JobEnd> wait_for_end_or_news(Instant deadline);
-  /// Writes summary.json and tells the listener. After the server is gone.
+  /// Writes summary.json and tells the listener, unless the job was refused. After the server is
+  /// gone.
   void write_summary(const JobEnd& end);
 
  private:

@@ -1,22 +1,38 @@
 // A libmayfly_cuda.so whose engine is the CPU's, with a "device" that is ordinary memory: so that
-// training on GPUs can be rehearsed, with everything above the engine, where there is no GPU.
+// training on GPUs can be rehearsed, with everything above the engine, where there is no GPU. The
+// environment says what is wrong with the device:
+//   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
+//   REHEARSAL_GPU_MIB=N       how much memory is free
+//   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
+//                             file, and removes it, fails in a step
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/gpu_failure.hpp"
 #include "base/module_file.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
+#include "nn/cuda/cudnn_facts.hpp"
 #include "nn/cuda/memory_fit.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
+
+/// Empty if it is not set.
+std::string_view setting(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? std::string_view() : text;
+}
 
 /// Leaves gradients where they are computed, as a GPU does, or copies them.
 class HostEngine final : public StepEngine {
@@ -27,6 +43,7 @@ class HostEngine final : public StepEngine {
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override {
+    fail_if_asked();
     if (gradient.empty()) {
       return engine_->train(weights, batch, label_smoothing, gradient_, statistics, sink);
     }
@@ -61,22 +78,65 @@ class HostEngine final : public StepEngine {
     std::size_t end_;
   };
 
+  void fail_if_asked() {
+    constexpr int kHealthySteps = 20;
+    const char* const path = std::getenv("REHEARSAL_GPU_FAILS");
+    if (path != nullptr && ++steps_ > kHealthySteps && ::unlink(path) == 0) {
+      require_gpu(Error{Errc::kUnsupported, "computing: an illegal memory access was encountered"});
+    }
+  }
+
   std::unique_ptr<StepEngine> engine_;
   std::vector<float> gradient_;
+  int steps_ = 0;
 };
 
-Result<std::string> probe(int /*device*/) {
-  return std::string("the CPU, for a rehearsal");
+/// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
+CudnnFacts facts_of(int device) {
+  CudnnFacts facts{.gpu = {.driver_cuda = 13000,
+                           .built_cuda = 13000,
+                           .devices = 8,
+                           .device_error = "",
+                           .device = device == kAnyDevice ? 0 : device,
+                           .capability = 90,
+                           .name = "the CPU, for a rehearsal",
+                           .bus = "rehearsal"},
+                   .found_cudnn = 91900};
+  const std::string_view fault = setting("REHEARSAL_GPU");
+  if (fault == "no driver") {
+    facts.gpu.driver_cuda = 0;
+  } else if (fault == "old driver") {
+    facts.gpu.driver_cuda = 12080;
+  } else if (fault == "broken") {
+    facts.gpu.device_error = "system not yet initialized";
+  } else if (fault == "no device") {
+    facts.gpu.devices = 0;
+  } else if (fault == "old device") {
+    facts.gpu.capability = 70;
+  } else if (fault == "old cudnn") {
+    facts.found_cudnn = 90700;
+  }
+  return facts;
 }
 
-/// A GPU may be pretended to have so little memory.
+Result<std::string> probe(int device) {
+  const CudnnFacts facts = facts_of(device);
+  if (Result<void> fit = judge(facts); !fit.ok()) {
+    return std::move(fit).error();
+  }
+  return identity_of(facts);
+}
+
 std::size_t free_bytes() {
-  const char* const mib = std::getenv("REHEARSAL_GPU_MIB");
-  return mib == nullptr ? std::numeric_limits<std::size_t>::max()
-                        : std::strtoull(mib, nullptr, 10) << 20;
+  const std::string mib(setting("REHEARSAL_GPU_MIB"));
+  return mib.empty() ? std::numeric_limits<std::size_t>::max()
+                     : std::strtoull(mib.c_str(), nullptr, 10) << 20;
 }
 
 Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest& request) {
+  if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
+    return std::move(fit).error();
+  }
   const StepPlanOptions options{.dtype = request.dtype};
   const StepPlan plan = make_step_plan(model, request.microbatch, options);
   if (Result<void> fits =

@@ -1,10 +1,14 @@
 // A libmayfly_nccl.so whose groups are those of the tcp transport, in host memory: so that the GPU
 // tests, and training on GPUs, can be rehearsed, processes, kills and all, where there is no GPU.
+// With REHEARSAL_NCCL=old in the environment it finds an NCCL that is too old.
 
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "collectives/nccl/device_group.hpp"
+#include "collectives/nccl/nccl_facts.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
 #include "tests/unit/collectives/nccl/host_sum_calls.hpp"
@@ -82,7 +86,19 @@ class HostTransport final : public DeviceTransport {
 };
 
 Result<void> probe() {
-  return {};
+  constexpr int kOld = 22600;
+  constexpr int kUsual = 22809;
+  const char* const found = std::getenv("REHEARSAL_NCCL");
+  const bool is_old = found != nullptr && std::string_view(found) == "old";
+  return judge({.gpu = {.driver_cuda = 13000,
+                        .built_cuda = 13000,
+                        .devices = 1,
+                        .device_error = "",
+                        .capability = 90,
+                        .name = "",
+                        .bus = ""},
+                .built_nccl = kUsual,
+                .found_nccl = is_old ? kOld : kUsual});
 }
 
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& /*options*/) {
