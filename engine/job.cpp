@@ -53,6 +53,9 @@ std::string synchronisation_of(const JobConfig& c) {
 
 Fingerprint fingerprint_of(const Job& job) {
   const JobConfig& c = job.config;
+  const auto computed_by = [&job](const std::string& what) {
+    return takes_any_device(job) ? std::string("any") : what;
+  };
   return {{"version", kVersion},
           {"model", c.model},
           {"data", job.data.name},
@@ -83,10 +86,10 @@ Fingerprint fingerprint_of(const Job& job) {
           {"synchronisation", synchronisation_of(c)},
           {"injection", c.inject.empty() ? "none" : c.inject},
           {"standby coordinators", has_standbys(c) ? "yes" : "no"},
-          {"device", job.device},
-          {"instruction set", job.isa},
+          {"device", computed_by(job.device)},
+          {"instruction set", computed_by(job.isa)},
           {"dtype", nn::name_of(job.dtype)},
-          {"convolution kernels", job.conv_kernels}};
+          {"convolution kernels", computed_by(job.conv_kernels)}};
 }
 
 /// Workers that start by themselves must start with the same weights, so the fingerprint has their

@@ -313,7 +313,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
                  timeout);
     if (!joined.ok()) {
       const bool refused = joined.error().code == Errc::kRefused;
-      return fail(joined.error(), refused ? kExitUsage : kExitFailed);
+      return fail(with_advice(config, joined.error()), refused ? kExitUsage : kExitFailed);
     }
     Part part =
         take_part(config, parts, *joined.value(), std::move(state), server.value().get(), signals);

@@ -1,5 +1,7 @@
 #include "engine/processes/worker_join.hpp"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "base/check.hpp"
@@ -25,6 +27,17 @@ Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
     options.flight_dir = logs;  // a worker on a machine of its own has no run directory
   }
   return elastic::connect_member(options, monotonic_now() + timeout);
+}
+
+Error with_advice(const JobConfig& config, const Error& error) {
+  const bool is_of_device = error.detail.starts_with("device: ");  // a name in the fingerprint
+  if (error.code != Errc::kRefused || !is_of_device) {
+    return error;
+  }
+  return {error.code,
+          fmt::format("{}; the job at {} wants the same device for all workers: only one with "
+                      "--reduction fp32, without audits and parameter servers, takes any",
+                      error.detail, config.coordinator)};
 }
 
 int exit_code_of(const elastic::member_effect::Leave& leave) {

@@ -34,6 +34,10 @@ struct JoinFacts {
                                                                       const JoinFacts& facts,
                                                                       Duration timeout);
 
+/// A refusal with what to do about it, where that is not plain from the reason; other errors as
+/// they are. Pure.
+[[nodiscard]] Error with_advice(const JobConfig& config, const Error& error);
+
 /// Of a process whose part is over.
 [[nodiscard]] int exit_code_of(const elastic::member_effect::Leave& leave);
 

@@ -2,6 +2,7 @@
 
 #include "base/module_file.hpp"
 #include "engine/config/device_choice.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/training/device_exchange.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
@@ -49,6 +50,10 @@ Result<std::string> device_identity(const std::string& device) {
     return unusable(identity.error());
   }
   return "cuda, " + identity.value();
+}
+
+bool takes_any_device(const Job& job) {
+  return !job.exact() && job.config.audit_every == 0 && !uses_parameter_servers(job.config);
 }
 
 Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& device,

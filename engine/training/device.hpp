@@ -20,6 +20,11 @@ namespace mayfly::engine {
 /// something is missing. kInvalidInput for an unknown device.
 [[nodiscard]] Result<std::string> device_identity(const std::string& device);
 
+/// Whether the workers of a job may compute on devices, or with kernels, that give other bits:
+/// where sums are rounded anyway, and nobody compares what two workers computed (audits) or
+/// promises bits (parameter servers). Pure.
+[[nodiscard]] bool takes_any_device(const Job& job);
+
 /// The engine of a GPU ("cuda", "cuda:N"), to be made and used on one thread; `model` outlives it.
 /// The request's device is that of the name. Errors as nn::cuda::CudaModule::make; kInvalidInput
 /// for any other device.

@@ -3,6 +3,7 @@
 // environment says what is wrong with the device:
 //   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
 //   REHEARSAL_GPU_MIB=N       how much memory is free
+//   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
 
@@ -32,6 +33,12 @@ namespace {
 std::string_view setting(const char* name) {
   const char* const text = std::getenv(name);
   return text == nullptr ? std::string_view() : text;
+}
+
+/// What a GPU's gradients are, beside a CPU's: so much larger, if it rounds otherwise.
+float rounding() {
+  constexpr float kOther = 1.0F + 0x1p-18F;
+  return setting("REHEARSAL_GPU_ROUNDS").empty() ? 1.0F : kOther;
 }
 
 /// Leaves gradients where they are computed, as a GPU does, or copies them.
@@ -64,9 +71,10 @@ class HostEngine final : public StepEngine {
     Copier(std::span<const float> from, std::span<float> to, GradientSink& sink)
         : from_(from), to_(to), sink_(sink), end_(to.size()) {}
     void ready_from(std::size_t offset) override {
-      std::copy(from_.begin() + static_cast<std::ptrdiff_t>(offset),
-                from_.begin() + static_cast<std::ptrdiff_t>(end_),
-                to_.begin() + static_cast<std::ptrdiff_t>(offset));
+      std::transform(from_.begin() + static_cast<std::ptrdiff_t>(offset),
+                     from_.begin() + static_cast<std::ptrdiff_t>(end_),
+                     to_.begin() + static_cast<std::ptrdiff_t>(offset),
+                     [this](float g) { return g * rounding_; });
       end_ = offset;
       sink_.ready_from(offset);
     }
@@ -76,6 +84,7 @@ class HostEngine final : public StepEngine {
     std::span<float> to_;
     GradientSink& sink_;
     std::size_t end_;
+    float rounding_ = rounding();
   };
 
   void fail_if_asked() {
