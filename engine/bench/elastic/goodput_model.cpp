@@ -45,7 +45,7 @@ double stall_seconds(const elastic::Recovery& recovery, const std::vector<Logged
   if (first == steps.end() || first == steps.begin()) {
     return 0;
   }
-  const double usual_ms = undisturbed_ms(steps, first->members);
+  const double usual_ms = undisturbed_near_ms(steps, first->members, first->step);
   const double took_ms = to_ms(first->heard - std::prev(first)->heard);
   return usual_ms == 0 ? 0 : std::max(0.0, took_ms - usual_ms) / 1e3;
 }

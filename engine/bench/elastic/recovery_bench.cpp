@@ -66,6 +66,7 @@ class LossBench {
     }
     const std::optional<LoggedStep> before = last_before(steps_.steps(), seen_.struck);
     seen_.commit_before = before.has_value() ? before->heard : seen_.struck;
+    seen_.step_before = before.has_value() ? Step{before->step} : recovery->committed;
     seen_.recovery = *recovery;
     losses_.push_back(seen_);
     return true;
@@ -86,7 +87,8 @@ class LossBench {
   EventCycle cycle_;
 };
 
-std::vector<EventSeries> series_of(const std::vector<LossSeen>& losses, const StepFacts& facts) {
+std::vector<EventSeries> series_of(const std::vector<LossSeen>& losses,
+                                   const std::vector<LossTimes>& times) {
   struct Column {
     const char* name;
     double LossTimes::*time;
@@ -97,14 +99,15 @@ std::vector<EventSeries> series_of(const std::vector<LossSeen>& losses, const St
                                  {"formed_ms", &LossTimes::formed_ms},
                                  {"synced_ms", &LossTimes::synced_ms},
                                  {"step_ms", &LossTimes::step_ms},
+                                 {"steps_meanwhile", &LossTimes::steps_meanwhile},
                                  {"still_needed_ms", &LossTimes::still_needed_ms},
                                  {"redo_ms", &LossTimes::redo_ms},
                                  {"beyond_ms", &LossTimes::beyond_ms}};
   std::vector<EventSeries> series;
   for (const Column& column : kColumns) {
     EventSeries each{column.name, {}};
-    for (const LossSeen& loss : losses) {
-      each.values.push_back(times_of(loss, facts).*column.time);
+    for (const LossTimes& one : times) {
+      each.values.push_back(one.*column.time);
     }
     series.push_back(std::move(each));
   }
@@ -124,6 +127,20 @@ double most_microbatch_ms(const JobConfig& job, const StepFacts& facts) {
   return facts.undisturbed_ms * at_once / per_step;
 }
 
+/// With the steps around each loss: see undisturbed_near_ms.
+std::vector<LossTimes> times_of_all(const std::vector<LossSeen>& losses,
+                                    const std::vector<LoggedStep>& steps, const JobConfig& job,
+                                    const StepFacts& facts) {
+  std::vector<LossTimes> times;
+  for (const LossSeen& loss : losses) {
+    StepFacts near = facts;
+    near.undisturbed_ms = undisturbed_near_ms(steps, job.workers, value(loss.step_before));
+    near.microbatch_ms = std::min(facts.microbatch_ms, most_microbatch_ms(job, near));
+    times.push_back(times_of(loss, near));
+  }
+  return times;
+}
+
 int run_losses(const ElasticBenchOptions& options, NetworkNamespaces* spaces) {
   StepFacts facts;
   facts.microbatch_ms = measure_microbatch_ms(options.job);
@@ -136,7 +153,6 @@ int run_losses(const ElasticBenchOptions& options, NetworkNamespaces* spaces) {
   facts.survivors = options.job.workers - 1;
   facts.threads = std::max(1U, options.job.threads);
   facts.cores = std::max(1U, std::thread::hardware_concurrency());
-  facts.microbatch_ms = std::min(facts.microbatch_ms, most_microbatch_ms(options.job, facts));
   JsonFields fields = job_facts(options);
   fields.emplace_back("fault", '"' + options.fault + '"');
   fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", facts.undisturbed_ms));
@@ -146,7 +162,9 @@ int run_losses(const ElasticBenchOptions& options, NetworkNamespaces* spaces) {
       "An undisturbed step takes {:.1f} ms, a microbatch alone {:.1f} ms.",
       options.fault, options.job.workers, options.events, options.job.model, options.job.backend,
       options.job.resident_mib, facts.undisturbed_ms, facts.microbatch_ms);
-  print_events(options, title, fields, series_of(bench.losses(), facts));
+  const std::vector<LossTimes> times =
+      times_of_all(bench.losses(), bench.steps(), options.job, facts);
+  print_events(options, title, fields, series_of(bench.losses(), times));
   return kExitDone;
 }
 

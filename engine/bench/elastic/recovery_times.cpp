@@ -30,8 +30,12 @@ LossTimes times_of(const LossSeen& loss, const StepFacts& facts) {
   times.synced_ms = since(r.synced);
   times.step_ms = since(r.step);
   const double into_step_ms = to_ms(loss.struck - loss.commit_before);
-  times.still_needed_ms = std::max(0.0, facts.undisturbed_ms - into_step_ms);
-  times.redo_ms = least_redo_ms(r.redone_microbatches, facts);
+  const bool has_steps = r.committed > loss.step_before;
+  times.steps_meanwhile =
+      has_steps ? static_cast<double>(value(r.committed) - value(loss.step_before)) : 0;
+  times.still_needed_ms =
+      std::max(0.0, facts.undisturbed_ms * (1 + times.steps_meanwhile) - into_step_ms);
+  times.redo_ms = has_steps ? 0 : least_redo_ms(r.redone_microbatches, facts);
   times.beyond_ms = times.step_ms - times.still_needed_ms - times.redo_ms;
   return times;
 }

@@ -12,6 +12,7 @@ namespace mayfly::engine {
 struct LossSeen {
   Instant struck;         ///< just before the fault was brought about
   Instant commit_before;  ///< the last commit that the coordinator had heard of by then
+  Step step_before{};     ///< its step
   elastic::Recovery recovery;
 };
 
@@ -28,8 +29,10 @@ struct StepFacts {
 struct LossTimes {
   double detected_ms = 0, told_ms = 0, stopped_ms = 0, formed_ms = 0, synced_ms = 0;
   double step_ms = 0;          ///< first commit of the next view: the raw figure
-  double still_needed_ms = 0;  ///< that the undisturbed step would have gone on for
-  double redo_ms = 0;          ///< least time to compute the lost microbatches again
+  double steps_meanwhile = 0;  ///< committed after the fault, but before the next view
+  double still_needed_ms = 0;  ///< after which this step would have been committed without a fault
+  double redo_ms = 0;          ///< least time to compute the lost microbatches again; 0 if the step
+                               ///< had not begun when the fault came
   double beyond_ms = 0;        ///< step - still_needed - redo; below zero where recovering overlaps
                                ///< with computing
 };

@@ -6,15 +6,45 @@
 
 namespace mayfly::engine {
 
-double undisturbed_ms(const std::vector<LoggedStep>& steps, std::uint32_t members) {
-  std::vector<double> times;
+namespace {
+
+std::vector<LoggedStep> undisturbed(const std::vector<LoggedStep>& steps, std::uint32_t members) {
+  std::vector<LoggedStep> found;
   for (std::size_t i = 2; i < steps.size(); ++i) {
     const bool settled = steps[i].view == steps[i - 1].view && steps[i].view == steps[i - 2].view;
     if (settled && steps[i].members == members && steps[i].ms > 0) {
-      times.push_back(steps[i].ms);
+      found.push_back(steps[i]);
     }
   }
+  return found;
+}
+
+double median_ms(const std::vector<LoggedStep>& steps) {
+  std::vector<double> times;
+  times.reserve(steps.size());
+  for (const LoggedStep& step : steps) {
+    times.push_back(step.ms);
+  }
   return median(times);
+}
+
+}  // namespace
+
+double undisturbed_ms(const std::vector<LoggedStep>& steps, std::uint32_t members) {
+  return median_ms(undisturbed(steps, members));
+}
+
+double undisturbed_near_ms(const std::vector<LoggedStep>& steps, std::uint32_t members,
+                           std::uint64_t step) {
+  std::vector<LoggedStep> near = undisturbed(steps, members);
+  const auto distance = [step](const LoggedStep& each) {
+    return each.step > step ? each.step - step : step - each.step;
+  };
+  std::stable_sort(near.begin(), near.end(), [&distance](const auto& one, const auto& other) {
+    return distance(one) < distance(other);
+  });
+  near.resize(std::min(near.size(), kNearest));
+  return median_ms(near);
 }
 
 std::optional<LoggedStep> last_before(const std::vector<LoggedStep>& steps, Instant moment) {

@@ -29,6 +29,12 @@ struct LoggedStep {
 /// neither the first of their view nor the one after. 0 if there is none.
 [[nodiscard]] double undisturbed_ms(const std::vector<LoggedStep>& steps, std::uint32_t members);
 
+/// The same, of the kNearest such steps that are nearest to this one: a machine that others use,
+/// too, is not equally fast for as long as a benchmark takes.
+[[nodiscard]] double undisturbed_near_ms(const std::vector<LoggedStep>& steps,
+                                         std::uint32_t members, std::uint64_t step);
+inline constexpr std::size_t kNearest = 30;
+
 /// The last step heard of before that moment, or nothing.
 [[nodiscard]] std::optional<LoggedStep> last_before(const std::vector<LoggedStep>& steps,
                                                     Instant moment);

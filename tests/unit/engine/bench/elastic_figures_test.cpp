@@ -35,6 +35,17 @@ TEST(StepLog, UndisturbedStepsAreThoseInTheMiddleOfAView) {
   EXPECT_DOUBLE_EQ(undisturbed_ms(two_views(), 3), 0);
 }
 
+TEST(StepLog, ADelayIsJudgedByTheUndisturbedStepsAroundIt) {
+  std::vector<LoggedStep> steps;
+  for (std::uint64_t step = 1; step <= 200; ++step) {  // half-way the machine becomes slower
+    steps.push_back({step, 1, 2, 16, step <= 100 ? 100.0 : 150.0, at_ms(0), ""});
+  }
+  EXPECT_DOUBLE_EQ(undisturbed_near_ms(steps, 2, 20), 100);
+  EXPECT_DOUBLE_EQ(undisturbed_near_ms(steps, 2, 190), 150);
+  EXPECT_DOUBLE_EQ(undisturbed_near_ms(steps, 3, 190), 0);
+  EXPECT_DOUBLE_EQ(undisturbed_near_ms(two_views(), 1, 1), 150) << "there are no nearer ones";
+}
+
 TEST(StepLog, TheLastStepBeforeAMoment) {
   EXPECT_EQ(last_before(two_views(), at_ms(250))->step, 2u);
   EXPECT_FALSE(last_before(two_views(), at_ms(50)).has_value());
@@ -66,6 +77,22 @@ TEST(RecoveryTimes, AnOverdueStepNeedsNothingMore) {
   const LossTimes times = times_of(loss, {100, 12, 3, 1, 8});
   EXPECT_DOUBLE_EQ(times.still_needed_ms, 0);
   EXPECT_DOUBLE_EQ(times.beyond_ms, 10);
+}
+
+/// The lost worker had given its part of step 7; the first step of the next view is step 8.
+TEST(RecoveryTimes, AStepThatIsCommittedAllTheSameIsNoDelayOfTheNextOne) {
+  LossSeen loss;
+  loss.commit_before = at_ms(1000);
+  loss.step_before = Step{6};
+  loss.struck = at_ms(1090);
+  loss.recovery.committed = Step{7};
+  loss.recovery.step = at_ms(1230);
+  loss.recovery.redone_microbatches = 1;  // of step 8, which nobody had begun
+  const LossTimes times = times_of(loss, {100, 12, 3, 1, 8});
+  EXPECT_DOUBLE_EQ(times.steps_meanwhile, 1);
+  EXPECT_DOUBLE_EQ(times.still_needed_ms, 110);
+  EXPECT_DOUBLE_EQ(times.redo_ms, 0);
+  EXPECT_DOUBLE_EQ(times.beyond_ms, 30);
 }
 
 TEST(RecoveryTimes, RedoingIsBoundedByThreadsAndByCores) {
