@@ -40,8 +40,12 @@ CommandSpec recovery_spec() {
        {"fault", "NAME", "kill (default), stop (SIGSTOP) or vanish (packets lost; needs root)"}});
 }
 CommandSpec join_spec() {
-  return spec_of("join", "what a new worker costs those who train, in milliseconds",
-                 {{"events", "N", "how many (default 30)"}});
+  return spec_of(
+      "join", "what a new worker costs those who train, in milliseconds",
+      {{"events", "N", "how many (default 30)"},
+       {"own-core", "",
+        "the new worker has the last core to itself, as if on its own machine; the others "
+        "share the rest"}});
 }
 CommandSpec drain_spec() {
   return spec_of("drain", "milliseconds from SIGTERM until a worker is gone; nothing redone",
@@ -99,6 +103,7 @@ Result<ElasticBenchOptions> options_of(const ParsedArguments& arguments,
     return valid.error();
   }
   options.json = arguments.has("json");
+  options.own_core = arguments.has("own-core");
   options.trace = arguments.option("trace");
   options.fault = arguments.option("fault", options.fault);
   for (const Result<void>& read : {read_number(arguments, "kills", options.events),

@@ -11,8 +11,9 @@ mayfly_library(engine_bench
   SOURCES bench/elastic/detect_bench.cpp bench/elastic/event_cycle.cpp
           bench/elastic/event_report.cpp bench/elastic/goodput_bench.cpp
           bench/elastic/goodput_model.cpp bench/elastic/join_bench.cpp
-          bench/elastic/network_namespaces.cpp bench/elastic/recovery_bench.cpp
-          bench/elastic/recovery_times.cpp bench/elastic/spot_trace.cpp bench/elastic/step_log.cpp
+          bench/elastic/network_namespaces.cpp bench/elastic/own_core.cpp
+          bench/elastic/recovery_bench.cpp bench/elastic/recovery_times.cpp
+          bench/elastic/spot_trace.cpp bench/elastic/step_log.cpp
           bench/group/allreduce_bench.cpp bench/group/allreduce_report.cpp
           bench/group/control_hub.cpp bench/group/control_store.cpp bench/group/group_rank.cpp
           bench/group/rank_team.cpp bench/group/reform_bench.cpp bench/group/reform_rank.cpp

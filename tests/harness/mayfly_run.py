@@ -34,6 +34,24 @@ def expect(condition, text):
         raise Failure(text)
 
 
+def workers_of(launcher_pid):
+    """The launcher's living worker processes, oldest first (sentinels and zombies left out)."""
+    pids = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat") as f:
+                text = f.read()
+            name = text[text.index("(") + 1:text.rindex(")")]
+            state, parent = text[text.rindex(")") + 2:].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == launcher_pid and state != "Z" and "sentinel" not in name:
+            pids.append(int(entry))
+    return sorted(pids)
+
+
 class Run:
     """One `mayfly train` in a fresh run directory."""
 
@@ -145,21 +163,7 @@ class Run:
             time.sleep(0.005)
 
     def worker_pids(self):
-        """The launcher's living worker processes, oldest first (sentinels and zombies left out)."""
-        pids = []
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            try:
-                with open(f"/proc/{entry}/stat") as f:
-                    text = f.read()
-                name = text[text.index("(") + 1:text.rindex(")")]
-                state, parent = text[text.rindex(")") + 2:].split()[:2]
-            except OSError:
-                continue
-            if int(parent) == self.process.pid and state != "Z" and "sentinel" not in name:
-                pids.append(int(entry))
-        return sorted(pids)
+        return workers_of(self.process.pid)
 
     def command(self, *args):
         return subprocess.run([BINARY] + list(args) + ["--run-dir", self.run_dir],

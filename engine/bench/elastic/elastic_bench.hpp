@@ -15,6 +15,7 @@ struct ElasticBenchOptions {
   JobConfig job;  ///< workers, model, data, backend; never ends by itself
   std::uint32_t events = 30;
   std::string fault = "kill";   ///< kill, stop, vanish (recovery) or hang (detect)
+  bool own_core = false;        ///< join: the new worker has the last core, the others the rest
   bool json = false;            ///< one JSON object per event and one with the percentiles
   double minutes = 0;           ///< detect, goodput: how long; 0 = as long as it takes
   double oversubscribe = 0;     ///< detect: so many busy threads per core and no faults at all

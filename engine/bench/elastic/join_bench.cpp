@@ -11,6 +11,7 @@
 #include "engine/bench/bench_output.hpp"
 #include "engine/bench/elastic/elastic_bench.hpp"
 #include "engine/bench/elastic/event_cycle.hpp"
+#include "engine/bench/elastic/own_core.hpp"
 #include "engine/bench/elastic/step_log.hpp"
 #include "engine/bench/statistics.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -28,8 +29,10 @@ struct JoinSeen {
 
 class JoinBench {
  public:
-  explicit JoinBench(const ElasticBenchOptions& options)
+  /// `core`: the joiner's, if it is to have one.
+  JoinBench(const ElasticBenchOptions& options, const std::optional<OwnCore>& core)
       : options_(options),
+        core_(core),
         cycle_(options.job.workers, options.events, options.job.seed,
                {[this](LocalLauncher& l) { strike(l); },
                 [this](LocalLauncher& l, const auto&) { return is_over(l); },
@@ -40,6 +43,12 @@ class JoinBench {
   int run() {
     LocalLauncher launcher(options_.job, steps_, {},
                            [this](LocalLauncher& running) { cycle_.poll(running); });
+    launcher.on_start([this](std::size_t number, std::vector<std::string>& command) {
+      if (core_.has_value() && number >= options_.job.workers) {
+        core_->move_in(command);
+      }
+      return Result<void>();
+    });
     return launcher.run();
   }
   [[nodiscard]] const std::vector<JoinSeen>& joins() const { return joins_; }
@@ -64,6 +73,7 @@ class JoinBench {
   }
 
   const ElasticBenchOptions& options_;
+  const std::optional<OwnCore>& core_;
   StepLog steps_;
   std::size_t joins_before_ = 0;
   Instant requested_;
@@ -87,8 +97,7 @@ double cost_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, 
 }
 
 std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
-                                   const std::vector<LoggedStep>& steps, double without_ms,
-                                   double with_ms) {
+                                   const std::vector<LoggedStep>& steps, std::uint32_t workers) {
   struct Column {
     const char* name;
     Instant elastic::Join::*when;
@@ -108,6 +117,9 @@ std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
   EventSeries cost{"incumbents_cost_ms", {}};
   EventSeries percent{"incumbents_cost_percent", {}};
   for (const JoinSeen& seen : joins) {
+    const std::uint64_t when = value(seen.join.started_after);
+    const double without_ms = undisturbed_near_ms(steps, workers, when);
+    const double with_ms = undisturbed_near_ms(steps, workers + 1, when);
     cost.values.push_back(cost_ms(seen.join, steps, without_ms, with_ms));
     percent.values.push_back(without_ms > 0 ? 100 * cost.values.back() / without_ms : 0);
   }
@@ -174,7 +186,7 @@ class DrainBench {
 };
 
 std::vector<EventSeries> series_of(const std::vector<DrainSeen>& drains,
-                                   const std::vector<LoggedStep>& steps, double without_ms) {
+                                   const std::vector<LoggedStep>& steps, std::uint32_t left) {
   std::vector<EventSeries> series = {
       {"told_ms", {}}, {"stopped_ms", {}},         {"formed_ms", {}},          {"step_ms", {}},
       {"gone_ms", {}}, {"next_step_delay_ms", {}}, {"redone_microbatches", {}}};
@@ -184,7 +196,8 @@ std::vector<EventSeries> series_of(const std::vector<DrainSeen>& drains,
     const auto first = std::find_if(steps.begin(), steps.end(), [&r](const LoggedStep& step) {
       return step.view == value(r.new_view);
     });
-    const double delay = first == steps.end() ? 0 : first->ms - without_ms;
+    const double delay =
+        first == steps.end() ? 0 : first->ms - undisturbed_near_ms(steps, left, first->step);
     const double values[] = {since(r.told),
                              since(r.stopped),
                              since(r.formed),
@@ -203,8 +216,17 @@ std::vector<EventSeries> series_of(const std::vector<DrainSeen>& drains,
 
 int bench_join(const ElasticBenchOptions& asked) {
   ElasticBenchOptions options = asked;
+  std::optional<OwnCore> core;
+  if (options.own_core) {
+    Result<OwnCore> reserved = OwnCore::reserve();
+    if (!reserved.ok()) {
+      fmt::print(stderr, "mayfly: {}\n", reserved.error().detail);
+      return kExitUsage;
+    }
+    core.emplace(std::move(reserved.value()));
+  }
   const ScratchRun scratch(options.job);
-  JoinBench bench(options);
+  JoinBench bench(options, core);
   const int code = bench.run();
   if (bench.joins().size() < options.events) {
     return ended_early(bench.joins().size(), options.events, code);
@@ -213,14 +235,15 @@ int bench_join(const ElasticBenchOptions& asked) {
   const double without_ms = undisturbed_ms(steps, options.job.workers);
   const double with_ms = undisturbed_ms(steps, options.job.workers + 1);
   JsonFields fields = job_facts(options);
+  fields.emplace_back("own_core", options.own_core ? "true" : "false");
   fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", without_ms));
   fields.emplace_back("undisturbed_step_with_joiner_ms", fmt::format("{:.3f}", with_ms));
   const std::string title = fmt::format(
-      "a worker joins {}, {} times ({}, {}); ms since it was asked for.\n"
+      "a worker {}joins {}, {} times ({}, {}); ms since it was asked for.\n"
       "An undisturbed step takes {:.1f} ms without and {:.1f} ms with it.",
-      options.job.workers, options.events, options.job.model, options.job.backend, without_ms,
-      with_ms);
-  print_events(options, title, fields, series_of(bench.joins(), steps, without_ms, with_ms));
+      options.own_core ? "with a core of its own " : "", options.job.workers, options.events,
+      options.job.model, options.job.backend, without_ms, with_ms);
+  print_events(options, title, fields, series_of(bench.joins(), steps, options.job.workers));
   return kExitDone;
 }
 
@@ -240,7 +263,7 @@ int bench_drain(const ElasticBenchOptions& asked) {
       "SIGTERM to 1 of {} workers, {} times ({}, {}); ms since the signal.\n"
       "An undisturbed step of the others takes {:.1f} ms.",
       options.job.workers, options.events, options.job.model, options.job.backend, without_ms);
-  const std::vector<EventSeries> series = series_of(bench.drains(), steps, without_ms);
+  const std::vector<EventSeries> series = series_of(bench.drains(), steps, options.job.workers - 1);
   print_events(options, title, fields, series);
   if (percentile(series.back().values, 1) > 0) {
     fmt::print(stderr, "mayfly: a planned leave made others compute something again\n");

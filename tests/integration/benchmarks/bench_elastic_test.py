@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 
 import mayfly_run
 from mayfly_run import expect
@@ -68,6 +69,35 @@ def join():
     expect(summary["undisturbed_step_with_joiner_ms"] > 0, str(summary))
 
 
+def cores_of(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(line.split()[1] for line in f if line.startswith("Cpus_allowed_list"))
+
+
+def join_own_core():
+    """The joiner has the last core, and nobody else has it."""
+    cores = sorted(os.sched_getaffinity(0))
+    words = ["bench", "join", "--workers", "2", "--events", "1", "--own-core"] + SMALL
+    if len(cores) < 2:
+        done = subprocess.run([mayfly_run.BINARY] + words, capture_output=True, text=True)
+        expect(done.returncode == 2 and "--own-core" in done.stderr, done.stderr)
+        return
+    seen = set()
+    with tempfile.TemporaryDirectory(prefix="mayfly-test-") as scratch:
+        bench_process = subprocess.Popen([mayfly_run.BINARY] + words, stdout=subprocess.PIPE,
+                                         text=True, env={**os.environ, "TMPDIR": scratch})
+        while bench_process.poll() is None:
+            for pid in mayfly_run.workers_of(bench_process.pid):
+                try:
+                    seen.add(cores_of(pid))
+                except (OSError, StopIteration):
+                    pass  # it has just ended
+            time.sleep(0.02)
+        summary = json.loads(bench_process.stdout.read().splitlines()[-1])
+    expect(bench_process.returncode == 0 and summary["own_core"] is True, str(summary))
+    expect(str(cores[-1]) in seen and len(seen) == 2, f"cores {seen} of {cores}")
+
+
 def drain():
     events, _, _ = bench(["drain", "--workers", "3", "--events", "2"])
     for event in events:
@@ -114,5 +144,5 @@ def bad_trace():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "recovery": recovery, "recovery_stop": recovery_stop, "recovery_vanish": recovery_vanish,
-        "join": join, "drain": drain, "detect": detect, "goodput": goodput,
-        "bad_trace": bad_trace}))
+        "join": join, "join_own_core": join_own_core, "drain": drain, "detect": detect,
+        "goodput": goodput, "bad_trace": bad_trace}))
