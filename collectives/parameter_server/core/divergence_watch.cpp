@@ -10,6 +10,17 @@ namespace {
 
 constexpr std::size_t kMeansMax = 16;
 constexpr std::size_t kMeansMin = 4;  // before that a network that knows nothing is the measure
+constexpr std::uint32_t kUsualWindows = 3;
+
+/// Which k of so many others and k newer means are the largest: so many answers, all as likely as
+/// each other if the job is calm.
+double ways(std::size_t others, std::uint32_t k) {
+  double count = 1;
+  for (std::uint32_t i = 1; i <= k; ++i) {
+    count *= static_cast<double>(others + i) / i;
+  }
+  return count;
+}
 
 std::string shown(double number) {
   char text[32];
@@ -67,20 +78,40 @@ double DivergenceWatch::usual() const {
   return *middle;
 }
 
+/// Of the last means; 0 before there are any.
+double DivergenceWatch::largest() const {
+  return means_.empty() ? 0 : *std::max_element(means_.begin(), means_.end());
+}
+
+/// Of a calm job with independent noise, the next k means are all above the n before them with a
+/// chance of one in C(n + k, k): one in 969 for 3 and 16. With fewer to compare with it takes more
+/// of them.
+std::uint32_t DivergenceWatch::windows_needed() const {
+  const std::size_t others = std::max(means_.size(), kMeansMin);
+  const double wanted = ways(kMeansMax, std::min(options_.windows, kUsualWindows));
+  std::uint32_t needed = options_.windows;
+  while (needed < 2 * options_.windows && ways(others, needed) < wanted) {
+    ++needed;
+  }
+  return needed;
+}
+
 /// A small loss may double by chance: what speaks for divergence is half of what a network has that
-/// knows nothing, at least.
+/// knows nothing, at least. And a loss that was as high shortly before, without harm, is only
+/// noisy: it raises no doubt and ends one.
 void DivergenceWatch::judge(double mean) {
   const double median = usual();
   const double least = options_.uniform_loss / 2;
-  const double high = std::max(options_.factor * median, least);
-  const double low = std::max((1 + options_.factor) / 2 * median, 0.75 * least);
+  const double before = largest();
+  const double high = std::max({options_.factor * median, least, before});
+  const double low = std::max({(1 + options_.factor) / 2 * median, 0.75 * least, before});
   if (median > 0 && mean > high) {
     ++streak_;
   } else if (streak_ == 0 || mean < low) {
     streak_ = 0;
     learn(mean);
   }
-  if (streak_ >= options_.windows) {
+  if (streak_ >= windows_needed()) {
     diverged_ = true;
     reason_ = "the loss is " + shown(mean) + ", after a median of " + shown(median);
   }

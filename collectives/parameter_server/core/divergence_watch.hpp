@@ -1,9 +1,10 @@
 #pragma once
 
 // Whether training diverges, as a pure state machine: it is told the training loss of every update
-// and compares means over a few steps with their running median. One bad mean only raises a doubt;
-// several in a row are a verdict. While there is a doubt the median stands still, and the doubt
-// ends only when the loss is clearly lower than what raised it.
+// and compares means over a few steps with the last ones: with their median, and with the largest
+// of them, so that a job whose loss is noisy is not taken for one that diverges. One bad mean only
+// raises a doubt; several in a row are a verdict. While there is a doubt what they are compared
+// with stands still, and the doubt ends only when the loss is clearly lower than what raised it.
 
 #include <cstdint>
 #include <deque>
@@ -14,7 +15,7 @@ namespace mayfly::parameter_server {
 struct DivergenceOptions {
   bool falls_back = false;    ///< the job goes on after a verdict
   double factor = 2;          ///< above 1; so many times the median speaks for divergence
-  std::uint32_t windows = 3;  ///< at least 1; so many in a row
+  std::uint32_t windows = 3;  ///< at least 1; so many in a row, up to twice that at the beginning
   double uniform_loss = 0;    ///< of a network that knows nothing: log(classes); 0 = not known
   std::uint32_t slices = 4;   ///< of one mean
 };
@@ -38,6 +39,8 @@ class DivergenceWatch {
   void judge(double mean);
   void learn(double mean);
   [[nodiscard]] double usual() const;
+  [[nodiscard]] double largest() const;
+  [[nodiscard]] std::uint32_t windows_needed() const;
 
   const DivergenceOptions options_;
   double sum_ = 0;  // of the open mean
