@@ -77,6 +77,16 @@ void ShardLoop::run() {
     check_quiet();
     publish_facts();
   }
+  close_all();
+}
+
+/// Not what others wake us with: they may do so as long as there is a shard.
+void ShardLoop::close_all() {
+  sessions_.clear();
+  link_.reset();
+  tcp_ = UniqueFd();
+  unix_ = UniqueFd();
+  connections_ = 0;
 }
 
 void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {

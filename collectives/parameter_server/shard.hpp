@@ -148,6 +148,11 @@ class Shard {
   virtual void hold() = 0;
   [[nodiscard]] virtual ShardFacts facts() const = 0;
   [[nodiscard]] virtual bool has_connections() const = 0;
+
+  /// Closes every connection and ends the thread: the listener is told nothing any more. Orders
+  /// that come later have no effect, and facts() stay. One thread, not the shard's; again is
+  /// nothing. The destructor does it, too.
+  virtual void stop() = 0;
 };
 
 }  // namespace mayfly::parameter_server

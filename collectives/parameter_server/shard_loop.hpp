@@ -60,6 +60,7 @@ class ShardLoop final : public Shard {
         log_(options.role == ShardRole::kLeads && options.has_follower),
         speeds_(options.straggling),
         payload_bytes_(state.values().size_bytes()) {
+    facts_.leads = role_ == ShardRole::kLeads;
     if (log_.has_follower()) {
       link_.emplace(
           options.number, options.payload_hashes,
@@ -68,13 +69,7 @@ class ShardLoop final : public Shard {
           [this] { listener_.on_unreachable(follower_id_); });
     }
   }
-  ~ShardLoop() override {
-    stopping_ = true;
-    wake();
-    if (thread_.joinable()) {
-      thread_.join();
-    }
-  }
+  ~ShardLoop() override { ShardLoop::stop(); }
 
   Result<void> listen();
   void begin() {
@@ -101,12 +96,20 @@ class ShardLoop final : public Shard {
     return facts_;
   }
   bool has_connections() const override { return connections_ > 0; }
+  void stop() override {
+    stopping_ = true;
+    wake();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
 
  private:
   using Sessions = std::vector<std::unique_ptr<Session>>;
 
   void wake();
   void run();
+  void close_all();
   void wait_for_events(std::vector<pollfd>& polled);
   void accept_all(int listener);
   void take_orders();

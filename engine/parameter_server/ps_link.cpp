@@ -2,6 +2,11 @@
 
 namespace mayfly::engine {
 
+PsLink::~PsLink() {
+  std::unique_lock lock(mutex_);
+  told_.wait(lock, [this] { return !is_telling_; });
+}
+
 void PsLink::run_view(const elastic::View& view) {
   bool is_finished = false;
   {
@@ -93,8 +98,12 @@ void PsLink::leave(const elastic::member_effect::Leave& leave) {
   {
     const std::lock_guard lock(mutex_);
     leave_ = leave;
+    is_telling_ = true;
   }
   hooks_.on_leave();
+  const std::lock_guard lock(mutex_);
+  is_telling_ = false;
+  told_.notify_all();
 }
 
 std::optional<elastic::View> PsLink::view() const {

@@ -5,6 +5,7 @@
 // on. So orders to stop are answered here at once, on the control thread, except that the process
 // with the first shard answers a planned one when everybody has come to the end of a step.
 
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,11 @@ class PsLink final : public elastic::MemberHandler {
   /// one less than workers, so that a worker is asked for the job's last checkpoint.
   PsLink(elastic::MemberClient& client, Step committed, Step last, Hooks hooks)
       : client_(client), committed_(committed), last_(last), hooks_(std::move(hooks)) {}
+  /// Waits until the control thread has come back from on_leave(), the last that it calls: who has
+  /// seen the order to leave may be done before that.
+  ~PsLink() override;
+  PsLink(const PsLink&) = delete;
+  PsLink& operator=(const PsLink&) = delete;
 
   // Control thread:
   void run_view(const elastic::View& view) override;
@@ -67,6 +73,8 @@ class PsLink final : public elastic::MemberHandler {
   bool boundary_asked_ = false;
   bool finished_ = false;
   std::optional<elastic::member_effect::Leave> leave_;
+  bool is_telling_ = false;  // on_leave() runs
+  std::condition_variable told_;
 };
 
 }  // namespace mayfly::engine

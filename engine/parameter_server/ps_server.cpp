@@ -129,6 +129,7 @@ struct PsServer::Parts {
   void follow(const elastic::View& view);
   void tell_shards(const elastic::View& view);
   void wait_for_workers() const;
+  void stop() const;
 
   const Job& job;
   const PsJob ps;
@@ -140,11 +141,15 @@ struct PsServer::Parts {
   std::atomic<bool> is_late = false;        // the control thread sets it
   elastic::MemberClient* client = nullptr;  // once it has joined
   PsLink* link = nullptr;
-  std::vector<Hosted> hosted;  // those it leads from the start first
+  /// Those it leads from the start first. Any thread reads it, those of the shards included, so it
+  /// is as start() has made it until all of them have ended.
+  std::vector<Hosted> hosted;
 };
 
 PsServer::PsServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-PsServer::~PsServer() = default;
+PsServer::~PsServer() {
+  parts_->stop();
+}
 
 Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
                                    const nn::ModelState& initial) {
@@ -310,7 +315,14 @@ void PsServer::finish(const elastic::member_effect::Leave& leave) {
     parts_->wait_for_workers();
   }
   report();
-  parts_->hosted.clear();  // no thread tells the link anything any more
+  parts_->stop();  // no thread tells the link anything any more
+}
+
+/// All threads end before the first shard goes: one that has not ended yet may hold another's.
+void PsServer::Parts::stop() const {
+  for (const Hosted& own : hosted) {
+    own.shard->stop();
+  }
 }
 
 /// They may still fetch the state.

@@ -40,7 +40,7 @@ class PsServer {
   void join(elastic::MemberClient& client, PsLink& link);
   /// Call with every view, on the control thread.
   void meet(const elastic::View& view);
-  /// No new step may begin until the next view. Any thread.
+  /// No new step may begin until the next view. Any thread, as long as there is a server.
   void hold();
   /// After the order to leave, when this process has no connection to any shard any more: serves
   /// until no worker is connected, reports, and ends the shards' threads. Nobody is waited for if

@@ -1,0 +1,105 @@
+// The end of a shard's thread while other threads still call the shard. For TSan above all.
+
+#include "collectives/parameter_server/shard.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "collectives/tcp/sockets.hpp"
+#include "collectives/tcp/tcp_address.hpp"
+
+namespace mayfly::parameter_server {
+namespace {
+
+class NoState final : public ShardState {
+ public:
+  void apply(std::span<const SliceGradient> /*slices*/, const Update& /*update*/) override {}
+  [[nodiscard]] std::span<const float> values() const override { return values_; }
+  [[nodiscard]] std::span<const float> momentum() const override { return values_; }
+
+ private:
+  std::vector<float> values_ = std::vector<float>(16);
+};
+
+SyncPlan plan() {
+  JobLength length;
+  length.last_step = 6;
+  length.slices_per_step = 2;
+  return parse_phases("bsp", length).value();
+}
+
+/// As a process has them: their threads are told of each other's troubles, and hold the first one.
+class Shards {
+ public:
+  Shards() {
+    for (std::uint32_t number = 0; number < 2; ++number) {
+      ShardOptions options;
+      options.number = number;
+      options.shards = 2;
+      all.push_back(Shard::start(options, plan_, state_, listener_).value());
+    }
+  }
+
+ private:
+  const SyncPlan plan_ = plan();
+  NoState state_;
+  ShardListener listener_;
+
+ public:
+  std::vector<std::unique_ptr<Shard>> all;
+};
+
+ShardView view(std::uint64_t id) {
+  return {ViewId{id}, 7, {MemberId{1}}, ShardRole::kLeads, "", {}};
+}
+
+TEST(Shard, MayBeCalledByAnyThreadWhileItStopsAndAfterwards) {
+  Shards shards;
+  std::latch begun(1);
+  std::atomic<bool> is_over = false;
+  std::thread other([&] {
+    begun.count_down();
+    for (std::uint64_t id = 1; !is_over; ++id) {
+      for (const auto& shard : shards.all) {
+        shard->set_view(view(id));
+        shard->hold();
+        (void)shard->facts();
+        (void)shard->has_connections();
+      }
+      std::this_thread::yield();
+    }
+  });
+  begun.wait();
+  for (const auto& shard : shards.all) {
+    shard->stop();
+  }
+  is_over = true;
+  other.join();
+  for (const auto& shard : shards.all) {
+    shard->stop();
+    shard->hold();
+    EXPECT_FALSE(shard->has_connections());
+    EXPECT_TRUE(shard->facts().leads);
+  }
+}
+
+TEST(Shard, ListensNoMoreWhenItHasStopped) {
+  Shards shards;
+  const auto address = collectives::parse_tcp_address(shards.all[0]->address());
+  ASSERT_TRUE(address.ok());
+  const std::string& name = address.value().unix_name;
+  if (name.empty()) {
+    GTEST_SKIP() << "no Unix-domain sockets here";
+  }
+  EXPECT_TRUE(collectives::start_connect_unix(name).ok());
+  shards.all[0]->stop();
+  EXPECT_FALSE(collectives::start_connect_unix(name).ok());
+}
+
+}  // namespace
+}  // namespace mayfly::parameter_server

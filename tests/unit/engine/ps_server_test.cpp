@@ -1,0 +1,117 @@
+// The end of a parameter server while other threads still call it. For TSan above all.
+
+#include "engine/parameter_server/ps_server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "engine/parameter_server/ps_link.hpp"
+#include "engine/state/starting_state.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+/// Nobody is at the other end.
+class SilentClient final : public elastic::MemberClient {
+ public:
+  [[nodiscard]] MemberId id() const override { return MemberId{1}; }
+  void start(elastic::MemberHandler& /*handler*/) override {}
+  void post(elastic::MemberEvent /*event*/) override {}
+  void send_progress(const elastic::Progress& /*progress*/) override {}
+  void send_report(Bytes /*payload*/) override { ++reports; }
+  Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
+    return {};
+  }
+  Result<Bytes> store_get(ViewId /*view*/, const std::string& /*key*/,
+                          Instant /*deadline*/) override {
+    return Error{Errc::kPeerLost, "nobody is there"};
+  }
+  std::atomic<int> reports = 0;
+};
+
+JobConfig two_shards_with_followers() {
+  JobConfig config;
+  config.data = "procedural:64";
+  config.global_batch = 16;
+  config.microbatch = 4;
+  config.steps = 4;
+  config.sync = "bsp";
+  config.ps = 2;
+  config.ps_replicas = 1;
+  config.shards = 2;
+  return config;
+}
+
+elastic::member_effect::Leave evicted() {
+  elastic::member_effect::Leave leave;
+  leave.reason = elastic::DismissReason::kEvicted;
+  return leave;
+}
+
+TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
+  const Result<std::unique_ptr<Job>> job = prepare_job(two_shards_with_followers());
+  ASSERT_TRUE(job.ok()) << job.error().detail;
+  const ReductionLayout layout(job.value()->model);
+  const Result<StartingState> start = starting_state(*job.value(), layout);
+  ASSERT_TRUE(start.ok());
+  for (int round = 0; round < 5; ++round) {
+    Result<std::unique_ptr<PsServer>> made =
+        PsServer::start(*job.value(), layout, start.value().state, {0, false});
+    ASSERT_TRUE(made.ok()) << made.error().detail;
+    PsServer& server = *made.value();
+    SilentClient client;
+    PsLink::Hooks hooks;
+    hooks.on_view = [&](const elastic::View& view) { server.meet(view); };
+    hooks.on_hold = [&] { server.hold(); };
+    hooks.on_leave = [] {};
+    PsLink link(client, Step{0}, Step{4}, hooks);
+    server.join(client, link);
+
+    std::latch begun(1);
+    std::atomic<bool> is_over = false;
+    std::thread other([&] {
+      begun.count_down();
+      while (!is_over) {
+        server.hold();
+        std::this_thread::yield();
+      }
+      server.hold();
+    });
+    begun.wait();
+    server.finish(evicted());
+    is_over = true;
+    other.join();
+    EXPECT_EQ(client.reports.load(), 2) << "an account of each shard that it leads";
+  }
+}
+
+TEST(PsLink, IsThereUntilTheControlThreadHasToldOfTheEnd) {
+  SilentClient client;
+  std::latch is_telling(1);
+  std::latch goes_on(1);
+  std::atomic<bool> has_told = false;
+  PsLink::Hooks hooks;
+  hooks.on_view = [](const elastic::View& /*view*/) {};
+  hooks.on_leave = [&] {
+    is_telling.count_down();
+    goes_on.wait();
+    has_told = true;
+  };
+  auto link = std::make_unique<PsLink>(client, Step{0}, Step{4}, hooks);
+  std::thread control([told = link.get()] { told->leave(evicted()); });
+  is_telling.wait();
+  ASSERT_TRUE(link->leave_order().has_value()) << "whoever waits for it may act at once";
+  std::thread trainer([&] {
+    link.reset();
+    EXPECT_TRUE(has_told.load());
+  });
+  goes_on.count_down();
+  trainer.join();
+  control.join();
+}
+
+}  // namespace
+}  // namespace mayfly::engine
