@@ -2,7 +2,8 @@ mayfly_library(engine
   SOURCES cloud/cloud.cpp cloud/cloud_plan.cpp cloud/cloud_startup.cpp faults/chaos_plan.cpp
           faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
           parameter_server/ps_job.cpp parameter_server/ps_link.cpp parameter_server/ps_process.cpp
-          parameter_server/ps_reach.cpp parameter_server/ps_server.cpp
+          parameter_server/ps_reach.cpp parameter_server/ps_roles.cpp
+          parameter_server/ps_server.cpp
           parameter_server/ps_servers.cpp parameter_server/ps_snapshot.cpp
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
           parameter_server/sgd_shard.cpp processes/backend.cpp processes/coordinator_main.cpp
@@ -14,6 +15,7 @@ mayfly_library(engine
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_writer.cpp run/ledger.cpp run/records.cpp run/run_recorder.cpp
+          run/run_recorder_servers.cpp
           run/trace.cpp state/initial_weights.cpp state/observer.cpp state/starting_state.cpp
           state/state_donor.cpp state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
           training/audit.cpp training/commit.cpp training/compute_pool.cpp

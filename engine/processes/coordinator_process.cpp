@@ -343,10 +343,11 @@ std::string CoordinatorProcess::status_json() const {
   std::string members;
   for (const elastic::MemberStatus& m : status.members) {
     members += fmt::format(
-        R"({}{{"id":{},"host":{},"pid":{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
+        R"({}{{"id":{},"host":{},"pid":{}{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
         R"("committed":{},"microbatch_ms":{:.3f},"microbatches":{}}})",
-        members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid, json_string(m.phase),
-        json_string(m.activity), m.silent_ms, value(m.committed), m.microbatch_ms, m.microbatches);
+        members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid,
+        recorder_->role_fields(m.id), json_string(m.phase), json_string(m.activity), m.silent_ms,
+        value(m.committed), m.microbatch_ms, m.microbatches);
   }
   return fmt::format(
       R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"

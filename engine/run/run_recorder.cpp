@@ -51,7 +51,8 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
       on_other_command_(std::move(on_other_command)),
       on_fatal_(std::move(on_fatal)),
       history_(std::move(history)),
-      goes_on_(history_.views > 0) {}
+      goes_on_(history_.views > 0),
+      roles_(roles_in(job.config)) {}
 
 void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note) {
   const std::lock_guard output(output_mutex_);
@@ -96,11 +97,13 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
   }
   const std::string members = fmt::format("[{}]", fmt::join(ids, ","));
   const std::lock_guard lock(mutex_);
-  if (history_.view_published(value(view.id), members)) {
+  const bool is_new = history_.view_published(value(view.id), members);
+  if (is_new) {
     directory_.event("view", {{"view", json_number(value(view.id))},
                               {"committed", json_number(value(view.committed))},
                               {"members", members}});
   }
+  follow_servers(view, !is_new);
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {

@@ -11,6 +11,7 @@
 
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/job.hpp"
+#include "engine/parameter_server/ps_roles.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
@@ -63,6 +64,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Of the last committed step.
   [[nodiscard]] double images_per_second() const;
   [[nodiscard]] std::optional<JobEnd> end() const;
+  /// Of a job with parameter servers, the fields of a member's line of `status` that say which part
+  /// it has (see status_fields()); else empty.
+  [[nodiscard]] std::string role_fields(MemberId member) const;
   /// Every change of view since this process started, with the coordinator's instants.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.
@@ -86,6 +90,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] double train_seconds() const;  // under mutex_
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();
+  // run_recorder_servers.cpp:
+  static std::optional<PsRoles> roles_in(const JobConfig& config);
+  void follow_servers(const elastic::View& view, bool is_on_record);  // under both mutexes
 
   const Job& job_;
   RunDirectory& directory_;
@@ -106,6 +113,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::vector<elastic::Recovery> recoveries_;
   std::vector<elastic::Join> joins_;
   double images_per_second_ = 0;
+  std::optional<PsRoles> roles_;  // of a job with parameter servers
 };
 
 }  // namespace mayfly::engine

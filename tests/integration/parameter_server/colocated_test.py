@@ -53,13 +53,26 @@ def members_at_the_end(run):
     return run.last_members()
 
 
+def expect_roles(run, shards):
+    """Each of three workers carries a server, as status and events.jsonl have it."""
+    members = json.loads(run.command("status", "--json").stdout)["members"]
+    roles = sorted((m["server"], m["role"], m["leads"], m["follows"]) for m in members)
+    carried = [(i, "worker+server", list(range(i * shards, (i + 1) * shards)), [])
+               for i in range(3)]
+    expect(roles == carried, f"status says {members}")
+    told = events(run, "ps_servers")
+    expect(len(told) == 1, f"{len(told)} events say who carries the servers")
+    said = [(s["server"], s["member"], s["computes"], s["leads"]) for s in told[0]["servers"]]
+    by_server = sorted((m["server"], m["id"], True, m["leads"]) for m in members)
+    expect(said == by_server, f"events.jsonl says {told[0]}")
+
+
 def bsp_has_the_bits_of_servers_of_their_own():
     for shards in ("1", "2"):
         run = Run(COLOCATED + ["--sync", "bsp", "--workers", "3", "--shards", shards])
         run.wait_for_step(5)
         expect(not servers_pids(run), "a server has a process of its own")
-        status = json.loads(run.command("status", "--json").stdout)
-        expect(len(status["members"]) == 3, f"status says {status}")
+        expect_roles(run, int(shards))
         expect(members_at_the_end(run) == 3, f"{run.last_members()} members")
         _, done = expect_the_same(run)
         expect(len(done) == 3 * int(shards), f"{len(done)} shards gave an account")
@@ -79,6 +92,10 @@ def a_worker_is_lost_with_its_server_and_nothing_else_is():
         run.wait()
         taken = [e["detail"] for e in events(run, "shard_taken_over")]
         expect(len(taken) == int(shards), f"taken over: {taken}\n{run.logs()}")
+        lost = events(run, "ps_server_lost")
+        led = [shard for server in lost[0]["servers"] for shard in server["leads"]]
+        expect(len(lost) == 1 and lost[0]["lost"] == [worker] and
+               sorted(led) == list(range(3 * int(shards))), f"said of the servers: {lost}")
         counts = [m["members"] for m in run.metrics()]
         expect(counts[0] == 3 and 2 in counts, f"members of the steps: {counts}")
         summary, _ = expect_the_same(run)

@@ -1,5 +1,6 @@
 """Parameter servers with followers: servers that die, stop, or are asked to leave, alone, with a
 worker, together; and an evaluator beside a job."""
+import json
 import os
 import signal
 import sys
@@ -25,8 +26,13 @@ def taken_over(run):
 
 def lose_a_server(sync, server, shards="1", number=signal.SIGKILL, and_worker=False, workers="3"):
     run = Run(FOLLOWED + ["--sync", sync, "--workers", workers, "--shards", shards])
-    run.wait_for_step(15)
+    run.wait_for_step(1)
     pid = servers_pids(run)[server]
+    members = json.loads(run.command("status", "--json").stdout)["members"]
+    role = [(m["role"], m["leads"], m["follows"]) for m in members if m["pid"] == pid]
+    own, other = ([i * int(shards) + k for k in range(int(shards))] for i in (server, 1 - server))
+    expect(role == [("server", own, other)], f"status says {members}")
+    run.wait_for_step(15)
     at = time.time()
     if and_worker:
         kill([p for p in run.worker_pids() if p not in servers_pids(run).values()][0])
@@ -38,6 +44,9 @@ def lose_a_server(sync, server, shards="1", number=signal.SIGKILL, and_worker=Fa
     expect(code == 0, f"{sync}: exit code {code}\n{run.logs()}")
     took = [e["time"] - at for e in events(run, "shard_taken_over")]
     expect(len(took) == int(shards), f"{sync}: {len(took)} shards were taken over, not {shards}")
+    lost = events(run, "ps_server_lost")
+    expect([e["lost"] for e in lost] == [[server]] and
+           lost[0]["servers"][0]["leads"] == list(range(2 * int(shards))), f"said: {lost}")
     print(f"  {sync}, server {server}: led again {1000 * max(took):.0f} ms after the signal")
     return finish(run)
 

@@ -1,0 +1,38 @@
+// What the recorder knows of a job's parameter servers.
+
+#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_recorder.hpp"
+
+namespace mayfly::engine {
+
+std::optional<PsRoles> RunRecorder::roles_in(const JobConfig& config) {
+  return uses_parameter_servers(config) ? std::optional<PsRoles>(config) : std::nullopt;
+}
+
+/// Who is or carries which server: at the beginning, and whenever one is lost.
+void RunRecorder::follow_servers(const elastic::View& view, bool is_on_record) {
+  if (!roles_) {
+    return;
+  }
+  const std::optional<PsServersNews> news = roles_->follow(view);
+  if (!news || is_on_record) {
+    return;
+  }
+  std::vector<std::string> lost;
+  for (const std::uint32_t server : news->lost) {
+    lost.push_back(std::to_string(server));
+  }
+  directory_.event(lost.empty() ? "ps_servers" : "ps_server_lost",
+                   {{"view", json_number(value(view.id))},
+                    {"lost", json_array(lost)},
+                    {"servers", to_json(news->servers)},
+                    {"detail", json_string(news->detail)}});
+}
+
+std::string RunRecorder::role_fields(MemberId member) const {
+  const std::lock_guard lock(mutex_);
+  return roles_ ? status_fields(roles_->role_of(member)) : std::string();
+}
+
+}  // namespace mayfly::engine
