@@ -17,14 +17,9 @@
 #include "base/result.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
 #include "collectives/parameter_server/message.hpp"
+#include "collectives/parameter_server/slice_gradient.hpp"
 
 namespace mayfly::parameter_server {
-
-/// A gradient of one slice, as it was pushed.
-struct SliceGradient {
-  std::span<const float> sum;      ///< over the slice's microbatches
-  std::uint32_t microbatches = 0;  ///< in it
-};
 
 /// The numbers of a shard. Used by the shard's thread only, while it runs.
 class ShardState {

@@ -28,7 +28,6 @@ using parameter_server::WorkerFlow;
 namespace flow = parameter_server::flow;
 
 constexpr Duration kTurn = milliseconds(200);
-constexpr std::size_t kBlock = 1024;  // elements that stay in the nearest cache
 constexpr ViewId kView{1};
 constexpr std::uint64_t kKey = 0x6d61796666;
 
@@ -50,19 +49,13 @@ class PlainShard final : public parameter_server::ShardState {
 
   void apply(std::span<const parameter_server::SliceGradient> slices,
              const parameter_server::Update& /*update*/) override {
-    const float scale = 1.0F / static_cast<float>(slices.size());
-    alignas(64) std::array<float, kBlock> mean;
-    for (std::size_t first = 0; first < values_.size(); first += kBlock) {
-      const std::size_t size = std::min(kBlock, values_.size() - first);
-      for (std::size_t i = 0; i < size; ++i) {
-        float sum = slices[0].sum[first + i];
-        for (std::size_t s = 1; s < slices.size(); ++s) {
-          sum += slices[s].sum[first + i];
-        }
-        mean[i] = sum * scale;
-      }
-      nn::sgd_update({}, 0.001F, std::span<const float>(mean.data(), size),
-                     values_.span().subspan(first, size), momentum_.span().subspan(first, size));
+    alignas(64) std::array<float, parameter_server::kMeanBlock> block;
+    for (std::size_t first = 0; first < values_.size(); first += block.size()) {
+      const std::size_t size = std::min(block.size(), values_.size() - first);
+      const std::span<float> mean(block.data(), size);
+      parameter_server::mean_of(slices, first, mean);
+      nn::sgd_update({}, 0.001F, mean, values_.span().subspan(first, size),
+                     momentum_.span().subspan(first, size));
     }
   }
   std::span<const float> values() const override { return values_.span(); }

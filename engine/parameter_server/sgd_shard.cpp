@@ -8,13 +8,6 @@
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-/// As many as stay in the nearest cache between being summed and being used.
-constexpr std::size_t kBlock = 1024;
-
-}  // namespace
-
 ShardValues values_in(nn::ModelState& state, const ReductionLayout& layout, ShardRange range) {
   const std::size_t border = std::clamp(layout.parameters_offset(), range.first, range.last);
   ShardValues parts;
@@ -74,26 +67,19 @@ void SgdShard::apply(std::span<const parameter_server::SliceGradient> slices,
   for (const parameter_server::SliceGradient& slice : slices) {
     microbatches += slice.microbatches;
   }
-  const float scale = 1.0F / static_cast<float>(microbatches);
   const auto rate = static_cast<float>(ps_.rate_of(job_, update, microbatches));
   const nn::SgdOptions sgd = sgd_of(job_, update.settings);
-  alignas(64) std::array<float, kBlock> mean;
+  alignas(64) std::array<float, parameter_server::kMeanBlock> block;
   for (std::size_t first = 0; first < values_.size();) {
     const std::size_t border = first < statistics_ ? statistics_ : values_.size();
-    const std::size_t size = std::min(kBlock, border - first);
-    for (std::size_t i = 0; i < size; ++i) {
-      float sum = slices[0].sum[first + i];
-      for (std::size_t s = 1; s < slices.size(); ++s) {
-        sum += slices[s].sum[first + i];
-      }
-      mean[i] = sum * scale;
-    }
-    const std::span<const float> part(mean.data(), size);
+    const std::size_t size = std::min(block.size(), border - first);
+    const std::span<float> mean(block.data(), size);
+    parameter_server::mean_of(slices, first, mean);
     const std::span<float> values = values_.span().subspan(first, size);
     if (first < statistics_) {
-      nn::update_running_statistics(kStatisticsRate, part, values);
+      nn::update_running_statistics(kStatisticsRate, mean, values);
     } else {
-      nn::sgd_update(sgd, rate, part, values, momentum_.span().subspan(first, size));
+      nn::sgd_update(sgd, rate, mean, values, momentum_.span().subspan(first, size));
     }
     first += size;
   }
