@@ -26,6 +26,7 @@ namespace {
 constexpr Duration kPollInterval = milliseconds(50);
 constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
 constexpr Duration kWorkersExitTimeout = seconds(20);
+constexpr Duration kLostEndsTimeout = seconds(2);  // one that is stopped may never do
 constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
@@ -207,11 +208,13 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   for (Worker& worker : workers_) {
     const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
-    worker.is_leaving =
-        worker.is_leaving || std::any_of(status.members.begin(), status.members.end(),
-                                         [pid](const elastic::MemberStatus& member) {
-                                           return member.pid == pid && member.phase == "leaving";
-                                         });
+    const auto member =
+        std::find_if(status.members.begin(), status.members.end(),
+                     [pid](const elastic::MemberStatus& one) { return one.pid == pid; });
+    const bool is_member = member != status.members.end();
+    worker.is_leaving = worker.is_leaving || (is_member && member->phase == "leaving");
+    worker.was_member = worker.was_member || is_member;
+    worker.is_lost = worker.running && worker.was_member && !is_member;
   }
 }
 
@@ -289,11 +292,24 @@ Result<std::string> LocalLauncher::scale(std::uint32_t count) {
   return fmt::format("going to {} workers", count);
 }
 
+/// Its process may take a while to end: the kernel frees its memory first.
+bool LocalLauncher::is_anybody_lost() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.is_lost; });
+}
+
 void LocalLauncher::follow_scale_requests() {
-  const std::uint32_t wanted = scale_to_.exchange(0);
-  if (wanted == 0) {
+  if (scale_to_ == 0) {
     return;
   }
+  follow_membership(process_->server().status());
+  const Instant now = monotonic_now();
+  scale_waits_since_ = scale_waits_since_.value_or(now);
+  if (is_anybody_lost() && now - *scale_waits_since_ < kLostEndsTimeout) {
+    return;  // only one that joins again counts
+  }
+  scale_waits_since_.reset();
+  const std::uint32_t wanted = scale_to_.exchange(0);
   std::vector<std::size_t> running;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i].stays()) {

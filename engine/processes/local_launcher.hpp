@@ -49,6 +49,8 @@ class LocalLauncher {
     bool is_server = false;   // a parameter server: its number is not one of a worker's
     bool is_leaving = false;  // was seen as a member on its way out
     bool told_to_leave = false;
+    bool was_member = false;
+    bool is_lost = false;      // was a member, is none now: its process ends, or joins again
     bool has_refused = false;  // ended because what it was told cannot be done here
     std::string end;           // how it ended
 
@@ -79,6 +81,7 @@ class LocalLauncher {
   void wake_stopped_workers();
   Result<std::string> scale(std::uint32_t count);
   void follow_scale_requests();
+  [[nodiscard]] bool is_anybody_lost() const;
   void follow_signals();
   void wait_for_workers();
   [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
@@ -92,9 +95,10 @@ class LocalLauncher {
   std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
-  std::vector<Worker> workers_;              // in the order of starting
-  std::vector<Wake> wakes_;                  // stopped workers to be continued
-  std::optional<std::string> refusal_;       // why no worker will ever compute
+  std::optional<Instant> scale_waits_since_;
+  std::vector<Worker> workers_;         // in the order of starting
+  std::vector<Wake> wakes_;             // stopped workers to be continued
+  std::optional<std::string> refusal_;  // why no worker will ever compute
   std::unique_ptr<CoordinatorProcess> process_;
   cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
 };

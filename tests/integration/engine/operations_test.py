@@ -65,6 +65,20 @@ def pause_and_resume():
     run.remove()
 
 
+def scale_right_after_a_loss():
+    """A dead process counts no more, even while the kernel still frees its memory."""
+    run = Run(SMALL_JOB + LONG + ["--workers", "2", "--resident-mib", "1500"])
+    run.wait_for_step(2)
+    for _ in range(3):
+        mayfly_run.kill(run.worker_pids()[0])
+        wait_for_members(run, 1)
+        expect(run.command("scale", "2").returncode == 0, "scale failed")
+        wait_for_members(run, 2)
+    run.command("stop")
+    expect(run.wait() == 3, "stop failed")
+    run.remove()
+
+
 def too_few_workers():
     run = Run(SMALL_JOB + LONG + ["--workers", "2", "--min-workers", "2",
                                   "--min-workers-timeout", "1"])
@@ -78,4 +92,5 @@ def too_few_workers():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "scale_drain_stop": scale_drain_stop, "pause_and_resume": pause_and_resume,
+        "scale_right_after_a_loss": scale_right_after_a_loss,
         "too_few_workers": too_few_workers}))
