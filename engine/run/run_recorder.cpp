@@ -96,14 +96,22 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
     ids.push_back(value(member.id));
   }
   const std::string members = fmt::format("[{}]", fmt::join(ids, ","));
-  const std::lock_guard lock(mutex_);
-  const bool is_new = history_.view_published(value(view.id), members);
-  if (is_new) {
-    directory_.event("view", {{"view", json_number(value(view.id))},
-                              {"committed", json_number(value(view.committed))},
-                              {"members", members}});
+  bool is_new = false;
+  std::optional<PsServersNews> servers;
+  {
+    const std::lock_guard lock(mutex_);
+    is_new = history_.view_published(value(view.id), members);
+    servers = roles_ ? roles_->follow(view) : std::nullopt;
   }
-  follow_servers(view, !is_new);
+  if (!is_new) {
+    return;  // the coordinator before this one told it
+  }
+  directory_.event("view", {{"view", json_number(value(view.id))},
+                            {"committed", json_number(value(view.committed))},
+                            {"members", members}});
+  if (servers) {
+    record(*servers, view.id);
+  }
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {

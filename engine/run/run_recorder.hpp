@@ -92,7 +92,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void note_missing_records();
   // run_recorder_servers.cpp:
   static std::optional<PsRoles> roles_in(const JobConfig& config);
-  void follow_servers(const elastic::View& view, bool is_on_record);  // under both mutexes
+  void record(const PsServersNews& news, ViewId view);  // under output_mutex_
 
   const Job& job_;
   RunDirectory& directory_;

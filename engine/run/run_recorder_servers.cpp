@@ -11,23 +11,16 @@ std::optional<PsRoles> RunRecorder::roles_in(const JobConfig& config) {
 }
 
 /// Who is or carries which server: at the beginning, and whenever one is lost.
-void RunRecorder::follow_servers(const elastic::View& view, bool is_on_record) {
-  if (!roles_) {
-    return;
-  }
-  const std::optional<PsServersNews> news = roles_->follow(view);
-  if (!news || is_on_record) {
-    return;
-  }
+void RunRecorder::record(const PsServersNews& news, ViewId view) {
   std::vector<std::string> lost;
-  for (const std::uint32_t server : news->lost) {
+  for (const std::uint32_t server : news.lost) {
     lost.push_back(std::to_string(server));
   }
   directory_.event(lost.empty() ? "ps_servers" : "ps_server_lost",
-                   {{"view", json_number(value(view.id))},
+                   {{"view", json_number(value(view))},
                     {"lost", json_array(lost)},
-                    {"servers", to_json(news->servers)},
-                    {"detail", json_string(news->detail)}});
+                    {"servers", to_json(news.servers)},
+                    {"detail", json_string(news.detail)}});
 }
 
 std::string RunRecorder::role_fields(MemberId member) const {

@@ -150,7 +150,8 @@ def killed_between_log_and_record():
     ids = [view["view"] for view in views()]
     expect(lost["view"] in ids and len(set(ids)) == len(ids), f"view {lost} is not once in {ids}")
     expect(summary["membership_changes"] == 1, f"{summary['membership_changes']} changes")
-    finish(cluster)
+    cluster.stop_hard()
+    cluster.run.remove()
 
 
 def torn_log():

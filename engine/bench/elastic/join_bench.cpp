@@ -58,7 +58,10 @@ class JoinBench {
   void strike(LocalLauncher& launcher) {
     joins_before_ = launcher.coordinator().recorder().joins().size();
     requested_ = monotonic_now();
-    (void)launcher.start_worker();
+    if (const Result<void> started = launcher.start_worker(); !started.ok()) {
+      fmt::print(stderr, "mayfly: {}\n", started.error().detail);
+      launcher.coordinator().server().fail(started.error().detail);  // nobody would ever join
+    }
   }
   /// Some steps after the joiner's first, so that they count and "undisturbed with all" is known.
   bool is_over(LocalLauncher& launcher) {

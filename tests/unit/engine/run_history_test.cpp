@@ -117,6 +117,16 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   EXPECT_THAT(h.checkpoints, ElementsAre(20));
 }
 
+TEST_F(RunHistoryTest, AViewThatIsToldAgainCountsOnce) {
+  RunHistory h;
+  EXPECT_TRUE(h.view_published(1, "[1,2]"));
+  EXPECT_TRUE(h.view_published(2, "[1]"));
+  EXPECT_FALSE(h.view_published(2, "[1]"));
+  EXPECT_FALSE(h.view_published(1, "[1,2]"));
+  EXPECT_EQ(h.views, 2u);
+  EXPECT_EQ(h.view_members, "[1]");
+}
+
 TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
   {
     const auto run = start();
