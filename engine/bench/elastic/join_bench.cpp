@@ -20,7 +20,8 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::uint64_t kStepsAfter = 2;  // of the first with its work that count as its cost
+constexpr std::uint64_t kStepsAfter = 2;   // of the first with its work that count as its cost
+constexpr std::uint64_t kSteadySteps = 8;  // after these, for comparison
 
 struct JoinSeen {
   Instant requested;
@@ -65,10 +66,9 @@ class JoinBench {
   }
   /// Some steps after the joiner's first, so that they count and "undisturbed with all" is known.
   bool is_over(LocalLauncher& launcher) {
-    constexpr std::uint64_t kStepsToMeasure = 8;
     const std::vector<elastic::Join> joins = launcher.coordinator().recorder().joins();
     if (joins.size() == joins_before_ ||
-        steps_.last_step() < value(joins.back().started_after) + kStepsAfter + kStepsToMeasure) {
+        steps_.last_step() < value(joins.back().started_after) + kStepsAfter + kSteadySteps) {
       return false;
     }
     joins_.push_back({requested_, joins.back()});
@@ -99,6 +99,22 @@ double cost_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, 
   return cost;
 }
 
+/// What as many steps take beyond undisturbed ones when nothing happens, by those after the join:
+/// steps are late more often than early, so it is not nothing. The noise in cost_ms().
+double steady_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, double with_ms) {
+  const std::uint64_t settled = value(join.started_after) + kStepsAfter;
+  double beyond = 0;
+  std::size_t found = 0;
+  for (const LoggedStep& step : steps) {
+    if (step.step > settled && step.step <= settled + kSteadySteps && step.ms > 0) {
+      beyond += step.ms - with_ms;
+      ++found;
+    }
+  }
+  const auto counted = static_cast<double>(settled - value(join.admitted_after) + 1);
+  return found == 0 ? 0 : beyond / static_cast<double>(found) * counted;
+}
+
 std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
                                    const std::vector<LoggedStep>& steps, std::uint32_t workers) {
   struct Column {
@@ -119,13 +135,16 @@ std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
   }
   EventSeries cost{"incumbents_cost_ms", {}};
   EventSeries percent{"incumbents_cost_percent", {}};
+  EventSeries steady{"steady_cost_ms", {}};
   for (const JoinSeen& seen : joins) {
     const std::uint64_t when = value(seen.join.started_after);
     const double without_ms = undisturbed_near_ms(steps, workers, when);
     const double with_ms = undisturbed_near_ms(steps, workers + 1, when);
     cost.values.push_back(cost_ms(seen.join, steps, without_ms, with_ms));
     percent.values.push_back(without_ms > 0 ? 100 * cost.values.back() / without_ms : 0);
+    steady.values.push_back(steady_ms(seen.join, steps, with_ms));
   }
+  series.push_back(std::move(steady));
   series.push_back(std::move(cost));
   series.push_back(std::move(percent));
   return series;
