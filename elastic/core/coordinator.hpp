@@ -77,7 +77,8 @@ struct CoordinatorOptions {
   bool standby = false;
   /// Members that have not come back so long after the first one did are lost.
   Duration resume_timeout = seconds(2);
-  /// Without a quorum: if nobody has come back for so long, all members are lost.
+  /// Without a quorum: if nobody has come back for so long, all members are lost. If the job is to
+  /// be stopped, resume_timeout is enough.
   Duration abandon_timeout = seconds(30);
   /// With a quorum: members that wait here for so long for others, up to twice that, are sent to
   /// the next coordinator.

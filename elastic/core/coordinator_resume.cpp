@@ -274,8 +274,10 @@ bool Coordinator::only_finished_returned() const {
 
 void Coordinator::take_charge_if_due() {
   const bool is_late = first_return_ && now_ - *first_return_ >= options_.resume_timeout;
+  // Who asked for the end does not wait for members that would try twice a second to come back.
+  const Duration patience = stop_asked_ ? options_.resume_timeout : options_.abandon_timeout;
   const bool is_abandoned = !options_.quorum && !first_return_ && collecting_since_ &&
-                            now_ - *collecting_since_ >= options_.abandon_timeout;
+                            now_ - *collecting_since_ >= patience;
   const bool is_complete = view_ && missing().empty();
   if (!is_complete && !is_late && !is_abandoned) {
     return;

@@ -57,6 +57,9 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     return refuse(process.error(), kExitUsage);
   }
   server = &process.value()->server();
+  if (interrupts > 0) {  // it was asked for while nothing could be stopped yet
+    process.value()->server().stop("stopped by the user");
+  }
   listener.on_event(fmt::format("coordinator at {}, token file {}",
                                 process.value()->server().endpoint(),
                                 process.value()->config().token_file));

@@ -280,5 +280,27 @@ TEST(CoordinatorResume, GivesUpAllMembersIfNobodyComesForLong) {
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{fresh}));
 }
 
+TEST(CoordinatorResume, AStopThatNobodyComesForEndsTheJobSoon) {
+  CoordinatorHarness job = resumed(old_view(5, 2, 0));
+  job.give(coordinator_event::StopAsked{"enough"});
+  EXPECT_EQ(job.outcome(), std::nullopt);
+  job.pass(seconds(3), {});
+  EXPECT_EQ(job.outcome(), Outcome::kStopped);
+}
+
+TEST(CoordinatorResume, AStopWaitsForMembersThatComeBack) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  job.give(coordinator_event::StopAsked{"enough"});
+  return_running(job, k1, view);
+  return_running(job, k2, view);
+  for (const MemberId member : {k1, k2}) {
+    EXPECT_EQ(job.sent<Stop>(member).size(), 1u);
+    job.stopped(member, 13);
+  }
+  EXPECT_EQ(job.outcome(), Outcome::kStopped);
+  EXPECT_EQ(job.coordinator.committed(), Step{13});
+}
+
 }  // namespace
 }  // namespace mayfly::elastic
