@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/shell_words.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -126,10 +127,6 @@ Result<std::string> users_script(const JobConfig& config) {
 
 std::string worker_coordinators(const JobConfig& config, const std::string& own) {
   return config.cloud_coordinators.empty() ? own : config.cloud_coordinators;
-}
-
-std::string shell_quoted(const std::string& text) {
-  return fmt::format("'{}'", filled(text, {{"'", "'\\''"}}));
 }
 
 Result<std::string> token_text(const JobConfig& config) {

@@ -32,7 +32,4 @@ namespace mayfly::engine {
 [[nodiscard]] std::string fetching_text(const JobConfig& config, const std::string& address,
                                         const std::string& token, const std::string& start_sha256);
 
-/// For a shell: the text in single quotes.
-[[nodiscard]] std::string shell_quoted(const std::string& text);
-
 }  // namespace mayfly::engine

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/file.hpp"
+#include "base/shell_words.hpp"
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -67,12 +68,7 @@ Result<void> Comparison::report() const {
   const std::string table = compare_table(rows);
   std::map<std::string, std::string> files =
       compare_plots(results, plan_.variants, plan_.conditions);
-  std::string command = "mayfly compare --output " + options_.folder;
-  command += options_.quick ? " --quick" : "";
-  for (const auto& [name, value] : options_.settings) {
-    command += " --" + flag_name(*find_setting(name)) + " " + value;
-  }
-  files["report.md"] = compare_page(rows, files, command);
+  files["report.md"] = compare_page(rows, files, shell_line(compare_words(options_)));
   files["table.txt"] = table;
   for (const auto& [name, content] : files) {
     if (Result<void> written = write_file_atomic(runs_.path(name), std::string_view(content));

@@ -222,4 +222,25 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
   return plan;
 }
 
+void append_flags(std::vector<std::string>& words, const std::vector<SettingValue>& settings) {
+  for (const auto& [name, value] : settings) {
+    words.push_back("--" + flag_name(*find_setting(name)));
+    words.push_back(value);
+  }
+}
+
+std::vector<std::string> compare_words(const CompareOptions& options) {
+  std::vector<std::string> words = {"mayfly",       "compare",
+                                    "--output",     options.folder,
+                                    "--variants",   options.variants,
+                                    "--conditions", options.conditions,
+                                    "--seeds",      std::to_string(options.seeds),
+                                    "--first-seed", std::to_string(options.first_seed)};
+  if (options.quick) {
+    words.emplace_back("--quick");
+  }
+  append_flags(words, options.settings);
+  return words;
+}
+
 }  // namespace mayfly::engine

@@ -67,6 +67,11 @@ struct ComparePlan {
 [[nodiscard]] Result<CompareVariant> parse_compare_variant(const std::string& text);
 [[nodiscard]] Result<CompareCondition> parse_compare_condition(const std::string& text);
 
+/// The command that asks for this comparison, word by word.
+[[nodiscard]] std::vector<std::string> compare_words(const CompareOptions& options);
+/// Appends settings as flags with their values.
+void append_flags(std::vector<std::string>& words, const std::vector<SettingValue>& settings);
+
 /// kInvalidInput names the variant, condition or setting that cannot be, before anything is run.
 [[nodiscard]] Result<ComparePlan> make_compare_plan(const CompareOptions& options);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
+#include "base/shell_words.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/compare/switch_report.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -45,6 +46,23 @@ Result<ComparePlan> plan_of(const TuneSwitchOptions& options) {
   return plan;
 }
 
+/// The command that asks for this search.
+std::vector<std::string> words_of(const TuneSwitchOptions& options) {
+  std::vector<std::string> words = {"mayfly",       "tune-switch",
+                                    "--output",     options.folder,
+                                    "--then",       options.then,
+                                    "--condition",  options.condition,
+                                    "--tolerance",  fmt::to_string(options.tolerance),
+                                    "--runs",       std::to_string(options.runs),
+                                    "--probes",     std::to_string(options.probes),
+                                    "--first-seed", std::to_string(options.first_seed)};
+  if (options.quick) {
+    words.emplace_back("--quick");
+  }
+  append_flags(words, options.settings);
+  return words;
+}
+
 class Tuning {
  public:
   Tuning(const TuneSwitchOptions& options, const ComparePlan& plan)
@@ -56,14 +74,7 @@ class Tuning {
         common_(plan.fingerprint()),
         search_(facts_.options),
         runs_(options.folder) {
-    facts_.command = fmt::format(
-        "mayfly tune-switch --output {} --then {} --condition {} "
-        "--tolerance {} --runs {} --probes {} --first-seed {}{}",
-        options.folder, options.then, options.condition, options.tolerance, options.runs,
-        options.probes, options.first_seed, options.quick ? " --quick" : "");
-    for (const auto& [name, value] : options.settings) {
-      facts_.command += " --" + flag_name(*find_setting(name)) + " " + value;
-    }
+    facts_.command = shell_line(words_of(options));
   }
 
   /// `condition` and what follows bsp are in the names of the runs, the rest is in the file.

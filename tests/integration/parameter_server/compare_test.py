@@ -48,6 +48,7 @@ def compare_ends_with_plots():
             xml.etree.ElementTree.parse(os.path.join(out, name))
     with open(os.path.join(out, "report.md")) as f:
         page = f.read()
+    expect("mayfly compare --output " in page and " --variants '" in page, page[:300])
     for name in ("accuracy-clean.svg", "accuracy-kill.svg", "images_per_second.svg", "bytes.svg",
                  "staleness-clean.svg", "recoveries.svg"):
         expect(name in page and os.path.exists(os.path.join(out, name)), f"no {name}")

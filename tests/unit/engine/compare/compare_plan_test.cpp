@@ -82,5 +82,18 @@ TEST(ComparePlan, HasADifferentFingerprintForOtherSettings) {
   EXPECT_NE(make_compare_plan(options).value().fingerprint(), one);
 }
 
+TEST(ComparePlan, CanBeAskedForAgain) {
+  CompareOptions options;
+  options.folder = "out";
+  options.variants = "bsp asp";
+  options.conditions = "clean";
+  options.quick = true;
+  options.settings = {{"global_batch", "64"}};
+  EXPECT_EQ(compare_words(options),
+            (std::vector<std::string>{"mayfly", "compare", "--output", "out", "--variants",
+                                      "bsp asp", "--conditions", "clean", "--seeds", "3",
+                                      "--first-seed", "1", "--quick", "--global-batch", "64"}));
+}
+
 }  // namespace
 }  // namespace mayfly::engine
