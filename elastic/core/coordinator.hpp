@@ -4,6 +4,7 @@
 // clock, no socket, no thread. elastic/net/coordinator_server drives it, and so does the simulator.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,8 +31,12 @@ namespace mayfly::elastic {
 
 struct CoordinatorOptions {
   std::uint32_t microbatches = 8;     ///< per step
-  std::uint32_t initial_workers = 1;  ///< the first view waits for so many
+  std::uint32_t initial_workers = 1;  ///< the first view waits for so many members
   std::uint32_t min_workers = 1;      ///< below this the job waits
+  /// Of a member's address: it counts for min_workers. Others (parameter servers) are members, too,
+  /// but a job that has lost one does not wait: it may have to end. Empty = every member counts.
+  /// Pure.
+  std::function<bool(const std::string& address)> counts_as_worker = {};
   std::uint32_t max_workers = kMembersMax;
   /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
   /// arrival, until there is a place.
@@ -262,7 +267,8 @@ class Coordinator {
   bool end_if_over();
   void wait(const std::string& detail);
   void check_waiting_time();
-  [[nodiscard]] std::size_t workers_needed() const;
+  [[nodiscard]] std::size_t ready_workers() const;
+  [[nodiscard]] std::optional<std::string> missing_workers() const;
   void pause();
   void end(Outcome outcome, DismissReason reason, const std::string& detail, bool with_checkpoint);
 

@@ -181,10 +181,8 @@ void Coordinator::go_on() {
     return;
   }
   dismiss_leavers();
-  const std::size_t ready = count(Peer::Phase::kReady) + count(Peer::Phase::kStopped);
-  const std::size_t needed = workers_needed();
-  if (ready < needed) {
-    wait(std::to_string(ready) + " of " + std::to_string(needed) + " workers are ready");
+  if (const auto lack = missing_workers()) {
+    wait(*lack);
     return;
   }
   if (const auto lack = missing_quorum()) {
@@ -221,11 +219,31 @@ void Coordinator::pause() {
   }
 }
 
-std::size_t Coordinator::workers_needed() const {
+std::size_t Coordinator::ready_workers() const {
+  if (!options_.counts_as_worker) {
+    return count(Peer::Phase::kReady) + count(Peer::Phase::kStopped);
+  }
+  return static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [this](const Peers::value_type& entry) {
+        return entry.second.is_candidate() && options_.counts_as_worker(entry.second.address);
+      }));
+}
+
+/// What the next view lacks, if it lacks members. The first one waits for all.
+std::optional<std::string> Coordinator::missing_workers() const {
   const std::size_t least = std::max<std::size_t>(options_.min_workers, 1);
+  const std::size_t initial = std::max<std::size_t>(options_.initial_workers, least);
   const bool waited_long = waiting_since_ && now_ - *waiting_since_ >= options_.min_workers_timeout;
-  const bool wants_initial = !view_ && !waited_long;
-  return wants_initial ? std::max<std::size_t>(least, options_.initial_workers) : least;
+  const std::size_t members = count(Peer::Phase::kReady) + count(Peer::Phase::kStopped);
+  if (!view_ && !waited_long && members < initial) {
+    return std::to_string(members) + " of " + std::to_string(initial) +
+           (options_.counts_as_worker ? " members are ready" : " workers are ready");
+  }
+  const std::size_t workers = ready_workers();
+  if (workers < least) {
+    return std::to_string(workers) + " of " + std::to_string(least) + " workers are ready";
+  }
+  return std::nullopt;
 }
 
 void Coordinator::wait(const std::string& detail) {
@@ -240,12 +258,11 @@ void Coordinator::wait(const std::string& detail) {
 
 void Coordinator::check_waiting_time() {
   if (phase_ != Phase::kWaiting || !waiting_since_ ||
-      now_ - *waiting_since_ < options_.min_workers_timeout ||
-      candidates().size() >= workers_needed()) {
+      now_ - *waiting_since_ < options_.min_workers_timeout || !missing_workers()) {
     return;
   }
   end(Outcome::kTooFewWorkers, DismissReason::kJobFailed,
-      std::to_string(candidates().size()) + " workers are ready, " +
+      std::to_string(ready_workers()) + " workers are ready, " +
           std::to_string(options_.min_workers) + " are needed",
       view_.has_value());
 }

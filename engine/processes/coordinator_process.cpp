@@ -15,6 +15,7 @@
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
+#include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/backend.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -229,9 +230,8 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
   if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
     if (!carries_servers(config)) {
       core.initial_workers += config.ps;
-      // With followers the last of two neighbours suffices.
-      core.min_workers += config.ps_replicas > 0 ? (config.ps + 1) / 2 : config.ps;
     }
+    core.counts_as_worker = is_worker;  // workers say what is lost with a server
     core.rebalance.enabled = false;
     core.observe_from_bytes = UINT64_MAX;
   }

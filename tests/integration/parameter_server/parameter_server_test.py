@@ -120,20 +120,29 @@ def workers_die_and_come():
             expect(summary["final_digest"] == bits, "bsp: deaths changed the bits")
 
 
-def a_lost_server_ends_the_job_with_the_number_of_updates():
-    run = Run(JOB + ["--sync", "bsp", "--workers", "2", "--ps", "2"])
+def lose_one_server_of(workers, servers):
+    run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers])
     run.wait_for_step(15)
-    kill(servers_pids(run)[1])
+    kill(servers_pids(run)[int(servers) - 1])
     started = time.monotonic()
     code = run.wait()
-    expect(code == 1, f"exit code {code}")
+    expect(code == 1, f"exit code {code}\n{run.logs()}")
     expect(time.monotonic() - started < 60, "the job did not end soon")
     texts = [e["detail"] for e in events(run, "fatal")]
-    expect(len(texts) >= 1 and "1 of 2 parameter servers is lost" in texts[0], f"said: {texts}")
+    expect(len(texts) >= 1 and f"1 of {servers} parameter servers is lost" in texts[0],
+           f"said: {texts}")
     updates = int(texts[0].split("with it ")[1].split()[0])
     steps = run.last_step()
     expect(steps - 1 <= updates <= steps + 1, f"{updates} updates, but {steps} steps on record")
     run.remove()
+
+
+def a_lost_server_ends_the_job_with_the_number_of_updates():
+    lose_one_server_of(workers="2", servers="2")
+
+
+def a_lost_server_of_one_worker_ends_the_job_likewise():
+    lose_one_server_of(workers="1", servers="1")
 
 
 def a_stopped_job_goes_on():
@@ -167,5 +176,6 @@ if __name__ == "__main__":
         bsp_has_the_bits_of_all_reduce, bsp_does_not_depend_on_workers,
         every_policy_uses_every_sample_once, phases_follow_each_other,
         a_switch_from_bsp_to_bsp_changes_nothing, workers_die_and_come,
-        a_lost_server_ends_the_job_with_the_number_of_updates, a_stopped_job_goes_on,
+        a_lost_server_ends_the_job_with_the_number_of_updates,
+        a_lost_server_of_one_worker_ends_the_job_likewise, a_stopped_job_goes_on,
         bad_settings_are_refused)}))
