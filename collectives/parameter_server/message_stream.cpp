@@ -78,6 +78,7 @@ Result<void> MessageStream::flush() {
       part.sent += step;
       left -= step;
       if (part.sent == part.bytes.size()) {
+        leave(part.own);
         queue_.pop_front();
       }
     }
@@ -85,9 +86,18 @@ Result<void> MessageStream::flush() {
   return {};
 }
 
+void MessageStream::leave(Bytes& own) {
+  if (spare_ != nullptr && own.capacity() > spare_->capacity()) {
+    std::swap(own, *spare_);
+  }
+}
+
 void MessageStream::keep_copies() {
   for (Part& part : queue_) {
     if (part.own.empty()) {
+      if (spare_ != nullptr) {
+        std::swap(part.own, *spare_);
+      }
       part.own.assign(part.bytes.begin() + static_cast<std::ptrdiff_t>(part.sent),
                       part.bytes.end());
       part.bytes = part.own;

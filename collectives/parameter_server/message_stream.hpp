@@ -22,8 +22,11 @@ class MessageStream {
   /// The most that one system call moves.
   static constexpr std::size_t kTransferMax = std::size_t{1} << 20;
 
-  MessageStream(UniqueFd socket, std::uint64_t payload_max)
-      : socket_(std::move(socket)), payload_max_(payload_max) {}
+  /// `spare`: memory for copies (see keep_copies), of the thread that uses this and other streams;
+  /// the largest is left there for the next copy, since fresh memory costs more than copying. Null:
+  /// always fresh.
+  MessageStream(UniqueFd socket, std::uint64_t payload_max, Bytes* spare = nullptr)
+      : socket_(std::move(socket)), payload_max_(payload_max), spare_(spare) {}
 
   [[nodiscard]] int fd() const { return socket_.get(); }
   /// Something waits for the socket; what waits for its release does not count.
@@ -64,8 +67,11 @@ class MessageStream {
   [[nodiscard]] Result<bool> receive_some_bytes();
   [[nodiscard]] Result<void> finish_message(const OnMessage& on_message);
 
+  void leave(Bytes& own);
+
   UniqueFd socket_;
   std::uint64_t payload_max_;
+  Bytes* spare_;
   std::deque<Part> queue_;
   std::uint64_t released_ = 0;
   Header header_;

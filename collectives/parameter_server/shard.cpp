@@ -115,8 +115,8 @@ void ShardLoop::accept_all(int listener) {
     const auto strangers = std::count_if(sessions_.begin(), sessions_.end(),
                                          [](const auto& s) { return !s->worker.has_value(); });
     if (static_cast<std::size_t>(strangers) < kStrangersMax) {
-      sessions_.push_back(std::make_unique<Session>(
-          MessageStream(std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax))));
+      sessions_.push_back(std::make_unique<Session>(MessageStream(
+          std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
     }
   }
 }

@@ -182,8 +182,9 @@ class ShardLoop final : public Shard {
   ViewId view_{};  // the newest
   std::set<MemberId> workers_;
   std::map<ViewId, std::uint64_t> keys_;
-  std::map<std::uint64_t, Kept> kept_;  // by slice
-  std::vector<AlignedBuffer<float>> spare_;
+  std::map<std::uint64_t, Kept> kept_;       // by slice
+  std::vector<AlignedBuffer<float>> spare_;  // for pushes
+  Bytes spare_copy_;                         // for answers under way when parameters change
   ShardFacts own_facts_;
   bool told_quiet_ = true;
   std::thread thread_;

@@ -1,0 +1,70 @@
+#include "collectives/parameter_server/message_stream.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace mayfly::parameter_server {
+namespace {
+
+constexpr std::size_t kElements = std::size_t{1} << 20;  // more than a socket takes at once
+
+struct Ends {
+  UniqueFd one, other;
+};
+
+Ends socket_pair() {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+/// Moves all that is queued in `from`; the payload of its one message.
+std::vector<float> exchange(MessageStream& from, MessageStream& to) {
+  std::vector<float> got(kElements);
+  bool is_whole = false;
+  while (!is_whole) {
+    EXPECT_TRUE(from.flush().ok());
+    const Result<void> received = to.receive(
+        [&got](const Header&) {
+          return Result<PayloadTarget>({std::as_writable_bytes(std::span(got)), {}});
+        },
+        [&is_whole](const Header&) {
+          is_whole = true;
+          return Result<void>();
+        });
+    EXPECT_TRUE(received.ok());
+    is_whole = is_whole || !received.ok();
+  }
+  return got;
+}
+
+TEST(MessageStream, WhatIsUnderWayMayChangeOnceItIsCopied) {
+  Ends ends = socket_pair();
+  Bytes spare;
+  spare.reserve(kElements * sizeof(float));
+  const std::byte* const memory = spare.data();
+  MessageStream from(std::move(ends.one), 0, &spare);
+  MessageStream to(std::move(ends.other), kElements * sizeof(float));
+  std::vector<float> values(kElements);
+  for (const float value : {1.0F, 2.0F, 3.0F}) {
+    std::ranges::fill(values, value);
+    Header header;
+    header.type = MessageType::kParameters;
+    from.send(header, std::as_bytes(std::span(values)));
+    ASSERT_TRUE(from.flush().ok());
+    ASSERT_TRUE(from.wants_to_send()) << "the socket took it all; nothing is shown";
+    from.keep_copies();
+    std::ranges::fill(values, -1.0F);
+    const std::vector<float> got = exchange(from, to);
+    EXPECT_EQ(std::ranges::count(got, value), static_cast<std::ptrdiff_t>(kElements));
+    EXPECT_FALSE(spare.empty()) << "nothing was copied";
+    EXPECT_EQ(spare.data(), memory) << "the copy had memory of its own";
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::parameter_server
