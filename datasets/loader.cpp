@@ -46,6 +46,9 @@ class Preparer {
     ENSURE(pair.train->size() <= UINT32_MAX, "sample ids have 32 bits");
   }
 
+  /// Before any batch is filled.
+  void leave_images_out() { with_images_ = false; }
+
   void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const {
     ENSURE(step > 0 && microbatch < options_.global_batch / options_.microbatch,
            "steps count from 1 and the microbatch lies inside the global batch");
@@ -53,21 +56,25 @@ class Preparer {
     batch.step = step;
     batch.microbatch = microbatch;
     batch.failure.reset();
-    batch.images.resize(options_.microbatch * image);
+    batch.images.resize(with_images_ ? options_.microbatch * image : 0);
     batch.labels.resize(options_.microbatch);
     batch.samples.resize(options_.microbatch);
+    batch.entries.resize(options_.microbatch);
     const std::uint64_t first =
         (step - 1) * options_.global_batch + std::uint64_t{microbatch} * options_.microbatch;
     const std::span<std::uint8_t> pixels = scratch_pixels(image);
     for (std::size_t i = 0; i < options_.microbatch; ++i) {
       const StreamEntry entry = stream_.at(first + i);
-      const Result<Augmentation> draw = read(entry, pixels);
-      if (!draw.ok()) {
-        batch.failure = draw.error();
-        return;
+      if (with_images_) {
+        const Result<Augmentation> draw = read(entry, pixels);
+        if (!draw.ok()) {
+          batch.failure = draw.error();
+          return;
+        }
+        normaliser_.apply(draw.value(), train_.image_size(), pixels,
+                          std::span(batch.images).subspan(i * image, image));
       }
-      normaliser_.apply(draw.value(), train_.image_size(), pixels,
-                        std::span(batch.images).subspan(i * image, image));
+      batch.entries[i] = entry;
       batch.labels[i] = train_.label(entry.sample);
       batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
     }
@@ -88,6 +95,7 @@ class Preparer {
   LoaderOptions options_;
   SampleStream stream_;
   Normaliser normaliser_;
+  bool with_images_ = true;
 };
 
 enum class EntryState { kWaiting, kPreparing, kReady };
@@ -174,6 +182,13 @@ class ThreadedLoader final : public Loader {
     std::erase_if(entries_, [](const Entry& entry) {
       return entry.cancelled && entry.state != EntryState::kPreparing;
     });
+  }
+
+  // Whoever fills a batch has held the mutex since.
+  void leave_images_out() override {
+    const std::lock_guard lock(mutex_);
+    ENSURE(entries_.empty(), "before the first request");
+    preparer_.leave_images_out();
   }
 
   Duration time_waited() const override {
@@ -285,7 +300,7 @@ class ThreadedLoader final : public Loader {
     ready_.notify_all();
   }
 
-  const Preparer preparer_;
+  Preparer preparer_;  // changed before the first request only
   const std::uint32_t prefetch_max_;
   const bool yield_cores_;
   std::atomic<std::int64_t> waited_ns_{0};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "datasets/core/sample_stream.hpp"
 #include "datasets/dataset.hpp"
 
 namespace mayfly::datasets {
@@ -31,9 +32,10 @@ struct LoaderOptions {
 struct PreparedBatch {
   std::uint64_t step = 0;  ///< from 1
   std::uint32_t microbatch = 0;
-  std::vector<float> images;  ///< microbatch x 3 x S x S, normalised
+  std::vector<float> images;  ///< microbatch x 3 x S x S, normalised; see leave_images_out()
   std::vector<std::uint16_t> labels;
   std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
+  std::vector<StreamEntry> entries;    ///< the same with their passes, which decide the draws
   std::optional<Error> failure;
 };
 
@@ -51,6 +53,8 @@ class Loader {
   virtual void recycle(std::unique_ptr<PreparedBatch> batch) = 0;
   /// Forgets everything requested and not taken (the assignment changed). Any thread.
   virtual void cancel_requests() = 0;
+  /// Batches have no images from now on, for who looks them up itself. Before the first request.
+  virtual void leave_images_out() = 0;
   /// Total time that take() made its callers wait or prepare, since the start.
   [[nodiscard]] virtual Duration time_waited() const = 0;
 };

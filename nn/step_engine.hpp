@@ -11,10 +11,18 @@
 
 namespace mayfly::nn {
 
+/// A sample as one pass over the training set sees it; both numbers decide its augmentation.
+struct SampleDraw {
+  std::uint64_t sample = 0;
+  std::uint64_t epoch = 0;
+};
+
 /// Samples of one microbatch, ready for the network. Views; owned by the loader.
 struct Batch {
   std::span<const float> images;          ///< count x 3 x S x S (NCHW), normalised
   std::span<const std::uint16_t> labels;  ///< count
+  /// Where the engine holds the training set: which of it, instead of images. Else empty.
+  std::span<const SampleDraw> draws = {};
 };
 
 /// The weights a microbatch is computed with. All views stay valid and unchanged during the call.
@@ -74,6 +82,10 @@ class StepEngine {
 
   /// Nothing: the engine computes in host memory.
   [[nodiscard]] virtual std::optional<DeviceGradient> device_gradient() const { return {}; }
+
+  /// Whether train() may be given draws instead of images, because the training set is in the
+  /// memory of the engine's device. The same for the engine's whole life.
+  [[nodiscard]] virtual bool holds_training_set() const { return false; }
 
   /// Size of a training microbatch.
   [[nodiscard]] virtual std::uint32_t microbatch() const = 0;

@@ -184,6 +184,10 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     return std::move(pool).error();
   }
   parts.pool = std::move(pool).value();
+  if (uses_cuda(config.device)) {
+    log::info(parts.pool->holds_training_set() ? "the training set is in the memory of the GPU"
+                                               : "images come to the GPU from host memory");
+  }
   parts.pool->slow_down(parts.injector.get());
   if (Result<void> moved = move_sums_to_device(config, parts); !moved.ok()) {
     return moved;

@@ -39,6 +39,9 @@ Result<std::unique_ptr<ComputePool>> ComputePool::start(const Job& job,
   if (!outcome.ok()) {
     return std::move(outcome).error();
   }
+  if (pool->holds_training_set()) {
+    loader.leave_images_out();
+  }
   return pool;
 }
 
@@ -99,6 +102,11 @@ void ComputePool::fail(const Error& error) {
 
 std::optional<nn::DeviceGradient> ComputePool::device_gradient() const {
   return workers_.size() == 1 ? workers_[0]->device_gradient() : std::nullopt;
+}
+
+bool ComputePool::holds_training_set() const {
+  return !workers_.empty() &&
+         std::ranges::all_of(workers_, [](const auto& w) { return w->holds_training_set(); });
 }
 
 std::optional<Error> ComputePool::failure() const {

@@ -92,6 +92,8 @@ class ComputePool {
   [[nodiscard]] const GradientSums& sums() const { return sums_; }
   /// Where the engine can leave gradients; only one that has the worker's device to itself can.
   [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const;
+  /// Whether images are looked up on the device (nn::StepEngine::holds_training_set).
+  [[nodiscard]] bool holds_training_set() const;
   /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on().
   /// Before the first step.
   void keep_sums_on(collectives::DeviceSums& device) { sums_.keep_on(device); }

@@ -80,14 +80,23 @@ std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t
   return pool_.loader_.take(pool_.step_, microbatch);
 }
 
+nn::Batch ComputePool::Worker::as_engine_wants(const datasets::PreparedBatch& batch) {
+  draws_.clear();
+  if (engine_->holds_training_set()) {
+    for (const datasets::StreamEntry& entry : batch.entries) {
+      draws_.push_back({.sample = entry.sample, .epoch = entry.epoch});
+    }
+  }
+  return {.images = batch.images, .labels = batch.labels, .draws = draws_};
+}
+
 /// `whole`: the gradient is wanted here, even if its sums are elsewhere.
 nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batch, bool whole,
                                              nn::GradientSink& sink) {
   const ReductionLayout& layout = pool_.layout_;
   const bool stays = pool_.sums_.on_device() && !whole;
   const nn::TrainResult result = engine_->train(
-      pool_.weights_, {batch.images, batch.labels},
-      static_cast<float>(pool_.job_.config.label_smoothing),
+      pool_.weights_, as_engine_wants(batch), static_cast<float>(pool_.job_.config.label_smoothing),
       stays ? std::span<float>() : vector_.span().subspan(layout.parameters_offset()),
       vector_.span().subspan(layout.statistics_offset(),
                              layout.parameters_offset() - layout.statistics_offset()),

@@ -44,6 +44,8 @@ class ComputePool::Worker final : public nn::GradientSink {
     return engine_->device_gradient();
   }
 
+  [[nodiscard]] bool holds_training_set() const { return engine_->holds_training_set(); }
+
   void ready_from(std::size_t offset) override {
     add_ready_buckets(pool_.layout_.parameters_offset() + offset,
                       pool_.layout_.buckets().size() - 1);
@@ -54,6 +56,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   void run(const Task& task);
   void run_part(const Task& task);
   std::unique_ptr<datasets::PreparedBatch> take(std::uint32_t microbatch);
+  nn::Batch as_engine_wants(const datasets::PreparedBatch& batch);
   nn::TrainResult compute(const datasets::PreparedBatch& batch, bool whole, nn::GradientSink& sink);
   void train(std::uint32_t microbatch);
   void audit(std::uint32_t microbatch);
@@ -68,6 +71,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   AlignedBuffer<float> vector_;   // one microbatch's [loss | statistics | gradients]
   std::uint32_t microbatch_ = 0;  // the present one
   std::size_t next_bucket_ = 0;
+  std::vector<nn::SampleDraw> draws_;  // of the present one, if the engine looks images up
   std::vector<float> test_images_;
   std::vector<std::uint16_t> test_labels_;
   std::unique_ptr<nn::StepEngine> engine_;  // made and used on thread_

@@ -1,6 +1,9 @@
 #include "engine/training/device.hpp"
 
+#include <optional>
+
 #include "base/module_file.hpp"
+#include "datasets/core/augmentation.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/training/device_exchange.hpp"
@@ -29,6 +32,25 @@ Result<const CudaModule*> load_cuda() {
 
 int number_of(const DeviceChoice& choice) {
   return choice.number.value_or(nn::cuda::kAnyDevice);
+}
+
+/// What a GPU may look up itself: images that have the network's size and lie decoded in memory.
+/// The job outlives the engine.
+std::optional<nn::cuda::TrainingSet> training_set_of(const Job& job) {
+  const datasets::Dataset& train = *job.data.train;
+  if (job.data.encoded || train.image_size() != job.model.image_size) {
+    return {};
+  }
+  const auto side = static_cast<std::size_t>(train.image_size());
+  return nn::cuda::TrainingSet{
+      .resident = {.samples = train.size(),
+                   .augmentation = datasets::augmentation_source(job.config.seed),
+                   .augment = job.config.augment},
+      .table = datasets::Normaliser(job.data.mean, job.data.deviation).table(),
+      .image_bytes = 3 * side * side,
+      .read = [&train](std::uint64_t sample, std::span<std::uint8_t> pixels) {
+        return train.read(sample, pixels);
+      }};
 }
 
 }  // namespace
@@ -82,11 +104,13 @@ Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
                                                          nn::cpu::StepObserver* observer) {
   if (uses_cuda(job.config.device)) {
     const bool sums = reduces_on_device(job.config);
+    const std::optional<nn::cuda::TrainingSet> set = training_set_of(job);
     return make_gpu_engine(
         job.config.device, job.model,
         {.microbatch = job.config.microbatch,
          .dtype = job.dtype,
-         .sums_bytes = sums ? device_sums_bytes(ReductionLayout(job.model), job.exact()) : 0});
+         .sums_bytes = sums ? device_sums_bytes(ReductionLayout(job.model), job.exact()) : 0,
+         .training_set = set.has_value() ? &*set : nullptr});
   }
   return nn::cpu::make_cpu_engine(job.model, job.config.microbatch,
                                   {.dtype = job.dtype, .observer = observer});

@@ -12,6 +12,7 @@
 #include "nn/cuda/cuda_handles.hpp"
 #include "nn/cuda/cudnn_convolver.hpp"
 #include "nn/cuda/memory_fit.hpp"
+#include "nn/cuda/resident_set.hpp"
 #include "nn/cuda/step_executor.hpp"
 
 namespace mayfly::nn::cuda {
@@ -33,12 +34,14 @@ class CudaEngine final : public StepEngine {
   Result<void> allocate();
   Result<void> warm_up();
   Result<void> record();
+  Result<void> take_training_set();
 
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override;
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
+  [[nodiscard]] bool holds_training_set() const override { return plan_.set.has_value(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return DeviceGradient{.device = options_.device,
                           .is_shared = options_.is_shared,
@@ -49,13 +52,15 @@ class CudaEngine final : public StepEngine {
  private:
   /// What travels between host and device, in pinned memory.
   struct Staging {
-    PinnedMemory images, labels, loss_input, loss_output, gradient, statistics;
+    PinnedMemory images, draws, labels, loss_input, loss_output, gradient, statistics;
   };
 
   [[nodiscard]] Stream stream() const { return compute_.get(); }
   [[nodiscard]] void* at(TensorId id) const { return executor_->at(id); }
   void load(const Weights& weights);
-  void take(const Batch& batch, TensorId images, TensorId labels, const LossInput& input);
+  void take_images(const Batch& batch, TensorId images);
+  void take_draws(const Batch& batch);
+  void take_labels(const Batch& batch, TensorId labels, const LossInput& input);
   void copy_when_computed(std::size_t segment, std::size_t end);
   void bring_gradient(std::span<float> gradient, GradientSink& sink);
   [[nodiscard]] LossOutput loss_output();
@@ -129,15 +134,22 @@ Result<void> CudaEngine::plan() {
     planned.images = microbatch_;
     return conv_plans_.of(planned, pass).workspace_bytes();
   };
-  plan_ = make_step_plan(model_, microbatch_, options);
+  if (options_.training_set != nullptr) {
+    options.set = options_.training_set->resident;
+  }
   std::size_t free_bytes = 0;
   std::size_t all_bytes = 0;
   if (Result<void> asked = check(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for memory");
       !asked.ok()) {
     return asked;
   }
-  return check_fit(model_, microbatch_, options, plan_,
-                   {.free_bytes = free_bytes, .sums_bytes = options_.sums_bytes});
+  Result<StepPlan> plan = make_fitting_plan(
+      model_, microbatch_, options, {.free_bytes = free_bytes, .sums_bytes = options_.sums_bytes});
+  if (!plan.ok()) {
+    return std::move(plan).error();
+  }
+  plan_ = std::move(plan).value();
+  return {};
 }
 
 Result<void> CudaEngine::allocate() {
@@ -148,6 +160,7 @@ Result<void> CudaEngine::allocate() {
   memory_ = std::move(memory).value();
   const std::pair<PinnedMemory*, std::size_t> parts[] = {
       {&staging_.images, microbatch_ * image_floats() * sizeof(float)},
+      {&staging_.draws, microbatch_ * sizeof(SampleDraw)},
       {&staging_.labels, microbatch_ * sizeof(std::uint16_t)},
       {&staging_.loss_input, sizeof(LossInput)},
       {&staging_.loss_output, sizeof(LossOutput)},
@@ -222,6 +235,13 @@ Result<void> CudaEngine::record() {
   return {};
 }
 
+Result<void> CudaEngine::take_training_set() {
+  return holds_training_set()
+             ? copy_to_device(*options_.training_set, at(plan_.resident.set_pixels),
+                              at(plan_.resident.set_table), stream())
+             : Result<void>();
+}
+
 Result<void> CudaEngine::upload(TensorId to, const void* from, std::size_t bytes) {
   return check(cudaMemcpyAsync(at(to), from, bytes, cudaMemcpyHostToDevice, compute_.get()),
                "copying to the device");
@@ -248,16 +268,25 @@ void CudaEngine::load(const Weights& weights) {
   loaded_version_ = weights.version;
 }
 
-/// The staging memory is free: whoever used it last has waited for the device.
-void CudaEngine::take(const Batch& batch, TensorId images, TensorId labels,
-                      const LossInput& input) {
+/// The staging memory is free, here and below: whoever used it last has waited for the device.
+void CudaEngine::take_images(const Batch& batch, TensorId images) {
   ENSURE(batch.images.size() == batch.labels.size() * image_floats(), "one image per label");
-  const std::size_t label_bytes = microbatch_ * sizeof(std::uint16_t);
   std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
+  require_gpu(upload(images, staging_.images.get(), batch.images.size_bytes()));
+}
+
+void CudaEngine::take_draws(const Batch& batch) {
+  ENSURE(batch.draws.size() == batch.labels.size() && are_of(*plan_.set, batch.draws),
+         "one draw per label, each of a sample of the set");
+  std::memcpy(staging_.draws.get(), batch.draws.data(), batch.draws.size_bytes());
+  require_gpu(upload(plan_.resident.train_draws, staging_.draws.get(), batch.draws.size_bytes()));
+}
+
+void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInput& input) {
+  const std::size_t label_bytes = microbatch_ * sizeof(std::uint16_t);
   std::memset(staging_.labels.get(), 0, label_bytes);
   std::memcpy(staging_.labels.get(), batch.labels.data(), batch.labels.size_bytes());
   std::memcpy(staging_.loss_input.get(), &input, sizeof input);
-  require_gpu(upload(images, staging_.images.get(), batch.images.size_bytes()));
   require_gpu(upload(labels, staging_.labels.get(), label_bytes));
   require_gpu(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
 }
@@ -306,8 +335,9 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
          "the gradient has a place for each parameter");
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
   load(weights);
-  take(batch, plan_.resident.train_images, plan_.resident.train_labels,
-       {.smoothing = label_smoothing, .count = microbatch_});
+  holds_training_set() ? take_draws(batch) : take_images(batch, plan_.resident.train_images);
+  take_labels(batch, plan_.resident.train_labels,
+              {.smoothing = label_smoothing, .count = microbatch_});
   // All of the step is given to the device before anything is waited for.
   std::size_t end = model_.parameter_count;
   for (std::size_t i = 0; i < training_programs_.size(); ++i) {
@@ -334,8 +364,9 @@ EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
   load(weights);
   // Places without a sample compute on what earlier batches left; no result reads them.
-  take(batch, plan_.resident.evaluate_images, plan_.resident.evaluate_labels,
-       {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
+  take_images(batch, plan_.resident.evaluate_images);
+  take_labels(batch, plan_.resident.evaluate_labels,
+              {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
   require_gpu(
       check(cudaGraphLaunch(evaluation_program_.get(), compute_.get()), "starting an evaluation"));
   const LossOutput output = loss_output();
@@ -352,8 +383,9 @@ Result<std::unique_ptr<StepEngine>> make_cuda_engine(const Model& model, std::ui
                              kMicrobatchMax)};
   }
   auto engine = std::make_unique<CudaEngine>(model, microbatch, options);
-  for (const auto part : {&CudaEngine::open_device, &CudaEngine::plan, &CudaEngine::allocate,
-                          &CudaEngine::warm_up, &CudaEngine::record}) {
+  for (const auto part :
+       {&CudaEngine::open_device, &CudaEngine::plan, &CudaEngine::allocate, &CudaEngine::warm_up,
+        &CudaEngine::record, &CudaEngine::take_training_set}) {
     if (Result<void> done = ((*engine).*part)(); !done.ok()) {
       return Error{done.error().code,
                    fmt::format("GPU {}: {}", options.device, done.error().detail)};

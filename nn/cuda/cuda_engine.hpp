@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "nn/cuda/training_set.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
 #include "nn/step_engine.hpp"
@@ -21,6 +22,7 @@ struct CudaEngineOptions {
   bool is_shared = false;  ///< another worker uses the device, too
   Dtype dtype = Dtype::kFp32;
   std::size_t sums_bytes = 0;  ///< what the caller will allocate beside it, for sums of gradients
+  const TrainingSet* training_set = nullptr;  ///< to be on the device, if it fits; null: none
 };
 
 /// Builds the engine: plans the convolutions, allocates everything, runs a step of zeros once, and

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "nn/cuda/training_set.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
 #include "nn/step_engine.hpp"
@@ -26,6 +27,9 @@ struct EngineRequest {
   int device = kAnyDevice;
   /// What the caller will allocate beside the engine in the GPU's memory, for sums of gradients.
   std::size_t sums_bytes = 0;
+  /// To be copied to the device if there is room for it; null: images come from the host. Used
+  /// while the engine is made only.
+  const TrainingSet* training_set = nullptr;
 };
 
 struct CudaModule {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -44,6 +45,22 @@ Result<void> check_fit(const Model& model, std::uint32_t microbatch, const StepP
                            model.name, microbatch, mib_above(needed), sums, memory.free_bytes >> 20,
                            fits == 0 ? std::string("not even a microbatch of 1 would fit")
                                      : fmt::format("a microbatch of {} would fit", fits))};
+}
+
+Result<StepPlan> make_fitting_plan(const Model& model, std::uint32_t microbatch,
+                                   StepPlanOptions options, const GpuMemory& memory) {
+  if (options.set.has_value()) {
+    StepPlan plan = make_step_plan(model, microbatch, options);
+    if (plan.memory.total() + memory.sums_bytes + kFreeBesideSet <= memory.free_bytes) {
+      return plan;
+    }
+    options.set.reset();
+  }
+  StepPlan plan = make_step_plan(model, microbatch, options);
+  if (Result<void> fits = check_fit(model, microbatch, options, plan, memory); !fits.ok()) {
+    return std::move(fits).error();
+  }
+  return plan;
 }
 
 }  // namespace mayfly::nn::cuda

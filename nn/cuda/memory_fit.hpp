@@ -27,4 +27,13 @@ struct GpuMemory {
                                      const StepPlanOptions& options, const StepPlan& plan,
                                      const GpuMemory& memory);
 
+/// What a training set must leave free: CUDA and NCCL take memory for themselves, and can do with
+/// little where images come from the host.
+inline constexpr std::size_t kFreeBesideSet = std::size_t{1} << 30;
+
+/// The plan that a GPU gets: with the training set of `options` in its memory if there is room for
+/// that beside everything else, without it if not. Errors as check_fit, of the plan without a set.
+[[nodiscard]] Result<StepPlan> make_fitting_plan(const Model& model, std::uint32_t microbatch,
+                                                 StepPlanOptions options, const GpuMemory& memory);
+
 }  // namespace mayfly::nn::cuda

@@ -38,6 +38,7 @@ class ClaimingEngine final : public StepEngine {
     return engine_->evaluate(weights, batch);
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
+  [[nodiscard]] bool holds_training_set() const override { return engine_->holds_training_set(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return engine_->device_gradient();
   }
@@ -113,7 +114,8 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
                        {.device = choice.value().device,
                         .is_shared = choice.value().is_shared,
                         .dtype = request.dtype,
-                        .sums_bytes = request.sums_bytes});
+                        .sums_bytes = request.sums_bytes,
+                        .training_set = request.training_set});
   if (!engine.ok()) {
     return std::move(engine).error();
   }

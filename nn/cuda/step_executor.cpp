@@ -87,6 +87,19 @@ struct StepExecutor::Step {
                    "store_images");
   }
 
+  Result<void> operator()(const GatherImages& op) const {
+    ENSURE(plan().set.has_value(), "who looks up images has a set");
+    const ConvShape& stem = layer(0).conv;
+    const ResidentImages images{.pixels = bytes(op.pixels),
+                                .table = self.floats(op.table),
+                                .width = static_cast<std::uint32_t>(stem.input_size)};
+    return started(kernels().gather_images(images, plan().set->augmentation, plan().set->augment,
+                                           static_cast<const SampleDraw*>(at(op.draws)),
+                                           static_cast<std::uint32_t>(stem.images), plan().dtype,
+                                           at(op.to), stream),
+                   "gather_images");
+  }
+
   Result<void> operator()(const Convolve& op) const {
     return self.convolver_.convolve(index, op, self.tensors_of(op), stream);
   }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.hpp"
+#include "nn/cuda/tensor_list.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -38,6 +38,7 @@ class StepPlanner {
   StepPlanner(const Model& model, std::uint32_t microbatch, const StepPlanOptions& options)
       : model_(model), microbatch_(microbatch), options_(options) {
     plan_.dtype = options.dtype;
+    plan_.set = options.set;
   }
 
   StepPlan make() {
@@ -54,18 +55,11 @@ class StepPlanner {
     plan_.evaluation.first = time();
     forward();
     plan_.evaluation.end = time();
-    place();
+    tensors_.place(time(), plan_.memory);
     return std::move(plan_);
   }
 
  private:
-  struct Tensor {
-    std::string name;
-    std::size_t bytes = 0;
-    bool resident = false;
-    std::optional<Lifetime> use;
-  };
-
   std::size_t parameter(std::size_t index) const { return model_.parameters[index].offset; }
 
   void describe_layers() {
@@ -103,44 +97,27 @@ class StepPlanner {
   // Tensors
   std::size_t time() const { return plan_.operations.size(); }
 
-  TensorId add(std::string name, std::size_t bytes) {
-    tensors_.push_back({std::move(name), bytes, false, {}});
-    return static_cast<TensorId>(tensors_.size() - 1);
-  }
-
-  TensorId add_resident(std::string name, std::size_t bytes) {
-    const TensorId id = add(std::move(name), bytes);
-    tensors_.back().resident = true;
-    return id;
-  }
-
   TensorId add_activation(const std::string& name, const ActivationShape& shape) {
-    return add(name, static_cast<std::size_t>(shape.elements()) * bytes_of(options_.dtype));
+    return tensors_.add(name,
+                        static_cast<std::size_t>(shape.elements()) * bytes_of(options_.dtype));
   }
 
   TensorId add_sums(std::size_t layer) {
-    return add(names_[layer] + " sums", norm_sum_bytes(plan_.layers[layer].out));
+    return tensors_.add(names_[layer] + " sums", norm_sum_bytes(plan_.layers[layer].out));
   }
 
   /// Somebody writes it before the next operation.
   TensorId add_input(std::string name, std::size_t bytes) {
-    note_use(add(std::move(name), bytes));
-    return static_cast<TensorId>(tensors_.size() - 1);
-  }
-
-  void note_use(TensorId id) {
-    if (id != kNoTensor) {
-      const int now = static_cast<int>(time());
-      std::optional<Lifetime>& use = tensors_[static_cast<std::size_t>(id)].use;
-      use = {use.has_value() ? use->first : now, now};
-    }
+    const TensorId id = tensors_.add(std::move(name), bytes);
+    tensors_.note_use(id, time());
+    return id;
   }
 
   void push(const Operation& operation) {
     std::visit(
         [this](const auto& each) {
           for (const TensorId id : each.tensors()) {
-            note_use(id);
+            tensors_.note_use(id, time());
           }
         },
         operation);
@@ -151,24 +128,20 @@ class StepPlanner {
     const std::size_t packed_bytes = packed_elements_ * bytes_of(options_.dtype);
     const std::size_t statistic_bytes = model_.statistic_count * sizeof(float);
     ResidentTensors& r = plan_.resident;
-    r.parameters = add_resident("parameters", model_.parameter_count * sizeof(float));
-    r.running_statistics = add_resident("running statistics", statistic_bytes);
-    r.gradient = add_resident("gradient", model_.parameter_count * sizeof(float));
-    r.batch_statistics = add_resident("batch statistics", statistic_bytes);
-    r.filters = add_resident("packed filters", packed_bytes);
-    r.filter_gradients = add_resident("packed filter gradients", packed_bytes);
-    r.filter_table = add_resident("filter table", plan_.filters.size() * sizeof(Filter));
-    r.loss_input = add_resident("loss input", sizeof(LossInput));
-    r.loss_output = add_resident("loss output", sizeof(LossOutput));
-  }
-
-  void place() {
-    for (Tensor& tensor : tensors_) {
-      ENSURE(tensor.resident || tensor.use.has_value(), "every tensor is needed by somebody");
-      plan_.memory.add(std::move(tensor.name), tensor.bytes,
-                       tensor.resident ? Lifetime{0, static_cast<int>(time())} : *tensor.use);
+    r.parameters = tensors_.add_resident("parameters", model_.parameter_count * sizeof(float));
+    r.running_statistics = tensors_.add_resident("running statistics", statistic_bytes);
+    r.gradient = tensors_.add_resident("gradient", model_.parameter_count * sizeof(float));
+    r.batch_statistics = tensors_.add_resident("batch statistics", statistic_bytes);
+    r.filters = tensors_.add_resident("packed filters", packed_bytes);
+    r.filter_gradients = tensors_.add_resident("packed filter gradients", packed_bytes);
+    r.filter_table = tensors_.add_resident("filter table", plan_.filters.size() * sizeof(Filter));
+    r.loss_input = tensors_.add_resident("loss input", sizeof(LossInput));
+    r.loss_output = tensors_.add_resident("loss output", sizeof(LossOutput));
+    if (plan_.set.has_value()) {
+      const auto side = static_cast<std::size_t>(model_.image_size);
+      r.set_pixels = tensors_.add_resident("training set", plan_.set->samples * 3 * side * side);
+      r.set_table = tensors_.add_resident("normalised values", sizeof(datasets::Normaliser::Table));
     }
-    plan_.memory.place();
   }
 
   // Forward
@@ -176,8 +149,9 @@ class StepPlanner {
     const std::size_t bytes =
         options_.workspace_bytes ? options_.workspace_bytes(plan_.layers[layer].conv, pass) : 0;
     const TensorId workspace =
-        bytes == 0 ? kNoTensor
-                   : add(fmt::format("{} {} scratch", names_[layer], to_string(pass)), bytes);
+        bytes == 0
+            ? kNoTensor
+            : tensors_.add(fmt::format("{} {} scratch", names_[layer], to_string(pass)), bytes);
     push(Convolve{layer, pass, x, y, workspace});
   }
 
@@ -185,7 +159,7 @@ class StepPlanner {
     const ActivationShape& shape = plan_.layers[layer].out;
     Unit unit{.layer = layer, .input = input};
     unit.raw = add_activation(names_[layer] + " raw", shape);
-    unit.factors = add(names_[layer] + " factors", norm_factor_bytes(shape.channels));
+    unit.factors = tensors_.add(names_[layer] + " factors", norm_factor_bytes(shape.channels));
     convolve(layer, ConvPass::kForward, input, unit.raw);
     if (training_) {
       push(MeasureNorm{layer, unit.raw, add_sums(layer), unit.factors});
@@ -201,7 +175,7 @@ class StepPlanner {
     const ActivationShape& shape = plan_.layers[unit.layer].out;
     const TensorId out = add_activation(names_[unit.layer] + " out", shape);
     if (training_) {
-      unit.mask = add(names_[unit.layer] + " mask", mask_bytes(shape));
+      unit.mask = tensors_.add(names_[unit.layer] + " mask", mask_bytes(shape));
     }
     push(ApplyNorm{unit.layer, unit.raw, unit.factors, residual, residual_factors, out, unit.mask});
     return out;
@@ -215,7 +189,7 @@ class StepPlanner {
     const ActivationShape& from = plan_.layers[0].out;
     const ActivationShape to{from.images, (from.width + 1) / 2, from.channels};
     const TensorId out = add_activation("pooled", to);
-    pool_places_ = add("pool places", static_cast<std::size_t>(to.elements()));
+    pool_places_ = tensors_.add("pool places", static_cast<std::size_t>(to.elements()));
     pooled_elements_ = to.elements();
     push(MaxPool{from, stem_.raw, stem_.factors, out, pool_places_});
     return out;
@@ -251,24 +225,39 @@ class StepPlanner {
     return out;
   }
 
-  void forward() {
-    blocks_.clear();
+  /// Images as the network wants them: from the host or, in training, of a set on the device.
+  TensorId forward_input() {
+    ResidentTensors& r = plan_.resident;
     const auto side = static_cast<std::size_t>(model_.image_size);
     const std::size_t pixels = microbatch_ * side * side;
-    const TensorId loaded = add_input("loaded images", pixels * 3 * sizeof(float));
-    const TensorId labels = add_input("labels", microbatch_ * sizeof(std::uint16_t));
-    (training_ ? plan_.resident.train_images : plan_.resident.evaluate_images) = loaded;
-    (training_ ? plan_.resident.train_labels : plan_.resident.evaluate_labels) = labels;
-    const TensorId images = add("images", pixels * kImageChannels * bytes_of(options_.dtype));
-    push(StoreImages{loaded, images});
-    TensorId x = forward_stem(images);
+    (training_ ? r.train_labels : r.evaluate_labels) =
+        add_input("labels", microbatch_ * sizeof(std::uint16_t));
+    const bool looked_up = training_ && plan_.set.has_value();
+    const TensorId given = looked_up ? add_input("draws", microbatch_ * sizeof(SampleDraw))
+                                     : add_input("loaded images", pixels * 3 * sizeof(float));
+    const TensorId images =
+        tensors_.add("images", pixels * kImageChannels * bytes_of(options_.dtype));
+    if (looked_up) {
+      r.train_draws = given;
+      push(GatherImages{given, r.set_pixels, r.set_table, images});
+    } else {
+      (training_ ? r.train_images : r.evaluate_images) = given;
+      push(StoreImages{given, images});
+    }
+    return images;
+  }
+
+  void forward() {
+    blocks_.clear();
+    TensorId x = forward_stem(forward_input());
     std::size_t layer = 1;
     for (const BlockSpec& spec : model_.blocks) {
       x = forward_block(spec, layer, x);
       layer += spec.convs.size() + (spec.projection.has_value() ? 1 : 0);
     }
-    classifier_memory_ = add("classifier", classifier_bytes(plan_.classifier));
-    push(Classify{x, classifier_memory_, labels});
+    classifier_memory_ = tensors_.add("classifier", classifier_bytes(plan_.classifier));
+    push(Classify{x, classifier_memory_,
+                  training_ ? plan_.resident.train_labels : plan_.resident.evaluate_labels});
   }
 
   // Backward
@@ -295,8 +284,8 @@ class StepPlanner {
 
   TensorId input_gradient(const Unit& unit) {
     const ConvShape& conv = plan_.layers[unit.layer].conv;
-    const TensorId gradient = add(names_[unit.layer] + " input gradient",
-                                  conv.input_elements() * bytes_of(options_.dtype));
+    const TensorId gradient = tensors_.add(names_[unit.layer] + " input gradient",
+                                           conv.input_elements() * bytes_of(options_.dtype));
     convolve(unit.layer, ConvPass::kInputGradient, gradient, unit.raw);
     return gradient;
   }
@@ -371,7 +360,7 @@ class StepPlanner {
   std::uint32_t microbatch_;
   const StepPlanOptions& options_;
   StepPlan plan_;
-  std::vector<Tensor> tensors_;
+  TensorList tensors_;
   std::vector<std::string> names_;  ///< of the layers
   std::size_t packed_elements_ = 0;
 

@@ -13,12 +13,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "nn/cuda/conv_shape.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
+#include "nn/cuda/training_set.hpp"
 #include "nn/memory_plan.hpp"
 #include "nn/model.hpp"
 
@@ -35,6 +37,12 @@ struct PackFilters {
 struct StoreImages {
   TensorId from, to;
   [[nodiscard]] std::array<TensorId, 2> tensors() const { return {from, to}; }
+};
+
+/// The same, looked up in the set on the device.
+struct GatherImages {
+  TensorId draws, pixels, table, to;
+  [[nodiscard]] std::array<TensorId, 4> tensors() const { return {draws, pixels, table, to}; }
 };
 
 /// y from x, or a gradient: x and y are what ConvPass says, the filter is the layer's.
@@ -149,10 +157,10 @@ struct UnpackFilterGradients {
   [[nodiscard]] std::array<TensorId, 0> tensors() const { return {}; }
 };
 
-using Operation = std::variant<PackFilters, StoreImages, Convolve, MeasureNorm, UseRunningNorm,
-                               ApplyNorm, Downsample, DownsampleGradient, MaxPool, MaxPoolGradient,
-                               Classify, ClassifyGradient, SumNormGradient, ApplyNormGradient,
-                               AddGradient, UnpackFilterGradients>;
+using Operation = std::variant<PackFilters, StoreImages, GatherImages, Convolve, MeasureNorm,
+                               UseRunningNorm, ApplyNorm, Downsample, DownsampleGradient, MaxPool,
+                               MaxPoolGradient, Classify, ClassifyGradient, SumNormGradient,
+                               ApplyNormGradient, AddGradient, UnpackFilterGradients>;
 
 /// Operations [first, end) of a plan.
 struct OperationRange {
@@ -188,7 +196,10 @@ struct ResidentTensors {
   TensorId filter_table = kNoTensor;      ///< StepPlan::filters
   TensorId loss_input = kNoTensor;
   TensorId loss_output = kNoTensor;
-  TensorId train_images = kNoTensor;  ///< NCHW fp32, as loaded; needed until StoreImages
+  TensorId set_pixels = kNoTensor;    ///< of all images, if there is a set; and
+  TensorId set_table = kNoTensor;     ///< a datasets::Normaliser::Table
+  TensorId train_draws = kNoTensor;   ///< if there is a set; needed until GatherImages
+  TensorId train_images = kNoTensor;  ///< else: NCHW fp32, as loaded; needed until StoreImages
   TensorId train_labels = kNoTensor;
   TensorId evaluate_images = kNoTensor;
   TensorId evaluate_labels = kNoTensor;
@@ -196,7 +207,8 @@ struct ResidentTensors {
 
 struct StepPlan {
   Dtype dtype = Dtype::kFp32;
-  std::vector<Layer> layers;  ///< in the order of convolutions_of()
+  std::optional<ResidentSet> set;  ///< the training set, if it is on the device
+  std::vector<Layer> layers;       ///< in the order of convolutions_of()
   ClassifierShape classifier;
   std::size_t classifier_weight = 0;  ///< offset in elements
   std::size_t classifier_bias = 0;
@@ -215,6 +227,8 @@ struct StepPlan {
 
 struct StepPlanOptions {
   Dtype dtype = Dtype::kFp32;
+  /// To be on the device; not set: images come from the host.
+  std::optional<ResidentSet> set = {};
   /// A segment ends at the first layer where it has so many gradients.
   std::size_t segment_elements = std::size_t{1} << 18;
   /// Scratch that a convolution needs, in bytes; not set: none.

@@ -12,6 +12,7 @@
 #include "base/module_file.hpp"
 #include "nn/cuda/cuda_module.hpp"
 #include "tests/unit/nn/cuda/reference_executor.hpp"
+#include "tests/unit/nn/cuda/set_problem.hpp"
 #include "tests/unit/nn/cuda/step_problem.hpp"
 
 namespace mayfly::nn::cuda {
@@ -97,6 +98,19 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
                          [](const auto& each) {
                            return std::string(each.param.model) + "_" + name_of(each.param.dtype);
                          });
+
+TEST(GpuStep, ImagesLookedUpOnTheDeviceAreThoseOfTheHost) {
+  for (const bool augment : {true, false}) {
+    const SetProblem problem("resnet20", 32, 8, augment);
+    auto with =
+        g_module->make(problem.model, {.microbatch = 8, .device = 0, .training_set = &problem.set});
+    ASSERT_TRUE(with.ok()) << with.error().detail;
+    ASSERT_TRUE(with.value()->holds_training_set());
+    auto without = g_module->make(problem.model, {.microbatch = 8, .device = 0});
+    ASSERT_TRUE(without.ok()) << without.error().detail;
+    EXPECT_TRUE(problem.train_by_draws(*with.value()) == problem.train(*without.value()));
+  }
+}
 
 TEST(GpuStep, NewWeightsAreUsedWhenTheirVersionChanges) {
   Problem problem("resnet20", 32, 4);

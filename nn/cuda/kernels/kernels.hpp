@@ -27,6 +27,7 @@
 #include "base/random.hpp"
 #include "nn/dtype.hpp"
 #include "nn/optimizer.hpp"
+#include "nn/step_engine.hpp"
 
 namespace mayfly::nn::cuda {
 
@@ -174,12 +175,6 @@ struct ResidentImages {
   const std::uint8_t* pixels = nullptr;  ///< samples x 3 x width x width
   const float* table = nullptr;          ///< 3 x 256: the normalised value of each byte
   std::uint32_t width = 0;               ///< at least 4
-};
-
-/// A sample of a batch; both numbers decide its augmentation.
-struct SampleDraw {
-  std::uint64_t sample = 0;
-  std::uint64_t epoch = 0;
 };
 
 struct Kernels {

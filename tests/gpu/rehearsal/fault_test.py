@@ -4,14 +4,13 @@ Method: the program beside modules that play GPU and NCCL on the CPU and can be 
 (this folder).
 usage: fault_test.py FOLDER-WITH-MODULES CASE
 """
-import contextlib
 import os
 import re
 import sys
 
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect
-from train_test import GPU, JOB, beside_modules, oracle
+from train_test import GPU, JOB, beside_modules, oracle, pretended
 
 FAULTS = {"no driver": "no NVIDIA driver on this machine",
           "old driver": "the NVIDIA driver is too old: it supports CUDA 12.8, this build needs 13",
@@ -19,17 +18,6 @@ FAULTS = {"no driver": "no NVIDIA driver on this machine",
           "no device": "the NVIDIA driver finds no GPU",
           "old device": "GPU 0 is too old: compute capability 7.0, needed is 8.0",
           "old cudnn": "cuDNN is too old: 9.7.0 was found, needed is"}
-
-
-@contextlib.contextmanager
-def pretended(**settings):
-    """What is started inside sees a GPU of this kind."""
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name in settings:
-            del os.environ[name]
 
 
 def refusals():

@@ -13,17 +13,20 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/gpu_failure.hpp"
 #include "base/module_file.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
 #include "nn/cuda/cudnn_facts.hpp"
+#include "nn/cuda/kernels/kernels.hpp"
 #include "nn/cuda/memory_fit.hpp"
 
 namespace mayfly::nn::cuda {
@@ -41,26 +44,73 @@ float rounding() {
   return setting("REHEARSAL_GPU_ROUNDS").empty() ? 1.0F : kOther;
 }
 
+/// A training set in "device" memory, looked up by the kernel that a GPU has.
+class HostSet {
+ public:
+  static Result<HostSet> make(const TrainingSet& from, int width) {
+    HostSet set;
+    set.resident_ = from.resident;
+    set.table_ = from.table;
+    set.width_ = static_cast<std::uint32_t>(width);
+    set.pixels_.resize(from.resident.samples * from.image_bytes);
+    Result<void> read = read_in_pieces(
+        from, [&set](std::size_t first, std::span<const std::uint8_t> piece) -> Result<void> {
+          std::ranges::copy(piece, set.pixels_.begin() + static_cast<std::ptrdiff_t>(first));
+          return {};
+        });
+    return read.ok() ? Result<HostSet>(std::move(set)) : Result<HostSet>(std::move(read).error());
+  }
+
+  /// As the CPU's engine wants images: three planes each. Of `batch` only the draws are used.
+  Batch look_up(const Batch& batch) {
+    ENSURE(batch.images.empty() && batch.draws.size() == batch.labels.size() &&
+               are_of(resident_, batch.draws),
+           "one draw per label, each of a sample of the set");
+    const std::size_t area = std::size_t{width_} * width_;
+    rows_.resize(batch.draws.size() * area * kImageChannels);
+    planes_.resize(batch.draws.size() * area * 3);
+    const int failed = host_kernels().gather_images(
+        {.pixels = pixels_.data(), .table = table_.front().data(), .width = width_},
+        resident_.augmentation, resident_.augment, batch.draws.data(),
+        static_cast<std::uint32_t>(batch.draws.size()), Dtype::kFp32, rows_.data(), nullptr);
+    ENSURE(failed == 0, "images of this size can be looked up");
+    for (std::size_t i = 0; i < planes_.size(); ++i) {
+      const std::size_t image = i / area / 3;
+      planes_[i] = rows_[(image * area + i % area) * kImageChannels + i / area % 3];
+    }
+    return {.images = planes_, .labels = batch.labels};
+  }
+
+ private:
+  ResidentSet resident_;
+  datasets::Normaliser::Table table_{};
+  std::uint32_t width_ = 0;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<float> rows_, planes_;
+};
+
 /// Leaves gradients where they are computed, as a GPU does, or copies them.
 class HostEngine final : public StepEngine {
  public:
-  HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters)
-      : engine_(std::move(engine)), gradient_(parameters) {}
+  HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set)
+      : engine_(std::move(engine)), gradient_(parameters), set_(std::move(set)) {}
 
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override {
     fail_if_asked();
+    const Batch seen = set_.has_value() ? set_->look_up(batch) : batch;
     if (gradient.empty()) {
-      return engine_->train(weights, batch, label_smoothing, gradient_, statistics, sink);
+      return engine_->train(weights, seen, label_smoothing, gradient_, statistics, sink);
     }
     Copier copier(gradient_, gradient, sink);
-    return engine_->train(weights, batch, label_smoothing, gradient_, statistics, copier);
+    return engine_->train(weights, seen, label_smoothing, gradient_, statistics, copier);
   }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
     return engine_->evaluate(weights, batch);
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
+  [[nodiscard]] bool holds_training_set() const override { return set_.has_value(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return DeviceGradient{.gradient = gradient_.data()};
   }
@@ -98,6 +148,7 @@ class HostEngine final : public StepEngine {
   std::unique_ptr<StepEngine> engine_;
   std::vector<float> gradient_;
   int steps_ = 0;
+  std::optional<HostSet> set_;
 };
 
 /// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
@@ -146,12 +197,22 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
     return std::move(fit).error();
   }
-  const StepPlanOptions options{.dtype = request.dtype};
-  const StepPlan plan = make_step_plan(model, request.microbatch, options);
-  if (Result<void> fits =
-          check_fit(model, request.microbatch, options, plan, {free_bytes(), request.sums_bytes});
-      !fits.ok()) {
-    return std::move(fits).error();
+  StepPlanOptions options{.dtype = request.dtype};
+  if (request.training_set != nullptr) {
+    options.set = request.training_set->resident;
+  }
+  const Result<StepPlan> plan =
+      make_fitting_plan(model, request.microbatch, options, {free_bytes(), request.sums_bytes});
+  if (!plan.ok()) {
+    return plan.error();
+  }
+  std::optional<HostSet> images;
+  if (plan.value().set.has_value()) {
+    Result<HostSet> made = HostSet::make(*request.training_set, model.image_size);
+    if (!made.ok()) {
+      return std::move(made).error();
+    }
+    images = std::move(made).value();
   }
   if (Result<void> set = cpu::select_conv_kernels("auto"); !set.ok()) {
     return std::move(set).error();
@@ -164,8 +225,8 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (!engine.ok()) {
     return engine;
   }
-  return std::unique_ptr<StepEngine>(
-      std::make_unique<HostEngine>(std::move(engine).value(), model.parameter_count));
+  return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
+      std::move(engine).value(), model.parameter_count, std::move(images)));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ compared with that of one worker on the CPU.
 usage: train_test.py FOLDER-WITH-MODULES CASE
 """
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -30,6 +31,17 @@ def beside_modules(modules):
     for name in ("libmayfly_cuda.so", "libmayfly_nccl.so"):
         os.symlink(os.path.join(modules, name), os.path.join(folder, name))
     return program
+
+
+@contextlib.contextmanager
+def pretended(**settings):
+    """What is started inside sees a GPU of this kind."""
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings:
+            del os.environ[name]
 
 
 def oracle(*options):
@@ -138,6 +150,27 @@ def memory():
     expect(said("nccl", both) == "", "what is said to be enough is not")
 
 
+def resident():
+    """Images that the GPU looks up itself are those of the loader: the bits are the same where there
+    is room for the training set and where there is none."""
+    job = JOB + GPU + ["--workers", "2"]
+    with pretended(REHEARSAL_GPU_MIB="1"):
+        run = Run(job)
+    expect(run.wait() == 2, run.output())
+    needed = re.search(r"needs (\d+) MiB", run.output()).group(1)  # the set takes 1.5 MiB more
+    run.remove()
+    for options in ([], ["--no-augment"]):
+        wanted = oracle(*options)
+        for mib, words in (("4000", "the training set is in the memory of the GPU"),
+                           (needed, "images come to the GPU from host memory")):
+            with pretended(REHEARSAL_GPU_MIB=mib):
+                run = Run(job + options)
+            run.finish()
+            expect(words in run.logs(tail=10000), f"{mib} MiB: '{words}' is not said")
+            expect(mayfly_run.digests(run) == wanted, f"{mib} MiB, {options}: other bits")
+            run.remove()
+
+
 def bench():
     for backend, sums in (("tcp", "host"), ("nccl", "gpu")):
         done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
@@ -152,7 +185,7 @@ def bench():
 
 TESTS = {"workers": workers, "churn": churn, "joins_observing": joins_observing, "plain": plain,
          "audit": audit, "leaves": leaves, "resume": resume, "losses": losses, "memory": memory,
-         "bench": bench}
+         "resident": resident, "bench": bench}
 
 if __name__ == "__main__":
     mayfly_run.BINARY = beside_modules(os.path.abspath(sys.argv.pop(1)))

@@ -34,6 +34,32 @@ void expect_equal(const PreparedBatch& a, const PreparedBatch& b) {
   EXPECT_EQ(a.images, b.images);
 }
 
+TEST(Loader, WhoLooksImagesUpGetsAllButThem) {
+  const DatasetPair pair = make_procedural(100, 1);
+  const SampleStream stream(11, 100);
+  for (const std::uint32_t threads : {0U, 2U}) {
+    const auto whole = make_loader(pair, options_with(threads));
+    const auto loader = make_loader(pair, options_with(threads));
+    loader->leave_images_out();
+    for (std::uint64_t step = 1; step <= 5; ++step) {  // of a hundred samples: into a second epoch
+      loader->request(step, kAll);
+      for (const std::uint32_t microbatch : kAll) {
+        auto batch = loader->take(step, microbatch);
+        EXPECT_TRUE(batch->images.empty());
+        for (std::size_t i = 0; i < 8; ++i) {
+          const StreamEntry entry = stream.at((step - 1) * 32 + microbatch * 8 + i);
+          ASSERT_EQ(batch->entries[i].sample, entry.sample);
+          ASSERT_EQ(batch->entries[i].epoch, entry.epoch);
+        }
+        const auto other = whole->take(step, microbatch);
+        EXPECT_EQ(batch->samples, other->samples);
+        EXPECT_EQ(batch->labels, other->labels);
+        loader->recycle(std::move(batch));
+      }
+    }
+  }
+}
+
 TEST(Loader, MicrobatchesTileTheStreamAndCarryItsAugmentedSamples) {
   const DatasetPair pair = make_procedural(100, 1);
   const auto loader = make_loader(pair, options_with(1));

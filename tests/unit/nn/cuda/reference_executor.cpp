@@ -138,9 +138,22 @@ void ReferenceExecutor::load(const Weights& weights) {
   run(plan_.load);
 }
 
-void ReferenceExecutor::take(const Batch& batch, TensorId images, TensorId labels,
-                             const LossInput& input) {
+void ReferenceExecutor::take_training_set(const TrainingSet& set) {
+  auto* const pixels = static_cast<std::uint8_t*>(executor_.at(plan_.resident.set_pixels));
+  const Result<void> read = read_in_pieces(
+      set, [pixels](std::size_t first, std::span<const std::uint8_t> piece) -> Result<void> {
+        std::ranges::copy(piece, pixels + first);
+        return {};
+      });
+  ENSURE(read.ok(), read.error().detail.c_str());
+  std::memcpy(executor_.at(plan_.resident.set_table), set.table.data(), sizeof set.table);
+}
+
+void ReferenceExecutor::take_images(const Batch& batch, TensorId images) {
   std::ranges::copy(batch.images, executor_.floats(images));
+}
+
+void ReferenceExecutor::take_labels(const Batch& batch, TensorId labels, const LossInput& input) {
   auto* const to = static_cast<std::uint16_t*>(executor_.at(labels));
   std::fill_n(to, microbatch_, std::uint16_t{0});
   std::ranges::copy(batch.labels, to);
@@ -151,8 +164,14 @@ TrainResult ReferenceExecutor::train(const Weights& weights, const Batch& batch,
                                      float label_smoothing, std::span<float> gradient,
                                      std::span<float> statistics, GradientSink& sink) {
   load(weights);
-  take(batch, plan_.resident.train_images, plan_.resident.train_labels,
-       {.smoothing = label_smoothing, .count = microbatch_});
+  if (holds_training_set()) {
+    std::memcpy(executor_.at(plan_.resident.train_draws), batch.draws.data(),
+                batch.draws.size_bytes());
+  } else {
+    take_images(batch, plan_.resident.train_images);
+  }
+  take_labels(batch, plan_.resident.train_labels,
+              {.smoothing = label_smoothing, .count = microbatch_});
   std::size_t end = gradient.size();
   for (const Segment& segment : plan_.training) {
     run(segment.operations);
@@ -169,8 +188,9 @@ TrainResult ReferenceExecutor::train(const Weights& weights, const Batch& batch,
 
 EvaluationResult ReferenceExecutor::evaluate(const Weights& weights, const Batch& batch) {
   load(weights);
-  take(batch, plan_.resident.evaluate_images, plan_.resident.evaluate_labels,
-       {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
+  take_images(batch, plan_.resident.evaluate_images);
+  take_labels(batch, plan_.resident.evaluate_labels,
+              {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
   run(plan_.evaluation);
   const auto* output = static_cast<const LossOutput*>(executor_.at(plan_.resident.loss_output));
   return {.loss_sum = output->loss_sum, .correct = output->correct};

@@ -35,12 +35,16 @@ class ReferenceExecutor final : public StepEngine {
                     GradientSink& sink) override;
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
+  [[nodiscard]] bool holds_training_set() const override { return plan_.set.has_value(); }
+  /// Of a plan with a set, before the first training: brings the images to the "device".
+  void take_training_set(const TrainingSet& set);
 
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
 
  private:
   void load(const Weights& weights);
-  void take(const Batch& batch, TensorId images, TensorId labels, const LossInput& input);
+  void take_images(const Batch& batch, TensorId images);
+  void take_labels(const Batch& batch, TensorId labels, const LossInput& input);
   void run(const OperationRange& range);
 
   std::uint32_t microbatch_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/unit/nn/cuda/reference_executor.hpp"
+#include "tests/unit/nn/cuda/set_problem.hpp"
 #include "tests/unit/nn/cuda/step_problem.hpp"
 
 namespace mayfly::nn::cuda {
@@ -123,6 +124,23 @@ TEST(StepExecutor, InBf16ItStaysNearFp32) {
     EXPECT_NEAR(found.result.loss / expected.result.loss, 1.0, 0.03) << name;
     EXPECT_LT(relative_error(found.gradient, expected.gradient), 0.1) << name;
     EXPECT_LT(relative_error(found.statistics, expected.statistics), 0.02) << name;
+  }
+}
+
+TEST(StepExecutor, ImagesLookedUpOnTheDeviceGiveTheSameBits) {
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+    for (const bool augment : {true, false}) {
+      const SetProblem problem("resnet20", 20, 5, augment);
+      ReferenceExecutor from_host(problem.model, 5, {.dtype = dtype});
+      ReferenceExecutor looked_up(problem.model, 5, {.dtype = dtype, .set = problem.set.resident});
+      looked_up.take_training_set(problem.set);
+      const Outcome expected = problem.train(from_host);
+      EXPECT_TRUE(problem.train_by_draws(looked_up) == expected);
+      const EvaluationResult right = from_host.evaluate(problem.weights(), problem.batch(0, 3));
+      const EvaluationResult same = looked_up.evaluate(problem.weights(), problem.batch(0, 3));
+      EXPECT_EQ(same.loss_sum, right.loss_sum);
+      EXPECT_TRUE(problem.train_by_draws(looked_up) == expected) << "after an evaluation";
+    }
   }
 }
 

@@ -1,0 +1,39 @@
+#include "nn/cuda/training_set.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.hpp"
+
+namespace mayfly::nn::cuda {
+
+bool are_of(const ResidentSet& set, std::span<const SampleDraw> draws) {
+  return std::ranges::all_of(draws,
+                             [&set](const SampleDraw& draw) { return draw.sample < set.samples; });
+}
+
+Result<void> read_in_pieces(
+    const TrainingSet& set,
+    const std::function<Result<void>(std::size_t first, std::span<const std::uint8_t>)>& take) {
+  constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+  ENSURE(set.image_bytes > 0, "images have pixels");
+  const std::uint64_t images = std::max<std::size_t>(1, kPieceBytes / set.image_bytes);
+  std::vector<std::uint8_t> piece;
+  for (std::uint64_t first = 0; first < set.resident.samples; first += images) {
+    const std::uint64_t count = std::min(images, set.resident.samples - first);
+    piece.resize(count * set.image_bytes);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::span<std::uint8_t> pixels =
+          std::span(piece).subspan(i * set.image_bytes, set.image_bytes);
+      if (Result<void> read = set.read(first + i, pixels); !read.ok()) {
+        return read;
+      }
+    }
+    if (Result<void> taken = take(first * set.image_bytes, piece); !taken.ok()) {
+      return taken;
+    }
+  }
+  return {};
+}
+
+}  // namespace mayfly::nn::cuda
