@@ -20,6 +20,7 @@ CommandSpec step_spec() {
                    "images per update, all threads together (default 128, or less to fit; ImageNet "
                    "networks: one microbatch of each thread)"},
                   {"seconds", "S", "measuring time (default 5)"},
+                  {"images", "WHERE", "with a GPU: host (default), as photographs are, or gpu"},
                   {"layers", "", "time per layer too"},
                   {"json", "", "JSON lines: the step, then each layer"}};
   spec.settings = {"model", "image_size",   "threads", "isa",
@@ -51,6 +52,14 @@ Result<engine::StepBenchOptions> step_options(const ParsedArguments& arguments) 
   if (options.layers && engine::uses_cuda(options.device)) {
     return Error{Errc::kInvalidInput,
                  "--layers times the layers of a CPU, but device is " + options.device};
+  }
+  const std::string images = arguments.option("images", "host");
+  options.images_on_gpu = images == "gpu";
+  if (!options.images_on_gpu && images != "host") {
+    return Error{Errc::kInvalidInput, "--images " + images + " is neither host nor gpu"};
+  }
+  if (options.images_on_gpu && !engine::uses_cuda(options.device)) {
+    return Error{Errc::kInvalidInput, "--images gpu needs a GPU, but device is " + options.device};
   }
   if (config.backend != "tcp" && !options.sums_on_gpu) {
     return Error{Errc::kInvalidInput,

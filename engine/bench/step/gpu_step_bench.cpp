@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
+#include "base/random.hpp"
 #include "engine/bench/step/step_work.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/reduction/gradient_wire.hpp"
@@ -18,6 +20,23 @@
 namespace mayfly::engine {
 namespace {
 
+/// So many random images that a GPU may keep, all channels alike.
+nn::cuda::TrainingSet synthetic_set(const nn::Model& model, std::uint64_t samples) {
+  const auto side = static_cast<std::size_t>(model.image_size);
+  nn::cuda::TrainingSet set;
+  set.resident.samples = samples;
+  set.table = datasets::Normaliser({0.5F, 0.5F, 0.5F}, {0.25F, 0.25F, 0.25F}).table();
+  set.image_bytes = 3 * side * side;
+  set.read = [](std::uint64_t sample, std::span<std::uint8_t> pixels) -> Result<void> {
+    const CounterRandom random = CounterRandom(1).split(sample);
+    for (std::size_t i = 0; i < pixels.size(); ++i) {
+      pixels[i] = static_cast<std::uint8_t>(random.bits(i));
+    }
+    return {};
+  };
+  return set;
+}
+
 /// A worker alone, with the product's sums, wire and update. One thread.
 class GpuStepLoop final : public nn::GradientSink {
  public:
@@ -26,15 +45,26 @@ class GpuStepLoop final : public nn::GradientSink {
       : work_(model, batch, images_per_update) {}
 
   Result<void> prepare(const StepBenchOptions& options, nn::Dtype dtype) {
+    // Two microbatches, taken in turns.
+    samples_ = std::uint64_t{2} * work_.microbatch_size;
+    const nn::cuda::TrainingSet set = synthetic_set(work_.model, samples_);
     Result<std::unique_ptr<nn::StepEngine>> engine = make_gpu_engine(
         options.device, work_.model,
         {.microbatch = work_.microbatch_size,
          .dtype = dtype,
-         .sums_bytes = options.sums_on_gpu ? device_sums_bytes(work_.layout, true) : 0});
+         .sums_bytes = options.sums_on_gpu ? device_sums_bytes(work_.layout, true) : 0,
+         .training_set = options.images_on_gpu ? &set : nullptr});
     if (!engine.ok()) {
       return std::move(engine).error();
     }
     engine_ = std::move(engine).value();
+    if (options.images_on_gpu && !engine_->holds_training_set()) {
+      return Error{Errc::kUnsupported,
+                   fmt::format("{} images do not fit into the memory of the GPU beside the step; "
+                               "choose a smaller batch, or --images host",
+                               samples_)};
+    }
+    draws_.resize(engine_->holds_training_set() ? work_.microbatch_size : 0);
     if (options.sums_on_gpu) {
       Result<DeviceSumsParts> parts =
           make_device_sums(work_.layout, true, work_.microbatches, engine_->device_gradient());
@@ -64,12 +94,22 @@ class GpuStepLoop final : public nn::GradientSink {
     }
   }
 
+  nn::Batch next_batch() {
+    if (draws_.empty()) {
+      return work_.batch();
+    }
+    for (nn::SampleDraw& draw : draws_) {
+      draw.sample = next_sample_++ % samples_;
+    }
+    return {.images = {}, .labels = work_.labels, .draws = draws_};
+  }
+
   void one_update() {
     work_.sums.clear(work_.exponents);
     const std::size_t buckets = work_.layout.buckets().size();
     for (std::uint32_t i = 0; i < work_.microbatches; ++i) {
       next_bucket_ = 0;
-      (void)engine_->train(work_.weights(), work_.batch(), 0,
+      (void)engine_->train(work_.weights(), next_batch(), 0,
                            work_.sums.on_device() ? std::span<float>() : work_.gradient(),
                            work_.statistics(), *this);
       add_buckets(0, buckets);
@@ -98,6 +138,9 @@ class GpuStepLoop final : public nn::GradientSink {
   }
 
   StepWork work_;
+  std::uint64_t samples_ = 0;          // that the GPU may keep
+  std::uint64_t next_sample_ = 0;      // counting on
+  std::vector<nn::SampleDraw> draws_;  // empty: images come from the host
   std::size_t next_bucket_ = 0;
   std::unique_ptr<nn::StepEngine> engine_;
   DeviceSumsParts on_gpu_;  // empty = none; goes before the engine, whose stream it waits for
@@ -123,6 +166,7 @@ Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& 
   result.batch = options.batch;
   result.global_batch = global_batch.value();
   result.sums_on_gpu = options.sums_on_gpu;
+  result.images_on_gpu = options.images_on_gpu;
   GpuStepLoop loop(model, options.batch, result.global_batch);
   if (Result<void> prepared = loop.prepare(options, dtype); !prepared.ok()) {
     return std::move(prepared).error();
@@ -155,6 +199,7 @@ std::string to_json_line(const GpuStepResult& result) {
              .add("dtype", json_string(result.dtype))
              .add("device", json_string(result.device))
              .add("sums", json_string(result.sums_on_gpu ? "gpu" : "host"))
+             .add("images", json_string(result.images_on_gpu ? "gpu" : "host"))
              .add("updates", std::to_string(result.updates))
              .add("update_ms", fmt::format("{:.4f}", update_ms(result)))
              .add("images_per_second", fmt::format("{:.2f}", images_per_second(result)))
@@ -165,10 +210,10 @@ std::string to_json_line(const GpuStepResult& result) {
 std::string to_text(const GpuStepResult& result) {
   return fmt::format(
       "{0} at {1}x{1}, {2} classes, {3}, {4}: microbatch {5}, an update per {6} images, sums on "
-      "the {7}\n  {8:.1f} images/s, {9:.3f} ms an update\n",
+      "the {7}, images on the {8}\n  {9:.1f} images/s, {10:.3f} ms an update\n",
       result.model, result.image_size, result.classes, result.dtype, result.device, result.batch,
-      result.global_batch, result.sums_on_gpu ? "GPU" : "host", images_per_second(result),
-      update_ms(result));
+      result.global_batch, result.sums_on_gpu ? "GPU" : "host",
+      result.images_on_gpu ? "GPU" : "host", images_per_second(result), update_ms(result));
 }
 
 int bench_gpu_step(const StepBenchOptions& options, const nn::Model& model, nn::Dtype dtype) {

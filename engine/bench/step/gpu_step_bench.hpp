@@ -16,7 +16,8 @@ struct GpuStepResult {
   int classes = 0;
   std::uint32_t batch = 0;
   std::uint32_t global_batch = 0;
-  bool sums_on_gpu = false;  ///< backend nccl
+  bool sums_on_gpu = false;    ///< backend nccl
+  bool images_on_gpu = false;  ///< else they come from the host
   std::uint64_t updates = 0;
   double seconds = 0;
 };
@@ -26,9 +27,10 @@ struct GpuStepResult {
 /// The same for people. Pure.
 [[nodiscard]] std::string to_text(const GpuStepResult& result);
 
-/// Whole updates on synthetic images, which are copied to the GPU for every microbatch: forward,
-/// backward, exact sum (with backend nccl on the GPU, else on the host), the way back, the update
-/// on the host, weights to the GPU. Prints the above to standard output; returns the exit code.
+/// Whole updates on synthetic images, which are copied to the GPU for every microbatch or looked up
+/// in a set that is there, as workers do: forward, backward, exact sum (with backend nccl on the
+/// GPU, else on the host), the way back, the update on the host, weights to the GPU. Prints the
+/// above to standard output; returns the exit code.
 int bench_gpu_step(const StepBenchOptions& options, const nn::Model& model, nn::Dtype dtype);
 
 }  // namespace mayfly::engine

@@ -23,6 +23,7 @@ struct StepBenchOptions {
   std::string conv_kernels = "auto";
   std::string device = "cpu";  ///< or cuda, cuda:N: one worker with that GPU
   bool sums_on_gpu = false;    ///< with a GPU: as a worker with backend nccl
+  bool images_on_gpu = false;  ///< with a GPU: as a worker whose training set is there
   bool layers = false;         ///< time per layer too
   bool json = false;           ///< JSON lines instead of sentences
 };

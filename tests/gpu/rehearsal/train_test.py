@@ -151,8 +151,8 @@ def memory():
 
 
 def resident():
-    """Images that the GPU looks up itself are those of the loader: the bits are the same where there
-    is room for the training set and where there is none."""
+    """Images that the GPU looks up itself are those of the loader: the bits are the same where
+    there is room for the training set and where there is none."""
     job = JOB + GPU + ["--workers", "2"]
     with pretended(REHEARSAL_GPU_MIB="1"):
         run = Run(job)
@@ -172,14 +172,15 @@ def resident():
 
 
 def bench():
-    for backend, sums in (("tcp", "host"), ("nccl", "gpu")):
+    for backend, sums, images in (("tcp", "host", "host"), ("nccl", "gpu", "gpu")):
         done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
-                               backend, "--model", "resnet20", "--batch", "8", "--global-batch",
-                               "16", "--seconds", "0.2", "--json"],
+                               backend, "--images", images, "--model", "resnet20", "--batch", "8",
+                               "--global-batch", "16", "--seconds", "0.2", "--json"],
                               capture_output=True, text=True, timeout=100, check=False)
         expect(done.returncode == 0, f"bench step, {backend}: {done.stderr}")
         line = json.loads(done.stdout)
-        expect(line["sums"] == sums and line["images_per_second"] > 0, f"{backend}: {line}")
+        expect((line["sums"], line["images"]) == (sums, images), f"{backend}: {line}")
+        expect(line["images_per_second"] > 0, f"{backend}: {line}")
         expect("rehearsal" in line["device"], f"{backend}: {line}")
 
 

@@ -20,6 +20,7 @@ GpuStepResult measured() {
   result.batch = 64;
   result.global_batch = 256;
   result.sums_on_gpu = true;
+  result.images_on_gpu = true;
   result.updates = 10;
   result.seconds = 0.5;
   return result;
@@ -32,13 +33,14 @@ TEST(BenchGpuStep, ItsLineIsOneJsonObject) {
   EXPECT_EQ(object.at("kind"), "gpu_step");
   EXPECT_EQ(object.at("device"), "cuda, NVIDIA H200, sm_90, cuDNN 9.19.0");
   EXPECT_EQ(object.at("sums"), "gpu");
+  EXPECT_EQ(object.at("images"), "gpu");
   EXPECT_DOUBLE_EQ(object.at("images_per_second").to_number<double>(), 5120);
   EXPECT_DOUBLE_EQ(object.at("update_ms").to_number<double>(), 50);
 }
 
 TEST(BenchGpuStep, PeopleAreToldTheSame) {
   EXPECT_THAT(to_text(measured()), HasSubstr("5120.0 images/s, 50.000 ms an update"));
-  EXPECT_THAT(to_text(measured()), HasSubstr("sums on the GPU"));
+  EXPECT_THAT(to_text(measured()), HasSubstr("sums on the GPU, images on the GPU"));
 }
 
 TEST(BenchGpuStep, WithoutItsModuleOrAGpuItEndsWithTwo) {
