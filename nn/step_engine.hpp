@@ -29,7 +29,7 @@ struct Batch {
 struct Weights {
   std::span<const float> parameters;
   std::span<const float> statistics;  ///< used by evaluate() only
-  std::uint64_t version = 0;          ///< changes whenever the values change (the committed step)
+  std::uint64_t version = 0;          ///< other values have another one; nothing else is in it
 };
 
 /// Told, during backward, that every gradient element from `offset` to the end of the flat

@@ -67,6 +67,7 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
   ENSURE(wake_.valid(), "an eventfd can be made");
   held_ = blank_state();
   fresh_ = blank_state();
+  parts_.pool.state_replaced();  // adoptions are counted anew
 }
 
 void PsTrainer::wake() const {

@@ -64,7 +64,7 @@ void ComputePool::begin_step(std::uint64_t step, const nn::ModelState& state,
   if (injector_ != nullptr) {
     injector_->begin_step(step);
   }
-  weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
+  weights_ = weights_of(state);
   sums_.clear(exponents, step);
   audited_ = audited;
   audited_hash_.reset();
@@ -98,6 +98,13 @@ void ComputePool::fail(const Error& error) {
     }
   }
   work_done_.notify_all();
+}
+
+/// A state is known by its step, and by how often another one has come in between.
+nn::Weights ComputePool::weights_of(const nn::ModelState& state) const {
+  constexpr int kStepBits = 48;
+  return {state.parameters.span(), state.statistics.span(),
+          value(state.committed) | (replacements_ << kStepBits)};
 }
 
 std::optional<nn::DeviceGradient> ComputePool::device_gradient() const {
@@ -226,7 +233,7 @@ EvaluationSums ComputePool::evaluate(const nn::ModelState& state,
   std::unique_lock lock(mutex_);
   ENSURE(queue_.empty(), "evaluation begins when the step before is complete or discarded");
   work_done_.wait(lock, [this] { return running_ == 0; });
-  weights_ = {state.parameters.span(), state.statistics.span(), value(state.committed)};
+  weights_ = weights_of(state);
   evaluation_ = {};
   for (const std::uint32_t chunk : chunks) {
     queue_.push_back({.work = Work::kEvaluate, .number = chunk});

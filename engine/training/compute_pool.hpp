@@ -97,6 +97,9 @@ class ComputePool {
   /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on().
   /// Before the first step.
   void keep_sums_on(collectives::DeviceSums& device) { sums_.keep_on(device); }
+  /// The state that comes is another one, even if it is of the same step as the last: engines load
+  /// it. No microbatch of a step that goes on is under way.
+  void state_replaced() { ++replacements_; }
   /// What the threads did since the last call.
   [[nodiscard]] ComputeSpeed take_speed();
 
@@ -141,6 +144,7 @@ class ComputePool {
               Ledger* ledger, elastic::ProgressBoard* board);
   void hang_if_asked();
   void drag(Duration took);
+  [[nodiscard]] nn::Weights weights_of(const nn::ModelState& state) const;
   void note_audited(std::span<float> result);
   bool wait_until_done(const std::uint32_t& counter);
   void fail(const Error& error);
@@ -153,6 +157,7 @@ class ComputePool {
   elastic::ProgressBoard& board_;
   Injector* injector_ = nullptr;
   GradientSums sums_;
+  std::uint64_t replacements_ = 0;           // of the state
   nn::Weights weights_;                      // set while idle
   std::uint64_t step_ = 0;                   // set while idle
   std::optional<std::uint32_t> audited_;     // set while idle

@@ -71,6 +71,7 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       donor_(host_of(parts.job.config)),
       sender_(host_of(parts.job.config), StateDonor::Priority::kUsual) {
   position_ = state_.committed;
+  parts_.pool.state_replaced();  // the pool may know another trainer's
 }
 
 elastic::member_effect::Leave Trainer::run() {

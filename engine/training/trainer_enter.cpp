@@ -131,6 +131,7 @@ Result<void> Trainer::take_state(const elastic::View& view,
   if (Result<void> taken = nn::unpack_state(packed.value().span(), state_); !taken.ok()) {
     return taken;
   }
+  parts_.pool.state_replaced();
   if (state_.committed != view.committed) {
     return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
                                              value(state_.committed), value(view.committed))};

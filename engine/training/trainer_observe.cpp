@@ -120,6 +120,7 @@ void Trainer::take_state_if_caught_up() {
     return;
   }
   state_ = observer_->take_state();
+  parts_.pool.state_replaced();
   observer_.reset();
   observes_ = false;
   computing_ = {};  // it was begun with the memory of the state before
