@@ -113,6 +113,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    scale_floats_kernel(const float* sums, Blocks blocks, float scale, float* out) {
+  const std::uint32_t block = blocks.first + blockIdx.x;
+  const std::uint32_t begin = blocks.offsets[block];
+  const std::uint32_t end = blocks.offsets[block + 1];
+  for (std::uint32_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    out[i] = math::product(sums[i], scale);
+  }
+}
+
 template <bool kForth>
 __global__ void __launch_bounds__(kThreads) order_kernel(std::int32_t* data, std::size_t count) {
   const std::size_t step = std::size_t{gridDim.x} * kThreads;
@@ -152,10 +162,10 @@ int load_one(Kernel* kernel) {
 }  // namespace
 
 int load() {
-  for (const int failed :
-       {load_one(quantize_kernel<float>), load_one(quantize_kernel<__half>),
-        load_one(quantize_kernel<__nv_bfloat16>), load_one(add_floats_kernel),
-        load_one(dequantize_kernel), load_one(order_kernel<true>), load_one(order_kernel<false>)}) {
+  for (const int failed : {load_one(quantize_kernel<float>), load_one(quantize_kernel<__half>),
+                           load_one(quantize_kernel<__nv_bfloat16>), load_one(add_floats_kernel),
+                           load_one(dequantize_kernel), load_one(scale_floats_kernel),
+                           load_one(order_kernel<true>), load_one(order_kernel<false>)}) {
     if (failed != cudaSuccess) {
       return failed;
     }
@@ -197,6 +207,15 @@ int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float s
   }
   dequantize_kernel<<<blocks.last - blocks.first, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       sums, blocks, bits, scale, out);
+  return cudaGetLastError();
+}
+
+int scale_floats(const float* sums, const Blocks& blocks, float scale, float* out, void* stream) {
+  if (blocks.first >= blocks.last) {
+    return cudaSuccess;
+  }
+  scale_floats_kernel<<<blocks.last - blocks.first, kThreads, 0,
+                        static_cast<cudaStream_t>(stream)>>>(sums, blocks, scale, out);
   return cudaGetLastError();
 }
 

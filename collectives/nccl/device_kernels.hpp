@@ -50,6 +50,10 @@ enum class GradientType { kFloat32, kFloat16, kBFloat16 };
 [[nodiscard]] int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float scale,
                              float* out, void* stream);
 
+/// The same of plain sums: out[i] = sums[i] * scale. Blocks need no exponents. May be in place.
+[[nodiscard]] int scale_floats(const float* sums, const Blocks& blocks, float scale, float* out,
+                               void* stream);
+
 /// Turns floats in place into integers that order as the floats do (with -0 below +0 and any NaN
 /// above all, as one fixed NaN), and back.
 [[nodiscard]] int to_ordered_integers(void* data, std::size_t count, void* stream);

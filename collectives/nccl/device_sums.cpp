@@ -209,6 +209,26 @@ SumFindings DeviceSums::find() {
           .observed = {seen, shape_.exact ? block_count() : 0}};
 }
 
+void DeviceSums::take_mean(float scale, float* mean) {
+  require_gpu(calls_.bind_thread());
+  const std::lock_guard lock(mutex_);
+  // Later copies follow later changes of the sums, which follow this on the compute stream.
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.is_staged) {
+      require_gpu(calls_.hold(place_.stream, bucket.staged));
+    }
+  }
+  require_gpu(calls_.mean({.sums = copies_,
+                           .offsets = offsets_,
+                           .exponents = shape_.exact ? exponents() : nullptr,
+                           .blocks = static_cast<std::uint32_t>(block_count()),
+                           .exact = shape_.exact,
+                           .bits = shape_.bits,
+                           .scale = scale,
+                           .mean = mean},
+                          place_.stream));
+}
+
 void DeviceSums::fetch(BlockRange blocks) {
   require_gpu(calls_.bind_thread());
   const std::uint32_t first = shape_.offsets[blocks.first];

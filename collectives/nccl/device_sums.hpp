@@ -5,7 +5,8 @@
 // what comes back is fetched to the host.
 //
 // Two streams. On the compute stream, which is the engine's, gradients become sums. On the staging
-// stream sums are copied for the wire, and results to the host. Events, one for each bucket and
+// stream sums are copied for the wire, and results to the host; where the update is made on the
+// device, their mean stays there, on the compute stream. Events, one for each bucket and
 // direction, keep them in order, so a bucket's copy does not wait for the rest of a backward pass
 // that is already on the compute stream.
 //
@@ -73,6 +74,10 @@ class DeviceSums {
   /// Blocks until everything added so far is in the sums. What it returns is valid until the next
   /// call.
   [[nodiscard]] SumFindings find();
+  /// The mean of what the all-reduced copies hold, sum times `scale`, goes to memory of the device
+  /// (one element for each of a vector), once the compute stream gets there. The operations must be
+  /// complete. Any thread.
+  void take_mean(float scale, float* mean);
   /// Begins to bring an all-reduced copy to the host; the operation must be complete.
   void fetch(BlockRange blocks);
   /// Blocks until everything is there that fetch() was called for.

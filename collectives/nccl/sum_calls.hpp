@@ -30,6 +30,18 @@ struct SumTask {
   int bits = 0;  ///< exact only: magnitude_bits()
 };
 
+/// What the mean of a step's microbatches is made of. All device memory.
+struct MeanTask {
+  const std::uint32_t* sums = nullptr;      ///< as in SumTask, summed over all members
+  const std::uint32_t* offsets = nullptr;   ///< of all blocks, and the end
+  const std::int32_t* exponents = nullptr;  ///< exact only, by block
+  std::uint32_t blocks = 0;                 ///< all of them
+  bool exact = true;
+  int bits = 0;  ///< exact only: magnitude_bits()
+  float scale = 1;
+  float* mean = nullptr;  ///< an element for each of the sums
+};
+
 class SumCalls {
  public:
   virtual ~SumCalls() = default;
@@ -60,6 +72,9 @@ class SumCalls {
   virtual Result<void> clear(void* memory, std::size_t bytes, DeviceStream stream) = 0;
   /// quantize_add() of collectives/plan/exact_sum for every block, or float additions.
   virtual Result<void> add(const SumTask& task, DeviceStream stream) = 0;
+  /// dequantize() of collectives/plan/exact_sum for every block, or products of floats and the
+  /// scale.
+  virtual Result<void> mean(const MeanTask& task, DeviceStream stream) = 0;
 
   /// `event` happens when everything given to `stream` so far has.
   virtual Result<void> record(DeviceEvent event, DeviceStream stream) = 0;

@@ -108,6 +108,17 @@ class CudaSumCalls final : public SumCalls {
     return check(static_cast<cudaError_t>(status), "adding a gradient");
   }
 
+  Result<void> mean(const MeanTask& task, DeviceStream stream) override {
+    const device_kernels::Blocks blocks{
+        .offsets = task.offsets, .exponents = task.exponents, .first = 0, .last = task.blocks};
+    const int status =
+        task.exact ? device_kernels::dequantize(reinterpret_cast<const std::int32_t*>(task.sums),
+                                                blocks, task.bits, task.scale, task.mean, stream)
+                   : device_kernels::scale_floats(reinterpret_cast<const float*>(task.sums), blocks,
+                                                  task.scale, task.mean, stream);
+    return check(static_cast<cudaError_t>(status), "taking the mean of gradients");
+  }
+
   Result<void> record(DeviceEvent event, DeviceStream stream) override {
     return check(cudaEventRecord(cuda_event(event), cuda(stream)), "marking a place");
   }

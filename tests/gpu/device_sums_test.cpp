@@ -115,6 +115,35 @@ TEST(DeviceSums, AreThoseOfTheCpuBehindASlowEngine) {
   }
 }
 
+TEST(DeviceSums, TheirMeanOnTheDeviceIsThatOfTheCpu) {
+  gpu_test::use_device();
+  const Vector vector;
+  const auto blocks = static_cast<std::uint32_t>(vector.offsets.size() - 1);
+  for (const bool exact : {true, false}) {
+    const std::unique_ptr<SumCalls> calls = device_calls();
+    const Stream engine;
+    const DeviceArray<float> place(vector.gradients[0]);
+    const DeviceArray<float> mean(vector.offsets.back());
+    const auto sums =
+        DeviceSums::make(*calls, shape_of(vector, exact), {place.data(), engine.handle()}).value();
+    sums->clear(exact ? std::span(vector.exponents) : std::span<const std::int32_t>(), 2);
+    add_all(vector, *sums, 0);
+    std::vector<std::uint32_t> words = fetched(vector, *sums);
+    sums->take_mean(1.0F / 3, mean.data());
+    engine.wait();
+    std::vector<float> wanted(words.size());
+    test::mean_on_host({.sums = words.data(),
+                        .offsets = vector.offsets.data(),
+                        .exponents = vector.exponents.data(),
+                        .blocks = blocks,
+                        .exact = exact,
+                        .bits = magnitude_bits(kMicrobatches),
+                        .scale = 1.0F / 3,
+                        .mean = wanted.data()});
+    EXPECT_EQ(mean.values(), wanted);
+  }
+}
+
 TEST(DeviceSums, FindWhatIsNotFinite) {
   gpu_test::use_device();
   Vector vector;

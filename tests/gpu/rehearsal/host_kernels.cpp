@@ -78,6 +78,14 @@ int dequantize(const std::int32_t* sums, const Blocks& blocks, int bits, float s
   return 0;
 }
 
+int scale_floats(const float* sums, const Blocks& blocks, float scale, float* out,
+                 void* /*stream*/) {
+  for (std::uint32_t i = blocks.offsets[blocks.first]; i < blocks.offsets[blocks.last]; ++i) {
+    out[i] = math::product(sums[i], scale);
+  }
+  return 0;
+}
+
 int to_ordered_integers(void* data, std::size_t count, void* /*stream*/) {
   return map_all(data, count, [](std::int32_t x) { return math::ordered(x); });
 }

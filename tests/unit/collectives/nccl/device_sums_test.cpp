@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -115,6 +116,12 @@ class Worker {
     return {sums_->fetched().begin(), sums_->fetched().end()};
   }
 
+  /// Has the mean of what the copies hold left on the device; `then` is what comes of it.
+  void take_mean(float scale, std::function<void(std::vector<float>)> then) {
+    sums_->take_mean(scale, mean_.data());
+    device_.give(compute_, [this, then = std::move(then)] { then(mean_); });
+  }
+
   DeviceSums& sums() { return *sums_; }
   std::vector<std::int32_t>& exponents() { return exponents_; }
   float& gradient(std::size_t i) { return gradient_[i]; }
@@ -125,6 +132,7 @@ class Worker {
   DeviceStream wire_ = nullptr;
   DeviceEvent arrived_ = nullptr;
   std::vector<float> gradient_;
+  std::vector<float> mean_ = std::vector<float>(kOffsets.back());
   std::vector<std::int32_t> exponents_;
   std::array<bool, 2> first_{};
   std::unique_ptr<DeviceSums> sums_;
@@ -152,6 +160,46 @@ TEST(DeviceSums, AreThoseOfTheHostInWhateverOrderStreamsRun) {
         ASSERT_EQ(worker.fetch(), plus(sums_of(microbatches, exact, worker.exponents()), step))
             << "seed " << seed << ", step " << step;
       }
+    }
+  }
+}
+
+/// What the mean of summed words is.
+std::vector<float> mean_of(std::vector<std::uint32_t> sums, bool exact, float scale,
+                           std::span<const std::int32_t> exponents) {
+  std::vector<float> mean(sums.size());
+  test::mean_on_host({.sums = sums.data(),
+                      .offsets = kOffsets.data(),
+                      .exponents = exponents.data(),
+                      .blocks = static_cast<std::uint32_t>(kOffsets.size() - 1),
+                      .exact = exact,
+                      .bits = kBits,
+                      .scale = scale,
+                      .mean = mean.data()});
+  return mean;
+}
+
+TEST(DeviceSums, AMeanOnTheDeviceIsThatOfItsStepWhateverFollows) {
+  constexpr float kScale = 1.0F / 3;
+  for (const bool exact : {true, false}) {
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      FakeSumDevice device(seed);
+      Worker worker(device, exact);
+      std::vector<std::vector<float>> found;
+      std::vector<std::vector<float>> wanted;
+      for (std::uint32_t step = 0; step < 3; ++step) {
+        if (exact) {
+          worker.exponents().assign(kOffsets.size() - 1, static_cast<std::int32_t>(step));
+        }
+        worker.begin();  // while the mean of the step before is still to be taken
+        worker.compute(step);
+        worker.exchange(step);
+        worker.take_mean(kScale, [&found](std::vector<float> mean) { found.push_back(mean); });
+        wanted.push_back(mean_of(plus(sums_of({step}, exact, worker.exponents()), step), exact,
+                                 kScale, worker.exponents()));
+      }
+      (void)worker.sums().find();  // behind all that the compute stream was given
+      ASSERT_EQ(found, wanted) << "seed " << seed;
     }
   }
 }

@@ -92,6 +92,10 @@ class FakeSumDevice final : public HostSumCalls {
     give(stream, [task] { add_on_host(task); });
     return {};
   }
+  Result<void> mean(const MeanTask& task, DeviceStream stream) override {
+    give(stream, [task] { mean_on_host(task); });
+    return {};
+  }
   Result<void> record(DeviceEvent event, DeviceStream stream) override {
     auto happened = std::make_shared<bool>(false);
     static_cast<Event*>(event)->last = happened;

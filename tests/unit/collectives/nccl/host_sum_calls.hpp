@@ -38,6 +38,21 @@ inline void add_on_host(const SumTask& task) {
   }
 }
 
+inline void mean_on_host(const MeanTask& task) {
+  for (std::uint32_t b = 0; b < task.blocks; ++b) {
+    const std::size_t first = task.offsets[b];
+    const std::size_t size = task.offsets[b + 1] - first;
+    if (task.exact) {
+      dequantize({reinterpret_cast<const std::int32_t*>(task.sums) + first, size},
+                 task.exponents[b], task.bits, task.scale, {task.mean + first, size});
+      continue;
+    }
+    const auto* const sums = reinterpret_cast<const float*>(task.sums);
+    std::transform(sums + first, sums + first + size, task.mean + first,
+                   [&task](float sum) { return sum * task.scale; });
+  }
+}
+
 class HostSumCalls : public SumCalls {
  public:
   Result<void> bind_thread() override { return {}; }
@@ -75,6 +90,10 @@ class HostSumCalls : public SumCalls {
   }
   Result<void> add(const SumTask& task, DeviceStream /*stream*/) override {
     add_on_host(task);
+    return {};
+  }
+  Result<void> mean(const MeanTask& task, DeviceStream /*stream*/) override {
+    mean_on_host(task);
     return {};
   }
   Result<void> record(DeviceEvent /*event*/, DeviceStream /*stream*/) override { return {}; }
