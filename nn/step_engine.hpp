@@ -61,6 +61,8 @@ struct DeviceGradient {
   void* stream = nullptr;
 };
 
+class DeviceOptimizer;
+
 class StepEngine {
  public:
   virtual ~StepEngine() = default;
@@ -82,6 +84,10 @@ class StepEngine {
 
   /// Nothing: the engine computes in host memory.
   [[nodiscard]] virtual std::optional<DeviceGradient> device_gradient() const { return {}; }
+
+  /// Updates the weights where the engine keeps them; goes with the engine. Null: they come from
+  /// the host.
+  [[nodiscard]] virtual DeviceOptimizer* optimizer() { return nullptr; }
 
   /// Whether train() may be given draws instead of images, because the training set is in the
   /// memory of the engine's device. The same for the engine's whole life.

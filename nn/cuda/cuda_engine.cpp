@@ -13,6 +13,7 @@
 #include "nn/cuda/cudnn_convolver.hpp"
 #include "nn/cuda/memory_fit.hpp"
 #include "nn/cuda/resident_set.hpp"
+#include "nn/cuda/resident_state.hpp"
 #include "nn/cuda/step_executor.hpp"
 
 namespace mayfly::nn::cuda {
@@ -48,6 +49,9 @@ class CudaEngine final : public StepEngine {
                           .gradient = executor_->floats(plan_.resident.gradient),
                           .stream = stream()};
   }
+  [[nodiscard]] DeviceOptimizer* optimizer() override {
+    return state_->can_update() ? &*state_ : nullptr;
+  }
 
  private:
   /// What travels between host and device, in pinned memory.
@@ -57,7 +61,7 @@ class CudaEngine final : public StepEngine {
 
   [[nodiscard]] Stream stream() const { return compute_.get(); }
   [[nodiscard]] void* at(TensorId id) const { return executor_->at(id); }
-  void load(const Weights& weights);
+  [[nodiscard]] StatePlaces places() const;
   void take_images(const Batch& batch, TensorId images);
   void take_draws(const Batch& batch);
   void take_labels(const Batch& batch, TensorId labels, const LossInput& input);
@@ -84,10 +88,10 @@ class CudaEngine final : public StepEngine {
   std::optional<CudnnConvolver> convolver_;
   std::optional<StepExecutor> executor_;
 
-  GraphProgram load_program_, evaluation_program_;
+  std::optional<ResidentState> state_;
+  GraphProgram evaluation_program_;
   std::vector<GraphProgram> training_programs_;  ///< by segment
   std::vector<OwnedEvent> computed_, copied_;    ///< by segment
-  std::optional<std::uint64_t> loaded_version_;
 };
 
 CudaEngine::~CudaEngine() {
@@ -127,7 +131,7 @@ Result<void> CudaEngine::plan() {
     return std::move(plans).error();
   }
   conv_plans_ = std::move(plans).value();
-  StepPlanOptions options{.dtype = options_.dtype};
+  StepPlanOptions options{.dtype = options_.dtype, .keeps_state = options_.keeps_state};
   options.workspace_bytes = [this](const ConvShape& shape, ConvPass pass) {
     // Smaller microbatches are asked about only to say what would fit.
     ConvShape planned = shape;
@@ -212,6 +216,15 @@ Result<void> CudaEngine::warm_up() {
   return check(cudaDeviceSynchronize(), "running a step of zeros");
 }
 
+StatePlaces CudaEngine::places() const {
+  const ResidentTensors& r = plan_.resident;
+  const std::size_t parameters = model_.parameter_count;
+  return {.parameters = {executor_->floats(r.parameters), parameters},
+          .statistics = {executor_->floats(r.running_statistics), model_.statistic_count},
+          .gradient = {executor_->floats(r.gradient), parameters},
+          .momentum = {executor_->floats(r.momentum), options_.keeps_state ? parameters : 0}};
+}
+
 Result<void> CudaEngine::record() {
   const auto program_of = [this](const OperationRange& range) {
     return capture(compute_.get(), [&] { return executor_->run(range, stream()); });
@@ -223,7 +236,12 @@ Result<void> CudaEngine::record() {
       return program->error();
     }
   }
-  load_program_ = std::move(loading).value();
+  Result<ResidentState> state =
+      ResidentState::make(options_.device, compute_.get(), places(), std::move(loading).value());
+  if (!state.ok()) {
+    return std::move(state).error();
+  }
+  state_.emplace(std::move(state).value());
   evaluation_program_ = std::move(evaluation).value();
   for (const Segment& segment : plan_.training) {
     Result<GraphProgram> program = program_of(segment.operations);
@@ -251,21 +269,6 @@ Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes,
                                   cudaStream_t stream) {
   return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
                "copying from the device");
-}
-
-void CudaEngine::load(const Weights& weights) {
-  ENSURE(weights.parameters.size() == model_.parameter_count, "weights belong to this model");
-  ENSURE(weights.statistics.size() == model_.statistic_count, "statistics belong to this model");
-  if (loaded_version_ == weights.version) {
-    return;
-  }
-  // From memory that is not pinned: CUDA has taken the values when the calls return.
-  require_gpu(upload(plan_.resident.parameters, weights.parameters.data(),
-                     weights.parameters.size_bytes()));
-  require_gpu(upload(plan_.resident.running_statistics, weights.statistics.data(),
-                     weights.statistics.size_bytes()));
-  require_gpu(check(cudaGraphLaunch(load_program_.get(), compute_.get()), "packing weights"));
-  loaded_version_ = weights.version;
 }
 
 /// The staging memory is free, here and below: whoever used it last has waited for the device.
@@ -334,7 +337,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
   ENSURE(stays || gradient.size() == model_.parameter_count,
          "the gradient has a place for each parameter");
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
-  load(weights);
+  state_->load(weights);
   holds_training_set() ? take_draws(batch) : take_images(batch, plan_.resident.train_images);
   take_labels(batch, plan_.resident.train_labels,
               {.smoothing = label_smoothing, .count = microbatch_});
@@ -362,7 +365,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
 
 EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch) {
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
-  load(weights);
+  state_->load(weights);
   // Places without a sample compute on what earlier batches left; no result reads them.
   take_images(batch, plan_.resident.evaluate_images);
   take_labels(batch, plan_.resident.evaluate_labels,

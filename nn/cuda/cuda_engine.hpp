@@ -2,10 +2,11 @@
 
 // Private to nn/cuda: the step engine of one GPU. Weights come from the host when they change, and
 // gradients go there part by part, while backward goes on: so a worker with a GPU is a worker like
-// any other to the trainer and its groups. Or gradients stay, for sums in the device's memory.
+// any other to the trainer and its groups. Or gradients stay, for sums in the device's memory, and
+// weights and momentum with them (resident_state).
 //
-// On the device a step is a row of CUDA graphs, one for each segment of its plan. Two streams: one
-// computes, the other copies finished gradients.
+// On the device a step is a row of CUDA graphs, one for each segment of its plan. One stream
+// computes, one copies finished gradients, one what somebody wants of the state.
 
 #include <cstddef>
 #include <memory>
@@ -22,6 +23,7 @@ struct CudaEngineOptions {
   bool is_shared = false;  ///< another worker uses the device, too
   Dtype dtype = Dtype::kFp32;
   std::size_t sums_bytes = 0;  ///< what the caller will allocate beside it, for sums of gradients
+  bool keeps_state = false;    ///< momentum, too; then it has an optimizer()
   const TrainingSet* training_set = nullptr;  ///< to be on the device, if it fits; null: none
 };
 

@@ -27,6 +27,8 @@ struct EngineRequest {
   int device = kAnyDevice;
   /// What the caller will allocate beside the engine in the GPU's memory, for sums of gradients.
   std::size_t sums_bytes = 0;
+  /// Whether the engine keeps momentum, too, and has an optimizer().
+  bool keeps_state = false;
   /// To be copied to the device if there is room for it; null: images come from the host. Used
   /// while the engine is made only.
   const TrainingSet* training_set = nullptr;

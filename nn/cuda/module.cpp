@@ -42,6 +42,7 @@ class ClaimingEngine final : public StepEngine {
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return engine_->device_gradient();
   }
+  [[nodiscard]] DeviceOptimizer* optimizer() override { return engine_->optimizer(); }
 
  private:
   DeviceClaim claim_;  // given back after the engine is gone
@@ -115,6 +116,7 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
                         .is_shared = choice.value().is_shared,
                         .dtype = request.dtype,
                         .sums_bytes = request.sums_bytes,
+                        .keeps_state = request.keeps_state,
                         .training_set = request.training_set});
   if (!engine.ok()) {
     return std::move(engine).error();

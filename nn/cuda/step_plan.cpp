@@ -131,6 +131,9 @@ class StepPlanner {
     r.parameters = tensors_.add_resident("parameters", model_.parameter_count * sizeof(float));
     r.running_statistics = tensors_.add_resident("running statistics", statistic_bytes);
     r.gradient = tensors_.add_resident("gradient", model_.parameter_count * sizeof(float));
+    if (options_.keeps_state) {
+      r.momentum = tensors_.add_resident("momentum", model_.parameter_count * sizeof(float));
+    }
     r.batch_statistics = tensors_.add_resident("batch statistics", statistic_bytes);
     r.filters = tensors_.add_resident("packed filters", packed_bytes);
     r.filter_gradients = tensors_.add_resident("packed filter gradients", packed_bytes);

@@ -190,6 +190,7 @@ struct ResidentTensors {
   TensorId parameters = kNoTensor;  ///< fp32, flat
   TensorId running_statistics = kNoTensor;
   TensorId gradient = kNoTensor;  ///< fp32, flat
+  TensorId momentum = kNoTensor;  ///< fp32, flat, if the state is kept
   TensorId batch_statistics = kNoTensor;
   TensorId filters = kNoTensor;           ///< packed
   TensorId filter_gradients = kNoTensor;  ///< packed
@@ -227,6 +228,8 @@ struct StepPlan {
 
 struct StepPlanOptions {
   Dtype dtype = Dtype::kFp32;
+  /// Momentum is on the device, too, for updates there.
+  bool keeps_state = false;
   /// To be on the device; not set: images come from the host.
   std::optional<ResidentSet> set = {};
   /// A segment ends at the first layer where it has so many gradients.

@@ -11,6 +11,7 @@
 
 #include "base/module_file.hpp"
 #include "nn/cuda/cuda_module.hpp"
+#include "nn/device_optimizer.hpp"
 #include "tests/unit/nn/cuda/reference_executor.hpp"
 #include "tests/unit/nn/cuda/set_problem.hpp"
 #include "tests/unit/nn/cuda/step_problem.hpp"
@@ -110,6 +111,47 @@ TEST(GpuStep, ImagesLookedUpOnTheDeviceAreThoseOfTheHost) {
     ASSERT_TRUE(without.ok()) << without.error().detail;
     EXPECT_TRUE(problem.train_by_draws(*with.value()) == problem.train(*without.value()));
   }
+}
+
+TEST(GpuStep, UpdatesTheStateToTheBitsOfTheHost) {
+  Problem problem("resnet20", 32, 4);
+  const std::size_t count = problem.model.parameter_count;
+  auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0, .keeps_state = true});
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  StepEngine& gpu = *made.value();
+  DeviceOptimizer* const optimizer = gpu.optimizer();
+  ASSERT_NE(optimizer, nullptr);
+  ASSERT_EQ(optimizer->mean_gradient(), gpu.device_gradient()->gradient);
+  constexpr float kRate = 0.1F;
+  for (const std::uint64_t version : {1U, 2U, 3U}) {
+    const Outcome outcome = problem.train(gpu, version);
+    std::ranges::copy(outcome.statistics, problem.state.statistics.data());
+    optimizer->update({.weights = problem.weights(version),
+                       .momentum = problem.state.momentum.span(),
+                       .options = {},
+                       .learning_rate = kRate,
+                       .version = version + 1});
+    sgd_update({}, kRate, outcome.gradient, problem.state.parameters.span(),
+               problem.state.momentum.span());
+    std::vector<float> parameters(count);
+    std::vector<float> momentum(count / 2);
+    optimizer->fetch(DevicePart::kParameters, 0, parameters);
+    optimizer->fetch(DevicePart::kMomentum, count - momentum.size(), momentum);
+    EXPECT_TRUE(std::ranges::equal(parameters, problem.state.parameters.span()));
+    EXPECT_TRUE(std::ranges::equal(momentum, problem.state.momentum.span().last(momentum.size())));
+    // What the engine computes with is what it has updated.
+    const EvaluationResult here = gpu.evaluate(problem.weights(version + 1), problem.batch(0, 4));
+    const EvaluationResult again = gpu.evaluate(problem.weights(100), problem.batch(0, 4));
+    EXPECT_EQ(here.loss_sum, again.loss_sum) << "the host's copy has the same bits";
+    (void)gpu.evaluate(problem.weights(version + 1), problem.batch(0, 4));
+  }
+}
+
+TEST(GpuStep, WithoutBeingAskedToItKeepsNoState) {
+  const Problem problem("resnet20", 32, 4);
+  auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0});
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  EXPECT_EQ(made.value()->optimizer(), nullptr);
 }
 
 TEST(GpuStep, NewWeightsAreUsedWhenTheirVersionChanges) {

@@ -25,7 +25,8 @@ MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 
 
 # Headers over CUDA and cuDNN, and where NVIDIA's packages put those.
-CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles")
+CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles",
+                "nn/cuda/resident_state")
 CUDA_INCLUDE = "/usr/local/cuda/include"
 
 

@@ -28,6 +28,7 @@
 #include "nn/cuda/cudnn_facts.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
 #include "nn/cuda/memory_fit.hpp"
+#include "tests/gpu/rehearsal/host_state.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -92,22 +93,31 @@ class HostSet {
 /// Leaves gradients where they are computed, as a GPU does, or copies them.
 class HostEngine final : public StepEngine {
  public:
-  HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set)
-      : engine_(std::move(engine)), gradient_(parameters), set_(std::move(set)) {}
+  HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set,
+             bool keeps_state)
+      : engine_(std::move(engine)), gradient_(parameters), set_(std::move(set)) {
+    if (keeps_state) {
+      state_.emplace(gradient_);
+    }
+  }
 
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override {
     fail_if_asked();
     const Batch seen = set_.has_value() ? set_->look_up(batch) : batch;
+    const Weights used = loaded(weights);
     if (gradient.empty()) {
-      return engine_->train(weights, seen, label_smoothing, gradient_, statistics, sink);
+      return engine_->train(used, seen, label_smoothing, gradient_, statistics, sink);
     }
     Copier copier(gradient_, gradient, sink);
-    return engine_->train(weights, seen, label_smoothing, gradient_, statistics, copier);
+    return engine_->train(used, seen, label_smoothing, gradient_, statistics, copier);
   }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
-    return engine_->evaluate(weights, batch);
+    return engine_->evaluate(loaded(weights), batch);
+  }
+  [[nodiscard]] DeviceOptimizer* optimizer() override {
+    return state_.has_value() ? &*state_ : nullptr;
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
   [[nodiscard]] bool holds_training_set() const override { return set_.has_value(); }
@@ -137,6 +147,10 @@ class HostEngine final : public StepEngine {
     float rounding_ = rounding();
   };
 
+  Weights loaded(const Weights& weights) {
+    return state_.has_value() ? state_->loaded(weights) : weights;
+  }
+
   void fail_if_asked() {
     constexpr int kHealthySteps = 20;
     const char* const path = std::getenv("REHEARSAL_GPU_FAILS");
@@ -149,6 +163,7 @@ class HostEngine final : public StepEngine {
   std::vector<float> gradient_;
   int steps_ = 0;
   std::optional<HostSet> set_;
+  std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
 
 /// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
@@ -197,7 +212,7 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
     return std::move(fit).error();
   }
-  StepPlanOptions options{.dtype = request.dtype};
+  StepPlanOptions options{.dtype = request.dtype, .keeps_state = request.keeps_state};
   if (request.training_set != nullptr) {
     options.set = request.training_set->resident;
   }
@@ -226,7 +241,7 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
     return engine;
   }
   return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
-      std::move(engine).value(), model.parameter_count, std::move(images)));
+      std::move(engine).value(), model.parameter_count, std::move(images), request.keeps_state));
 }
 
 }  // namespace

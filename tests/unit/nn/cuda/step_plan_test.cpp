@@ -58,6 +58,9 @@ std::map<TensorId, Lifetime> uses_of(const StepPlan& plan) {
         r.filter_gradients, r.filter_table, r.loss_input, r.loss_output}) {
     uses[id] = {0, static_cast<int>(plan.operations.size())};
   }
+  if (r.momentum != kNoTensor) {
+    uses[r.momentum] = {0, static_cast<int>(plan.operations.size())};
+  }
   if (plan.set.has_value()) {
     for (const TensorId id : {r.set_pixels, r.set_table}) {
       uses[id] = {0, static_cast<int>(plan.operations.size())};
@@ -67,7 +70,8 @@ std::map<TensorId, Lifetime> uses_of(const StepPlan& plan) {
 }
 
 TEST(StepPlan, NoTwoTensorsInUseShareMemory) {
-  std::vector<StepPlan> plans = {plan_of("resnet20", 32, {.set = ResidentSet{.samples = 100}})};
+  std::vector<StepPlan> plans = {
+      plan_of("resnet20", 32, {.keeps_state = true, .set = ResidentSet{.samples = 100}})};
   for (const std::string& name : model_names()) {
     plans.push_back(plan_of(name, 32));
   }

@@ -74,12 +74,12 @@ struct Problem {
     return {std::span(pixels).subspan(first * image, count * image),
             std::span(labels).subspan(first, count)};
   }
-  [[nodiscard]] Outcome train(StepEngine& engine) const {
+  [[nodiscard]] Outcome train(StepEngine& engine, std::uint64_t version = 1) const {
     Outcome outcome{{},
                     std::vector<float>(model.parameter_count, NAN),
                     std::vector<float>(model.statistic_count, NAN)};
     RecordingSink sink;
-    outcome.result = engine.train(weights(), batch(0, labels.size()), 0.1F, outcome.gradient,
+    outcome.result = engine.train(weights(version), batch(0, labels.size()), 0.1F, outcome.gradient,
                                   outcome.statistics, sink);
     return outcome;
   }

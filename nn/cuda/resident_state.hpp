@@ -1,0 +1,60 @@
+#pragma once
+
+// Private to nn/cuda: weights, momentum and running statistics in the memory of a GPU. They come
+// from the host when it has others, and are updated here if there is room for the momentum.
+//
+// The engine's stream keeps loads, updates and microbatches in order. What the host fetches goes
+// over a stream of its own, behind the last update, so it does not wait for microbatches.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/result.hpp"
+#include "nn/cuda/cuda_handles.hpp"
+#include "nn/device_optimizer.hpp"
+
+namespace mayfly::nn::cuda {
+
+/// Where all of it is, in the device's memory.
+struct StatePlaces {
+  std::span<float> parameters;
+  std::span<float> statistics;
+  std::span<float> gradient;  ///< as long as the parameters
+  std::span<float> momentum;  ///< as long as the parameters; empty: weights come from the host
+};
+
+class ResidentState final : public DeviceOptimizer {
+ public:
+  /// On the engine's thread, as everything else but fetch(). `packing` makes of parameters what
+  /// convolutions read. `compute` outlives the state.
+  static Result<ResidentState> make(int device, cudaStream_t compute, const StatePlaces& places,
+                                    GraphProgram packing);
+
+  /// Makes the device's weights and statistics those, if they are not yet.
+  void load(const Weights& weights);
+  [[nodiscard]] bool can_update() const { return !places_.momentum.empty(); }
+
+  [[nodiscard]] float* mean_gradient() override { return places_.gradient.data(); }
+  void update(const DeviceUpdate& update) override;
+  void fetch(DevicePart part, std::size_t first, std::span<float> to) override;
+
+ private:
+  ResidentState(int device, cudaStream_t compute, const StatePlaces& places, GraphProgram packing);
+  void upload(std::span<const float> from, std::span<float> to);
+  void pack();
+
+  int device_;
+  cudaStream_t compute_;
+  StatePlaces places_;
+  GraphProgram packing_;
+  OwnedStream fetching_;
+  OwnedEvent updated_;
+  std::optional<std::uint64_t> version_;           // of parameters and statistics
+  std::optional<std::uint64_t> momentum_version_;  // that of the parameters it belongs to
+};
+
+}  // namespace mayfly::nn::cuda
