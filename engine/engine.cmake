@@ -19,6 +19,7 @@ mayfly_library(engine
           run/trace.cpp state/initial_weights.cpp state/observer.cpp state/starting_state.cpp
           state/state_donor.cpp state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
           training/audit.cpp training/commit.cpp training/compute_pool.cpp
+          training/host_copy.cpp
           training/compute_pool_worker.cpp training/device.cpp training/device_exchange.cpp
           training/trainer.cpp training/trainer_checks.cpp training/trainer_enter.cpp
           training/trainer_evaluate.cpp training/trainer_observe.cpp training/trainer_reports.cpp

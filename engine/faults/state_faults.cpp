@@ -1,5 +1,6 @@
 #include "engine/faults/state_faults.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <span>
 
@@ -24,6 +25,11 @@ StateFaults::StateFaults(const std::vector<ChaosEvent>& events) {
       events_.push_back(event);
     }
   }
+}
+
+bool StateFaults::due(Step committed) const {
+  return std::ranges::any_of(
+      events_, [committed](const ChaosEvent& event) { return value(committed) >= event.step; });
 }
 
 void StateFaults::after_commit(nn::ModelState& state) {

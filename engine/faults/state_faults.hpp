@@ -15,6 +15,8 @@ class StateFaults {
   /// Keeps those of the events that flip a bit.
   explicit StateFaults(const std::vector<ChaosEvent>& events);
 
+  /// Whether after_commit() would change the state after this step.
+  [[nodiscard]] bool due(Step committed) const;
   /// A step was committed: flips one bit for each event whose step has come; each once.
   void after_commit(nn::ModelState& state);
 

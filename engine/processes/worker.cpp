@@ -138,6 +138,7 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
   parts.device = std::move(made).value();
   parts.transport = std::move(parts.device.transport);
   parts.pool->keep_sums_on(*parts.device.parts.sums);
+  log::info("weights are updated in the memory of the GPU");
   return {};
 }
 

@@ -1,6 +1,7 @@
 // 32 bits per element, in the memory of a GPU: the sums of parameters' gradients are there, and
-// their copies go through the group's part on the device. Totals, loss and statistics are few and
-// known to the host: they travel in host memory, behind the last bucket.
+// their copies go through the group's part on the device. There they stay, unless somebody who has
+// no state on the device wants them. Totals, loss and statistics are few and known to the host:
+// they travel in host memory, behind the last bucket.
 
 #include <cstring>
 
@@ -44,11 +45,17 @@ class DeviceWire final : public FullWire {
     return messages;
   }
 
-  void arrived(std::size_t bucket) override { device_.fetch(layout().device_blocks(bucket)); }
+  void arrived(std::size_t /*bucket*/) override {}
+
+  void fetch_sums() override {
+    for (std::size_t b = 0; b < layout().buckets().size(); ++b) {
+      device_.fetch(layout().device_blocks(b));
+    }
+    device_.wait_until_fetched();
+  }
 
   StepTotals totals(std::span<const std::int32_t> /*exponents*/,
                     std::span<const std::int32_t> /*largest*/) override {
-    device_.wait_until_fetched();
     return get_totals(head_.span());
   }
 

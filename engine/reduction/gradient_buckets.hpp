@@ -64,6 +64,8 @@ class GradientBuckets {
                                            Instant deadline, std::uint64_t step = 0);
 
   // After finish() succeeded:
+  /// Before mean() of parameters' blocks, if their sums are on a device.
+  void fetch_sums() { wire_->fetch_sums(); }
   /// The mean gradient (or loss, or statistic) of a block's elements: sum times `scale`.
   void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
             std::span<float> out) const {

@@ -57,6 +57,9 @@ class GradientWire {
   /// Once per step, before the functions below.
   [[nodiscard]] virtual StepTotals totals(std::span<const std::int32_t> exponents,
                                           std::span<const std::int32_t> largest) = 0;
+  /// Brings to the host what mean() needs of it and has not: where sums are on a device, those of
+  /// the parameters.
+  virtual void fetch_sums() {}
   /// The mean over all microbatches of a block's elements: sum times `scale`.
   virtual void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
                     std::span<float> out) const = 0;

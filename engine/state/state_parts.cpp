@@ -16,10 +16,10 @@ std::uint64_t hash_of(const std::vector<std::int32_t>& values) {
   return digest_of(std::as_bytes(std::span(values))).low;
 }
 
-/// The part-th of `parts` slices.
-std::span<const float> slice(std::span<const float> all, std::uint64_t part, std::uint64_t parts) {
-  const std::size_t first = all.size() * part / parts;
-  return all.subspan(first, all.size() * (part + 1) / parts - first);
+/// Whose turn it is.
+std::span<const float> slice(std::span<const float> all, Step committed) {
+  const StateParts::Slice turn = StateParts::turn_slice(all.size(), committed);
+  return all.subspan(turn.first, turn.count);
 }
 
 }  // namespace
@@ -53,12 +53,17 @@ std::vector<std::uint64_t> StateParts::hashes(const nn::ModelState& state) const
   return hashes;
 }
 
+StateParts::Slice StateParts::turn_slice(std::size_t elements, Step committed) {
+  const std::uint64_t turn = value(committed) % kRounds;
+  const std::size_t first = elements * turn / kRounds;
+  return {first, elements * (turn + 1) / kRounds - first};
+}
+
 std::uint64_t StateParts::turn_hash(const nn::ModelState& state) {
-  const std::uint64_t turn = value(state.committed) % kRounds;
   std::uint64_t hash = mix64(value(state.committed));
   for (const std::uint64_t part : {hash_of(state.parameters.span()), hash_of(state.exponents),
-                                   hash_of(slice(state.momentum.span(), turn, kRounds)),
-                                   hash_of(slice(state.statistics.span(), turn, kRounds))}) {
+                                   hash_of(slice(state.momentum.span(), state.committed)),
+                                   hash_of(slice(state.statistics.span(), state.committed))}) {
     hash = mix64(hash ^ part);
   }
   return hash;

@@ -6,6 +6,7 @@
 // within kRounds steps. If the hashes differ, each member hashes every part by itself, which tells
 // who is wrong and where.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,6 +29,12 @@ class StateParts {
   [[nodiscard]] std::vector<std::uint64_t> hashes(const nn::ModelState& state) const;
   /// Of weights, exponents and the slice of the rest whose turn it is after state.committed steps.
   [[nodiscard]] static std::uint64_t turn_hash(const nn::ModelState& state);
+  /// Of so many elements of momentum or statistics, those whose turn that is.
+  struct Slice {
+    std::size_t first = 0;
+    std::size_t count = 0;
+  };
+  [[nodiscard]] static Slice turn_slice(std::size_t elements, Step committed);
   /// What is compared when the whole state is: its digest's low half, and turn_hash().
   [[nodiscard]] static std::uint64_t joined(std::uint64_t digest_low, std::uint64_t turn_hash);
 

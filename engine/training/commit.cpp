@@ -3,7 +3,6 @@
 #include <array>
 
 #include "base/check.hpp"
-#include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -12,6 +11,10 @@ namespace {
 constexpr std::size_t kElementsPerThread = std::size_t{256} << 10;
 
 }  // namespace
+
+nn::SgdOptions Committer::sgd() const {
+  return {static_cast<float>(job_.config.momentum), static_cast<float>(job_.config.weight_decay)};
+}
 
 float Committer::rate_of(Step step) const {
   return static_cast<float>(nn::learning_rate_at(job_.schedule, value(step)));
@@ -23,9 +26,7 @@ void Committer::update_block(std::size_t block, std::span<const float> mean, flo
   const std::size_t first = layout_.blocks().offset(block);
   if (first >= layout_.parameters_offset()) {
     const std::size_t at = first - layout_.parameters_offset();
-    const nn::SgdOptions sgd{static_cast<float>(job_.config.momentum),
-                             static_cast<float>(job_.config.weight_decay)};
-    nn::sgd_update(sgd, rate, mean, state.parameters.span().subspan(at, mean.size()),
+    nn::sgd_update(sgd(), rate, mean, state.parameters.span().subspan(at, mean.size()),
                    state.momentum.span().subspan(at, mean.size()));
   } else if (first >= layout_.statistics_offset()) {
     const std::size_t at = first - layout_.statistics_offset();
@@ -38,7 +39,7 @@ void Committer::update_block(std::size_t block, std::span<const float> mean, flo
 void Committer::update(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                        Range blocks, nn::ModelState& state) const {
   const float rate = rate_of(next(state.committed));
-  const float scale = 1.0F / static_cast<float>(job_.microbatches);
+  const float scale = scale_of_mean();
   alignas(64) std::array<float, collectives::kBlockElements> memory;
   for (std::size_t b = blocks.first; b < blocks.last; ++b) {
     const std::span<float> mean = std::span(memory).first(layout_.blocks().size(b));
@@ -61,9 +62,14 @@ void Committer::for_all_blocks(ComputePool& pool, Function function) const {
 
 float Committer::commit(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                         ComputePool& pool, nn::ModelState& state) const {
-  for_all_blocks(pool, [&](Range blocks) { update(reduced, exponents, blocks, state); });
+  if (pool.updates_on_device()) {
+    update(reduced, exponents, {0, layout_.first_parameter_block()}, state);
+    pool.update_on_device(sgd(), scale_of_mean(), rate_of(next(state.committed)), state);
+  } else {
+    for_all_blocks(pool, [&](Range blocks) { update(reduced, exponents, blocks, state); });
+  }
   std::array<float, ReductionLayout::kLossElements> loss{};
-  reduced.mean(0, exponents, 1.0F / static_cast<float>(job_.microbatches), loss);
+  reduced.mean(0, exponents, scale_of_mean(), loss);
   state.exponents = reduced.next_exponents(exponents);
   state.committed = next(state.committed);
   return loss[0];
@@ -74,7 +80,7 @@ void Committer::observe(const GradientBuckets& reduced, std::span<const std::int
   if (observed.means.size() == 0) {
     observed.means = AlignedBuffer<float>(layout_.element_count());
   }
-  const float scale = 1.0F / static_cast<float>(job_.microbatches);
+  const float scale = scale_of_mean();
   for_all_blocks(pool, [&](Range blocks) {
     for (std::size_t b = blocks.first; b < blocks.last; ++b) {
       reduced.mean(

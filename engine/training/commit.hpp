@@ -14,6 +14,7 @@
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
+#include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 
@@ -34,9 +35,12 @@ class Committer {
   /// Applies the reduced step to the state: gradient mean over all microbatches, SGD, running
   /// statistics, exponents of the next step; state.committed grows by one. Returns the mean loss.
   /// `exponents` are those the step was quantised with; the threads of `pool` share large updates.
+  /// If the pool updates on its device, parameters and momentum are updated there, to the same
+  /// bits, and those of `state` stay as they are (host_copy.hpp).
   float commit(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                ComputePool& pool, nn::ModelState& state) const;
   /// Everything that the update of `observed.step` needs. `observed.means` is allocated if empty.
+  /// After reduced.fetch_sums().
   void observe(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                ComputePool& pool, ObservedStep& observed) const;
   /// The same change of the state, bit for bit, as commit() makes; on the calling thread alone.
@@ -57,6 +61,8 @@ class Committer {
   void update_block(std::size_t block, std::span<const float> mean, float rate,
                     nn::ModelState& state) const;
   [[nodiscard]] float rate_of(Step step) const;
+  [[nodiscard]] nn::SgdOptions sgd() const;
+  [[nodiscard]] float scale_of_mean() const { return 1.0F / static_cast<float>(job_.microbatches); }
 
   const Job& job_;
   const ReductionLayout& layout_;

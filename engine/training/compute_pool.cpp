@@ -101,10 +101,33 @@ void ComputePool::fail(const Error& error) {
 }
 
 /// A state is known by its step, and by how often another one has come in between.
-nn::Weights ComputePool::weights_of(const nn::ModelState& state) const {
+std::uint64_t ComputePool::version_of(Step committed) const {
   constexpr int kStepBits = 48;
-  return {state.parameters.span(), state.statistics.span(),
-          value(state.committed) | (replacements_ << kStepBits)};
+  return value(committed) | (replacements_ << kStepBits);
+}
+
+nn::Weights ComputePool::weights_of(const nn::ModelState& state) const {
+  return {state.parameters.span(), state.statistics.span(), version_of(state.committed)};
+}
+
+void ComputePool::keep_sums_on(collectives::DeviceSums& device) {
+  optimizer_ = workers_.size() == 1 ? workers_[0]->optimizer() : nullptr;
+  ENSURE(optimizer_ != nullptr, "who sums on a device has one engine, which keeps the state");
+  device_sums_ = &device;
+  sums_.keep_on(device);
+}
+
+void ComputePool::update_on_device(const nn::SgdOptions& options, float scale, float rate,
+                                   const nn::ModelState& state) {
+  const nn::DeviceUpdate update{.weights = weights_of(state),
+                                .momentum = state.momentum.span(),
+                                .options = options,
+                                .learning_rate = rate,
+                                .version = version_of(next(state.committed))};
+  run_parts([&](std::uint32_t /*part*/, std::uint32_t /*parts*/) {
+    device_sums_->take_mean(scale, optimizer_->mean_gradient());
+    optimizer_->update(update);
+  });
 }
 
 std::optional<nn::DeviceGradient> ComputePool::device_gradient() const {

@@ -25,6 +25,7 @@
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/ledger.hpp"
 #include "engine/run/trace.hpp"
+#include "nn/device_optimizer.hpp"
 #include "nn/model_state.hpp"
 #include "nn/step_engine.hpp"
 
@@ -94,9 +95,21 @@ class ComputePool {
   [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const;
   /// Whether images are looked up on the device (nn::StepEngine::holds_training_set).
   [[nodiscard]] bool holds_training_set() const;
-  /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on().
-  /// Before the first step.
-  void keep_sums_on(collectives::DeviceSums& device) { sums_.keep_on(device); }
+  /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on(), and
+  /// parameters and momentum are updated there. The engine is one that keeps the state. Before the
+  /// first step.
+  void keep_sums_on(collectives::DeviceSums& device);
+  [[nodiscard]] bool updates_on_device() const { return optimizer_ != nullptr; }
+  /// Lets the device update its parameters and momentum: mean gradient (all-reduced sum times
+  /// `scale`), SGD. `state` is that before the update, but with its new statistics; the device
+  /// reads parameters and momentum of it only if it has another state. The step must be complete;
+  /// does not wait for the device.
+  void update_on_device(const nn::SgdOptions& options, float scale, float rate,
+                        const nn::ModelState& state);
+  /// What the last update_on_device() made, or is still making, of a part of the state.
+  void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) {
+    optimizer_->fetch(part, first, to);
+  }
   /// The state that comes is another one, even if it is of the same step as the last: engines load
   /// it. No microbatch of a step that goes on is under way.
   void state_replaced() { ++replacements_; }
@@ -144,6 +157,7 @@ class ComputePool {
               Ledger* ledger, elastic::ProgressBoard* board);
   void hang_if_asked();
   void drag(Duration took);
+  [[nodiscard]] std::uint64_t version_of(Step committed) const;
   [[nodiscard]] nn::Weights weights_of(const nn::ModelState& state) const;
   void note_audited(std::span<float> result);
   bool wait_until_done(const std::uint32_t& counter);
@@ -157,11 +171,13 @@ class ComputePool {
   elastic::ProgressBoard& board_;
   Injector* injector_ = nullptr;
   GradientSums sums_;
-  std::uint64_t replacements_ = 0;           // of the state
-  nn::Weights weights_;                      // set while idle
-  std::uint64_t step_ = 0;                   // set while idle
-  std::optional<std::uint32_t> audited_;     // set while idle
-  std::optional<std::uint64_t> spoil_from_;  // read by whoever computes audited_
+  collectives::DeviceSums* device_sums_ = nullptr;  // null: sums and updates are on the host
+  nn::DeviceOptimizer* optimizer_ = nullptr;        // the engine's; null with it
+  std::uint64_t replacements_ = 0;                  // of the state; a part of its version
+  nn::Weights weights_;                             // set while idle
+  std::uint64_t step_ = 0;                          // set while idle
+  std::optional<std::uint32_t> audited_;            // set while idle
+  std::optional<std::uint64_t> spoil_from_;         // read by whoever computes audited_
 
   mutable std::mutex mutex_;
   std::condition_variable work_added_;

@@ -44,6 +44,8 @@ class ComputePool::Worker final : public nn::GradientSink {
     return engine_->device_gradient();
   }
 
+  [[nodiscard]] nn::DeviceOptimizer* optimizer() { return engine_->optimizer(); }
+
   [[nodiscard]] bool holds_training_set() const { return engine_->holds_training_set(); }
 
   void ready_from(std::size_t offset) override {

@@ -110,6 +110,7 @@ Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
         {.microbatch = job.config.microbatch,
          .dtype = job.dtype,
          .sums_bytes = sums ? device_sums_bytes(ReductionLayout(job.model), job.exact()) : 0,
+         .keeps_state = sums,
          .training_set = set.has_value() ? &*set : nullptr});
   }
   return nn::cpu::make_cpu_engine(job.model, job.config.microbatch,

@@ -61,6 +61,7 @@ std::vector<std::size_t> candidate_sizes(const BucketSize& size, const Reduction
 Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
     : parts_(parts),
       state_(std::move(initial)),
+      host_copy_(state_, parts.pool),
       lane_(lane_of(parts.trace, "trainer")),
       buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace, &parts.board,
                parts.device_sums),
@@ -71,7 +72,7 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       donor_(host_of(parts.job.config)),
       sender_(host_of(parts.job.config), StateDonor::Priority::kUsual) {
   position_ = state_.committed;
-  parts_.pool.state_replaced();  // the pool may know another trainer's
+  host_copy_.replaced();  // the pool may know another trainer's
 }
 
 elastic::member_effect::Leave Trainer::run() {
@@ -83,7 +84,7 @@ elastic::member_effect::Leave Trainer::run() {
       if (leave->write_checkpoint) {
         turn_to(elastic::Activity::kCheckpoint);
         draw_weights();
-        parts_.checkpoints.write_now(state_);
+        parts_.checkpoints.write_now(state_here());
       }
       return *leave;
     }
@@ -258,8 +259,15 @@ void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) 
 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
   const std::optional<std::uint64_t> whole = whole_state();  // while the compute threads are busy
+  const bool on_device = parts_.pool.updates_on_device();
+  std::optional<std::uint32_t> check;
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
+    if (on_device && b + 1 == bucket_count) {
+      // The device still computes, and reduces what came before.
+      const TraceSpan traced = span("check state");
+      check = state_check(whole);
+    }
     if (!computed(b)) {
       group.abort();
       (void)buckets_.finish(exponents_, monotonic_now());
@@ -271,9 +279,12 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     const TraceSpan traced = span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});
     buckets_.start(group, b, parts_.pool.sums());
   }
+  if (!on_device) {
+    check = state_check(whole);
+  }
   buckets_.start_signals(
       group, parts_.pool.sums(),
-      {parts_.link.boundary_asked(view.id), before_us(), state_check(whole), audit_check(view)});
+      {parts_.link.boundary_asked(view.id), before_us(), check, audit_check(view)});
   const TraceSpan traced = span("wait for all-reduce");
   return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(position_)));
 }
@@ -303,6 +314,15 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
   }
 }
 
+/// The commit of a member that has the state; returns the loss.
+double Trainer::apply() {
+  const double loss = committer_.commit(buckets_, exponents_, parts_.pool, state_);
+  if (parts_.pool.updates_on_device()) {
+    host_copy_.leave_behind();
+  }
+  return loss;
+}
+
 void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   const TraceSpan traced = span("commit");
   turn_to(elastic::Activity::kCommit);
@@ -313,16 +333,16 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
     sender_.keep_only({});  // who was behind has taken part in this step
   }
   take_state_if_caught_up();
-  const double loss =
-      observes_ ? observe(reduced) : committer_.commit(buckets_, exponents_, parts_.pool, state_);
+  const double loss = observes_ ? observe(reduced) : apply();
   position_ = next(position_);
   tune_buckets(reduced);
   computing_ = {};
   attempt_ = 0;
   held_ = {};
   record(view, reduced, loss);
-  if (parts_.faults != nullptr && !observes_) {
-    parts_.faults->after_commit(state_);
+  if (parts_.faults != nullptr && !observes_ && parts_.faults->due(state_.committed)) {
+    parts_.faults->after_commit(state_here());
+    host_copy_.replaced();
   }
   const Instant now = monotonic_now();
   if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {

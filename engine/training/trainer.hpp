@@ -28,6 +28,7 @@
 #include "engine/state/state_parts.hpp"
 #include "engine/training/commit.hpp"
 #include "engine/training/compute_pool.hpp"
+#include "engine/training/host_copy.hpp"
 #include "engine/training/worker_link.hpp"
 #include "nn/model_state.hpp"
 
@@ -59,7 +60,7 @@ class Trainer {
   /// The last step in this worker's state.
   [[nodiscard]] Step committed() const { return state_.committed; }
   /// The state, for the same worker's next part in the job. After run().
-  [[nodiscard]] nn::ModelState take_state() { return std::move(state_); }
+  [[nodiscard]] nn::ModelState take_state() { return std::move(state_here()); }
 
  private:
   /// Why a view ended for this member.
@@ -77,6 +78,11 @@ class Trainer {
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
 
+  /// The state as it is on the host, all of it.
+  nn::ModelState& state_here() {
+    host_copy_.bring_all();
+    return state_;
+  }
   /// Those of step 0, if this is the first time that somebody needs them of us.
   void draw_weights() { nn::draw_weights(parts_.job.model, parts_.job.config.seed, state_); }
 
@@ -116,6 +122,7 @@ class Trainer {
   /// Waits until every microbatch of this member is in the bucket; false if interrupted.
   [[nodiscard]] bool computed(std::size_t bucket);
   void commit(const elastic::View& view, const ReducedStep& reduced);
+  double apply();
   void record(const elastic::View& view, const ReducedStep& reduced, double loss);
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
   /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
@@ -138,8 +145,8 @@ class Trainer {
   [[nodiscard]] bool is_digest_step(Step step) const;
 
   // trainer_checks.cpp: the same state everywhere, and the same results
-  [[nodiscard]] std::optional<std::uint64_t> whole_state() const;
-  [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> whole) const;
+  [[nodiscard]] std::optional<std::uint64_t> whole_state();
+  [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> whole);
   [[nodiscard]] bool is_checkpoint_step(Step step) const;
   void states_agreed();
   Result<void> compare_last_state(collectives::Group& group, Instant deadline);
@@ -149,7 +156,8 @@ class Trainer {
   Error results_differ();
 
   TrainerParts parts_;
-  nn::ModelState state_;
+  nn::ModelState state_;  // parameters and momentum: see state_here()
+  HostCopy host_copy_;    // of state_
   Step position_{};  // the last committed step of the view; that of the state, unless we lack it
   TraceLane* lane_;  // null without a trace
   GradientBuckets buckets_;

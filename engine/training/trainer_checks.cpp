@@ -23,18 +23,20 @@ bool Trainer::is_checkpoint_step(Step step) const {
 }
 
 /// At some steps, of the whole state: it takes long, so it is done while microbatches are computed.
-std::optional<std::uint64_t> Trainer::whole_state() const {
+std::optional<std::uint64_t> Trainer::whole_state() {
   // Members share the view and the step, so they all take the same branch.
   const bool whole =
       first_step_of_view_ || is_digest_step(position_) || is_checkpoint_step(position_);
-  return whole && !observes_ ? std::optional(nn::digest_of(state_).low) : std::nullopt;
+  return whole && !observes_ ? std::optional(nn::digest_of(state_here()).low) : std::nullopt;
 }
 
-/// After the microbatches are computed: the weights were right all the while.
-std::optional<std::uint32_t> Trainer::state_check(std::optional<std::uint64_t> whole) const {
+/// After the microbatches are computed: the weights were right all the while. Those on a device are
+/// looked at while it computes, because they have to be fetched first.
+std::optional<std::uint32_t> Trainer::state_check(std::optional<std::uint64_t> whole) {
   if (observes_) {
     return std::nullopt;
   }
+  host_copy_.bring_turn();
   const std::uint64_t turn = StateParts::turn_hash(state_);
   return static_cast<std::uint32_t>(whole ? StateParts::joined(*whole, turn) : turn);
 }
@@ -46,7 +48,7 @@ void Trainer::states_agreed() {
   }
   saved_ = state_.committed;
   if (speaks_) {
-    parts_.checkpoints.write_later(state_);
+    parts_.checkpoints.write_later(state_here());
   }
 }
 
@@ -54,7 +56,7 @@ void Trainer::states_agreed() {
 Result<void> Trainer::compare_last_state(collectives::Group& group, Instant deadline) {
   std::array<std::int32_t, 2> lanes = {INT32_MIN, INT32_MIN};  // an observer has nothing to say
   if (!observes_) {
-    const auto check = static_cast<std::int32_t>(nn::digest_of(state_).low & 0x7fffffffU);
+    const auto check = static_cast<std::int32_t>(nn::digest_of(state_here()).low & 0x7fffffffU);
     lanes = {check, -check};
   }
   if (Result<void> done =
@@ -70,7 +72,7 @@ Result<void> Trainer::compare_last_state(collectives::Group& group, Instant dead
 Error Trainer::states_differ() {
   if (!observes_) {
     dispute_ = elastic::Dispute::kState;
-    disputed_ = state_parts_.hashes(state_);
+    disputed_ = state_parts_.hashes(state_here());
   }
   return {Errc::kDiverged,
           fmt::format("the members' states differ before step {}", value(next(position_)))};

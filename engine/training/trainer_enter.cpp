@@ -111,7 +111,7 @@ DonorAddress Trainer::send_state(const elastic::View& view) {
     return {};
   }
   const Result<DonorAddress> address = sender_.offer(
-      view.id, view.key, state_,
+      view.id, view.key, state_here(),
       part_of(bytes, static_cast<std::size_t>(place - senders.begin()), senders.size()));
   if (!address.ok()) {  // who is behind will say so, and the view ends
     log::warning("no state for a member that is behind: " + address.error().detail);
@@ -131,7 +131,7 @@ Result<void> Trainer::take_state(const elastic::View& view,
   if (Result<void> taken = nn::unpack_state(packed.value().span(), state_); !taken.ok()) {
     return taken;
   }
-  parts_.pool.state_replaced();
+  host_copy_.replaced();
   if (state_.committed != view.committed) {
     return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
                                              value(state_.committed), value(view.committed))};

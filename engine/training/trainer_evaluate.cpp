@@ -93,7 +93,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   }
   if (speaks_) {
     turn_to(elastic::Activity::kCheckpoint);
-    parts_.checkpoints.write_now(state_);
+    parts_.checkpoints.write_now(state_here());
     if (Result<void> taken = wait_for_reports(view); !taken.ok()) {
       return taken;
     }

@@ -92,7 +92,7 @@ Result<DonorAddress> Trainer::offer_state(const elastic::View& view) {
   if (place == donors.end()) {
     return DonorAddress{};
   }
-  return donor_.offer(view.id, view.key, state_,
+  return donor_.offer(view.id, view.key, state_here(),
                       part_of(nn::packed_state_size(state_),
                               static_cast<std::size_t>(place - donors.begin()), donors.size()));
 }
@@ -108,6 +108,7 @@ double Trainer::observe(const ReducedStep& reduced) {
   }
   ObservedStep step = observer_->blank();
   step.step = next(position_);
+  buckets_.fetch_sums();
   committer_.observe(buckets_, exponents_, parts_.pool, step);
   observed_exponents_ = step.next_exponents;
   const double loss = step.means[0];
@@ -120,7 +121,7 @@ void Trainer::take_state_if_caught_up() {
     return;
   }
   state_ = observer_->take_state();
-  parts_.pool.state_replaced();
+  host_copy_.replaced();
   observer_.reset();
   observes_ = false;
   computing_ = {};  // it was begun with the memory of the state before

@@ -43,7 +43,7 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced, doub
     return;  // others report this step, with the digest that we cannot give
   }
   if (is_digest_step(state_.committed)) {
-    record.digest = to_string(nn::digest_of(state_));
+    record.digest = to_string(nn::digest_of(state_here()));
   }
   ENSURE(record.samples == parts_.job.config.global_batch,
          "a committed step has used exactly the global batch");

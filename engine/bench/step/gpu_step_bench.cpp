@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <future>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "engine/run/run_directory.hpp"
 #include "engine/training/device.hpp"
 #include "engine/training/device_exchange.hpp"
+#include "nn/device_optimizer.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
@@ -53,6 +55,7 @@ class GpuStepLoop final : public nn::GradientSink {
         {.microbatch = work_.microbatch_size,
          .dtype = dtype,
          .sums_bytes = options.sums_on_gpu ? device_sums_bytes(work_.layout, true) : 0,
+         .keeps_state = options.sums_on_gpu,
          .training_set = options.images_on_gpu ? &set : nullptr});
     if (!engine.ok()) {
       return std::move(engine).error();
@@ -120,13 +123,30 @@ class GpuStepLoop final : public nn::GradientSink {
       wire_->arrived(b);
     }
     (void)wire_->totals(work_.exponents, work_.exponents);
-    update();
+    const float scale = 1.0F / static_cast<float>(work_.microbatches);
+    engine_->optimizer() != nullptr ? update_on_gpu(scale) : update(scale);
     work_.state.committed = next(work_.state.committed);
   }
 
-  void update() {
+  void update_on_gpu(float scale) {
+    nn::DeviceOptimizer& optimizer = *engine_->optimizer();
+    if (fetched_.valid()) {
+      fetched_.get();
+    }
+    on_gpu_.sums->take_mean(scale, optimizer.mean_gradient());
+    optimizer.update({.weights = work_.weights(),
+                      .momentum = work_.state.momentum.span(),
+                      .options = {},
+                      .learning_rate = StepWork::kLearningRate,
+                      .version = value(next(work_.state.committed))});
+    // What a worker compares with others in every step, while the next is computed.
+    fetched_ = std::async(std::launch::async, [this, &optimizer] {
+      optimizer.fetch(nn::DevicePart::kParameters, 0, work_.state.parameters.span());
+    });
+  }
+
+  void update(float scale) {
     const ReductionLayout& layout = work_.layout;
-    const float scale = 1.0F / static_cast<float>(work_.microbatches);
     for (std::size_t b = layout.first_parameter_block(); b < layout.blocks().block_count(); ++b) {
       const std::size_t at = layout.blocks().offset(b) - layout.parameters_offset();
       const std::span<float> mean = work_.gradient().subspan(at, layout.blocks().size(b));
@@ -145,6 +165,7 @@ class GpuStepLoop final : public nn::GradientSink {
   std::unique_ptr<nn::StepEngine> engine_;
   DeviceSumsParts on_gpu_;  // empty = none; goes before the engine, whose stream it waits for
   std::unique_ptr<GradientWire> wire_;
+  std::future<void> fetched_;  // last: it waits for the thread, which uses the rest
 };
 
 Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& model,

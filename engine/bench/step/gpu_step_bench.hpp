@@ -28,9 +28,9 @@ struct GpuStepResult {
 [[nodiscard]] std::string to_text(const GpuStepResult& result);
 
 /// Whole updates on synthetic images, which are copied to the GPU for every microbatch or looked up
-/// in a set that is there, as workers do: forward, backward, exact sum (with backend nccl on the
-/// GPU, else on the host), the way back, the update on the host, weights to the GPU. Prints the
-/// above to standard output; returns the exit code.
+/// in a set that is there, as workers do: forward, backward, exact sum and update: with backend
+/// nccl on the GPU, while weights go to the host, else on the host, with the way of gradients there
+/// and of weights back. Prints the above to standard output; returns the exit code.
 int bench_gpu_step(const StepBenchOptions& options, const nn::Model& model, nn::Dtype dtype);
 
 }  // namespace mayfly::engine

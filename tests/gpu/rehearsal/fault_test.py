@@ -48,14 +48,14 @@ def little_memory():
     job += ["--steps", "2"] + GPU
     fits = set()
     for count in (1, 3):
-        with pretended(REHEARSAL_GPU_MIB="8"):
+        with pretended(REHEARSAL_GPU_MIB="10"):
             run = Run(job + ["--workers", str(count)])
         code, lines = run.wait(), run.output().splitlines()
         expect(code == 2, f"{count} workers: exit code {code}\n{run.logs()}")
         expect(len(lines) == 1, f"{count} workers: said {lines}")
         found = re.fullmatch(r"mayfly: device cuda cannot be used: resnet20 with a microbatch of "
                              r"16 needs \d+ MiB \(\d+ of them for sums of gradients\) of GPU "
-                             r"memory, 8 MiB are free; a microbatch of (\d+) would fit", lines[0])
+                             r"memory, 10 MiB are free; a microbatch of (\d+) would fit", lines[0])
         expect(found is not None, f"{count} workers: said {lines}")
         fits.add(int(found.group(1)))
         summary = run.summary()
@@ -63,7 +63,7 @@ def little_memory():
         run.remove()
     expect(len(fits) == 1 and 1 <= min(fits) < 16, f"microbatches of {fits} would fit")
     job[job.index("--microbatch") + 1] = str(max(n for n in (1, 2, 4, 8) if n <= min(fits)))
-    with pretended(REHEARSAL_GPU_MIB="8"):
+    with pretended(REHEARSAL_GPU_MIB="10"):
         run = Run(job + ["--workers", "2"])
     run.finish()
     run.remove()

@@ -6,6 +6,7 @@
 //   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
+//   REHEARSAL_GPU_FLIPS=PATH  the same, but after an update a bit of a weight flips in its memory
 
 #include <unistd.h>
 

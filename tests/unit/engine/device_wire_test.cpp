@@ -115,6 +115,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
   Outcome outcome_of(GradientWire& wire, const std::vector<std::int32_t>& largest) const {
     Outcome outcome;
     outcome.totals = wire.totals(exponents, largest);
+    wire.fetch_sums();
     std::vector<float> means(layout.element_count());
     for (std::size_t b = 0; b < layout.blocks().block_count(); ++b) {
       wire.mean(b, exponents, 1.0F / kMicrobatches,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/faults/state_faults.hpp"
 
 namespace mayfly::engine {
@@ -68,6 +70,24 @@ TEST(StateParts, AnyOtherWrongNumberIsFoundWithinTheRounds) {
   }
 }
 
+TEST(StateParts, WhatIsNeededOfTheMomentumForAHashIsTheSliceOfItsTurn) {
+  const nn::Model net = model();
+  const nn::ModelState whole = state_of(net);
+  std::size_t covered = 0;
+  for (std::uint64_t step = 100; step < 100 + StateParts::kRounds; ++step) {
+    nn::ModelState partial = state_of(net);
+    std::ranges::fill(partial.momentum.span(), -1.0F);
+    const StateParts::Slice slice = StateParts::turn_slice(net.parameter_count, Step{step});
+    const auto from = whole.momentum.span().subspan(slice.first, slice.count);
+    std::ranges::copy(from, partial.momentum.span().subspan(slice.first).begin());
+    nn::ModelState right = state_of(net);
+    right.committed = partial.committed = Step{step};
+    EXPECT_EQ(StateParts::turn_hash(partial), StateParts::turn_hash(right)) << step;
+    covered += slice.count;
+  }
+  EXPECT_EQ(covered, net.parameter_count);
+}
+
 TEST(StateParts, TheDifferingPartIsNamed) {
   const nn::Model net = model();
   const StateParts parts(net);
@@ -97,6 +117,8 @@ TEST(StateFaults, FlipOneBitEachOnceWhenTheirStepHasCome) {
     }
     return count;
   };
+  EXPECT_FALSE(faults.due(Step{1}));
+  EXPECT_TRUE(faults.due(Step{2}));
   state.committed = Step{1};
   faults.after_commit(state);
   EXPECT_EQ(changed(), 0);
@@ -106,6 +128,7 @@ TEST(StateFaults, FlipOneBitEachOnceWhenTheirStepHasCome) {
   state.committed = Step{3};
   faults.after_commit(state);
   EXPECT_EQ(changed(), 2);
+  EXPECT_FALSE(faults.due(Step{4})) << "each once";
   faults.after_commit(state);
   EXPECT_EQ(changed(), 2);
 }
