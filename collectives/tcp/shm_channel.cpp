@@ -1,14 +1,7 @@
 #include "collectives/tcp/shm_channel.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -21,17 +14,6 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kPipeStride = (kShmPipeBytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 constexpr std::size_t kSegmentBytes = 2 * kPipeStride;
-// Nobody can take the memory away under our feet, which would end the process by SIGBUS.
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-std::byte* map_shared(int fd) {
-  void* const at = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
-}
-
-Error no_memory(const char* what) {
-  return {Errc::kIo, fmt::format("no shared memory: {}: {}", what, std::strerror(errno))};
-}
 
 class ShmChannel final : public Channel {
  public:
@@ -149,50 +131,20 @@ class ShmChannel final : public Channel {
 
 }  // namespace
 
-ShmSegment::ShmSegment(ShmSegment&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)) {}
-
-ShmSegment& ShmSegment::operator=(ShmSegment&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  return *this;
-}
-
-ShmSegment::~ShmSegment() {
-  if (memory_ != nullptr) {
-    ::munmap(memory_, kSegmentBytes);
-  }
-}
-
 Result<ShmSegment> ShmSegment::create(UniqueFd& fd) {
-  UniqueFd made(::memfd_create("mayfly-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!made.valid() || ::ftruncate(made.get(), kSegmentBytes) != 0 ||
-      ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
-    return no_memory("memfd");
-  }
-  std::byte* const memory = map_shared(made.get());
-  if (memory == nullptr) {
-    return no_memory("mmap");
-  }
-  fd = std::move(made);
-  return ShmSegment(memory);
+  Result<SealedMemory> made = SealedMemory::create(kSegmentBytes, fd);
+  return made.ok() ? Result<ShmSegment>(ShmSegment(std::move(made).value()))
+                   : Result<ShmSegment>(made.error());
 }
 
 Result<ShmSegment> ShmSegment::map(int fd) {
-  struct stat status {};
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (::fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(kSegmentBytes) ||
-      seals < 0 || (seals & kSeals) != kSeals) {
-    return Error{Errc::kCorrupt, "what the other side shares is no channel"};
-  }
-  std::byte* const memory = map_shared(fd);
-  if (memory == nullptr) {
-    return no_memory("mmap");
-  }
-  return ShmSegment(memory);
+  Result<SealedMemory> mapped = SealedMemory::map(fd, kSegmentBytes);
+  return mapped.ok() ? Result<ShmSegment>(ShmSegment(std::move(mapped).value()))
+                     : Result<ShmSegment>(mapped.error());
 }
 
 std::byte* ShmSegment::to_creator() const {
-  return memory_ + kPipeStride;
+  return memory_.data() + kPipeStride;
 }
 
 std::unique_ptr<Channel> make_shm_channel(UniqueFd bell, ShmSegment segment, bool is_creator) {

@@ -5,36 +5,34 @@
 // kernel closes it whatever happens to the process).
 
 #include <memory>
+#include <utility>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/tcp/channel.hpp"
+#include "collectives/tcp/sealed_memory.hpp"
 
 namespace mayfly::collectives {
 
-/// Memory that two processes share; unmapped when destroyed.
+/// The memory of one such channel.
 class ShmSegment {
  public:
   ShmSegment() = default;
-  ShmSegment(ShmSegment&& other) noexcept;
-  ShmSegment& operator=(ShmSegment&& other) noexcept;
-  ~ShmSegment();
 
-  /// A new one, of zeros, that nobody can resize any more; `fd` is for the other side. kIo if the
-  /// system gives none.
+  /// A new one, of zeros; `fd` is for the other side. kIo if the system gives none.
   [[nodiscard]] static Result<ShmSegment> create(UniqueFd& fd);
   /// Maps what the other side has created. kCorrupt if it has not the size and seals of one.
   [[nodiscard]] static Result<ShmSegment> map(int fd);
 
-  [[nodiscard]] bool valid() const { return memory_ != nullptr; }
+  [[nodiscard]] bool valid() const { return memory_.valid(); }
   /// The pipes from the creating side, and to it.
-  [[nodiscard]] std::byte* from_creator() const { return memory_; }
+  [[nodiscard]] std::byte* from_creator() const { return memory_.data(); }
   [[nodiscard]] std::byte* to_creator() const;
 
  private:
-  explicit ShmSegment(std::byte* memory) : memory_(memory) {}
+  explicit ShmSegment(SealedMemory memory) : memory_(std::move(memory)) {}
 
-  std::byte* memory_ = nullptr;
+  SealedMemory memory_;
 };
 
 /// `bell` is a connected Unix-domain socket that carries nothing else from now on.

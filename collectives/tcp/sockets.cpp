@@ -199,15 +199,10 @@ Moved receive_some(int fd, void* data, std::size_t bytes) {
   return moved(::recv(fd, data, bytes, MSG_DONTWAIT));
 }
 
-Moved send_with_descriptor(int fd, ByteSpan data, int descriptor) {
+void attach_descriptor(msghdr& message, std::span<char> control, int descriptor) {
   if (descriptor < 0) {
-    return send_some(fd, data.data(), data.size());
+    return;
   }
-  iovec bytes{.iov_base = const_cast<std::byte*>(data.data()), .iov_len = data.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   cmsghdr* const header = CMSG_FIRSTHDR(&message);
@@ -215,6 +210,15 @@ Moved send_with_descriptor(int fd, ByteSpan data, int descriptor) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+}
+
+Moved send_with_descriptor(int fd, ByteSpan data, int descriptor) {
+  iovec bytes{.iov_base = const_cast<std::byte*>(data.data()), .iov_len = data.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  attach_descriptor(message, control, descriptor);
   return moved(::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
@@ -225,7 +229,8 @@ Moved receive_with_descriptor(int fd, std::span<std::byte> into, UniqueFd& descr
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  // Not control.size(): its padding would take a second descriptor, which nobody would close.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   const Moved got = moved(::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
   const cmsghdr* const header = got.bytes > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&

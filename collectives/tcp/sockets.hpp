@@ -3,6 +3,8 @@
 // The few socket calls that the tcp transport needs, with errors as values. All descriptors are
 // non-blocking and close-on-exec.
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,6 +49,9 @@ struct Moved {
 [[nodiscard]] Moved receive_some(int fd, void* data, std::size_t bytes);
 /// The same, with a descriptor along with the bytes over a Unix-domain socket (-1: none).
 [[nodiscard]] Moved send_with_descriptor(int fd, ByteSpan data, int descriptor);
+/// Prepares a sendmsg() with a descriptor (-1: none); `control` outlives it, of CMSG_SPACE(an int),
+/// aligned as a cmsghdr.
+void attach_descriptor(msghdr& message, std::span<char> control, int descriptor);
 /// Keeps a descriptor that came along in `descriptor`.
 [[nodiscard]] Moved receive_with_descriptor(int fd, std::span<std::byte> into,
                                             UniqueFd& descriptor);

@@ -1,0 +1,89 @@
+#include "collectives/tcp/sealed_memory.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace mayfly::collectives {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::byte* map_shared(int fd, std::size_t bytes) {
+  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+}
+
+Error no_memory(const char* what) {
+  return {Errc::kIo, fmt::format("no shared memory: {}: {}", what, std::strerror(errno))};
+}
+
+/// Huge pages of a pool that is empty would end the process that touches them.
+bool has_ordinary_pages(int fd) {
+  struct statfs system {};
+  return ::fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
+}
+
+}  // namespace
+
+SealedMemory::SealedMemory(SealedMemory&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+SealedMemory& SealedMemory::operator=(SealedMemory&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+SealedMemory::~SealedMemory() {
+  if (memory_ != nullptr) {
+    ::munmap(memory_, bytes_);
+  }
+}
+
+Result<SealedMemory> SealedMemory::create(std::size_t bytes, UniqueFd& fd) {
+  UniqueFd made(::memfd_create("mayfly", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!made.valid() || ::ftruncate(made.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
+    return no_memory("memfd");
+  }
+  std::byte* const memory = map_shared(made.get(), bytes);
+  if (memory == nullptr) {
+    return no_memory("mmap");
+  }
+  fd = std::move(made);
+  return SealedMemory(memory, bytes);
+}
+
+Result<SealedMemory> SealedMemory::map(int fd, std::size_t bytes) {
+  struct stat status {};
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (::fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(bytes) || seals < 0 ||
+      (seals & kSeals) != kSeals || !has_ordinary_pages(fd)) {
+    return Error{Errc::kCorrupt, "what the other side shares is not what it should be"};
+  }
+  std::byte* const memory = map_shared(fd, bytes);
+  if (memory == nullptr) {
+    return no_memory("mmap");
+  }
+  return SealedMemory(memory, bytes);
+}
+
+bool reserve(int fd, std::size_t first, std::size_t bytes) {
+  int failed = EINTR;
+  while (failed == EINTR) {
+    const int result = ::fallocate(fd, 0, static_cast<off_t>(first), static_cast<off_t>(bytes));
+    failed = result == 0 ? 0 : errno;
+  }
+  return failed == 0;
+}
+
+}  // namespace mayfly::collectives
