@@ -8,7 +8,7 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5350594d;  // "MYPS"
-constexpr std::uint8_t kFormat = 3;
+constexpr std::uint8_t kFormat = 4;
 
 std::uint64_t hash_of(ByteSpan first, ByteSpan second = {}) {
   Digester digester;
@@ -42,6 +42,11 @@ Result<void> check_header(const Header& header, std::uint64_t payload_max) {
   }
   if (header.type < MessageType::kHello || header.type > MessageType::kTaken) {
     return Error{Errc::kCorrupt, "a message of an unknown type"};
+  }
+  const bool may_lie_in_slot =
+      header.type == MessageType::kPush || header.type == MessageType::kParameters;
+  if (header.slot != 0 && !may_lie_in_slot) {
+    return Error{Errc::kCorrupt, "a message of a type that is not shared"};
   }
   if (header.payload_bytes > payload_max) {
     return Error{Errc::kCorrupt, "a message of " + std::to_string(header.payload_bytes) +

@@ -39,6 +39,7 @@ inline constexpr std::uint8_t kAsks = 1;        ///< kPush: `wanted` and `questi
 inline constexpr std::uint8_t kWantsLease = 2;  ///< kPush: nothing else to do
 inline constexpr std::uint8_t kExact = 4;       ///< kLease: with parameters of `version`
 inline constexpr std::uint8_t kAtOnce = 8;      ///< kLease, kPush: see Lease::at_once
+inline constexpr std::uint8_t kShares = 16;     ///< kWelcome: your slots are in use (shared_slots)
 }  // namespace flags
 
 /// One layout for all types; what a type does not use is zero.
@@ -67,17 +68,18 @@ struct Header {
   std::uint64_t rewound_at = 0;                ///< kLease, and all that workers say: see Rewind
   std::uint64_t rewound_to = 0;
   std::uint64_t entry = 0;  ///< between leader and follower
+  std::uint64_t slot = 0;   ///< kPush, kParameters: where the payload lies; 0: it follows
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_check = 0;  ///< hash of the payload; 0 = not made
   std::uint64_t check = 0;          ///< hash of everything before
 };
-inline constexpr std::size_t kHeaderBytes = 176;
+inline constexpr std::size_t kHeaderBytes = 184;
 static_assert(sizeof(Header) == kHeaderBytes && std::is_trivially_copyable_v<Header>);
 
 /// Sets magic, format and check.
 void seal(Header& header);
-/// kCorrupt if it is none of ours, damaged, of another format or of an unknown type, or if its
-/// payload is larger than `payload_max`.
+/// kCorrupt if it is none of ours, damaged, of another format or of an unknown type, if it names a
+/// slot and its type does not, or if its payload is larger than `payload_max`.
 [[nodiscard]] Result<void> check_header(const Header& header, std::uint64_t payload_max);
 /// Of two runs of bytes as if they were one. Never 0.
 [[nodiscard]] std::uint64_t payload_hash(ByteSpan first, ByteSpan second);

@@ -3,11 +3,14 @@
 // Messages over one non-blocking socket: what is to be sent waits here until the socket takes it,
 // and what arrives is put where the owner says. One thread.
 
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "base/unique_fd.hpp"
 #include "collectives/parameter_server/message.hpp"
@@ -35,8 +38,8 @@ class MessageStream {
   }
 
   /// Queues a message; seals the header. The payload must stay unchanged until it is sent, unless
-  /// keep_copies() is called before it changes. With a gate it, and what comes after it, waits for
-  /// release().
+  /// keep_copies() is called before it changes; if the header names a slot it lies there, and only
+  /// the header is sent. With a gate it, and what comes after it, waits for release().
   void send(Header header, ByteSpan first = {}, ByteSpan second = {}, bool with_hash = false,
             std::uint64_t gate = 0);
   /// Messages with gates up to this one may be sent from now on. Never goes back.
@@ -46,7 +49,14 @@ class MessageStream {
   /// Copies what is not sent yet and not ours, so that its owner may change it.
   void keep_copies();
 
-  /// Where the payload of this message goes; kCorrupt etc. ends the connection.
+  /// Lets this descriptor go along with what is sent next (Unix-domain sockets). It stays the
+  /// caller's, and open until then.
+  void hand_over(int descriptor) { to_hand_over_ = descriptor; }
+  /// What came along with a header, the newest; invalid: nothing.
+  [[nodiscard]] UniqueFd take_descriptor() { return std::move(handed_over_); }
+
+  /// Where the payload of this message goes; kCorrupt etc. ends the connection. If it lies in a
+  /// slot, nowhere.
   using OnHeader = std::function<Result<PayloadTarget>(const Header&)>;
   /// A message is complete.
   using OnMessage = std::function<Result<void>(const Header&)>;
@@ -63,6 +73,11 @@ class MessageStream {
     std::uint64_t gate = 0;
   };
   void push_part(ByteSpan bytes, bool copy, std::uint64_t gate);
+  [[nodiscard]] ssize_t send_parts(std::span<iovec> parts);
+  /// Of the present message: what travels behind its header.
+  [[nodiscard]] std::uint64_t following_bytes() const {
+    return header_.slot == 0 ? header_.payload_bytes : 0;
+  }
   [[nodiscard]] std::span<std::byte> next_space();
   [[nodiscard]] Result<bool> receive_some_bytes();
   [[nodiscard]] Result<void> finish_message(const OnMessage& on_message);
@@ -74,6 +89,8 @@ class MessageStream {
   Bytes* spare_;
   std::deque<Part> queue_;
   std::uint64_t released_ = 0;
+  int to_hand_over_ = -1;
+  UniqueFd handed_over_;
   Header header_;
   std::size_t header_got_ = 0;
   bool in_payload_ = false;

@@ -203,12 +203,30 @@ void ShardLoop::admit(Session& session) {
     before->worker.reset();
   }
   session.worker = worker;
+  share(session);
   Header welcome;
   welcome.type = MessageType::kWelcome;
+  welcome.flags = session.slots != nullptr ? flags::kShares : 0;
   welcome.worker = hello.worker;
   welcome.shard = options_.number;
   session.stream.send(welcome);
   ENSURE(take(event_of(hello), hello, nullptr).ok(), "a member may connect");
+}
+
+/// Uses the memory that came along with the greeting. What is none of ours is not used: payloads go
+/// through the socket.
+void ShardLoop::share(Session& session) {
+  const UniqueFd memory = session.stream.take_descriptor();
+  if (!memory.valid() || payload_bytes_ == 0) {
+    return;
+  }
+  Result<std::shared_ptr<SharedSlots>> mapped = SharedSlots::map(memory.get(), payload_bytes_);
+  if (mapped.ok()) {
+    session.slots = std::move(mapped).value();
+  } else {
+    log::info(fmt::format("shard {}: worker {}: {}", options_.number, value(*session.worker),
+                          mapped.error().detail));
+  }
 }
 
 Session* ShardLoop::session_of(MemberId worker) {
@@ -263,11 +281,11 @@ void ShardLoop::tidy() {
       sessions_.begin(), sessions_.end(), [](const auto& session) { return !session->is_leader; }));
 }
 
-AlignedBuffer<float> ShardLoop::take_buffer() {
+PushedSum ShardLoop::take_buffer() {
   if (spare_.empty()) {
-    return AlignedBuffer<float>(payload_bytes_ / sizeof(float));
+    return {AlignedBuffer<float>(payload_bytes_ / sizeof(float)), {}};
   }
-  AlignedBuffer<float> buffer = std::move(spare_.back());
+  PushedSum buffer{std::move(spare_.back()), {}};
   spare_.pop_back();
   return buffer;
 }

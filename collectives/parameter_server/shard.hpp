@@ -123,6 +123,7 @@ struct ShardFacts {
   std::uint64_t probes = 0;   ///< slices computed only to see how fast a worker is
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
+  std::uint64_t bytes_shared = 0;    ///< of both, through memory shared with workers
   std::uint64_t bytes_followed = 0;  ///< sent to the follower
   std::map<std::uint64_t, std::uint64_t> staleness;
 };

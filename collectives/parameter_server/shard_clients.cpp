@@ -9,7 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "collectives/parameter_server/shard_connection.hpp"
+#include "collectives/parameter_server/shard_clients_loop.hpp"
 #include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
@@ -18,84 +18,7 @@ namespace {
 
 constexpr Duration kRetryInterval = milliseconds(20);
 
-class Clients final : public ShardClients {
- public:
-  Clients(const ShardClientsOptions& options, WorkerFlow& flow, Target target)
-      : options_(options),
-        flow_(flow),
-        target_(std::move(target)),
-        connections_(options.addresses.size()),
-        own_host_(collectives::this_host_id()) {}
-
-  Result<void> parse() {
-    for (std::size_t i = 0; i < connections_.size(); ++i) {
-      Result<collectives::TcpAddress> address =
-          collectives::parse_tcp_address(options_.addresses[i]);
-      if (!address.ok()) {
-        return std::move(address).error();
-      }
-      connections_[i].address = std::move(address).value();
-    }
-    return {};
-  }
-
-  void set_view(ViewId view, std::uint64_t key) override {
-    view_ = view;
-    key_ = key;
-    for (Connection& connection : connections_) {
-      connection.watch.view_came(monotonic_now());
-    }
-  }
-  Result<void> move_to(std::uint32_t shard, const std::string& address) override;
-  void pull(const flow::Pull& action) override;
-  void push(const flow::Compute& action, const PushFacts& facts,
-            const std::vector<std::span<const float>>& gradients) override;
-  void rest() override { tell_all(MessageType::kRest); }
-  void bye() override {
-    said_bye_ = true;
-    tell_all(MessageType::kBye);
-  }
-  void pull_states() override {
-    for (Connection& connection : connections_) {
-      connection.state_version.reset();
-    }
-    wants_states_ = true;
-    tell_all(MessageType::kStatePull);
-  }
-  std::optional<std::vector<StateVersion>> states_arrived() override;
-  bool all_sent() const override {
-    return std::none_of(connections_.begin(), connections_.end(), [](const Connection& c) {
-      return !c.late.empty() || (c.stream != nullptr && c.stream->wants_to_send());
-    });
-  }
-  void wait(Instant deadline) override;
-  std::uint64_t known_version(std::uint32_t shard) const override {
-    return connections_[shard].known_version;
-  }
-
- private:
-  [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
-  void tell_all(MessageType type);
-  void send(std::uint32_t shard, const Header& header, std::span<const float> payload = {});
-  void send_what_is_due(Connection& connection);
-  void connect(std::uint32_t shard);
-  void greet(std::uint32_t shard);
-  void lose(std::uint32_t shard, const std::string& why);
-  void serve(std::uint32_t shard, short events);
-  void look_after(std::uint32_t shard);
-  Result<PayloadTarget> expect(std::uint32_t shard, const Header& header);
-  Result<void> handle(std::uint32_t shard, const Header& header);
-
-  ShardClientsOptions options_;
-  WorkerFlow& flow_;
-  Target target_;
-  std::vector<Connection> connections_;
-  std::string own_host_;
-  ViewId view_{};
-  std::uint64_t key_ = 0;
-  bool wants_states_ = false;
-  bool said_bye_ = false;
-};
+}  // namespace
 
 Header Clients::header_of(MessageType type, std::uint32_t shard) const {
   Header header;
@@ -136,9 +59,12 @@ void Clients::send_what_is_due(Connection& connection) {
   }
   for (const Instant now = monotonic_now();
        !connection.late.empty() && connection.late.front().due <= now;) {
-    const Late& message = connection.late.front();
-    connection.stream->send(message.header, std::as_bytes(message.payload), {},
-                            options_.payload_hashes);
+    Late& message = connection.late.front();
+    const ByteSpan payload = std::as_bytes(message.payload);
+    if (connection.slots != nullptr && !payload.empty()) {
+      message.header.slot = connection.slots->write_gradient(payload);
+    }
+    connection.stream->send(message.header, payload, {}, options_.payload_hashes);
     connection.late.pop_front();
   }
   (void)connection.stream->flush();  // a broken connection shows when it is read
@@ -208,9 +134,9 @@ void Clients::connect(std::uint32_t shard) {
   Connection& connection = connections_[shard];
   const collectives::TcpAddress& to = connection.address;
   connection.next_try = monotonic_now() + kRetryInterval;
-  const bool same_host = !to.unix_name.empty() && to.host_id == own_host_ && !own_host_.empty();
-  Result<UniqueFd> fd = same_host ? collectives::start_connect_unix(to.unix_name)
-                                  : collectives::start_connect_tcp(to.host, to.port);
+  connection.is_local = !to.unix_name.empty() && to.host_id == own_host_ && !own_host_.empty();
+  Result<UniqueFd> fd = connection.is_local ? collectives::start_connect_unix(to.unix_name)
+                                            : collectives::start_connect_tcp(to.host, to.port);
   if (fd.ok() && fd.value().valid()) {
     collectives::ask_while_idle(fd.value().get());
     connection.stream = std::make_unique<MessageStream>(
@@ -228,6 +154,13 @@ void Clients::greet(std::uint32_t shard) {
   Header hello = header_of(MessageType::kHello, shard);
   hello.key = key_;
   hello.serial = flow_.received();
+  if (options_.share_memory && connection.is_local && options_.elements[shard] > 0) {
+    auto made = SharedSlots::create(sizeof(float) * options_.elements[shard]);
+    if (made.ok()) {
+      connection.slots = std::move(made).value();
+      connection.stream->hand_over(connection.slots->fd());
+    }
+  }
   connection.stream->send(hello);
   connection.phase = LinkPhase::kGreeting;
 }
@@ -238,6 +171,7 @@ void Clients::lose(std::uint32_t shard, const std::string& why) {
     log::info(fmt::format("shard {}: {}", shard, why));
   }
   connection.stream.reset();
+  connection.slots.reset();
   connection.late.clear();
   connection.phase = LinkPhase::kNone;
   connection.next_try = monotonic_now() + kRetryInterval;
@@ -306,74 +240,6 @@ void Clients::serve(std::uint32_t shard, short events) {
     }
   }
 }
-
-Result<PayloadTarget> Clients::expect(std::uint32_t shard, const Header& header) {
-  const std::uint64_t bytes = options_.elements[shard] * sizeof(float);
-  const bool is_state = header.type == MessageType::kState;
-  const bool is_answer = header.type == MessageType::kParameters;
-  if (header.payload_bytes != (is_answer ? bytes : is_state ? 2 * bytes : 0)) {
-    return Error{Errc::kCorrupt, "a message of the wrong size"};
-  }
-  if ((is_answer && flow_.expects(shard, header.question)) || (is_state && wants_states_)) {
-    return target_(shard, is_state);
-  }
-  return PayloadTarget{};
-}
-
-Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
-  Connection& connection = connections_[shard];
-  switch (header.type) {
-    case MessageType::kWelcome:
-      connection.phase = LinkPhase::kReady;
-      connection.watch.ready(monotonic_now());
-      flow_.welcomed(shard);
-      if (std::exchange(connection.was_ready, true)) {
-        flow_.reconnected(shard);
-        if (wants_states_ && !connection.state_version) {
-          send(shard, header_of(MessageType::kStatePull, shard));
-        }
-        if (said_bye_) {
-          send(shard, header_of(MessageType::kBye, shard));
-        }
-      }
-      for (const Header& message : std::exchange(connection.waiting, {})) {
-        send(shard, message);
-      }
-      return {};
-    case MessageType::kParameters:
-      connection.known_version = std::max(connection.known_version, header.version);
-      if (flow_.expects(shard, header.question)) {
-        flow_.answered(shard, header.version);
-      }
-      return {};
-    case MessageType::kState:
-      connection.state_version = StateVersion{header.version, header.slice};
-      return {};
-    case MessageType::kLease: {
-      Lease lease;
-      lease.serial = header.serial;
-      lease.kind = static_cast<LeaseKind>(header.lease_kind);
-      lease.first = header.slice;
-      lease.count = header.count;
-      lease.clock = header.clock;
-      lease.at_once = (header.flags & flags::kAtOnce) != 0;
-      if (header.rewound_at > 0) {
-        lease.rewind = Rewind{header.rewound_at, header.rewound_to};
-      }
-      if ((header.flags & flags::kExact) != 0) {
-        lease.version = header.version;
-      }
-      if (lease.kind < LeaseKind::kCompute || lease.kind > LeaseKind::kProbe) {
-        return Error{Errc::kCorrupt, "a lease of an unknown kind"};
-      }
-      flow_.granted(lease);
-      return {};
-    }
-    default: return Error{Errc::kCorrupt, "a message that shards do not send"};
-  }
-}
-
-}  // namespace
 
 Result<std::unique_ptr<ShardClients>> ShardClients::make(const ShardClientsOptions& options,
                                                          WorkerFlow& flow, Target target) {

@@ -1,8 +1,9 @@
 #pragma once
 
 // A worker's connections to all shards of its job: one each, over a Unix-domain socket on the same
-// host, else over TCP. A connection that breaks is made again. The first shard, which gives work,
-// is greeted when all others have let us in. One thread.
+// host, with memory for what is large (shared_slots.hpp), else over TCP. A connection that breaks
+// is made again. The first shard, which gives work, is greeted when all others have let us in. One
+// thread.
 
 #include <cstdint>
 #include <functional>
@@ -25,7 +26,8 @@ struct ShardClientsOptions {
   std::vector<std::string> addresses;  ///< by shard
   std::vector<std::size_t> elements;   ///< of each shard's range
   bool payload_hashes = false;
-  int wake = -1;  ///< an eventfd that ends a wait(); outlives the connections
+  bool share_memory = true;  ///< with shards of this host; false: all goes through sockets
+  int wake = -1;             ///< an eventfd that ends a wait(); outlives the connections
   /// How late what is sent leaves (experiments with stragglers); empty: at once.
   std::function<Duration()> delay{};
   /// A shard cannot be reached although the view has its server; told once in each view. kCut: the

@@ -1,6 +1,6 @@
 #pragma once
 
-// One connection of a worker to a shard, for shard_clients.cpp only. One thread.
+// One connection of a worker to a shard, for shard_clients_loop.hpp only. One thread.
 
 #include <cstdint>
 #include <deque>
@@ -13,6 +13,7 @@
 #include "collectives/parameter_server/link_watch.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
+#include "collectives/parameter_server/shared_slots.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
@@ -29,8 +30,10 @@ struct Connection {
   collectives::TcpAddress address;
   LinkPhase phase = LinkPhase::kNone;
   std::unique_ptr<MessageStream> stream;
-  std::vector<Header> waiting;  // to be sent when we are let in
-  std::deque<Late> late;        // to be sent when it is time, in order
+  bool is_local = false;               // over a Unix-domain socket
+  std::shared_ptr<SharedSlots> slots;  // with this shard; null: none
+  std::vector<Header> waiting;         // to be sent when we are let in
+  std::deque<Late> late;               // to be sent when it is time, in order
   Instant next_try;
   bool was_ready = false;
   std::uint64_t known_version = 0;

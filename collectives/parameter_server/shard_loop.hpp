@@ -19,16 +19,31 @@
 #include "collectives/parameter_server/replica_link.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_event.hpp"
+#include "collectives/parameter_server/shared_slots.hpp"
 
 namespace mayfly::parameter_server {
 
 /// Of the ids of a view's workers, on their way to a follower.
 inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
 
+/// What was pushed: in memory of the shard's own, or where its worker has written it, in a slot
+/// that is the worker's again when this is gone.
+struct PushedSum {
+  AlignedBuffer<float> own;
+  TakenSlot slot;
+
+  [[nodiscard]] std::span<const float> span() const {
+    const ByteSpan shared = slot.payload();
+    return own.size() > 0 ? own.span()
+                          : std::span(reinterpret_cast<const float*>(shared.data()),
+                                      shared.size() / sizeof(float));
+  }
+};
+
 /// A pushed slice that waits for its round, or is about to be applied, or is applied and not yet
 /// known to be with the follower.
 struct Kept {
-  AlignedBuffer<float> sum;
+  PushedSum sum;
   Header header;
   std::uint64_t entry = 0;  // of the log
   bool is_applied = false;
@@ -41,8 +56,9 @@ struct Session {
   std::optional<Header> hello;  // until it is admitted
   std::optional<MemberId> worker;
   bool is_leader = false;
-  AlignedBuffer<float> space;        // where the present push goes
-  std::vector<std::uint64_t> words;  // where a roster or stragglers go
+  std::shared_ptr<SharedSlots> slots;  // with this worker, and with what it pushed; null: none
+  PushedSum space;                     // where the present push goes
+  std::vector<std::uint64_t> words;    // where a roster or stragglers go
   std::uint64_t question = 0;
   bool over = false;
 };
@@ -117,6 +133,7 @@ class ShardLoop final : public Shard {
   void begin_hold();
   void admit();
   void admit(Session& session);
+  void share(Session& session);
   [[nodiscard]] bool is_admissible(const Header& hello) const;
   void serve(Session& session, short events);
   void close(Session& session, const std::string& why);
@@ -126,7 +143,8 @@ class ShardLoop final : public Shard {
   Result<PayloadTarget> expect(Session& session, const Header& header);
   Result<void> handle(Session& session, const Header& header);
   Result<void> handle_worker(Session& session, const Header& header);
-  Result<void> take(const ShardEvent& event, Header header, AlignedBuffer<float>* gradient);
+  Result<void> take_from_slot(Session& session, const Header& header);
+  Result<void> take(const ShardEvent& event, Header header, PushedSum* gradient);
   void apply(const Update& update);
   void restore(const Rewind& rewind);
   void answer(const std::vector<MemberId>& workers);
@@ -138,7 +156,7 @@ class ShardLoop final : public Shard {
   void check_quiet();
   void publish_facts();
   Session* session_of(MemberId worker);
-  AlignedBuffer<float> take_buffer();
+  PushedSum take_buffer();
 
   // shard_replica.cpp: what leader and follower say to each other
   void follow_up(const ShardView& view);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "collectives/parameter_server/lease_message.hpp"
 #include "collectives/parameter_server/shard_loop.hpp"
 
 namespace mayfly::parameter_server {
@@ -20,10 +21,15 @@ Result<PayloadTarget> ShardLoop::expect(Session& session, const Header& header) 
     return greets ? Result<PayloadTarget>(PayloadTarget{})
                   : Result<PayloadTarget>(Error{Errc::kRefused, "no hello"});
   }
-  if (is_push && session.space.size() == 0) {
+  if (header.slot != 0) {
+    const bool is_there = session.slots != nullptr && header.slot <= SharedSlots::kGradients;
+    return is_there ? Result<PayloadTarget>(PayloadTarget{})
+                    : Result<PayloadTarget>(Error{Errc::kCorrupt, "a slot that is not shared"});
+  }
+  if (is_push && session.space.own.size() == 0) {
     session.space = take_buffer();
   }
-  return is_push ? PayloadTarget{std::as_writable_bytes(session.space.span()), {}}
+  return is_push ? PayloadTarget{std::as_writable_bytes(session.space.own.span()), {}}
                  : PayloadTarget{};
 }
 
@@ -48,7 +54,8 @@ Result<void> ShardLoop::handle_worker(Session& session, const Header& header) {
       if ((header.flags & flags::kAsks) != 0) {
         session.question = header.question;
       }
-      return take(event_of(header), header, &session.space);
+      return header.slot != 0 ? take_from_slot(session, header)
+                              : take(event_of(header), header, &session.space);
     case MessageType::kPull: session.question = header.question; [[fallthrough]];
     case MessageType::kRest: return take(event_of(header), header, nullptr);
     case MessageType::kStatePull: send_state(session); return {};
@@ -57,10 +64,23 @@ Result<void> ShardLoop::handle_worker(Session& session, const Header& header) {
   }
 }
 
+/// The gradient stays where its worker has written it. The slot is the worker's again at the end,
+/// unless the gradient is kept.
+Result<void> ShardLoop::take_from_slot(Session& session, const Header& header) {
+  PushedSum gradient{{}, TakenSlot(session.slots, header.slot)};
+  const ByteSpan bytes = std::as_bytes(gradient.span());
+  if (header.payload_check != 0 && header.payload_check != payload_hash(bytes, {})) {
+    return Error{Errc::kCorrupt, "a payload was damaged on its way"};
+  }
+  own_facts_.bytes_shared += bytes.size();
+  Header unshared = header;
+  unshared.slot = 0;  // to the follower it is sent
+  return take(event_of(header), unshared, &gradient);
+}
+
 /// Decides, tells the follower, and does what follows. A gradient is applied only when all of it is
 /// here: a worker may die in the middle.
-Result<void> ShardLoop::take(const ShardEvent& event, Header header,
-                             AlignedBuffer<float>* gradient) {
+Result<void> ShardLoop::take(const ShardEvent& event, Header header, PushedSum* gradient) {
   Result<ShardOutcome> outcome = core_.take(event);
   if (!outcome.ok()) {
     return std::move(outcome).error();
@@ -70,7 +90,7 @@ Result<void> ShardLoop::take(const ShardEvent& event, Header header,
     header.entry = log_.add();
   }
   if (fate == PushFate::kApplied || fate == PushFate::kStaged) {
-    if (gradient->size() == 0) {
+    if (gradient->span().empty()) {
       return Error{Errc::kCorrupt, "a slice without its gradient"};  // of a leader only
     }
     kept_[event.push.slice] = Kept{std::move(*gradient), header, gate(), false};
@@ -160,8 +180,12 @@ void ShardLoop::answer(const std::vector<MemberId>& workers) {
     header.shard = options_.number;
     header.version = core_.order().version();
     header.question = session->question;
-    session->stream.send(header, std::as_bytes(state_.values()), {}, options_.payload_hashes,
-                         gate());
+    const ByteSpan values = std::as_bytes(state_.values());
+    if (session->slots != nullptr) {
+      header.slot = session->slots->write_answer(values);
+      own_facts_.bytes_shared += header.slot != 0 ? payload_bytes_ : 0;
+    }
+    session->stream.send(header, values, {}, options_.payload_hashes, gate());
     own_facts_.bytes_out += kHeaderBytes + payload_bytes_;
     if (const Result<void> sent = session->stream.flush(); !sent.ok()) {
       close(*session, sent.error().detail);
@@ -190,21 +214,8 @@ void ShardLoop::deliver(const Grants& grants) {
     if (session == nullptr) {
       continue;  // it comes again with the connection
     }
-    Header header;
-    header.type = MessageType::kLease;
+    Header header = header_of(grant.lease);
     header.worker = value(grant.worker);
-    header.lease_kind = static_cast<std::uint8_t>(grant.lease.kind);
-    header.flags = grant.lease.version ? flags::kExact : 0;
-    header.flags |= grant.lease.at_once ? flags::kAtOnce : 0;
-    header.version = grant.lease.version.value_or(0);
-    header.slice = grant.lease.first;
-    header.count = grant.lease.count;
-    header.clock = grant.lease.clock;
-    header.serial = grant.lease.serial;
-    if (const std::optional<Rewind>& rewind = grant.lease.rewind) {
-      header.rewound_at = rewind->at;
-      header.rewound_to = rewind->to;
-    }
     session->stream.send(header, {}, {}, false, gate());
   }
 }

@@ -61,11 +61,14 @@ ByteSpan ShardLoop::gradient_of(const Header& header) const {
 
 Result<PayloadTarget> ShardLoop::expect_entry(Session& session, const Header& header) {
   const std::uint64_t bytes = header.payload_bytes;
+  if (header.slot != 0) {
+    return Error{Errc::kCorrupt, "a slot that is not shared"};
+  }
   if (header.type == MessageType::kPush && bytes == payload_bytes_) {
-    if (session.space.size() == 0) {
+    if (session.space.own.size() == 0) {
       session.space = take_buffer();
     }
-    return PayloadTarget{std::as_writable_bytes(session.space.span()), {}};
+    return PayloadTarget{std::as_writable_bytes(session.space.own.span()), {}};
   }
   const bool has_words =
       header.type == MessageType::kRoster || header.type == MessageType::kStragglers;
@@ -100,13 +103,14 @@ Result<void> ShardLoop::take_entry(Session& session, const Header& header) {
     return take(event, header, nullptr);
   }
   if (header.payload_bytes == 0) {  // the leader sends the gradient exactly if it has kept it
-    session.space = AlignedBuffer<float>();
+    session.space = PushedSum();
   }
   if (const Result<void> taken = take(event, header, &session.space); !taken.ok()) {
     return diverged(taken.error().detail);
   }
-  return session.space.size() == 0 ? Result<void>()
-                                   : diverged("a slice is new to its leader and was there before");
+  return session.space.own.size() == 0
+             ? Result<void>()
+             : diverged("a slice is new to its leader and was there before");
 }
 
 Result<void> ShardLoop::diverged(const std::string& why) {
@@ -148,7 +152,9 @@ void ShardLoop::release() {
   for (auto place = kept_.begin(); place != kept_.end();) {
     Kept& kept = place->second;
     if (kept.is_applied && kept.entry <= safe) {
-      spare_.push_back(std::move(kept.sum));
+      if (kept.sum.own.size() > 0) {
+        spare_.push_back(std::move(kept.sum.own));
+      }
       place = kept_.erase(place);
     } else {
       ++place;

@@ -349,10 +349,10 @@ void PsServer::report() const {
         "shard_done",
         fmt::format("shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
                     "again, {} mixed, {} at once, {} undone, {} probes, {} bytes in, {} bytes out, "
-                    "{} to its follower, staleness {}",
+                    "{} in shared memory, {} to its follower, staleness {}",
                     own.number, facts.version, facts.committed, facts.repeats, facts.late,
                     facts.reissued, facts.mixed, facts.at_once, facts.undone, facts.probes,
-                    facts.bytes_in, facts.bytes_out, facts.bytes_followed,
+                    facts.bytes_in, facts.bytes_out, facts.bytes_shared, facts.bytes_followed,
                     staleness.empty() ? "none" : staleness)}));
   }
 }

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -14,6 +16,7 @@
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_event.hpp"
+#include "collectives/parameter_server/shared_slots.hpp"
 #include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "tests/fuzz/driver.hpp"
@@ -70,6 +73,10 @@ Bytes joined(std::initializer_list<Bytes> parts) {
   return all;
 }
 
+Bytes bytes_of_payload() {
+  return Bytes(kPayload, std::byte{1});
+}
+
 std::vector<Bytes> words_of_workers() {
   return {joined({bytes_of(header_of(MessageType::kPull)), push_of(0), push_of(1)}),
           joined({push_of(1), push_of(1), bytes_of(header_of(MessageType::kRest))}),
@@ -88,7 +95,8 @@ Bytes resealed(ByteSpan bytes) {
     std::memcpy(&header, out.data() + at, kHeaderBytes);
     seal(header);
     std::memcpy(out.data() + at, &header, kHeaderBytes);
-    at += kHeaderBytes + std::min<std::uint64_t>(header.payload_bytes, out.size());
+    const std::uint64_t following = header.slot == 0 ? header.payload_bytes : 0;
+    at += kHeaderBytes + std::min<std::uint64_t>(following, out.size());
   }
   return out;
 }
@@ -129,11 +137,12 @@ TEST(PsFuzz, AStreamGivesWholeMessagesOrEnds) {
       received = stream.receive(
           [&](const Header& header) -> Result<PayloadTarget> {
             EXPECT_LE(header.payload_bytes, kPayload);
-            return PayloadTarget{std::span(space).first(header.payload_bytes), {}};
+            const std::size_t following = header.slot == 0 ? header.payload_bytes : 0;
+            return PayloadTarget{std::span(space).first(following), {}};
           },
           [&](const Header& header) -> Result<void> {
             ++messages;
-            payload += header.payload_bytes;
+            payload += header.slot == 0 ? header.payload_bytes : 0;
             return {};
           });
     }
@@ -212,8 +221,9 @@ class ShardUnderFire {
     address_ = collectives::parse_tcp_address(shard_->address()).value();
   }
 
-  /// Says all that, and listens until the shard closes. How much it answered.
-  std::size_t converse(ByteSpan bytes) {
+  /// Says all that, and listens until the shard closes. How much it answered. `memory` goes along
+  /// with the first bytes (-1: none).
+  std::size_t converse(ByteSpan bytes, int memory = -1) {
     UniqueFd fd = address_.unix_name.empty()
                       ? collectives::start_connect_tcp(address_.host, address_.port).value()
                       : collectives::start_connect_unix(address_.unix_name).value();
@@ -228,7 +238,8 @@ class ShardUnderFire {
         break;
       }
       if (sent < bytes.size()) {
-        sent += collectives::send_some(fd.get(), bytes.data() + sent, bytes.size() - sent).bytes;
+        sent += collectives::send_with_descriptor(fd.get(), bytes.subspan(sent), memory).bytes;
+        memory = sent > 0 ? -1 : memory;
         if (sent == bytes.size()) {
           ::shutdown(fd.get(), SHUT_WR);
         }
@@ -241,6 +252,8 @@ class ShardUnderFire {
     }
     return answered;
   }
+
+  [[nodiscard]] bool is_local() const { return !address_.unix_name.empty(); }
 
  private:
   const SyncPlan plan_ = plan_of("asp");
@@ -276,6 +289,51 @@ TEST(PsFuzz, AFollowerOutlivesWhateverALeaderSays) {
     return "answered " + std::string(std::min<std::size_t>(answered / kHeaderBytes, 5), 'a');
   };
   fuzz::run({"ps_leader_words", {entries, words_of_workers()[0]}, read, 1'000});
+}
+
+/// Slots that there are, that there are not, of memory of the right and of the wrong size, or of
+/// none; with what a liar may have written there.
+TEST(PsFuzz, AShardOutlivesWhateverAWorkerShares) {
+  ShardUnderFire shard(ShardRole::kLeads);
+  if (!shard.is_local()) {
+    GTEST_SKIP() << "no Unix-domain sockets here";
+  }
+  const auto push_in = [](std::uint64_t slot, std::uint64_t slice) {
+    Header push = header_of(MessageType::kPush);
+    push.slice = slice;
+    push.slot = slot;
+    push.flags = flags::kAsks | flags::kWantsLease;
+    push.question = slice + 1;
+    push.payload_bytes = kPayload;
+    push.count = 1;
+    seal(push);
+    const auto raw = std::as_bytes(std::span(&push, 1));
+    return Bytes(raw.begin(), raw.end());
+  };
+  const auto read = [&](ByteSpan bytes) -> std::string {
+    const std::size_t way = bytes.empty() ? 0 : static_cast<std::size_t>(bytes.back()) % 4;
+    const auto slots = SharedSlots::create(way == 1 ? 64 * kPayload : kPayload).value();
+    const UniqueFd other(::dup(STDERR_FILENO));
+    if (way != 1 && slots->write_gradient(bytes_of_payload()) == 1) {
+      slots->open_answers();
+      std::memcpy(const_cast<std::byte*>(slots->payload(1).data()), bytes.data(),
+                  std::min<std::size_t>(bytes.size(), kPayload));
+    }
+    if (way == 3) {  // marks, at the memory's beginning
+      std::memcpy(const_cast<std::byte*>(slots->payload(1).data()) - 4096, bytes.data(),
+                  std::min<std::size_t>(bytes.size(), 4096));
+    }
+    const int memory = way == 2 ? other.get() : slots->fd();
+    const std::size_t answered =
+        shard.converse(joined({bytes_of(header_of(MessageType::kHello)), resealed(bytes)}), memory);
+    return "answered " + std::string(std::min<std::size_t>(answered / kHeaderBytes, 5), 'a') +
+           std::string(way, 'w');
+  };
+  fuzz::run({"ps_shared_words",
+             {joined({push_in(1, 0), push_in(2, 1), push_in(1, 2)}), joined({push_in(5, 3)}),
+              joined({push_in(6, 4), push_of(5)}), push_in(std::uint64_t{1} << 63, 1)},
+             read,
+             1'000});
 }
 
 }  // namespace

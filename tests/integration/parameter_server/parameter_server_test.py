@@ -60,9 +60,14 @@ def bsp_has_the_bits_of_all_reduce():
     digest, samples = reference()
     for args in (["--workers", "1", "--slices", "1"],
                  ["--workers", "2", "--slices", "1", "--ps", "2", "--shards", "2", "--ps-hashes"]):
-        summary, hashed, _ = finish(Run(JOB + ["--sync", "bsp"] + args))
+        summary, hashed, done = finish(Run(JOB + ["--sync", "bsp"] + args))
         expect(summary["final_digest"] == digest, f"{args}: other bits than all-reduce")
         expect(hashed == samples, f"{args}: other samples")
+        for text in done:
+            numbers = {words: int(count) for count, words in
+                       (part.split(" ", 1) for part in text.split(": ", 1)[1].split(", "))
+                       if count.isdigit()}
+            expect(numbers["in shared memory"] > numbers["bytes in"], f"{args}: sockets: {text}")
 
 
 def bsp_does_not_depend_on_workers():

@@ -1,7 +1,9 @@
 #include "collectives/parameter_server/message_stream.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -64,6 +66,79 @@ TEST(MessageStream, WhatIsUnderWayMayChangeOnceItIsCopied) {
     EXPECT_FALSE(spare.empty()) << "nothing was copied";
     EXPECT_EQ(spare.data(), memory) << "the copy had memory of its own";
   }
+}
+
+TEST(MessageStream, SendsOnlyTheHeaderOfWhatLiesInASlot) {
+  Ends ends = socket_pair();
+  MessageStream from(std::move(ends.one), 0);
+  MessageStream to(std::move(ends.other), kElements * sizeof(float));
+  const std::vector<float> values(kElements);
+  Header header;
+  header.type = MessageType::kPush;
+  header.slot = 1;
+  from.send(header, std::as_bytes(std::span(values)), {}, true);
+  header.slot = 2;
+  from.send(header, std::as_bytes(std::span(values)));
+  ASSERT_TRUE(from.flush().ok());
+  EXPECT_FALSE(from.wants_to_send());
+  std::vector<Header> got;
+  for (std::size_t turn = 1; turn <= 2; ++turn) {  // so much is a turn of its own
+    ASSERT_TRUE(to.receive([](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); },
+                           [&got](const Header& one) {
+                             got.push_back(one);
+                             return Result<void>();
+                           })
+                    .ok());
+    ASSERT_EQ(got.size(), turn);
+  }
+  EXPECT_EQ(got[0].slot, 1U);
+  EXPECT_EQ(got[0].payload_bytes, kElements * sizeof(float));
+  EXPECT_EQ(got[0].payload_check, payload_hash(std::as_bytes(std::span(values)), {}));
+  EXPECT_EQ(got[1].slot, 2U);
+}
+
+TEST(MessageStream, RefusesARunOfBytesForWhatLiesInASlot) {
+  Ends ends = socket_pair();
+  MessageStream from(std::move(ends.one), 0);
+  MessageStream to(std::move(ends.other), kElements * sizeof(float));
+  std::vector<float> values(kElements);
+  Header header;
+  header.type = MessageType::kPush;
+  header.slot = 1;
+  from.send(header, std::as_bytes(std::span(values)));
+  ASSERT_TRUE(from.flush().ok());
+  const Result<void> received = to.receive(
+      [&](const Header&) {
+        return Result<PayloadTarget>({std::as_writable_bytes(std::span(values)), {}});
+      },
+      [](const Header&) { return Result<void>(); });
+  EXPECT_FALSE(received.ok());
+}
+
+TEST(MessageStream, HandsADescriptorOverWithWhatIsSentNextAndOnce) {
+  Ends ends = socket_pair();
+  MessageStream from(std::move(ends.one), 0);
+  MessageStream to(std::move(ends.other), 0);
+  const UniqueFd sent(::memfd_create("test", MFD_CLOEXEC));
+  from.hand_over(sent.get());
+  const auto say_hello = [&] {
+    Header header;
+    header.type = MessageType::kHello;
+    from.send(header);
+    EXPECT_TRUE(from.flush().ok());
+    EXPECT_TRUE(to.receive([](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); },
+                           [](const Header&) { return Result<void>(); })
+                    .ok());
+  };
+  say_hello();
+  const UniqueFd got = to.take_descriptor();
+  struct stat one {};
+  struct stat other {};
+  ASSERT_EQ(::fstat(sent.get(), &one), 0);
+  ASSERT_EQ(::fstat(got.get(), &other), 0);
+  EXPECT_EQ(one.st_ino, other.st_ino);
+  say_hello();
+  EXPECT_FALSE(to.take_descriptor().valid());
 }
 
 }  // namespace
