@@ -12,7 +12,7 @@ CommandSpec ps_spec() {
   spec.options = {{"sizes", "LIST", "bytes of the parameters (default 2M,100M)"},
                   {"workers", "N", "(default 2)"},
                   {"shards", "N", "(default 1)"},
-                  {"rounds", "N", "of both in turn (default 5)"},
+                  {"rounds", "N", "of all in turn (default 5)"},
                   {"gigabytes", "X", "moved by each in a round (default 2)"},
                   {"json", "", "JSON lines: every measurement, then medians"}};
   return spec;

@@ -31,6 +31,7 @@ constexpr std::uint64_t kSwitchSteps = 40;  // of each phase
 struct Measurement {
   double cpu_per_gb = 0;  ///< seconds
   double gb_per_second = 0;
+  double shared = 0;  ///< of the bytes, through shared memory
 };
 
 double gigabytes_of(const PsBenchOptions& options, std::size_t bytes, std::uint64_t exchanges) {
@@ -142,36 +143,40 @@ Result<Measurement> measure_raw(const PsBenchOptions& options, std::size_t bytes
   }
   const double gigabytes = gigabytes_of(options, part * options.shards, exchanges);
   return Measurement{(process_cpu_seconds() - cpu_began) / gigabytes,
-                     gigabytes / to_seconds(monotonic_now() - began)};
+                     gigabytes / to_seconds(monotonic_now() - began), 0};
 }
 
 /// The same bytes through our shards and workers.
-Result<Measurement> measure_ours(const PsBenchOptions& options, std::size_t bytes) {
+Result<Measurement> measure_ours(const PsBenchOptions& options, std::size_t bytes,
+                                 bool share_memory) {
   const std::uint64_t exchanges = exchanges_for(options, bytes);
   PsClusterOptions cluster;
   cluster.elements = bytes / sizeof(float);
   cluster.workers = options.workers;
   cluster.shards = options.shards;
   cluster.steps = kWarmUp + exchanges;
-  const Result<std::vector<TimedUpdate>> ran = run_ps_cluster(cluster);
+  cluster.share_memory = share_memory;
+  const Result<PsClusterRun> ran = run_ps_cluster(cluster);
   if (!ran.ok()) {
     return ran.error();
   }
-  const std::vector<TimedUpdate>& updates = ran.value();
+  const std::vector<TimedUpdate>& updates = ran.value().updates;
   const TimedUpdate& first = updates[kWarmUp * options.workers - 1];
   const TimedUpdate& last = updates.back();
   const double gigabytes = gigabytes_of(options, bytes, exchanges);
   return Measurement{(last.cpu_seconds - first.cpu_seconds) / gigabytes,
-                     gigabytes / to_seconds(last.at - first.at)};
+                     gigabytes / to_seconds(last.at - first.at), ran.value().shared};
 }
 
 struct Series {
   std::vector<double> cpu;
   std::vector<double> rate;
+  std::vector<double> shared;
 
   void add(const Measurement& measurement) {
     cpu.push_back(measurement.cpu_per_gb);
     rate.push_back(measurement.gb_per_second);
+    shared.push_back(measurement.shared);
   }
 };
 
@@ -185,42 +190,68 @@ void print_measurement(const PsBenchOptions& options, const char* contestant, st
                            .add("round", json_number(std::uint64_t{round}))
                            .add("cpu_seconds_per_gb", json_number(measurement.cpu_per_gb))
                            .add("gb_per_second", json_number(measurement.gb_per_second))
+                           .add("shared", json_number(measurement.shared))
                            .text());
   }
+}
+
+/// One line of the table.
+void print_row(std::size_t bytes, const Series& raw, const Series& ours) {
+  fmt::print("{:>9} KiB  {:>9.3f} {:>7.3f} {:>6.2f}x {:>12.2f} {:>7.2f} {:>16.0f} %\n",
+             bytes / 1024, median(raw.cpu), median(ours.cpu), median(ours.cpu) / median(raw.cpu),
+             median(raw.rate), median(ours.rate), 100 * median(ours.shared));
+}
+
+void print_summary(const PsBenchOptions& options, std::size_t bytes, const Series& raw,
+                   const Series& ours, const Series& sockets) {
+  const auto ratio = [&raw](const Series& series) { return median(series.cpu) / median(raw.cpu); };
+  fmt::print("{}\n", JsonObject()
+                         .add("kind", json_string("summary"))
+                         .add("bytes", json_number(std::uint64_t{bytes}))
+                         .add("workers", json_number(std::uint64_t{options.workers}))
+                         .add("shards", json_number(std::uint64_t{options.shards}))
+                         .add("rounds", json_number(std::uint64_t{options.rounds}))
+                         .add("plain_cpu_seconds_per_gb", json_number(median(raw.cpu)))
+                         .add("mayfly_cpu_seconds_per_gb", json_number(median(ours.cpu)))
+                         .add("cpu_ratio", json_number(ratio(ours)))
+                         .add("plain_gb_per_second", json_number(median(raw.rate)))
+                         .add("mayfly_gb_per_second", json_number(median(ours.rate)))
+                         .add("shared", json_number(median(ours.shared)))
+                         .add("sockets_cpu_seconds_per_gb", json_number(median(sockets.cpu)))
+                         .add("sockets_cpu_ratio", json_number(ratio(sockets)))
+                         .add("sockets_gb_per_second", json_number(median(sockets.rate)))
+                         .text());
 }
 
 Result<void> bench_exchange(const PsBenchOptions& options, std::size_t bytes) {
   Series raw;
   Series ours;
-  for (std::uint32_t round = 1; round <= options.rounds; ++round) {
-    const Result<Measurement> plain = measure_raw(options, bytes);
-    const Result<Measurement> own = plain.ok() ? measure_ours(options, bytes) : plain;
-    if (!own.ok()) {
-      return own.error();
+  Series sockets;
+  const auto measure = [&](const char* contestant, std::uint32_t round, Series& series,
+                           const Result<Measurement>& measured) -> Result<void> {
+    if (!measured.ok()) {
+      return measured.error();
     }
-    raw.add(plain.value());
-    ours.add(own.value());
-    print_measurement(options, "plain", bytes, round, plain.value());
-    print_measurement(options, "mayfly", bytes, round, own.value());
-  }
-  const double ratio = median(ours.cpu) / median(raw.cpu);
-  if (options.json) {
-    fmt::print("{}\n", JsonObject()
-                           .add("kind", json_string("summary"))
-                           .add("bytes", json_number(std::uint64_t{bytes}))
-                           .add("workers", json_number(std::uint64_t{options.workers}))
-                           .add("shards", json_number(std::uint64_t{options.shards}))
-                           .add("rounds", json_number(std::uint64_t{options.rounds}))
-                           .add("plain_cpu_seconds_per_gb", json_number(median(raw.cpu)))
-                           .add("mayfly_cpu_seconds_per_gb", json_number(median(ours.cpu)))
-                           .add("cpu_ratio", json_number(ratio))
-                           .add("plain_gb_per_second", json_number(median(raw.rate)))
-                           .add("mayfly_gb_per_second", json_number(median(ours.rate)))
-                           .text());
+    series.add(measured.value());
+    print_measurement(options, contestant, bytes, round, measured.value());
     return {};
+  };
+  for (std::uint32_t round = 1; round <= options.rounds; ++round) {
+    for (Result<void> done :
+         {measure("plain", round, raw, measure_raw(options, bytes)),
+          measure("mayfly", round, ours, measure_ours(options, bytes, true)),
+          measure("mayfly-sockets", round, sockets, measure_ours(options, bytes, false))}) {
+      if (!done.ok()) {
+        return done;
+      }
+    }
   }
-  fmt::print("{:>9} KiB  {:>7.3f} {:>7.3f}  {:>5.2f}x   {:>7.2f} {:>7.2f}\n", bytes / 1024,
-             median(raw.cpu), median(ours.cpu), ratio, median(raw.rate), median(ours.rate));
+  if (options.json) {
+    print_summary(options, bytes, raw, ours, sockets);
+  } else {
+    print_row(bytes, raw, ours);
+    print_row(bytes, raw, sockets);
+  }
   return {};
 }
 
@@ -239,11 +270,11 @@ Result<void> time_switches(const PsBenchOptions& options, std::size_t bytes, Swi
   cluster.workers = options.workers;
   cluster.shards = options.shards;
   cluster.steps = 3 * kSwitchSteps;
-  const Result<std::vector<TimedUpdate>> ran = run_ps_cluster(cluster);
+  const Result<PsClusterRun> ran = run_ps_cluster(cluster);
   if (!ran.ok()) {
     return ran.error();
   }
-  const std::vector<TimedUpdate>& updates = ran.value();
+  const std::vector<TimedUpdate>& updates = ran.value().updates;
   const std::uint64_t to_asp = kSwitchSteps * options.workers;
   for (std::size_t i = 1; i < updates.size(); ++i) {
     const double gap = to_ms(updates[i].at - updates[i - 1].at);
@@ -291,7 +322,7 @@ int bench_ps(const PsBenchOptions& options) {
   } else {
     fmt::print(
         "{} workers, {} shards; medians of {} rounds\n"
-        "{:>13}  CPU s/GB: plain, mayfly, ratio   GB/s: plain, mayfly\n",
+        "{:>13}  CPU s/GB: plain, mayfly, ratio   GB/s: plain, mayfly   bytes in shared memory\n",
         options.workers, options.shards, options.rounds, "parameters");
   }
   for (const auto& bench : {bench_exchange, bench_switch}) {

@@ -19,7 +19,8 @@ struct PsBenchOptions {
 /// update with momentum for each push), beside blocking loops that move the same bytes over the
 /// same kind of connections and do nothing with them; CPU seconds of all threads per GB, GB per
 /// second. Then what a switch between bsp and asp costs: the time between the last update before
-/// and the first one after it. All in this process, over Unix-domain sockets. Returns an exit code.
+/// and the first one after it. All in this process, over Unix-domain sockets; ours also with memory
+/// shared between worker and shard, as it is unless the system gives none. Returns an exit code.
 int bench_ps(const PsBenchOptions& options);
 
 }  // namespace mayfly::engine

@@ -96,6 +96,7 @@ class EagerWorker {
     options.self = MemberId{number_ + 1};
     options.addresses = addresses_;
     options.wake = wake_.get();
+    options.share_memory = options_.share_memory;
     std::vector<std::span<const float>> gradients;
     for (std::uint32_t shard = 0; shard < options_.shards; ++shard) {
       const Range range = range_of(options_, shard);
@@ -147,6 +148,19 @@ class EagerWorker {
   AlignedBuffer<float> parameters_;
 };
 
+/// Of all bytes of shards that are done, those that went through shared memory. Ends them.
+double shared_of(const std::vector<std::unique_ptr<Shard>>& shards) {
+  double shared = 0;
+  double all = 0;
+  for (const auto& shard : shards) {
+    shard->stop();
+    const parameter_server::ShardFacts facts = shard->facts();
+    shared += static_cast<double>(facts.bytes_shared);
+    all += static_cast<double>(facts.bytes_in + facts.bytes_out);
+  }
+  return all > 0 ? shared / all : 0;
+}
+
 Result<SyncPlan> plan_of(const PsClusterOptions& options) {
   parameter_server::JobLength length;
   length.last_step = options.steps;
@@ -166,7 +180,7 @@ double process_cpu_seconds() {
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-Result<std::vector<TimedUpdate>> run_ps_cluster(const PsClusterOptions& options) {
+Result<PsClusterRun> run_ps_cluster(const PsClusterOptions& options) {
   const Result<SyncPlan> plan = plan_of(options);
   if (!plan.ok()) {
     return plan.error();
@@ -202,13 +216,16 @@ Result<std::vector<TimedUpdate>> run_ps_cluster(const PsClusterOptions& options)
   for (std::thread& thread : threads) {
     thread.join();
   }
+  PsClusterRun run;
+  run.shared = shared_of(shards);
   shards.clear();
   for (const Result<void>& outcome : outcomes) {
     if (!outcome.ok()) {
       return outcome.error();
     }
   }
-  return std::move(clocks.front()->updates);
+  run.updates = std::move(clocks.front()->updates);
+  return run;
 }
 
 }  // namespace mayfly::engine

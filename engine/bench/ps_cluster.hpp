@@ -19,6 +19,7 @@ struct PsClusterOptions {
   std::uint32_t workers = 2;
   std::uint32_t shards = 1;
   std::uint64_t steps = 10;  ///< of as many slices as workers
+  bool share_memory = true;  ///< see collectives/parameter_server/shared_slots.hpp
 };
 
 /// One update of the first shard.
@@ -28,8 +29,13 @@ struct TimedUpdate {
   std::uint64_t slices = 0;  ///< of the job, with this update
 };
 
+struct PsClusterRun {
+  std::vector<TimedUpdate> updates;
+  double shared = 0;  ///< share of all bytes that went through shared memory, 0 to 1
+};
+
 /// Runs the job to its end. Errors are those of sockets.
-[[nodiscard]] Result<std::vector<TimedUpdate>> run_ps_cluster(const PsClusterOptions& options);
+[[nodiscard]] Result<PsClusterRun> run_ps_cluster(const PsClusterOptions& options);
 
 /// User and system time of this process so far, in seconds.
 [[nodiscard]] double process_cpu_seconds();

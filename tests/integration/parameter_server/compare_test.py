@@ -128,6 +128,8 @@ def bench_ps_measures():
     summaries = [line for line in lines if line["kind"] == "summary"]
     expect([s["bytes"] for s in summaries] == [65536, 1048576], f"{lines}")
     expect(all(s["cpu_ratio"] > 0 and s["mayfly_gb_per_second"] > 0 for s in summaries), f"{lines}")
+    path = {line["contestant"]: line["shared"] for line in lines if line["kind"] == "exchange"}
+    expect(path["mayfly"] > 0.5 and path["mayfly-sockets"] == 0, f"{path}")
     switches = [line for line in lines if line["kind"] == "switch"]
     expect(len(switches) == 2 and all(s["bsp_to_asp_ms"] > 0 for s in switches), f"{lines}")
 
