@@ -222,7 +222,11 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
   return plan;
 }
 
-void append_flags(std::vector<std::string>& words, const std::vector<SettingValue>& settings) {
+void append_job(std::vector<std::string>& words, bool quick,
+                const std::vector<SettingValue>& settings) {
+  if (quick) {
+    words.emplace_back("--quick");
+  }
   for (const auto& [name, value] : settings) {
     words.push_back("--" + flag_name(*find_setting(name)));
     words.push_back(value);
@@ -236,10 +240,7 @@ std::vector<std::string> compare_words(const CompareOptions& options) {
                                     "--conditions", options.conditions,
                                     "--seeds",      std::to_string(options.seeds),
                                     "--first-seed", std::to_string(options.first_seed)};
-  if (options.quick) {
-    words.emplace_back("--quick");
-  }
-  append_flags(words, options.settings);
+  append_job(words, options.quick, options.settings);
   return words;
 }
 

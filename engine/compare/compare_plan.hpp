@@ -69,8 +69,9 @@ struct ComparePlan {
 
 /// The command that asks for this comparison, word by word.
 [[nodiscard]] std::vector<std::string> compare_words(const CompareOptions& options);
-/// Appends settings as flags with their values.
-void append_flags(std::vector<std::string>& words, const std::vector<SettingValue>& settings);
+/// Appends what says which job: --quick, and settings as flags with their values.
+void append_job(std::vector<std::string>& words, bool quick,
+                const std::vector<SettingValue>& settings);
 
 /// kInvalidInput names the variant, condition or setting that cannot be, before anything is run.
 [[nodiscard]] Result<ComparePlan> make_compare_plan(const CompareOptions& options);

@@ -56,10 +56,7 @@ std::vector<std::string> words_of(const TuneSwitchOptions& options) {
                                     "--runs",       std::to_string(options.runs),
                                     "--probes",     std::to_string(options.probes),
                                     "--first-seed", std::to_string(options.first_seed)};
-  if (options.quick) {
-    words.emplace_back("--quick");
-  }
-  append_flags(words, options.settings);
+  append_job(words, options.quick, options.settings);
   return words;
 }
 
