@@ -25,6 +25,7 @@
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/ledger.hpp"
 #include "engine/run/trace.hpp"
+#include "engine/training/host_copy.hpp"
 #include "nn/device_optimizer.hpp"
 #include "nn/model_state.hpp"
 #include "nn/step_engine.hpp"
@@ -49,7 +50,7 @@ struct ComputeSpeed {
 /// A part of some work that can be cut into any number of them.
 using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
 
-class ComputePool {
+class ComputePool final : public StateOnDevice {
  public:
   /// Starts the threads; each builds its engine. `ledger`, `trace` and `board` (where the threads
   /// write what they do) may be null. All references must outlive the pool.
@@ -57,7 +58,7 @@ class ComputePool {
                                                     datasets::Loader& loader, Ledger* ledger,
                                                     std::uint32_t threads, Trace* trace = nullptr,
                                                     elastic::ProgressBoard* board = nullptr);
-  ~ComputePool();
+  ~ComputePool() override;
 
   // Everything below: trainer thread only, except interrupt().
 
@@ -106,13 +107,11 @@ class ComputePool {
   /// does not wait for the device.
   void update_on_device(const nn::SgdOptions& options, float scale, float rate,
                         const nn::ModelState& state);
-  /// What the last update_on_device() made, or is still making, of a part of the state.
-  void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) {
+  /// Of what the last update_on_device() made.
+  void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) override {
     optimizer_->fetch(part, first, to);
   }
-  /// The state that comes is another one, even if it is of the same step as the last: engines load
-  /// it. No microbatch of a step that goes on is under way.
-  void state_replaced() { ++replacements_; }
+  void state_replaced() override { ++replacements_; }
   /// What the threads did since the last call.
   [[nodiscard]] ComputeSpeed take_speed();
 
