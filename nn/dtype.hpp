@@ -8,18 +8,19 @@
 namespace mayfly::nn {
 
 /// What activations and their gradients are stored and multiplied as. Weights, their gradients, the
-/// optimizer and all statistics are fp32 in either.
+/// optimizer and all statistics are fp32 in each; products are summed in fp32.
 enum class Dtype {
   kFp32,
-  kBf16,  ///< bfloat16, rounded to nearest even; products are summed in fp32
+  kBf16,  ///< bfloat16, rounded to nearest even
+  kFp16,  ///< IEEE binary16, the same; GPUs only, with a loss scale (nn/loss_scale.hpp)
 };
 
 [[nodiscard]] constexpr std::size_t bytes_of(Dtype dtype) {
-  return dtype == Dtype::kBf16 ? 2 : 4;
+  return dtype == Dtype::kFp32 ? 4 : 2;
 }
 
 [[nodiscard]] constexpr const char* name_of(Dtype dtype) {
-  return dtype == Dtype::kBf16 ? "bf16" : "fp32";
+  return dtype == Dtype::kFp32 ? "fp32" : dtype == Dtype::kBf16 ? "bf16" : "fp16";
 }
 
 /// "fp32" or "bf16"; kInvalidInput for another word.

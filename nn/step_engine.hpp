@@ -30,6 +30,9 @@ struct Weights {
   std::span<const float> parameters;
   std::span<const float> statistics;  ///< used by evaluate() only
   std::uint64_t version = 0;          ///< other values have another one; nothing else is in it
+  /// A power of two: what gradients are times inside of an engine that stores them in fp16, so that
+  /// small ones are not lost there (nn/loss_scale.hpp). Gradients that come out are not.
+  float loss_scale = 1;
 };
 
 /// Told, during backward, that every gradient element from `offset` to the end of the flat

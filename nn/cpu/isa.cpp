@@ -39,6 +39,10 @@ Selection& selection() {
 
 /// Needs the lock. The limit works only before oneDNN's first primitive.
 Result<std::string> choose(Selection& state, const IsaEntry& entry, Dtype dtype) {
+  if (dtype == Dtype::kFp16) {
+    return Error{Errc::kInvalidInput,
+                 "dtype fp16 is for GPUs (device cuda); on a CPU use fp32 or bf16"};
+  }
   if (dtype == Dtype::kBf16 &&
       (entry.isa != Isa::kAvx512 || !__builtin_cpu_supports("avx512bf16"))) {
     return Error{Errc::kUnsupported,

@@ -340,7 +340,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
   state_->load(weights);
   holds_training_set() ? take_draws(batch) : take_images(batch, plan_.resident.train_images);
   take_labels(batch, plan_.resident.train_labels,
-              {.smoothing = label_smoothing, .count = microbatch_});
+              training_input(label_smoothing, microbatch_, weights.loss_scale));
   // All of the step is given to the device before anything is waited for.
   std::size_t end = model_.parameter_count;
   for (std::size_t i = 0; i < training_programs_.size(); ++i) {

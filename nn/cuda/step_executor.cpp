@@ -63,6 +63,9 @@ struct StepExecutor::Step {
   [[nodiscard]] ClassifierMemory classifier(TensorId id) const {
     return classifier_memory_at(at(id), plan().classifier);
   }
+  [[nodiscard]] const LossInput* loss_input() const {
+    return static_cast<const LossInput*>(at(plan().resident.loss_input));
+  }
   [[nodiscard]] FilterRange filters(std::size_t first, std::size_t end) const {
     const auto block = [this](std::size_t i) {
       return i == plan().filters.size() ? plan().filter_blocks : plan().filters[i].first_block;
@@ -181,18 +184,17 @@ struct StepExecutor::Step {
     if (!forward.ok()) {
       return forward;
     }
-    const ResidentTensors& resident = plan().resident;
-    return started(kernels().classifier_loss(
-                       plan().classifier, static_cast<const std::uint16_t*>(at(op.labels)),
-                       static_cast<const LossInput*>(at(resident.loss_input)), memory,
-                       static_cast<LossOutput*>(at(resident.loss_output)), stream),
-                   "classifier_loss");
+    return started(
+        kernels().classifier_loss(
+            plan().classifier, static_cast<const std::uint16_t*>(at(op.labels)), loss_input(),
+            memory, static_cast<LossOutput*>(at(plan().resident.loss_output)), stream),
+        "classifier_loss");
   }
 
   Result<void> operator()(const ClassifyGradient& op) const {
     return started(kernels().classifier_backward(
                        plan().classifier, plan().dtype, parameter(plan().classifier_weight),
-                       classifier(op.memory), gradient(plan().classifier_weight),
+                       loss_input(), classifier(op.memory), gradient(plan().classifier_weight),
                        gradient(plan().classifier_bias), at(op.x_gradient), stream),
                    "classifier_backward");
   }
@@ -213,7 +215,7 @@ struct StepExecutor::Step {
     if (!summed.ok()) {
       return summed;
     }
-    return started(kernels().norm_derive(norm.out, sums, own, gradient(norm.scale),
+    return started(kernels().norm_derive(norm.out, sums, loss_input(), own, gradient(norm.scale),
                                          gradient(norm.shift), stream),
                    "norm_derive");
   }
@@ -233,7 +235,7 @@ struct StepExecutor::Step {
 
   Result<void> operator()(const UnpackFilterGradients& op) const {
     return started(kernels().unpack_filter_gradients(
-                       filters(op.first_layer, op.end_layer), plan().dtype,
+                       filters(op.first_layer, op.end_layer), plan().dtype, loss_input(),
                        at(plan().resident.filter_gradients), gradient(0), stream),
                    "unpack_filter_gradients");
   }

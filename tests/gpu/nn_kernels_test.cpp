@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <functional>
 #include <random>
 #include <vector>
 
+#include "base/random.hpp"
 #include "base/time.hpp"
 #include "tests/gpu/device_memory.hpp"
 #include "tests/unit/nn/cuda/kernels/calls.hpp"
@@ -187,6 +190,22 @@ TEST_P(DeviceNnKernels, AugmentToTheBitsOfTheHost) {
   }
 }
 
+/// All that rounding to 16 bits can meet, by the device's own instructions.
+TEST_P(DeviceNnKernels, RoundToTheBitsOfTheHost) {
+  constexpr std::uint32_t kWidth = 64;
+  std::vector<float> images(std::size_t{32} * 3 * kWidth * kWidth);
+  const CounterRandom random(seed());
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    // Ties and their neighbours between fp16's numbers first, then patterns of every kind.
+    const std::size_t tie = i / 3 * 0x1000 + 0x33000000 - 1 + i % 3;
+    const auto pattern = tie < 0x47900000 ? static_cast<std::uint32_t>(tie)
+                                          : static_cast<std::uint32_t>(random.bits(i));
+    images[i] = std::bit_cast<float>(pattern);
+    images[i] = std::isnan(images[i]) ? NAN : images[i];
+  }
+  expect_same_bits([&](Machine& m) { return store_images(m, 32, kWidth, GetParam(), images); });
+}
+
 // Not a claim, figures: the passes over a large activation of a ResNet-50 at batch 256.
 TEST_P(DeviceNnKernels, SpeedIsRecorded) {
   constexpr int kRounds = 20;
@@ -230,7 +249,8 @@ TEST_P(DeviceNnKernels, SpeedIsRecorded) {
        [&] { return k.norm_gradient_apply(shape, GetParam(), derive, factors, stream.handle()); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceNnKernels, testing::Values(Dtype::kFp32, Dtype::kBf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceNnKernels,
+                         testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& with) { return std::string(name_of(with.param)); });
 
 }  // namespace

@@ -31,7 +31,10 @@ struct Case {
 
 class GpuStepOf : public testing::TestWithParam<Case> {
  protected:
-  GpuStepOf() { problem.decide_relus(); }
+  GpuStepOf() {
+    problem.decide_relus();
+    problem.loss_scale = GetParam().dtype == Dtype::kFp16 ? 0x1p10F : 1.0F;
+  }
 
   std::unique_ptr<StepEngine> engine() {
     auto made = g_module->make(
@@ -92,10 +95,13 @@ TEST_P(GpuStepOf, AGradientMayStayAndChangesNothingElse) {
 INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
                          testing::Values(Case{"resnet20", 32, 8, Dtype::kFp32, 1e-3},
                                          Case{"resnet20", 32, 8, Dtype::kBf16, 0.1},
+                                         Case{"resnet20", 32, 8, Dtype::kFp16, 0.02},
                                          Case{"resnet18", 64, 8, Dtype::kFp32, 1e-3},
                                          Case{"resnet18", 64, 8, Dtype::kBf16, 0.1},
+                                         Case{"resnet18", 64, 8, Dtype::kFp16, 0.02},
                                          Case{"resnet50", 64, 8, Dtype::kFp32, 2e-3},
-                                         Case{"resnet50", 64, 8, Dtype::kBf16, 0.2}),
+                                         Case{"resnet50", 64, 8, Dtype::kBf16, 0.2},
+                                         Case{"resnet50", 64, 8, Dtype::kFp16, 0.05}),
                          [](const auto& each) {
                            return std::string(each.param.model) + "_" + name_of(each.param.dtype);
                          });

@@ -18,7 +18,12 @@ constexpr std::int64_t kAlignment = 16;
 using Sizes = std::vector<std::int64_t>;
 
 cudnnDataType_t data_type(Dtype dtype) {
-  return dtype == Dtype::kBf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  switch (dtype) {
+    case Dtype::kBf16: return CUDNN_DATA_BFLOAT16;
+    case Dtype::kFp16: return CUDNN_DATA_HALF;
+    case Dtype::kFp32: break;
+  }
+  return CUDNN_DATA_FLOAT;
 }
 
 /// A tensor whose second dimension, the channels, lies innermost.

@@ -165,12 +165,13 @@ struct BiasGradient {
   }
 };
 
-/// One granule of the activations' gradient: every pixel of an image has the same.
+/// One granule of the activations' gradient, scaled: every pixel of an image has the same.
 template <typename T>
 struct Spread {
   std::uint32_t area;
   std::uint32_t channels;
   const double* feature_gradients;
+  const LossInput* input;
   T* x_gradient;
 
   MAYFLY_HOST_DEVICE void operator()(std::uint32_t i) const {
@@ -178,9 +179,10 @@ struct Spread {
     const std::uint32_t image = i / granules / area;
     const double* const from =
         feature_gradients + std::uint64_t{image} * channels + i % granules * kGranule;
+    const auto scale = static_cast<double>(input->scale);
     Granule value;
     for (std::uint32_t k = 0; k < kGranule; ++k) {
-      value.value[k] = static_cast<float>(from[k]);
+      value.value[k] = static_cast<float>(from[k] * scale);
     }
     store_granule(value, x_gradient + std::uint64_t{kGranule} * i);
   }
@@ -211,14 +213,12 @@ int classifier_forward(const ClassifierShape& shape, Dtype dtype, const void* x,
   }
   const std::uint32_t area = shape.width * shape.width;
   const std::uint64_t count = std::uint64_t{shape.images} * shape.features;
-  const int pooled =
-      dtype == Dtype::kBf16
-          ? launch_each(AveragePool<Bf16>{area, shape.features, static_cast<const Bf16*>(x),
-                                          memory.features},
-                        count, stream)
-          : launch_each(AveragePool<float>{area, shape.features, static_cast<const float*>(x),
-                                           memory.features},
-                        count, stream);
+  const int pooled = with_type_of(dtype, [&](auto value) {
+    using T = decltype(value);
+    return launch_each(
+        AveragePool<T>{area, shape.features, static_cast<const T*>(x), memory.features}, count,
+        stream);
+  });
   if (pooled != 0) {
     return pooled;
   }
@@ -235,17 +235,18 @@ int classifier_forward(const ClassifierShape& shape, Dtype dtype, const void* x,
 }
 
 template <typename T>
-int spread_as(const ClassifierShape& shape, const ClassifierMemory& memory, void* x_gradient,
-              Stream stream) {
+int spread_as(const ClassifierShape& shape, const LossInput* input, const ClassifierMemory& memory,
+              void* x_gradient, Stream stream) {
   const ActivationShape activations = shape.activations();
   return launch_each(Spread<T>{shape.width * shape.width, shape.features, memory.feature_gradients,
-                               static_cast<T*>(x_gradient)},
+                               input, static_cast<T*>(x_gradient)},
                      activations.elements() / kGranule, stream);
 }
 
 int classifier_backward(const ClassifierShape& shape, Dtype dtype, const float* weight,
-                        const ClassifierMemory& memory, float* weight_gradient,
-                        float* bias_gradient, void* x_gradient, Stream stream) {
+                        const LossInput* input, const ClassifierMemory& memory,
+                        float* weight_gradient, float* bias_gradient, void* x_gradient,
+                        Stream stream) {
   if (!fits(shape)) {
     return kInvalidArguments;
   }
@@ -271,8 +272,9 @@ int classifier_backward(const ClassifierShape& shape, Dtype dtype, const float* 
                                       nullptr,
                                       {memory.feature_gradients, shape.features, 1}},
                       stream);
-  const int spread = dtype == Dtype::kBf16 ? spread_as<Bf16>(shape, memory, x_gradient, stream)
-                                           : spread_as<float>(shape, memory, x_gradient, stream);
+  const int spread = with_type_of(dtype, [&](auto value) {
+    return spread_as<decltype(value)>(shape, input, memory, x_gradient, stream);
+  });
   return first_failure(bias, weights, features, spread);
 }
 
@@ -284,9 +286,9 @@ void add_classifier_kernels(Kernels& table) {
 }
 
 int load_classifier_kernels() {
-  return first_failure(
-      load_each<AveragePool<float>, AveragePool<Bf16>, BiasGradient, Spread<float>, Spread<Bf16>>(),
-      load_blocks<Forward, WeightGradient>());
+  return first_failure(load_each<AveragePool<float>, AveragePool<Bf16>, AveragePool<Fp16>,
+                                 BiasGradient, Spread<float>, Spread<Bf16>, Spread<Fp16>>(),
+                       load_blocks<Forward, WeightGradient>());
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

@@ -11,9 +11,10 @@ namespace {
 MAYFLY_HOST_DEVICE inline void store_pixel(const float (&value)[3], float* to) {
   store_quad({{pattern_of(value[0]), pattern_of(value[1]), pattern_of(value[2]), 0}}, to);
 }
-MAYFLY_HOST_DEVICE inline void store_pixel(const float (&value)[3], Bf16* to) {
-  const std::uint32_t low = narrow_pair(value[0], value[1]);
-  const std::uint32_t high = narrow_pair(value[2], 0.0F);
+template <typename T>
+MAYFLY_HOST_DEVICE inline void store_pixel(const float (&value)[3], T* to) {
+  const std::uint32_t low = narrow_pair<T>(value[0], value[1]);
+  const std::uint32_t high = narrow_pair<T>(value[2], 0.0F);
 #ifdef __CUDA_ARCH__
   *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
 #else
@@ -83,8 +84,9 @@ int store_images(std::uint32_t images, std::uint32_t width, Dtype dtype, const f
   if (width == 0 || width > 32768) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16 ? store_images_as<Bf16>(images, width, from, to, stream)
-                               : store_images_as<float>(images, width, from, to, stream);
+  return with_type_of(dtype, [&](auto value) {
+    return store_images_as<decltype(value)>(images, width, from, to, stream);
+  });
 }
 
 template <typename T>
@@ -100,9 +102,10 @@ int gather_images(const ResidentImages& set, CounterRandom augmentation, bool au
   if (set.width < 4 || set.width > 32768) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16
-             ? gather_images_as<Bf16>(set, augmentation, augment, samples, count, to, stream)
-             : gather_images_as<float>(set, augmentation, augment, samples, count, to, stream);
+  return with_type_of(dtype, [&](auto value) {
+    return gather_images_as<decltype(value)>(set, augmentation, augment, samples, count, to,
+                                             stream);
+  });
 }
 
 }  // namespace
@@ -113,8 +116,8 @@ void add_input_kernels(Kernels& table) {
 }
 
 int load_input_kernels() {
-  return load_each<StoreImages<float>, StoreImages<Bf16>, GatherImages<float>,
-                   GatherImages<Bf16>>();
+  return load_each<StoreImages<float>, StoreImages<Bf16>, StoreImages<Fp16>, GatherImages<float>,
+                   GatherImages<Bf16>, GatherImages<Fp16>>();
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

@@ -14,7 +14,7 @@
 //   whole flat arrays are aligned to 16 bytes, tensors in a flat array only as their elements.
 //   Outputs are overwritten as a whole, whatever was in them; inputs and outputs are different
 //   memory unless it says that they may be the same.
-// - Activations and their gradients are NHWC, fp32 or bf16 (the same everywhere within one call);
+// - Activations and their gradients are NHWC, of a Dtype (the same everywhere within one call);
 //   channels are a multiple of 8. Parameters, their gradients and statistics are fp32.
 // - The result is a function of the arguments and shapes alone: every sum has one order, which
 //   depends on nothing else, and no float is added by an atomic operation. Nothing is fused but
@@ -137,7 +137,17 @@ struct ClassifierMemory {
 struct LossInput {
   float smoothing = 0;      ///< of labels; 0 in evaluation
   std::uint32_t count = 0;  ///< images that count, the first ones
+  /// Gradients of activations are times this, which is a power of two and so costs no digit; those
+  /// of parameters are not (nn/loss_scale.hpp).
+  float scale = 1;
+  float unscale = 1;  ///< 1 / scale
 };
+
+/// Of a training microbatch; `scale` is a power of two.
+[[nodiscard]] constexpr LossInput training_input(float smoothing, std::uint32_t images,
+                                                 float scale) {
+  return {smoothing, images, scale, 1 / scale};
+}
 
 /// What the loss answers, in device memory.
 struct LossOutput {
@@ -218,9 +228,10 @@ struct Kernels {
   int (*norm_gradient_sums)(const ActivationShape& shape, Dtype dtype,
                             const NormGradientSums& arguments, double* sums, Stream stream);
 
-  /// Gradients of the norm's parameters; factors for norm_gradient_apply().
-  int (*norm_derive)(const ActivationShape& shape, const double* sums, const NormFactors& factors,
-                     float* scale_gradient, float* shift_gradient, Stream stream);
+  /// Gradients of the norm's parameters, without the scale; factors for norm_gradient_apply().
+  int (*norm_derive)(const ActivationShape& shape, const double* sums, const LossInput* input,
+                     const NormFactors& factors, float* scale_gradient, float* shift_gradient,
+                     Stream stream);
 
   int (*norm_gradient_apply)(const ActivationShape& shape, Dtype dtype,
                              const NormGradientApply& arguments, const NormFactors& factors,
@@ -266,18 +277,20 @@ struct Kernels {
                          const LossInput* input, const ClassifierMemory& memory, LossOutput* output,
                          Stream stream);
 
+  /// Gradients of the classifier's parameters, and, times the input's scale, of x.
   int (*classifier_backward)(const ClassifierShape& shape, Dtype dtype, const float* weight,
-                             const ClassifierMemory& memory, float* weight_gradient,
-                             float* bias_gradient, void* x_gradient, Stream stream);
+                             const LossInput* input, const ClassifierMemory& memory,
+                             float* weight_gradient, float* bias_gradient, void* x_gradient,
+                             Stream stream);
 
   // Parameters
 
   /// Packs weights: `from` is the flat array of parameters, `to` where all are packed.
   int (*pack_filters)(const FilterRange& range, Dtype dtype, const float* from, void* to,
                       Stream stream);
-  /// Brings packed gradients (fp32 or bf16) to their places in the flat array of gradients.
-  int (*unpack_filter_gradients)(const FilterRange& range, Dtype dtype, const void* from, float* to,
-                                 Stream stream);
+  /// Brings packed gradients, without the scale, to their places in the flat array of gradients.
+  int (*unpack_filter_gradients)(const FilterRange& range, Dtype dtype, const LossInput* input,
+                                 const void* from, float* to, Stream stream);
 
   /// nn::sgd_update over `count` elements in place, to its bits.
   int (*sgd_update)(const SgdOptions& options, float learning_rate, const float* gradient,

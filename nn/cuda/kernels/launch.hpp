@@ -167,6 +167,17 @@ int load_blocks() {
 
 #endif
 
+/// function(value) with a value of the type that `dtype` has in memory.
+template <typename Function>
+int with_type_of(Dtype dtype, const Function& function) {
+  switch (dtype) {
+    case Dtype::kBf16: return function(Bf16{});
+    case Dtype::kFp16: return function(Fp16{});
+    case Dtype::kFp32: break;
+  }
+  return function(0.0F);
+}
+
 /// The first that is not 0.
 template <typename... Codes>
 int first_failure(Codes... codes) {

@@ -166,8 +166,8 @@ int norm_apply(const ActivationShape& shape, Dtype dtype, const NormApply& apply
   if (!has_rows(shape)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16 ? norm_apply_as<Bf16>(shape, apply, stream)
-                               : norm_apply_as<float>(shape, apply, stream);
+  return with_type_of(
+      dtype, [&](auto value) { return norm_apply_as<decltype(value)>(shape, apply, stream); });
 }
 
 int norm_gradient_apply(const ActivationShape& shape, Dtype dtype,
@@ -176,9 +176,9 @@ int norm_gradient_apply(const ActivationShape& shape, Dtype dtype,
   if (!has_rows(shape)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16
-             ? launch_rows<ApplyGradient<Bf16>>(shape, stream, arguments, factors)
-             : launch_rows<ApplyGradient<float>>(shape, stream, arguments, factors);
+  return with_type_of(dtype, [&](auto value) {
+    return launch_rows<ApplyGradient<decltype(value)>>(shape, stream, arguments, factors);
+  });
 }
 
 }  // namespace
@@ -192,7 +192,9 @@ int load_norm_apply_kernels() {
   return load_blocks<Apply<float, Residual::kNone>, Apply<float, Residual::kPlain>,
                      Apply<float, Residual::kNormed>, Apply<Bf16, Residual::kNone>,
                      Apply<Bf16, Residual::kPlain>, Apply<Bf16, Residual::kNormed>,
-                     ApplyGradient<float>, ApplyGradient<Bf16>>();
+                     Apply<Fp16, Residual::kNone>, Apply<Fp16, Residual::kPlain>,
+                     Apply<Fp16, Residual::kNormed>, ApplyGradient<float>, ApplyGradient<Bf16>,
+                     ApplyGradient<Fp16>>();
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

@@ -222,6 +222,7 @@ struct Derive {
   static constexpr bool kWantsPivot = false;
   double count;
   NormFactors factors;
+  const LossInput* input;
   float* scale_gradient;
   float* shift_gradient;
 
@@ -231,8 +232,9 @@ struct Derive {
     const double factor = static_cast<double>(factors.scale[c]);
     factors.centred_factor[c] = static_cast<float>(-factor * inverse * inverse * second / count);
     factors.constant[c] = static_cast<float>(-factor * first / count);
-    scale_gradient[c] = static_cast<float>(second * inverse);
-    shift_gradient[c] = static_cast<float>(first);
+    const auto unscale = static_cast<double>(input->unscale);
+    scale_gradient[c] = static_cast<float>(second * inverse * unscale);
+    shift_gradient[c] = static_cast<float>(first * unscale);
   }
 };
 
@@ -269,9 +271,10 @@ int norm_sums(const ActivationShape& shape, Dtype dtype, const void* x, double* 
   if (!has_rows(shape)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16
-             ? launch_sums(shape, Moments<Bf16>{static_cast<const Bf16*>(x)}, sums, stream)
-             : launch_sums(shape, Moments<float>{static_cast<const float*>(x)}, sums, stream);
+  return with_type_of(dtype, [&](auto value) {
+    using T = decltype(value);
+    return launch_sums(shape, Moments<T>{static_cast<const T*>(x)}, sums, stream);
+  });
 }
 
 int norm_measure(const ActivationShape& shape, const double* sums, const float* scale,
@@ -305,17 +308,20 @@ int norm_gradient_sums(const ActivationShape& shape, Dtype dtype, const NormGrad
   if (!has_rows(shape)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16 ? launch_sums(shape, terms_of<Bf16>(arguments), sums, stream)
-                               : launch_sums(shape, terms_of<float>(arguments), sums, stream);
+  return with_type_of(dtype, [&](auto value) {
+    return launch_sums(shape, terms_of<decltype(value)>(arguments), sums, stream);
+  });
 }
 
-int norm_derive(const ActivationShape& shape, const double* sums, const NormFactors& factors,
-                float* scale_gradient, float* shift_gradient, Stream stream) {
+int norm_derive(const ActivationShape& shape, const double* sums, const LossInput* input,
+                const NormFactors& factors, float* scale_gradient, float* shift_gradient,
+                Stream stream) {
   if (!has_rows(shape)) {
     return kInvalidArguments;
   }
   const auto count = static_cast<double>(shape.rows());
-  return launch_finish(shape, sums, Derive{count, factors, scale_gradient, shift_gradient}, stream);
+  return launch_finish(shape, sums, Derive{count, factors, input, scale_gradient, shift_gradient},
+                       stream);
 }
 
 }  // namespace
@@ -330,8 +336,9 @@ void add_norm_sum_kernels(Kernels& table) {
 
 int load_norm_sum_kernels() {
   return first_failure(
-      load_blocks<SumRows<Moments<float>>, SumRows<Moments<Bf16>>, SumRows<GradientTerms<float>>,
-                  SumRows<GradientTerms<Bf16>>, FinishSums<Measure>, FinishSums<Derive>>(),
+      load_blocks<SumRows<Moments<float>>, SumRows<Moments<Bf16>>, SumRows<Moments<Fp16>>,
+                  SumRows<GradientTerms<float>>, SumRows<GradientTerms<Bf16>>,
+                  SumRows<GradientTerms<Fp16>>, FinishSums<Measure>, FinishSums<Derive>>(),
       load_each<UseRunning>());
 }
 

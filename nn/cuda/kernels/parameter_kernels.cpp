@@ -120,13 +120,15 @@ struct Pack {
 template <typename T>
 struct Unpack {
   const T* packed;
+  const LossInput* input;
   float* flat;
 
   MAYFLY_HOST_DEVICE void load(const FilterPart& part, std::uint32_t thread, float* shared) const {
     for (std::uint32_t i = thread; i < part.channels * part.taps(); i += 256) {
       const std::uint32_t tap = i / part.channels;
       const std::uint32_t channel = i % part.channels;
-      shared[channel * part.taps() + tap] = widen(packed[part.packed_at(tap) + channel]);
+      shared[channel * part.taps() + tap] =
+          widen(packed[part.packed_at(tap) + channel]) * input->unscale;
     }
   }
   MAYFLY_HOST_DEVICE void store(const FilterPart& part, std::uint32_t thread,
@@ -137,7 +139,7 @@ struct Unpack {
     }
   }
   MAYFLY_HOST_DEVICE void copy(std::uint64_t flat_at, std::uint64_t packed_at) const {
-    flat[flat_at] = widen(packed[packed_at]);
+    flat[flat_at] = widen(packed[packed_at]) * input->unscale;
   }
 };
 
@@ -197,16 +199,18 @@ int move_filters(const FilterRange& range, const Direction& direction, Stream st
 
 int pack_filters(const FilterRange& range, Dtype dtype, const float* from, void* to,
                  Stream stream) {
-  return dtype == Dtype::kBf16
-             ? move_filters(range, Pack<Bf16>{from, static_cast<Bf16*>(to)}, stream)
-             : move_filters(range, Pack<float>{from, static_cast<float*>(to)}, stream);
+  return with_type_of(dtype, [&](auto value) {
+    using T = decltype(value);
+    return move_filters(range, Pack<T>{from, static_cast<T*>(to)}, stream);
+  });
 }
 
-int unpack_filter_gradients(const FilterRange& range, Dtype dtype, const void* from, float* to,
-                            Stream stream) {
-  return dtype == Dtype::kBf16
-             ? move_filters(range, Unpack<Bf16>{static_cast<const Bf16*>(from), to}, stream)
-             : move_filters(range, Unpack<float>{static_cast<const float*>(from), to}, stream);
+int unpack_filter_gradients(const FilterRange& range, Dtype dtype, const LossInput* input,
+                            const void* from, float* to, Stream stream) {
+  return with_type_of(dtype, [&](auto value) {
+    using T = decltype(value);
+    return move_filters(range, Unpack<T>{static_cast<const T*>(from), input, to}, stream);
+  });
 }
 
 int sgd_update(const SgdOptions& options, float learning_rate, const float* gradient,
@@ -231,7 +235,8 @@ void add_parameter_kernels(Kernels& table) {
 
 int load_parameter_kernels() {
   return first_failure(load_blocks<MoveFilters<Pack<float>>, MoveFilters<Pack<Bf16>>,
-                                   MoveFilters<Unpack<float>>, MoveFilters<Unpack<Bf16>>>(),
+                                   MoveFilters<Pack<Fp16>>, MoveFilters<Unpack<float>>,
+                                   MoveFilters<Unpack<Bf16>>, MoveFilters<Unpack<Fp16>>>(),
                        load_each<Sgd, Blend>());
 }
 

@@ -226,9 +226,10 @@ int add(std::uint64_t elements, Dtype dtype, const void* a, const void* b, void*
     return kInvalidArguments;
   }
   const std::uint64_t count = elements / kGranule;
-  return dtype == Dtype::kBf16
-             ? launch_each(Add<Bf16>{as<Bf16>(a), as<Bf16>(b), as<Bf16>(out)}, count, stream)
-             : launch_each(Add<float>{as<float>(a), as<float>(b), as<float>(out)}, count, stream);
+  return with_type_of(dtype, [&](auto value) {
+    using T = decltype(value);
+    return launch_each(Add<T>{as<T>(a), as<T>(b), as<T>(out)}, count, stream);
+  });
 }
 
 ActivationShape halved(const ActivationShape& from, std::uint32_t channels) {
@@ -247,9 +248,10 @@ int shortcut(const ActivationShape& from, Dtype dtype, const void* x, void* out,
   }
   const ActivationShape to = halved(from, 2 * from.channels);
   const std::uint64_t count = to.elements() / kGranule;
-  return dtype == Dtype::kBf16
-             ? launch_each(Shortcut<Bf16>{from, to, as<Bf16>(x), as<Bf16>(out)}, count, stream)
-             : launch_each(Shortcut<float>{from, to, as<float>(x), as<float>(out)}, count, stream);
+  return with_type_of(dtype, [&](auto value) {
+    using T = decltype(value);
+    return launch_each(Shortcut<T>{from, to, as<T>(x), as<T>(out)}, count, stream);
+  });
 }
 
 template <typename T>
@@ -265,9 +267,9 @@ int shortcut_gradient(const ActivationShape& from, Dtype dtype, const void* out_
   if (!fits(from, 2 * kGranule)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16
-             ? shortcut_gradient_as<Bf16>(from, out_gradient, x_gradient, stream)
-             : shortcut_gradient_as<float>(from, out_gradient, x_gradient, stream);
+  return with_type_of(dtype, [&](auto value) {
+    return shortcut_gradient_as<decltype(value)>(from, out_gradient, x_gradient, stream);
+  });
 }
 
 template <typename T>
@@ -287,8 +289,9 @@ int max_pool(const ActivationShape& from, Dtype dtype, const void* x, const floa
   if (!fits(from, kGranule)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16 ? max_pool_as<Bf16>(from, x, scale, shift, out, places, stream)
-                               : max_pool_as<float>(from, x, scale, shift, out, places, stream);
+  return with_type_of(dtype, [&](auto value) {
+    return max_pool_as<decltype(value)>(from, x, scale, shift, out, places, stream);
+  });
 }
 
 template <typename T>
@@ -304,9 +307,15 @@ int max_pool_gradient(const ActivationShape& from, Dtype dtype, const void* out_
   if (!fits(from, kGranule)) {
     return kInvalidArguments;
   }
-  return dtype == Dtype::kBf16
-             ? max_pool_gradient_as<Bf16>(from, out_gradient, places, x_gradient, stream)
-             : max_pool_gradient_as<float>(from, out_gradient, places, x_gradient, stream);
+  return with_type_of(dtype, [&](auto value) {
+    return max_pool_gradient_as<decltype(value)>(from, out_gradient, places, x_gradient, stream);
+  });
+}
+
+template <typename T>
+int load_types() {
+  return load_each<Add<T>, Shortcut<T>, ShortcutGradient<T>, MaxPool<T, false>, MaxPool<T, true>,
+                   MaxPoolGradient<T>>();
 }
 
 }  // namespace
@@ -320,10 +329,7 @@ void add_pool_kernels(Kernels& table) {
 }
 
 int load_pool_kernels() {
-  return load_each<Add<float>, Add<Bf16>, Shortcut<float>, Shortcut<Bf16>, ShortcutGradient<float>,
-                   ShortcutGradient<Bf16>, MaxPool<float, false>, MaxPool<float, true>,
-                   MaxPool<Bf16, false>, MaxPool<Bf16, true>, MaxPoolGradient<float>,
-                   MaxPoolGradient<Bf16>>();
+  return first_failure(load_types<float>(), load_types<Bf16>(), load_types<Fp16>());
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

@@ -8,11 +8,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "base/host_device.hpp"
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #define MAYFLY_SIDE on_device
 #else
 #define MAYFLY_SIDE on_host
@@ -23,6 +25,11 @@ namespace mayfly::nn::cuda::MAYFLY_SIDE {
 
 /// bfloat16: the upper half of a float.
 struct Bf16 {
+  std::uint16_t bits;
+};
+
+/// IEEE 754 binary16, subnormal numbers included.
+struct Fp16 {
   std::uint16_t bits;
 };
 
@@ -53,22 +60,79 @@ MAYFLY_HOST_DEVICE inline float widen(float x) {
 MAYFLY_HOST_DEVICE inline float widen(Bf16 x) {
   return float_of(static_cast<std::uint32_t>(x.bits) << 16);
 }
+// Every binary16 is a float, so there is one right answer, and the GPU's instruction gives it.
+MAYFLY_HOST_DEVICE inline float widen(Fp16 x) {
+#ifdef __CUDA_ARCH__
+  return __half2float(__ushort_as_half(x.bits));
+#else
+  const std::uint32_t sign = (x.bits & 0x8000U) << 16;
+  const std::uint32_t rest = x.bits & 0x7fffU;
+  if (rest < 0x0400U) {  // zero, or so many times the smallest number
+    return float_of(sign | std::bit_cast<std::uint32_t>(static_cast<float>(rest) * 0x1p-24F));
+  }
+  // The exponent's offset is 15 there and 127 here; infinities and NaNs have the largest of either.
+  const std::uint32_t offset = rest < 0x7c00U ? 127U - 15U : 255U - 31U;
+  return float_of(sign | ((rest << 13) + (offset << 23)));
+#endif
+}
 
-/// Two floats as bfloat16, rounded to nearest even, the first in the lower half. A NaN becomes
-/// 0x7fff, as the GPU's instruction has it.
+#ifndef __CUDA_ARCH__
+/// As the GPU's instructions have it: rounded to nearest even, a NaN becomes 0x7fff.
+inline std::uint32_t narrow(float x, Bf16 /*to*/) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return is_nan(x) ? 0x7fffU : (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+}
+/// The same, and what is too large becomes an infinity.
+inline std::uint32_t narrow(float x, Fp16 /*to*/) {
+  constexpr std::uint32_t kNormal = 0x38800000U;    // 2^-14
+  constexpr std::uint32_t kInfinite = 0x477ff000U;  // 65520: half a unit above the largest number
+  constexpr std::uint32_t kOffset = (127U - 15U) << 23;
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t sign = (bits >> 16) & 0x8000U;
+  const std::uint32_t rest = bits & 0x7fffffffU;
+  if (is_nan(x)) {
+    return 0x7fffU;
+  }
+  if (rest >= kInfinite) {
+    return sign | 0x7c00U;
+  }
+  if (rest >= kNormal) {
+    return sign | ((rest - kOffset + 0x0fffU + ((rest >> 13) & 1U)) >> 13);
+  }
+  // A multiple of 2^-24, the smallest number: what is left of the fraction moves down.
+  const std::uint32_t shift = 126U - (rest >> 23);
+  if (shift > 24U) {
+    return sign;  // below half of the smallest number
+  }
+  const std::uint32_t fraction = (rest & 0x007fffffU) | 0x00800000U;
+  const std::uint32_t half = 1U << (shift - 1);
+  return sign | ((fraction + half - 1 + ((fraction >> shift) & 1U)) >> shift);
+}
+#endif
+
+/// Two floats as T, rounded to nearest even, the first in the lower half. A NaN becomes 0x7fff.
+template <typename T>
 MAYFLY_HOST_DEVICE inline std::uint32_t narrow_pair(float low, float high) {
 #ifdef __CUDA_ARCH__
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   std::uint32_t bits;
-  memcpy(&bits, &pair, sizeof bits);
+  if constexpr (std::is_same_v<T, Bf16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    memcpy(&bits, &pair, sizeof bits);
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    memcpy(&bits, &pair, sizeof bits);
+  }
   return bits;
 #else
-  const auto narrow = [](float x) -> std::uint32_t {
-    const auto bits = std::bit_cast<std::uint32_t>(x);
-    return is_nan(x) ? 0x7fffU : (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  };
-  return narrow(low) | narrow(high) << 16;
+  return narrow(low, T{}) | narrow(high, T{}) << 16;
 #endif
+}
+
+/// What narrow_pair() was given, as far as it is left.
+template <typename T>
+MAYFLY_HOST_DEVICE inline void widen_pair(std::uint32_t pair, float& low, float& high) {
+  low = widen(T{static_cast<std::uint16_t>(pair)});
+  high = widen(T{static_cast<std::uint16_t>(pair >> 16)});
 }
 
 /// The 16 bytes that a thread moves at once.
@@ -121,12 +185,12 @@ MAYFLY_HOST_DEVICE inline Granule load_granule(const float* from) {
   return out;
 }
 
-MAYFLY_HOST_DEVICE inline Granule load_granule(const Bf16* from) {
+template <typename T>
+MAYFLY_HOST_DEVICE inline Granule load_granule(const T* from) {
   const Quad quad = load_quad(from);
   Granule out;
   for (int k = 0; k < 4; ++k) {
-    out.value[2 * k] = float_of(quad.word[k] << 16);
-    out.value[2 * k + 1] = float_of(quad.word[k] & 0xffff0000U);
+    widen_pair<T>(quad.word[k], out.value[2 * k], out.value[2 * k + 1]);
   }
   return out;
 }
@@ -142,10 +206,11 @@ MAYFLY_HOST_DEVICE inline void store_granule(const Granule& granule, float* to) 
   store_quad(high, to + 4);
 }
 
-MAYFLY_HOST_DEVICE inline void store_granule(const Granule& granule, Bf16* to) {
+template <typename T>
+MAYFLY_HOST_DEVICE inline void store_granule(const Granule& granule, T* to) {
   Quad quad;
   for (int k = 0; k < 4; ++k) {
-    quad.word[k] = narrow_pair(granule.value[2 * k], granule.value[2 * k + 1]);
+    quad.word[k] = narrow_pair<T>(granule.value[2 * k], granule.value[2 * k + 1]);
   }
   store_quad(quad, to);
 }
@@ -154,11 +219,10 @@ MAYFLY_HOST_DEVICE inline void store_granule(const Granule& granule, Bf16* to) {
 template <typename T>
 MAYFLY_HOST_DEVICE inline Granule rounded(const Granule& granule) {
   Granule out = granule;
-  if constexpr (sizeof(T) == sizeof(Bf16)) {
+  if constexpr (!std::is_same_v<T, float>) {
     for (int k = 0; k < 4; ++k) {
-      const std::uint32_t pair = narrow_pair(granule.value[2 * k], granule.value[2 * k + 1]);
-      out.value[2 * k] = float_of(pair << 16);
-      out.value[2 * k + 1] = float_of(pair & 0xffff0000U);
+      const std::uint32_t pair = narrow_pair<T>(granule.value[2 * k], granule.value[2 * k + 1]);
+      widen_pair<T>(pair, out.value[2 * k], out.value[2 * k + 1]);
     }
   }
   return out;
@@ -174,8 +238,9 @@ MAYFLY_HOST_DEVICE inline void keep_masked(Granule& granule, std::uint32_t mask)
 MAYFLY_HOST_DEVICE inline void store_value(float value, float* to) {
   *to = value;
 }
-MAYFLY_HOST_DEVICE inline void store_value(float value, Bf16* to) {
-  to->bits = static_cast<std::uint16_t>(narrow_pair(value, 0.0F));
+template <typename T>
+MAYFLY_HOST_DEVICE inline void store_value(float value, T* to) {
+  to->bits = static_cast<std::uint16_t>(narrow_pair<T>(value, 0.0F));
 }
 
 /// The ReLU of all our networks: a NaN stays one.

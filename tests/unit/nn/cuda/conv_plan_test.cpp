@@ -61,7 +61,8 @@ TEST_P(ConvPlanOf, EveryConvolutionOfEveryModelHasADeterministicEngine) {
   RecordProperty("first_choices", static_cast<int>(first_choices));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ConvPlanOf, testing::Values(Dtype::kFp32, Dtype::kBf16),
+INSTANTIATE_TEST_SUITE_P(Types, ConvPlanOf,
+                         testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& each) { return std::string(name_of(each.param)); });
 
 TEST(ConvPlan, TheSameQuestionHasTheSameAnswer) {
@@ -70,7 +71,7 @@ TEST(ConvPlan, TheSameQuestionHasTheSameAnswer) {
   ASSERT_TRUE(one.ok() && other.ok());
   const Model model = make_usual_model("resnet50").value();
   const ConvShape shape = ConvShape::of(model.blocks[4].convs[1], 64);
-  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
     const auto a = ConvPlan::choose(shape, ConvPass::kWeightGradient, dtype, one.value());
     const auto b = ConvPlan::choose(shape, ConvPass::kWeightGradient, dtype, other.value());
     ASSERT_TRUE(a.ok() && b.ok());

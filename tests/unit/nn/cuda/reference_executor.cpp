@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "nn/cuda/kernels/values.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -13,13 +14,20 @@ float read(const void* memory, std::size_t at, Dtype dtype) {
   if (dtype == Dtype::kFp32) {
     return static_cast<const float*>(memory)[at];
   }
-  const std::uint32_t bits = static_cast<const std::uint16_t*>(memory)[at];
-  return std::bit_cast<float>(bits << 16);
+  const std::uint16_t half = static_cast<const std::uint16_t*>(memory)[at];
+  if (dtype == Dtype::kFp16) {
+    return on_host::widen(on_host::Fp16{half});
+  }
+  return std::bit_cast<float>(std::uint32_t{half} << 16);
 }
 
 void write(void* memory, std::size_t at, Dtype dtype, float value) {
   if (dtype == Dtype::kFp32) {
     static_cast<float*>(memory)[at] = value;
+    return;
+  }
+  if (dtype == Dtype::kFp16) {
+    on_host::store_value(value, static_cast<on_host::Fp16*>(memory) + at);
     return;
   }
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -171,7 +179,7 @@ TrainResult ReferenceExecutor::train(const Weights& weights, const Batch& batch,
     take_images(batch, plan_.resident.train_images);
   }
   take_labels(batch, plan_.resident.train_labels,
-              {.smoothing = label_smoothing, .count = microbatch_});
+              training_input(label_smoothing, microbatch_, weights.loss_scale));
   std::size_t end = gradient.size();
   for (const Segment& segment : plan_.training) {
     run(segment.operations);

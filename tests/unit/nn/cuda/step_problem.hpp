@@ -67,7 +67,7 @@ struct Problem {
 
   [[nodiscard]] std::uint32_t images() const { return static_cast<std::uint32_t>(labels.size()); }
   [[nodiscard]] Weights weights(std::uint64_t version = 1) const {
-    return {state.parameters.span(), state.statistics.span(), version};
+    return {state.parameters.span(), state.statistics.span(), version, loss_scale};
   }
   [[nodiscard]] Batch batch(std::size_t first, std::size_t count) const {
     const std::size_t image = pixels.size() / labels.size();
@@ -88,6 +88,7 @@ struct Problem {
   ModelState state;
   std::vector<float> pixels;
   std::vector<std::uint16_t> labels;
+  float loss_scale = 1;
 };
 
 }  // namespace mayfly::nn::cuda

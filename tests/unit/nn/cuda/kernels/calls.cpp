@@ -150,6 +150,7 @@ NormBackward norm_backward(Machine& machine, const NormInput& input,
   const Tensor& masked = input.in_place ? gradient : other;
   const Array<float> scale_gradient(machine, input.shape.channels);
   const Array<float> shift_gradient(machine, input.shape.channels);
+  const Array<LossInput> loss_input(machine, {training_input(0, 1, input.scale_of_gradients)});
   const bool at_sums = masked_at == MaskedAt::kSums;
   NormGradientSums sums;
   sums.gradient = gradient.data();
@@ -160,7 +161,7 @@ NormBackward norm_backward(Machine& machine, const NormInput& input,
   sums.masked = at_sums ? masked.data() : nullptr;
   expect_started(
       k.norm_gradient_sums(input.shape, input.dtype, sums, memory.sum_data(), machine.stream()));
-  expect_started(k.norm_derive(input.shape, memory.sum_data(), memory.factors,
+  expect_started(k.norm_derive(input.shape, memory.sum_data(), loss_input.data(), memory.factors,
                                scale_gradient.data(), shift_gradient.data(), machine.stream()));
   NormGradientApply apply;
   apply.gradient = at_sums ? masked.data() : gradient.data();
@@ -264,7 +265,7 @@ ClassifierResult classify(Machine& machine, const ClassifierInput& input) {
                                       parts, machine.stream()));
   expect_started(k.classifier_loss(shape, labels.data(), loss_input.data(), parts,
                                    loss_output.data(), machine.stream()));
-  expect_started(k.classifier_backward(shape, input.dtype, weight.data(), parts,
+  expect_started(k.classifier_backward(shape, input.dtype, weight.data(), loss_input.data(), parts,
                                        weight_gradient.data(), bias_gradient.data(),
                                        x_gradient.data(), machine.stream()));
   ClassifierResult result;
@@ -281,7 +282,7 @@ ClassifierResult classify(Machine& machine, const ClassifierInput& input) {
 
 FilterResult move_filters(Machine& machine, std::vector<Filter> filters, Dtype dtype,
                           const std::vector<float>& flat, const std::vector<float>& packed_gradient,
-                          std::size_t first, std::size_t last) {
+                          std::size_t first, std::size_t last, float scale) {
   const std::uint32_t end = number_filter_blocks(filters);
   const Array<Filter> table(machine, filters);
   FilterRange range;
@@ -294,10 +295,11 @@ FilterResult move_filters(Machine& machine, std::vector<Filter> filters, Dtype d
   const Tensor packed(machine, dtype, std::vector<float>(packed_gradient.size(), 7));
   const Tensor gradient(machine, dtype, packed_gradient);
   const Array<float> flat_gradient(machine, std::vector<float>(flat.size(), 7));
+  const Array<LossInput> loss_input(machine, {training_input(0, 1, scale)});
   expect_started(
       machine.kernels().pack_filters(range, dtype, from.data(), packed.data(), machine.stream()));
-  expect_started(machine.kernels().unpack_filter_gradients(range, dtype, gradient.data(),
-                                                           flat_gradient.data(), machine.stream()));
+  expect_started(machine.kernels().unpack_filter_gradients(
+      range, dtype, loss_input.data(), gradient.data(), flat_gradient.data(), machine.stream()));
   return {packed.values(), flat_gradient.values()};
 }
 

@@ -23,6 +23,7 @@ struct NormInput {
   std::vector<float> residual_scale, residual_shift;  ///< may be empty
   bool in_place = false;                              ///< out is x; masked gradient is gradient
   std::vector<float> gradient, addend;                ///< the latter may be empty
+  float scale_of_gradients = 1;                       ///< what these are times
 };
 [[nodiscard]] NormInput random_norm_input(const ActivationShape& shape, Dtype dtype,
                                           std::uint64_t seed);
@@ -89,7 +90,7 @@ struct ClassifierResult {
 [[nodiscard]] ClassifierResult classify(Machine& machine, const ClassifierInput& input);
 
 /// Packed (as float), and what unpacking `packed_gradient` gives. Where nothing belongs, the flat
-/// array's result keeps the input's value.
+/// array's result keeps the input's value. `scale`: what the packed gradient is times.
 struct FilterResult {
   std::vector<float> packed, flat_gradient;
   [[nodiscard]] auto all() const { return std::tie(packed, flat_gradient); }
@@ -97,7 +98,7 @@ struct FilterResult {
 [[nodiscard]] FilterResult move_filters(Machine& machine, std::vector<Filter> filters, Dtype dtype,
                                         const std::vector<float>& flat,
                                         const std::vector<float>& packed_gradient,
-                                        std::size_t first, std::size_t last);
+                                        std::size_t first, std::size_t last, float scale = 1);
 
 struct SgdResult {
   std::vector<float> parameters, momentum, statistics;

@@ -15,6 +15,7 @@ namespace mayfly::nn::cuda::test {
 namespace {
 
 constexpr std::size_t kBlock = 8;
+constexpr float kScale = 0x1p12F;  // no gradient here is below fp16's smallest normal number then
 
 struct Reference {
   TrainResult train;
@@ -58,10 +59,12 @@ Reference reference_of(const ClassifierInput& input) {
   return out;
 }
 
-void expect_close(const std::vector<float>& got, const std::vector<float>& want, double relative) {
+/// `got` may be times a factor.
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, double relative,
+                  double factor = 1) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], want[i], relative * std::fabs(want[i])) << i;
+    ASSERT_NEAR(got[i], factor * want[i], relative * std::fabs(factor * want[i])) << i;
   }
 }
 
@@ -74,6 +77,7 @@ TEST_P(ClassifierKernels, ComputeWhatTheCpuEngineComputes) {
     for (const float smoothing : {0.0F, 0.1F}) {
       ClassifierInput input = random_classifier_input(shape, GetParam(), 1);
       input.loss.smoothing = smoothing;
+      input.loss.scale = kScale;
       const ClassifierResult got = on_host([&](Machine& m) { return classify(m, input); });
       const Reference want = reference_of(input);
       EXPECT_EQ(got.logits, want.logits);
@@ -81,9 +85,24 @@ TEST_P(ClassifierKernels, ComputeWhatTheCpuEngineComputes) {
       EXPECT_NEAR(got.loss_sum.front() / shape.images, want.train.loss, 1e-6);
       expect_close(got.weight_gradient, want.weight_gradient, 1e-6);
       expect_close(got.bias_gradient, want.bias_gradient, 1e-5);
-      expect_close(got.x_gradient, want.x_gradient, GetParam() == Dtype::kBf16 ? 1.0 / 256 : 1e-6);
+      expect_close(got.x_gradient, want.x_gradient, 1e-6 + rounding_of(GetParam()), kScale);
     }
   }
+}
+
+TEST_P(ClassifierKernels, ScaleTheGradientOfActivationsOnly) {
+  ClassifierInput input = random_classifier_input({5, 3, 16, 10}, GetParam(), 6);
+  const auto scaled = [&](float scale) {
+    input.loss.scale = scale;
+    input.loss.unscale = 1 / scale;
+    return on_host([&](Machine& m) { return classify(m, input); });
+  };
+  ClassifierResult small = scaled(kScale);
+  const ClassifierResult large = scaled(8 * kScale);
+  for (float& g : small.x_gradient) {
+    g *= 8;
+  }
+  EXPECT_TRUE(same_results(small, large));
 }
 
 TEST_P(ClassifierKernels, CountOnlyTheImagesOfAnEvaluation) {
@@ -121,7 +140,8 @@ TEST_P(ClassifierKernels, KeepAHugeLogitFinite) {
   EXPECT_TRUE(std::isfinite(got.loss_sum.front()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, ClassifierKernels, testing::Values(Dtype::kFp32, Dtype::kBf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, ClassifierKernels,
+                         testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& with) { return std::string(name_of(with.param)); });
 
 }  // namespace

@@ -108,20 +108,26 @@ class Array {
   Region region_;
 };
 
-inline std::vector<std::uint16_t> to_bf16_vector(const std::vector<float>& values) {
+/// By code that has nothing to do with the kernels; `dtype` has 16 bits.
+inline std::vector<std::uint16_t> to_halves(Dtype dtype, const std::vector<float>& values) {
   std::vector<std::uint16_t> out(values.size());
-  collectives::to_bf16(values, out);
+  dtype == Dtype::kBf16 ? collectives::to_bf16(values, out) : collectives::to_fp16(values, out);
   return out;
+}
+inline std::vector<float> from_halves(Dtype dtype, const std::vector<std::uint16_t>& halves) {
+  std::vector<float> out(halves.size());
+  dtype == Dtype::kBf16 ? collectives::from_bf16(halves, out) : collectives::from_fp16(halves, out);
+  return out;
+}
+
+/// How much of a number rounding to `dtype` may take or add, if it is not subnormal there.
+inline double rounding_of(Dtype dtype) {
+  return dtype == Dtype::kBf16 ? 1.0 / 256 : dtype == Dtype::kFp16 ? 1.0 / 2048 : 0;
 }
 
 /// What is left of values that are stored as `dtype`.
 inline std::vector<float> as_stored(Dtype dtype, const std::vector<float>& values) {
-  if (dtype == Dtype::kFp32) {
-    return values;
-  }
-  std::vector<float> out(values.size());
-  collectives::from_bf16(to_bf16_vector(values), out);
-  return out;
+  return dtype == Dtype::kFp32 ? values : from_halves(dtype, to_halves(dtype, values));
 }
 
 /// Activations in memory; values are floats to the tests.
@@ -134,22 +140,21 @@ class Tensor {
     if (dtype == Dtype::kFp32) {
       machine.write(region_.data(), values.data(), region_.bytes());
     } else {
-      const std::vector<std::uint16_t> narrow = to_bf16_vector(values);
+      const std::vector<std::uint16_t> narrow = to_halves(dtype, values);
       machine.write(region_.data(), narrow.data(), region_.bytes());
     }
   }
 
   [[nodiscard]] void* data() const { return region_.data(); }
   [[nodiscard]] std::vector<float> values() const {
-    std::vector<float> out(count_);
     if (dtype_ == Dtype::kFp32) {
+      std::vector<float> out(count_);
       region_.machine().read(out.data(), region_.data(), region_.bytes());
-    } else {
-      std::vector<std::uint16_t> narrow(count_);
-      region_.machine().read(narrow.data(), region_.data(), region_.bytes());
-      collectives::from_bf16(narrow, out);
+      return out;
     }
-    return out;
+    std::vector<std::uint16_t> narrow(count_);
+    region_.machine().read(narrow.data(), region_.data(), region_.bytes());
+    return from_halves(dtype_, narrow);
   }
 
  private:

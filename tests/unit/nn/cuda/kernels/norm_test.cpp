@@ -37,12 +37,12 @@ Moments moments_of(const NormInput& input) {
 }
 
 /// How far output i may be from y: a few roundings in fp32 of x * scale and of shift, which may be
-/// large and almost cancel, and that of the result to bf16.
+/// large and almost cancel, and that of the result to 16 bits.
 double error_of(const NormInput& input, const Moments& moments, std::size_t i, double y) {
   const std::size_t c = i % input.shape.channels;
   const double scale = std::fabs(input.scale[c]) / std::sqrt(moments.biased[c] + 1e-5);
   const double summand = (std::fabs(input.x[i]) + std::fabs(moments.mean[c])) * scale;
-  const double stored = input.dtype == Dtype::kBf16 ? 1.0 / 256 : 0;
+  const double stored = rounding_of(input.dtype);
   return 1e-6 * (1 + summand) + stored * std::fabs(y);
 }
 
@@ -199,9 +199,33 @@ TEST_P(Norm, DerivesTheGradientsOfAMaskedSum) {
           on_host([&](Machine& m) { return norm_backward(m, input, mask, MaskedAt::kSums); });
       expect_close(got.shift_gradient, want.shift_gradient, 1e-5);
       expect_close(got.scale_gradient, want.scale_gradient, 1e-5);
-      expect_close(got.x_gradient, want.x_gradient, GetParam() == Dtype::kBf16 ? 4e-3 : 1e-5);
+      expect_close(got.x_gradient, want.x_gradient, 1e-5 + rounding_of(GetParam()));
       expect_close(got.masked, want.g, 1e-12);
     }
+  }
+}
+
+TEST_P(Norm, GradientsOfParametersHaveNoScale) {
+  constexpr float kScale = 0x1p10F;
+  NormInput input = random_norm_input({2, 9, 64}, GetParam(), 10);
+  input.gradient = as_stored(GetParam(), input.gradient);
+  input.addend = as_stored(GetParam(), input.addend);
+  const std::vector<std::uint8_t> mask = norm_forward_mask(input);
+  const auto backward = [&] {
+    return on_host([&](Machine& m) { return norm_backward(m, input, mask, MaskedAt::kSums); });
+  };
+  const NormBackward plain = backward();
+  for (std::vector<float>* gradient : {&input.gradient, &input.addend}) {
+    for (float& g : *gradient) {
+      g *= kScale;
+    }
+  }
+  input.scale_of_gradients = kScale;
+  const NormBackward scaled = backward();
+  EXPECT_TRUE(same_bits(scaled.scale_gradient, plain.scale_gradient));
+  EXPECT_TRUE(same_bits(scaled.shift_gradient, plain.shift_gradient));
+  for (std::size_t i = 0; i < plain.masked.size(); ++i) {
+    ASSERT_EQ(scaled.masked[i], plain.masked[i] * kScale);
   }
 }
 
@@ -236,7 +260,7 @@ TEST_P(Norm, RefusesChannelsThatAreNoGranules) {
   EXPECT_EQ(host_kernels().norm_apply({0, 2, 8}, GetParam(), {}, nullptr), kInvalidArguments);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Norm, testing::Values(Dtype::kFp32, Dtype::kBf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Norm, testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& with) { return std::string(name_of(with.param)); });
 
 /// The CPU engine's formulas, given the same sums.

@@ -92,6 +92,26 @@ TEST_P(Parameters, ArePackedForCudnnAndTheirGradientsBroughtBack) {
   }
 }
 
+TEST_P(Parameters, AreBroughtBackWithoutTheScale) {
+  constexpr float kScale = 0x1p24F;
+  const std::vector<Filter> filters = some_filters();
+  const Sizes sizes = sizes_of(filters);
+  const std::vector<float> flat = random_values(sizes.flat, 1);
+  const std::vector<float> gradient = random_values(sizes.packed, 2);
+  const auto moved = [&](float scale) {
+    return on_host([&](Machine& m) {
+             return move_filters(m, filters, GetParam(), flat, gradient, 0, filters.size(), scale);
+           })
+        .flat_gradient;
+  };
+  const std::vector<float> plain = moved(1);
+  const std::vector<float> scaled = moved(kScale);
+  const std::vector<float> untouched(sizes.flat, 7);
+  for (std::size_t i = 0; i < sizes.flat; ++i) {
+    ASSERT_EQ(scaled[i], plain[i] == untouched[i] ? 7 : plain[i] / kScale);
+  }
+}
+
 TEST_P(Parameters, ImagesGetAFourthChannelOfZeros) {
   const std::vector<float> images = random_values(3 * 3 * 49, 3);
   const Plain got = on_host([&](Machine& m) { return store_images(m, 3, 7, GetParam(), images); });
@@ -137,7 +157,8 @@ TEST_P(Parameters, ResidentImagesAreAugmentedAsOnTheCpu) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Parameters, testing::Values(Dtype::kFp32, Dtype::kBf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Parameters,
+                         testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& with) { return std::string(name_of(with.param)); });
 
 TEST(SgdKernel, UpdatesToTheBitsOfTheOptimizer) {

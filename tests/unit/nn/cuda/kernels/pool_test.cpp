@@ -174,7 +174,7 @@ TEST_P(Pool, AddsInPlaceAndElsewhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Pool, testing::Values(Dtype::kFp32, Dtype::kBf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Pool, testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& with) { return std::string(name_of(with.param)); });
 
 }  // namespace
