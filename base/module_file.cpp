@@ -13,17 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path find_module(const std::string& file) {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& candidate : std::array{folder, folder / "../lib/mayfly"}) {
-    if (fs::is_regular_file(candidate / file, error)) {
-      return candidate / file;
-    }
-  }
-  return {};
-}
-
 std::string file_of(const std::string& name) {
   return fmt::format("libmayfly_{}.so", name);
 }
@@ -34,8 +23,19 @@ const char* module_build() {
   return MAYFLY_VERSION " " __VERSION__;
 }
 
+std::string find_beside_program(const std::string& file) {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& candidate : std::array{folder, folder / "../lib/mayfly"}) {
+    if (fs::is_regular_file(candidate / file, error)) {
+      return candidate / file;
+    }
+  }
+  return {};
+}
+
 Result<void*> load_module(const std::string& name, const char* symbol) {
-  const fs::path path = find_module(file_of(name));
+  const std::string path = find_beside_program(file_of(name));
   if (path.empty()) {
     return Error{Errc::kUnsupported, fmt::format("there is no {} beside the program; it is built "
                                                  "where its library is installed",
@@ -48,8 +48,7 @@ Result<void*> load_module(const std::string& name, const char* symbol) {
   }
   void* function = ::dlsym(library, symbol);
   if (function == nullptr) {
-    return Error{Errc::kUnsupported,
-                 fmt::format("{} is not one of Mayfly's modules", path.string())};
+    return Error{Errc::kUnsupported, fmt::format("{} is not one of Mayfly's modules", path)};
   }
   return function;
 }

@@ -20,6 +20,10 @@ namespace mayfly {
 /// library), a library that it needs is missing here, or it has no such function.
 [[nodiscard]] Result<void*> load_module(const std::string& name, const char* symbol);
 
+/// The path of a file that belongs to the program: in the program's own folder, or in
+/// ../lib/mayfly. Empty if it is in neither.
+[[nodiscard]] std::string find_beside_program(const std::string& file);
+
 /// kUnsupported if a module is of another build than this program.
 [[nodiscard]] Result<void> check_module_build(const std::string& name, const char* build);
 

@@ -92,6 +92,20 @@ Fingerprint fingerprint_of(const Job& job) {
           {"convolution kernels", computed_by(job.conv_kernels)}};
 }
 
+/// On a GPU convolutions are cuDNN's: which of its engines compute those of this network.
+Result<void> note_engines(Job& job) {
+  if (!uses_cuda(job.config.device)) {
+    return {};
+  }
+  const Result<nn::cuda::EngineTable> table = engine_table_of(job.config.device);
+  if (!table.ok()) {
+    return table.error();
+  }
+  job.conv_kernels = nn::cuda::engines_fingerprint(
+      table.value(), nn::cuda::convolutions_of_step(job.model, job.config.microbatch, job.dtype));
+  return {};
+}
+
 /// Workers that start by themselves must start with the same weights, so the fingerprint has their
 /// digest. A resumed job has no use for them.
 Result<void> note_initial_weights(Job& job) {
@@ -151,7 +165,6 @@ Result<void> fix_arithmetic(Job& job) {
   job.dtype = dtype.value();
   if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do
     job.isa = "any";
-    job.conv_kernels = "cudnn";
     return {};
   }
   Result<std::string> isa = nn::cpu::select_isa(job.config.isa, dtype.value());
@@ -194,8 +207,10 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
     return Error{model.error().code, config.data + ": " + model.error().detail};
   }
   job->model = std::move(model).value();
-  if (Result<void> noted = note_initial_weights(*job); !noted.ok()) {
-    return std::move(noted).error();
+  for (const auto& note : {&note_engines, &note_initial_weights}) {
+    if (Result<void> noted = note(*job); !noted.ok()) {
+      return std::move(noted).error();
+    }
   }
 
   Result<nn::ScheduleKind> kind = nn::parse_schedule_kind(config.lr_schedule);

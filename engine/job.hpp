@@ -36,7 +36,7 @@ struct Job {
   nn::Dtype dtype = nn::Dtype::kFp32;      ///< of activations
   Wire wire = Wire::kInt32;                ///< of the gradients of parameters
   BucketSize bucket_size;
-  std::string conv_kernels;               ///< nn::cpu::conv_kernels_fingerprint()
+  std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), cuda::engines_fingerprint()
   std::optional<Digest> initial_weights;  ///< of init_from's content, if the job starts from it
   Fingerprint fingerprint;
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace mayfly::nn {
 
@@ -95,6 +96,9 @@ class StepEngine {
   /// Whether train() may be given draws instead of images, because the training set is in the
   /// memory of the engine's device. The same for the engine's whole life.
   [[nodiscard]] virtual bool holds_training_set() const { return false; }
+
+  /// A line for the log about how it computes, if somebody should know; else empty.
+  [[nodiscard]] virtual std::string remark() const { return {}; }
 
   /// Size of a training microbatch.
   [[nodiscard]] virtual std::uint32_t microbatch() const = 0;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/check.hpp"
+#include "engine/config/device_choice.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {
@@ -30,14 +31,23 @@ Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
 }
 
 Error with_advice(const JobConfig& config, const Error& error) {
-  const bool is_of_device = error.detail.starts_with("device: ");  // a name in the fingerprint
-  if (error.code != Errc::kRefused || !is_of_device) {
+  if (error.code != Errc::kRefused) {
     return error;
   }
-  return {error.code,
-          fmt::format("{}; the job at {} wants the same device for all workers: only one with "
-                      "--reduction fp32, without audits and parameter servers, takes any",
-                      error.detail, config.coordinator)};
+  // Names in the fingerprint.
+  if (error.detail.starts_with("device: ")) {
+    return {error.code,
+            fmt::format("{}; the job at {} wants the same device for all workers: only one with "
+                        "--reduction fp32, without audits and parameter servers, takes any",
+                        error.detail, config.coordinator)};
+  }
+  if (error.detail.starts_with("convolution kernels: ") && uses_cuda(config.device)) {
+    return {error.code,
+            fmt::format("{}; the job at {} wants the same folder engine_tables beside the program "
+                        "of all workers",
+                        error.detail, config.coordinator)};
+  }
+  return error;
 }
 
 int exit_code_of(const elastic::member_effect::Leave& leave) {

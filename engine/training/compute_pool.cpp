@@ -139,6 +139,10 @@ bool ComputePool::holds_training_set() const {
          std::ranges::all_of(workers_, [](const auto& w) { return w->holds_training_set(); });
 }
 
+std::string ComputePool::engine_remark() const {
+  return workers_.empty() ? std::string() : workers_[0]->remark();
+}
+
 std::optional<Error> ComputePool::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;

@@ -3,6 +3,7 @@
 // Part of ComputePool; nobody else includes this.
 
 #include <future>
+#include <string>
 #include <thread>
 
 #include "base/aligned_buffer.hpp"
@@ -47,6 +48,8 @@ class ComputePool::Worker final : public nn::GradientSink {
   [[nodiscard]] nn::DeviceOptimizer* optimizer() { return engine_->optimizer(); }
 
   [[nodiscard]] bool holds_training_set() const { return engine_->holds_training_set(); }
+
+  [[nodiscard]] std::string remark() const { return engine_->remark(); }
 
   void ready_from(std::size_t offset) override {
     add_ready_buckets(pool_.layout_.parameters_offset() + offset,

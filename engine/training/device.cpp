@@ -1,7 +1,11 @@
 #include "engine/training/device.hpp"
 
-#include <optional>
+#include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
+#include "base/file.hpp"
 #include "base/module_file.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "engine/config/device_choice.hpp"
@@ -13,6 +17,10 @@ namespace mayfly::engine {
 namespace {
 
 using nn::cuda::CudaModule;
+using nn::cuda::DeviceIdentity;
+using nn::cuda::EngineTable;
+
+constexpr std::size_t kEngineTableBytesMax = std::size_t{16} << 20;
 
 Error unusable(const Error& error) {
   return {error.code, "device cuda cannot be used: " + error.detail};
@@ -32,6 +40,36 @@ Result<const CudaModule*> load_cuda() {
 
 int number_of(const DeviceChoice& choice) {
   return choice.number.value_or(nn::cuda::kAnyDevice);
+}
+
+Result<DeviceIdentity> probed(const DeviceChoice& choice) {
+  const Result<const CudaModule*> module = load_cuda();
+  if (!module.ok()) {
+    return module.error();
+  }
+  Result<DeviceIdentity> identity = module.value()->probe(number_of(choice));
+  return identity.ok() ? std::move(identity) : unusable(identity.error());
+}
+
+/// Empty if there is no file for it.
+Result<EngineTable> read_engine_table(const std::string& kind) {
+  const std::string path = find_beside_program("engine_tables/" + kind + ".tsv");
+  if (path.empty()) {
+    return EngineTable(kind);
+  }
+  const Result<std::string> text = read_text_file(path, kEngineTableBytesMax);
+  if (!text.ok()) {
+    return text.error();
+  }
+  Result<EngineTable> table = EngineTable::parse(text.value());
+  if (!table.ok()) {
+    return Error{table.error().code, path + ": " + table.error().detail};
+  }
+  if (table.value().kind() != kind) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{} is the engine table of {}", path, table.value().kind())};
+  }
+  return table;
 }
 
 /// What a GPU may look up itself: images that have the network's size and lie decoded in memory.
@@ -63,15 +101,21 @@ Result<std::string> device_identity(const std::string& device) {
   if (!choice.value().is_cuda) {
     return device;
   }
-  const Result<const CudaModule*> module = load_cuda();
-  if (!module.ok()) {
-    return module.error();
+  const Result<DeviceIdentity> identity = probed(choice.value());
+  return identity.ok() ? Result<std::string>("cuda, " + identity.value().text) : identity.error();
+}
+
+Result<EngineTable> engine_table_of(const std::string& device) {
+  const Result<DeviceChoice> choice = parse_device(device);
+  if (!choice.ok()) {
+    return choice.error();
   }
-  const Result<std::string> identity = module.value()->probe(number_of(choice.value()));
-  if (!identity.ok()) {
-    return unusable(identity.error());
+  if (!choice.value().is_cuda) {
+    return Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
   }
-  return "cuda, " + identity.value();
+  const Result<DeviceIdentity> identity = probed(choice.value());
+  return identity.ok() ? read_engine_table(identity.value().kind)
+                       : Result<EngineTable>(identity.error());
 }
 
 bool takes_any_device(const Job& job) {
@@ -92,7 +136,12 @@ Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& devic
   if (!module.ok()) {
     return module.error();
   }
+  const Result<EngineTable> engines = engine_table_of(device);
+  if (!engines.ok()) {
+    return engines.error();
+  }
   request.device = number_of(choice.value());
+  request.engines = &engines.value();
   Result<std::unique_ptr<nn::StepEngine>> engine = module.value()->make(model, request);
   if (!engine.ok()) {
     return unusable(engine.error());

@@ -20,14 +20,19 @@ namespace mayfly::engine {
 /// something is missing. kInvalidInput for an unknown device.
 [[nodiscard]] Result<std::string> device_identity(const std::string& device);
 
+/// Which of cuDNN's engines the GPU of this name computes convolutions with: the table of its kind
+/// in the folder engine_tables beside the program; empty if there is none. kCorrupt, kInvalidInput
+/// or kIo, in one line, for a file that is no such table; else errors as device_identity().
+[[nodiscard]] Result<nn::cuda::EngineTable> engine_table_of(const std::string& device);
+
 /// Whether the workers of a job may compute on devices, or with kernels, that give other bits:
 /// where sums are rounded anyway, and nobody compares what two workers computed (audits) or
 /// promises bits (parameter servers). Pure.
 [[nodiscard]] bool takes_any_device(const Job& job);
 
 /// The engine of a GPU ("cuda", "cuda:N"), to be made and used on one thread; `model` outlives it.
-/// The request's device is that of the name. Errors as nn::cuda::CudaModule::make; kInvalidInput
-/// for any other device.
+/// The request's device is that of the name, its engines those of engine_table_of(). Errors as
+/// nn::cuda::CudaModule::make; kInvalidInput for any other device.
 [[nodiscard]] Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(
     const std::string& device, const nn::Model& model, nn::cuda::EngineRequest request);
 

@@ -42,6 +42,7 @@ class CudaEngine final : public StepEngine {
                     GradientSink& sink) override;
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
+  [[nodiscard]] std::string remark() const override { return conv_plans_.use().remark(); }
   [[nodiscard]] bool holds_training_set() const override { return plan_.set.has_value(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return DeviceGradient{.device = options_.device,
@@ -97,11 +98,10 @@ class CudaEngine final : public StepEngine {
 CudaEngine::~CudaEngine() {
   // Nothing may be in flight when memory and graphs go. After a failure there is nothing to wait
   // for, and nobody to tell.
-  if (compute_.get() != nullptr) {
-    (void)cudaStreamSynchronize(compute_.get());
-  }
-  if (copy_.get() != nullptr) {
-    (void)cudaStreamSynchronize(copy_.get());
+  for (const OwnedStream* stream : {&compute_, &copy_}) {
+    if (stream->get() != nullptr) {
+      (void)cudaStreamSynchronize(stream->get());
+    }
   }
 }
 
@@ -125,8 +125,8 @@ Result<void> CudaEngine::open_device() {
 }
 
 Result<void> CudaEngine::plan() {
-  Result<ConvPlans> plans =
-      ConvPlans::choose(model_, microbatch_, options_.dtype, cudnn::PlanningTarget(cudnn_.get()));
+  Result<ConvPlans> plans = ConvPlans::choose(
+      model_, microbatch_, options_.dtype, cudnn::PlanningTarget(cudnn_.get()), options_.engines);
   if (!plans.ok()) {
     return std::move(plans).error();
   }

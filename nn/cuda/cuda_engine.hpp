@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "nn/cuda/engine_table.hpp"
 #include "nn/cuda/training_set.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
@@ -25,6 +26,7 @@ struct CudaEngineOptions {
   std::size_t sums_bytes = 0;  ///< what the caller will allocate beside it, for sums of gradients
   bool keeps_state = false;    ///< momentum, too; then it has an optimizer()
   const TrainingSet* training_set = nullptr;  ///< to be on the device, if it fits; null: none
+  const EngineTable* engines = nullptr;  ///< for convolutions; null: cuDNN's first choice for all
 };
 
 /// Builds the engine: plans the convolutions, allocates everything, runs a step of zeros once, and

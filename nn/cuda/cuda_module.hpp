@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "nn/cuda/engine_table.hpp"
 #include "nn/cuda/training_set.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
@@ -32,14 +33,22 @@ struct EngineRequest {
   /// To be copied to the device if there is room for it; null: images come from the host. Used
   /// while the engine is made only.
   const TrainingSet* training_set = nullptr;
+  /// Which of cuDNN's engines convolutions are computed with; null: those that it offers first.
+  /// Used while the engine is made only.
+  const EngineTable* engines = nullptr;
+};
+
+/// What a GPU and its libraries are known by.
+struct DeviceIdentity {
+  std::string text;  ///< identity_of(): name, architecture, version of cuDNN; these decide the bits
+  std::string kind;  ///< kind_of(): of its engine table
 };
 
 struct CudaModule {
   const char* build;  ///< module_build() of the program that may load it
-  /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first): its name,
-  /// architecture and the version of cuDNN, which decide the bits; else kUnsupported with one line
-  /// that says what is missing. Cheap; starts nothing that lasts.
-  Result<std::string> (*probe)(int device);
+  /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first): what that is;
+  /// else kUnsupported with one line that says what is missing. Cheap; starts nothing that lasts.
+  Result<DeviceIdentity> (*probe)(int device);
   /// Builds the engine; it is to be used on the same thread. `model` must outlive it. Errors in one
   /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or
   /// kUnsupported for a microbatch that is impossible or does not fit beside the sums.

@@ -4,24 +4,33 @@
 
 namespace mayfly::nn::cuda {
 
-Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch, Dtype dtype,
-                                    const cudnn::PlanningTarget& target) {
-  ConvPlans all;
-  for (const ConvSpec* spec : convolutions_of(model)) {
-    const ConvShape shape = ConvShape::of(*spec, microbatch);
-    for (const ConvPass pass :
-         {ConvPass::kForward, ConvPass::kInputGradient, ConvPass::kWeightGradient}) {
-      const bool unwanted = pass == ConvPass::kInputGradient && spec == &model.stem;
-      if (unwanted || all.plans_.contains({shape, pass})) {
-        continue;
-      }
-      Result<cudnn::ConvPlan> plan = cudnn::ConvPlan::choose(shape, pass, dtype, target);
-      if (!plan.ok()) {
-        return std::move(plan).error();
-      }
-      all.plans_.emplace(std::pair{shape, pass}, std::move(plan).value());
+Result<cudnn::ConvPlan> ConvPlans::plan(const ConvKey& key, const cudnn::PlanningTarget& target,
+                                        const EngineTable* table) {
+  if (const EngineEntry* entry = table != nullptr ? table->find(key) : nullptr; entry != nullptr) {
+    Result<cudnn::ConvPlan> named =
+        cudnn::ConvPlan::by(entry->engine, key.shape, key.pass, key.dtype, target);
+    if (named.ok()) {
+      ++use_.by_table;
+      return named;
+    }
+    if (use_.refused++ == 0) {
+      use_.first_refusal = named.error().detail;
     }
   }
+  return cudnn::ConvPlan::choose(key.shape, key.pass, key.dtype, target);
+}
+
+Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch, Dtype dtype,
+                                    const cudnn::PlanningTarget& target, const EngineTable* table) {
+  ConvPlans all;
+  for (const ConvKey& key : convolutions_of_step(model, microbatch, dtype)) {
+    Result<cudnn::ConvPlan> plan = all.plan(key, target, table);
+    if (!plan.ok()) {
+      return std::move(plan).error();
+    }
+    all.plans_.emplace(std::pair{key.shape, key.pass}, std::move(plan).value());
+  }
+  all.use_.convolutions = all.plans_.size();
   return all;
 }
 

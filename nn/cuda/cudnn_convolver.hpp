@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/cuda/cudnn/conv_plan.hpp"
+#include "nn/cuda/engine_table.hpp"
 #include "nn/cuda/step_executor.hpp"
 
 namespace mayfly::nn::cuda {
@@ -14,15 +15,23 @@ namespace mayfly::nn::cuda {
 /// How each convolution of a network is computed; equal ones share a plan.
 class ConvPlans {
  public:
-  /// Plans all passes of all layers. kUnsupported as ConvPlan::choose.
+  /// Plans all passes of all layers: each by the engine that the table names, where that is
+  /// possible, else by the first that cuDNN offers and we take. `table` may be null. kUnsupported
+  /// as ConvPlan::choose.
   [[nodiscard]] static Result<ConvPlans> choose(const Model& model, std::uint32_t microbatch,
-                                                Dtype dtype, const cudnn::PlanningTarget& target);
+                                                Dtype dtype, const cudnn::PlanningTarget& target,
+                                                const EngineTable* table = nullptr);
 
   [[nodiscard]] const cudnn::ConvPlan& of(const ConvShape& shape, ConvPass pass) const;
   [[nodiscard]] std::size_t size() const { return plans_.size(); }
+  [[nodiscard]] const EngineUse& use() const { return use_; }
 
  private:
+  Result<cudnn::ConvPlan> plan(const ConvKey& key, const cudnn::PlanningTarget& target,
+                               const EngineTable* table);
+
   std::map<std::pair<ConvShape, ConvPass>, cudnn::ConvPlan> plans_;
+  EngineUse use_;
 };
 
 /// One thread at a time. Handle and plans must outlive it.

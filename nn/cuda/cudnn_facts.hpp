@@ -27,6 +27,9 @@ inline constexpr std::size_t kCudnnMin = 91100;
 /// sm_90, cuDNN 9.19.0".
 [[nodiscard]] std::string identity_of(const CudnnFacts& facts);
 
+/// What engines of cuDNN are known by, and the name of a table of them: "sm_90-cudnn-9.19.0".
+[[nodiscard]] std::string kind_of(const CudnnFacts& facts);
+
 /// Asks driver and library about `device`. Cheap; makes no context on a device.
 [[nodiscard]] CudnnFacts read_cudnn_facts(int device);
 

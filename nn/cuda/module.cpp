@@ -15,12 +15,12 @@
 namespace mayfly::nn::cuda {
 namespace {
 
-Result<std::string> probe(int device) {
+Result<DeviceIdentity> probe(int device) {
   const CudnnFacts facts = read_cudnn_facts(device == kAnyDevice ? 0 : device);
   if (Result<void> fit = judge(facts); !fit.ok()) {
     return std::move(fit).error();
   }
-  return identity_of(facts);
+  return DeviceIdentity{identity_of(facts), kind_of(facts)};
 }
 
 /// An engine, and the GPU that is its own for as long as it lives.
@@ -42,6 +42,7 @@ class ClaimingEngine final : public StepEngine {
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return engine_->device_gradient();
   }
+  [[nodiscard]] std::string remark() const override { return engine_->remark(); }
   [[nodiscard]] DeviceOptimizer* optimizer() override { return engine_->optimizer(); }
 
  private:
@@ -117,7 +118,8 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
                         .dtype = request.dtype,
                         .sums_bytes = request.sums_bytes,
                         .keeps_state = request.keeps_state,
-                        .training_set = request.training_set});
+                        .training_set = request.training_set,
+                        .engines = request.engines});
   if (!engine.ok()) {
     return std::move(engine).error();
   }

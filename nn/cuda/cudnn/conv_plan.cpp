@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+
+#include "nn/cuda/cudnn/engine_config.hpp"
 
 namespace mayfly::nn::cuda::cudnn {
 namespace {
@@ -107,141 +108,39 @@ Result<Descriptor> operation(const ConvShape& shape, ConvPass pass, Dtype dtype)
       .finalise();
 }
 
-Result<Descriptor> graph_of(const Descriptor& operation, const PlanningTarget& target) {
+Result<Descriptor> graph_of(const ConvShape& shape, ConvPass pass, Dtype dtype,
+                            const PlanningTarget& target) {
+  const Result<Descriptor> convolved = operation(shape, pass, dtype);
+  if (!convolved.ok()) {
+    return convolved.error();
+  }
   Builder builder(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  builder.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  builder.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, convolved.value());
   target.aim(builder, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
   return builder.finalise();
 }
 
-/// Reads `count` descriptors of `type` out of another one.
-Result<std::vector<Descriptor>> parts_of(const Descriptor& whole, cudnnBackendAttributeName_t name,
-                                         cudnnBackendDescriptorType_t type, std::int64_t count) {
-  std::vector<Descriptor> parts;
-  std::vector<cudnnBackendDescriptor_t> handles;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Result<Descriptor> part = Descriptor::create(type);
-    if (!part.ok()) {
-      return std::move(part).error();
-    }
-    handles.push_back(part.value().get());
-    parts.push_back(std::move(part).value());
-  }
-  std::int64_t found = 0;
-  Result<void> read =
-      check(cudnnBackendGetAttribute(whole.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
-                                     &found, handles.data()),
-            "reading what was found");
-  if (!read.ok()) {
-    return std::move(read).error();
-  }
-  parts.resize(static_cast<std::size_t>(std::min(found, count)));
-  return parts;
+std::string text_of(const ConvShape& shape, ConvPass pass, Dtype dtype) {
+  return fmt::format("the {} of {} in {}", to_string(pass), shape.text(), nn::name_of(dtype));
 }
 
-/// Engine configurations for a graph, the best first by cuDNN's own account.
-Result<std::vector<Descriptor>> configurations(const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                               const PlanningTarget& target) {
-  Builder builder(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  builder.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  target.describe(builder, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
-  Result<Descriptor> search = builder.finalise();
-  if (!search.ok()) {
-    return std::move(search).error();
+Result<std::size_t> workspace_of(const Descriptor& plan) {
+  const auto bytes = values_of<std::int64_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 1);
+  if (!bytes.ok()) {
+    return bytes.error();
   }
-  std::int64_t count = 0;
-  Result<void> counted =
-      check(cudnnBackendGetAttribute(search.value().get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
-            "counting engines");
-  if (!counted.ok()) {
-    return std::move(counted).error();
+  const auto workspace = static_cast<std::size_t>(bytes.value().at(0));
+  if (workspace > kWorkspaceBytesMax) {
+    return Error{Errc::kUnsupported, fmt::format("it wants {} MiB of scratch", workspace >> 20)};
   }
-  return parts_of(search.value(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-                  count);
+  return workspace;
 }
 
-const char* objection(cudnnBackendNumericalNote_t note, Dtype dtype) {
-  switch (note) {
-    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return "it is not deterministic";
-    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return "it does not sum in fp32";
-    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-      return dtype == Dtype::kFp32 ? "it multiplies fp32 as TF32" : nullptr;
-    default: return nullptr;
-  }
-}
+}  // namespace
 
-/// Why an engine will not do, from what it says about itself; null if it will.
-Result<const char*> objection(const Descriptor& engine, Dtype dtype) {
-  const auto numerical = values_of<cudnnBackendNumericalNote_t>(
-      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-  if (!numerical.ok()) {
-    return numerical.error();
-  }
-  for (const cudnnBackendNumericalNote_t note : numerical.value()) {
-    if (const char* why = objection(note, dtype); why != nullptr) {
-      return why;
-    }
-  }
-  const auto behaviour = values_of<cudnnBackendBehaviorNote_t>(
-      engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
-  if (!behaviour.ok()) {
-    return behaviour.error();
-  }
-  const bool compiled =
-      std::ranges::count(behaviour.value(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != 0;
-  return compiled ? "it is compiled at run time" : nullptr;
-}
-
-/// cuDNN's engine number and knobs.
-Result<std::string> name_of(const Descriptor& engine, const Descriptor& configuration) {
-  const auto index = values_of<std::int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1);
-  if (!index.ok()) {
-    return index.error();
-  }
-  std::string name = fmt::format("eng{}", index.value().at(0));
-  auto knobs = parts_of(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                        CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS);
-  if (!knobs.ok()) {
-    return std::move(knobs).error();
-  }
-  for (const Descriptor& knob : knobs.value()) {
-    std::int64_t count = 0;
-    cudnnBackendKnobType_t type{};
-    std::int64_t value = 0;
-    Result<void> read = check(cudnnBackendGetAttribute(knob.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
-                                                       CUDNN_TYPE_KNOB_TYPE, 1, &count, &type),
-                              "reading a knob");
-    if (read.ok()) {
-      read = check(cudnnBackendGetAttribute(knob.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE,
-                                            CUDNN_TYPE_INT64, 1, &count, &value),
-                   "reading a knob");
-    }
-    if (!read.ok()) {
-      return std::move(read).error();
-    }
-    name += fmt::format("_k{}={}", static_cast<int>(type), value);
-  }
-  return name;
-}
-
-struct Candidate {
-  Descriptor plan;
-  std::size_t workspace_bytes = 0;
-  std::string engine;
-};
-
-/// The plan that a configuration makes, or why not.
-Result<Candidate> try_out(const Descriptor& configuration, Dtype dtype,
-                          const PlanningTarget& target) {
-  auto engines =
-      parts_of(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
-  if (!engines.ok()) {
-    return std::move(engines).error();
-  }
-  const Descriptor& engine = engines.value().at(0);
-  const Result<const char*> why = objection(engine, dtype);
+Result<ConvPlan> ConvPlan::finalised(const Descriptor& configuration, Dtype dtype,
+                                     const PlanningTarget& target) {
+  const Result<const char*> why = objection_to(configuration, dtype);
   if (!why.ok()) {
     return why.error();
   }
@@ -251,65 +150,93 @@ Result<Candidate> try_out(const Descriptor& configuration, Dtype dtype,
   Builder builder(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   builder.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
   target.aim(builder, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
-  Result<Descriptor> plan = builder.finalise();
-  if (!plan.ok()) {
-    return std::move(plan).error();
+  Result<Descriptor> finished = builder.finalise();
+  if (!finished.ok()) {
+    return std::move(finished).error();
   }
-  const auto bytes =
-      values_of<std::int64_t>(plan.value(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 1);
-  if (!bytes.ok()) {
-    return bytes.error();
+  const Result<std::size_t> workspace = workspace_of(finished.value());
+  if (!workspace.ok()) {
+    return workspace.error();
   }
-  const auto workspace = static_cast<std::size_t>(bytes.value().at(0));
-  if (workspace > kWorkspaceBytesMax) {
-    return Error{Errc::kUnsupported, fmt::format("it wants {} MiB of scratch", workspace >> 20)};
-  }
-  Result<std::string> name = name_of(engine, configuration);
+  Result<EngineName> name = name_of(configuration);
   if (!name.ok()) {
     return std::move(name).error();
   }
-  return Candidate{std::move(plan).value(), workspace, std::move(name).value()};
+  ConvPlan plan;
+  plan.plan_ = std::move(finished).value();
+  plan.workspace_bytes_ = workspace.value();
+  plan.engine_ = std::move(name).value();
+  return plan;
 }
 
-}  // namespace
-
-Result<ConvPlan> ConvPlan::choose(const ConvShape& shape, ConvPass pass, Dtype dtype,
-                                  const PlanningTarget& target) {
-  const std::string what =
-      fmt::format("the {} of {} in {}", to_string(pass), shape.text(), nn::name_of(dtype));
-  Result<Descriptor> convolved = operation(shape, pass, dtype);
-  if (!convolved.ok()) {
-    return Error{Errc::kUnsupported, what + ": " + convolved.error().detail};
-  }
-  const Result<Descriptor> graph = graph_of(convolved.value(), target);
+Result<std::vector<ConvPlan>> ConvPlan::offered(const ConvShape& shape, ConvPass pass, Dtype dtype,
+                                                const PlanningTarget& target, std::size_t max) {
+  const std::string what = text_of(shape, pass, dtype);
+  const Result<Descriptor> graph = graph_of(shape, pass, dtype, target);
   if (!graph.ok()) {
     return Error{Errc::kUnsupported, what + ": " + graph.error().detail};
   }
+  std::vector<ConvPlan> plans;
   std::size_t offered = 0;
   std::string last = "none was offered";
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    const auto found = configurations(graph.value(), mode, target);
+    const auto found = offered_for(graph.value(), mode, target);
     if (!found.ok()) {
       last = found.error().detail;
       continue;
     }
     for (const Descriptor& configuration : found.value()) {
       ++offered;
-      Result<Candidate> candidate = try_out(configuration, dtype, target);
-      if (candidate.ok()) {
-        ConvPlan plan;
-        plan.plan_ = std::move(candidate.value().plan);
-        plan.workspace_bytes_ = candidate.value().workspace_bytes;
-        plan.engine_ = std::move(candidate.value().engine);
-        plan.rank_ = offered;
-        return plan;
+      Result<ConvPlan> plan = finalised(configuration, dtype, target);
+      if (!plan.ok()) {
+        last = plan.error().detail;
+        continue;
       }
-      last = candidate.error().detail;
+      const bool is_known = std::ranges::any_of(
+          plans, [&](const ConvPlan& each) { return each.engine_ == plan.value().engine_; });
+      if (is_known) {
+        continue;
+      }
+      plan.value().rank_ = offered;
+      plans.push_back(std::move(plan).value());
+      if (plans.size() == max) {
+        return plans;
+      }
     }
   }
-  return Error{Errc::kUnsupported, fmt::format("cuDNN has no engine for {}: {} offered, the last "
-                                               "left out as {}",
-                                               what, offered, last)};
+  if (plans.empty()) {
+    return Error{Errc::kUnsupported, fmt::format("cuDNN has no engine for {}: {} offered, the last "
+                                                 "left out as {}",
+                                                 what, offered, last)};
+  }
+  return plans;
+}
+
+Result<ConvPlan> ConvPlan::choose(const ConvShape& shape, ConvPass pass, Dtype dtype,
+                                  const PlanningTarget& target) {
+  Result<std::vector<ConvPlan>> plans = offered(shape, pass, dtype, target, 1);
+  if (!plans.ok()) {
+    return std::move(plans).error();
+  }
+  return std::move(plans.value().front());
+}
+
+Result<ConvPlan> ConvPlan::by(const EngineName& engine, const ConvShape& shape, ConvPass pass,
+                              Dtype dtype, const PlanningTarget& target) {
+  const auto refused = [&](const Error& error) {
+    return Error{Errc::kUnsupported, fmt::format("{} for {}: {}", engine.text(),
+                                                 text_of(shape, pass, dtype), error.detail)};
+  };
+  const Result<Descriptor> graph = graph_of(shape, pass, dtype, target);
+  if (!graph.ok()) {
+    return refused(graph.error());
+  }
+  const Result<Descriptor> configuration = configured(graph.value(), engine, target);
+  if (!configuration.ok()) {
+    return refused(configuration.error());
+  }
+  Result<ConvPlan> plan = finalised(configuration.value(), dtype, target);
+  return plan.ok() ? std::move(plan) : refused(plan.error());
 }
 
 Result<Descriptor> ConvPlan::bind(const ConvTensors& tensors) const {

@@ -3,17 +3,19 @@
 // Private to nn/cuda: one convolution as cuDNN will compute it, chosen before the first step.
 //
 // The choice must be the same on every worker and in every run, or their bits differ. So nothing is
-// timed: the first engine that cuDNN's heuristics offer is taken, out of those that are
-// deterministic, need no compiler at run time (their choice could depend on the driver), stay
-// within a workspace, and for fp32 really multiply in fp32. With equal GPU and cuDNN the choice is
-// equal; both are in the job's fingerprint.
+// timed then: an engine is named by a table that was made before (nn/cuda/engine_table), or the
+// first one that cuDNN's heuristics offer is taken. Either way it is one that is deterministic,
+// needs no compiler at run time (its choice could depend on the driver), stays within a workspace,
+// and for fp32 really multiplies in fp32. With equal GPU, cuDNN and table the choice is equal; all
+// three are in the job's fingerprint.
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <vector>
 
 #include "nn/cuda/conv_shape.hpp"
 #include "nn/cuda/cudnn/planning_target.hpp"
+#include "nn/cuda/engine_name.hpp"
 #include "nn/dtype.hpp"
 
 namespace mayfly::nn::cuda::cudnn {
@@ -29,10 +31,21 @@ class ConvPlan {
   [[nodiscard]] static Result<ConvPlan> choose(const ConvShape& shape, ConvPass pass, Dtype dtype,
                                                const PlanningTarget& target);
 
+  /// All that cuDNN offers and we would take, each once, in its order, at most `max`; at least one.
+  /// kUnsupported as choose(), which takes the first.
+  [[nodiscard]] static Result<std::vector<ConvPlan>> offered(const ConvShape& shape, ConvPass pass,
+                                                             Dtype dtype,
+                                                             const PlanningTarget& target,
+                                                             std::size_t max);
+  /// By that engine, even if it is not offered. kUnsupported, in one line, if cuDNN has no such
+  /// engine for this convolution, or it is one that we would not take.
+  [[nodiscard]] static Result<ConvPlan> by(const EngineName& engine, const ConvShape& shape,
+                                           ConvPass pass, Dtype dtype,
+                                           const PlanningTarget& target);
+
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// cuDNN's name of the engine with its knobs, for example "eng34_k2=2_k3=0".
-  [[nodiscard]] const std::string& engine() const { return engine_; }
-  /// How many engines cuDNN offered before ours was taken, itself included.
+  [[nodiscard]] const EngineName& engine() const { return engine_; }
+  /// How many engines cuDNN offered before ours was taken, itself included; 0 for one by name.
   [[nodiscard]] std::size_t rank() const { return rank_; }
 
   /// The places as cuDNN wants them, for run(). Once per place, not per step.
@@ -41,9 +54,12 @@ class ConvPlan {
   [[nodiscard]] Result<void> run(cudnnHandle_t handle, const Descriptor& bound) const;
 
  private:
+  static Result<ConvPlan> finalised(const Descriptor& configuration, Dtype dtype,
+                                    const PlanningTarget& target);
+
   Descriptor plan_;
   std::size_t workspace_bytes_ = 0;
-  std::string engine_;
+  EngineName engine_;
   std::size_t rank_ = 0;
 };
 

@@ -55,6 +55,15 @@ Builder& Builder::set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttribut
   return *this;
 }
 
+Builder& Builder::set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values) {
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const Descriptor& value : values) {
+    handles.push_back(value.get());
+  }
+  return set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()),
+                 handles.data());
+}
+
 Result<Descriptor> Builder::finalise() {
   if (outcome_.ok()) {
     outcome_ = check(cudnnBackendFinalize(descriptor_.get()), "finishing a descriptor");

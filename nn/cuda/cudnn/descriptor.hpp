@@ -64,6 +64,10 @@ constexpr cudnnBackendAttributeType_t attribute_type<cudnnBackendBehaviorNote_t>
   return CUDNN_TYPE_BEHAVIOR_NOTE;
 }
 template <>
+constexpr cudnnBackendAttributeType_t attribute_type<cudnnBackendKnobType_t>() {
+  return CUDNN_TYPE_KNOB_TYPE;
+}
+template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnHandle_t>() {
   return CUDNN_TYPE_HANDLE;
 }
@@ -114,6 +118,8 @@ class Builder {
     const cudnnBackendDescriptor_t handle = value.get();
     return set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
   }
+
+  Builder& set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values);
 
   /// The finished descriptor, or what went wrong first.
   [[nodiscard]] Result<Descriptor> finalise();

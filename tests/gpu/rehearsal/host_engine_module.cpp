@@ -95,8 +95,11 @@ class HostSet {
 class HostEngine final : public StepEngine {
  public:
   HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set,
-             bool keeps_state)
-      : engine_(std::move(engine)), gradient_(parameters), set_(std::move(set)) {
+             bool keeps_state, EngineUse use)
+      : engine_(std::move(engine)),
+        gradient_(parameters),
+        set_(std::move(set)),
+        use_(std::move(use)) {
     if (keeps_state) {
       state_.emplace(gradient_);
     }
@@ -121,6 +124,7 @@ class HostEngine final : public StepEngine {
     return state_.has_value() ? &*state_ : nullptr;
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
+  [[nodiscard]] std::string remark() const override { return use_.remark(); }
   [[nodiscard]] bool holds_training_set() const override { return set_.has_value(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return DeviceGradient{.gradient = gradient_.data()};
@@ -164,8 +168,17 @@ class HostEngine final : public StepEngine {
   std::vector<float> gradient_;
   int steps_ = 0;
   std::optional<HostSet> set_;
+  EngineUse use_;
   std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
+
+/// As if every engine of the table were possible.
+EngineUse use_of(const Model& model, const EngineRequest& request) {
+  const std::set<ConvKey> all = convolutions_of_step(model, request.microbatch, request.dtype);
+  EngineUse use{.convolutions = all.size()};
+  use.by_table = request.engines != nullptr ? request.engines->used_by(all).size() : 0;
+  return use;
+}
 
 /// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
 CudnnFacts facts_of(int device) {
@@ -195,12 +208,12 @@ CudnnFacts facts_of(int device) {
   return facts;
 }
 
-Result<std::string> probe(int device) {
+Result<DeviceIdentity> probe(int device) {
   const CudnnFacts facts = facts_of(device);
   if (Result<void> fit = judge(facts); !fit.ok()) {
     return std::move(fit).error();
   }
-  return identity_of(facts);
+  return DeviceIdentity{identity_of(facts), kind_of(facts)};
 }
 
 std::size_t free_bytes() {
@@ -241,8 +254,9 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (!engine.ok()) {
     return engine;
   }
-  return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
-      std::move(engine).value(), model.parameter_count, std::move(images), request.keeps_state));
+  return std::unique_ptr<StepEngine>(
+      std::make_unique<HostEngine>(std::move(engine).value(), model.parameter_count,
+                                   std::move(images), request.keeps_state, use_of(model, request)));
 }
 
 }  // namespace

@@ -80,6 +80,129 @@ TEST(ConvPlan, TheSameQuestionHasTheSameAnswer) {
   }
 }
 
+/// A table of what the heuristics offer: the last of the first three, so often not the first.
+EngineTable offered_table(const std::set<ConvKey>& convolutions, const PlanningTarget& target) {
+  EngineTable table("sm_90-cudnn-test");
+  for (const ConvKey& key : convolutions) {
+    const auto offered = ConvPlan::offered(key.shape, key.pass, key.dtype, target, 3);
+    EXPECT_TRUE(offered.ok()) << offered.error().detail;
+    if (offered.ok()) {
+      table.set(key, {.engine = offered.value().back().engine()});
+    }
+  }
+  return table;
+}
+
+TEST(ConvPlan, OffersAreDifferentEnginesInCudnnsOrder) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  std::size_t with_a_choice = 0;
+  const Model model = make_usual_model("resnet50").value();
+  for (const ConvKey& key : convolutions_of_step(model, 64, Dtype::kBf16)) {
+    const auto plans = ConvPlan::offered(key.shape, key.pass, key.dtype, target.value(), 100);
+    ASSERT_TRUE(plans.ok()) << plans.error().detail;
+    std::set<EngineName> names;
+    for (const ConvPlan& plan : plans.value()) {
+      EXPECT_TRUE(names.insert(plan.engine()).second) << plan.engine().text();
+    }
+    const auto first = ConvPlan::choose(key.shape, key.pass, key.dtype, target.value());
+    EXPECT_EQ(first.value().engine(), plans.value().front().engine());
+    with_a_choice += plans.value().size() > 1 ? 1 : 0;
+  }
+  EXPECT_GT(with_a_choice, 0U);
+}
+
+TEST(ConvPlan, AnEngineIsPlannedByItsName) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+    const Model model = make_usual_model("resnet18").value();
+    for (const ConvKey& key : convolutions_of_step(model, 32, dtype)) {
+      const auto offered = ConvPlan::offered(key.shape, key.pass, key.dtype, target.value(), 3);
+      ASSERT_TRUE(offered.ok()) << offered.error().detail;
+      for (const ConvPlan& each : offered.value()) {
+        const auto named =
+            ConvPlan::by(each.engine(), key.shape, key.pass, key.dtype, target.value());
+        ASSERT_TRUE(named.ok()) << named.error().detail;
+        EXPECT_EQ(named.value().engine(), each.engine());
+        EXPECT_EQ(named.value().workspace_bytes(), each.workspace_bytes());
+      }
+    }
+  }
+}
+
+TEST(ConvPlan, AnEngineThatDoesNotExistOrWeWouldNotTakeIsRefusedInOneLine) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  const Model model = make_usual_model("resnet50").value();
+  const ConvShape shape = ConvShape::of(model.blocks[4].convs[1], 64);
+  std::size_t not_ours = 0;
+  // Of those by number some are not deterministic, some TF32, some compiled at run time.
+  for (std::int64_t index = 0; index < 100; ++index) {
+    const auto plan =
+        ConvPlan::by({index, {}}, shape, ConvPass::kWeightGradient, Dtype::kFp32, target.value());
+    if (plan.ok()) {
+      continue;
+    }
+    EXPECT_EQ(plan.error().code, Errc::kUnsupported);
+    EXPECT_EQ(plan.error().detail.find('\n'), std::string::npos) << plan.error().detail;
+    EXPECT_TRUE(plan.error().detail.starts_with(EngineName{index, {}}.text()));
+    const bool is_objection = plan.error().detail.find(": it is ") != std::string::npos ||
+                              plan.error().detail.find("TF32") != std::string::npos;
+    not_ours += is_objection ? 1 : 0;
+  }
+  EXPECT_GT(not_ours, 0U);
+  EXPECT_FALSE(
+      ConvPlan::by({9'999, {}}, shape, ConvPass::kForward, Dtype::kBf16, target.value()).ok());
+}
+
+TEST(ConvPlans, AStepIsPlannedByATable) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  const Model model = make_usual_model("resnet50").value();
+  const std::set<ConvKey> all = convolutions_of_step(model, 16, Dtype::kBf16);
+  const EngineTable made = offered_table(all, target.value());
+  const Result<EngineTable> table = EngineTable::parse(made.text());  // as if from a file
+  ASSERT_TRUE(table.ok()) << table.error().detail;
+  const auto usual = ConvPlans::choose(model, 16, Dtype::kBf16, target.value());
+  const auto plans = ConvPlans::choose(model, 16, Dtype::kBf16, target.value(), &table.value());
+  ASSERT_TRUE(usual.ok() && plans.ok());
+  std::size_t others = 0;
+  for (const ConvKey& key : all) {
+    const EngineName& engine = plans.value().of(key.shape, key.pass).engine();
+    EXPECT_EQ(engine, made.find(key)->engine);
+    others += engine == usual.value().of(key.shape, key.pass).engine() ? 0 : 1;
+  }
+  EXPECT_GT(others, 0U) << "the table decides nothing";
+  EXPECT_EQ(plans.value().use().by_table, all.size());
+  EXPECT_EQ(plans.value().use().remark(), "");
+  EXPECT_EQ(usual.value().use().by_table, 0U);
+}
+
+TEST(ConvPlans, WhatTheTableLacksOrCannotHaveIsCudnnsFirstChoice) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  const Model model = make_usual_model("resnet20").value();
+  const std::set<ConvKey> all = convolutions_of_step(model, 16, Dtype::kBf16);
+  EngineTable table = offered_table({*all.begin()}, target.value());
+  const ConvKey impossible = *all.rbegin();
+  table.set(impossible, {.engine = {9'999, {}}});
+  const auto usual = ConvPlans::choose(model, 16, Dtype::kBf16, target.value());
+  const auto plans = ConvPlans::choose(model, 16, Dtype::kBf16, target.value(), &table);
+  ASSERT_TRUE(usual.ok() && plans.ok());
+  for (const ConvKey& key : all) {
+    if (key != *all.begin()) {
+      EXPECT_EQ(plans.value().of(key.shape, key.pass).engine(),
+                usual.value().of(key.shape, key.pass).engine());
+    }
+  }
+  const EngineUse& use = plans.value().use();
+  EXPECT_EQ(use.convolutions, all.size());
+  EXPECT_EQ(use.by_table, 1U);
+  EXPECT_EQ(use.refused, 1U);
+  EXPECT_NE(use.remark().find("the first eng9999 for the "), std::string::npos) << use.remark();
+}
+
 TEST(ConvPlan, AnImpossibleConvolutionIsRefusedInCudnnsOwnWords) {
   Result<PlanningTarget> target = PlanningTarget::described(h200());
   ASSERT_TRUE(target.ok());

@@ -45,7 +45,7 @@ TEST(CudaModule, LoadsWithoutADriverAndLinksNone) {
 
 TEST(CudaModule, SaysInOneLineWhatIsMissing) {
   const CudaModule* const module = load();
-  const Result<std::string> identity = module->probe(kAnyDevice);
+  const Result<DeviceIdentity> identity = module->probe(kAnyDevice);
   if (identity.ok()) {
     return;  // there is a GPU
   }
