@@ -44,6 +44,10 @@ Result<void> read_sizes(const ParsedArguments& arguments, std::vector<std::size_
 int run_bench_ps(const std::vector<std::string>& words, Context& context);
 [[nodiscard]] std::string bench_ps_help();
 
+// bench_engines_command.cpp: engine tables of GPUs.
+int run_bench_engines(const std::vector<std::string>& words, Context& context);
+[[nodiscard]] std::string bench_engines_help();
+
 // bench_elastic_commands.cpp: losing, adding and draining workers.
 [[nodiscard]] std::vector<BenchCommand> elastic_bench_commands();
 

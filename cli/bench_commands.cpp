@@ -137,6 +137,7 @@ const std::vector<BenchCommand>& bench_commands() {
   static const std::vector<BenchCommand> list = [] {
     std::vector<BenchCommand> all = {{"allreduce", bench_allreduce_help(), run_bench_allreduce},
                                      {"data", data_spec().help, run_bench_data},
+                                     {"engines", bench_engines_help(), run_bench_engines},
                                      {"ps", bench_ps_help(), run_bench_ps},
                                      {"reform", bench_reform_help(), run_bench_reform},
                                      {"step", step_spec().help, run_bench_step}};

@@ -18,6 +18,7 @@
 #include "engine/bench/group/allreduce_bench.hpp"
 #include "engine/bench/group/reform_bench.hpp"
 #include "engine/bench/ps_bench.hpp"
+#include "engine/bench/step/engines_bench.hpp"
 #include "engine/bench/step/step_bench.hpp"
 #include "engine/compare/compare_plan.hpp"
 #include "engine/compare/tune_switch.hpp"
@@ -58,6 +59,7 @@ struct Services {
   std::function<int(const engine::CompareOptions&)> compare;
   std::function<int(const engine::PsBenchOptions&)> bench_ps;
   std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
+  std::function<int(const engine::EnginesBenchOptions&)> bench_engines;
 };
 
 struct Context {

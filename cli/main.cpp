@@ -50,7 +50,7 @@ cli::Services real_services() {
           elastic::send_command,     bench_elastic,           pause_for,
           engine::bench_step,        engine::bench_data,      engine::bench_allreduce,
           engine::bench_reform,      engine::run_bench_rank,  engine::run_compare,
-          engine::bench_ps,          engine::run_tune_switch};
+          engine::bench_ps,          engine::run_tune_switch, engine::bench_engines};
 }
 
 int run(const std::vector<std::string>& words) {

@@ -17,7 +17,8 @@ mayfly_library(engine_bench
           bench/group/allreduce_bench.cpp bench/group/allreduce_report.cpp
           bench/group/control_hub.cpp bench/group/control_store.cpp bench/group/group_rank.cpp
           bench/group/rank_team.cpp bench/group/reform_bench.cpp bench/group/reform_rank.cpp
-          bench/group/reform_report.cpp bench/step/gpu_step_bench.cpp bench/step/machine_peak.cpp
+          bench/group/reform_report.cpp bench/step/engines_bench.cpp
+          bench/step/gpu_step_bench.cpp bench/step/machine_peak.cpp
           bench/step/step_bench.cpp bench/step/step_loop.cpp bench/step/step_report.cpp
           bench/step/step_timer.cpp bench/step/step_work.cpp bench/bench_output.cpp
           bench/child_process.cpp bench/data_bench.cpp bench/machine_facts.cpp bench/ps_bench.cpp

@@ -42,6 +42,13 @@ int number_of(const DeviceChoice& choice) {
   return choice.number.value_or(nn::cuda::kAnyDevice);
 }
 
+Result<DeviceChoice> gpu_choice(const std::string& device) {
+  Result<DeviceChoice> choice = parse_device(device);
+  return !choice.ok() || choice.value().is_cuda
+             ? std::move(choice)
+             : Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
+}
+
 Result<DeviceIdentity> probed(const DeviceChoice& choice) {
   const Result<const CudaModule*> module = load_cuda();
   if (!module.ok()) {
@@ -106,16 +113,30 @@ Result<std::string> device_identity(const std::string& device) {
 }
 
 Result<EngineTable> engine_table_of(const std::string& device) {
-  const Result<DeviceChoice> choice = parse_device(device);
+  const Result<DeviceChoice> choice = gpu_choice(device);
   if (!choice.ok()) {
     return choice.error();
-  }
-  if (!choice.value().is_cuda) {
-    return Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
   }
   const Result<DeviceIdentity> identity = probed(choice.value());
   return identity.ok() ? read_engine_table(identity.value().kind)
                        : Result<EngineTable>(identity.error());
+}
+
+Result<void> time_gpu_engines(const std::string& device,
+                              const std::set<nn::cuda::ConvKey>& convolutions,
+                              nn::cuda::EngineTimingRequest request,
+                              const nn::cuda::EngineTimingSink& take) {
+  const Result<DeviceChoice> choice = gpu_choice(device);
+  if (!choice.ok()) {
+    return choice.error();
+  }
+  const Result<const CudaModule*> module = load_cuda();
+  if (!module.ok()) {
+    return module.error();
+  }
+  request.device = number_of(choice.value());
+  Result<void> timed = module.value()->time_engines(convolutions, request, take);
+  return timed.ok() ? std::move(timed) : unusable(timed.error());
 }
 
 bool takes_any_device(const Job& job) {
@@ -125,12 +146,9 @@ bool takes_any_device(const Job& job) {
 Result<std::unique_ptr<nn::StepEngine>> make_gpu_engine(const std::string& device,
                                                         const nn::Model& model,
                                                         nn::cuda::EngineRequest request) {
-  const Result<DeviceChoice> choice = parse_device(device);
+  const Result<DeviceChoice> choice = gpu_choice(device);
   if (!choice.ok()) {
     return choice.error();
-  }
-  if (!choice.value().is_cuda) {
-    return Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
   }
   const Result<const CudaModule*> module = load_cuda();
   if (!module.ok()) {

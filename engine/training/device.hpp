@@ -4,6 +4,7 @@
 // when it is asked for (nn/cuda/cuda_module.hpp). Any thread.
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/result.hpp"
@@ -24,6 +25,12 @@ namespace mayfly::engine {
 /// in the folder engine_tables beside the program; empty if there is none. kCorrupt, kInvalidInput
 /// or kIo, in one line, for a file that is no such table; else errors as device_identity().
 [[nodiscard]] Result<nn::cuda::EngineTable> engine_table_of(const std::string& device);
+
+/// Times cuDNN's engines on that GPU, to make its table. Errors as nn::cuda::CudaModule::make.
+[[nodiscard]] Result<void> time_gpu_engines(const std::string& device,
+                                            const std::set<nn::cuda::ConvKey>& convolutions,
+                                            nn::cuda::EngineTimingRequest request,
+                                            const nn::cuda::EngineTimingSink& take);
 
 /// Whether the workers of a job may compute on devices, or with kernels, that give other bits:
 /// where sums are rounded anyway, and nobody compares what two workers computed (audits) or

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "nn/cuda/engine_choice.hpp"
 #include "nn/cuda/engine_table.hpp"
 #include "nn/cuda/training_set.hpp"
 #include "nn/dtype.hpp"
@@ -53,6 +54,10 @@ struct CudaModule {
   /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or
   /// kUnsupported for a microbatch that is impossible or does not fit beside the sums.
   Result<std::unique_ptr<StepEngine>> (*make)(const Model& model, const EngineRequest& request);
+  /// Times cuDNN's engines for these convolutions, one after the other, on the calling thread,
+  /// which has no engine. Errors as make(), and whatever cuDNN or the device refuses, in one line.
+  Result<void> (*time_engines)(const std::set<ConvKey>& convolutions,
+                               const EngineTimingRequest& request, const EngineTimingSink& take);
 };
 
 /// The one symbol that the module exports.

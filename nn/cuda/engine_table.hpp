@@ -1,7 +1,7 @@
 #pragma once
 
 // Which of cuDNN's engines computes each convolution of a step, as a table that was made once, on a
-// device. At run time nothing is timed: a convolution is looked up. A
+// device, by `mayfly bench engines`. At run time nothing is timed: a convolution is looked up. A
 // table is of one GPU architecture and one version of cuDNN, and lies as a text file beside the
 // program (docs/gpu.md). Pure.
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/module_file.hpp"
+#include "nn/cuda/conv_trial.hpp"
 #include "nn/cuda/cuda_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
 #include "nn/cuda/cudnn_facts.hpp"
@@ -127,12 +128,24 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
       std::make_unique<ClaimingEngine>(std::move(choice.value().claim), std::move(engine).value()));
 }
 
+Result<void> time_engines(const std::set<ConvKey>& convolutions, const EngineTimingRequest& request,
+                          const EngineTimingSink& take) {
+  const Result<Choice> choice = choose(request.device);
+  if (!choice.ok()) {
+    return choice.error();
+  }
+  EngineTimingRequest chosen = request;
+  chosen.device = choice.value().device;
+  return time_on_device(convolutions, chosen, take);
+}
+
 }  // namespace
 }  // namespace mayfly::nn::cuda
 
 extern "C" __attribute__((visibility("default"))) const mayfly::nn::cuda::CudaModule*
 mayfly_cuda_module() {
   using namespace mayfly::nn::cuda;  // NOLINT: the names above
-  static const CudaModule module{.build = mayfly::module_build(), .probe = probe, .make = make};
+  static const CudaModule module{
+      .build = mayfly::module_build(), .probe = probe, .make = make, .time_engines = time_engines};
   return &module;
 }

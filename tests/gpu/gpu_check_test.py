@@ -29,9 +29,11 @@ case "$*" in
 'train --help'|'bench step --help') echo '  --device'; exit 0;;
 esac
 loss=2.5
+case "$*" in 'bench engines '*) echo '{"kind": "engine_table", "measured": 1}';; esac
 while [ $# -gt 1 ]; do
   case "$1 $2" in
   '--run-dir '*) folder=$2;;
+  '--output '*) echo 'the table' >"$2";;
   '--device cuda:0') loss=2.5001;;
   esac
   shift
@@ -104,8 +106,11 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report["gpu"], "Pretended GPU")
         results = self.results(report)
         for name in ("tests", "against_cpu", "training", "repetition", "elasticity", "nccl",
-                     "nccl_elasticity", "large_network", "step_speed"):
+                     "nccl_elasticity", "large_network", "engine_table", "step_speed"):
             self.assertEqual(results[name], "passed", report)
+        self.assertEqual(report["checks"]["engine_table"]["values"],
+                         {"total": {"kind": "engine_table", "measured": 1}, "convolutions": [],
+                          "table": "the table\n"})
         self.assertEqual(results["pytorch"], "skipped")
         self.assertIn("no scripts for PyTorch", report["checks"]["pytorch"]["reason"])
 

@@ -3,6 +3,7 @@
 // environment says what is wrong with the device:
 //   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
 //   REHEARSAL_GPU_MIB=N       how much memory is free
+//   REHEARSAL_GPU_ENGINES=fail  cuDNN's engines cannot be timed
 //   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
@@ -259,12 +260,50 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
                                    std::move(images), request.keeps_state, use_of(model, request)));
 }
 
+/// Three engines for each convolution: the second is the fastest right one, the third is faster and
+/// wrong. A convolution with REHEARSAL_GPU_ENGINES=fail cannot be computed.
+class PretendedTrial final : public EngineTrial {
+ public:
+  [[nodiscard]] std::vector<EngineName> engines() const override {
+    return {{1, {}}, {2, {{4, 0}}}, {3, {}}};
+  }
+  Result<std::vector<float>> result(std::size_t engine) override {
+    if (setting("REHEARSAL_GPU_ENGINES") == "fail") {
+      return Error{Errc::kUnsupported, "cuDNN, computing a convolution: pretended"};
+    }
+    return std::vector<float>{1.0F, engine == 2 ? 0.5F : 1.0F};
+  }
+  Result<double> microseconds(std::size_t engine) override {
+    return 30.0 / static_cast<double>(1 + engine);
+  }
+};
+
+Result<void> time_engines(const std::set<ConvKey>& convolutions, const EngineTimingRequest& request,
+                          const EngineTimingSink& take) {
+  if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
+    return fit;
+  }
+  for (const ConvKey& key : convolutions) {
+    PretendedTrial trial;
+    const Result<std::vector<EngineTiming>> timings =
+        time_in_turns(trial, request.rounds, key.dtype);
+    if (!timings.ok()) {
+      return timings.error();
+    }
+    if (!take(key, timings.value())) {
+      break;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 }  // namespace mayfly::nn::cuda
 
 extern "C" __attribute__((visibility("default"))) const mayfly::nn::cuda::CudaModule*
 mayfly_cuda_module() {
   using namespace mayfly::nn::cuda;  // NOLINT: the names above
-  static const CudaModule module{.build = mayfly::module_build(), .probe = probe, .make = make};
+  static const CudaModule module{
+      .build = mayfly::module_build(), .probe = probe, .make = make, .time_engines = time_engines};
   return &module;
 }

@@ -1,0 +1,85 @@
+#include "nn/cuda/engine_choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+
+namespace mayfly::nn::cuda {
+namespace {
+
+constexpr double kNoise = 0.03;
+// Of the largest element. Sums of up to a million products, rounded in another order, in fp32; two
+// units in the last place of bfloat16, which covers fp16.
+constexpr float kApartMaxFp32 = 1e-4F;
+constexpr float kApartMax16 = 0x1p-6F;
+
+double median(std::vector<double> values) {
+  ENSURE(!values.empty(), "an engine is timed at least once");
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+EngineEntry fastest_of(std::span<const EngineTiming> timings) {
+  ENSURE(!timings.empty(), "some engine was timed");
+  const double first = median(timings.front().microseconds);
+  EngineEntry best{timings.front().engine, first, first};
+  for (const EngineTiming& each : timings.subspan(1)) {
+    const double time = median(each.microseconds);
+    if (each.agrees && time < first * (1 - kNoise) && time < best.microseconds) {
+      best = {each.engine, time, first};
+    }
+  }
+  return best;
+}
+
+bool agree(std::span<const float> first, std::span<const float> other, Dtype dtype) {
+  ENSURE(first.size() == other.size(), "the same elements are compared");
+  float largest = 0;
+  for (const float value : first) {
+    largest = std::max(largest, std::abs(value));
+  }
+  const float apart_max = largest * (bytes_of(dtype) == 2 ? kApartMax16 : kApartMaxFp32);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    // Said so that NaN is apart.
+    if (!(std::abs(first[i] - other[i]) <= apart_max)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Result<std::vector<EngineTiming>> time_in_turns(EngineTrial& trial, std::uint32_t rounds,
+                                                Dtype dtype) {
+  ENSURE(rounds > 0, "an engine is timed at least once");
+  const std::vector<EngineName> engines = trial.engines();
+  ENSURE(!engines.empty(), "a convolution has an engine");
+  const Result<std::vector<float>> first = trial.result(0);
+  if (!first.ok()) {
+    return first.error();
+  }
+  std::vector<EngineTiming> timings = {{engines[0], {}, true}};
+  std::vector<std::size_t> numbers = {0};
+  for (std::size_t i = 1; i < engines.size(); ++i) {
+    const Result<std::vector<float>> other = trial.result(i);
+    if (other.ok()) {
+      timings.push_back({engines[i], {}, agree(first.value(), other.value(), dtype)});
+      numbers.push_back(i);
+    }
+  }
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < timings.size(); ++i) {
+      const Result<double> took = trial.microseconds(numbers[i]);
+      if (!took.ok()) {
+        return took.error();
+      }
+      timings[i].microseconds.push_back(took.value());
+    }
+  }
+  return timings;
+}
+
+}  // namespace mayfly::nn::cuda
