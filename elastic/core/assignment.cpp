@@ -1,8 +1,8 @@
 #include "elastic/core/assignment.hpp"
 
 #include <algorithm>
+#include <compare>
 #include <functional>
-#include <utility>
 
 #include "base/check.hpp"
 
@@ -32,35 +32,47 @@ std::vector<float> comparable_times(std::vector<float> times) {
   return times;
 }
 
-/// Gives out microbatches one by one to the rank that would be done first with one more; the lower
-/// rank if equal.
+/// Gives out microbatches one by one to the rank that would be done first with one more; if equal,
+/// to the one that held fewer before, then to the lower rank.
 class Queue {
  public:
   explicit Queue(const std::vector<float>& times, std::uint32_t given_each = 0)
+      : Queue(times, std::vector<MicrobatchSet>(times.size()), given_each) {}
+  Queue(const std::vector<float>& times, const std::vector<MicrobatchSet>& held,
+        std::uint32_t given_each = 0)
       : times_(times), counts_(times.size(), given_each) {
     for (std::size_t rank = 0; rank < times.size(); ++rank) {
-      waiting_.push_back({cost_of(rank), rank});
+      waiting_.push_back({cost_of(rank), held[rank].count(), rank});
     }
     std::make_heap(waiting_.begin(), waiting_.end(), std::greater<>());
   }
   std::size_t give_one() {
     std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-    const std::size_t rank = waiting_.back().second;
+    Waiting& next = waiting_.back();
+    const std::size_t rank = next.rank;
     ++counts_[rank];
-    waiting_.back().first = cost_of(rank);
+    next.cost = cost_of(rank);
     std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
     return rank;
   }
   [[nodiscard]] const std::vector<std::uint32_t>& counts() const { return counts_; }
 
  private:
+  struct Waiting {
+    float cost = 0;  // of one more
+    std::size_t held = 0;
+    std::size_t rank = 0;
+
+    friend auto operator<=>(const Waiting&, const Waiting&) = default;
+  };
+
   [[nodiscard]] float cost_of(std::size_t rank) const {
     return times_[rank] * static_cast<float>(counts_[rank] + 1);
   }
 
   const std::vector<float>& times_;
   std::vector<std::uint32_t> counts_;
-  std::vector<std::pair<float, std::size_t>> waiting_;  // a heap: (cost of one more, rank)
+  std::vector<Waiting> waiting_;  // a heap
 };
 
 std::vector<std::uint32_t> proportional_counts(const std::vector<float>& times,
@@ -109,7 +121,7 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
     return sets;
   }
   const std::vector<float> times = comparable_times(microbatch_ms);
-  Queue queue(times);
+  Queue queue(times, sets);
   for (const std::uint32_t microbatch : missing.list()) {
     sets[queue.give_one()].add(microbatch);
   }

@@ -93,6 +93,22 @@ TEST(FirstStepSets, OfTwoHoldersTheFirstInRankOrderKeepsIt) {
   EXPECT_TRUE(sets[2].empty());
 }
 
+// At a boundary each member has begun one microbatch, and holds it, when a newcomer's view comes.
+TEST(FirstStepSets, ANewcomerComesFirstAmongEquals) {
+  const auto sets = first_step_sets({MicrobatchSet::range(0, 1),
+                                     MicrobatchSet::range(2, 1),
+                                     MicrobatchSet::range(4, 1),
+                                     MicrobatchSet::range(6, 1),
+                                     {}},
+                                    {10, 10, 10, 10, 0}, 8);
+  expect_partition(sets, 8);
+  std::vector<std::uint32_t> sizes;
+  for (const MicrobatchSet& set : sets) {
+    sizes.push_back(set.count());
+  }
+  EXPECT_EQ(sizes, (std::vector<std::uint32_t>{2, 2, 2, 1, 1}));
+}
+
 TEST(FirstStepSets, ClaimsBeyondTheStepAreIgnored) {
   const auto sets = first_step_sets({MicrobatchSet::range(2, 40)}, {0}, 4);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 4));
