@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_fetch.hpp"
 #include "engine/state/state_parts.hpp"
 #include "nn/checkpoint.hpp"
@@ -149,7 +150,7 @@ void Observer::run() {
 
 Result<void> Observer::receive() {
   const std::size_t size = nn::packed_state_size(state_);
-  AlignedBuffer<std::byte> packed(size);
+  PackedBytes packed(size);
   std::vector<WantedPart> parts;
   for (std::size_t i = 0; i < source_.donors.size(); ++i) {
     const PartRange range = part_of(size, i, source_.donors.size());

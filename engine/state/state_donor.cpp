@@ -146,7 +146,7 @@ Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, const nn
   }
   const auto made = std::make_shared<Copy>();
   made->key = key;
-  made->bytes = AlignedBuffer<std::byte>(part.last - part.first);
+  made->bytes = PackedBytes(part.last - part.first);
   {
     const std::lock_guard lock(mutex_);
     copying_ = true;

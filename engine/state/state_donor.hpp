@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "base/stranger_log.hpp"
 #include "base/unique_fd.hpp"
+#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
 #include "nn/model_state.hpp"
 
@@ -49,7 +49,7 @@ class StateDonor {
   /// A part of the state, written by the copying thread and then only read.
   struct Copy {
     std::uint64_t key = 0;
-    AlignedBuffer<std::byte> bytes;
+    PackedBytes bytes;
     PartHeader header;
     std::atomic<bool> complete{false};  // bytes and header may be read
   };

@@ -53,10 +53,10 @@ Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
   return addresses;
 }
 
-Result<AlignedBuffer<std::byte>> fetch_state(const elastic::View& view,
-                                             const std::vector<DonorAddress>& addresses,
-                                             std::size_t state_bytes, int stop_fd) {
-  AlignedBuffer<std::byte> packed(state_bytes);
+Result<PackedBytes> fetch_state(const elastic::View& view,
+                                const std::vector<DonorAddress>& addresses, std::size_t state_bytes,
+                                int stop_fd) {
+  PackedBytes packed(state_bytes);
   const std::vector<Rank> senders = senders_of(view, state_bytes);
   std::vector<WantedPart> parts;
   for (std::size_t i = 0; i < senders.size(); ++i) {

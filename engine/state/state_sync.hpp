@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
+#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
 
 namespace mayfly::engine {
@@ -32,9 +32,9 @@ namespace mayfly::engine {
 
 /// For who is behind: the packed state of the view, of packed_state_size() `state_bytes`, from
 /// its senders; `addresses` are by rank. Blocks; fails as fetch_parts() does.
-[[nodiscard]] Result<AlignedBuffer<std::byte>> fetch_state(
-    const elastic::View& view, const std::vector<DonorAddress>& addresses, std::size_t state_bytes,
-    int stop_fd);
+[[nodiscard]] Result<PackedBytes> fetch_state(const elastic::View& view,
+                                              const std::vector<DonorAddress>& addresses,
+                                              std::size_t state_bytes, int stop_fd);
 
 /// In a view with observers: all exchange what those need to take part in its reductions, the
 /// exponents of the next step and what was tried about buckets. `observes`: take them, instead of

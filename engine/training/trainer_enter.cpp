@@ -122,7 +122,7 @@ DonorAddress Trainer::send_state(const elastic::View& view) {
 
 Result<void> Trainer::take_state(const elastic::View& view,
                                  const std::vector<DonorAddress>& senders) {
-  const Result<AlignedBuffer<std::byte>> packed =
+  const Result<PackedBytes> packed =
       fetch_state(view, senders, nn::packed_state_size(state_), over_->fd());
   if (!packed.ok()) {
     return packed.error();
