@@ -86,21 +86,29 @@ class JoinBench {
 
 /// What the steps around the admission took beyond undisturbed ones: with as many workers as had
 /// work in them.
-double cost_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, double without_ms,
-               double with_ms) {
-  double cost = 0;
+struct JoinCost {
+  double total_ms = 0;
+  double before_ms = 0;  ///< of it, in the step whose end admitted the joiner: while it started
+};
+
+JoinCost cost_of(const elastic::Join& join, const std::vector<LoggedStep>& steps, double without_ms,
+                 double with_ms) {
+  JoinCost cost;
   for (const LoggedStep& step : steps) {
     const bool counts = step.step >= value(join.admitted_after) &&
                         step.step <= value(join.started_after) + kStepsAfter;
     if (counts && step.ms > 0) {
-      cost += step.ms - (step.step <= value(join.started_after) ? without_ms : with_ms);
+      const double beyond =
+          step.ms - (step.step <= value(join.started_after) ? without_ms : with_ms);
+      cost.total_ms += beyond;
+      cost.before_ms += step.step == value(join.admitted_after) ? beyond : 0;
     }
   }
   return cost;
 }
 
 /// What as many steps take beyond undisturbed ones when nothing happens, by those after the join:
-/// steps are late more often than early, so it is not nothing. The noise in cost_ms().
+/// steps are late more often than early, so it is not nothing. The noise in cost_of().
 double steady_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, double with_ms) {
   const std::uint64_t settled = value(join.started_after) + kStepsAfter;
   double beyond = 0;
@@ -135,15 +143,19 @@ std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
   }
   EventSeries cost{"incumbents_cost_ms", {}};
   EventSeries percent{"incumbents_cost_percent", {}};
+  EventSeries before{"cost_before_ms", {}};
   EventSeries steady{"steady_cost_ms", {}};
   for (const JoinSeen& seen : joins) {
     const std::uint64_t when = value(seen.join.started_after);
     const double without_ms = undisturbed_near_ms(steps, workers, when);
     const double with_ms = undisturbed_near_ms(steps, workers + 1, when);
-    cost.values.push_back(cost_ms(seen.join, steps, without_ms, with_ms));
+    const JoinCost found = cost_of(seen.join, steps, without_ms, with_ms);
+    before.values.push_back(found.before_ms);
+    cost.values.push_back(found.total_ms);
     percent.values.push_back(without_ms > 0 ? 100 * cost.values.back() / without_ms : 0);
     steady.values.push_back(steady_ms(seen.join, steps, with_ms));
   }
+  series.push_back(std::move(before));
   series.push_back(std::move(steady));
   series.push_back(std::move(cost));
   series.push_back(std::move(percent));

@@ -66,7 +66,8 @@ def join():
     events, summary, _ = bench(["join", "--workers", "2", "--events", "2"])
     for event in events:
         in_order(event, ["connected_ms", "ready_ms", "admitted_ms", "caught_up_ms", "step_ms"])
-        expect("steady_cost_ms" in event and "incumbents_cost_ms" in event, str(event))
+        for cost in ["incumbents_cost_ms", "cost_before_ms", "steady_cost_ms"]:
+            expect(cost in event, str(event))
     expect(summary["undisturbed_step_with_joiner_ms"] > 0, str(summary))
 
 
