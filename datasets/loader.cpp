@@ -163,6 +163,19 @@ class ThreadedLoader final : public Loader {
     return batch;
   }
 
+  std::unique_ptr<PreparedBatch> take_ahead() override {
+    std::unique_lock lock(mutex_);
+    const auto first = std::ranges::find(entries_, false, &Entry::cancelled);
+    if (first == entries_.end() || first->state != EntryState::kReady) {
+      return nullptr;
+    }
+    std::unique_ptr<PreparedBatch> batch = std::move(first->batch);
+    entries_.erase(first);
+    lock.unlock();
+    work_.notify_one();
+    return batch;
+  }
+
   void recycle(std::unique_ptr<PreparedBatch> batch) override {
     if (batch != nullptr) {
       const std::lock_guard lock(mutex_);

@@ -49,6 +49,10 @@ class Loader {
   /// begun, preparing it on the calling thread. Any thread.
   [[nodiscard]] virtual std::unique_ptr<PreparedBatch> take(std::uint64_t step,
                                                             std::uint32_t microbatch) = 0;
+  /// The first microbatch that is announced and not taken, if it is prepared, else null: for who
+  /// takes all of them in their order and wants to look ahead. Any thread; never waits for a
+  /// preparation.
+  [[nodiscard]] virtual std::unique_ptr<PreparedBatch> take_ahead() = 0;
   /// Gives a batch back so that its memory is used again. Any thread.
   virtual void recycle(std::unique_ptr<PreparedBatch> batch) = 0;
   /// Forgets everything requested and not taken (the assignment changed). Any thread.

@@ -24,6 +24,8 @@ struct Batch {
   std::span<const std::uint16_t> labels;  ///< count
   /// Where the engine holds the training set: which of it, instead of images. Else empty.
   std::span<const SampleDraw> draws = {};
+  /// Of a batch that expect() is told of: another one for every batch. 0: nobody was told.
+  std::uint64_t id = 0;
 };
 
 /// The weights a microbatch is computed with. All views stay valid and unchanged during the call.
@@ -81,6 +83,15 @@ class StepEngine {
   virtual TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                             std::span<float> gradient, std::span<float> statistics,
                             GradientSink& sink) = 0;
+
+  /// Whether expect() is of use: images come to a device from the host. The same for the engine's
+  /// whole life.
+  [[nodiscard]] virtual bool brings_images() const { return false; }
+
+  /// Tells what a later train() will probably be given, before the train() during which the engine
+  /// may bring it to its device; its images stay valid until that call returns. The batch that is
+  /// given then has the same id, or its images are brought as usual.
+  virtual void expect(const Batch& /*next*/) {}
 
   /// Inference with running statistics on 1 to microbatch-size samples; each sample's result does
   /// not depend on the others.

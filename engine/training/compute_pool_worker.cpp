@@ -77,26 +77,51 @@ void ComputePool::Worker::trace_passes(std::uint32_t microbatch, Instant begin) 
 std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t microbatch) {
   const TraceSpan span(lane_, "data wait", pool_.step_, {"microbatch", microbatch});
   pool_.board_.compute(index_, elastic::Activity::kLoad, microbatch);
+  if (is_ahead(microbatch)) {
+    return std::move(ahead_);
+  }
   return pool_.loader_.take(pool_.step_, microbatch);
 }
 
-nn::Batch ComputePool::Worker::as_engine_wants(const datasets::PreparedBatch& batch) {
+/// Before a microbatch is computed: the engine is told of the next one, if that is prepared. One of
+/// a later step is kept while a step is computed again; one that was passed over, as after a change
+/// of the view, goes back.
+void ComputePool::Worker::look_ahead() {
+  if (!engine_->brings_images()) {
+    return;
+  }
+  if (ahead_ != nullptr && ahead_->step <= pool_.step_) {
+    pool_.loader_.recycle(std::move(ahead_));
+  }
+  if (ahead_ == nullptr) {
+    ahead_ = pool_.loader_.take_ahead();
+  }
+  if (ahead_ == nullptr || ahead_->failure.has_value()) {
+    return;
+  }
+  ++ahead_id_;
+  engine_->expect(as_engine_wants(*ahead_, ahead_id_));
+}
+
+nn::Batch ComputePool::Worker::as_engine_wants(const datasets::PreparedBatch& batch,
+                                               std::uint64_t id) {
   draws_.clear();
   if (engine_->holds_training_set()) {
     for (const datasets::StreamEntry& entry : batch.entries) {
       draws_.push_back({.sample = entry.sample, .epoch = entry.epoch});
     }
   }
-  return {.images = batch.images, .labels = batch.labels, .draws = draws_};
+  return {.images = batch.images, .labels = batch.labels, .draws = draws_, .id = id};
 }
 
 /// `whole`: the gradient is wanted here, even if its sums are elsewhere.
-nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batch, bool whole,
-                                             nn::GradientSink& sink) {
+nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batch, std::uint64_t id,
+                                             bool whole, nn::GradientSink& sink) {
   const ReductionLayout& layout = pool_.layout_;
   const bool stays = pool_.sums_.on_device() && !whole;
   const nn::TrainResult result = engine_->train(
-      pool_.weights_, as_engine_wants(batch), static_cast<float>(pool_.job_.config.label_smoothing),
+      pool_.weights_, as_engine_wants(batch, id),
+      static_cast<float>(pool_.job_.config.label_smoothing),
       stays ? std::span<float>() : vector_.span().subspan(layout.parameters_offset()),
       vector_.span().subspan(layout.statistics_offset(),
                              layout.parameters_offset() - layout.statistics_offset()),
@@ -115,7 +140,7 @@ void ComputePool::Worker::audit(std::uint32_t microbatch) {
   const TraceSpan span(lane_, "audit", pool_.step_, {"microbatch", microbatch});
   pool_.board_.compute(index_, elastic::Activity::kCompute, microbatch);
   NoSink nobody;
-  (void)compute(*batch, true, nobody);
+  (void)compute(*batch, 0, true, nobody);
   pool_.loader_.recycle(std::move(batch));
   const std::lock_guard lock(pool_.mutex_);
   pool_.recomputed_ = digest_of(std::as_bytes(vector_.span())).low;
@@ -123,6 +148,7 @@ void ComputePool::Worker::audit(std::uint32_t microbatch) {
 
 void ComputePool::Worker::train(std::uint32_t microbatch) {
   const Instant turned_to = monotonic_now();
+  const std::uint64_t id = is_ahead(microbatch) ? ahead_id_ : 0;
   std::unique_ptr<datasets::PreparedBatch> batch = take(microbatch);
   if (batch->failure.has_value()) {
     pool_.fail(*batch->failure);
@@ -137,7 +163,8 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   next_bucket_ = 0;
   microbatch_ = microbatch;
   const bool audited = pool_.audited_ == microbatch;
-  const nn::TrainResult result = compute(*batch, audited, *this);
+  look_ahead();
+  const nn::TrainResult result = compute(*batch, id, audited, *this);
   if (audited) {
     pool_.note_audited(vector_.span());
   }

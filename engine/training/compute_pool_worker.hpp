@@ -61,8 +61,13 @@ class ComputePool::Worker final : public nn::GradientSink {
   void run(const Task& task);
   void run_part(const Task& task);
   std::unique_ptr<datasets::PreparedBatch> take(std::uint32_t microbatch);
-  nn::Batch as_engine_wants(const datasets::PreparedBatch& batch);
-  nn::TrainResult compute(const datasets::PreparedBatch& batch, bool whole, nn::GradientSink& sink);
+  [[nodiscard]] bool is_ahead(std::uint32_t microbatch) const {
+    return ahead_ != nullptr && ahead_->step == pool_.step_ && ahead_->microbatch == microbatch;
+  }
+  void look_ahead();
+  nn::Batch as_engine_wants(const datasets::PreparedBatch& batch, std::uint64_t id);
+  nn::TrainResult compute(const datasets::PreparedBatch& batch, std::uint64_t id, bool whole,
+                          nn::GradientSink& sink);
   void train(std::uint32_t microbatch);
   void audit(std::uint32_t microbatch);
   void evaluate(std::uint32_t chunk);
@@ -76,6 +81,8 @@ class ComputePool::Worker final : public nn::GradientSink {
   AlignedBuffer<float> vector_;   // one microbatch's [loss | statistics | gradients]
   std::uint32_t microbatch_ = 0;  // the present one
   std::size_t next_bucket_ = 0;
+  std::unique_ptr<datasets::PreparedBatch> ahead_;  // what the engine expects; null: nothing
+  std::uint64_t ahead_id_ = 0;                      // of the batch that it was told of last
   std::vector<nn::SampleDraw> draws_;  // of the present one, if the engine looks images up
   std::vector<float> test_images_;
   std::vector<std::uint16_t> test_labels_;

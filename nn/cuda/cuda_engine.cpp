@@ -11,9 +11,12 @@
 #include "base/gpu_failure.hpp"
 #include "nn/cuda/cuda_handles.hpp"
 #include "nn/cuda/cudnn_convolver.hpp"
+#include "nn/cuda/device_feed.hpp"
+#include "nn/cuda/gradient_copy.hpp"
 #include "nn/cuda/memory_fit.hpp"
 #include "nn/cuda/resident_set.hpp"
 #include "nn/cuda/resident_state.hpp"
+#include "nn/cuda/staging.hpp"
 #include "nn/cuda/step_executor.hpp"
 
 namespace mayfly::nn::cuda {
@@ -33,6 +36,7 @@ class CudaEngine final : public StepEngine {
   Result<void> open_device();
   Result<void> plan();
   Result<void> allocate();
+  Result<void> make_feed();
   Result<void> warm_up();
   Result<void> record();
   Result<void> take_training_set();
@@ -40,6 +44,11 @@ class CudaEngine final : public StepEngine {
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override;
+  [[nodiscard]] bool brings_images() const override { return feed_.has_value(); }
+  void expect(const Batch& next) override {
+    ENSURE(feed_.has_value() && next.labels.size() == microbatch_, "images come from the host");
+    feed_->expect(next);
+  }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
   [[nodiscard]] std::string remark() const override { return conv_plans_.use().remark(); }
@@ -55,53 +64,55 @@ class CudaEngine final : public StepEngine {
   }
 
  private:
-  /// What travels between host and device, in pinned memory.
-  struct Staging {
-    PinnedMemory images, draws, labels, loss_input, loss_output, gradient, statistics;
-  };
-
   [[nodiscard]] Stream stream() const { return compute_.get(); }
   [[nodiscard]] void* at(TensorId id) const { return executor_->at(id); }
   [[nodiscard]] StatePlaces places() const;
-  void take_images(const Batch& batch, TensorId images);
+  void check_images(const Batch& batch) const {
+    ENSURE(batch.images.size() == batch.labels.size() * image_floats(model_),
+           "one image per label");
+  }
+  void take_images(const Batch& batch) {
+    check_images(batch);
+    feed_->take(batch);
+  }
+  void take_test_images(const Batch& batch);
   void take_draws(const Batch& batch);
   void take_labels(const Batch& batch, TensorId labels, const LossInput& input);
-  void copy_when_computed(std::size_t segment, std::size_t end);
   void bring_gradient(std::span<float> gradient, GradientSink& sink);
   [[nodiscard]] LossOutput loss_output();
   Result<void> upload(TensorId to, const void* from, std::size_t bytes);
-  Result<void> download(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
-  [[nodiscard]] std::size_t image_floats() const {
-    const auto side = static_cast<std::size_t>(model_.image_size);
-    return 3 * side * side;
-  }
+  Result<void> download(void* to, const void* from, std::size_t bytes);
 
   const Model& model_;
   std::uint32_t microbatch_;
   CudaEngineOptions options_;
 
-  OwnedStream compute_, copy_;
+  OwnedStream compute_;
   OwnedCudnn cudnn_;
   ConvPlans conv_plans_;
   StepPlan plan_;
   DeviceMemory memory_;
   Staging staging_;
+  GradientCopy gradient_copy_;
+  std::optional<DeviceFeed> feed_calls_;  ///< none if the training set is on the device
+  std::optional<ImageFeed> feed_;         ///< goes with it
   std::optional<CudnnConvolver> convolver_;
   std::optional<StepExecutor> executor_;
 
   std::optional<ResidentState> state_;
   GraphProgram evaluation_program_;
   std::vector<GraphProgram> training_programs_;  ///< by segment
-  std::vector<OwnedEvent> computed_, copied_;    ///< by segment
 };
 
 CudaEngine::~CudaEngine() {
   // Nothing may be in flight when memory and graphs go. After a failure there is nothing to wait
   // for, and nobody to tell.
-  for (const OwnedStream* stream : {&compute_, &copy_}) {
-    if (stream->get() != nullptr) {
-      (void)cudaStreamSynchronize(stream->get());
-    }
+  if (compute_.get() != nullptr) {
+    (void)cudaStreamSynchronize(compute_.get());
+  }
+  gradient_copy_.settle();
+  if (feed_calls_.has_value()) {
+    feed_calls_->settle();
   }
 }
 
@@ -109,16 +120,14 @@ Result<void> CudaEngine::open_device() {
   if (Result<void> set = check(cudaSetDevice(options_.device), "choosing the device"); !set.ok()) {
     return set;
   }
-  for (OwnedStream* stream : {&compute_, &copy_}) {
-    Result<OwnedStream> made = make_stream();
-    if (!made.ok()) {
-      return std::move(made).error();
-    }
-    *stream = std::move(made).value();
+  Result<OwnedStream> made = make_stream();
+  if (!made.ok()) {
+    return std::move(made).error();
   }
+  compute_ = std::move(made).value();
   cudnnHandle_t handle = nullptr;
-  if (Result<void> made = cudnn::check(cudnnCreate(&handle), "starting"); !made.ok()) {
-    return made;
+  if (Result<void> begun = cudnn::check(cudnnCreate(&handle), "starting"); !begun.ok()) {
+    return begun;
   }
   cudnn_ = OwnedCudnn(handle);
   return cudnn::check(cudnnSetStream(handle, compute_.get()), "setting the stream");
@@ -162,34 +171,34 @@ Result<void> CudaEngine::allocate() {
     return std::move(memory).error();
   }
   memory_ = std::move(memory).value();
-  const std::pair<PinnedMemory*, std::size_t> parts[] = {
-      {&staging_.images, microbatch_ * image_floats() * sizeof(float)},
-      {&staging_.draws, microbatch_ * sizeof(SampleDraw)},
-      {&staging_.labels, microbatch_ * sizeof(std::uint16_t)},
-      {&staging_.loss_input, sizeof(LossInput)},
-      {&staging_.loss_output, sizeof(LossOutput)},
-      {&staging_.gradient, model_.parameter_count * sizeof(float)},
-      {&staging_.statistics, model_.statistic_count * sizeof(float)}};
-  for (const auto& [part, bytes] : parts) {
-    Result<PinnedMemory> pinned = make_pinned_memory(bytes);
-    if (!pinned.ok()) {
-      return std::move(pinned).error();
-    }
-    *part = std::move(pinned).value();
-    std::memset(part->get(), 0, bytes);
+  Result<Staging> staging = make_staging(model_, microbatch_);
+  if (!staging.ok()) {
+    return std::move(staging).error();
   }
-  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
-    for (std::vector<OwnedEvent>* events : {&computed_, &copied_}) {
-      Result<OwnedEvent> event = make_event();
-      if (!event.ok()) {
-        return std::move(event).error();
-      }
-      events->push_back(std::move(event).value());
-    }
+  staging_ = std::move(staging).value();
+  Result<GradientCopy> copy = GradientCopy::make(model_.parameter_count, plan_.training.size());
+  if (!copy.ok()) {
+    return std::move(copy).error();
   }
+  gradient_copy_ = std::move(copy).value();
   convolver_.emplace(cudnn_.get(), conv_plans_);
   executor_.emplace(plan_, device_kernels(), *convolver_, memory_.get());
+  if (Result<void> fed = holds_training_set() ? Result<void>() : make_feed(); !fed.ok()) {
+    return fed;
+  }
   return convolver_->bind(plan_, *executor_);
+}
+
+Result<void> CudaEngine::make_feed() {
+  Result<DeviceFeed> feed = DeviceFeed::make(compute_.get(), at(plan_.resident.next_images),
+                                             at(plan_.resident.train_images),
+                                             microbatch_ * image_floats(model_) * sizeof(float));
+  if (!feed.ok()) {
+    return std::move(feed).error();
+  }
+  feed_calls_.emplace(std::move(feed).value());
+  feed_.emplace(*feed_calls_);
+  return {};
 }
 
 /// Everything once with zeros, not recorded: kernels are loaded when they are first started, which
@@ -265,17 +274,17 @@ Result<void> CudaEngine::upload(TensorId to, const void* from, std::size_t bytes
                "copying to the device");
 }
 
-Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes,
-                                  cudaStream_t stream) {
-  return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
+Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes) {
+  return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_.get()),
                "copying from the device");
 }
 
 /// The staging memory is free, here and below: whoever used it last has waited for the device.
-void CudaEngine::take_images(const Batch& batch, TensorId images) {
-  ENSURE(batch.images.size() == batch.labels.size() * image_floats(), "one image per label");
+void CudaEngine::take_test_images(const Batch& batch) {
+  check_images(batch);
   std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
-  require_gpu(upload(images, staging_.images.get(), batch.images.size_bytes()));
+  require_gpu(
+      upload(plan_.resident.evaluate_images, staging_.images.get(), batch.images.size_bytes()));
 }
 
 void CudaEngine::take_draws(const Batch& batch) {
@@ -294,35 +303,20 @@ void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInpu
   require_gpu(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
 }
 
-/// Starts the copy of what a segment has finished, on the copying stream, behind it.
-void CudaEngine::copy_when_computed(std::size_t segment, std::size_t end) {
-  const std::size_t first = plan_.training[segment].ready_from;
-  const std::size_t bytes = (end - first) * sizeof(float);
-  require_gpu(
-      check(cudaEventRecord(computed_[segment].get(), compute_.get()), "marking a segment"));
-  require_gpu(
-      check(cudaStreamWaitEvent(copy_.get(), computed_[segment].get(), 0), "awaiting a segment"));
-  require_gpu(download(static_cast<float*>(staging_.gradient.get()) + first,
-                       executor_->floats(plan_.resident.gradient) + first, bytes, copy_.get()));
-  require_gpu(check(cudaEventRecord(copied_[segment].get(), copy_.get()), "marking a copy"));
-}
-
-/// Hands over what the copying stream brings, segment by segment.
+/// Hands over what comes to the host, segment by segment.
 void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
   std::size_t end = gradient.size();
   for (std::size_t i = 0; i < plan_.training.size(); ++i) {
-    require_gpu(check(cudaEventSynchronize(copied_[i].get()), "computing a gradient"));
     const std::size_t first = plan_.training[i].ready_from;
-    std::copy_n(static_cast<const float*>(staging_.gradient.get()) + first, end - first,
-                gradient.data() + first);
+    gradient_copy_.bring(i, first, end, gradient);
     end = first;
     sink.ready_from(first);
   }
 }
 
 LossOutput CudaEngine::loss_output() {
-  require_gpu(download(staging_.loss_output.get(), at(plan_.resident.loss_output),
-                       sizeof(LossOutput), compute_.get()));
+  require_gpu(
+      download(staging_.loss_output.get(), at(plan_.resident.loss_output), sizeof(LossOutput)));
   require_gpu(check(cudaStreamSynchronize(compute_.get()), "computing"));
   LossOutput output;
   std::memcpy(&output, staging_.loss_output.get(), sizeof output);
@@ -338,7 +332,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
          "the gradient has a place for each parameter");
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
   state_->load(weights);
-  holds_training_set() ? take_draws(batch) : take_images(batch, plan_.resident.train_images);
+  holds_training_set() ? take_draws(batch) : take_images(batch);
   take_labels(batch, plan_.resident.train_labels,
               training_input(label_smoothing, microbatch_, weights.loss_scale));
   // All of the step is given to the device before anything is waited for.
@@ -349,12 +343,16 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
     if (stays) {
       sink.ready_from(plan_.training[i].ready_from);
     } else {
-      copy_when_computed(i, end);
+      gradient_copy_.start(i, compute_.get(), executor_->floats(plan_.resident.gradient),
+                           plan_.training[i].ready_from, end);
     }
     end = plan_.training[i].ready_from;
   }
   require_gpu(download(staging_.statistics.get(), at(plan_.resident.batch_statistics),
-                       statistics.size_bytes(), compute_.get()));
+                       statistics.size_bytes()));
+  if (feed_.has_value()) {
+    feed_->bring_expected();
+  }
   if (!stays) {
     bring_gradient(gradient, sink);
   }
@@ -367,7 +365,7 @@ EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
   state_->load(weights);
   // Places without a sample compute on what earlier batches left; no result reads them.
-  take_images(batch, plan_.resident.evaluate_images);
+  take_test_images(batch);
   take_labels(batch, plan_.resident.evaluate_labels,
               {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
   require_gpu(

@@ -35,6 +35,8 @@ class ClaimingEngine final : public StepEngine {
                     GradientSink& sink) override {
     return engine_->train(weights, batch, label_smoothing, gradient, statistics, sink);
   }
+  [[nodiscard]] bool brings_images() const override { return engine_->brings_images(); }
+  void expect(const Batch& next) override { engine_->expect(next); }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
     return engine_->evaluate(weights, batch);
   }

@@ -140,10 +140,13 @@ class StepPlanner {
     r.filter_table = tensors_.add_resident("filter table", plan_.filters.size() * sizeof(Filter));
     r.loss_input = tensors_.add_resident("loss input", sizeof(LossInput));
     r.loss_output = tensors_.add_resident("loss output", sizeof(LossOutput));
+    const auto side = static_cast<std::size_t>(model_.image_size);
     if (plan_.set.has_value()) {
-      const auto side = static_cast<std::size_t>(model_.image_size);
       r.set_pixels = tensors_.add_resident("training set", plan_.set->samples * 3 * side * side);
       r.set_table = tensors_.add_resident("normalised values", sizeof(datasets::Normaliser::Table));
+    } else {
+      r.next_images =
+          tensors_.add_resident("next images", microbatch_ * side * side * 3 * sizeof(float));
     }
   }
 

@@ -201,6 +201,7 @@ struct ResidentTensors {
   TensorId set_table = kNoTensor;     ///< a datasets::Normaliser::Table
   TensorId train_draws = kNoTensor;   ///< if there is a set; needed until GatherImages
   TensorId train_images = kNoTensor;  ///< else: NCHW fp32, as loaded; needed until StoreImages
+  TensorId next_images = kNoTensor;   ///< else: those of the next step, meanwhile
   TensorId train_labels = kNoTensor;
   TensorId evaluate_images = kNoTensor;
   TensorId evaluate_labels = kNoTensor;

@@ -119,6 +119,31 @@ TEST(GpuStep, ImagesLookedUpOnTheDeviceAreThoseOfTheHost) {
   }
 }
 
+TEST(GpuStep, ImagesThatWereBroughtAheadAreThoseThatComeWhenTheyAreWanted) {
+  const Problem problem("resnet20", 32, 4);
+  Problem other("resnet20", 32, 4);  // the same weights
+  std::ranges::reverse(other.pixels);
+  auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0});
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  StepEngine& gpu = *made.value();
+  ASSERT_TRUE(gpu.brings_images());
+  const Outcome right = problem.train(gpu);
+  const Outcome right_other = other.train(gpu);
+  ASSERT_FALSE(right == right_other);
+  const auto expect = [&gpu](const Problem& next, std::uint64_t id) {
+    Batch batch = next.batch(0, 4);
+    batch.id = id;
+    gpu.expect(batch);
+  };
+  for (std::uint64_t id = 1; id < 6; id += 2) {
+    expect(other, id);
+    EXPECT_TRUE(problem.train(gpu) == right) << "beside the copy of the next images";
+    expect(problem, id + 1);
+    EXPECT_TRUE(other.train(gpu, 1, id) == right_other);
+    EXPECT_TRUE(problem.train(gpu, 1, id + 1) == right);
+  }
+}
+
 TEST(GpuStep, UpdatesTheStateToTheBitsOfTheHost) {
   Problem problem("resnet20", 32, 4);
   const std::size_t count = problem.model.parameter_count;

@@ -99,7 +99,14 @@ class GpuStepLoop final : public nn::GradientSink {
 
   nn::Batch next_batch() {
     if (draws_.empty()) {
-      return work_.batch();
+      nn::Batch batch = work_.batch();
+      batch.id = expected_;
+      if (engine_->brings_images()) {
+        nn::Batch next = batch;
+        next.id = ++expected_;
+        engine_->expect(next);
+      }
+      return batch;
     }
     for (nn::SampleDraw& draw : draws_) {
       draw.sample = next_sample_++ % samples_;
@@ -160,6 +167,7 @@ class GpuStepLoop final : public nn::GradientSink {
   StepWork work_;
   std::uint64_t samples_ = 0;          // that the GPU may keep
   std::uint64_t next_sample_ = 0;      // counting on
+  std::uint64_t expected_ = 0;         // id of the batch that the engine was told of
   std::vector<nn::SampleDraw> draws_;  // empty: images come from the host
   std::size_t next_bucket_ = 0;
   std::unique_ptr<nn::StepEngine> engine_;

@@ -3,6 +3,7 @@
 // environment says what is wrong with the device:
 //   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
 //   REHEARSAL_GPU_MIB=N       how much memory is free
+//   REHEARSAL_GPU_AHEAD=PATH  this file gets a byte for every microbatch whose images were expected
 //   REHEARSAL_GPU_ENGINES=fail  cuDNN's engines cannot be timed
 //   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -30,6 +32,7 @@
 #include "nn/cuda/cudnn_facts.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
 #include "nn/cuda/memory_fit.hpp"
+#include "tests/gpu/rehearsal/host_feed.hpp"
 #include "tests/gpu/rehearsal/host_state.hpp"
 
 namespace mayfly::nn::cuda {
@@ -96,7 +99,7 @@ class HostSet {
 class HostEngine final : public StepEngine {
  public:
   HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set,
-             bool keeps_state, EngineUse use)
+             bool keeps_state, EngineUse use, std::size_t image_floats)
       : engine_(std::move(engine)),
         gradient_(parameters),
         set_(std::move(set)),
@@ -104,13 +107,17 @@ class HostEngine final : public StepEngine {
     if (keeps_state) {
       state_.emplace(gradient_);
     }
+    if (!set_.has_value()) {
+      feed_calls_.emplace(engine_->microbatch() * image_floats);
+      feed_.emplace(*feed_calls_);
+    }
   }
 
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override {
     fail_if_asked();
-    const Batch seen = set_.has_value() ? set_->look_up(batch) : batch;
+    const Batch seen = set_.has_value() ? set_->look_up(batch) : brought(batch);
     const Weights used = loaded(weights);
     if (gradient.empty()) {
       return engine_->train(used, seen, label_smoothing, gradient_, statistics, sink);
@@ -118,6 +125,8 @@ class HostEngine final : public StepEngine {
     Copier copier(gradient_, gradient, sink);
     return engine_->train(used, seen, label_smoothing, gradient_, statistics, copier);
   }
+  [[nodiscard]] bool brings_images() const override { return feed_.has_value(); }
+  void expect(const Batch& next) override { feed_->expect(next); }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
     return engine_->evaluate(loaded(weights), batch);
   }
@@ -153,6 +162,17 @@ class HostEngine final : public StepEngine {
     float rounding_ = rounding();
   };
 
+  /// The images as they are on the "device"; the next ones are brought before they are looked at.
+  Batch brought(const Batch& batch) {
+    if (batch.id != 0 && !setting("REHEARSAL_GPU_AHEAD").empty()) {
+      std::ofstream(std::string(setting("REHEARSAL_GPU_AHEAD")), std::ios::app) << '.';
+    }
+    feed_->take(batch);
+    feed_->bring_expected();
+    return {.images = std::span(feed_calls_->images()).first(batch.images.size()),
+            .labels = batch.labels};
+  }
+
   Weights loaded(const Weights& weights) {
     return state_.has_value() ? state_->loaded(weights) : weights;
   }
@@ -170,6 +190,8 @@ class HostEngine final : public StepEngine {
   int steps_ = 0;
   std::optional<HostSet> set_;
   EngineUse use_;
+  std::optional<HostFeed> feed_calls_;  // none if the training set is on the device
+  std::optional<ImageFeed> feed_;
   std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
 
@@ -255,9 +277,10 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (!engine.ok()) {
     return engine;
   }
-  return std::unique_ptr<StepEngine>(
-      std::make_unique<HostEngine>(std::move(engine).value(), model.parameter_count,
-                                   std::move(images), request.keeps_state, use_of(model, request)));
+  return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
+      std::move(engine).value(), model.parameter_count, std::move(images), request.keeps_state,
+      use_of(model, request),
+      std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size)));
 }
 
 /// Three engines for each convolution: the second is the fastest right one, the third is faster and

@@ -100,6 +100,37 @@ TEST(Loader, WithoutAugmentationImagesAreOnlyNormalised) {
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), batch->images.begin()));
 }
 
+TEST(Loader, WhoLooksAheadGetsWhatIsAnnouncedInItsOrder) {
+  const DatasetPair pair = make_procedural(100, 1);
+  const auto reference = make_loader(pair, options_with(0));
+  const auto loader = make_loader(pair, options_with(2));
+  EXPECT_EQ(loader->take_ahead(), nullptr) << "nothing is announced";
+  loader->request(1, kAll);
+  loader->request(2, kAll);
+  loader->recycle(loader->take(1, 0));
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    std::unique_ptr<PreparedBatch> batch;
+    while ((batch = loader->take_ahead()) == nullptr) {
+      std::this_thread::yield();
+    }
+    expect_equal(*batch, *reference->take(1 + i / 4, i % 4));
+    loader->recycle(std::move(batch));
+  }
+  EXPECT_EQ(loader->take_ahead(), nullptr) << "all are taken";
+}
+
+TEST(Loader, NobodyLooksAheadAtWhatIsNotPreparedOrNotWantedAnyMore) {
+  const DatasetPair pair = make_procedural(100, 1);
+  const auto unprepared = make_loader(pair, options_with(0));
+  unprepared->request(1, kAll);
+  EXPECT_EQ(unprepared->take_ahead(), nullptr);
+  const auto loader = make_loader(pair, options_with(1));
+  loader->request(1, kAll);
+  loader->recycle(loader->take(1, 0));
+  loader->cancel_requests();
+  EXPECT_EQ(loader->take_ahead(), nullptr);
+}
+
 TEST(Loader, GivesTheSameBatchesForAnyNumberOfThreadsAndAnyOrder) {
   const DatasetPair pair = make_procedural(100, 1);
   const auto reference = make_loader(pair, options_with(0));

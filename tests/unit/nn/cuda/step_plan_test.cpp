@@ -65,6 +65,8 @@ std::map<TensorId, Lifetime> uses_of(const StepPlan& plan) {
     for (const TensorId id : {r.set_pixels, r.set_table}) {
       uses[id] = {0, static_cast<int>(plan.operations.size())};
     }
+  } else {  // written at any time
+    uses[r.next_images] = {0, static_cast<int>(plan.operations.size())};
   }
   return uses;
 }

@@ -74,13 +74,17 @@ struct Problem {
     return {std::span(pixels).subspan(first * image, count * image),
             std::span(labels).subspan(first, count)};
   }
-  [[nodiscard]] Outcome train(StepEngine& engine, std::uint64_t version = 1) const {
+  /// `id` is that of the batch, if the engine was told to expect it.
+  [[nodiscard]] Outcome train(StepEngine& engine, std::uint64_t version = 1,
+                              std::uint64_t id = 0) const {
     Outcome outcome{{},
                     std::vector<float>(model.parameter_count, NAN),
                     std::vector<float>(model.statistic_count, NAN)};
     RecordingSink sink;
-    outcome.result = engine.train(weights(version), batch(0, labels.size()), 0.1F, outcome.gradient,
-                                  outcome.statistics, sink);
+    Batch whole = batch(0, labels.size());
+    whole.id = id;
+    outcome.result =
+        engine.train(weights(version), whole, 0.1F, outcome.gradient, outcome.statistics, sink);
     return outcome;
   }
 
