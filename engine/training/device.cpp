@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/file.hpp"
@@ -58,27 +60,6 @@ Result<DeviceIdentity> probed(const DeviceChoice& choice) {
   return identity.ok() ? std::move(identity) : unusable(identity.error());
 }
 
-/// Empty if there is no file for it.
-Result<EngineTable> read_engine_table(const std::string& kind) {
-  const std::string path = find_beside_program("engine_tables/" + kind + ".tsv");
-  if (path.empty()) {
-    return EngineTable(kind);
-  }
-  const Result<std::string> text = read_text_file(path, kEngineTableBytesMax);
-  if (!text.ok()) {
-    return text.error();
-  }
-  Result<EngineTable> table = EngineTable::parse(text.value());
-  if (!table.ok()) {
-    return Error{table.error().code, path + ": " + table.error().detail};
-  }
-  if (table.value().kind() != kind) {
-    return Error{Errc::kInvalidInput,
-                 fmt::format("{} is the engine table of {}", path, table.value().kind())};
-  }
-  return table;
-}
-
 /// What a GPU may look up itself: images that have the network's size and lie decoded in memory.
 /// The job outlives the engine.
 std::optional<nn::cuda::TrainingSet> training_set_of(const Job& job) {
@@ -112,14 +93,37 @@ Result<std::string> device_identity(const std::string& device) {
   return identity.ok() ? Result<std::string>("cuda, " + identity.value().text) : identity.error();
 }
 
+Result<EngineTable> read_engine_table(const std::string& path, const std::string& kind) {
+  std::error_code absent;
+  if (path.empty() || !std::filesystem::exists(path, absent)) {
+    return EngineTable(kind);
+  }
+  const Result<std::string> text = read_text_file(path, kEngineTableBytesMax);
+  if (!text.ok()) {
+    return text.error();
+  }
+  Result<EngineTable> table = EngineTable::parse(text.value());
+  if (!table.ok()) {
+    return Error{table.error().code, path + ": " + table.error().detail};
+  }
+  if (table.value().kind() != kind) {
+    return Error{Errc::kInvalidInput, fmt::format("{} is the engine table of {}, this GPU's is {}",
+                                                  path, table.value().kind(), kind)};
+  }
+  return table;
+}
+
 Result<EngineTable> engine_table_of(const std::string& device) {
   const Result<DeviceChoice> choice = gpu_choice(device);
   if (!choice.ok()) {
     return choice.error();
   }
   const Result<DeviceIdentity> identity = probed(choice.value());
-  return identity.ok() ? read_engine_table(identity.value().kind)
-                       : Result<EngineTable>(identity.error());
+  if (!identity.ok()) {
+    return identity.error();
+  }
+  const std::string& kind = identity.value().kind;
+  return read_engine_table(find_beside_program("engine_tables/" + kind + ".tsv"), kind);
 }
 
 Result<void> time_gpu_engines(const std::string& device,

@@ -21,9 +21,14 @@ namespace mayfly::engine {
 /// something is missing. kInvalidInput for an unknown device.
 [[nodiscard]] Result<std::string> device_identity(const std::string& device);
 
+/// The engine table in a file, for GPUs of this kind; empty if there is no such file. kCorrupt,
+/// kInvalidInput or kIo, in one line, for a file that is no table, or one of another kind.
+[[nodiscard]] Result<nn::cuda::EngineTable> read_engine_table(const std::string& path,
+                                                              const std::string& kind);
+
 /// Which of cuDNN's engines the GPU of this name computes convolutions with: the table of its kind
-/// in the folder engine_tables beside the program; empty if there is none. kCorrupt, kInvalidInput
-/// or kIo, in one line, for a file that is no such table; else errors as device_identity().
+/// in the folder engine_tables beside the program. Errors as read_engine_table() and
+/// device_identity().
 [[nodiscard]] Result<nn::cuda::EngineTable> engine_table_of(const std::string& device);
 
 /// Times cuDNN's engines on that GPU, to make its table. Errors as nn::cuda::CudaModule::make.

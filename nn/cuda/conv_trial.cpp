@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -270,21 +272,14 @@ Result<void> time_on_device(const std::set<ConvKey>& convolutions,
       !set.ok()) {
     return set;
   }
-  for (const ConvKey& key : convolutions) {
-    ConvTrial trial(handle, stream.value().get(), key);
-    if (Result<void> prepared = trial.prepare(request.engines_max); !prepared.ok()) {
-      return prepared;
+  const auto make = [&](const ConvKey& key) -> Result<std::unique_ptr<EngineTrial>> {
+    auto trial = std::make_unique<ConvTrial>(handle, stream.value().get(), key);
+    if (Result<void> prepared = trial->prepare(request.engines_max); !prepared.ok()) {
+      return std::move(prepared).error();
     }
-    const Result<std::vector<EngineTiming>> timings =
-        time_in_turns(trial, request.rounds, key.dtype);
-    if (!timings.ok()) {
-      return timings.error();
-    }
-    if (!take(key, timings.value())) {
-      break;
-    }
-  }
-  return {};
+    return std::unique_ptr<EngineTrial>(std::move(trial));
+  };
+  return time_each(convolutions, request.rounds, make, take);
 }
 
 }  // namespace mayfly::nn::cuda

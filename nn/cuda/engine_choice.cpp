@@ -82,4 +82,22 @@ Result<std::vector<EngineTiming>> time_in_turns(EngineTrial& trial, std::uint32_
   return timings;
 }
 
+Result<void> time_each(const std::set<ConvKey>& convolutions, std::uint32_t rounds,
+                       const TrialMaker& make, const EngineTimingSink& take) {
+  for (const ConvKey& key : convolutions) {
+    const Result<std::unique_ptr<EngineTrial>> trial = make(key);
+    if (!trial.ok()) {
+      return trial.error();
+    }
+    const auto timings = time_in_turns(*trial.value(), rounds, key.dtype);
+    if (!timings.ok()) {
+      return timings.error();
+    }
+    if (!take(key, timings.value())) {
+      break;
+    }
+  }
+  return {};
+}
+
 }  // namespace mayfly::nn::cuda

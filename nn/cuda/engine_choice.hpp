@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -59,5 +61,11 @@ struct EngineTimingRequest {
 
 /// Takes what was measured of one convolution; false: no more is wanted.
 using EngineTimingSink = std::function<bool(const ConvKey&, std::span<const EngineTiming>)>;
+/// Makes the trial of a convolution; fails as a device does.
+using TrialMaker = std::function<Result<std::unique_ptr<EngineTrial>>(const ConvKey&)>;
+
+/// One convolution after the other, each with its own trial, which is gone before the next is made.
+[[nodiscard]] Result<void> time_each(const std::set<ConvKey>& convolutions, std::uint32_t rounds,
+                                     const TrialMaker& make, const EngineTimingSink& take);
 
 }  // namespace mayfly::nn::cuda

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -23,29 +21,6 @@ using nn::cuda::ConvKey;
 using nn::cuda::EngineEntry;
 using nn::cuda::EngineTable;
 using nn::cuda::EngineTiming;
-
-constexpr std::size_t kTableBytesMax = std::size_t{16} << 20;
-
-/// What is there already, or nothing of that kind.
-Result<EngineTable> read_table(const std::string& path, const std::string& kind) {
-  std::error_code absent;
-  if (!std::filesystem::exists(path, absent)) {
-    return EngineTable(kind);
-  }
-  const Result<std::string> text = read_text_file(path, kTableBytesMax);
-  if (!text.ok()) {
-    return text.error();
-  }
-  Result<EngineTable> table = EngineTable::parse(text.value());
-  if (!table.ok()) {
-    return Error{table.error().code, path + ": " + table.error().detail};
-  }
-  if (table.value().kind() != kind) {
-    return Error{Errc::kInvalidInput, fmt::format("{} is the engine table of {}, this GPU's is {}",
-                                                  path, table.value().kind(), kind)};
-  }
-  return table;
-}
 
 /// The sums over all convolutions that were measured.
 struct Total {
@@ -103,7 +78,7 @@ Result<void> make_table(const EnginesBenchOptions& options) {
   }
   const std::string kind = present.value().kind();
   const std::string path = options.output.empty() ? kind + ".tsv" : options.output;
-  Result<EngineTable> table = read_table(path, kind);
+  Result<EngineTable> table = read_engine_table(path, kind);
   if (!table.ok()) {
     return std::move(table).error();
   }

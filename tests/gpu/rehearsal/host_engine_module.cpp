@@ -306,18 +306,10 @@ Result<void> time_engines(const std::set<ConvKey>& convolutions, const EngineTim
   if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
     return fit;
   }
-  for (const ConvKey& key : convolutions) {
-    PretendedTrial trial;
-    const Result<std::vector<EngineTiming>> timings =
-        time_in_turns(trial, request.rounds, key.dtype);
-    if (!timings.ok()) {
-      return timings.error();
-    }
-    if (!take(key, timings.value())) {
-      break;
-    }
-  }
-  return {};
+  const auto make = [](const ConvKey& /*key*/) -> Result<std::unique_ptr<EngineTrial>> {
+    return std::unique_ptr<EngineTrial>(std::make_unique<PretendedTrial>());
+  };
+  return time_each(convolutions, request.rounds, make, take);
 }
 
 }  // namespace

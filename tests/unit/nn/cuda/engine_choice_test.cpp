@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <map>
+#include <memory>
+#include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -107,6 +110,32 @@ TEST(EngineTrial, WithoutTheFirstOrWithAFailureWhileTimingThereIsNoTable) {
   trial.refuses = 9;
   trial.fails = 1;
   EXPECT_EQ(time_in_turns(trial, 1, Dtype::kFp32).error().detail, "failed");
+}
+
+TEST(EngineTrial, ConvolutionsAreTimedOneAfterTheOtherUntilNoMoreAreWanted) {
+  const std::set<ConvKey> three = {
+      {.shape = {.images = 1}}, {.shape = {.images = 2}}, {.shape = {.images = 3}}};
+  std::int64_t made = 0;
+  const TrialMaker make = [&made](const ConvKey& key) -> Result<std::unique_ptr<EngineTrial>> {
+    made = key.shape.images;
+    if (made == 3) {
+      return Error{Errc::kUnsupported, "no memory"};
+    }
+    return std::unique_ptr<EngineTrial>(std::make_unique<ScriptedTrial>());
+  };
+  std::vector<std::int64_t> taken;
+  const auto take = [&](const ConvKey& key, std::span<const EngineTiming> timings) {
+    EXPECT_EQ(timings.size(), 3U);
+    EXPECT_EQ(timings[0].microseconds.size(), 2U);
+    taken.push_back(key.shape.images);
+    return taken.size() < 2;
+  };
+  EXPECT_TRUE(time_each(three, 2, make, take).ok());
+  EXPECT_EQ(taken, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(made, 2) << "of what is not wanted nothing is made";
+  taken.clear();
+  EXPECT_EQ(time_each({*three.rbegin()}, 2, make, take).error().detail, "no memory");
+  EXPECT_TRUE(taken.empty());
 }
 
 }  // namespace
