@@ -4,6 +4,7 @@
 // statistics travel as floats.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/aligned_buffer.hpp"
@@ -103,7 +104,9 @@ class HalfWire final : public GradientWire {
     bfloat_ ? collectives::to_bf16(rounded, halves) : collectives::to_fp16(rounded, halves);
     widen(halves, rounded);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      residual[i] = wanted[i] - sent[i];
+      // A step with an infinity or a NaN makes no update; nothing of it may stay here.
+      const float left = wanted[i] - sent[i];
+      residual[i] = std::isfinite(left) ? left : 0.0F;
     }
   }
 

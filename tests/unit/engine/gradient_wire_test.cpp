@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -260,6 +262,25 @@ TEST_P(HalfWires, AViewBeginsWithoutAResidual) {
     worker.wire->begin_view(2);
   }
   EXPECT_EQ(step(used, 2).mean, step(fresh, 2).mean);
+}
+
+TEST_P(HalfWires, NothingOfAStepThatIsNotFiniteStaysForTheNext) {
+  std::vector<Worker> workers = workers_of(GetParam(), 2);
+  std::vector<float> infinite = gradient(1, 0);
+  infinite.back() = std::numeric_limits<float>::infinity();
+  infinite[infinite.size() - 2] = std::numeric_limits<float>::quiet_NaN();
+  for (Worker& worker : workers) {
+    worker.sums->clear(exponents, 1);
+    for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+      worker.sums->add_bucket(b, infinite, 0);
+      worker.sums->settle(b);
+      (void)worker.wire->pack(b, *worker.sums);
+    }
+    EXPECT_GT(worker.sums->totals().nonfinite, 0);
+  }
+  const Step after = step(workers, 2);
+  EXPECT_EQ(after.totals.nonfinite, 0);
+  EXPECT_TRUE(std::ranges::all_of(after.mean, [](float x) { return std::isfinite(x); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Half, HalfWires, ::testing::Values(Wire::kBf16, Wire::kFp16),
