@@ -1,5 +1,6 @@
 #include "nn/checkpoint.hpp"
 
+#include <array>
 #include <boost/json.hpp>
 #include <cstring>
 #include <optional>
@@ -16,6 +17,7 @@ constexpr const char* kFormat = "mayfly-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kManifestBytesMax = std::size_t{1} << 20;
 constexpr const char* kExponents = "exponents";
+constexpr const char* kLossScale = "loss_scale";
 const std::string kMomentumPrefix = "momentum.";
 
 using Tensors = std::map<std::string, TensorView>;
@@ -50,6 +52,11 @@ Bytes encode_optimizer_file(const Model& model, const ModelState& state) {
   if (!state.exponents.empty()) {
     const auto count = static_cast<std::int64_t>(state.exponents.size());
     tensors.push_back({kExponents, {"I32", {count}, std::as_bytes(std::span(state.exponents))}});
+  }
+  std::array<std::int32_t, 2> scale{};
+  if (state.loss_scale.has_value()) {
+    scale = {state.loss_scale->exponent, state.loss_scale->steps};
+    tensors.push_back({kLossScale, {"I32", {2}, std::as_bytes(std::span(scale))}});
   }
   return encode_safetensors(tensors);
 }
@@ -229,6 +236,27 @@ Result<void> copy_exponents(const Tensors& tensors, std::vector<std::int32_t>& e
   return {};
 }
 
+Result<void> copy_loss_scale(const Tensors& tensors, std::optional<LossScale>& scale) {
+  const auto found = tensors.find(kLossScale);
+  if (found == tensors.end()) {
+    return {};
+  }
+  const TensorView& tensor = found->second;
+  std::array<std::int32_t, 2> numbers{};
+  if (tensor.type != "I32" || tensor.bytes.size() != sizeof numbers) {
+    return Error{Errc::kInvalidInput, std::string("tensor loss_scale: expected I32 [2], found ") +
+                                          tensor.type + ' ' + shape_text(tensor.shape)};
+  }
+  std::memcpy(numbers.data(), tensor.bytes.data(), sizeof numbers);
+  scale = LossScale{numbers[0], numbers[1]};
+  if (!scale->is_valid()) {
+    return Error{Errc::kInvalidInput, "tensor loss_scale: 2^" + std::to_string(numbers[0]) +
+                                          " for " + std::to_string(numbers[1]) +
+                                          " steps is none that a job can have"};
+  }
+  return {};
+}
+
 Result<Tensors> read_tensors(const CheckpointFiles& files, const json::value& manifest,
                              const char* name) {
   const Result<ByteSpan> content = checked_file(files, manifest, name);
@@ -255,6 +283,9 @@ Result<void> fill_state(const Model& model, const Tensors& model_tensors,
   }
   if (done.ok()) {
     done = copy_exponents(optimizer_tensors, state.exponents);
+  }
+  if (done.ok()) {
+    done = copy_loss_scale(optimizer_tensors, state.loss_scale);
   }
   const std::size_t expected = model.parameters.size() + model.statistics.size();
   if (done.ok() && model_tensors.size() != expected) {

@@ -36,6 +36,9 @@ class DeviceOptimizer {
   /// Gives the engine's stream what nn::sgd_update() does on the host, to its bits, and does not
   /// wait for it. No microbatch is under way. The engine's thread.
   virtual void update(const DeviceUpdate& update) = 0;
+  /// A step without an update: what the device has of the state of version `from` is that of `to`.
+  /// No microbatch is under way. The engine's thread.
+  virtual void keep(std::uint64_t from, std::uint64_t to) = 0;
   /// Copies elements [first, first + to.size()) to the host, as the last update() left them, and
   /// waits for that. Any thread, microbatches may be under way; not during update().
   virtual void fetch(DevicePart part, std::size_t first, std::span<float> to) = 0;

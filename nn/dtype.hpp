@@ -23,14 +23,14 @@ enum class Dtype {
   return dtype == Dtype::kFp32 ? "fp32" : dtype == Dtype::kBf16 ? "bf16" : "fp16";
 }
 
-/// "fp32" or "bf16"; kInvalidInput for another word.
+/// "fp32", "bf16" or "fp16"; kInvalidInput for another word.
 [[nodiscard]] inline Result<Dtype> parse_dtype(const std::string& name) {
-  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
     if (name == name_of(dtype)) {
       return dtype;
     }
   }
-  return Error{Errc::kInvalidInput, "unknown dtype \"" + name + "\" (fp32 or bf16)"};
+  return Error{Errc::kInvalidInput, "unknown dtype \"" + name + "\" (fp32, bf16 or fp16)"};
 }
 
 }  // namespace mayfly::nn

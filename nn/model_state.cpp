@@ -99,6 +99,10 @@ Digest digest_of(const ModelState& state) {
   digester.add(std::as_bytes(state.momentum.span()));
   digester.add(std::as_bytes(state.statistics.span()));
   digester.add(std::as_bytes(std::span(state.exponents)));
+  if (state.loss_scale.has_value()) {
+    digester.add_value(state.loss_scale->exponent);
+    digester.add_value(state.loss_scale->steps);
+  }
   return digester.finish();
 }
 

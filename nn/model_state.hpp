@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
 #include "base/digest.hpp"
 #include "base/ids.hpp"
+#include "nn/loss_scale.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::nn {
@@ -18,6 +20,7 @@ struct ModelState {
   AlignedBuffer<float> momentum;        ///< as long as parameters
   AlignedBuffer<float> statistics;      ///< running means and variances of batch norm
   std::vector<std::int32_t> exponents;  ///< of the exact sum's blocks; empty in fp32 reduction
+  std::optional<LossScale> loss_scale;  ///< of the next step; only where activations are fp16
   /// False: a state of step 0 whose weights have not been drawn, so that nobody may see it.
   bool is_drawn = true;
 };

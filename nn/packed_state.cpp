@@ -5,7 +5,8 @@
 #include "base/check.hpp"
 #include "nn/checkpoint.hpp"
 
-// A member that is behind is sent the state in this form: a header of sizes, then the arrays.
+// A member that is behind is sent the state in this form: a header of sizes, then the arrays; in
+// fp16 the loss scale is behind them.
 
 namespace mayfly::nn {
 namespace {
@@ -33,7 +34,8 @@ const std::byte* extract(const std::byte* in, std::span<std::byte> bytes) {
 
 std::size_t packed_state_size(const ModelState& like) {
   return sizeof(Header) + sizeof(float) * (2 * like.parameters.size() + like.statistics.size()) +
-         sizeof(std::int32_t) * like.exponents.size();
+         sizeof(std::int32_t) * like.exponents.size() +
+         (like.loss_scale.has_value() ? sizeof(LossScale) : 0);
 }
 
 void pack_state(const ModelState& state, std::span<std::byte> out) {
@@ -46,10 +48,14 @@ void pack_state_part(const ModelState& state, std::size_t first, std::span<std::
   ENSURE(state.momentum.size() == state.parameters.size(), "momentum covers the parameters");
   ENSURE(state.is_drawn, "only a real state is given to others");
   const Header header = header_of(state);
-  const std::array<ByteSpan, 5> arrays = {
-      std::as_bytes(std::span(&header, 1)), std::as_bytes(state.parameters.span()),
-      std::as_bytes(state.momentum.span()), std::as_bytes(state.statistics.span()),
-      std::as_bytes(std::span(state.exponents))};
+  const LossScale scale = state.loss_scale.value_or(LossScale{});
+  const std::array<ByteSpan, 6> arrays = {
+      std::as_bytes(std::span(&header, 1)),
+      std::as_bytes(state.parameters.span()),
+      std::as_bytes(state.momentum.span()),
+      std::as_bytes(state.statistics.span()),
+      std::as_bytes(std::span(state.exponents)),
+      std::as_bytes(std::span(&scale, state.loss_scale.has_value() ? 1 : 0))};
   std::size_t at = 0;  // where the array begins in the packed state
   for (const ByteSpan array : arrays) {
     const std::size_t begin = std::max(first, at);
@@ -74,7 +80,17 @@ Result<void> unpack_state(ByteSpan packed, ModelState& state) {
       header.exponents != expected.exponents) {
     return Error{Errc::kCorrupt, "a packed state of another layout"};
   }
+  LossScale scale;
+  const std::size_t scale_bytes = state.loss_scale.has_value() ? sizeof scale : 0;
+  extract(packed.data() + packed.size() - scale_bytes,
+          std::as_writable_bytes(std::span(&scale, 1)).first(scale_bytes));
+  if (!scale.is_valid()) {
+    return Error{Errc::kCorrupt, "a packed state with an impossible loss scale"};
+  }
   state.committed = Step{header.committed};
+  if (state.loss_scale.has_value()) {
+    state.loss_scale = scale;
+  }
   next = extract(next, std::as_writable_bytes(state.parameters.span()));
   next = extract(next, std::as_writable_bytes(state.momentum.span()));
   next = extract(next, std::as_writable_bytes(state.statistics.span()));

@@ -72,6 +72,14 @@ void ResidentState::update(const DeviceUpdate& update) {
   momentum_version_ = update.version;
 }
 
+void ResidentState::keep(std::uint64_t from, std::uint64_t to) {
+  for (std::optional<std::uint64_t>* version : {&version_, &momentum_version_}) {
+    if (*version == from) {
+      *version = to;
+    }
+  }
+}
+
 void ResidentState::fetch(DevicePart part, std::size_t first, std::span<float> to) {
   const std::span<const float> from =
       part == DevicePart::kParameters ? places_.parameters : places_.momentum;

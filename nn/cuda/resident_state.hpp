@@ -40,6 +40,7 @@ class ResidentState final : public DeviceOptimizer {
 
   [[nodiscard]] float* mean_gradient() override { return places_.gradient.data(); }
   void update(const DeviceUpdate& update) override;
+  void keep(std::uint64_t from, std::uint64_t to) override;
   void fetch(DevicePart part, std::size_t first, std::span<float> to) override;
 
  private:

@@ -52,6 +52,12 @@ class HostState final : public DeviceOptimizer {
     flip_if_asked();
   }
 
+  void keep(std::uint64_t from, std::uint64_t to) override {
+    for (std::optional<std::uint64_t>* version : {&version_, &momentum_version_}) {
+      *version = *version == from ? std::optional(to) : *version;
+    }
+  }
+
   void fetch(DevicePart part, std::size_t first, std::span<float> to) override {
     const std::vector<float>& from = part == DevicePart::kParameters ? parameters_ : momentum_;
     ENSURE(first + to.size() <= from.size(), "a part of what is there");

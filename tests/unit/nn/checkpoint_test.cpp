@@ -66,6 +66,25 @@ TEST(Checkpoint, RestoresEveryBitOfTheState) {
   }
 }
 
+TEST(Checkpoint, KeepsTheLossScaleOfFp16) {
+  ModelState state = numbered_state(resnet20(), 3);
+  const CheckpointFiles without = encode_checkpoint(resnet20(), state, 42, {});
+  EXPECT_EQ(decode_checkpoint(resnet20(), without).value().loss_scale, std::nullopt);
+  state.loss_scale = LossScale{13, 1234};
+  CheckpointFiles files = encode_checkpoint(resnet20(), state, 42, {});
+  EXPECT_EQ(files.at(kModelFile), without.at(kModelFile));
+  const Result<ModelState> restored = decode_checkpoint(resnet20(), files);
+  ASSERT_TRUE(restored.ok()) << restored.error().detail;
+  EXPECT_EQ(restored.value().loss_scale, state.loss_scale);
+  EXPECT_EQ(digest_of(restored.value()), digest_of(state));
+  state.loss_scale = LossScale{25, 0};
+  const Result<ModelState> impossible =
+      decode_checkpoint(resnet20(), encode_checkpoint(resnet20(), state, 42, {}));
+  ASSERT_FALSE(impossible.ok());
+  EXPECT_EQ(impossible.error().detail,
+            "tensor loss_scale: 2^25 for 0 steps is none that a job can have");
+}
+
 TEST(Checkpoint, ManifestTellsWhatIsInside) {
   const Result<CheckpointInfo> info = decode_manifest(good_files().at(kManifestFile));
   ASSERT_TRUE(info.ok()) << info.error().detail;
@@ -239,6 +258,23 @@ TEST(PackedState, RestoresEveryBit) {
   ModelState other = make_initial_state(resnet20(), 9, 300, 0);
   ASSERT_TRUE(unpack_state(packed, other).ok());
   EXPECT_EQ(digest_of(other), digest_of(state));
+}
+
+TEST(PackedState, HasTheLossScaleOfFp16AtItsEnd) {
+  ModelState state = numbered_state(resnet20(), 300);
+  const std::size_t without = packed_state_size(state);
+  state.loss_scale = LossScale{9, 77};
+  Bytes packed(packed_state_size(state));
+  EXPECT_EQ(packed.size(), without + sizeof(LossScale));
+  pack_state(state, packed);
+  ModelState other = make_initial_state(resnet20(), 9, 300, 0);
+  EXPECT_EQ(unpack_state(packed, other).error().code, Errc::kCorrupt) << "it expects none";
+  other.loss_scale = LossScale{};
+  ASSERT_TRUE(unpack_state(packed, other).ok());
+  EXPECT_EQ(other.loss_scale, state.loss_scale);
+  EXPECT_EQ(digest_of(other), digest_of(state));
+  packed.back() = std::byte{1};
+  EXPECT_EQ(unpack_state(packed, other).error().code, Errc::kCorrupt) << "2^24 steps and more";
 }
 
 TEST(PackedState, RefusesAnotherLayoutAndLeavesTheStateAlone) {

@@ -106,6 +106,12 @@ TEST(ModelState, DigestSeesEveryPart) {
   EXPECT_TRUE(changed());
   state.exponents[1] = 1;
   EXPECT_TRUE(changed());
+  state.loss_scale = LossScale{};
+  EXPECT_TRUE(changed());
+  state.loss_scale->exponent -= 1;
+  EXPECT_TRUE(changed());
+  state.loss_scale->steps += 1;
+  EXPECT_TRUE(changed());
 }
 
 }  // namespace
