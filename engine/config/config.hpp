@@ -56,7 +56,7 @@ struct JobConfig {
   std::string bucket_kib = "512";  ///< of gradients in one message at least; auto = tuned at start
   std::string device = "cpu";      ///< cpu, cuda, cuda:N
   std::string isa = "auto";        ///< auto, avx512, avx2, portable
-  std::string dtype = "fp32";      ///< of activations: fp32, bf16; see nn/dtype.hpp
+  std::string dtype = "fp32";      ///< of activations: fp32, bf16, fp16; see nn/dtype.hpp
   std::string conv_kernels = "auto";    ///< auto, direct, winograd; see nn/cpu/conv_kernel.hpp
   std::string bind_host = "127.0.0.1";  ///< address on which this process listens
 

@@ -65,8 +65,10 @@ void append_computing(std::vector<Setting>& list) {
                       "what computes: cpu; cuda = one GPU per worker; cuda:N = that GPU"));
   list.push_back(
       make("isa", &C::isa, "instruction set: auto, avx512, avx2 or portable (slow, for checks)"));
-  list.push_back(make("dtype", &C::dtype,
-                      "activations: fp32, or bf16 (a CPU needs AVX512-BF16; weights stay fp32)"));
+  list.push_back(
+      make("dtype", &C::dtype,
+           "activations: fp32, bf16 (a CPU needs AVX512-BF16) or fp16 (GPUs, with a loss "
+           "scale); weights stay fp32"));
   list.push_back(make("conv_kernels", &C::conv_kernels,
                       "convolutions: auto (the faster by layer), direct or winograd"));
   list.push_back(make("bind_host", &C::bind_host,

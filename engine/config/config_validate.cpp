@@ -132,14 +132,22 @@ Complaint check_device(const JobConfig& c) {
                                     ": a worker has one GPU");
 }
 
+Complaint check_dtype(const JobConfig& c) {
+  if (Complaint unknown = one_of("dtype", c.dtype, {"fp32", "bf16", "fp16"})) {
+    return unknown;
+  }
+  return unless(c.dtype != "fp16" || uses_cuda(c.device),
+                "dtype fp16 is for GPUs, but device is " + c.device +
+                    "; use device cuda, or dtype bf16 or fp32");
+}
+
 Complaint check_names(const JobConfig& c) {
   for (const Complaint& complaint :
        {one_of("model", c.model, nn::model_names()),
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
         one_of("backend", c.backend, {"tcp", "gloo", "mpi", "nccl"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), check_device(c),
-        one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}),
-        one_of("dtype", c.dtype, {"fp32", "bf16"}),
+        one_of("isa", c.isa, {"auto", "avx512", "avx2", "portable"}), check_dtype(c),
         one_of("conv_kernels", c.conv_kernels, {"auto", "direct", "winograd"})}) {
     if (complaint) {
       return complaint;

@@ -204,6 +204,9 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   if (config.wire != "auto" && config.wire != "fp32") {
     return wrong("parameter servers exchange fp32; wire " + config.wire + " is for all-reduce");
   }
+  if (config.dtype == "fp16") {
+    return wrong("parameter servers know no loss scale; use dtype bf16 or fp32 with them");
+  }
   const Result<parameter_server::RateRule> rule = parameter_server::parse_rate_rule(config.lr_rule);
   return rule.ok() ? Result<void>() : Result<void>(wrong("lr_rule " + rule.error().detail));
 }

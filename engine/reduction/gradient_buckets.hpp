@@ -39,6 +39,9 @@ struct ReducedStep {
   bool states_agree = true;       ///< every member started from the same state
   std::uint32_t state_check = 0;  ///< what they agree on, 31 bits; 0 if nobody looked
   bool results_agree = true;      ///< all who computed the audited microbatch got the same
+
+  /// Some gradient, statistic or loss is not finite: nothing may be updated with them.
+  [[nodiscard]] bool skips_update() const { return totals.nonfinite > 0; }
 };
 
 class GradientBuckets {
@@ -70,6 +73,10 @@ class GradientBuckets {
   void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
             std::span<float> out) const {
     wire_->mean(block, exponents, scale, out);
+  }
+  /// Whether mean() of a block means anything: false if some of it was too large for its exponent.
+  [[nodiscard]] bool fits(std::size_t block, std::span<const std::int32_t> exponents) const {
+    return !exact_ || largest()[block] <= exponents[block];
   }
   /// The exponents of the next step, or of another attempt at this one if blocks overflowed.
   [[nodiscard]] std::vector<std::int32_t> next_exponents(

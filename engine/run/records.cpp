@@ -1,5 +1,7 @@
 #include "engine/run/records.hpp"
 
+#include "nn/loss_scale.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -17,6 +19,8 @@ void put(WireWriter& out, const StepRecord& r) {
   out.put(r.wait_ms);
   out.put_string(r.sample_hash);
   out.put_string(r.digest);
+  out.put(r.loss_scale);
+  out.put(static_cast<std::uint8_t>(r.skipped));
 }
 void put(WireWriter& out, const EvaluationRecord& r) {
   out.put(r.step);
@@ -62,6 +66,12 @@ void get(WireReader& in, StepRecord& r) {
   r.wait_ms = in.get<double>();
   r.sample_hash = in.get_string(kTextBytesMax);
   r.digest = in.get_string(kTextBytesMax);
+  r.loss_scale = in.get<std::int32_t>();
+  const auto skipped = in.get<std::uint8_t>();
+  if (r.loss_scale < StepRecord::kNoScale || r.loss_scale > nn::LossScale::kMost || skipped > 1) {
+    in.fail();
+  }
+  r.skipped = skipped == 1;
 }
 void get(WireReader& in, EvaluationRecord& r) {
   r.step = in.get<std::uint64_t>();

@@ -14,6 +14,8 @@
 namespace mayfly::engine {
 
 struct StepRecord {
+  static constexpr std::int32_t kNoScale = -1;
+
   std::uint64_t step = 0;
   std::uint64_t view = 0;
   std::uint32_t members = 0;
@@ -25,6 +27,8 @@ struct StepRecord {
   double wait_ms = 0;       ///< of it, waiting for data or preparing it; mean of compute threads
   std::string sample_hash;  ///< hex
   std::string digest;       ///< hex; empty if not computed at this step
+  std::int32_t loss_scale = kNoScale;  ///< its exponent in this step; kNoScale = not in fp16
+  bool skipped = false;                ///< a gradient was not finite, so there was no update
 };
 struct EvaluationRecord {
   std::uint64_t step = 0;

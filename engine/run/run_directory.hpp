@@ -29,6 +29,8 @@ struct StepMetric {
   std::uint64_t view = 0;
   std::string sample_hash;  ///< order-free hash of the sample ids in the reduced sum, hex
   std::string digest;       ///< of the state after the step; empty except every digest_every
+  std::optional<double> loss_scale;  ///< in this step; fp16 only
+  bool skipped = false;              ///< a gradient was not finite, so there was no update
 };
 
 /// One change of membership, times in milliseconds since it was detected.
@@ -48,6 +50,7 @@ struct Summary {
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;         ///< of its steps, each once
   std::uint64_t undone_samples = 0;  ///< of steps that were committed, undone and done again
+  std::optional<std::uint64_t> skipped_steps;  ///< that made no update; fp16 only
   std::string final_digest;
   std::optional<double> test_top1;  ///< 0 to 1
   std::optional<double> test_loss;

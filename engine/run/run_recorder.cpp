@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/log.hpp"
 #include "engine/run/json_text.hpp"
@@ -174,6 +175,7 @@ void RunRecorder::receive(const StepRecord& record) {
     h.last_step = std::max(h.last_step, record.step);
     last_commit_ = now;
     h.samples += record.samples;
+    h.skipped_steps += record.skipped ? 1 : 0;
     h.train_seconds += record.seconds;
     // The first step is not part of the training time either.
     h.data_wait_seconds += record.seconds > 0 ? record.wait_ms / 1000 : 0;
@@ -192,8 +194,17 @@ void RunRecorder::receive(const StepRecord& record) {
   metric.view = record.view;
   metric.sample_hash = record.sample_hash;
   metric.digest = record.digest;
+  metric.skipped = record.skipped;
+  if (record.loss_scale != StepRecord::kNoScale) {
+    metric.loss_scale = std::ldexp(1.0, record.loss_scale);
+  }
   directory_.metric(metric);
   listener_.on_step(metric, job_.total_steps);
+  if (metric.skipped && metric.loss_scale) {
+    directory_.event("update_skipped", {{"step", json_number(metric.step)},
+                                        {"loss_scale", json_number(*metric.loss_scale)}});
+    listener_.on_event(sentence_of_skip(metric));
+  }
 }
 
 void RunRecorder::receive(const EvaluationRecord& record) {
@@ -332,6 +343,8 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.steps = history_.last_step;
   s.samples = history_.samples;
   s.undone_samples = history_.undone_samples;
+  s.skipped_steps =
+      job_.dtype == nn::Dtype::kFp16 ? std::optional(history_.skipped_steps) : std::nullopt;
   s.final_digest = history_.last_digest;
   if (history_.evaluation.has_value()) {
     s.test_top1 = history_.evaluation->top1;

@@ -12,5 +12,7 @@ namespace mayfly::engine {
 [[nodiscard]] std::string to_json(const StepMetric& metric);
 [[nodiscard]] std::string to_json(const RecoveryRecord& record);
 [[nodiscard]] std::string sentence_of(const RecoveryRecord& record);
+/// Of a step that made no update because of its loss scale.
+[[nodiscard]] std::string sentence_of_skip(const StepMetric& metric);
 
 }  // namespace mayfly::engine

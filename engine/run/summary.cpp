@@ -99,6 +99,13 @@ std::string sentence_of(const RecoveryRecord& r) {
       who, r.step, r.synced_ms, r.step_ms, r.redone_microbatches);
 }
 
+std::string sentence_of_skip(const StepMetric& metric) {
+  return fmt::format(
+      "step {}: a gradient is not finite with loss scale {:.0f}; no update, and half of it from "
+      "now on",
+      metric.step, metric.loss_scale.value_or(1));
+}
+
 std::string to_json(const StepMetric& m) {
   JsonObject object;
   object.add("step", json_number(m.step))
@@ -115,6 +122,12 @@ std::string to_json(const StepMetric& m) {
   if (!m.digest.empty()) {
     object.add("digest", json_string(m.digest));
   }
+  if (m.loss_scale) {
+    object.add("loss_scale", json_number(*m.loss_scale));
+  }
+  if (m.skipped) {
+    object.add("skipped", "true");
+  }
   return object.text();
 }
 
@@ -126,6 +139,9 @@ std::string to_json(const Summary& s) {
       .add("samples", json_number(s.samples))
       .add("undone_samples", json_number(s.undone_samples))
       .add("final_digest", json_string(s.final_digest));
+  if (s.skipped_steps) {
+    object.add("skipped_steps", json_number(*s.skipped_steps));
+  }
   if (s.test_top1) {
     object.add("test_top1", json_number(*s.test_top1));
   }

@@ -27,6 +27,7 @@ nn::ModelState blank_like(const nn::ModelState& like) {
   state.momentum = AlignedBuffer<float>(like.momentum.size());
   state.statistics = AlignedBuffer<float>(like.statistics.size());
   state.exponents.resize(like.exponents.size());
+  state.loss_scale = like.loss_scale;
   return state;
 }
 

@@ -9,7 +9,13 @@
 namespace mayfly::engine {
 namespace {
 
-Result<StartingState> resumed_state(const Job& job, std::size_t exponents) {
+std::optional<nn::LossScale> first_loss_scale(nn::Dtype dtype) {
+  return dtype == nn::Dtype::kFp16 ? std::optional(nn::LossScale{}) : std::nullopt;
+}
+
+/// With `scale` where activations are fp16, if the checkpoint has none.
+Result<StartingState> resumed_state(const Job& job, std::size_t exponents,
+                                    const std::optional<nn::LossScale>& scale) {
   Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
   if (!loaded.ok()) {
     return std::move(loaded).error();
@@ -26,6 +32,11 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents) {
     return Error{Errc::kInvalidInput,
                  fmt::format("{} was written with another --reduction", loaded.value().path)};
   }
+  if (!scale.has_value()) {
+    state.loss_scale.reset();  // computed in fp16 until now
+  } else if (!state.loss_scale.has_value()) {
+    state.loss_scale = scale;  // and not until now
+  }
   return StartingState{std::move(state), ""};
 }
 
@@ -34,10 +45,11 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents) {
 Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout) {
   const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
   if (!job.config.resume.empty()) {
-    return resumed_state(job, exponents);
+    return resumed_state(job, exponents, first_loss_scale(job.dtype));
   }
   StartingState start{nn::make_undrawn_state(job.model, exponents, collectives::kUnsetExponent),
                       ""};
+  start.state.loss_scale = first_loss_scale(job.dtype);
   if (!job.initial_weights.has_value()) {
     return start;
   }

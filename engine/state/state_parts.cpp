@@ -16,6 +16,11 @@ std::uint64_t hash_of(const std::vector<std::int32_t>& values) {
   return digest_of(std::as_bytes(std::span(values))).low;
 }
 
+std::uint64_t hash_of(const nn::LossScale& scale) {
+  return mix64(static_cast<std::uint64_t>(scale.exponent) << 32 |
+               static_cast<std::uint32_t>(scale.steps));
+}
+
 /// Whose turn it is.
 std::span<const float> slice(std::span<const float> all, Step committed) {
   const StateParts::Slice turn = StateParts::turn_slice(all.size(), committed);
@@ -36,6 +41,7 @@ StateParts::StateParts(const nn::Model& model)
     names_.push_back(tensor.name);
   }
   names_.emplace_back("exponents");
+  names_.emplace_back("loss scale");
 }
 
 std::vector<std::uint64_t> StateParts::hashes(const nn::ModelState& state) const {
@@ -50,6 +56,9 @@ std::vector<std::uint64_t> StateParts::hashes(const nn::ModelState& state) const
     hashes.push_back(hash_of(state.statistics.span().subspan(tensor.offset, tensor.size)));
   }
   hashes.push_back(hash_of(state.exponents));
+  if (state.loss_scale.has_value()) {
+    hashes.push_back(hash_of(*state.loss_scale));
+  }
   return hashes;
 }
 
@@ -65,6 +74,9 @@ std::uint64_t StateParts::turn_hash(const nn::ModelState& state) {
                                    hash_of(slice(state.momentum.span(), state.committed)),
                                    hash_of(slice(state.statistics.span(), state.committed))}) {
     hash = mix64(hash ^ part);
+  }
+  if (state.loss_scale.has_value()) {
+    hash = mix64(hash ^ hash_of(*state.loss_scale));
   }
   return hash;
 }

@@ -1,10 +1,10 @@
 #pragma once
 
 // How members compare their states: inside every step's reduction a hash of what the step's
-// gradients are made of (weights, exponents) and, in turn, of a slice of the rest; so nothing that
-// was computed from wrong weights is ever committed, and wrong momentum or statistics are found
-// within kRounds steps. If the hashes differ, each member hashes every part by itself, which tells
-// who is wrong and where.
+// gradients are made of (weights, exponents, loss scale) and, in turn, of a slice of the rest; so
+// nothing that was computed from wrong weights is ever committed, and wrong momentum or statistics
+// are found within kRounds steps. If the hashes differ, each member hashes every part by itself,
+// which tells who is wrong and where.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +23,13 @@ class StateParts {
 
   explicit StateParts(const nn::Model& model);
 
-  /// What each of hashes() is of: tensors by name, their momentum, the exponents.
+  /// What each of hashes() is of: tensors by name, their momentum, the exponents, and the loss
+  /// scale, which only some states have.
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   /// Of the whole state, part by part.
   [[nodiscard]] std::vector<std::uint64_t> hashes(const nn::ModelState& state) const;
-  /// Of weights, exponents and the slice of the rest whose turn it is after state.committed steps.
+  /// Of weights, exponents, loss scale and the slice of the rest whose turn it is after
+  /// state.committed steps.
   [[nodiscard]] static std::uint64_t turn_hash(const nn::ModelState& state);
   /// Of so many elements of momentum or statistics, those whose turn that is.
   struct Slice {

@@ -73,24 +73,35 @@ Result<PackedBytes> fetch_state(const elastic::View& view,
 }
 
 Result<void> sync_observers(collectives::Group& group, const elastic::View& view, bool observes,
-                            std::vector<std::int32_t>& exponents, BucketTuner& tuner,
+                            std::vector<std::int32_t>& exponents,
+                            std::optional<nn::LossScale>& scale, BucketTuner& tuner,
                             Instant deadline) {
-  const std::span<std::byte> own_exponents = std::as_writable_bytes(std::span(exponents));
-  Bytes message(tuner.packed_size() + own_exponents.size());
+  std::vector<std::int32_t> numbers = exponents;
+  if (scale.has_value()) {
+    numbers.insert(numbers.end(), {scale->exponent, scale->steps});
+  }
+  const std::span<std::byte> own_numbers = std::as_writable_bytes(std::span(numbers));
+  Bytes message(tuner.packed_size() + own_numbers.size());
   tuner.pack(std::span(message).first(tuner.packed_size()));
-  std::ranges::copy(own_exponents, std::span(message).subspan(tuner.packed_size()).begin());
+  std::ranges::copy(own_numbers, std::span(message).subspan(tuner.packed_size()).begin());
   const Bytes own = message;
   if (Result<void> sent = group.broadcast(message, view.source)->wait(deadline); !sent.ok()) {
     return sent;
   }
   if (observes) {
-    std::ranges::copy(ByteSpan(message).subspan(tuner.packed_size()), own_exponents.begin());
+    std::ranges::copy(ByteSpan(message).subspan(tuner.packed_size()), own_numbers.begin());
+    std::copy_n(numbers.begin(), exponents.size(), exponents.begin());
+    if (scale.has_value()) {
+      scale = nn::LossScale{numbers[exponents.size()], numbers[exponents.size() + 1]};
+    }
     return tuner.unpack(ByteSpan(message).first(tuner.packed_size()));
   }
   if (own != message) {
-    return Error{Errc::kDiverged,
-                 fmt::format("this worker's exponents after step {} differ from those of rank {}",
-                             value(view.committed), value(view.source))};
+    return Error{
+        Errc::kDiverged,
+        fmt::format(
+            "this worker's exponents or loss scale after step {} differ from those of rank {}",
+            value(view.committed), value(view.source))};
   }
   return {};
 }

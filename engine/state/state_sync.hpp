@@ -5,6 +5,7 @@
 // reduction of the view's first step does it (ADR 18).
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.hpp"
@@ -14,6 +15,7 @@
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
+#include "nn/loss_scale.hpp"
 
 namespace mayfly::engine {
 
@@ -37,11 +39,12 @@ namespace mayfly::engine {
                                               std::size_t state_bytes, int stop_fd);
 
 /// In a view with observers: all exchange what those need to take part in its reductions, the
-/// exponents of the next step and what was tried about buckets. `observes`: take them, instead of
-/// checking that ours are the same; kDiverged if they are not.
+/// exponents and the loss scale of the next step, and what was tried about buckets. `observes`:
+/// take them, instead of checking that ours are the same; kDiverged if they are not.
 [[nodiscard]] Result<void> sync_observers(collectives::Group& group, const elastic::View& view,
                                           bool observes, std::vector<std::int32_t>& exponents,
-                                          BucketTuner& tuner, Instant deadline);
+                                          std::optional<nn::LossScale>& scale, BucketTuner& tuner,
+                                          Instant deadline);
 
 /// All tell all where they listen as donors; by rank.
 [[nodiscard]] Result<std::vector<DonorAddress>> exchange_addresses(collectives::Group& group,

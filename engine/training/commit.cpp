@@ -1,6 +1,7 @@
 #include "engine/training/commit.hpp"
 
 #include <array>
+#include <limits>
 
 #include "base/check.hpp"
 
@@ -71,7 +72,35 @@ float Committer::commit(const GradientBuckets& reduced, std::span<const std::int
   std::array<float, ReductionLayout::kLossElements> loss{};
   reduced.mean(0, exponents, scale_of_mean(), loss);
   state.exponents = reduced.next_exponents(exponents);
+  count_step(false, state);
+  return loss[0];
+}
+
+void Committer::count_step(bool overflowed, nn::ModelState& state) {
+  if (state.loss_scale.has_value()) {
+    state.loss_scale = state.loss_scale->after_step(overflowed);
+    ENSURE(state.loss_scale.has_value(), "training that has diverged goes no step further");
+  }
   state.committed = next(state.committed);
+}
+
+float Committer::skip(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
+                      ComputePool& pool, nn::ModelState& state) const {
+  ENSURE(state.loss_scale.has_value(), "only a loss scale may be too large");
+  if (pool.updates_on_device()) {
+    pool.keep_on_device(state);
+  }
+  count_step(true, state);
+  return loss_of_skipped(reduced, exponents);
+}
+
+float Committer::loss_of_skipped(const GradientBuckets& reduced,
+                                 std::span<const std::int32_t> exponents) const {
+  if (!reduced.fits(0, exponents)) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  std::array<float, ReductionLayout::kLossElements> loss{};
+  reduced.mean(0, exponents, scale_of_mean(), loss);
   return loss[0];
 }
 
@@ -93,6 +122,10 @@ void Committer::observe(const GradientBuckets& reduced, std::span<const std::int
 
 void Committer::apply(const ObservedStep& observed, nn::ModelState& state) const {
   ENSURE(observed.step == next(state.committed), "observed steps are applied in order");
+  if (observed.is_skipped) {
+    count_step(true, state);
+    return;
+  }
   const float rate = rate_of(observed.step);
   for (std::size_t b = 0; b < layout_.blocks().block_count(); ++b) {
     update_block(
@@ -100,7 +133,7 @@ void Committer::apply(const ObservedStep& observed, nn::ModelState& state) const
         rate, state);
   }
   state.exponents = observed.next_exponents;
-  state.committed = observed.step;
+  count_step(false, state);
 }
 
 }  // namespace mayfly::engine

@@ -107,7 +107,10 @@ std::uint64_t ComputePool::version_of(Step committed) const {
 }
 
 nn::Weights ComputePool::weights_of(const nn::ModelState& state) const {
-  return {state.parameters.span(), state.statistics.span(), version_of(state.committed)};
+  return {.parameters = state.parameters.span(),
+          .statistics = state.statistics.span(),
+          .version = version_of(state.committed),
+          .loss_scale = state.loss_scale.has_value() ? state.loss_scale->factor() : 1.0F};
 }
 
 void ComputePool::keep_sums_on(collectives::DeviceSums& device) {
@@ -127,6 +130,12 @@ void ComputePool::update_on_device(const nn::SgdOptions& options, float scale, f
   run_parts([&](std::uint32_t /*part*/, std::uint32_t /*parts*/) {
     device_sums_->take_mean(scale, optimizer_->mean_gradient());
     optimizer_->update(update);
+  });
+}
+
+void ComputePool::keep_on_device(const nn::ModelState& state) {
+  run_parts([&](std::uint32_t /*part*/, std::uint32_t /*parts*/) {
+    optimizer_->keep(version_of(state.committed), version_of(next(state.committed)));
   });
 }
 

@@ -110,6 +110,9 @@ class ComputePool final : public StateOnDevice {
   /// does not wait for the device.
   void update_on_device(const nn::SgdOptions& options, float scale, float rate,
                         const nn::ModelState& state);
+  /// A step without an update: what the device has of `state`, that before it, is that after it,
+  /// too. The step must be complete.
+  void keep_on_device(const nn::ModelState& state);
   /// Of what the last update_on_device() made.
   void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) override {
     optimizer_->fetch(part, first, to);

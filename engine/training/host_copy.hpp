@@ -34,6 +34,8 @@ class HostCopy {
 
   /// The device has made an update: what is here is that of the step before.
   void leave_behind();
+  /// A step was counted in `state` without an update: it is another slice's turn.
+  void step_kept() { turn_behind_ = momentum_behind_; }
   /// Somebody has put another whole state here. Engines load it, even if it has the number of the
   /// one they know.
   void replaced();

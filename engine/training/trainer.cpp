@@ -207,14 +207,14 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
       return results_differ();
     }
     states_agreed();
-    if (step.totals.nonfinite > 0) {
+    if (!goes_on_after(step)) {
       report_fatal(
           fmt::format("the loss or a gradient became infinite or NaN in step {}; a lower "
                       "--lr or a longer warm-up may help",
                       value(next(position_))));
       return Error{Errc::kDiverged, "the loss is not finite"};
     }
-    if (step.totals.overflows == 0) {
+    if (step.totals.overflows == 0 || step.skips_update()) {
       commit(view, step);
       return step.boundary;
     }
@@ -223,6 +223,11 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
     begin_computing();
     held_ = {};
   }
+}
+
+bool Trainer::goes_on_after(const ReducedStep& reduced) const {
+  const std::optional<nn::LossScale>& scale = scale_of_position();
+  return !reduced.skips_update() || (scale.has_value() && scale->after_step(true).has_value());
 }
 
 void Trainer::begin_computing() {
@@ -315,7 +320,11 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
 }
 
 /// The commit of a member that has the state; returns the loss.
-double Trainer::apply() {
+double Trainer::apply(const ReducedStep& reduced) {
+  if (reduced.skips_update()) {
+    host_copy_.step_kept();
+    return committer_.skip(buckets_, exponents_, parts_.pool, state_);
+  }
   const double loss = committer_.commit(buckets_, exponents_, parts_.pool, state_);
   if (parts_.pool.updates_on_device()) {
     host_copy_.leave_behind();
@@ -333,13 +342,14 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
     sender_.keep_only({});  // who was behind has taken part in this step
   }
   take_state_if_caught_up();
-  const double loss = observes_ ? observe(reduced) : apply();
+  const std::optional<nn::LossScale> scale = scale_of_position();
+  const double loss = observes_ ? observe(reduced) : apply(reduced);
   position_ = next(position_);
   tune_buckets(reduced);
   computing_ = {};
   attempt_ = 0;
   held_ = {};
-  record(view, reduced, loss);
+  record(view, reduced, {loss, scale});
   if (parts_.faults != nullptr && !observes_ && parts_.faults->due(state_.committed)) {
     parts_.faults->after_commit(state_here());
     host_copy_.replaced();

@@ -113,6 +113,12 @@ class Trainer {
     return observes_ ? observed_exponents_ : state_.exponents;
   }
 
+  [[nodiscard]] const std::optional<nn::LossScale>& scale_of_position() const {
+    return observes_ ? observed_scale_ : state_.loss_scale;
+  }
+  /// All gradients are finite, or it may be the loss scale's fault that they are not.
+  [[nodiscard]] bool goes_on_after(const ReducedStep& reduced) const;
+
   /// What the last step took, in microseconds; 0 in the first step of a view.
   [[nodiscard]] std::uint32_t before_us() const;
   void tune_buckets(const ReducedStep& reduced);
@@ -122,8 +128,13 @@ class Trainer {
   /// Waits until every microbatch of this member is in the bucket; false if interrupted.
   [[nodiscard]] bool computed(std::size_t bucket);
   void commit(const elastic::View& view, const ReducedStep& reduced);
-  double apply();
-  void record(const elastic::View& view, const ReducedStep& reduced, double loss);
+  double apply(const ReducedStep& reduced);
+  /// What the reduction does not say of a step.
+  struct StepFacts {
+    double loss = 0;
+    std::optional<nn::LossScale> scale;  ///< that it was computed with
+  };
+  void record(const elastic::View& view, const ReducedStep& reduced, const StepFacts& facts);
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
   /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
@@ -174,6 +185,7 @@ class Trainer {
   // While we lack the state that the others have:
   bool observes_ = false;
   std::vector<std::int32_t> observed_exponents_;  // of the next step
+  std::optional<nn::LossScale> observed_scale_;   // the same
   bool expects_check_ = false;  // the members have not yet compared the state that comes
   bool gave_up_ = false;
   std::atomic<ViewId> observed_view_{};  // the present one; the observer's thread reads it

@@ -50,8 +50,9 @@ Result<void> Trainer::agree_with_observers(const elastic::View& view, collective
                                            Instant deadline) {
   ENSURE(observes_ || state_.committed == view.committed, "who has work has the state");
   observed_exponents_ = state_.exponents;
-  if (Result<void> synced =
-          sync_observers(group, view, observes_, observed_exponents_, tuner_, deadline);
+  observed_scale_ = state_.loss_scale;
+  if (Result<void> synced = sync_observers(group, view, observes_, observed_exponents_,
+                                           observed_scale_, tuner_, deadline);
       !synced.ok()) {
     return synced;
   }
@@ -98,8 +99,14 @@ Result<DonorAddress> Trainer::offer_state(const elastic::View& view) {
 }
 
 double Trainer::observe(const ReducedStep& reduced) {
+  const bool skips = reduced.skips_update();
+  if (observed_scale_.has_value()) {
+    observed_scale_ = observed_scale_->after_step(skips);
+  }
   if (!observer_.has_value() || observer_->failure().has_value()) {
-    observed_exponents_ = buckets_.next_exponents(exponents_);
+    if (!skips) {
+      observed_exponents_ = buckets_.next_exponents(exponents_);
+    }
     give_up_if_failed();
     return 0;
   }
@@ -108,6 +115,11 @@ double Trainer::observe(const ReducedStep& reduced) {
   }
   ObservedStep step = observer_->blank();
   step.step = next(position_);
+  step.is_skipped = skips;
+  if (skips) {
+    observer_->add(std::move(step));
+    return committer_.loss_of_skipped(buckets_, exponents_);
+  }
   buckets_.fetch_sums();
   committer_.observe(buckets_, exponents_, parts_.pool, step);
   observed_exponents_ = step.next_exponents;

@@ -21,14 +21,17 @@ std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
 
 }  // namespace
 
-void Trainer::record(const elastic::View& view, const ReducedStep& reduced, double loss) {
+void Trainer::record(const elastic::View& view, const ReducedStep& reduced,
+                     const StepFacts& facts) {
   StepRecord record;
   record.step = value(position_);
   record.view = value(view.id);
   record.members = static_cast<std::uint32_t>(view.members.size());
   record.samples = static_cast<std::uint32_t>(reduced.totals.samples);
   record.correct = static_cast<std::uint32_t>(reduced.totals.correct);
-  record.loss = loss;
+  record.loss = facts.loss;
+  record.loss_scale = facts.scale.has_value() ? facts.scale->exponent : StepRecord::kNoScale;
+  record.skipped = reduced.skips_update();
   record.learning_rate = nn::learning_rate_at(parts_.job.schedule, record.step);
   const Instant now = monotonic_now();
   record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);

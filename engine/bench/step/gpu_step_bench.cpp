@@ -39,6 +39,9 @@ nn::cuda::TrainingSet synthetic_set(const nn::Model& model, std::uint64_t sample
   return set;
 }
 
+/// In fp16. It never changes, so it is one with which nothing overflows.
+constexpr nn::LossScale kLossScale{.exponent = 8};
+
 /// A worker alone, with the product's sums, wire and update. One thread.
 class GpuStepLoop final : public nn::GradientSink {
  public:
@@ -47,6 +50,9 @@ class GpuStepLoop final : public nn::GradientSink {
       : work_(model, batch, images_per_update) {}
 
   Result<void> prepare(const StepBenchOptions& options, nn::Dtype dtype) {
+    if (dtype == nn::Dtype::kFp16) {
+      work_.state.loss_scale = kLossScale;
+    }
     // Two microbatches, taken in turns.
     samples_ = std::uint64_t{2} * work_.microbatch_size;
     const nn::cuda::TrainingSet set = synthetic_set(work_.model, samples_);

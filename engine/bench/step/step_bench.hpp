@@ -18,7 +18,7 @@ struct StepBenchOptions {
   /// nearest below that is one, for the ImageNet networks one microbatch of each thread.
   std::uint32_t global_batch = 0;
   double seconds = 5;          ///< measuring time, after a warm-up
-  std::string dtype = "fp32";  ///< or bf16
+  std::string dtype = "fp32";  ///< or bf16, on a GPU also fp16
   std::string isa = "auto";
   std::string conv_kernels = "auto";
   std::string device = "cpu";  ///< or cuda, cuda:N: one worker with that GPU

@@ -29,7 +29,10 @@ struct StepWork {
   StepWork(const nn::Model& model, std::uint32_t microbatch_size, std::uint32_t images_per_update);
 
   [[nodiscard]] nn::Weights weights() const {
-    return {state.parameters.span(), state.statistics.span(), value(state.committed)};
+    return {.parameters = state.parameters.span(),
+            .statistics = state.statistics.span(),
+            .version = value(state.committed),
+            .loss_scale = state.loss_scale.has_value() ? state.loss_scale->factor() : 1.0F};
   }
   [[nodiscard]] nn::Batch batch() const { return {images, labels}; }
   /// Parts of `vector`: where an engine leaves what it computes.

@@ -1,6 +1,7 @@
 // A libmayfly_cuda.so whose engine is the CPU's, with a "device" that is ordinary memory: so that
-// training on GPUs can be rehearsed, with everything above the engine, where there is no GPU. The
-// environment says what is wrong with the device:
+// training on GPUs can be rehearsed, with everything above the engine, where there is no GPU. In
+// fp16 it computes in fp32, and gradients are rounded to fp16 with the loss scale. The environment
+// says what is wrong with the device:
 //   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
 //   REHEARSAL_GPU_MIB=N       how much memory is free
 //   REHEARSAL_GPU_AHEAD=PATH  this file gets a byte for every microbatch whose images were expected
@@ -8,11 +9,13 @@
 //   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
+//   REHEARSAL_GPU_OVERFLOWS=N in fp16, about one microbatch of N has a gradient that is not finite
 //   REHEARSAL_GPU_FLIPS=PATH  the same, but after an update a bit of a weight flips in its memory
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -26,11 +29,13 @@
 #include "base/check.hpp"
 #include "base/gpu_failure.hpp"
 #include "base/module_file.hpp"
+#include "base/random.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
 #include "nn/cuda/cudnn_facts.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
+#include "nn/cuda/kernels/values.hpp"
 #include "nn/cuda/memory_fit.hpp"
 #include "tests/gpu/rehearsal/host_feed.hpp"
 #include "tests/gpu/rehearsal/host_state.hpp"
@@ -99,12 +104,13 @@ class HostSet {
 class HostEngine final : public StepEngine {
  public:
   HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set,
-             bool keeps_state, EngineUse use, std::size_t image_floats)
+             const EngineRequest& request, EngineUse use, std::size_t image_floats)
       : engine_(std::move(engine)),
         gradient_(parameters),
         set_(std::move(set)),
+        dtype_(request.dtype),
         use_(std::move(use)) {
-    if (keeps_state) {
+    if (request.keeps_state) {
       state_.emplace(gradient_);
     }
     if (!set_.has_value()) {
@@ -119,11 +125,11 @@ class HostEngine final : public StepEngine {
     fail_if_asked();
     const Batch seen = set_.has_value() ? set_->look_up(batch) : brought(batch);
     const Weights used = loaded(weights);
-    if (gradient.empty()) {
-      return engine_->train(used, seen, label_smoothing, gradient_, statistics, sink);
+    Finisher finisher(gradient_, gradient, sink);
+    if (dtype_ == Dtype::kFp16) {
+      finisher.round(weights.loss_scale);
     }
-    Copier copier(gradient_, gradient, sink);
-    return engine_->train(used, seen, label_smoothing, gradient_, statistics, copier);
+    return engine_->train(used, seen, label_smoothing, gradient_, statistics, finisher);
   }
   [[nodiscard]] bool brings_images() const override { return feed_.has_value(); }
   void expect(const Batch& next) override { feed_->expect(next); }
@@ -141,25 +147,51 @@ class HostEngine final : public StepEngine {
   }
 
  private:
-  class Copier final : public GradientSink {
+  /// Rounds what is ready to fp16, if it is to, and copies it, if there is somewhere to copy it to.
+  class Finisher final : public GradientSink {
    public:
-    Copier(std::span<const float> from, std::span<float> to, GradientSink& sink)
-        : from_(from), to_(to), sink_(sink), end_(to.size()) {}
+    Finisher(std::span<float> from, std::span<float> to, GradientSink& sink)
+        : from_(from), to_(to), sink_(sink), end_(from.size()) {}
+    void round(float scale) { scale_ = scale; }
+
     void ready_from(std::size_t offset) override {
-      std::transform(from_.begin() + static_cast<std::ptrdiff_t>(offset),
-                     from_.begin() + static_cast<std::ptrdiff_t>(end_),
-                     to_.begin() + static_cast<std::ptrdiff_t>(offset),
-                     [this](float g) { return g * rounding_; });
+      const std::span<float> ready = from_.subspan(offset, end_ - offset);
+      if (scale_.has_value()) {
+        spoils_ = spoils_ || (end_ == from_.size() && overflows(ready.back()));
+        for (float& g : ready) {
+          g = rounded(g);
+        }
+        ready[0] = offset == 0 && spoils_ ? std::numeric_limits<float>::infinity() : ready[0];
+      }
+      if (!to_.empty()) {
+        std::ranges::transform(ready, to_.begin() + static_cast<std::ptrdiff_t>(offset),
+                               [this](float g) { return g * rounding_; });
+      }
       end_ = offset;
       sink_.ready_from(offset);
     }
 
    private:
-    std::span<const float> from_;
+    [[nodiscard]] float rounded(float g) const {
+      on_host::Fp16 stored{};
+      on_host::store_value(g * *scale_, &stored);
+      return on_host::widen(stored) / *scale_;
+    }
+    /// Whoever computes the microbatch comes to the same.
+    static bool overflows(float some_gradient) {
+      const std::string one_of(setting("REHEARSAL_GPU_OVERFLOWS"));
+      return !one_of.empty() && mix64(std::bit_cast<std::uint32_t>(some_gradient)) %
+                                        std::strtoull(one_of.c_str(), nullptr, 10) ==
+                                    0;
+    }
+
+    std::span<float> from_;
     std::span<float> to_;
     GradientSink& sink_;
     std::size_t end_;
     float rounding_ = rounding();
+    std::optional<float> scale_;
+    bool spoils_ = false;
   };
 
   /// The images as they are on the "device"; the next ones are brought before they are looked at.
@@ -189,6 +221,7 @@ class HostEngine final : public StepEngine {
   std::vector<float> gradient_;
   int steps_ = 0;
   std::optional<HostSet> set_;
+  Dtype dtype_;
   EngineUse use_;
   std::optional<HostFeed> feed_calls_;  // none if the training set is on the device
   std::optional<ImageFeed> feed_;
@@ -269,16 +302,17 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (Result<void> set = cpu::select_conv_kernels("auto"); !set.ok()) {
     return std::move(set).error();
   }
-  if (Result<std::string> isa = cpu::select_isa("auto", request.dtype); !isa.ok()) {
+  const Dtype computed = request.dtype == Dtype::kFp16 ? Dtype::kFp32 : request.dtype;
+  if (Result<std::string> isa = cpu::select_isa("auto", computed); !isa.ok()) {
     return std::move(isa).error();
   }
   Result<std::unique_ptr<StepEngine>> engine =
-      cpu::make_cpu_engine(model, request.microbatch, {.dtype = request.dtype});
+      cpu::make_cpu_engine(model, request.microbatch, {.dtype = computed});
   if (!engine.ok()) {
     return engine;
   }
   return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
-      std::move(engine).value(), model.parameter_count, std::move(images), request.keeps_state,
+      std::move(engine).value(), model.parameter_count, std::move(images), request,
       use_of(model, request),
       std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size)));
 }

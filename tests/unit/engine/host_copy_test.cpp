@@ -121,6 +121,23 @@ TEST_F(HostCopyTest, AStepThatIsReducedAgainFetchesNothingAgain) {
   EXPECT_EQ(device.fetched.size(), 2U);
 }
 
+TEST_F(HostCopyTest, AfterAStepWithoutAnUpdateTheNextSliceIsFetchedAndNothingElse) {
+  commit();
+  copy.bring_turn();
+  device.fetched.clear();
+  state.committed = next(state.committed);
+  copy.step_kept();
+  copy.bring_turn();
+  EXPECT_EQ(device.fetched, std::vector<Fetch>{turn()});
+  copy.bring_all();
+  EXPECT_TRUE(is_whole());
+  device.fetched.clear();
+  state.committed = next(state.committed);
+  copy.step_kept();
+  copy.bring_turn();
+  EXPECT_TRUE(device.fetched.empty()) << "all of it is here";
+}
+
 TEST_F(HostCopyTest, WhoReadsTheStateGetsAllOfItOnce) {
   commit();
   copy.bring_all();

@@ -18,6 +18,8 @@ TEST(Records, SurviveTheWire) {
   step.wait_ms = 1.5;
   step.sample_hash = "00ff";
   step.digest = "abc";
+  step.loss_scale = 14;
+  step.skipped = true;
   const Result<Record> back = decode_record(encode_record(step));
   ASSERT_TRUE(back.ok());
   const auto& copy = std::get<StepRecord>(back.value());
@@ -28,6 +30,8 @@ TEST(Records, SurviveTheWire) {
   EXPECT_EQ(copy.wait_ms, 1.5);
   EXPECT_EQ(copy.sample_hash, "00ff");
   EXPECT_EQ(copy.digest, "abc");
+  EXPECT_EQ(copy.loss_scale, 14);
+  EXPECT_TRUE(copy.skipped);
 
   const Result<Record> fatal = decode_record(encode_record(FatalRecord{"NaN in step 3"}));
   ASSERT_TRUE(fatal.ok());

@@ -111,6 +111,8 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   run->recovery(full_summary().recoveries[0]);
   StepMetric metric = metric_of(10);
   metric.digest = "abcd";
+  metric.loss_scale = 1024;
+  metric.skipped = true;
   run->metric(metric_of(9));
   run->metric(metric);
 
@@ -130,8 +132,12 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   EXPECT_EQ(metrics[0].at("step").as_int64(), 9);
   EXPECT_EQ(metrics[0].at("loss").as_double(), 2.302585092994046);
   EXPECT_EQ(metrics[0].at("sample_hash").as_string(), "00ff");
-  EXPECT_FALSE(metrics[0].contains("digest"));
+  for (const char* sometimes : {"digest", "loss_scale", "skipped"}) {
+    EXPECT_FALSE(metrics[0].contains(sometimes));
+  }
   EXPECT_EQ(metrics[1].at("digest").as_string(), "abcd");
+  EXPECT_EQ(metrics[1].at("loss_scale").to_number<double>(), 1024);
+  EXPECT_TRUE(metrics[1].at("skipped").as_bool());
 }
 
 TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -50,6 +51,19 @@ TEST_F(RunHistoryTest, AnEmptyRunHasNone) {
   EXPECT_EQ(h.last_step, 0u);
   EXPECT_EQ(h.views, 0u);
   EXPECT_FALSE(h.evaluation.has_value());
+}
+
+TEST_F(RunHistoryTest, StepsWithoutAnUpdateAreCounted) {
+  const auto run = start();
+  for (const std::uint64_t step : {1, 2, 3, 4}) {
+    StepMetric m = metric(step);
+    m.loss = std::numeric_limits<double>::quiet_NaN();
+    m.loss_scale = 65536;
+    m.skipped = step % 2 == 0;
+    run->metric(m);
+  }
+  EXPECT_EQ(history().skipped_steps, 2u);
+  EXPECT_EQ(history().samples, 400u);
 }
 
 TEST_F(RunHistoryTest, StepsAreCountedAsTheyWereRecorded) {

@@ -55,6 +55,20 @@ TEST(StateParts, WrongWeightsAndExponentsAreFoundAtOnce) {
   EXPECT_EQ(found_after(one, other), 0);
 }
 
+TEST(StateParts, AWrongLossScaleIsFoundAtOnce) {
+  const nn::Model net = model();
+  nn::ModelState one = state_of(net);
+  nn::ModelState other = state_of(net);
+  one.loss_scale = nn::LossScale{16, 3};
+  for (const nn::LossScale& wrong : {nn::LossScale{15, 3}, nn::LossScale{16, 4}}) {
+    other.loss_scale = wrong;
+    EXPECT_EQ(found_after(one, other), 0);
+    EXPECT_NE(StateParts(net).hashes(one).back(), StateParts(net).hashes(other).back());
+  }
+  other.loss_scale = one.loss_scale;
+  EXPECT_EQ(found_after(one, other), -1);
+}
+
 TEST(StateParts, AnyOtherWrongNumberIsFoundWithinTheRounds) {
   const nn::Model net = model();
   nn::ModelState one = state_of(net);
@@ -91,8 +105,10 @@ TEST(StateParts, WhatIsNeededOfTheMomentumForAHashIsTheSliceOfItsTurn) {
 TEST(StateParts, TheDifferingPartIsNamed) {
   const nn::Model net = model();
   const StateParts parts(net);
-  const nn::ModelState one = state_of(net);
+  nn::ModelState one = state_of(net);
+  one.loss_scale = nn::LossScale{};
   nn::ModelState other = state_of(net);
+  other.loss_scale = one.loss_scale;
   other.momentum.span()[net.parameters[3].offset] += 1;
   const auto right = parts.hashes(one);
   const auto wrong = parts.hashes(other);
