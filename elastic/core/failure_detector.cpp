@@ -66,6 +66,10 @@ std::vector<MemberId> FailureDetector::suspects(Instant now) {
       watched.last = std::max(watched.last, std::min(now, watched.last + gap));
       watched.answered_at = std::max(watched.answered_at, std::min(now, watched.answered_at + gap));
     }
+    listening_since_ = now;
+  }
+  if (listening_since_ && (now - *listening_since_) * kLooksPerSilence <= silence_max_) {
+    return {};
   }
   std::vector<MemberId> silent;
   for (const auto& [member, watched] : watched_) {

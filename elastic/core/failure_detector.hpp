@@ -13,6 +13,7 @@
 // no clock of its own.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,9 @@ class FailureDetector {
   /// Stops watching; unknown members are ignored.
   void forget(MemberId member);
   /// Time passes; to be called much more often than silence_max. Returns the suspects in the order
-  /// of their ids. If the last call was long ago, nobody is suspect: we were not listening.
+  /// of their ids. If the last call was long ago, nobody is suspect, now and for a third of
+  /// silence_max: we were not listening, and what waits to be read may be both that somebody was
+  /// stopped and that it goes on.
   [[nodiscard]] std::vector<MemberId> suspects(Instant now);
   /// Members that have been silent for a while, each again every third of silence_max: whoever asks
   /// their machines can tell host_answers().
@@ -66,6 +69,7 @@ class FailureDetector {
   Duration starved_max_;
   Instant last_look_;
   bool has_looked_ = false;
+  std::optional<Instant> listening_since_;  // after the last pause of our own
   std::map<MemberId, Watched> watched_;
 };
 

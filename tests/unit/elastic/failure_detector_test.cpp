@@ -70,6 +70,26 @@ TEST(FailureDetector, ExcusesEverybodyWhenTheObserverItselfWasPaused) {
   EXPECT_EQ(first_suspicion(detector, 5000, 6000), 5300);
 }
 
+// It starved, was stopped, and went on while nobody listened; all that is read at once.
+TEST(FailureDetector, AfterAPauseOfTheObserverWhatWasSentMeanwhileIsReadFirst) {
+  for (const bool goes_on : {true, false}) {
+    FailureDetector detector(milliseconds(300), seconds(1));
+    detector.heard(kA, at_ms(0));
+    for (int ms = 0; ms <= 600; ms += 10) {
+      EXPECT_TRUE(detector.suspects(at_ms(ms)).empty());
+      detector.host_answers(kA, at_ms(ms));
+    }
+    EXPECT_TRUE(detector.suspects(at_ms(2000)).empty());
+    detector.stopped(kA);
+    EXPECT_TRUE(detector.suspects(at_ms(2000)).empty());
+    if (goes_on) {
+      detector.heard(kA, at_ms(2000));
+    }
+    // Its only interval was one of 600 ms, so that much is usual now.
+    EXPECT_EQ(first_suspicion(detector, 2000, 4000), goes_on ? 2610 : 2110);
+  }
+}
+
 TEST(FailureDetector, AMemberWhoseMachineAnswersOnlyWaitsForAProcessor) {
   FailureDetector detector(milliseconds(300), seconds(1));
   detector.heard(kA, at_ms(0));
