@@ -207,7 +207,12 @@ void SimWorker::take_state_if_caught_up() {
     world_.commit_checker().on_sync(*id_, committed_, state_);
   }
   while (observer_->waiting() > 0) {  // the newest: nobody else may have it yet
-    commit(observer_->apply_one(true));
+    const ToySum sum = observer_->apply_one(true);
+    if (observer_->is_doubtful() &&
+        update(state_, sum) != world_.commit_checker().expected(committed_ + 1)) {
+      world_.corruption_checker().on_wrong(*id_);
+    }
+    commit(sum);
   }
   ENSURE(committed_ == position_, "a caught-up state is that of the view");
   observer_.reset();
@@ -243,7 +248,9 @@ void SimWorker::observe(const ToySum& sum, std::uint64_t agreed) {
 
 void SimWorker::contribute_nothing() {
   if (position_ == world_.scenario().steps) {
-    stop_trainer(false, std::nullopt);
+    if (has_finished()) {
+      stop_trainer(false, std::nullopt);
+    }
     return;
   }
   is_reducing_ = true;

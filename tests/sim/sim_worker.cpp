@@ -1,7 +1,6 @@
 #include "tests/sim/sim_worker.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.hpp"
 #include "tests/sim/sim_world.hpp"
@@ -91,7 +90,7 @@ void SimWorker::carry_out(const member_effect::RunView& run) {
   world_.view_checker().on_run(*id_, run.view);
   view_ = run.view;
   ++generation_;
-  boundary_asked_ = stays_ = false;
+  boundary_asked_ = stays_ = end_is_known_ = false;
   has_reported_progress_ = false;
   begin_observing();
   work_ahead();
@@ -232,7 +231,7 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   if (!has_reported_progress_ || step % 4 == 0) {
     report_progress();
   }
-  if (position_ == world_.scenario().steps || boundary) {
+  if (has_finished() || boundary) {
     work_on();
     stop_trainer(false, std::nullopt);
     return;
@@ -246,7 +245,7 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
 }
 
 void SimWorker::flip_a_bit() {
-  std::uint64_t bit = std::uint64_t{1} << world_.draw_below(64);
+  const std::uint64_t bit = world_.next_bit_to_flip();
   const bool deep = world_.draw_below(2) == 0;
   if (observer_) {
     observer_->flip(bit, deep);
@@ -254,9 +253,6 @@ void SimWorker::flip_a_bit() {
     StateCopy& copy = copies_.begin()->second;
     (deep ? copy.deep : copy.state) ^= bit;
   } else {
-    if (deep && deep_state_ == bit) {  // flipping it back would make it right
-      bit = std::rotl(bit, 1);
-    }
     (deep ? deep_state_ : state_) ^= bit;
     world_.corruption_checker().on_wrong(*id_);
   }
@@ -296,10 +292,39 @@ void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
   }
 }
 
+/// The members evaluate, compare their states and write a checkpoint after the last step, and say
+/// together that they are done. Who only observed has nothing that could be written: it is done
+/// when they are, and not if they die before.
+bool SimWorker::has_finished() const {
+  return position_ == world_.scenario().steps && (!observes_ || end_is_known_);
+}
+
+void SimWorker::tell_end() {
+  for (const ViewMember& other : view_->members) {
+    if (other.is_observer()) {
+      world_.at_worker(other.id, world_.draw_delay(milliseconds(2)),
+                       [view = view_->id](SimWorker& worker) { worker.on_end(view); });
+    }
+  }
+}
+
+void SimWorker::on_end(ViewId view) {
+  if (!runs(view)) {
+    return;
+  }
+  end_is_known_ = true;
+  if (observes_ && has_finished()) {
+    stop_trainer(false, std::nullopt);
+  }
+}
+
 void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispute dispute) {
   take_state_if_caught_up();
   const ViewId view = view_->id;
-  const bool finished = position_ == world_.scenario().steps;
+  const bool finished = has_finished();
+  if (finished && !observes_) {
+    tell_end();
+  }
   group().leave(*id_);
   ++generation_;
   is_reducing_ = awaits_work_ = false;

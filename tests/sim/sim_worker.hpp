@@ -48,6 +48,8 @@ class SimWorker {
   void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
                   std::optional<std::uint64_t> agreed);
   void on_group_broken(ViewId view, MemberId culprit);
+  /// A member that has the state is done with the last step.
+  void on_end(ViewId view);
   /// A donor's part of the state at the beginning of view `since`.
   void on_part(MemberId donor, ViewId since, const StateCopy& part);
 
@@ -80,6 +82,8 @@ class SimWorker {
   [[nodiscard]] std::uint64_t state_check() const;
   void contribute();
   void commit(const ToySum& sum);
+  [[nodiscard]] bool has_finished() const;
+  void tell_end();
   void stop_trainer(bool failed, std::optional<MemberId> culprit,
                     elastic::Dispute dispute = elastic::Dispute::kNone);
 
@@ -138,6 +142,7 @@ class SimWorker {
   bool stays_ = false;  // in the next view
   bool has_reported_progress_ = false;
   bool is_first_step_ = false;  // of the view
+  bool end_is_known_ = false;   // somebody who has the state is done with the last step
   Instant turned_to_;           // the microbatch being computed
   Duration computing_time_{};   // since the last Progress
   std::uint32_t computed_ = 0;

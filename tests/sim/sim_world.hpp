@@ -66,6 +66,11 @@ class SimWorld {
   [[nodiscard]] Instant now() const { return queue_.now(); }
   [[nodiscard]] Duration draw_delay(Duration most);
   [[nodiscard]] std::uint64_t draw_below(std::uint64_t bound) { return random_.below(bound); }
+  /// Accidents do not agree with each other: no two flips hit the same bit, until all have been
+  /// hit.
+  [[nodiscard]] std::uint64_t next_bit_to_flip() {
+    return std::uint64_t{1} << (scenario_.seed + 37 * flips_++) % 64;
+  }
   /// What something sent now after `delay` takes, if it must not overtake what arrived at `last`.
   [[nodiscard]] Duration in_order(Instant& last, Duration delay);
   /// Runs at that worker after `delay`: never if it is dead by then, later if it is frozen.
@@ -171,6 +176,7 @@ class SimWorld {
   std::vector<Connection> connections_;
   std::vector<Machine> machines_;                      // by worker
   SimClock clock_;                                     // of the coordinator
+  std::uint64_t flips_ = 0;                            // bits flipped so far
   std::vector<std::deque<elastic::Message>> sent_;     // by worker: the last few to the coordinator
   Instant stalled_until_;                              // the coordinator's host
   std::deque<elastic::CoordinatorEvent> backlog_;      // of what it has not seen yet
