@@ -204,9 +204,10 @@ def again_and_again():
 
 
 def second_one_is_refused():
-    cluster = start(2)
+    slow = ["--inject", "slow=4x"]  # the job must not be over before the second one looks
+    cluster = start(2, extra=slow)
     words = ["coordinator", "--run-dir", cluster.run_dir(), "--token-file", cluster.token_file,
-             "--workers", "2"] + JOB
+             "--workers", "2"] + JOB + slow
     second = cluster.start_process("second", words, None)
     code = cluster.wait_for_end(second, "the second coordinator does not end")
     expect(code == 2, f"exit code {code}: {second.output()}")
