@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <functional>
+#include <span>
 
 #include "base/check.hpp"
 
@@ -33,16 +34,15 @@ std::vector<float> comparable_times(std::vector<float> times) {
 }
 
 /// Gives out microbatches one by one to the rank that would be done first with one more; if equal,
-/// to the one that held fewer before, then to the lower rank.
+/// to the one that held fewer before, then to the lower rank. `held` is by rank, or empty: nobody
+/// held anything.
 class Queue {
  public:
-  explicit Queue(const std::vector<float>& times, std::uint32_t given_each = 0)
-      : Queue(times, std::vector<MicrobatchSet>(times.size()), given_each) {}
-  Queue(const std::vector<float>& times, const std::vector<MicrobatchSet>& held,
-        std::uint32_t given_each = 0)
+  Queue(const std::vector<float>& times, std::uint32_t given_each,
+        std::span<const MicrobatchSet> held = {})
       : times_(times), counts_(times.size(), given_each) {
     for (std::size_t rank = 0; rank < times.size(); ++rank) {
-      waiting_.push_back({cost_of(rank), held[rank].count(), rank});
+      waiting_.push_back({cost_of(rank), held.empty() ? 0 : held[rank].count(), rank});
     }
     std::make_heap(waiting_.begin(), waiting_.end(), std::greater<>());
   }
@@ -60,7 +60,7 @@ class Queue {
  private:
   struct Waiting {
     float cost = 0;  // of one more
-    std::size_t held = 0;
+    std::uint32_t held = 0;
     std::size_t rank = 0;
 
     friend auto operator<=>(const Waiting&, const Waiting&) = default;
@@ -121,7 +121,7 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
     return sets;
   }
   const std::vector<float> times = comparable_times(microbatch_ms);
-  Queue queue(times, sets);
+  Queue queue(times, 0, sets);
   for (const std::uint32_t microbatch : missing.list()) {
     sets[queue.give_one()].add(microbatch);
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace mayfly::engine {
 
@@ -14,6 +15,14 @@ class PackedBytes {
   PackedBytes() = default;
   explicit PackedBytes(std::size_t size)
       : data_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+
+  PackedBytes(PackedBytes&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  PackedBytes& operator=(PackedBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::span<std::byte> span() { return {data_.get(), size_}; }

@@ -93,6 +93,10 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
     std::copy_n(numbers.begin(), exponents.size(), exponents.begin());
     if (scale.has_value()) {
       scale = nn::LossScale{numbers[exponents.size()], numbers[exponents.size() + 1]};
+      if (!scale->is_valid()) {
+        return Error{Errc::kCorrupt, fmt::format("rank {} has a loss scale that no job can have",
+                                                 value(view.source))};
+      }
     }
     return tuner.unpack(ByteSpan(message).first(tuner.packed_size()));
   }

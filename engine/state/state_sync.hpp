@@ -40,7 +40,8 @@ namespace mayfly::engine {
 
 /// In a view with observers: all exchange what those need to take part in its reductions, the
 /// exponents and the loss scale of the next step, and what was tried about buckets. `observes`:
-/// take them, instead of checking that ours are the same; kDiverged if they are not.
+/// take them, kCorrupt if no job can have such a scale, instead of checking that ours are the same;
+/// kDiverged if they are not.
 [[nodiscard]] Result<void> sync_observers(collectives::Group& group, const elastic::View& view,
                                           bool observes, std::vector<std::int32_t>& exponents,
                                           std::optional<nn::LossScale>& scale, BucketTuner& tuner,

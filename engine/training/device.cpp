@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/file.hpp"
@@ -94,13 +92,13 @@ Result<std::string> device_identity(const std::string& device) {
 }
 
 Result<EngineTable> read_engine_table(const std::string& path, const std::string& kind) {
-  std::error_code absent;
-  if (path.empty() || !std::filesystem::exists(path, absent)) {
+  if (path.empty()) {
     return EngineTable(kind);
   }
   const Result<std::string> text = read_text_file(path, kEngineTableBytesMax);
   if (!text.ok()) {
-    return text.error();
+    return text.error().code == Errc::kNotFound ? Result<EngineTable>(EngineTable(kind))
+                                                : text.error();
   }
   Result<EngineTable> table = EngineTable::parse(text.value());
   if (!table.ok()) {

@@ -266,10 +266,9 @@ Result<void> time_on_device(const std::set<ConvKey>& convolutions,
     return made;
   }
   const OwnedCudnn owned(handle);
-  if (Result<void> set = cudnn::check(cudnnSetStream(handle, stream.value().get()),
-                                      "setting the "
-                                      "stream");
-      !set.ok()) {
+  Result<void> set =
+      cudnn::check(cudnnSetStream(handle, stream.value().get()), "setting the stream");
+  if (!set.ok()) {
     return set;
   }
   const auto make = [&](const ConvKey& key) -> Result<std::unique_ptr<EngineTrial>> {

@@ -59,15 +59,22 @@ class Member {
     transport = collectives::make_tcp_transport({}).value();
   }
 
+  /// All but the view's source observe.
+  Result<void> meet_observers(const elastic::View& view, Rank rank,
+                              const std::vector<collectives::Peer>& peers) {
+    const Instant deadline = monotonic_now() + kHangBound;
+    auto group = form(view, rank, peers, deadline);
+    if (!group.ok()) {
+      return group.error();
+    }
+    return sync_observers(*group.value(), view, rank != view.source, state.exponents,
+                          state.loss_scale, tuner, deadline);
+  }
+
   Result<void> take_part(const elastic::View& view, Rank rank,
                          const std::vector<collectives::Peer>& peers) {
-    collectives::GroupSpec spec;
-    spec.view = view.id;
-    spec.key = view.key;
-    spec.rank = rank;
-    spec.peers = peers;
     const Instant deadline = monotonic_now() + kHangBound;
-    auto group = transport->form(spec, deadline);
+    auto group = form(view, rank, peers, deadline);
     if (!group.ok()) {
       return group.error();
     }
@@ -98,10 +105,26 @@ class Member {
   BucketTuner tuner;
   StateDonor donor;
   std::unique_ptr<collectives::Transport> transport;
+
+ private:
+  Result<std::unique_ptr<collectives::Group>> form(const elastic::View& view, Rank rank,
+                                                   const std::vector<collectives::Peer>& peers,
+                                                   Instant deadline) {
+    collectives::GroupSpec spec;
+    spec.view = view.id;
+    spec.key = view.key;
+    spec.rank = rank;
+    spec.peers = peers;
+    return transport->form(spec, deadline);
+  }
 };
 
+using Part = Result<void> (Member::*)(const elastic::View&, Rank,
+                                      const std::vector<collectives::Peer>&);
+
 std::vector<Result<void>> run(const elastic::View& view,
-                              const std::vector<std::unique_ptr<Member>>& members) {
+                              const std::vector<std::unique_ptr<Member>>& members,
+                              Part part = &Member::take_part) {
   std::vector<collectives::Peer> peers;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     peers.push_back({view.members[rank].id, members[rank]->transport->address()});
@@ -109,7 +132,7 @@ std::vector<Result<void>> run(const elastic::View& view,
   std::vector<std::future<Result<void>>> running;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     running.push_back(std::async(std::launch::async, [&, rank] {
-      return members[rank]->take_part(view, static_cast<Rank>(rank), peers);
+      return (*members[rank].*part)(view, static_cast<Rank>(rank), peers);
     }));
   }
   std::vector<Result<void>> results;
@@ -157,6 +180,26 @@ TEST(StateSync, AMemberThatTriedSomethingElseAboutBucketsFindsOut) {
   members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), 2));
   members.push_back(std::make_unique<Member>(state_after(Step{11}, 100), 3));
   EXPECT_EQ(run(view, members)[1].error().code, Errc::kDiverged);
+}
+
+TEST(StateSync, AnObserverTakesTheLossScaleOfTheOthersIfAJobCanHaveIt) {
+  const elastic::View view = view_of(2, {});
+  for (const bool is_possible : {true, false}) {
+    std::vector<std::unique_ptr<Member>> members;
+    members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), 3));
+    members.push_back(std::make_unique<Member>(state_after(Step{0}, 100), 3));
+    const nn::LossScale theirs{is_possible ? 9 : nn::LossScale::kMost + 1, 100};
+    members[0]->state.loss_scale = theirs;
+    members[1]->state.loss_scale = nn::LossScale{};
+    const auto results = run(view, members, &Member::meet_observers);
+    EXPECT_TRUE(results[0].ok());
+    if (is_possible) {
+      EXPECT_TRUE(results[1].ok());
+      EXPECT_EQ(members[1]->state.loss_scale, theirs);
+    } else {
+      EXPECT_EQ(results[1].error().code, Errc::kCorrupt);
+    }
+  }
 }
 
 }  // namespace
