@@ -5,13 +5,14 @@
 
 Forward, loss, backward and SGD with momentum and weight decay on synthetic images that stay on the
 GPU: the network and arithmetic of `mayfly bench step`, channels last, cuDNN's own search for its
-fastest kernels, the optimizer's fused kernels where this PyTorch has them.
+fastest kernels, the optimizer's fused kernels where this PyTorch has them. In bf16 and fp16 through
+autocast, in fp16 with PyTorch's GradScaler.
 
 The mode says how the step gets to the GPU: `eager`; `graph`, the whole step in one CUDA graph;
 `compile`, forward and loss through torch.compile; `compile-graph`, both. Everything that takes long
 is done once; then it prints a JSON object of kind "ready". Each line on standard input, a number of
 seconds, is answered with one of kind "window": whole steps for at least so long. Ends with its
-input. `--device cpu` is for rehearsals.
+input. `--device cpu` is for rehearsals; PyTorch has no fp16 there and computes in fp32.
 
 Exits with 77 where PyTorch or a GPU for it is missing, with 1 if a mode is not possible; the last
 line on standard error says why.
@@ -53,6 +54,13 @@ def make_optimizer(parameters):
     raise Impossible("there is no SGD")
 
 
+def make_scaler(is_enabled):
+    """PyTorch's dynamic loss scale, by the name it has in this version."""
+    if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda", enabled=is_enabled)
+    return torch.cuda.amp.GradScaler(enabled=is_enabled)
+
+
 def make_step(options):
     """A function that gives the device one training step, and the optimizer's kind."""
     device = torch.device(options.device)
@@ -63,10 +71,13 @@ def make_step(options):
     labels = torch.randint(0, classes, (options.batch,), device=device)
     optimizer, kind = make_optimizer(list(network.parameters()))
     in_graph = options.mode.endswith("graph")
+    halves = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    half = halves.get(options.dtype) if device.type == "cuda" or options.dtype != "fp16" else None
+    scaler = make_scaler(half == torch.float16)
 
     def loss():
         # A captured graph must not depend on casts that were remembered outside of it.
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=options.dtype == "bf16",
+        with torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None,
                             cache_enabled=not in_graph):
             return F.cross_entropy(network(images), labels)
 
@@ -75,16 +86,31 @@ def make_step(options):
             raise Impossible(f"PyTorch {torch.__version__} cannot compile")
         loss = torch.compile(loss)
 
-    def step():
+    def gradients():
         optimizer.zero_grad(set_to_none=True)
-        loss().backward()
-        optimizer.step()
+        scaler.scale(loss()).backward()
 
-    return (capture(step, optimizer) if in_graph else step), kind
+    def update():
+        scaler.step(optimizer)
+        scaler.update()
+
+    if not in_graph:
+        return in_turn(gradients, update), kind
+    # Where no kernel knows the scale, the scaler asks the GPU whether to update: not in a graph.
+    if scaler.is_enabled() and not getattr(optimizer, "_step_supports_amp_scaling", False):
+        return in_turn(capture(gradients, update, optimizer), update), kind
+    return capture(in_turn(gradients, update), lambda: None, optimizer), kind
 
 
-def capture(step, optimizer):
-    """The whole step as one CUDA graph."""
+def in_turn(first, second):
+    def both():
+        first()
+        second()
+    return both
+
+
+def capture(step, then, optimizer):
+    """The step as one CUDA graph; `then` is what follows it outside."""
     if not torch.cuda.is_available():
         raise Impossible("there is no CUDA graph without a GPU")
     stream = torch.cuda.Stream()
@@ -92,6 +118,7 @@ def capture(step, optimizer):
     with torch.cuda.stream(stream):
         for _ in range(WARM_UP_STEPS):
             step()
+            then()
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     optimizer.zero_grad(set_to_none=True)
@@ -147,7 +174,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, choices=pytorch_step.MODELS)
     parser.add_argument("--batch", type=int, required=True, help="images per update")
-    parser.add_argument("--dtype", default="bf16", choices=("fp32", "bf16"))
+    parser.add_argument("--dtype", default="bf16", choices=("fp32", "bf16", "fp16"))
     parser.add_argument("--mode", default="eager", choices=MODES)
     parser.add_argument("--device", default="cuda:0")
     return parser.parse_args()

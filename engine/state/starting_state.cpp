@@ -32,12 +32,18 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents,
     return Error{Errc::kInvalidInput,
                  fmt::format("{} was written with another --reduction", loaded.value().path)};
   }
-  if (!scale.has_value()) {
-    state.loss_scale.reset();  // computed in fp16 until now
-  } else if (!state.loss_scale.has_value()) {
-    state.loss_scale = scale;  // and not until now
+  StartingState start{std::move(state), ""};
+  std::optional<nn::LossScale>& kept = start.state.loss_scale;
+  if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
+    start.remark = fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",
+                               kept->exponent, nn::name_of(job.dtype));
+    kept.reset();
+  } else if (scale.has_value() && !kept.has_value()) {  // and not until now
+    start.remark =
+        fmt::format("the checkpoint has no loss scale: in fp16 it begins at 2^{}", scale->exponent);
+    kept = scale;
   }
-  return StartingState{std::move(state), ""};
+  return start;
 }
 
 }  // namespace

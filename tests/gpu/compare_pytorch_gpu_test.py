@@ -78,6 +78,19 @@ class ComparePytorchGpuTest(unittest.TestCase):
         self.assertEqual(row["ratio_to"]["eager"]["of_medians"], round(450 / 103, 4))
         self.assertEqual(row["target_met"], {"eager": True, "fastest": True})
 
+    def test_every_type_is_a_row(self):
+        rows = [f"resnet20:128:{dtype}" for dtype in ("fp32", "bf16", "fp16")]
+        code, lines, said = self.compare(
+            'assert sys.argv[sys.argv.index("--dtype") + 1] in ("fp32", "bf16", "fp16")',
+            "--rows", ",".join(rows), "--rounds", "1")
+        self.assertEqual(code, 0, said)
+        self.assertEqual([line["row"] for line in lines if line["kind"] == "row"], rows)
+        script = str(self.folder / "compare_pytorch_gpu")
+        done = subprocess.run([sys.executable, script, "--rows", "resnet20:128:fp8"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'resnet20:128:fp8' is no row", done.stderr)
+
     def test_a_way_that_is_not_possible_is_left_out_with_its_words(self):
         code, lines, said = self.compare('if "compile" in mode: sys.exit("no compiler here")')
         self.assertEqual(code, 0, said)

@@ -106,11 +106,15 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report["gpu"], "Pretended GPU")
         results = self.results(report)
         for name in ("tests", "against_cpu", "training", "repetition", "elasticity", "nccl",
-                     "nccl_elasticity", "large_network", "engine_table", "step_speed"):
+                     "nccl_elasticity", "fp16", "large_network", "engine_table", "step_speed"):
             self.assertEqual(results[name], "passed", report)
         self.assertEqual(report["checks"]["engine_table"]["values"],
                          {"total": {"kind": "engine_table", "measured": 1}, "convolutions": [],
                           "table": "the table\n"})
+        for name, rows in (("large_network", ["bf16", "fp16"]), ("fp16", ["one", "elastic"]),
+                           ("step_speed", ["resnet20:128:bf16", "resnet50:64:bf16",
+                                           "resnet50:64:fp16"])):
+            self.assertEqual(list(report["checks"][name]["values"]), rows)
         self.assertEqual(results["pytorch"], "skipped")
         self.assertIn("no scripts for PyTorch", report["checks"]["pytorch"]["reason"])
 
@@ -159,7 +163,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual(self.results(report)["repetition"], "passed", report)
         self.assertEqual(self.results(report)["nccl"], "passed", report)
-        for name in ("elasticity", "nccl_elasticity"):
+        for name in ("elasticity", "nccl_elasticity", "fp16"):
             self.assertIn("digest 5 instead of 4", report["checks"][name]["reason"])
 
     def test_losses_that_differ_from_the_cpus_are_a_failure(self):

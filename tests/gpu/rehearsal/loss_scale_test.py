@@ -104,6 +104,32 @@ def resume():
             expect(digest == oracle()[step], f"step {step} after --resume has other bits")
 
 
+def other_types():
+    """A checkpoint goes on in any type: the scale comes new with fp16, and goes with it."""
+    def stage(dtype, steps, resumed=None):
+        run = Run(SMALL_JOB + ["--device", "cuda:0", "--dtype", dtype, "--steps", str(steps),
+                               "--workers", "2"] + (["--resume", resumed] if resumed else []))
+        summary = run.finish()
+        return run, summary, run.metrics()
+
+    first, summary, metrics = stage("fp16", 12)
+    expect(summary["skipped_steps"] > 0 and metrics[-1]["loss_scale"] < START, f"{metrics[-1]}")
+    for other in ("bf16", "fp32"):
+        second, summary, metrics = stage(other, 20, first.run_dir)
+        expect("the checkpoint's loss scale of" in second.output(), second.output())
+        expect([m["step"] for m in metrics] == list(range(13, 21)), f"{metrics}")
+        expect(not any("loss_scale" in m or "skipped" in m for m in metrics), f"{metrics[0]}")
+        expect("skipped_steps" not in summary, f"{summary}")
+        third, summary, metrics = stage("fp16", 24, second.run_dir)
+        expect("has no loss scale" in third.output(), third.output())
+        expect(metrics[0]["loss_scale"] == START and "skipped_steps" in summary, f"{metrics[0]}")
+        fourth, _, metrics = stage("fp16", 26, third.run_dir)
+        expect("the checkpoint" not in fourth.output(), fourth.output())
+        for run in (second, third, fourth):
+            run.remove()
+    first.remove()
+
+
 def wires():
     """int16 on the wire raises exponents of its own; a step without an update leaves them alone."""
     wanted = oracle("--wire", "int16")
@@ -179,7 +205,8 @@ def records():
 
 TESTS = {"workers": workers, "churn": churn, "state": state,
          "joins_observing": joins_observing, "audit": audit,
-         "resume": resume, "wires": wires, "plain": plain, "diverges": diverges,
+         "resume": resume, "other_types": other_types, "wires": wires, "plain": plain,
+         "diverges": diverges,
          "refusals": refusals, "records": records}
 
 if __name__ == "__main__":

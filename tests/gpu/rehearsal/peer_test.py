@@ -77,6 +77,18 @@ def ways_are_compared_in_turns():
         expect(row["target_met"][name] == met, f"{name}: {row}")
 
 
+def in_fp16_both_sides_are_measured():
+    """PyTorch computes in fp32 here, as it has no fp16 on CPUs."""
+    row_name = "resnet20:8:fp16"
+    with tempfile.TemporaryDirectory(prefix="mayfly-peer-") as folder:
+        found = check(bundle(folder), "--peer-device", "cpu", "--rows", row_name, "--rounds", "1")
+    expect(found["result"] == "passed", f"{found}")
+    row, = found["values"]["rows"]
+    expect(row["row"] == row_name and row["dtype"] == "fp16", f"{row}")
+    ours, = [r for r in found["values"]["rounds"] if r["contestant"] == "mayfly"]
+    expect(ours["dtype"] == "fp16", f"{ours}")
+
+
 def where_pytorch_has_no_gpu_it_is_skipped():
     with tempfile.TemporaryDirectory(prefix="mayfly-peer-") as folder:
         found = check(bundle(folder))
@@ -101,8 +113,8 @@ def main():
         print("skipped: PyTorch is not installed, or there is a GPU and nothing to rehearse")
         return SKIP
     return mayfly_run.main({test.__name__: test for test in (
-        ways_are_compared_in_turns, where_pytorch_has_no_gpu_it_is_skipped,
-        what_mayfly_says_is_passed_on)})
+        ways_are_compared_in_turns, in_fp16_both_sides_are_measured,
+        where_pytorch_has_no_gpu_it_is_skipped, what_mayfly_says_is_passed_on)})
 
 
 if __name__ == "__main__":
