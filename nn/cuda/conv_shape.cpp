@@ -11,6 +11,7 @@ const char* to_string(ConvPass pass) {
     case ConvPass::kForward: return "forward";
     case ConvPass::kInputGradient: return "input gradient";
     case ConvPass::kWeightGradient: return "weight gradient";
+    case ConvPass::kForwardSums: return "forward with sums";
   }
   return "?";
 }

@@ -12,12 +12,23 @@
 
 namespace mayfly::nn::cuda {
 
-/// The three convolutions of a training step, one per row of the chain rule.
+/// The three convolutions of a training step, one per row of the chain rule, and what cuDNN fuses
+/// them with where it offers that.
 enum class ConvPass {
   kForward,         ///< y from x and w
   kInputGradient,   ///< dx from dy and w
   kWeightGradient,  ///< dw from x and dy
+  kForwardSums,     ///< kForward, and the sums over all rows of y and of y * y
 };
+
+inline constexpr ConvPass kConvPasses[] = {ConvPass::kForward, ConvPass::kInputGradient,
+                                           ConvPass::kWeightGradient, ConvPass::kForwardSums};
+
+/// Whether a pass is more than its convolution. One that is may be missing: then the convolution is
+/// computed by itself, and our own kernels do the rest.
+[[nodiscard]] constexpr bool is_fused(ConvPass pass) {
+  return pass == ConvPass::kForwardSums;
+}
 
 [[nodiscard]] const char* to_string(ConvPass pass);
 
@@ -60,6 +71,7 @@ struct ConvTensors {
   void* filter = nullptr;  ///< out channels, rows, columns, in channels
   void* y = nullptr;
   void* workspace = nullptr;
+  float* sums = nullptr;  ///< of a fused pass: two of each channel, first all first ones
 };
 
 }  // namespace mayfly::nn::cuda

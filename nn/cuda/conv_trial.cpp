@@ -86,7 +86,8 @@ class ConvTrial final : public EngineTrial {
   /// What the pass writes; the other two are read.
   Tensor& output() {
     switch (key_.pass) {
-      case ConvPass::kForward: return y_;
+      case ConvPass::kForward:
+      case ConvPass::kForwardSums: return y_;
       case ConvPass::kInputGradient: return x_;
       case ConvPass::kWeightGradient: break;
     }

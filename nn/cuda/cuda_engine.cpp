@@ -141,12 +141,7 @@ Result<void> CudaEngine::plan() {
   }
   conv_plans_ = std::move(plans).value();
   StepPlanOptions options{.dtype = options_.dtype, .keeps_state = options_.keeps_state};
-  options.workspace_bytes = [this](const ConvShape& shape, ConvPass pass) {
-    // Smaller microbatches are asked about only to say what would fit.
-    ConvShape planned = shape;
-    planned.images = microbatch_;
-    return conv_plans_.of(planned, pass).workspace_bytes();
-  };
+  conv_plans_.describe(options, microbatch_);
   if (options_.training_set != nullptr) {
     options.set = options_.training_set->resident;
   }

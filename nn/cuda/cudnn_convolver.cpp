@@ -7,6 +7,9 @@ namespace mayfly::nn::cuda {
 Result<cudnn::ConvPlan> ConvPlans::plan(const ConvKey& key, const cudnn::PlanningTarget& target,
                                         const EngineTable* table) {
   if (const EngineEntry* entry = table != nullptr ? table->find(key) : nullptr; entry != nullptr) {
+    if (entry->engine.is_unfused()) {
+      return Error{Errc::kUnsupported, "the table has it computed in parts"};
+    }
     Result<cudnn::ConvPlan> named =
         cudnn::ConvPlan::by(entry->engine, key.shape, key.pass, key.dtype, target);
     if (named.ok()) {
@@ -24,14 +27,38 @@ Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch
                                     const cudnn::PlanningTarget& target, const EngineTable* table) {
   ConvPlans all;
   for (const ConvKey& key : convolutions_of_step(model, microbatch, dtype)) {
+    const std::size_t refused = all.use_.refused;
     Result<cudnn::ConvPlan> plan = all.plan(key, target, table);
+    if (!plan.ok() && is_fused(key.pass)) {
+      all.use_.refused = refused;  // it is none of the convolutions that are computed
+      continue;
+    }
     if (!plan.ok()) {
       return std::move(plan).error();
     }
+    all.use_.fused += is_fused(key.pass) ? 1 : 0;
     all.plans_.emplace(std::pair{key.shape, key.pass}, std::move(plan).value());
   }
   all.use_.convolutions = all.plans_.size();
   return all;
+}
+
+void ConvPlans::describe(StepPlanOptions& options, std::uint32_t microbatch) const {
+  // Smaller microbatches are asked about only to say what would fit.
+  const auto as_planned = [microbatch](ConvShape shape) {
+    shape.images = microbatch;
+    return shape;
+  };
+  options.workspace_bytes = [this, as_planned](const ConvShape& shape, ConvPass pass) {
+    return of(as_planned(shape), pass).workspace_bytes();
+  };
+  options.has_fused = [this, as_planned](const ConvShape& shape, ConvPass pass) {
+    return has(as_planned(shape), pass);
+  };
+}
+
+bool ConvPlans::has(const ConvShape& shape, ConvPass pass) const {
+  return plans_.contains({shape, pass});
 }
 
 const cudnn::ConvPlan& ConvPlans::of(const ConvShape& shape, ConvPass pass) const {

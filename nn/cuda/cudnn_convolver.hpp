@@ -17,12 +17,16 @@ class ConvPlans {
  public:
   /// Plans all passes of all layers: each by the engine that the table names, where that is
   /// possible, else by the first that cuDNN offers and we take. `table` may be null. kUnsupported
-  /// as ConvPlan::choose.
+  /// as ConvPlan::choose. A fused pass is left out where cuDNN has none, or the table says so.
   [[nodiscard]] static Result<ConvPlans> choose(const Model& model, std::uint32_t microbatch,
                                                 Dtype dtype, const cudnn::PlanningTarget& target,
                                                 const EngineTable* table = nullptr);
 
+  [[nodiscard]] bool has(const ConvShape& shape, ConvPass pass) const;
+  /// One that it has: every pass that is not fused.
   [[nodiscard]] const cudnn::ConvPlan& of(const ConvShape& shape, ConvPass pass) const;
+  /// Sets what a step plan wants to know of them. The options must not outlive them.
+  void describe(StepPlanOptions& options, std::uint32_t microbatch) const;
   [[nodiscard]] std::size_t size() const { return plans_.size(); }
   [[nodiscard]] const EngineUse& use() const { return use_; }
 

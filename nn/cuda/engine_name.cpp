@@ -8,6 +8,8 @@
 namespace mayfly::nn::cuda {
 namespace {
 
+constexpr const char* kUnfusedWord = "unfused";
+
 /// Takes a number off the front of `text`; false if there is none.
 template <typename Number>
 bool take_number(std::string_view& text, Number& number) {
@@ -30,6 +32,9 @@ bool take_word(std::string_view& text, std::string_view word) {
 }  // namespace
 
 std::string EngineName::text() const {
+  if (is_unfused()) {
+    return kUnfusedWord;
+  }
   std::string text = fmt::format("eng{}", index);
   for (const auto& [type, setting] : knobs) {
     text += fmt::format("_k{}={}", type, setting);
@@ -39,6 +44,10 @@ std::string EngineName::text() const {
 
 Result<EngineName> EngineName::parse(std::string_view text) {
   EngineName name;
+  if (text == kUnfusedWord) {
+    name.index = kUnfused;
+    return name;
+  }
   std::string_view rest = text;
   bool understood = take_word(rest, "eng") && take_number(rest, name.index);
   while (understood && !rest.empty()) {

@@ -22,9 +22,6 @@ constexpr std::string_view kColumns =
 constexpr std::size_t kColumnCount = 12;
 constexpr std::int64_t kNumberMax = 1 << 20;  // no size of ours; products still fit
 
-constexpr ConvPass kPasses[] = {ConvPass::kForward, ConvPass::kInputGradient,
-                                ConvPass::kWeightGradient};
-
 /// to_string() as one word.
 std::string word_of(ConvPass pass) {
   std::string word = to_string(pass);
@@ -54,8 +51,8 @@ std::optional<Number> number_in(std::string_view text) {
 
 std::optional<ConvPass> pass_in(std::string_view word) {
   const auto* const found =
-      std::ranges::find_if(kPasses, [&](ConvPass pass) { return word_of(pass) == word; });
-  return found == std::end(kPasses) ? std::nullopt : std::optional(*found);
+      std::ranges::find_if(kConvPasses, [&](ConvPass pass) { return word_of(pass) == word; });
+  return found == std::end(kConvPasses) ? std::nullopt : std::optional(*found);
 }
 
 /// Of columns 2 to 8; none if it is no convolution.
@@ -96,6 +93,9 @@ std::optional<std::pair<ConvKey, EngineEntry>> row_in(std::string_view line) {
   if (!pass || !dtype.ok() || !shape || !engine.ok() || !time || !first_time) {
     return std::nullopt;
   }
+  if (engine.value().is_unfused() && !is_fused(*pass)) {
+    return std::nullopt;
+  }
   return std::pair(ConvKey{dtype.value(), *shape, *pass},
                    EngineEntry{std::move(engine).value(), *time, *first_time});
 }
@@ -113,8 +113,9 @@ std::string choice_text(const ConvKey& key, const EngineEntry& entry) {
 std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microbatch, Dtype dtype) {
   std::set<ConvKey> all;
   for (const ConvSpec* spec : convolutions_of(model)) {
-    for (const ConvPass pass : kPasses) {
-      if (pass != ConvPass::kInputGradient || spec != &model.stem) {
+    for (const ConvPass pass : kConvPasses) {
+      const bool is_of_images = pass == ConvPass::kInputGradient && spec == &model.stem;
+      if (!is_of_images && (!is_fused(pass) || dtype == kFusedDtype)) {
         all.insert({dtype, ConvShape::of(*spec, microbatch), pass});
       }
     }
@@ -194,10 +195,15 @@ Digest EngineTable::digest() const {
 
 std::string engines_fingerprint(const EngineTable& table, const std::set<ConvKey>& convolutions) {
   const EngineTable used = table.used_by(convolutions);
-  return used.size() == 0
-             ? "cudnn"
-             : fmt::format("cudnn, {} of {} by engine table {}", used.size(), convolutions.size(),
-                           to_string(used.digest()).substr(0, 16));
+  std::string text = "cudnn";
+  if (std::ranges::any_of(convolutions, [](const ConvKey& key) { return is_fused(key.pass); })) {
+    text += ", fused where it offers that";
+  }
+  if (used.size() > 0) {
+    text += fmt::format(", {} of {} by engine table {}", used.size(), convolutions.size(),
+                        to_string(used.digest()).substr(0, 16));
+  }
+  return text;
 }
 
 std::string EngineUse::remark() const {
@@ -208,6 +214,9 @@ std::string EngineUse::remark() const {
       "{} of {} convolutions are computed by cuDNN's own first choice of engine: {} are not in the "
       "engine table",
       convolutions - by_table, convolutions, convolutions - by_table - refused);
+  if (fused > 0) {
+    text += fmt::format(", {} are fused with a part of batch norm", fused);
+  }
   if (refused > 0) {
     text += fmt::format(", {} engines of the table are not possible, the first {}", refused,
                         first_refusal);

@@ -31,8 +31,12 @@ struct ConvKey {
   auto operator<=>(const ConvKey&) const = default;
 };
 
-/// Every convolution that a training step of `model` makes, once: all passes of all layers, less
-/// the gradient of the images.
+/// The only type that cuDNN 9.19 offers fused passes for, on an H200.
+inline constexpr Dtype kFusedDtype = Dtype::kFp16;
+
+/// Every convolution that a training step of `model` may make, once: all passes of all layers, less
+/// the gradient of the images. Fused ones among them in kFusedDtype; which of them can be had is
+/// another question.
 [[nodiscard]] std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microbatch,
                                                      Dtype dtype);
 
@@ -83,6 +87,7 @@ class EngineTable {
 struct EngineUse {
   std::size_t convolutions = 0;
   std::size_t by_table = 0;
+  std::size_t fused = 0;           ///< with what comes before or behind (ConvPass)
   std::size_t refused = 0;         ///< in the table, but not possible
   std::string first_refusal = {};  ///< of one of these, in one line
 

@@ -34,7 +34,8 @@ ConvTensors StepExecutor::tensors_of(const Convolve& convolve) const {
   return {.x = at(convolve.x),
           .filter = static_cast<std::byte*>(at(filters)) + offset,
           .y = at(convolve.y),
-          .workspace = at(convolve.workspace)};
+          .workspace = at(convolve.workspace),
+          .sums = floats(convolve.totals)};
 }
 
 /// One operation at a time; in the order in which they are declared.
@@ -121,6 +122,16 @@ struct StepExecutor::Step {
                                factors(op.layer, op.factors), statistics + norm.mean,
                                statistics + norm.variance, stream),
         "norm_measure");
+  }
+
+  Result<void> operator()(const MeasureNormTotals& op) const {
+    const Layer& norm = layer(op.layer);
+    float* statistics = self.floats(plan().resident.batch_statistics);
+    return started(
+        kernels().norm_measure_totals(norm.out, self.floats(op.totals), parameter(norm.scale),
+                                      parameter(norm.shift), factors(op.layer, op.factors),
+                                      statistics + norm.mean, statistics + norm.variance, stream),
+        "norm_measure_totals");
   }
 
   Result<void> operator()(const UseRunningNorm& op) const {

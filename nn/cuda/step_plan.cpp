@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "nn/cuda/step_layers.hpp"
 #include "nn/cuda/tensor_list.hpp"
 
 namespace mayfly::nn::cuda {
@@ -42,7 +43,7 @@ class StepPlanner {
   }
 
   StepPlan make() {
-    describe_layers();
+    names_ = describe_layers(model_, microbatch_, plan_);
     add_residents();
     plan_.load.first = time();
     push(PackFilters{});
@@ -60,40 +61,6 @@ class StepPlanner {
   }
 
  private:
-  std::size_t parameter(std::size_t index) const { return model_.parameters[index].offset; }
-
-  void describe_layers() {
-    for (const ConvSpec* spec : convolutions_of(model_)) {
-      Layer layer;
-      layer.conv = ConvShape::of(*spec, microbatch_);
-      layer.out = {microbatch_, static_cast<std::uint32_t>(spec->output_size()),
-                   static_cast<std::uint32_t>(spec->out_channels)};
-      layer.weight = parameter(spec->weight);
-      layer.scale = parameter(spec->weight + 1);
-      layer.shift = parameter(spec->weight + 2);
-      layer.mean = model_.statistics[spec->running_mean].offset;
-      layer.variance = model_.statistics[spec->running_mean + 1].offset;
-      plan_.filters.push_back(
-          {.offset = layer.weight,
-           .packed_offset = packed_elements_,
-           .out_channels = static_cast<std::uint32_t>(spec->out_channels),
-           .in_channels = static_cast<std::uint32_t>(spec->in_channels),
-           .packed_channels = static_cast<std::uint32_t>(layer.conv.in_channels),
-           .kernel = static_cast<std::uint32_t>(spec->kernel)});
-      packed_elements_ += layer.conv.filter_elements();
-      const std::string& weight = model_.parameters[spec->weight].name;
-      names_.push_back(weight.substr(0, weight.rfind('.')));
-      plan_.layers.push_back(layer);
-    }
-    plan_.filter_blocks = number_filter_blocks(plan_.filters);
-    // No network ends with a projection, so the last layer is that before the classifier.
-    const ActivationShape& last = plan_.layers.back().out;
-    plan_.classifier = {microbatch_, last.width, last.channels,
-                        static_cast<std::uint32_t>(model_.classes)};
-    plan_.classifier_weight = parameter(model_.classifier_weight);
-    plan_.classifier_bias = parameter(model_.classifier_weight + 1);
-  }
-
   // Tensors
   std::size_t time() const { return plan_.operations.size(); }
 
@@ -125,7 +92,10 @@ class StepPlanner {
   }
 
   void add_residents() {
-    const std::size_t packed_bytes = packed_elements_ * bytes_of(options_.dtype);
+    std::size_t packed_bytes = 0;
+    for (const Layer& layer : plan_.layers) {
+      packed_bytes += layer.conv.filter_elements() * bytes_of(options_.dtype);
+    }
     const std::size_t statistic_bytes = model_.statistic_count * sizeof(float);
     ResidentTensors& r = plan_.resident;
     r.parameters = tensors_.add_resident("parameters", model_.parameter_count * sizeof(float));
@@ -151,14 +121,19 @@ class StepPlanner {
   }
 
   // Forward
-  void convolve(std::size_t layer, ConvPass pass, TensorId x, TensorId y) {
+  [[nodiscard]] bool has_fused(std::size_t layer, ConvPass pass) const {
+    return options_.has_fused && options_.has_fused(plan_.layers[layer].conv, pass);
+  }
+
+  void convolve(std::size_t layer, ConvPass pass, TensorId x, TensorId y,
+                TensorId totals = kNoTensor) {
     const std::size_t bytes =
         options_.workspace_bytes ? options_.workspace_bytes(plan_.layers[layer].conv, pass) : 0;
     const TensorId workspace =
         bytes == 0
             ? kNoTensor
             : tensors_.add(fmt::format("{} {} scratch", names_[layer], to_string(pass)), bytes);
-    push(Convolve{layer, pass, x, y, workspace});
+    push(Convolve{layer, pass, x, y, workspace, totals});
   }
 
   Unit begin_unit(std::size_t layer, TensorId input) {
@@ -166,6 +141,13 @@ class StepPlanner {
     Unit unit{.layer = layer, .input = input};
     unit.raw = add_activation(names_[layer] + " raw", shape);
     unit.factors = tensors_.add(names_[layer] + " factors", norm_factor_bytes(shape.channels));
+    if (training_ && has_fused(layer, ConvPass::kForwardSums)) {
+      const TensorId totals =
+          tensors_.add(names_[layer] + " totals", norm_total_bytes(shape.channels));
+      convolve(layer, ConvPass::kForwardSums, input, unit.raw, totals);
+      push(MeasureNormTotals{layer, totals, unit.factors});
+      return unit;
+    }
     convolve(layer, ConvPass::kForward, input, unit.raw);
     if (training_) {
       push(MeasureNorm{layer, unit.raw, add_sums(layer), unit.factors});
@@ -368,7 +350,6 @@ class StepPlanner {
   StepPlan plan_;
   TensorList tensors_;
   std::vector<std::string> names_;  ///< of the layers
-  std::size_t packed_elements_ = 0;
 
   // Of the pass that is being planned.
   bool training_ = true;

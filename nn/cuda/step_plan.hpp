@@ -8,6 +8,9 @@
 // output ("raw"), norm and ReLU applied to it ("out"), one bit per element for the ReLU ("mask"),
 // and the norm's factors. Backward overwrites raw by its own gradient. Weight gradients come before
 // input gradients, so that the gradient of a tensor can lie where the tensor was.
+//
+// Where a convolution can be had that also sums what the norm behind it wants (ConvPass), it takes
+// the place of both the convolution and the norm's pass over its output.
 
 #include <array>
 #include <cstddef>
@@ -50,8 +53,9 @@ struct Convolve {
   std::size_t layer;
   ConvPass pass;
   TensorId x, y;
-  TensorId workspace;  ///< kNoTensor if it needs none
-  [[nodiscard]] std::array<TensorId, 3> tensors() const { return {x, y, workspace}; }
+  TensorId workspace;           ///< kNoTensor if it needs none
+  TensorId totals = kNoTensor;  ///< what a fused pass sums
+  [[nodiscard]] std::array<TensorId, 4> tensors() const { return {x, y, workspace, totals}; }
 };
 
 /// The statistics of this microbatch, and the factors to normalise by them.
@@ -59,6 +63,13 @@ struct MeasureNorm {
   std::size_t layer;
   TensorId x, sums, factors;
   [[nodiscard]] std::array<TensorId, 3> tensors() const { return {x, sums, factors}; }
+};
+
+/// The same behind a convolution that has summed.
+struct MeasureNormTotals {
+  std::size_t layer;
+  TensorId totals, factors;
+  [[nodiscard]] std::array<TensorId, 2> tensors() const { return {totals, factors}; }
 };
 
 /// The factors to normalise by running statistics.
@@ -157,10 +168,11 @@ struct UnpackFilterGradients {
   [[nodiscard]] std::array<TensorId, 0> tensors() const { return {}; }
 };
 
-using Operation = std::variant<PackFilters, StoreImages, GatherImages, Convolve, MeasureNorm,
-                               UseRunningNorm, ApplyNorm, Downsample, DownsampleGradient, MaxPool,
-                               MaxPoolGradient, Classify, ClassifyGradient, SumNormGradient,
-                               ApplyNormGradient, AddGradient, UnpackFilterGradients>;
+using Operation =
+    std::variant<PackFilters, StoreImages, GatherImages, Convolve, MeasureNorm, MeasureNormTotals,
+                 UseRunningNorm, ApplyNorm, Downsample, DownsampleGradient, MaxPool,
+                 MaxPoolGradient, Classify, ClassifyGradient, SumNormGradient, ApplyNormGradient,
+                 AddGradient, UnpackFilterGradients>;
 
 /// Operations [first, end) of a plan.
 struct OperationRange {
@@ -237,6 +249,8 @@ struct StepPlanOptions {
   std::size_t segment_elements = std::size_t{1} << 18;
   /// Scratch that a convolution needs, in bytes; not set: none.
   std::function<std::size_t(const ConvShape&, ConvPass)> workspace_bytes = {};
+  /// Whether a fused pass can be had; not set: none can.
+  std::function<bool(const ConvShape&, ConvPass)> has_fused = {};
 };
 
 /// Plans a network for whole microbatches of `microbatch` images (evaluation for as many or fewer).

@@ -82,8 +82,10 @@ Result<void> make_table(const EnginesBenchOptions& options) {
   if (!table.ok()) {
     return std::move(table).error();
   }
-  const std::set<ConvKey> convolutions =
+  std::set<ConvKey> convolutions =
       nn::cuda::convolutions_of_step(model.value(), options.batch, dtype.value());
+  // Fused passes are computed by cuDNN's first choice.
+  std::erase_if(convolutions, [](const ConvKey& key) { return nn::cuda::is_fused(key.pass); });
   const Instant begin = monotonic_now();
   Total total;
   const auto take = [&](const ConvKey& key, std::span<const EngineTiming> timings) {

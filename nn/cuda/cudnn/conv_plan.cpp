@@ -4,121 +4,11 @@
 
 #include <algorithm>
 
+#include "nn/cuda/cudnn/conv_graph.hpp"
 #include "nn/cuda/cudnn/engine_config.hpp"
 
 namespace mayfly::nn::cuda::cudnn {
 namespace {
-
-// Any numbers that differ: plan and variant pack agree on them.
-constexpr std::int64_t kX = 1;
-constexpr std::int64_t kFilter = 2;
-constexpr std::int64_t kY = 3;
-
-constexpr std::int64_t kAlignment = 16;
-
-using Sizes = std::vector<std::int64_t>;
-
-cudnnDataType_t data_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kBf16: return CUDNN_DATA_BFLOAT16;
-    case Dtype::kFp16: return CUDNN_DATA_HALF;
-    case Dtype::kFp32: break;
-  }
-  return CUDNN_DATA_FLOAT;
-}
-
-/// A tensor whose second dimension, the channels, lies innermost.
-Result<Descriptor> tensor(std::int64_t id, Dtype dtype, std::int64_t outer, std::int64_t channels,
-                          std::int64_t size) {
-  return Builder(CUDNN_BACKEND_TENSOR_DESCRIPTOR)
-      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
-      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(dtype))
-      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, Sizes{outer, channels, size, size})
-      .set(CUDNN_ATTR_TENSOR_STRIDES, Sizes{channels * size * size, 1, channels * size, channels})
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment)
-      .finalise();
-}
-
-Result<Descriptor> convolution(const ConvShape& shape) {
-  return Builder(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
-      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
-      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
-      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
-      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, Sizes{1, 1})
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Sizes{shape.stride, shape.stride})
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Sizes{shape.padding, shape.padding})
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Sizes{shape.padding, shape.padding})
-      .finalise();
-}
-
-/// What the same thing is called in each pass.
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t convolution, x, filter, y, alpha, beta;
-};
-
-OperationNames names_of(ConvPass pass) {
-  switch (pass) {
-    case ConvPass::kForward:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-    case ConvPass::kInputGradient:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case ConvPass::kWeightGradient: break;
-  }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-}
-
-Result<Descriptor> operation(const ConvShape& shape, ConvPass pass, Dtype dtype) {
-  Result<Descriptor> x = tensor(kX, dtype, shape.images, shape.in_channels, shape.input_size);
-  Result<Descriptor> filter =
-      tensor(kFilter, dtype, shape.out_channels, shape.in_channels, shape.kernel);
-  Result<Descriptor> y = tensor(kY, dtype, shape.images, shape.out_channels, shape.output_size);
-  Result<Descriptor> conv = convolution(shape);
-  for (Result<Descriptor>* part : {&x, &filter, &y, &conv}) {
-    if (!part->ok()) {
-      return part->error();
-    }
-  }
-  const OperationNames names = names_of(pass);
-  return Builder(names.type)
-      .set(names.convolution, conv.value())
-      .set(names.x, x.value())
-      .set(names.filter, filter.value())
-      .set(names.y, y.value())
-      .set(names.alpha, 1.0F)
-      .set(names.beta, 0.0F)
-      .finalise();
-}
-
-Result<Descriptor> graph_of(const ConvShape& shape, ConvPass pass, Dtype dtype,
-                            const PlanningTarget& target) {
-  const Result<Descriptor> convolved = operation(shape, pass, dtype);
-  if (!convolved.ok()) {
-    return convolved.error();
-  }
-  Builder builder(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  builder.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, convolved.value());
-  target.aim(builder, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
-  return builder.finalise();
-}
 
 std::string text_of(const ConvShape& shape, ConvPass pass, Dtype dtype) {
   return fmt::format("the {} of {} in {}", to_string(pass), shape.text(), nn::name_of(dtype));
@@ -138,8 +28,8 @@ Result<std::size_t> workspace_of(const Descriptor& plan) {
 
 }  // namespace
 
-Result<ConvPlan> ConvPlan::finalised(const Descriptor& configuration, Dtype dtype,
-                                     const PlanningTarget& target) {
+Result<ConvPlan> ConvPlan::finalised(const Descriptor& configuration, const ConvShape& shape,
+                                     ConvPass pass, Dtype dtype, const PlanningTarget& target) {
   const Result<const char*> why = objection_to(configuration, dtype);
   if (!why.ok()) {
     return why.error();
@@ -163,6 +53,8 @@ Result<ConvPlan> ConvPlan::finalised(const Descriptor& configuration, Dtype dtyp
     return std::move(name).error();
   }
   ConvPlan plan;
+  plan.shape_ = shape;
+  plan.pass_ = pass;
   plan.plan_ = std::move(finished).value();
   plan.workspace_bytes_ = workspace.value();
   plan.engine_ = std::move(name).value();
@@ -180,6 +72,9 @@ Result<std::vector<ConvPlan>> ConvPlan::offered(const ConvShape& shape, ConvPass
   std::size_t offered = 0;
   std::string last = "none was offered";
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (is_fused(pass) && mode == CUDNN_HEUR_MODE_FALLBACK) {
+      continue;  // the fall-back is to compute the parts one by one
+    }
     const auto found = offered_for(graph.value(), mode, target);
     if (!found.ok()) {
       last = found.error().detail;
@@ -187,7 +82,7 @@ Result<std::vector<ConvPlan>> ConvPlan::offered(const ConvShape& shape, ConvPass
     }
     for (const Descriptor& configuration : found.value()) {
       ++offered;
-      Result<ConvPlan> plan = finalised(configuration, dtype, target);
+      Result<ConvPlan> plan = finalised(configuration, shape, pass, dtype, target);
       if (!plan.ok()) {
         last = plan.error().detail;
         continue;
@@ -235,17 +130,12 @@ Result<ConvPlan> ConvPlan::by(const EngineName& engine, const ConvShape& shape, 
   if (!configuration.ok()) {
     return refused(configuration.error());
   }
-  Result<ConvPlan> plan = finalised(configuration.value(), dtype, target);
+  Result<ConvPlan> plan = finalised(configuration.value(), shape, pass, dtype, target);
   return plan.ok() ? std::move(plan) : refused(plan.error());
 }
 
 Result<Descriptor> ConvPlan::bind(const ConvTensors& tensors) const {
-  return Builder(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
-      .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, Sizes{kX, kFilter, kY})
-      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-           std::vector<void*>{tensors.x, tensors.filter, tensors.y})
-      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, tensors.workspace)
-      .finalise();
+  return bound_tensors(shape_, pass_, tensors);
 }
 
 Result<void> ConvPlan::run(cudnnHandle_t handle, const Descriptor& bound) const {

@@ -26,8 +26,8 @@ inline constexpr std::size_t kWorkspaceBytesMax = std::size_t{1} << 30;
 class ConvPlan {
  public:
   /// Activations, filter and gradients all of `dtype`, sums in fp32. kUnsupported if no engine that
-  /// cuDNN offers will do; the text says for which convolution, how many were offered and why the
-  /// last was left.
+  /// cuDNN offers will do, as is often so of a fused pass; the text says for which convolution, how
+  /// many were offered and why the last was left.
   [[nodiscard]] static Result<ConvPlan> choose(const ConvShape& shape, ConvPass pass, Dtype dtype,
                                                const PlanningTarget& target);
 
@@ -54,9 +54,11 @@ class ConvPlan {
   [[nodiscard]] Result<void> run(cudnnHandle_t handle, const Descriptor& bound) const;
 
  private:
-  static Result<ConvPlan> finalised(const Descriptor& configuration, Dtype dtype,
-                                    const PlanningTarget& target);
+  static Result<ConvPlan> finalised(const Descriptor& configuration, const ConvShape& shape,
+                                    ConvPass pass, Dtype dtype, const PlanningTarget& target);
 
+  ConvShape shape_;
+  ConvPass pass_ = ConvPass::kForward;
   Descriptor plan_;
   std::size_t workspace_bytes_ = 0;
   EngineName engine_;

@@ -74,6 +74,10 @@ struct NormFactors {
 /// Bytes of scratch that the sums of a norm need between norm_sums() and norm_measure(), and
 /// between norm_gradient_sums() and norm_derive().
 [[nodiscard]] std::size_t norm_sum_bytes(const ActivationShape& shape);
+/// Bytes of the sums that norm_measure_totals() reads.
+[[nodiscard]] constexpr std::size_t norm_total_bytes(std::uint32_t channels) {
+  return 2 * std::size_t{channels} * sizeof(float);
+}
 
 /// y = x * scale + shift (fused), + the residual, then ReLU.
 struct NormApply {
@@ -216,6 +220,13 @@ struct Kernels {
   int (*norm_measure)(const ActivationShape& shape, const double* sums, const float* scale,
                       const float* shift, const NormFactors& factors, float* mean, float* variance,
                       Stream stream);
+
+  /// The same from sums over all rows in fp32, as cuDNN's fused convolutions take them: those of x,
+  /// then those of x * x. The variance is E[x^2] - E[x]^2, in double, at least 0. Nothing is
+  /// subtracted from x before, so the sums' own errors grow with E[x]^2 over the variance.
+  int (*norm_measure_totals)(const ActivationShape& shape, const float* totals, const float* scale,
+                             const float* shift, const NormFactors& factors, float* mean,
+                             float* variance, Stream stream);
 
   /// Inference: factors for norm_apply() from running statistics.
   int (*norm_use_running)(std::uint32_t channels, const float* scale, const float* shift,

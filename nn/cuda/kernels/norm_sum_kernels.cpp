@@ -238,6 +238,18 @@ struct Derive {
   }
 };
 
+/// Then, from totals that are there already: no parts are to be added, and nothing was taken off.
+template <typename Then>
+struct FromTotals {
+  const float* totals;
+  std::uint32_t channels;
+  Then then;
+
+  MAYFLY_HOST_DEVICE void operator()(std::uint32_t c) const {
+    then(c, static_cast<double>(totals[c]), static_cast<double>(totals[channels + c]), 0);
+  }
+};
+
 struct UseRunning {
   const float* scale;
   const float* shift;
@@ -287,6 +299,18 @@ int norm_measure(const ActivationShape& shape, const double* sums, const float* 
   return launch_finish(shape, sums, Measure{count, scale, shift, factors, mean, variance}, stream);
 }
 
+int norm_measure_totals(const ActivationShape& shape, const float* totals, const float* scale,
+                        const float* shift, const NormFactors& factors, float* mean,
+                        float* variance, Stream stream) {
+  if (!has_rows(shape)) {
+    return kInvalidArguments;
+  }
+  const auto count = static_cast<double>(shape.rows());
+  return launch_each(
+      FromTotals<Measure>{totals, shape.channels, {count, scale, shift, factors, mean, variance}},
+      shape.channels, stream);
+}
+
 int norm_use_running(std::uint32_t channels, const float* scale, const float* shift,
                      const float* mean, const float* variance, const NormFactors& factors,
                      Stream stream) {
@@ -329,6 +353,7 @@ int norm_derive(const ActivationShape& shape, const double* sums, const LossInpu
 void add_norm_sum_kernels(Kernels& table) {
   table.norm_sums = norm_sums;
   table.norm_measure = norm_measure;
+  table.norm_measure_totals = norm_measure_totals;
   table.norm_use_running = norm_use_running;
   table.norm_gradient_sums = norm_gradient_sums;
   table.norm_derive = norm_derive;
@@ -339,7 +364,7 @@ int load_norm_sum_kernels() {
       load_blocks<SumRows<Moments<float>>, SumRows<Moments<Bf16>>, SumRows<Moments<Fp16>>,
                   SumRows<GradientTerms<float>>, SumRows<GradientTerms<Bf16>>,
                   SumRows<GradientTerms<Fp16>>, FinishSums<Measure>, FinishSums<Derive>>(),
-      load_each<UseRunning>());
+      load_each<UseRunning, FromTotals<Measure>>());
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

@@ -10,6 +10,9 @@
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
 //   REHEARSAL_GPU_OVERFLOWS=N in fp16, about one microbatch of N has a gradient that is not finite
+//   REHEARSAL_GPU_PLAN=fused|unfused  steps are not the CPU engine's, but those that a GPU is
+//   given,
+//                             carried out slowly on the CPU, in fp16 as well
 //   REHEARSAL_GPU_FLIPS=PATH  the same, but after an update a bit of a weight flips in its memory
 
 #include <unistd.h>
@@ -39,6 +42,7 @@
 #include "nn/cuda/memory_fit.hpp"
 #include "tests/gpu/rehearsal/host_feed.hpp"
 #include "tests/gpu/rehearsal/host_state.hpp"
+#include "tests/unit/nn/cuda/reference_executor.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -206,7 +210,9 @@ class HostEngine final : public StepEngine {
   }
 
   Weights loaded(const Weights& weights) {
-    return state_.has_value() ? state_->loaded(weights) : weights;
+    Weights used = state_.has_value() ? state_->loaded(weights) : weights;
+    used.loss_scale = weights.loss_scale;
+    return used;
   }
 
   void fail_if_asked() {
@@ -227,6 +233,18 @@ class HostEngine final : public StepEngine {
   std::optional<ImageFeed> feed_;
   std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
+
+/// A GPU's step; `plan` is REHEARSAL_GPU_PLAN. Fused passes are those that cuDNN offers.
+std::unique_ptr<StepEngine> planned_engine(const Model& model, const EngineRequest& request,
+                                           std::string_view plan) {
+  StepPlanOptions options{.dtype = request.dtype};
+  if (plan == "fused") {
+    options.has_fused = [&request](const ConvShape& shape, ConvPass /*pass*/) {
+      return request.dtype == kFusedDtype && shape.in_channels != kImageChannels;
+    };
+  }
+  return std::make_unique<ReferenceExecutor>(model, request.microbatch, options);
+}
 
 /// As if every engine of the table were possible.
 EngineUse use_of(const Model& model, const EngineRequest& request) {
@@ -299,6 +317,15 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
     }
     images = std::move(made).value();
   }
+  const auto image_floats =
+      std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size);
+  if (const std::string_view as = setting("REHEARSAL_GPU_PLAN"); !as.empty()) {
+    EngineRequest rounded = request;
+    rounded.dtype = Dtype::kFp32;  // gradients are rounded where a GPU rounds them
+    return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
+        planned_engine(model, request, as), model.parameter_count, std::move(images), rounded,
+        use_of(model, request), image_floats));
+  }
   if (Result<void> set = cpu::select_conv_kernels("auto"); !set.ok()) {
     return std::move(set).error();
   }
@@ -313,8 +340,7 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   }
   return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
       std::move(engine).value(), model.parameter_count, std::move(images), request,
-      use_of(model, request),
-      std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size)));
+      use_of(model, request), image_floats));
 }
 
 /// Three engines for each convolution: the second is the fastest right one, the third is faster and

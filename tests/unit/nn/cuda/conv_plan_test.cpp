@@ -5,10 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "nn/cuda/cudnn_convolver.hpp"
 #include "nn/model.hpp"
@@ -223,14 +226,14 @@ TEST(ConvPlan, AnImpossibleConvolutionIsRefusedInCudnnsOwnWords) {
 TEST(ConvPlans, AStepIsPlannedAndBoundWithoutADevice) {
   Result<PlanningTarget> target = PlanningTarget::described(h200());
   ASSERT_TRUE(target.ok());
-  for (const char* name : {"resnet20", "resnet50"}) {
+  for (const auto& [name, dtype] :
+       {std::pair{"resnet20", Dtype::kBf16}, std::pair{"resnet50", Dtype::kBf16},
+        std::pair{"resnet20", Dtype::kFp16}, std::pair{"resnet50", Dtype::kFp16}}) {
     const Model model = make_usual_model(name).value();
-    const Result<ConvPlans> plans = ConvPlans::choose(model, 16, Dtype::kBf16, target.value());
+    const Result<ConvPlans> plans = ConvPlans::choose(model, 16, dtype, target.value());
     ASSERT_TRUE(plans.ok()) << plans.error().detail;
-    StepPlanOptions options{.dtype = Dtype::kBf16};
-    options.workspace_bytes = [&](const ConvShape& shape, ConvPass pass) {
-      return plans.value().of(shape, pass).workspace_bytes();
-    };
+    StepPlanOptions options{.dtype = dtype};
+    plans.value().describe(options, 16);
     const StepPlan plan = make_step_plan(model, 16, options);
     CudnnConvolver convolver(nullptr, plans.value());
     // Addresses only: nothing is read or written.
@@ -238,7 +241,68 @@ TEST(ConvPlans, AStepIsPlannedAndBoundWithoutADevice) {
                                 reinterpret_cast<void*>(std::uintptr_t{1} << 40));
     const Result<void> bound = convolver.bind(plan, executor);
     EXPECT_TRUE(bound.ok()) << bound.error().detail;
+    const auto fused = std::ranges::count_if(plan.operations, [](const Operation& each) {
+      const auto* convolve = std::get_if<Convolve>(&each);
+      return convolve != nullptr && is_fused(convolve->pass);
+    });
+    EXPECT_EQ(fused > 0, dtype == Dtype::kFp16) << name;
   }
+}
+
+/// In training all but the stem, whose four channels are too few; in bf16 and fp32 none.
+TEST(ConvPlans, InFp16EveryLayerOfEveryModelButTheStemIsFused) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  for (const std::string& name : model_names()) {
+    const Model model = make_usual_model(name).value();
+    for (const std::uint32_t images : {32U, 256U}) {
+      const auto plans = ConvPlans::choose(model, images, Dtype::kFp16, target.value());
+      ASSERT_TRUE(plans.ok()) << plans.error().detail;
+      std::size_t missing = 0;
+      for (const ConvKey& key : convolutions_of_step(model, images, Dtype::kFp16)) {
+        const bool is_there = plans.value().has(key.shape, key.pass);
+        missing += is_there ? 0 : 1;
+        EXPECT_EQ(is_there, !is_fused(key.pass) || key.shape.in_channels != kImageChannels)
+            << to_string(key.pass) << " of " << key.shape.text();
+        if (is_there) {
+          EXPECT_LE(plans.value().of(key.shape, key.pass).workspace_bytes(), kWorkspaceBytesMax);
+        }
+      }
+      EXPECT_EQ(missing, 1U) << name;
+      EXPECT_EQ(plans.value().use().convolutions, plans.value().size());
+      EXPECT_GT(plans.value().use().fused, 0U);
+    }
+  }
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+    const ConvShape shape =
+        ConvShape::of(make_usual_model("resnet50").value().blocks[4].convs[1], 64);
+    EXPECT_FALSE(ConvPlan::choose(shape, ConvPass::kForwardSums, dtype, target.value()).ok())
+        << "it is offered now: see kFusedDtype";
+  }
+}
+
+TEST(ConvPlans, ATableMaySayThatALayerIsNotFused) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  const Model model = make_usual_model("resnet20").value();
+  EngineTable table("sm_90-cudnn-test");
+  ConvKey unfused;
+  for (const ConvKey& key : convolutions_of_step(model, 16, Dtype::kFp16)) {
+    if (key.pass == ConvPass::kForwardSums && key.shape.in_channels == 32) {
+      unfused = key;
+    }
+  }
+  table.set(unfused, {.engine = {EngineName::kUnfused, {}}});
+  const Result<EngineTable> read = EngineTable::parse(table.text());
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  const auto usual = ConvPlans::choose(model, 16, Dtype::kFp16, target.value());
+  const auto plans = ConvPlans::choose(model, 16, Dtype::kFp16, target.value(), &read.value());
+  ASSERT_TRUE(usual.ok() && plans.ok());
+  EXPECT_TRUE(usual.value().has(unfused.shape, unfused.pass));
+  EXPECT_FALSE(plans.value().has(unfused.shape, unfused.pass));
+  EXPECT_TRUE(plans.value().has(unfused.shape, ConvPass::kForward));
+  EXPECT_EQ(plans.value().size() + 1, usual.value().size());
+  EXPECT_EQ(plans.value().use().refused, 0U);
 }
 
 TEST(PlanningTarget, AnIncompleteDescriptionIsRefusedInCudnnsOwnWords) {

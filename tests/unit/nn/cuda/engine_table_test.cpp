@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -151,6 +152,35 @@ TEST(EngineTable, TheFingerprintIsOfTheEnginesThatAreUsed) {
   slower.engine.knobs[1].second = 1;
   table.set(*used.begin(), slower);
   EXPECT_NE(engines_fingerprint(table, used), print);
+}
+
+TEST(EngineTable, FusedPassesAreOfFp16AndTheFingerprintSaysSo) {
+  const Model model = make_usual_model("resnet20").value();
+  const std::set<ConvKey> half = convolutions_of_step(model, 16, Dtype::kFp16);
+  const auto fused = [](const ConvKey& key) { return is_fused(key.pass); };
+  EXPECT_TRUE(std::ranges::any_of(half, fused));
+  EXPECT_TRUE(std::ranges::none_of(convolutions_of_step(model, 16, Dtype::kBf16), fused));
+  EXPECT_TRUE(std::ranges::none_of(convolutions_of_step(model, 16, Dtype::kFp32), fused));
+  EngineTable table(kKind);
+  EXPECT_EQ(engines_fingerprint(table, half), "cudnn, fused where it offers that");
+  const ConvKey key = *std::ranges::find_if(half, fused);
+  table.set(key, {.engine = {1, {}}});
+  const std::string print = engines_fingerprint(table, half);
+  table.set(key, {.engine = {EngineName::kUnfused, {}}});
+  EXPECT_NE(engines_fingerprint(table, half), print);
+}
+
+TEST(EngineTable, OnlyAFusedPassCanBeUnfused) {
+  const Model model = make_usual_model("resnet20").value();
+  for (const ConvKey& key : convolutions_of_step(model, 16, Dtype::kFp16)) {
+    EngineTable table(kKind);
+    table.set(key, {.engine = {EngineName::kUnfused, {}}});
+    const Result<EngineTable> read = EngineTable::parse(table.text());
+    EXPECT_EQ(read.ok(), is_fused(key.pass)) << table.text();
+    if (read.ok()) {
+      EXPECT_TRUE(read.value().find(key)->engine.is_unfused());
+    }
+  }
 }
 
 TEST(EngineTable, TheLogSaysWhatTheTableDidNotDecide) {

@@ -75,6 +75,26 @@ void for_each_place(const ConvShape& shape, const Visit& visit) {
   }
 }
 
+/// Sums over the rows of a and of a * b, in fp32: of each tile of rows, then of the tiles, as a
+/// fused convolution takes them.
+void sum_rows(std::span<const float> a, std::span<const float> b, std::size_t channels, float* to) {
+  constexpr std::size_t kTile = 128;
+  std::fill_n(to, 2 * channels, 0.0F);
+  std::vector<float> tile(2 * channels);
+  for (std::size_t first = 0; first < a.size(); first += kTile * channels) {
+    std::ranges::fill(tile, 0.0F);
+    const std::size_t end = std::min(a.size(), first + kTile * channels);
+    for (std::size_t i = first; i < end; ++i) {
+      const std::size_t c = i % channels;
+      tile[c] += a[i];
+      tile[channels + c] += a[i] * b[i];
+    }
+    for (std::size_t i = 0; i < tile.size(); ++i) {
+      to[i] += tile[i];
+    }
+  }
+}
+
 }  // namespace
 
 Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve& what,
@@ -87,17 +107,19 @@ Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve&
   std::vector<float> x = read_all(tensors.x, shape.input_elements(), dtype);
   std::vector<float> filter = read_all(tensors.filter, shape.filter_elements(), dtype);
   std::vector<float> y = read_all(tensors.y, shape.output_elements(), dtype);
-  std::vector<float>& result = what.pass == ConvPass::kForward         ? y
-                               : what.pass == ConvPass::kInputGradient ? x
-                                                                       : filter;
+  const ConvPass pass = what.pass == ConvPass::kForwardSums ? ConvPass::kForward : what.pass;
+  std::vector<float>& result = pass == ConvPass::kForward         ? y
+                               : pass == ConvPass::kInputGradient ? x
+                                                                  : filter;
   std::ranges::fill(result, 0.0F);
   for_each_place(shape, [&](std::size_t x_at, std::size_t filter_at, std::size_t y_at) {
     for (std::size_t o = 0; o < out; ++o) {
       float* const xs = x.data() + x_at;
       float* const weights = filter.data() + o * next_filter + filter_at;
       float& there = y[y_at + o];
-      switch (what.pass) {
+      switch (pass) {
         case ConvPass::kForward:
+        case ConvPass::kForwardSums:
           for (std::size_t i = 0; i < in; ++i) {
             there += xs[i] * weights[i];
           }
@@ -115,10 +137,14 @@ Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve&
       }
     }
   });
-  void* const place = what.pass == ConvPass::kForward         ? tensors.y
-                      : what.pass == ConvPass::kInputGradient ? tensors.x
-                                                              : tensors.filter;
+  void* const place = pass == ConvPass::kForward         ? tensors.y
+                      : pass == ConvPass::kInputGradient ? tensors.x
+                                                         : tensors.filter;
   write_all(place, result, dtype);
+  if (what.pass == ConvPass::kForwardSums) {
+    const std::vector<float> stored = read_all(tensors.y, shape.output_elements(), dtype);
+    sum_rows(stored, stored, out, tensors.sums);
+  }
   return {};
 }
 

@@ -16,6 +16,11 @@ StepPlan plan_of(const std::string& name, int image_size, const StepPlanOptions&
   return make_step_plan(model, images, options);
 }
 
+/// As with cuDNN: every fused pass, but for images.
+bool offered(const ConvShape& shape, ConvPass /*pass*/) {
+  return shape.in_channels != kImageChannels;
+}
+
 std::vector<TensorId> tensors_of(const Operation& operation) {
   return std::visit(
       [](const auto& each) {
@@ -76,6 +81,7 @@ TEST(StepPlan, NoTwoTensorsInUseShareMemory) {
       plan_of("resnet20", 32, {.keeps_state = true, .set = ResidentSet{.samples = 100}})};
   for (const std::string& name : model_names()) {
     plans.push_back(plan_of(name, 32));
+    plans.push_back(plan_of(name, 32, {.has_fused = offered}));
   }
   for (const StepPlan& plan : plans) {
     const auto uses = uses_of(plan);
@@ -187,6 +193,28 @@ TEST(StepPlan, AWeightGradientIsComputedBeforeItIsUnpacked) {
     }
   }
   EXPECT_EQ(std::ranges::count(unpacked, true), static_cast<long>(plan.layers.size()));
+}
+
+TEST(StepPlan, WhereItIsOfferedANormIsMeasuredByItsConvolution) {
+  for (const std::string& name : model_names()) {
+    const StepPlan plan = plan_of(name, 32, {.has_fused = offered});
+    for (std::size_t i = 0; i < plan.operations.size(); ++i) {
+      const bool training = i < plan.evaluation.first;
+      if (const auto* conv = std::get_if<Convolve>(&plan.operations[i])) {
+        const bool fused = training && conv->layer != 0 && conv->pass == ConvPass::kForwardSums;
+        EXPECT_EQ(conv->totals != kNoTensor, fused);
+        EXPECT_EQ(is_fused(conv->pass), fused);
+        const auto* measure = std::get_if<MeasureNormTotals>(&plan.operations[i + 1]);
+        ASSERT_EQ(measure != nullptr, fused);
+        if (fused) {
+          EXPECT_EQ(measure->layer, conv->layer);
+          EXPECT_EQ(measure->totals, conv->totals);
+        }
+      } else if (const auto* sums = std::get_if<MeasureNorm>(&plan.operations[i])) {
+        EXPECT_EQ(sums->layer, 0U) << "only the stem's";
+      }
+    }
+  }
 }
 
 TEST(StepPlan, ScratchIsThereWhileItsConvolutionRuns) {

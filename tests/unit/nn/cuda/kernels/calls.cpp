@@ -126,6 +126,16 @@ NormForward norm_forward(Machine& machine, const NormInput& input) {
   return apply(memory, input);
 }
 
+NormForward norm_forward_by_totals(Machine& machine, const NormInput& input,
+                                   const std::vector<float>& totals) {
+  NormMemory memory(machine, input);
+  const Array<float> sums(machine, totals);
+  expect_started(machine.kernels().norm_measure_totals(
+      input.shape, sums.data(), memory.scale.data(), memory.shift.data(), memory.factors,
+      memory.mean.data(), memory.variance.data(), machine.stream()));
+  return apply(memory, input);
+}
+
 NormForward norm_inference(Machine& machine, const NormInput& input, const std::vector<float>& mean,
                            const std::vector<float>& variance) {
   NormMemory memory(machine, input);

@@ -34,6 +34,9 @@ struct NormForward {
   [[nodiscard]] auto all() const { return std::tie(mean, variance, scale, shift, out, mask); }
 };
 [[nodiscard]] NormForward norm_forward(Machine& machine, const NormInput& input);
+/// Given the sums that a fused convolution takes.
+[[nodiscard]] NormForward norm_forward_by_totals(Machine& machine, const NormInput& input,
+                                                 const std::vector<float>& totals);
 /// With running statistics in place of the batch's.
 [[nodiscard]] NormForward norm_inference(Machine& machine, const NormInput& input,
                                          const std::vector<float>& mean,
