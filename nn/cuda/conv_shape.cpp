@@ -12,6 +12,7 @@ const char* to_string(ConvPass pass) {
     case ConvPass::kInputGradient: return "input gradient";
     case ConvPass::kWeightGradient: return "weight gradient";
     case ConvPass::kForwardSums: return "forward with sums";
+    case ConvPass::kInputGradientSums: return "input gradient with sums";
   }
   return "?";
 }

@@ -19,15 +19,19 @@ enum class ConvPass {
   kInputGradient,   ///< dx from dy and w
   kWeightGradient,  ///< dw from x and dy
   kForwardSums,     ///< kForward, and the sums over all rows of y and of y * y
+  /// kInputGradient where x is ReLU(norm(r)): g, dx where that ReLU was active, and the sums over
+  /// all rows of g and of g * normalised r. Whether it was active is computed again from r.
+  kInputGradientSums,
 };
 
 inline constexpr ConvPass kConvPasses[] = {ConvPass::kForward, ConvPass::kInputGradient,
-                                           ConvPass::kWeightGradient, ConvPass::kForwardSums};
+                                           ConvPass::kWeightGradient, ConvPass::kForwardSums,
+                                           ConvPass::kInputGradientSums};
 
 /// Whether a pass is more than its convolution. One that is may be missing: then the convolution is
 /// computed by itself, and our own kernels do the rest.
 [[nodiscard]] constexpr bool is_fused(ConvPass pass) {
-  return pass == ConvPass::kForwardSums;
+  return pass == ConvPass::kForwardSums || pass == ConvPass::kInputGradientSums;
 }
 
 [[nodiscard]] const char* to_string(ConvPass pass);
@@ -71,7 +75,10 @@ struct ConvTensors {
   void* filter = nullptr;  ///< out channels, rows, columns, in channels
   void* y = nullptr;
   void* workspace = nullptr;
-  float* sums = nullptr;  ///< of a fused pass: two of each channel, first all first ones
+  // Of fused passes:
+  float* sums = nullptr;         ///< two of each channel, first all first ones; norm_total_bytes()
+  const void* norm_x = nullptr;  ///< the r of kInputGradientSums, and its norm's
+  NormFactors norm = {};
 };
 
 }  // namespace mayfly::nn::cuda

@@ -88,7 +88,8 @@ class ConvTrial final : public EngineTrial {
     switch (key_.pass) {
       case ConvPass::kForward:
       case ConvPass::kForwardSums: return y_;
-      case ConvPass::kInputGradient: return x_;
+      case ConvPass::kInputGradient:
+      case ConvPass::kInputGradientSums: return x_;
       case ConvPass::kWeightGradient: break;
     }
     return filter_;

@@ -108,6 +108,14 @@ std::string choice_text(const ConvKey& key, const EngineEntry& entry) {
                      s.stride, s.padding, s.input_size, entry.engine.text());
 }
 
+/// Whether a convolution's input is the ReLU of one norm, and nobody else reads it.
+bool is_inner(const Model& model, const ConvSpec& spec) {
+  return std::ranges::any_of(model.blocks, [&](const BlockSpec& block) {
+    const auto found = std::ranges::find(block.convs, &spec, [](const ConvSpec& c) { return &c; });
+    return found != block.convs.end() && found != block.convs.begin();
+  });
+}
+
 }  // namespace
 
 std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microbatch, Dtype dtype) {
@@ -115,7 +123,8 @@ std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microba
   for (const ConvSpec* spec : convolutions_of(model)) {
     for (const ConvPass pass : kConvPasses) {
       const bool is_of_images = pass == ConvPass::kInputGradient && spec == &model.stem;
-      if (!is_of_images && (!is_fused(pass) || dtype == kFusedDtype)) {
+      const bool is_behind_join = pass == ConvPass::kInputGradientSums && !is_inner(model, *spec);
+      if (!is_of_images && !is_behind_join && (!is_fused(pass) || dtype == kFusedDtype)) {
         all.insert({dtype, ConvShape::of(*spec, microbatch), pass});
       }
     }

@@ -17,7 +17,8 @@ struct Unit {
   TensorId input = kNoTensor;
   TensorId raw = kNoTensor;
   TensorId factors = kNoTensor;
-  TensorId mask = kNoTensor;
+  TensorId mask = kNoTensor;    ///< kNoTensor: none is needed
+  TensorId totals = kNoTensor;  ///< of its gradient, if whoever made that has masked and summed it
 };
 
 struct Block {
@@ -125,15 +126,26 @@ class StepPlanner {
     return options_.has_fused && options_.has_fused(plan_.layers[layer].conv, pass);
   }
 
-  void convolve(std::size_t layer, ConvPass pass, TensorId x, TensorId y,
-                TensorId totals = kNoTensor) {
+  /// Whether a layer's input gradient comes masked and summed for the norm before it.
+  [[nodiscard]] bool sums_gradient(std::size_t layer) const {
+    return has_fused(layer, ConvPass::kInputGradientSums);
+  }
+
+  TensorId add_totals(std::size_t layer) {
+    return tensors_.add(names_[layer] + " totals",
+                        norm_total_bytes(plan_.layers[layer].out.channels));
+  }
+
+  void convolve(Convolve what) {
     const std::size_t bytes =
-        options_.workspace_bytes ? options_.workspace_bytes(plan_.layers[layer].conv, pass) : 0;
-    const TensorId workspace =
-        bytes == 0
-            ? kNoTensor
-            : tensors_.add(fmt::format("{} {} scratch", names_[layer], to_string(pass)), bytes);
-    push(Convolve{layer, pass, x, y, workspace, totals});
+        options_.workspace_bytes
+            ? options_.workspace_bytes(plan_.layers[what.layer].conv, what.pass)
+            : 0;
+    if (bytes > 0) {
+      what.workspace = tensors_.add(
+          fmt::format("{} {} scratch", names_[what.layer], to_string(what.pass)), bytes);
+    }
+    push(what);
   }
 
   Unit begin_unit(std::size_t layer, TensorId input) {
@@ -142,13 +154,12 @@ class StepPlanner {
     unit.raw = add_activation(names_[layer] + " raw", shape);
     unit.factors = tensors_.add(names_[layer] + " factors", norm_factor_bytes(shape.channels));
     if (training_ && has_fused(layer, ConvPass::kForwardSums)) {
-      const TensorId totals =
-          tensors_.add(names_[layer] + " totals", norm_total_bytes(shape.channels));
-      convolve(layer, ConvPass::kForwardSums, input, unit.raw, totals);
+      const TensorId totals = add_totals(layer);
+      convolve({layer, ConvPass::kForwardSums, input, unit.raw, kNoTensor, totals});
       push(MeasureNormTotals{layer, totals, unit.factors});
       return unit;
     }
-    convolve(layer, ConvPass::kForward, input, unit.raw);
+    convolve({layer, ConvPass::kForward, input, unit.raw});
     if (training_) {
       push(MeasureNorm{layer, unit.raw, add_sums(layer), unit.factors});
     } else {
@@ -158,11 +169,11 @@ class StepPlanner {
   }
 
   /// Norm, the shortcut if there is one, and ReLU; returns what comes out.
-  TensorId finish_unit(Unit& unit, TensorId residual = kNoTensor,
+  TensorId finish_unit(Unit& unit, bool wants_mask = true, TensorId residual = kNoTensor,
                        TensorId residual_factors = kNoTensor) {
     const ActivationShape& shape = plan_.layers[unit.layer].out;
     const TensorId out = add_activation(names_[unit.layer] + " out", shape);
-    if (training_) {
+    if (training_ && wants_mask) {
       unit.mask = tensors_.add(names_[unit.layer] + " mask", mask_bytes(shape));
     }
     push(ApplyNorm{unit.layer, unit.raw, unit.factors, residual, residual_factors, out, unit.mask});
@@ -194,7 +205,7 @@ class StepPlanner {
     for (std::size_t i = 0; i < spec.convs.size(); ++i) {
       block.units.push_back(begin_unit(first_layer + i, x));
       if (i + 1 < spec.convs.size()) {
-        x = finish_unit(block.units.back());
+        x = finish_unit(block.units.back(), !sums_gradient(first_layer + i + 1));
       }
     }
     TensorId residual = input;
@@ -208,7 +219,7 @@ class StepPlanner {
                                 plan_.layers[block.units.back().layer].out);
       push(Downsample{block.input_shape, input, residual});
     }
-    const TensorId out = finish_unit(block.units.back(), residual, residual_factors);
+    const TensorId out = finish_unit(block.units.back(), true, residual, residual_factors);
     blocks_.push_back(std::move(block));
     return out;
   }
@@ -257,7 +268,7 @@ class StepPlanner {
 
   /// The weights' gradient, and a border if enough has come together.
   void weight_gradient(const Unit& unit) {
-    convolve(unit.layer, ConvPass::kWeightGradient, unit.input, unit.raw);
+    convolve({unit.layer, ConvPass::kWeightGradient, unit.input, unit.raw});
     const std::size_t ready = plan_.layers[unit.layer].weight;
     if (unit.layer != 0 && ready_from_ - ready < options_.segment_elements) {
       return;
@@ -270,11 +281,18 @@ class StepPlanner {
     ready_from_ = ready;
   }
 
-  TensorId input_gradient(const Unit& unit) {
+  /// With `before`, which made the unit's input, masked and summed for it.
+  TensorId input_gradient(const Unit& unit, Unit* before = nullptr) {
     const ConvShape& conv = plan_.layers[unit.layer].conv;
     const TensorId gradient = tensors_.add(names_[unit.layer] + " input gradient",
                                            conv.input_elements() * bytes_of(options_.dtype));
-    convolve(unit.layer, ConvPass::kInputGradient, gradient, unit.raw);
+    if (before == nullptr) {
+      convolve({unit.layer, ConvPass::kInputGradient, gradient, unit.raw});
+      return gradient;
+    }
+    before->totals = add_totals(before->layer);
+    convolve({unit.layer, ConvPass::kInputGradientSums, gradient, unit.raw, kNoTensor,
+              before->totals, before->raw, before->factors});
     return gradient;
   }
 
@@ -296,21 +314,25 @@ class StepPlanner {
     return joint;
   }
 
-  BranchGradients backward_block(const Block& block, const BranchGradients& out) {
+  BranchGradients backward_block(Block& block, const BranchGradients& out) {
     const Unit& last = block.units.back();
     sum_gradient(last, out, last.mask, out.main);
     const TensorId shortcut = backward_shortcut(block, out.main);
     TensorId gradient = out.main;
     for (std::size_t i = block.units.size(); i-- > 0;) {
       const Unit& unit = block.units[i];
+      const bool is_summed = unit.totals != kNoTensor;
       const bool is_last = i + 1 == block.units.size();
-      if (!is_last) {
+      if (is_summed) {
+        push(DeriveNormTotals{unit.layer, unit.totals, unit.factors});
+      } else if (!is_last) {
         sum_gradient(unit, {gradient}, unit.mask, kNoTensor);
       }
-      push(ApplyNormGradient{unit.layer, gradient, is_last ? kNoTensor : unit.mask, unit.raw,
-                             unit.factors});
+      push(ApplyNormGradient{unit.layer, gradient, is_last || is_summed ? kNoTensor : unit.mask,
+                             unit.raw, unit.factors});
       weight_gradient(unit);
-      gradient = input_gradient(unit);
+      const bool sums = i > 0 && sums_gradient(unit.layer);
+      gradient = input_gradient(unit, sums ? &block.units[i - 1] : nullptr);
     }
     return {gradient, shortcut};
   }

@@ -53,9 +53,13 @@ struct Convolve {
   std::size_t layer;
   ConvPass pass;
   TensorId x, y;
-  TensorId workspace;           ///< kNoTensor if it needs none
-  TensorId totals = kNoTensor;  ///< what a fused pass sums
-  [[nodiscard]] std::array<TensorId, 4> tensors() const { return {x, y, workspace, totals}; }
+  TensorId workspace = kNoTensor;  ///< kNoTensor: it needs none
+  TensorId totals = kNoTensor;     ///< what a fused pass sums
+  TensorId norm_x = kNoTensor;     ///< of ConvPass::kInputGradientSums
+  TensorId norm_factors = kNoTensor;
+  [[nodiscard]] std::array<TensorId, 6> tensors() const {
+    return {x, y, workspace, totals, norm_x, norm_factors};
+  }
 };
 
 /// The statistics of this microbatch, and the factors to normalise by them.
@@ -146,6 +150,13 @@ struct SumNormGradient {
   }
 };
 
+/// The same behind a convolution that has masked and summed.
+struct DeriveNormTotals {
+  std::size_t layer;
+  TensorId totals, factors;
+  [[nodiscard]] std::array<TensorId, 2> tensors() const { return {totals, factors}; }
+};
+
 /// The gradient of the norm's input, which takes the place of that input.
 struct ApplyNormGradient {
   std::size_t layer;
@@ -172,7 +183,7 @@ using Operation =
     std::variant<PackFilters, StoreImages, GatherImages, Convolve, MeasureNorm, MeasureNormTotals,
                  UseRunningNorm, ApplyNorm, Downsample, DownsampleGradient, MaxPool,
                  MaxPoolGradient, Classify, ClassifyGradient, SumNormGradient, ApplyNormGradient,
-                 AddGradient, UnpackFilterGradients>;
+                 DeriveNormTotals, AddGradient, UnpackFilterGradients>;
 
 /// Operations [first, end) of a plan.
 struct OperationRange {

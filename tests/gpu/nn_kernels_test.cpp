@@ -103,6 +103,12 @@ TEST_P(DeviceNnKernels, MeasureByTotalsToTheBitsOfTheHost) {
   expect_same_bits([&](Machine& m) { return norm_forward_by_totals(m, input, totals); });
 }
 
+TEST_P(DeviceNnKernels, DeriveByTotalsToTheBitsOfTheHost) {
+  const NormInput input = random_norm_input({3, 9, 48}, GetParam(), seed());
+  const std::vector<float> totals = random_values(2 * 48, seed() + 1);
+  expect_same_bits([&](Machine& m) { return norm_backward_by_totals(m, input, totals); });
+}
+
 TEST_P(DeviceNnKernels, DeriveNormsToTheBitsOfTheHost) {
   HostMachine host;
   for (const ActivationShape& shape : shapes()) {

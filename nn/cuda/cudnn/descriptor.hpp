@@ -52,6 +52,10 @@ constexpr cudnnBackendAttributeType_t attribute_type<cudnnConvolutionMode_t>() {
   return CUDNN_TYPE_CONVOLUTION_MODE;
 }
 template <>
+constexpr cudnnBackendAttributeType_t attribute_type<cudnnPointwiseMode_t>() {
+  return CUDNN_TYPE_POINTWISE_MODE;
+}
+template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnGenStatsMode_t>() {
   return CUDNN_TYPE_GENSTATS_MODE;
 }

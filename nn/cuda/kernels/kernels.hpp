@@ -63,20 +63,25 @@ struct NormFactors {
   float* shift = nullptr;
   float* centred_factor = nullptr;  ///< of the gradient: scale * g + (centred_factor * (x - mean)
   float* constant = nullptr;        ///< + constant)
+  // For cuDNN's fused convolutions, which take a norm apart: (x - mean) * inverse * gamma + beta.
+  float* inverse = nullptr;  ///< inverse_deviation in fp32
+  float* gamma = nullptr;    ///< the norm's parameters
+  float* beta = nullptr;
 };
 
 /// Bytes of memory that norm_factors_at() divides.
 [[nodiscard]] constexpr std::size_t norm_factor_bytes(std::uint32_t channels) {
-  return std::size_t{channels} * (sizeof(double) + 5 * sizeof(float));
+  return std::size_t{channels} * (sizeof(double) + 8 * sizeof(float));
 }
 [[nodiscard]] NormFactors norm_factors_at(void* memory, std::uint32_t channels);
 
 /// Bytes of scratch that the sums of a norm need between norm_sums() and norm_measure(), and
 /// between norm_gradient_sums() and norm_derive().
 [[nodiscard]] std::size_t norm_sum_bytes(const ActivationShape& shape);
-/// Bytes of the sums that norm_measure_totals() reads.
+/// Bytes of the sums that norm_measure_totals() and norm_derive_totals() read, and of three more
+/// numbers of each channel behind them that cuDNN writes and nobody reads.
 [[nodiscard]] constexpr std::size_t norm_total_bytes(std::uint32_t channels) {
-  return 2 * std::size_t{channels} * sizeof(float);
+  return 5 * std::size_t{channels} * sizeof(float);
 }
 
 /// y = x * scale + shift (fused), + the residual, then ReLU.
@@ -243,6 +248,11 @@ struct Kernels {
   int (*norm_derive)(const ActivationShape& shape, const double* sums, const LossInput* input,
                      const NormFactors& factors, float* scale_gradient, float* shift_gradient,
                      Stream stream);
+
+  /// The same from sums over all rows in fp32: those of g, then those of g * normalised x.
+  int (*norm_derive_totals)(const ActivationShape& shape, const float* totals,
+                            const LossInput* input, const NormFactors& factors,
+                            float* scale_gradient, float* shift_gradient, Stream stream);
 
   int (*norm_gradient_apply)(const ActivationShape& shape, Dtype dtype,
                              const NormGradientApply& arguments, const NormFactors& factors,

@@ -192,6 +192,9 @@ MAYFLY_HOST_DEVICE inline void fold_factors(const NormFactors& factors, std::uin
   factors.scale[c] = static_cast<float>(factor);
   factors.shift[c] = static_cast<float>(static_cast<double>(shift) -
                                         static_cast<double>(factors.mean[c]) * factor);
+  factors.inverse[c] = static_cast<float>(factors.inverse_deviation[c]);
+  factors.gamma[c] = scale;
+  factors.beta[c] = shift;
 }
 
 struct Measure {
@@ -235,6 +238,16 @@ struct Derive {
     const auto unscale = static_cast<double>(input->unscale);
     scale_gradient[c] = static_cast<float>(second * inverse * unscale);
     shift_gradient[c] = static_cast<float>(first * unscale);
+  }
+};
+
+/// The second sum is of g * (x - mean) / deviation.
+struct DeriveNormalised {
+  Derive then;
+
+  MAYFLY_HOST_DEVICE void operator()(std::uint32_t c, double first, double second,
+                                     double pivot) const {
+    then(c, first, second / then.factors.inverse_deviation[c], pivot);
   }
 };
 
@@ -348,6 +361,18 @@ int norm_derive(const ActivationShape& shape, const double* sums, const LossInpu
                        stream);
 }
 
+int norm_derive_totals(const ActivationShape& shape, const float* totals, const LossInput* input,
+                       const NormFactors& factors, float* scale_gradient, float* shift_gradient,
+                       Stream stream) {
+  if (!has_rows(shape)) {
+    return kInvalidArguments;
+  }
+  const auto count = static_cast<double>(shape.rows());
+  const Derive derive{count, factors, input, scale_gradient, shift_gradient};
+  return launch_each(FromTotals<DeriveNormalised>{totals, shape.channels, {derive}}, shape.channels,
+                     stream);
+}
+
 }  // namespace
 
 void add_norm_sum_kernels(Kernels& table) {
@@ -357,6 +382,7 @@ void add_norm_sum_kernels(Kernels& table) {
   table.norm_use_running = norm_use_running;
   table.norm_gradient_sums = norm_gradient_sums;
   table.norm_derive = norm_derive;
+  table.norm_derive_totals = norm_derive_totals;
 }
 
 int load_norm_sum_kernels() {
@@ -364,7 +390,7 @@ int load_norm_sum_kernels() {
       load_blocks<SumRows<Moments<float>>, SumRows<Moments<Bf16>>, SumRows<Moments<Fp16>>,
                   SumRows<GradientTerms<float>>, SumRows<GradientTerms<Bf16>>,
                   SumRows<GradientTerms<Fp16>>, FinishSums<Measure>, FinishSums<Derive>>(),
-      load_each<UseRunning, FromTotals<Measure>>());
+      load_each<UseRunning, FromTotals<Measure>, FromTotals<DeriveNormalised>>());
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

@@ -145,34 +145,42 @@ TEST(StepPlan, SegmentsCoverTrainingAndTheirBordersFallToZero) {
 }
 
 /// Follows the operations and notes which parameters' gradients each has written.
-TEST(StepPlan, EveryGradientIsWrittenOnceAndBeforeItsBorder) {
-  for (const std::string& name : model_names()) {
-    const StepPlan plan = plan_of(name, 32);
-    std::map<std::size_t, std::size_t> written;  // offset of a tensor -> operation
-    const auto note = [&](std::size_t offset, std::size_t operation) {
-      EXPECT_TRUE(written.emplace(offset, operation).second) << name << " " << offset;
-    };
-    for (std::size_t i = 0; i < plan.operations.size(); ++i) {
-      if (const auto* sums = std::get_if<SumNormGradient>(&plan.operations[i])) {
-        note(plan.layers[sums->layer].scale, i);
-        note(plan.layers[sums->layer].shift, i);
-      } else if (std::holds_alternative<ClassifyGradient>(plan.operations[i])) {
-        note(plan.classifier_weight, i);
-        note(plan.classifier_bias, i);
-      } else if (const auto* unpack = std::get_if<UnpackFilterGradients>(&plan.operations[i])) {
-        for (std::size_t layer = unpack->first_layer; layer < unpack->end_layer; ++layer) {
-          note(plan.layers[layer].weight, i);
-        }
+void expect_written_once(const std::string& name, const StepPlanOptions& options) {
+  const StepPlan plan = plan_of(name, 32, options);
+  std::map<std::size_t, std::size_t> written;  // offset of a tensor -> operation
+  const auto note = [&](std::size_t offset, std::size_t operation) {
+    EXPECT_TRUE(written.emplace(offset, operation).second) << name << " " << offset;
+  };
+  for (std::size_t i = 0; i < plan.operations.size(); ++i) {
+    if (const auto* sums = std::get_if<SumNormGradient>(&plan.operations[i])) {
+      note(plan.layers[sums->layer].scale, i);
+      note(plan.layers[sums->layer].shift, i);
+    } else if (const auto* totals = std::get_if<DeriveNormTotals>(&plan.operations[i])) {
+      note(plan.layers[totals->layer].scale, i);
+      note(plan.layers[totals->layer].shift, i);
+    } else if (std::holds_alternative<ClassifyGradient>(plan.operations[i])) {
+      note(plan.classifier_weight, i);
+      note(plan.classifier_bias, i);
+    } else if (const auto* unpack = std::get_if<UnpackFilterGradients>(&plan.operations[i])) {
+      for (std::size_t layer = unpack->first_layer; layer < unpack->end_layer; ++layer) {
+        note(plan.layers[layer].weight, i);
       }
     }
-    const Model model = make_usual_model(name, 32).value();
-    ASSERT_EQ(written.size(), model.parameters.size()) << name;
-    for (const auto& [offset, operation] : written) {
-      const auto segment = std::ranges::find_if(
-          plan.training, [&](const Segment& each) { return each.ready_from <= offset; });
-      ASSERT_NE(segment, plan.training.end());
-      EXPECT_LT(operation, segment->operations.end) << name << " " << offset;
-    }
+  }
+  const Model model = make_usual_model(name, 32).value();
+  ASSERT_EQ(written.size(), model.parameters.size()) << name;
+  for (const auto& [offset, operation] : written) {
+    const auto segment = std::ranges::find_if(
+        plan.training, [&](const Segment& each) { return each.ready_from <= offset; });
+    ASSERT_NE(segment, plan.training.end());
+    EXPECT_LT(operation, segment->operations.end) << name << " " << offset;
+  }
+}
+
+TEST(StepPlan, EveryGradientIsWrittenOnceAndBeforeItsBorder) {
+  for (const std::string& name : model_names()) {
+    expect_written_once(name, {});
+    expect_written_once(name, {.has_fused = offered});
   }
 }
 
@@ -202,8 +210,8 @@ TEST(StepPlan, WhereItIsOfferedANormIsMeasuredByItsConvolution) {
       const bool training = i < plan.evaluation.first;
       if (const auto* conv = std::get_if<Convolve>(&plan.operations[i])) {
         const bool fused = training && conv->layer != 0 && conv->pass == ConvPass::kForwardSums;
-        EXPECT_EQ(conv->totals != kNoTensor, fused);
-        EXPECT_EQ(is_fused(conv->pass), fused);
+        EXPECT_EQ(conv->totals != kNoTensor, is_fused(conv->pass));
+        EXPECT_FALSE(training && conv->layer != 0 && conv->pass == ConvPass::kForward);
         const auto* measure = std::get_if<MeasureNormTotals>(&plan.operations[i + 1]);
         ASSERT_EQ(measure != nullptr, fused);
         if (fused) {
@@ -214,6 +222,44 @@ TEST(StepPlan, WhereItIsOfferedANormIsMeasuredByItsConvolution) {
         EXPECT_EQ(sums->layer, 0U) << "only the stem's";
       }
     }
+  }
+}
+
+/// Inside a block; at a join two gradients are added, and the gradient is masked there.
+TEST(StepPlan, WhereItIsOfferedANormsGradientIsSummedByTheConvolutionBehindIt) {
+  for (const std::string& name : model_names()) {
+    const Model model = make_usual_model(name, 32).value();
+    std::size_t inner = 0;
+    for (const BlockSpec& block : model.blocks) {
+      inner += block.convs.size() - 1;
+    }
+    const StepPlan plan = plan_of(name, 32, {.has_fused = offered});
+    std::map<TensorId, Convolve> summed;  // by totals
+    std::size_t derived = 0;
+    std::size_t masks = 0;
+    for (std::size_t i = 0; i < plan.evaluation.first; ++i) {
+      if (const auto* conv = std::get_if<Convolve>(&plan.operations[i]);
+          conv != nullptr && conv->pass == ConvPass::kInputGradientSums) {
+        summed.emplace(conv->totals, *conv);
+      } else if (const auto* derive = std::get_if<DeriveNormTotals>(&plan.operations[i])) {
+        ++derived;
+        ASSERT_TRUE(summed.contains(derive->totals)) << name;
+        const Convolve& by = summed.at(derive->totals);
+        EXPECT_EQ(by.layer, derive->layer + 1);
+        EXPECT_EQ(by.norm_factors, derive->factors);
+        const auto* apply = std::get_if<ApplyNormGradient>(&plan.operations[i + 1]);
+        ASSERT_NE(apply, nullptr);
+        EXPECT_EQ(apply->layer, derive->layer);
+        EXPECT_EQ(apply->gradient, by.x);
+        EXPECT_EQ(apply->x, by.norm_x);
+        EXPECT_EQ(apply->mask, kNoTensor) << "masked already";
+      } else if (const auto* norm = std::get_if<ApplyNorm>(&plan.operations[i])) {
+        masks += norm->mask == kNoTensor ? 0 : 1;
+      }
+    }
+    EXPECT_EQ(derived, inner) << name;
+    EXPECT_EQ(summed.size(), inner) << name;
+    EXPECT_EQ(masks, model.blocks.size() + (model.stem_pool ? 0 : 1)) << name;
   }
 }
 

@@ -147,6 +147,29 @@ NormForward norm_inference(Machine& machine, const NormInput& input, const std::
   return apply(memory, input);
 }
 
+NormBackward norm_backward_by_totals(Machine& machine, const NormInput& input,
+                                     const std::vector<float>& totals) {
+  NormMemory memory(machine, input);
+  memory.measure();
+  const Kernels& k = machine.kernels();
+  const Tensor gradient(machine, input.dtype, input.gradient);
+  const Tensor x_gradient(machine, input.dtype, input.x.size());
+  const Array<float> sums(machine, totals);
+  const Array<float> scale_gradient(machine, input.shape.channels);
+  const Array<float> shift_gradient(machine, input.shape.channels);
+  const Array<LossInput> loss_input(machine, {training_input(0, 1, input.scale_of_gradients)});
+  expect_started(k.norm_derive_totals(input.shape, sums.data(), loss_input.data(), memory.factors,
+                                      scale_gradient.data(), shift_gradient.data(),
+                                      machine.stream()));
+  NormGradientApply apply;
+  apply.gradient = gradient.data();
+  apply.x = memory.x.data();
+  apply.x_gradient = x_gradient.data();
+  expect_started(
+      k.norm_gradient_apply(input.shape, input.dtype, apply, memory.factors, machine.stream()));
+  return {scale_gradient.values(), shift_gradient.values(), x_gradient.values(), gradient.values()};
+}
+
 NormBackward norm_backward(Machine& machine, const NormInput& input,
                            const std::vector<std::uint8_t>& mask, MaskedAt masked_at) {
   NormMemory memory(machine, input);

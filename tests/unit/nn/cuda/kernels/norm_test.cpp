@@ -259,6 +259,38 @@ TEST_P(Norm, DerivesTheGradientsOfAMaskedSum) {
   }
 }
 
+TEST_P(Norm, DerivesByTheTotalsOfAFusedConvolution) {
+  for (const float scale : {1.0F, 0x1p10F}) {
+    for (const ActivationShape& shape : kShapes) {
+      if (shape.rows() < 4) {
+        continue;
+      }
+      NormInput input = random_norm_input(shape, GetParam(), 13);
+      input.addend.clear();
+      input.gradient = as_stored(GetParam(), input.gradient);
+      const Reference want(input, std::vector<std::uint8_t>(mask_bytes(shape), 0xff));
+      std::vector<float> totals;
+      for (const std::vector<double>* sums : {&want.shift_gradient, &want.scale_gradient}) {
+        for (const double sum : *sums) {
+          totals.push_back(static_cast<float>(sum * double{scale}));
+        }
+      }
+      for (float& g : input.gradient) {
+        g *= scale;
+      }
+      input.scale_of_gradients = scale;
+      NormBackward got =
+          on_host([&](Machine& m) { return norm_backward_by_totals(m, input, totals); });
+      for (float& g : got.x_gradient) {
+        g /= scale;
+      }
+      expect_close(got.shift_gradient, want.shift_gradient, 1e-6);
+      expect_close(got.scale_gradient, want.scale_gradient, 1e-6);
+      expect_close(got.x_gradient, want.x_gradient, 1e-5 + rounding_of(GetParam()));
+    }
+  }
+}
+
 TEST_P(Norm, GradientsOfParametersHaveNoScale) {
   constexpr float kScale = 0x1p10F;
   NormInput input = random_norm_input({2, 9, 64}, GetParam(), 10);
