@@ -13,12 +13,30 @@ constexpr double kNoise = 0.03;
 // units in the last place of bfloat16, which covers fp16.
 constexpr float kApartMaxFp32 = 1e-4F;
 constexpr float kApartMax16 = 0x1p-6F;
+// Sums of rows: what is rounded before or after it is summed differs in each row by 2^-12 at most.
+constexpr float kApartMaxPerChannel = 0x1p-9F;
 
 double median(std::vector<double> values) {
   ENSURE(!values.empty(), "an engine is timed at least once");
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// Nowhere further apart than so much of the largest of `first`.
+bool near(std::span<const float> first, std::span<const float> other, float relative) {
+  ENSURE(first.size() == other.size(), "the same elements are compared");
+  float largest = 0;
+  for (const float value : first) {
+    largest = std::max(largest, std::abs(value));
+  }
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    // Said so that NaN is apart.
+    if (!(std::abs(first[i] - other[i]) <= largest * relative)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -36,20 +54,9 @@ EngineEntry fastest_of(std::span<const EngineTiming> timings) {
   return best;
 }
 
-bool agree(std::span<const float> first, std::span<const float> other, Dtype dtype) {
-  ENSURE(first.size() == other.size(), "the same elements are compared");
-  float largest = 0;
-  for (const float value : first) {
-    largest = std::max(largest, std::abs(value));
-  }
-  const float apart_max = largest * (bytes_of(dtype) == 2 ? kApartMax16 : kApartMaxFp32);
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    // Said so that NaN is apart.
-    if (!(std::abs(first[i] - other[i]) <= apart_max)) {
-      return false;
-    }
-  }
-  return true;
+bool agree(const TrialResult& first, const TrialResult& other, Dtype dtype) {
+  return near(first.elements, other.elements, bytes_of(dtype) == 2 ? kApartMax16 : kApartMaxFp32) &&
+         near(first.per_channel, other.per_channel, kApartMaxPerChannel);
 }
 
 Result<std::vector<EngineTiming>> time_in_turns(EngineTrial& trial, std::uint32_t rounds,
@@ -57,14 +64,14 @@ Result<std::vector<EngineTiming>> time_in_turns(EngineTrial& trial, std::uint32_
   ENSURE(rounds > 0, "an engine is timed at least once");
   const std::vector<EngineName> engines = trial.engines();
   ENSURE(!engines.empty(), "a convolution has an engine");
-  const Result<std::vector<float>> first = trial.result(0);
+  const Result<TrialResult> first = trial.result(0);
   if (!first.ok()) {
     return first.error();
   }
   std::vector<EngineTiming> timings = {{engines[0], {}, true}};
   std::vector<std::size_t> numbers = {0};
   for (std::size_t i = 1; i < engines.size(); ++i) {
-    const Result<std::vector<float>> other = trial.result(i);
+    const Result<TrialResult> other = trial.result(i);
     if (other.ok()) {
       timings.push_back({engines[i], {}, agree(first.value(), other.value(), dtype)});
       numbers.push_back(i);

@@ -27,13 +27,20 @@ struct EngineTiming {
 /// another that agrees with it is faster by more than three hundredths (median): so much is noise.
 [[nodiscard]] EngineEntry fastest_of(std::span<const EngineTiming> timings);
 
+/// What an engine has computed, as far as it is compared.
+struct TrialResult {
+  std::vector<float> elements;          ///< of what the pass writes
+  std::vector<float> per_channel = {};  ///< of a fused pass: what follows from its sums
+};
+
 /// Whether two engines can both be right, from the same elements of their results: no element is
-/// further from the other's than rounding explains, measured by the largest of `first`'s. An
-/// element that is no number agrees with nothing.
-[[nodiscard]] bool agree(std::span<const float> first, std::span<const float> other, Dtype dtype);
+/// further from the other's than rounding explains, measured by the largest of `first`'s; and so,
+/// more narrowly, the numbers per channel. What is no number agrees with nothing.
+[[nodiscard]] bool agree(const TrialResult& first, const TrialResult& other, Dtype dtype);
 
 /// One convolution with fixed inputs, and the engines that may compute it, in the order of cuDNN's
-/// offers.
+/// offers. Of a fused pass the first is EngineName::kUnfused: the plain convolution and our
+/// kernels.
 class EngineTrial {
  public:
   virtual ~EngineTrial() = default;
@@ -41,7 +48,7 @@ class EngineTrial {
   [[nodiscard]] virtual std::vector<EngineName> engines() const = 0;
   /// Some elements of what engine number `engine` computes, always the same ones; where it would
   /// write nothing they are no numbers. kUnsupported if the engine refuses to run.
-  [[nodiscard]] virtual Result<std::vector<float>> result(std::size_t engine) = 0;
+  [[nodiscard]] virtual Result<TrialResult> result(std::size_t engine) = 0;
   /// How long one run of it takes now.
   [[nodiscard]] virtual Result<double> microseconds(std::size_t engine) = 0;
 };

@@ -22,6 +22,12 @@ using nn::cuda::EngineEntry;
 using nn::cuda::EngineTable;
 using nn::cuda::EngineTiming;
 
+/// Engines whose results disagree with the first's.
+std::size_t wrong_of(std::span<const EngineTiming> timings) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(timings, [](const EngineTiming& each) { return !each.agrees; }));
+}
+
 /// The sums over all convolutions that were measured.
 struct Total {
   std::size_t measured = 0;
@@ -33,8 +39,7 @@ struct Total {
   void add(std::span<const EngineTiming> timings, const EngineEntry& entry) {
     ++measured;
     changed += entry.engine == timings.front().engine ? 0 : 1;
-    wrong += static_cast<std::size_t>(
-        std::ranges::count_if(timings, [](const EngineTiming& each) { return !each.agrees; }));
+    wrong += wrong_of(timings);
     microseconds += entry.microseconds;
     first_microseconds += entry.first_microseconds;
   }
@@ -82,10 +87,8 @@ Result<void> make_table(const EnginesBenchOptions& options) {
   if (!table.ok()) {
     return std::move(table).error();
   }
-  std::set<ConvKey> convolutions =
+  const std::set<ConvKey> convolutions =
       nn::cuda::convolutions_of_step(model.value(), options.batch, dtype.value());
-  // Fused passes are computed by cuDNN's first choice.
-  std::erase_if(convolutions, [](const ConvKey& key) { return nn::cuda::is_fused(key.pass); });
   const Instant begin = monotonic_now();
   Total total;
   const auto take = [&](const ConvKey& key, std::span<const EngineTiming> timings) {
@@ -117,7 +120,9 @@ std::string engine_line(const ConvKey& key, std::span<const EngineTiming> timing
     return JsonObject()
                .add("kind", json_string("engine"))
                .add("convolution", json_string(what))
+               .add("fused", nn::cuda::is_fused(key.pass) ? "true" : "false")
                .add("engines", std::to_string(timings.size()))
+               .add("wrong", std::to_string(wrong_of(timings)))
                .add("first", json_string(timings.front().engine.text()))
                .add("first_us", fmt::format("{:.2f}", entry.first_microseconds))
                .add("engine", json_string(entry.engine.text()))
@@ -125,8 +130,9 @@ std::string engine_line(const ConvKey& key, std::span<const EngineTiming> timing
                .text() +
            "\n";
   }
-  return fmt::format("{}: {} in {:.1f} us, of {} engines; cuDNN's first takes {:.1f}\n", what,
+  return fmt::format("{}: {} in {:.1f} us, of {} engines; {} takes {:.1f}\n", what,
                      entry.engine.text(), entry.microseconds, timings.size(),
+                     nn::cuda::is_fused(key.pass) ? "unfused it" : "cuDNN's first",
                      entry.first_microseconds);
 }
 

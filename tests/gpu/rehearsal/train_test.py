@@ -272,11 +272,11 @@ def engines():
     os.mkdir(os.path.join(folder, "engine_tables"))
     table = os.path.join(folder, "engine_tables", "sm_90-cudnn-9.19.0.tsv")
 
-    def bench(*options, **settings):
+    def bench(*options, dtype="fp32", **settings):
         with pretended(**settings):
             return subprocess.run(
                 [mayfly_run.BINARY, "bench", "engines", "--device", "cuda:0", "--model", "resnet20",
-                 "--dtype", "fp32", "--output", table, "--json", *options],
+                 "--dtype", dtype, "--output", table, "--json", *options],
                 capture_output=True, text=True, timeout=100, check=False)
 
     images = JOB[JOB.index("--microbatch") + 1]
@@ -306,6 +306,18 @@ def engines():
     expect("training set is in the memory of the GPU" in said, "no log of a GPU")
     expect("cuDNN's own first choice" not in said, "the table is not taken")
     run.remove()
+
+    half = bench("--batch", images, dtype="fp16")
+    expect(half.returncode == 0, half.stderr)
+    lines = [json.loads(line) for line in half.stdout.splitlines()][:-1]
+    fused = [line for line in lines if line["fused"]]
+    expect(fused and len(fused) < len(lines), f"{len(fused)} of {len(lines)} are fused")
+    expect(all(line["first"] == "unfused" and line["wrong"] == 1 for line in fused), f"{fused[0]}")
+    with open(table) as f:
+        text = f.read()
+    for word in ("forward-with-sums\tfp16\t", "input-gradient-with-sums\tfp16\t"):
+        expect(word in text, f"no row of {word}")
+
     with open(table, "a") as f:
         f.write("torn")
     torn = bench("--batch", images)

@@ -39,6 +39,24 @@ TEST(BenchEngines, ALineHasTheChoiceAndWhatItReplaces) {
               testing::HasSubstr("eng2_k4=0 in 12.0 us, of 2 engines; cuDNN's first takes 30.0"));
 }
 
+TEST(BenchEngines, ALineOfAFusedPassComparesItWithItsParts) {
+  ConvKey key = kKey;
+  key.dtype = nn::Dtype::kFp16;
+  key.pass = nn::cuda::ConvPass::kForwardSums;
+  const std::vector<EngineTiming> timings = {
+      {{nn::cuda::EngineName::kUnfused, {}}, {30, 30, 31}, true},
+      {{2, {{4, 0}}}, {12, 12, 90}, true},
+      {{3, {}}, {2, 2, 2}, false}};
+  const boost::json::object object =
+      boost::json::parse(engine_line(key, timings, true)).as_object();
+  EXPECT_EQ(object.at("first"), "unfused");
+  EXPECT_EQ(object.at("engine"), "eng2_k4=0");
+  EXPECT_EQ(object.at("fused"), true);
+  EXPECT_EQ(object.at("wrong"), 1);
+  EXPECT_THAT(engine_line(key, timings, false),
+              testing::HasSubstr("eng2_k4=0 in 12.0 us, of 3 engines; unfused it takes 30.0"));
+}
+
 TEST(BenchEngines, WithoutItsModuleOrAGpuItEndsWithTwoAndWritesNothing) {
   EnginesBenchOptions options;
   options.output = testing::TempDir() + "no-engine-table.tsv";

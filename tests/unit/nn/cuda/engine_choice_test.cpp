@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <set>
@@ -42,16 +43,24 @@ TEST(EngineChoice, AnEngineWithAnotherResultIsNotTakenHoweverFast) {
 }
 
 TEST(EngineChoice, ResultsAgreeWithinRoundingOnly) {
-  const std::vector<float> first = {100, -3, 0.5F, 0};
+  const TrialResult first = {{100, -3, 0.5F, 0}};
   EXPECT_TRUE(agree(first, first, Dtype::kFp32));
-  EXPECT_TRUE(agree(first, std::vector<float>{100.005F, -3, 0.5F, 0}, Dtype::kFp32));
-  const std::vector<float> rounded = {101, -3, 0.5F, 0};
+  EXPECT_TRUE(agree(first, {{100.005F, -3, 0.5F, 0}}, Dtype::kFp32));
+  const TrialResult rounded = {{101, -3, 0.5F, 0}};
   EXPECT_FALSE(agree(first, rounded, Dtype::kFp32));
   EXPECT_TRUE(agree(first, rounded, Dtype::kBf16));
-  EXPECT_FALSE(agree(first, std::vector<float>{100, -3, 0.5F, 2}, Dtype::kBf16));
+  EXPECT_FALSE(agree(first, {{100, -3, 0.5F, 2}}, Dtype::kBf16));
   const float none = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(agree(first, std::vector<float>{100, -3, none, 0}, Dtype::kBf16));
-  EXPECT_FALSE(agree(std::vector<float>{none}, std::vector<float>{none}, Dtype::kBf16));
+  EXPECT_FALSE(agree(first, {{100, -3, none, 0}}, Dtype::kBf16));
+  EXPECT_FALSE(agree({{none}}, {{none}}, Dtype::kBf16));
+}
+
+TEST(EngineChoice, SumsAgreeMoreNarrowlyThanElements) {
+  const TrialResult first = {{100, -3}, {1000, -2, 0}};
+  EXPECT_TRUE(agree(first, {{101, -3}, {1001, -2, 0}}, Dtype::kFp16));
+  EXPECT_FALSE(agree(first, {{101, -3}, {1003, -2, 0}}, Dtype::kFp16));
+  EXPECT_FALSE(agree(first, {{104, -3}, {1000, -2, 0}}, Dtype::kFp16));
+  EXPECT_FALSE(agree(first, {{100, -3}, {1000, -2, NAN}}, Dtype::kFp16));
 }
 
 /// Writes down what is asked of it.
@@ -60,12 +69,12 @@ class ScriptedTrial final : public EngineTrial {
   [[nodiscard]] std::vector<EngineName> engines() const override {
     return {{10, {}}, {11, {}}, {12, {}}};
   }
-  Result<std::vector<float>> result(std::size_t engine) override {
+  Result<TrialResult> result(std::size_t engine) override {
     asked += "r" + std::to_string(engine) + " ";
     if (engine == refuses) {
       return Error{Errc::kUnsupported, "refused"};
     }
-    return std::vector<float>{engine == wrong ? 2.0F : 1.0F};
+    return TrialResult{{engine == wrong ? 2.0F : 1.0F}};
   }
   Result<double> microseconds(std::size_t engine) override {
     asked += "t" + std::to_string(engine) + " ";
