@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/cuda/engine_table.hpp"
+
 namespace mayfly::nn::cuda {
 namespace {
 
@@ -261,6 +263,23 @@ TEST(StepPlan, WhereItIsOfferedANormsGradientIsSummedByTheConvolutionBehindIt) {
     EXPECT_EQ(summed.size(), inner) << name;
     EXPECT_EQ(masks, model.blocks.size() + (model.stem_pool ? 0 : 1)) << name;
   }
+}
+
+/// The figures in docs/gpu.md: bytes of one image in 16 bits, by what is read or written less
+/// often.
+TEST(StepPlan, FusedPassesSpareAsManyBytesOfResNet50AsTheDocumentsSay) {
+  const StepPlan plan = plan_of("resnet50", 0, {.dtype = kFusedDtype, .has_fused = offered}, 1);
+  std::size_t outputs = 0;    // not read to be summed
+  std::size_t gradients = 0;  // nor these; twice as much to apply norms where they are read
+  for (const Operation& operation : plan.operations) {
+    if (const auto* conv = std::get_if<Convolve>(&operation)) {
+      const ConvShape& shape = plan.layers[conv->layer].conv;
+      outputs += conv->pass == ConvPass::kForwardSums ? 2 * shape.output_elements() : 0;
+      gradients += conv->pass == ConvPass::kInputGradientSums ? 2 * shape.input_elements() : 0;
+    }
+  }
+  EXPECT_EQ(outputs, 20'622'336U);
+  EXPECT_EQ(gradients, 6'573'056U);
 }
 
 TEST(StepPlan, ScratchIsThereWhileItsConvolutionRuns) {
