@@ -71,9 +71,11 @@ void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bi
   internal::scale_to_float(sum.data(), factor, out.data(), sum.size());
 }
 
-std::int32_t next_exponent(std::int32_t previous, std::int32_t observed, std::int32_t headroom) {
+std::int32_t next_exponent(std::int32_t previous, std::int32_t observed, Decay decay,
+                           std::int32_t headroom) {
   const std::int32_t wanted = observed == kUnsetExponent ? kUnsetExponent : observed + headroom;
-  return std::clamp(std::max(wanted, previous - 1), kUnsetExponent, kExponentMax);
+  const std::int32_t least = previous - (decay == Decay::kByOne ? 1 : 0);
+  return std::clamp(std::max(wanted, least), kUnsetExponent, kExponentMax);
 }
 
 }  // namespace mayfly::collectives

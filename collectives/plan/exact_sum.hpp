@@ -61,6 +61,10 @@ inline constexpr std::int32_t kUnsetExponent = kExponentMin - 1;
 /// less, magnitudes that jump between steps overflow, and the step is computed twice
 /// (docs/benchmarks.md).
 inline constexpr std::int32_t kHeadroomBits = 4;
+/// Exponents fall by at most one every so many steps. If they fell in every step, blocks whose
+/// largest magnitude jumps about overflowed again and again, a few of 25,000 at a time, and each
+/// time the whole step was computed twice (docs/benchmarks.md).
+inline constexpr std::uint64_t kDecayInterval = 8;
 /// Upper limit of microbatches in one sum.
 inline constexpr std::uint32_t kMicrobatchesMax = 1U << 16;
 
@@ -91,10 +95,17 @@ enum class Accumulate : std::uint8_t { kStore, kAdd };
 void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bits, float scale,
                 std::span<float> out);
 
+/// Whether an exponent may be lower after a step than in it.
+enum class Decay : std::uint8_t { kNo, kByOne };
+[[nodiscard]] constexpr Decay decay_after(std::uint64_t step) {
+  return step % kDecayInterval == 0 ? Decay::kByOne : Decay::kNo;
+}
+
 /// The exponent for the next step, from the present one and the one observed in this step (the
-/// largest over all microbatches): `headroom` above what was seen, but never below previous - 1.
-/// The slow decay keeps a block that is quiet for one step from overflowing in the next.
-[[nodiscard]] std::int32_t next_exponent(std::int32_t previous, std::int32_t observed,
+/// largest over all microbatches): `headroom` above what was seen, but never below previous, or
+/// previous - 1. The slow decay keeps a block that is quiet for some steps from overflowing in the
+/// next.
+[[nodiscard]] std::int32_t next_exponent(std::int32_t previous, std::int32_t observed, Decay decay,
                                          std::int32_t headroom = kHeadroomBits);
 
 }  // namespace mayfly::collectives

@@ -27,13 +27,14 @@ class FullWire : public GradientWire {
                    [scale](float x) { return x * scale; });
   }
 
-  std::int32_t next_exponent(std::size_t /*block*/, std::int32_t exponent,
+  std::int32_t next_exponent(Step step, std::size_t /*block*/, std::int32_t exponent,
                              std::int32_t largest) const final {
-    return collectives::next_exponent(exponent, largest);
+    return collectives::next_exponent(exponent, largest, collectives::decay_after(value(step)));
   }
   std::int32_t raised_exponent(std::size_t /*block*/, std::int32_t exponent,
                                std::int32_t largest) const final {
-    return std::max(exponent, collectives::next_exponent(exponent, largest));
+    return std::max(exponent,
+                    collectives::next_exponent(exponent, largest, collectives::Decay::kNo));
   }
 
  protected:

@@ -152,10 +152,10 @@ std::span<const std::int32_t> GradientBuckets::largest() const {
 }
 
 std::vector<std::int32_t> GradientBuckets::next_exponents(
-    std::span<const std::int32_t> exponents) const {
+    Step step, std::span<const std::int32_t> exponents) const {
   std::vector<std::int32_t> next(exponents.size());
   for (std::size_t b = 0; b < next.size(); ++b) {
-    next[b] = wire_->next_exponent(b, exponents[b], largest()[b]);
+    next[b] = wire_->next_exponent(step, b, exponents[b], largest()[b]);
   }
   return next;
 }

@@ -78,9 +78,10 @@ class GradientBuckets {
   [[nodiscard]] bool fits(std::size_t block, std::span<const std::int32_t> exponents) const {
     return !exact_ || largest()[block] <= exponents[block];
   }
-  /// The exponents of the next step, or of another attempt at this one if blocks overflowed.
+  /// The exponents of the step after `step`, which was reduced, or of another attempt at it if
+  /// blocks overflowed.
   [[nodiscard]] std::vector<std::int32_t> next_exponents(
-      std::span<const std::int32_t> exponents) const;
+      Step step, std::span<const std::int32_t> exponents) const;
   [[nodiscard]] std::vector<std::int32_t> raised_exponents(
       std::span<const std::int32_t> exponents) const;
 

@@ -63,8 +63,10 @@ class GradientWire {
   /// The mean over all microbatches of a block's elements: sum times `scale`.
   virtual void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
                     std::span<float> out) const = 0;
-  /// The exponents of the step after this one, of the block's own kind of magnitude.
-  [[nodiscard]] virtual std::int32_t next_exponent(std::size_t block, std::int32_t exponent,
+  /// The exponent of the step after `step`, which was summed last, of the block's own kind of
+  /// magnitude.
+  [[nodiscard]] virtual std::int32_t next_exponent(Step step, std::size_t block,
+                                                   std::int32_t exponent,
                                                    std::int32_t largest) const = 0;
   /// The exponent with which an overflowed step is tried again.
   [[nodiscard]] virtual std::int32_t raised_exponent(std::size_t block, std::int32_t exponent,

@@ -76,7 +76,7 @@ class HalfWire final : public GradientWire {
     }
   }
 
-  std::int32_t next_exponent(std::size_t /*block*/, std::int32_t exponent,
+  std::int32_t next_exponent(Step /*step*/, std::size_t /*block*/, std::int32_t exponent,
                              std::int32_t /*largest*/) const override {
     return exponent;
   }

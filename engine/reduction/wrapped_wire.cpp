@@ -92,20 +92,23 @@ class WrappedWire final : public GradientWire {
                                     scale, out);
   }
 
-  std::int32_t next_exponent(std::size_t block, std::int32_t exponent,
+  // With 16 bits a block cannot afford to be coarse for long: its exponent may fall in every step.
+  std::int32_t next_exponent(Step step, std::size_t block, std::int32_t exponent,
                              std::int32_t largest) const override {
     if (block < first_block_) {
-      return collectives::next_exponent(exponent, largest);
+      return collectives::next_exponent(exponent, largest, collectives::decay_after(value(step)));
     }
     const std::uint32_t magnitude = found_[block - first_block_].largest;
     return collectives::next_exponent(exponent, collectives::observed_total(magnitude, exponent),
+                                      collectives::Decay::kByOne,
                                       collectives::kWrappedHeadroomBits);
   }
 
   std::int32_t raised_exponent(std::size_t block, std::int32_t exponent,
                                std::int32_t largest) const override {
     if (block < first_block_) {
-      return std::max(exponent, collectives::next_exponent(exponent, largest));
+      return std::max(exponent,
+                      collectives::next_exponent(exponent, largest, collectives::Decay::kNo));
     }
     if (!overflowed_[block - first_block_]) {
       return exponent;

@@ -71,7 +71,7 @@ float Committer::commit(const GradientBuckets& reduced, std::span<const std::int
   }
   std::array<float, ReductionLayout::kLossElements> loss{};
   reduced.mean(0, exponents, scale_of_mean(), loss);
-  state.exponents = reduced.next_exponents(exponents);
+  state.exponents = reduced.next_exponents(next(state.committed), exponents);
   count_step(false, state);
   return loss[0];
 }
@@ -117,7 +117,7 @@ void Committer::observe(const GradientBuckets& reduced, std::span<const std::int
           observed.means.span().subspan(layout_.blocks().offset(b), layout_.blocks().size(b)));
     }
   });
-  observed.next_exponents = reduced.next_exponents(exponents);
+  observed.next_exponents = reduced.next_exponents(observed.step, exponents);
 }
 
 void Committer::apply(const ObservedStep& observed, nn::ModelState& state) const {

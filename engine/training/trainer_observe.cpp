@@ -105,7 +105,7 @@ double Trainer::observe(const ReducedStep& reduced) {
   }
   if (!observer_.has_value() || observer_->failure().has_value()) {
     if (!skips) {
-      observed_exponents_ = buckets_.next_exponents(exponents_);
+      observed_exponents_ = buckets_.next_exponents(next(position_), exponents_);
     }
     give_up_if_failed();
     return 0;

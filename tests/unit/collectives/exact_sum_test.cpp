@@ -199,7 +199,7 @@ TEST(ExactSum, ErrorAgainstDoublesIsMillionths) {
         gradients.push_back(random_gradient(random, kBlockElements, scale));
         largest = std::max(largest, observe(gradients.back()));
       }
-      const std::int32_t exponent = next_exponent(kUnsetExponent, largest);
+      const std::int32_t exponent = next_exponent(kUnsetExponent, largest, Decay::kNo);
       const int bits = magnitude_bits(microbatches);
       std::vector<std::int32_t> acc(kBlockElements);
       std::vector<double> exact(kBlockElements);
@@ -247,13 +247,25 @@ TEST(Dequantize, GivesZerosForAnUnsetBlock) {
 }
 
 TEST(NextExponent, LeavesHeadroomGrowsAtOnceAndDecaysSlowly) {
-  EXPECT_EQ(next_exponent(kUnsetExponent, 3), 3 + kHeadroomBits);
-  EXPECT_EQ(next_exponent(5, 9), 9 + kHeadroomBits);
-  EXPECT_EQ(next_exponent(5, 5 - kHeadroomBits), 5);
-  EXPECT_EQ(next_exponent(5, -40), 4);
-  EXPECT_EQ(next_exponent(5, kUnsetExponent), 4);
-  EXPECT_EQ(next_exponent(kUnsetExponent, kUnsetExponent), kUnsetExponent);
-  EXPECT_EQ(next_exponent(kExponentMax, kExponentMax), kExponentMax);
+  for (const Decay decay : {Decay::kNo, Decay::kByOne}) {
+    EXPECT_EQ(next_exponent(kUnsetExponent, 3, decay), 3 + kHeadroomBits);
+    EXPECT_EQ(next_exponent(5, 9, decay), 9 + kHeadroomBits);
+    EXPECT_EQ(next_exponent(5, 5 - kHeadroomBits, decay), 5);
+    EXPECT_EQ(next_exponent(kUnsetExponent, kUnsetExponent, decay), kUnsetExponent);
+    EXPECT_EQ(next_exponent(kExponentMax, kExponentMax, decay), kExponentMax);
+  }
+  for (const std::int32_t observed : {-40, kUnsetExponent}) {
+    EXPECT_EQ(next_exponent(5, observed, Decay::kByOne), 4);
+    EXPECT_EQ(next_exponent(5, observed, Decay::kNo), 5);
+  }
+}
+
+TEST(NextExponent, FallsInEveryEighthStep) {
+  std::int32_t exponent = 20;
+  for (std::uint64_t step = 1; step <= 4 * kDecayInterval; ++step) {
+    exponent = next_exponent(exponent, -40, decay_after(step));
+  }
+  EXPECT_EQ(exponent, 16);
 }
 
 // ---- every instruction set ----

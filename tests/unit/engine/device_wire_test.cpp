@@ -124,7 +124,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
     outcome.means.resize(means.size());
     std::memcpy(outcome.means.data(), means.data(), means.size() * sizeof(float));
     for (std::size_t b = 0; b < exponents.size(); ++b) {
-      outcome.next.push_back(wire.next_exponent(b, exponents[b], largest[b]));
+      outcome.next.push_back(wire.next_exponent(mayfly::Step{8}, b, exponents[b], largest[b]));
       outcome.raised.push_back(wire.raised_exponent(b, exponents[b], largest[b]));
     }
     return outcome;

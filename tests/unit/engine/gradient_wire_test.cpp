@@ -121,7 +121,7 @@ class WireTest : public ::testing::Test {
                 std::span(step.mean).subspan(layout.blocks().offset(b), layout.blocks().size(b)));
     }
     for (std::size_t b = 0; b < exponents.size(); ++b) {
-      step.next.push_back(wire.next_exponent(b, exponents[b], largest[b]));
+      step.next.push_back(wire.next_exponent(mayfly::Step{8}, b, exponents[b], largest[b]));
       step.raised.push_back(wire.raised_exponent(b, exponents[b], largest[b]));
     }
     return step;
