@@ -21,6 +21,7 @@ void put(WireWriter& out, const StepRecord& r) {
   out.put_string(r.digest);
   out.put(r.loss_scale);
   out.put(static_cast<std::uint8_t>(r.skipped));
+  out.put(r.attempts);
 }
 void put(WireWriter& out, const EvaluationRecord& r) {
   out.put(r.step);
@@ -72,6 +73,7 @@ void get(WireReader& in, StepRecord& r) {
     in.fail();
   }
   r.skipped = skipped == 1;
+  r.attempts = in.get<std::uint32_t>();
 }
 void get(WireReader& in, EvaluationRecord& r) {
   r.step = in.get<std::uint64_t>();

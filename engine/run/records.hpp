@@ -29,6 +29,7 @@ struct StepRecord {
   std::string digest;       ///< hex; empty if not computed at this step
   std::int32_t loss_scale = kNoScale;  ///< its exponent in this step; kNoScale = not in fp16
   bool skipped = false;                ///< a gradient was not finite, so there was no update
+  std::uint32_t attempts = 1;  ///< more than one: gradients were too large for their exponents
 };
 struct EvaluationRecord {
   std::uint64_t step = 0;

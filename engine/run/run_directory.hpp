@@ -31,6 +31,7 @@ struct StepMetric {
   std::string digest;       ///< of the state after the step; empty except every digest_every
   std::optional<double> loss_scale;  ///< in this step; fp16 only
   bool skipped = false;              ///< a gradient was not finite, so there was no update
+  std::uint32_t attempts = 1;        ///< how often it was computed (ADR 1)
 };
 
 /// One change of membership, times in milliseconds since it was detected.
@@ -50,6 +51,7 @@ struct Summary {
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;         ///< of its steps, each once
   std::uint64_t undone_samples = 0;  ///< of steps that were committed, undone and done again
+  std::uint64_t retried_steps = 0;   ///< that were computed more than once (ADR 1)
   std::optional<std::uint64_t> skipped_steps;  ///< that made no update; fp16 only
   std::string final_digest;
   std::optional<double> test_top1;  ///< 0 to 1

@@ -112,6 +112,7 @@ void read_metric(RunHistory& history, const json::object& metric) {
   const double rate = real(metric, "images_per_second");
   history.samples += samples;
   history.skipped_steps += metric.contains("skipped") ? 1 : 0;
+  history.retried_steps += metric.contains("attempts") ? 1 : 0;
   if (rate > 0) {  // the first step of a member has none
     history.train_seconds += static_cast<double>(samples) / rate;
     history.data_wait_seconds += real(metric, "data_wait_ms") / 1000;

@@ -28,6 +28,7 @@ struct RunHistory {
   std::uint64_t samples = 0;         ///< of the steps up to last_step, each once
   std::uint64_t undone_samples = 0;  ///< of steps that were committed and undone again
   std::uint64_t skipped_steps = 0;   ///< that made no update
+  std::uint64_t retried_steps = 0;   ///< that were computed more than once
   std::uint64_t fell_back_at = 0;    ///< FallBackRecord::at; 0 = nothing was undone
   std::uint64_t fell_back_to = 0;    ///< a step
   double train_seconds = 0;          ///< from the first commit to the last, by the members' clocks

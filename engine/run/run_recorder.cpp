@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/log.hpp"
 #include "engine/run/json_text.hpp"
@@ -154,7 +153,7 @@ void RunRecorder::on_report(MemberId member, ByteSpan payload) {
 }
 
 void RunRecorder::receive(const StepRecord& record) {
-  StepMetric metric;
+  const StepMetric metric = metric_of(record, job_.epochs_at(record.step));
   {
     const std::lock_guard lock(mutex_);
     RunHistory& h = history_;
@@ -169,34 +168,18 @@ void RunRecorder::receive(const StepRecord& record) {
       h.first_step = record.step;
       first_commit_ = now;
     }
-    // By the member's own clock: its reports may arrive in bursts.
-    metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
     images_per_second_ = metric.images_per_second;
     h.last_step = std::max(h.last_step, record.step);
     last_commit_ = now;
     h.samples += record.samples;
     h.skipped_steps += record.skipped ? 1 : 0;
+    h.retried_steps += record.attempts > 1 ? 1 : 0;
     h.train_seconds += record.seconds;
     // The first step is not part of the training time either.
     h.data_wait_seconds += record.seconds > 0 ? record.wait_ms / 1000 : 0;
     if (!record.digest.empty() && record.step == h.last_step) {
       h.last_digest = record.digest;
     }
-  }
-  metric.step = record.step;
-  metric.samples = record.samples;
-  metric.epoch = job_.epochs_at(record.step);
-  metric.loss = record.loss;
-  metric.accuracy = static_cast<double>(record.correct) / record.samples;
-  metric.learning_rate = record.learning_rate;
-  metric.data_wait_ms = record.wait_ms;
-  metric.members = record.members;
-  metric.view = record.view;
-  metric.sample_hash = record.sample_hash;
-  metric.digest = record.digest;
-  metric.skipped = record.skipped;
-  if (record.loss_scale != StepRecord::kNoScale) {
-    metric.loss_scale = std::ldexp(1.0, record.loss_scale);
   }
   directory_.metric(metric);
   listener_.on_step(metric, job_.total_steps);
@@ -343,6 +326,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.steps = history_.last_step;
   s.samples = history_.samples;
   s.undone_samples = history_.undone_samples;
+  s.retried_steps = history_.retried_steps;
   s.skipped_steps =
       job_.dtype == nn::Dtype::kFp16 ? std::optional(history_.skipped_steps) : std::nullopt;
   s.final_digest = history_.last_digest;

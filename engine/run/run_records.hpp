@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
@@ -12,6 +13,8 @@ namespace mayfly::engine {
 [[nodiscard]] std::string to_json(const StepMetric& metric);
 [[nodiscard]] std::string to_json(const RecoveryRecord& record);
 [[nodiscard]] std::string sentence_of(const RecoveryRecord& record);
+/// `epoch`: passes completed after the step.
+[[nodiscard]] StepMetric metric_of(const StepRecord& record, double epoch);
 /// Of a step that made no update because of its loss scale.
 [[nodiscard]] std::string sentence_of_skip(const StepMetric& metric);
 

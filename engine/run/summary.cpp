@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_records.hpp"
@@ -99,6 +101,29 @@ std::string sentence_of(const RecoveryRecord& r) {
       who, r.step, r.synced_ms, r.step_ms, r.redone_microbatches);
 }
 
+StepMetric metric_of(const StepRecord& record, double epoch) {
+  StepMetric metric;
+  metric.step = record.step;
+  metric.samples = record.samples;
+  metric.epoch = epoch;
+  metric.loss = record.loss;
+  metric.accuracy = static_cast<double>(record.correct) / record.samples;
+  metric.learning_rate = record.learning_rate;
+  // By the member's own clock: its reports may arrive in bursts.
+  metric.images_per_second = record.seconds > 0 ? record.samples / record.seconds : 0;
+  metric.data_wait_ms = record.wait_ms;
+  metric.members = record.members;
+  metric.view = record.view;
+  metric.sample_hash = record.sample_hash;
+  metric.digest = record.digest;
+  metric.skipped = record.skipped;
+  metric.attempts = record.attempts;
+  if (record.loss_scale != StepRecord::kNoScale) {
+    metric.loss_scale = std::ldexp(1.0, record.loss_scale);
+  }
+  return metric;
+}
+
 std::string sentence_of_skip(const StepMetric& metric) {
   return fmt::format(
       "step {}: a gradient is not finite with loss scale {:.0f}; no update, and half of it from "
@@ -128,6 +153,9 @@ std::string to_json(const StepMetric& m) {
   if (m.skipped) {
     object.add("skipped", "true");
   }
+  if (m.attempts > 1) {
+    object.add("attempts", json_number(std::uint64_t{m.attempts}));
+  }
   return object.text();
 }
 
@@ -138,6 +166,7 @@ std::string to_json(const Summary& s) {
       .add("steps", json_number(s.steps))
       .add("samples", json_number(s.samples))
       .add("undone_samples", json_number(s.undone_samples))
+      .add("retried_steps", json_number(s.retried_steps))
       .add("final_digest", json_string(s.final_digest));
   if (s.skipped_steps) {
     object.add("skipped_steps", json_number(*s.skipped_steps));

@@ -347,9 +347,8 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   position_ = next(position_);
   tune_buckets(reduced);
   computing_ = {};
-  attempt_ = 0;
   held_ = {};
-  record(view, reduced, {loss, scale});
+  record(view, reduced, {loss, scale, std::exchange(attempt_, 0) + 1});
   if (parts_.faults != nullptr && !observes_ && parts_.faults->due(state_.committed)) {
     parts_.faults->after_commit(state_here());
     host_copy_.replaced();

@@ -133,6 +133,7 @@ class Trainer {
   struct StepFacts {
     double loss = 0;
     std::optional<nn::LossScale> scale;  ///< that it was computed with
+    std::uint32_t attempts = 1;
   };
   void record(const elastic::View& view, const ReducedStep& reduced, const StepFacts& facts);
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);

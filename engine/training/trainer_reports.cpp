@@ -32,6 +32,7 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced,
   record.loss = facts.loss;
   record.loss_scale = facts.scale.has_value() ? facts.scale->exponent : StepRecord::kNoScale;
   record.skipped = reduced.skips_update();
+  record.attempts = facts.attempts;
   record.learning_rate = nn::learning_rate_at(parts_.job.schedule, record.step);
   const Instant now = monotonic_now();
   record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);

@@ -20,6 +20,7 @@ TEST(Records, SurviveTheWire) {
   step.digest = "abc";
   step.loss_scale = 14;
   step.skipped = true;
+  step.attempts = 2;
   const Result<Record> back = decode_record(encode_record(step));
   ASSERT_TRUE(back.ok());
   const auto& copy = std::get<StepRecord>(back.value());
@@ -32,6 +33,7 @@ TEST(Records, SurviveTheWire) {
   EXPECT_EQ(copy.digest, "abc");
   EXPECT_EQ(copy.loss_scale, 14);
   EXPECT_TRUE(copy.skipped);
+  EXPECT_EQ(copy.attempts, 2u);
 
   const Result<Record> fatal = decode_record(encode_record(FatalRecord{"NaN in step 3"}));
   ASSERT_TRUE(fatal.ok());

@@ -113,6 +113,7 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   metric.digest = "abcd";
   metric.loss_scale = 1024;
   metric.skipped = true;
+  metric.attempts = 2;
   run->metric(metric_of(9));
   run->metric(metric);
 
@@ -132,12 +133,13 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   EXPECT_EQ(metrics[0].at("step").as_int64(), 9);
   EXPECT_EQ(metrics[0].at("loss").as_double(), 2.302585092994046);
   EXPECT_EQ(metrics[0].at("sample_hash").as_string(), "00ff");
-  for (const char* sometimes : {"digest", "loss_scale", "skipped"}) {
+  for (const char* sometimes : {"digest", "loss_scale", "skipped", "attempts"}) {
     EXPECT_FALSE(metrics[0].contains(sometimes));
   }
   EXPECT_EQ(metrics[1].at("digest").as_string(), "abcd");
   EXPECT_EQ(metrics[1].at("loss_scale").to_number<double>(), 1024);
   EXPECT_TRUE(metrics[1].at("skipped").as_bool());
+  EXPECT_EQ(metrics[1].at("attempts").as_int64(), 2);
 }
 
 TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {

@@ -60,9 +60,11 @@ TEST_F(RunHistoryTest, StepsWithoutAnUpdateAreCounted) {
     m.loss = std::numeric_limits<double>::quiet_NaN();
     m.loss_scale = 65536;
     m.skipped = step % 2 == 0;
+    m.attempts = step == 3 ? 2 : 1;
     run->metric(m);
   }
   EXPECT_EQ(history().skipped_steps, 2u);
+  EXPECT_EQ(history().retried_steps, 1u);
   EXPECT_EQ(history().samples, 400u);
 }
 
