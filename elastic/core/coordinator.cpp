@@ -69,7 +69,8 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
   place->second.join.emplace().connected = now_;
   detector_.heard(last_id_, now_);
   effects_.emplace_back(coordinator_effect::Accept{event.connection, last_id_});
-  send(last_id_, Welcome{last_id_, incarnation_, options_.identity, job_, false, options_.quorum});
+  send(last_id_, Welcome{last_id_, incarnation_, options_.identity, job_, false, options_.quorum,
+                         view_.has_value()});
   note("connected", last_id_, event.hello.host);
 }
 

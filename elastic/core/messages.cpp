@@ -70,6 +70,7 @@ void fields(auto& io, Is<Welcome> auto& m) {
   io.plain(m.job);
   io.flag(m.resume);
   io.flag(m.quorum);
+  io.flag(m.underway);
 }
 void fields(auto& io, Is<Refused> auto& m) {
   io.people_text(m.reason);

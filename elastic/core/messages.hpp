@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -63,6 +63,7 @@ struct Welcome {
   std::uint64_t job = 0;     ///< random name of the job; 0: not known here yet (a standby)
   bool resume = false;       ///< the member is to answer Resume
   bool quorum = false;       ///< the job has one: who is evicted joins again under its id
+  bool underway = false;     ///< there are members at work: who joins takes their state
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 enum class Refusal : std::uint8_t {

@@ -44,7 +44,8 @@ class Client final : public MemberClient, public ConnectionOwner {
   Client(MemberClientOptions options, std::size_t endpoint, OpenSession session);
   ~Client() override;
 
-  [[nodiscard]] MemberId id() const override { return self_; }
+  [[nodiscard]] MemberId id() const override { return welcome_.member; }
+  [[nodiscard]] bool joins_late() const override { return welcome_.underway; }
   void start(MemberHandler& handler) override;
 
   void post(MemberEvent each) override {
@@ -85,7 +86,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void schedule_beat();
   void shut_down();
 
-  const MemberId self_;
+  const Welcome welcome_;
   const MemberClientOptions options_;
   asio::io_context io_{1};
   asio::steady_timer beat_timer_{io_};
@@ -113,7 +114,7 @@ class Client final : public MemberClient, public ConnectionOwner {
 };
 
 Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession session)
-    : self_(session.welcome.member),
+    : welcome_(session.welcome),
       options_(std::move(options)),
       machine_(options_.former ? Member(*options_.former) : Member(session.welcome)),
       flight_(flight_path(options_.flight_dir, session.welcome.member)),
@@ -132,7 +133,7 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
     options_.sentinel->adopt(session.welcome.incarnation);
   }
   if (options_.sentinel != nullptr) {
-    options_.sentinel->arm(options_.endpoints, endpoint, options_.token, self_);
+    options_.sentinel->arm(options_.endpoints, endpoint, options_.token, welcome_.member);
   }
   connect(endpoint, std::move(session.fd));
   schedule_beat();
@@ -239,7 +240,7 @@ void Client::on_closed(Connection& connection, const std::string& detail) {
 }
 
 void Client::lose_coordinator() {
-  search_.begin(endpoint_, value(self_));
+  search_.begin(endpoint_, value(welcome_.member));
   handle(event::CoordinatorLost{});
 }
 
@@ -250,7 +251,7 @@ void Client::leave_coordinator() {
   }
   connection_->close("this coordinator is not in charge");
   connection_.reset();
-  search_.begin(endpoint_, value(self_));
+  search_.begin(endpoint_, value(welcome_.member));
   search_.go_on_elsewhere();
   handle(event::CoordinatorLost{});
 }

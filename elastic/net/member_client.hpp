@@ -59,6 +59,8 @@ class MemberClient {
   virtual ~MemberClient() = default;
 
   [[nodiscard]] virtual MemberId id() const = 0;
+  /// Whether the job was under way when it took this member: it will be given the others' state.
+  [[nodiscard]] virtual bool joins_late() const = 0;
   /// Lets the machine act: from now on `handler`, which must outlive the client, hears of its
   /// effects. Once. (Heartbeats are sent from the moment of connecting.)
   virtual void start(MemberHandler& handler) = 0;

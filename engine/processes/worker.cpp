@@ -239,6 +239,9 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::Membe
                    parts.device.parts.sums.get()},
                   std::move(initial));
   client.start(link);
+  if (client.joins_late()) {
+    trainer.prepare_to_observe();
+  }
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   signals.tell(&client);
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));

@@ -20,6 +20,7 @@ namespace {
 constexpr Duration kIdleMax = seconds(10);
 constexpr std::size_t kStepsAlwaysKept = 4;
 constexpr std::size_t kBlanksMax = 2;
+constexpr std::size_t kPageBytes = 4096;
 
 nn::ModelState blank_like(const nn::ModelState& like) {
   nn::ModelState state;
@@ -33,14 +34,26 @@ nn::ModelState blank_like(const nn::ModelState& like) {
 
 }  // namespace
 
-Observer::Observer(const nn::ModelState& like, const Committer& committer, StateSource source,
+ObserverMemory::ObserverMemory(const nn::ModelState& like, const Committer& committer)
+    : state(blank_like(like)), packed(nn::packed_state_size(like)) {
+  for (std::size_t at = 0; at < packed.size(); at += kPageBytes) {
+    packed.span()[at] = std::byte{0};
+  }
+  for (std::size_t i = 0; i < kBlanksMax; ++i) {
+    blanks.push_back(committer.blank());
+  }
+}
+
+Observer::Observer(ObserverMemory memory, const Committer& committer, StateSource source,
                    std::uint64_t queue_bytes_max, CaughtUpFunction on_caught_up)
     : committer_(committer),
       source_(std::move(source)),
       queue_bytes_max_(queue_bytes_max),
       on_caught_up_(std::move(on_caught_up)),
-      state_(blank_like(like)),
+      state_(std::move(memory.state)),
+      packed_(std::move(memory.packed)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      blanks_(std::move(memory.blanks)),
       last_(source_.committed) {
   ENSURE(stop_.valid(), "a descriptor is left");
   thread_ = std::thread([this] { run(); });
@@ -150,21 +163,21 @@ void Observer::run() {
 }
 
 Result<void> Observer::receive() {
-  const std::size_t size = nn::packed_state_size(state_);
-  PackedBytes packed(size);
+  const std::size_t size = packed_.size();
   std::vector<WantedPart> parts;
   for (std::size_t i = 0; i < source_.donors.size(); ++i) {
     const PartRange range = part_of(size, i, source_.donors.size());
     parts.push_back(
-        {source_.donors[i], packed.span().subspan(range.first, range.last - range.first)});
+        {source_.donors[i], packed_.span().subspan(range.first, range.last - range.first)});
   }
   if (Result<void> fetched = fetch_parts(source_.since, source_.key, parts, stop_.get(), kIdleMax);
       !fetched.ok()) {
     return fetched;
   }
-  if (Result<void> unpacked = nn::unpack_state(packed.span(), state_); !unpacked.ok()) {
+  if (Result<void> unpacked = nn::unpack_state(packed_.span(), state_); !unpacked.ok()) {
     return unpacked;
   }
+  packed_ = {};
   if (state_.committed != source_.committed) {
     return Error{Errc::kCorrupt,
                  fmt::format("the donors sent the state after step {} instead of {}",

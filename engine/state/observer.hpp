@@ -23,6 +23,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
+#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
 #include "engine/training/commit.hpp"
 #include "nn/model_state.hpp"
@@ -37,14 +38,25 @@ struct StateSource {
   std::vector<DonorAddress> donors;
 };
 
+/// What an observer writes to. Memory that the kernel has to clear first takes long to get (0.2 s
+/// per 100 MB were seen), so whoever is going to join a job gets it before the members wait for it.
+struct ObserverMemory {
+  /// With the layout of `like`. Touches every page.
+  ObserverMemory(const nn::ModelState& like, const Committer& committer);
+
+  nn::ModelState state;
+  PackedBytes packed;
+  std::vector<ObservedStep> blanks;
+};
+
 class Observer {
  public:
   /// Called on the observer's thread when it has caught up with the last step added.
   using CaughtUpFunction = std::function<void(Step committed)>;
 
-  /// `like` has the layout of the state that will come. `committer` must outlive the observer. At
-  /// most `queue_bytes_max` bytes of sums are kept, but always four steps.
-  Observer(const nn::ModelState& like, const Committer& committer, StateSource source,
+  /// `memory` is for a state with the layout of the one that will come. `committer` must outlive
+  /// the observer. At most `queue_bytes_max` bytes of sums are kept, but always four steps.
+  Observer(ObserverMemory memory, const Committer& committer, StateSource source,
            std::uint64_t queue_bytes_max, CaughtUpFunction on_caught_up);
   ~Observer();
 
@@ -83,6 +95,7 @@ class Observer {
   const std::uint64_t queue_bytes_max_;
   const CaughtUpFunction on_caught_up_;
   nn::ModelState state_;  // the thread's until it has caught up, then the trainer's
+  PackedBytes packed_;    // the thread's
   UniqueFd stop_;         // an eventfd: readable when the thread is to end
 
   mutable std::mutex mutex_;

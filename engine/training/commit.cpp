@@ -104,10 +104,16 @@ float Committer::loss_of_skipped(const GradientBuckets& reduced,
   return loss[0];
 }
 
+ObservedStep Committer::blank() const {
+  ObservedStep blank;
+  blank.means = AlignedBuffer<float>(layout_.element_count());
+  return blank;
+}
+
 void Committer::observe(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                         ComputePool& pool, ObservedStep& observed) const {
   if (observed.means.size() == 0) {
-    observed.means = AlignedBuffer<float>(layout_.element_count());
+    observed.means = blank().means;
   }
   const float scale = scale_of_mean();
   for_all_blocks(pool, [&](Range blocks) {

@@ -47,6 +47,8 @@ class Committer {
              ComputePool& pool, nn::ModelState& state) const;
   [[nodiscard]] float loss_of_skipped(const GradientBuckets& reduced,
                                       std::span<const std::int32_t> exponents) const;
+  /// Room for a step's means. Any thread.
+  [[nodiscard]] ObservedStep blank() const;
   /// Everything that the update of `observed.step` needs. `observed.means` is allocated if empty.
   /// After reduced.fetch_sums().
   void observe(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,

@@ -57,6 +57,9 @@ class Trainer {
   /// Follows orders until told to leave; returns that order.
   elastic::member_effect::Leave run();
 
+  /// Gets the memory that a joiner of a job needs. Takes a while; before anybody waits for us.
+  void prepare_to_observe() { observer_memory_.emplace(state_, committer_); }
+
   /// The last step in this worker's state.
   [[nodiscard]] Step committed() const { return state_.committed; }
   /// The state, for the same worker's next part in the job. After run().
@@ -210,10 +213,11 @@ class Trainer {
   Duration waited_at_commit_{};    // of the loader
   std::deque<StepRecord> recent_;  // the last steps' records, for a new speaker to repeat
 
-  std::optional<collectives::AbortSignal> over_;  // raised when the present view is
-  StateDonor donor_;                              // for observers
-  StateDonor sender_;                             // for members that are behind
-  std::optional<Observer> observer_;              // last: its thread uses the rest
+  std::optional<collectives::AbortSignal> over_;   // raised when the present view is
+  StateDonor donor_;                               // for observers
+  StateDonor sender_;                              // for members that are behind
+  std::optional<ObserverMemory> observer_memory_;  // for the first one
+  std::optional<Observer> observer_;               // last: its thread uses the rest
 };
 
 }  // namespace mayfly::engine

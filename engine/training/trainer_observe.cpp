@@ -34,6 +34,9 @@ void Trainer::begin_observing(const elastic::View& view) {
   observed_view_ = view.id;
   const elastic::ViewMember& self = view.members[value(rank_)];
   observes_ = self.is_observer();
+  if (!observes_) {
+    observer_memory_.reset();
+  }
   if (!observes_ || (observer_.has_value() && observer_->since() != self.observes)) {
     observer_.reset();
   }
@@ -79,8 +82,12 @@ Result<void> Trainer::give_and_take_state(const elastic::View& view, collectives
       source.donors.push_back(all.value()[value(donor)]);
     }
     expects_check_ = true;
+    std::optional<ObserverMemory> memory = std::exchange(observer_memory_, std::nullopt);
+    if (!memory.has_value()) {
+      memory.emplace(state_, committer_);
+    }
     observer_.emplace(
-        state_, committer_, std::move(source), kQueueBytesMax, [this](Step committed) {
+        std::move(*memory), committer_, std::move(source), kQueueBytesMax, [this](Step committed) {
           parts_.client.post(elastic::member_event::StateCaughtUp{observed_view_, committed});
         });
   }

@@ -86,6 +86,12 @@ TEST(CoordinatorFirstView, WaitsForTheInitialWorkersToBeReady) {
   EXPECT_EQ(job.view().id, ViewId{1});
 }
 
+TEST(CoordinatorFirstView, WhoComesAfterItIsToldThatTheJobIsUnderWay) {
+  CoordinatorHarness job = running_job(2);
+  const MemberId joiner = job.connect();
+  EXPECT_TRUE(job.sent<Welcome>(joiner).at(0).underway);
+}
+
 TEST(CoordinatorFirstView, StartsWithFewerIfTheRestDoesNotComeForTooLong) {
   CoordinatorOptions chosen = options(3);
   chosen.min_workers_timeout = seconds(5);

@@ -43,7 +43,7 @@ std::vector<Message> examples() {
             Incarnation{3},
             6,
             ViewId{8}},
-      Welcome{MemberId{9}, Incarnation{4}, 5, 77, true, true},
+      Welcome{MemberId{9}, Incarnation{4}, 5, 77, true, true, true},
       Refused{"wrong token", Refusal::kElsewhere},
       Ready{Step{10}, 2'200'000},
       Stopped{ViewId{2}, Step{11}, MicrobatchSet::range(3, 90), true, true, MemberId{5}, "reset",

@@ -18,6 +18,7 @@ namespace {
 class SilentClient final : public elastic::MemberClient {
  public:
   [[nodiscard]] MemberId id() const override { return MemberId{1}; }
+  [[nodiscard]] bool joins_late() const override { return false; }
   void start(elastic::MemberHandler& /*handler*/) override {}
   void post(elastic::MemberEvent /*event*/) override {}
   void send_progress(const elastic::Progress& /*progress*/) override {}
