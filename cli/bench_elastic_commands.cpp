@@ -75,7 +75,7 @@ engine::JobConfig endless_job() {
   config.threads = 1;
   config.data = "procedural:4096";
   config.steps = 100'000'000;
-  config.lr = 0.01;
+  config.lr = 0.001;  // with more, large networks on small batches diverge and repeat steps
   config.lr_schedule = "constant";
   config.warmup_epochs = 0;
   config.evaluate = false;
