@@ -108,7 +108,7 @@ void SimWorld::add_worker() {
   const std::size_t index = workers_.size();
   const auto factor = scenario_.faults.slow_members ? 1 + random_.below(kSlowestFactor) : 1;
   // A checkpoint is written every ten steps; some workers find one.
-  const std::uint64_t saved = commit_checker_.highest() / 10 * 10;
+  const std::uint64_t saved = commit_checker_.highest_right() / 10 * 10;
   const std::uint64_t committed = random_.below(3) == 0 ? saved : 0;
   workers_.push_back(std::make_unique<SimWorker>(
       *this, index, scenario_.microbatch_time * static_cast<std::int64_t>(factor), committed,

@@ -28,6 +28,7 @@ void CommitChecker::on_commit(MemberId member, std::uint64_t step, ToyState stat
                      [&] { return name(member, step) + ": committed another state"; });
   of_member_[member] = step;
   highest_ = std::max(highest_, step);
+  highest_right_ = std::max(highest_right_, step);
 }
 
 void CommitChecker::on_sync(MemberId member, std::uint64_t step, ToyState state) {

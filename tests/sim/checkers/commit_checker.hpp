@@ -27,13 +27,15 @@ class CommitChecker {
   void on_view(const elastic::View& view);
   void on_end(std::uint64_t last_step);
 
-  [[nodiscard]] std::uint64_t highest() const { return highest_; }
+  /// The last step that a member whose state is right has committed: what a checkpoint can be of.
+  [[nodiscard]] std::uint64_t highest_right() const { return highest_right_; }
   [[nodiscard]] ToyState expected(std::uint64_t step);
 
  private:
   Violations& violations_;
   std::uint32_t microbatches_;
   std::uint64_t highest_ = 0;
+  std::uint64_t highest_right_ = 0;
   std::map<MemberId, std::uint64_t> of_member_;
   std::vector<ToyState> undisturbed_ = {kInitialState};
 };
