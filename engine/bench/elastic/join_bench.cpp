@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -123,8 +124,37 @@ double steady_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps
   return found == 0 ? 0 : beyond / static_cast<double>(found) * counted;
 }
 
+/// Whether the step was made while a joiner started and was not admitted yet.
+bool is_beside(const LoggedStep& step, const JoinSeen& seen) {
+  return step.heard > seen.requested && step.step <= value(seen.join.admitted_after);
+}
+
+/// Steps beside no joiner's start: to take the undisturbed ones from.
+std::vector<LoggedStep> beside_none(const std::vector<JoinSeen>& joins,
+                                    const std::vector<LoggedStep>& steps) {
+  std::vector<LoggedStep> found;
+  std::copy_if(steps.begin(), steps.end(), std::back_inserter(found), [&](const auto& step) {
+    return std::none_of(joins.begin(), joins.end(),
+                        [&step](const JoinSeen& seen) { return is_beside(step, seen); });
+  });
+  return found;
+}
+
+/// What the steps beside its start took beyond undisturbed ones, but for the last, which cost_of()
+/// has.
+double start_cost_ms(const JoinSeen& seen, const std::vector<LoggedStep>& steps,
+                     double without_ms) {
+  double beyond = 0;
+  for (const LoggedStep& step : steps) {
+    const bool is_last = step.step == value(seen.join.admitted_after);
+    beyond += is_beside(step, seen) && !is_last && step.ms > 0 ? step.ms - without_ms : 0;
+  }
+  return beyond;
+}
+
 std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
                                    const std::vector<LoggedStep>& steps, std::uint32_t workers) {
+  const std::vector<LoggedStep> calm = beside_none(joins, steps);
   struct Column {
     const char* name;
     Instant elastic::Join::*when;
@@ -143,18 +173,21 @@ std::vector<EventSeries> series_of(const std::vector<JoinSeen>& joins,
   }
   EventSeries cost{"incumbents_cost_ms", {}};
   EventSeries percent{"incumbents_cost_percent", {}};
+  EventSeries start{"start_cost_ms", {}};
   EventSeries before{"cost_before_ms", {}};
   EventSeries steady{"steady_cost_ms", {}};
   for (const JoinSeen& seen : joins) {
     const std::uint64_t when = value(seen.join.started_after);
-    const double without_ms = undisturbed_near_ms(steps, workers, when);
-    const double with_ms = undisturbed_near_ms(steps, workers + 1, when);
+    const double without_ms = undisturbed_near_ms(calm, workers, when);
+    const double with_ms = undisturbed_near_ms(calm, workers + 1, when);
     const JoinCost found = cost_of(seen.join, steps, without_ms, with_ms);
+    start.values.push_back(start_cost_ms(seen, steps, without_ms));
     before.values.push_back(found.before_ms);
     cost.values.push_back(found.total_ms);
     percent.values.push_back(without_ms > 0 ? 100 * cost.values.back() / without_ms : 0);
     steady.values.push_back(steady_ms(seen.join, steps, with_ms));
   }
+  series.push_back(std::move(start));
   series.push_back(std::move(before));
   series.push_back(std::move(steady));
   series.push_back(std::move(cost));
@@ -266,8 +299,9 @@ int bench_join(const ElasticBenchOptions& asked) {
     return ended_early(bench.joins().size(), options.events, code);
   }
   const std::vector<LoggedStep> steps = bench.steps();
-  const double without_ms = undisturbed_ms(steps, options.job.workers);
-  const double with_ms = undisturbed_ms(steps, options.job.workers + 1);
+  const std::vector<LoggedStep> calm = beside_none(bench.joins(), steps);
+  const double without_ms = undisturbed_ms(calm, options.job.workers);
+  const double with_ms = undisturbed_ms(calm, options.job.workers + 1);
   JsonFields fields = job_facts(options);
   fields.emplace_back("own_core", options.own_core ? "true" : "false");
   fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", without_ms));
