@@ -1,7 +1,8 @@
 #pragma once
 
-// The JSON lines of metrics.jsonl and of the recoveries in events.jsonl, whose field names are the
-// members' names, and what is said of a recovery while the job runs.
+// What a step's record becomes in metrics.jsonl. The JSON lines of that and of the recoveries in
+// events.jsonl, whose field names are the members' names, and what is said of a recovery while the
+// job runs.
 
 #include <string>
 

@@ -24,7 +24,6 @@ namespace {
 
 constexpr std::size_t kConnectionsMax = 64;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-constexpr std::size_t kCopyChunkBytes = std::size_t{128} << 10;
 // Whoever connects says what it wants at once, and takes what it is sent.
 constexpr Duration kRequestTimeout = seconds(2);
 constexpr Duration kIdleMax = seconds(10);
@@ -159,19 +158,16 @@ Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, const nn
 
 void StateDonor::copy(const nn::ModelState& state, std::size_t first, Copy& copy) {
   pthread_setname_np(pthread_self(), "state-copy");
-  Digester digester;
-  const std::span<std::byte> bytes = copy.bytes.span();
-  for (std::size_t at = 0; at < bytes.size(); at += kCopyChunkBytes) {
-    const auto chunk = bytes.subspan(at, std::min(kCopyChunkBytes, bytes.size() - at));
-    nn::pack_state_part(state, first + at, chunk);
-    digester.add(chunk);  // while it is in the nearest caches
-  }
+  nn::pack_state_part(state, first, copy.bytes.span());
   {
     const std::lock_guard lock(mutex_);
     copying_ = false;
   }
-  copied_.notify_all();
-  copy.header = {kPartMagic, bytes.size(), digester.finish()};
+  copied_.notify_all();  // no commit waits for the hash
+  if (priority_ == Priority::kLow) {
+    run_with_low_priority();
+  }
+  copy.header = {kPartMagic, copy.bytes.size(), digest_of(copy.bytes.span())};
   copy.complete = true;
   wake();
 }
