@@ -29,6 +29,9 @@ inline constexpr std::size_t kProofBytes = 32;
 /// session or for more rights.
 [[nodiscard]] Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce,
                                Role role);
+/// Lets OpenSSL do now, before a fork, what it does once in a process that makes proofs: read its
+/// configuration file, find its algorithms. The child then shares all that and opens no file.
+void prepare_proofs();
 /// True if `hello` answers the challenge with the right token. Constant time in the proof.
 [[nodiscard]] bool proof_holds(ByteSpan token, ByteSpan challenge_nonce, const Hello& hello);
 

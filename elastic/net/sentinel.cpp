@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/check.hpp"
+#include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel_process.hpp"
 
 namespace mayfly::elastic {
@@ -113,6 +114,7 @@ Result<std::unique_ptr<Sentinel>> fork_sentinel() {
   if (!shared.ok()) {
     return std::move(shared).error();
   }
+  prepare_proofs();
   // Before the fork, so that the child never finds the mutex free while the worker lives.
   const int rc = ::pthread_mutex_lock(&shared.value()->alive);
   ENSURE(rc == 0, "a fresh mutex can be locked");
