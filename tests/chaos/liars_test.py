@@ -18,14 +18,17 @@ FLIPS_A_BIT = ["--launched", "--chaos", "flip_weights@step=60"]
 
 
 class Liar:
-    """Lies `times` times at most, from step 5 on; `change(stopped)` changes its report. What it
-    says of its progress it says again and again: nobody listens to that while a view ends."""
+    """Lies `times` times at most, from step 5 on and until it is evicted and joins again;
+    `change(stopped)` changes its report. What it says of its progress it says again and again:
+    nobody listens to that while a view ends."""
 
     def __init__(self, change=None, change_progress=None, times=1):
         self.change, self.change_progress, self.left = change, change_progress, times
         self.is_armed, self.has_lied = False, False
 
     def lie(self, kind, body):
+        if kind == hostile.READY:
+            self.is_armed = False
         if not self.is_armed or self.left == 0:
             return body
         if kind == hostile.STOPPED and self.change is not None:
@@ -63,7 +66,7 @@ def play(name, liar, *words, kills=1, kind="evicted"):
         expect(word in found[0]["detail"], f"{name}: not the reason: {found[0]['detail']}")
     job.wait_for_more_steps(20)
     expect(liar.has_lied, f"{name}: it has not lied")
-    expect("joining again" in worker.output(), f"{name}: it does not join again")
+    job.wait_for(lambda: "joining again" in worker.output(), f"{name}: it does not join again")
     lost = job.events("lost")
     expect(len(lost) == kills, f"{name}: nobody else goes: {lost}")
     job.finish()
