@@ -19,10 +19,6 @@ std::string file_of(const std::string& name) {
 
 }  // namespace
 
-const char* module_build() {
-  return MAYFLY_VERSION " " __VERSION__;
-}
-
 std::string find_beside_program(const std::string& file) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -57,8 +53,11 @@ Result<void> check_module_build(const std::string& name, const char* build) {
   if (std::strcmp(build, module_build()) == 0) {
     return {};
   }
-  return Error{Errc::kUnsupported, fmt::format("{} is of build {}, the program of {}",
-                                               file_of(name), build, module_build())};
+  return Error{Errc::kUnsupported,
+               fmt::format("{} is of another build than the program (the module {}, the program "
+                           "{}); build both from the same sources with scripts/build, or copy "
+                           "both from one machine",
+                           find_beside_program(file_of(name)), build, module_build())};
 }
 
 }  // namespace mayfly

@@ -10,8 +10,9 @@
 
 namespace mayfly {
 
-/// Names the sources and compiler of this build. C++ types cross the border between program and
-/// module, so a module tells its own, and whoever loads it compares.
+/// Names the version, the compiler and, by a hash of them, the sources of this build
+/// (cmake/MayflyModuleBuild.cmake). C++ types cross the border between program and module, and both
+/// must compute the same bits, so a module tells its own, and whoever loads it compares.
 [[nodiscard]] const char* module_build();
 
 /// Loads libmayfly_<name>.so from the program's folder or from ../lib/mayfly beside it, and returns
@@ -24,7 +25,9 @@ namespace mayfly {
 /// ../lib/mayfly. Empty if it is in neither.
 [[nodiscard]] std::string find_beside_program(const std::string& file);
 
-/// kUnsupported if a module is of another build than this program.
+/// `build` is what the module that load_module(name) found says of itself, to be asked before
+/// anything else of it is used. kUnsupported, with its path and what to do, if it is of another
+/// build than this program.
 [[nodiscard]] Result<void> check_module_build(const std::string& name, const char* build);
 
 }  // namespace mayfly

@@ -15,11 +15,12 @@ function(mayfly_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(mayfly_${name} MODULE ${ARG_SOURCES})
   target_include_directories(mayfly_${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(mayfly_${name} PRIVATE ${ARG_LIBS})
+  target_link_libraries(mayfly_${name} PRIVATE ${ARG_LIBS} mayfly_module_file)
   target_link_options(mayfly_${name} PRIVATE -Wl,--exclude-libs,ALL)
   set_target_properties(mayfly_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
     CXX_VISIBILITY_PRESET hidden)
+  set_property(GLOBAL APPEND PROPERTY MAYFLY_MODULES mayfly_${name})
 endfunction()
 
 # How much of the machine a test keeps busy, in half cores: scripts/test gives ctest two slots for

@@ -26,7 +26,7 @@ mayfly_library(engine
           training/worker_link.cpp job.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_nn_cuda mayfly_datasets
          mayfly_collectives
-         mayfly_collectives_nccl
+         mayfly_module_file mayfly_collectives_nccl
          mayfly_collectives_plan mayfly_parameter_server mayfly_elastic_core mayfly_elastic_net
          mayfly_cloud_hooks mayfly_cloud_hooks_notice mayfly_cloud_hooks_bundle
          mayfly_cloud_hooks_sign

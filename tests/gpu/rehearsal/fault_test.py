@@ -4,6 +4,7 @@ Method: the program beside modules that play GPU and NCCL on the CPU and can be 
 (this folder).
 usage: fault_test.py FOLDER-WITH-MODULES CASE
 """
+import contextlib
 import os
 import re
 import sys
@@ -20,6 +21,19 @@ FAULTS = {"no driver": "no NVIDIA driver on this machine",
           "old cudnn": "cuDNN is too old: 9.7.0 was found, needed is"}
 
 
+@contextlib.contextmanager
+def module_replaced(name):
+    """The path of a module, without the module."""
+    module = os.path.join(os.path.dirname(mayfly_run.BINARY), name)
+    whole = os.readlink(module)
+    os.unlink(module)
+    try:
+        yield module
+    finally:
+        os.unlink(module)
+        os.symlink(whole, module)
+
+
 def refusals():
     """Whatever the coordinator finds out by itself."""
     for fault, words in FAULTS.items():
@@ -29,16 +43,24 @@ def refusals():
     with pretended(REHEARSAL_NCCL="old"):
         mayfly_run.expect_refused(JOB + GPU, [([], "NCCL is too old: 2.26.0 was found")])
     mayfly_run.expect_refused(JOB + ["--device", "cuda:9"], [([], "there is no GPU 9")])
-    module = os.path.join(os.path.dirname(mayfly_run.BINARY), "libmayfly_cuda.so")
-    whole = os.readlink(module)
-    os.unlink(module)
-    said = "device cuda cannot be used: "
-    mayfly_run.expect_refused(JOB + GPU, [([], said + "there is no libmayfly_cuda.so")])
-    with open(module, "wb") as f:
-        f.write(b"torn")
-    mayfly_run.expect_refused(JOB + GPU, [([], said + module)])
-    os.unlink(module)
-    os.symlink(whole, module)
+    with module_replaced("libmayfly_cuda.so") as module:
+        said = "device cuda cannot be used: "
+        mayfly_run.expect_refused(JOB + GPU, [([], said + "there is no libmayfly_cuda.so")])
+        with open(module, "wb") as f:
+            f.write(b"torn")
+        mayfly_run.expect_refused(JOB + GPU, [([], said + module)])
+
+
+def other_build():
+    """A module that was built of other sources is not used: whatever but its build is asked of this
+    one ends the process."""
+    for name, said in (("cuda", "device cuda cannot be used: "),
+                       ("nccl", "the nccl transport cannot be used: ")):
+        with module_replaced(f"libmayfly_{name}.so") as module:
+            os.symlink(os.path.join(MODULES, "other_build.so"), module)
+            mayfly_run.expect_refused(JOB + GPU, [
+                ([], f"{said}{module} is of another build than the program")])
+            mayfly_run.expect_refused(JOB + GPU, [([], "build both from the same sources")])
 
 
 def little_memory():
@@ -87,6 +109,7 @@ def failure():
 
 
 if __name__ == "__main__":
-    mayfly_run.BINARY = beside_modules(os.path.abspath(sys.argv.pop(1)))
-    sys.exit(mayfly_run.main({"refusals": refusals, "little_memory": little_memory,
-                              "failure": failure}))
+    MODULES = os.path.abspath(sys.argv.pop(1))
+    mayfly_run.BINARY = beside_modules(MODULES)
+    sys.exit(mayfly_run.main({"refusals": refusals, "other_build": other_build,
+                              "little_memory": little_memory, "failure": failure}))
