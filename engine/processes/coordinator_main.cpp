@@ -65,6 +65,8 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
                                 process.value()->config().token_file));
   Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process.value());
   if (!cloud.ok()) {
+    server = nullptr;
+    CoordinatorProcess::undo(std::move(process).value());
     return refuse(cloud.error(), kExitUsage);
   }
   asking = cloud.value().get();

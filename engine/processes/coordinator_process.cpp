@@ -142,19 +142,37 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig 
   std::unique_ptr<CoordinatorProcess> process(
       new CoordinatorProcess(listener, std::move(on_scale)));
   process->job_ = std::move(job).value();
-  if (Result<void> opened = process->open_view_log(unfinished); !opened.ok()) {
+  if (Result<void> opened = process->open(unfinished, remark.value()); !opened.ok()) {
+    undo(std::move(process));
     return std::move(opened).error();
-  }
-  if (Result<void> opened = process->open_run_directory(); !opened.ok()) {
-    return std::move(opened).error();
-  }
-  if (!remark.value().empty() && !process->goes_on_) {
-    process->note("init", remark.value());
-  }
-  if (Result<void> started = process->start_server(); !started.ok()) {
-    return std::move(started).error();
   }
   return process;
+}
+
+Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& remark) {
+  start_files_ = std::make_unique<StartFiles>(job_->config.run_dir, job_->config.token_file);
+  if (Result<void> opened = open_view_log(unfinished); !opened.ok()) {
+    return opened;
+  }
+  if (Result<void> opened = open_run_directory(); !opened.ok()) {
+    return opened;
+  }
+  if (!remark.empty() && !goes_on_) {
+    note("init", remark);
+  }
+  return start_server();
+}
+
+void CoordinatorProcess::undo(std::unique_ptr<CoordinatorProcess> process) {
+  const std::unique_ptr<StartFiles> files = std::move(process->start_files_);
+  const std::string view_log = view_log_path(process->job_->config.run_dir);
+  process.reset();
+  // Whoever has the view log has the directory: nobody else may start in it meanwhile.
+  const Result<std::unique_ptr<elastic::DurableViewLog>> mine =
+      elastic::DurableViewLog::open(view_log);
+  if (mine.ok() || mine.error().code != Errc::kRefused) {
+    files->take_back();
+  }
 }
 
 /// Before anything else in the run directory is touched: it may be another coordinator's.

@@ -12,6 +12,7 @@
 #include "engine/job.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/run/run_recorder.hpp"
+#include "engine/run/start_files.hpp"
 
 namespace mayfly::engine {
 
@@ -27,7 +28,8 @@ class CoordinatorProcess {
   /// Prepares the job, creates the run directory with config.toml, token and the `coordinator` file
   /// (our endpoint), and starts the server. Defaults that depend on the moment or on the machine
   /// (run_dir, threads, token_file, resume) are resolved here. A job that goes on keeps its files,
-  /// its token and, if it is free, its port. kRefused if another coordinator runs there.
+  /// its token and, if it is free, its port. kRefused if another coordinator runs there. Whatever
+  /// the error, nothing is left of what was written.
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
                                                            ScaleHandler on_scale);
@@ -39,12 +41,16 @@ class CoordinatorProcess {
   /// An event of the launcher itself, for events.jsonl and the terminal.
   void note(const std::string& kind, const std::string& detail);
 
+  /// As if it had not been started, for a command that is refused after all.
+  static void undo(std::unique_ptr<CoordinatorProcess> process);
+
   /// Closes the server, writes the summary and returns the exit code.
   int finish(const JobEnd& end);
 
  private:
   CoordinatorProcess(RunListener& listener, ScaleHandler on_scale)
       : listener_(listener), on_scale_(std::move(on_scale)) {}
+  Result<void> open(Unfinished unfinished, const std::string& remark);
   Result<void> open_view_log(Unfinished unfinished);
   Result<void> open_run_directory();
   Result<void> start_server();
@@ -57,6 +63,7 @@ class CoordinatorProcess {
   ScaleHandler on_scale_;
   bool goes_on_ = false;  // with the job that the view log holds
   std::unique_ptr<Job> job_;
+  std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunRecorder> recorder_;

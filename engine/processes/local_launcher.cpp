@@ -97,7 +97,8 @@ int LocalLauncher::run() {
   wait_for_workers();
   if (refusal_.has_value() && end->outcome == elastic::Outcome::kFailed) {
     end->was_refused = true;
-    (void)refuse({Errc::kRefused, *refusal_}, kExitUsage);
+    (void)refuse({Errc::kRefused, fmt::format("{} (log: {})", *refusal_, refusal_log_)},
+                 kExitUsage);
   }
   return process_->finish(*end);
 }
@@ -184,7 +185,9 @@ bool LocalLauncher::heed_refusals(const elastic::JobStatus& status) {
       process_->recorder().end().has_value()) {
     return false;
   }
-  refusal_ = reason_in(last_words(static_cast<std::size_t>(worker - workers_.begin())));
+  const auto number = static_cast<std::size_t>(worker - workers_.begin());
+  refusal_ = reason_in(last_words(number));
+  refusal_log_ = log_path(number);
   process_->server().fail(*refusal_);
   return true;
 }

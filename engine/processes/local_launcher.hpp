@@ -99,6 +99,7 @@ class LocalLauncher {
   std::vector<Worker> workers_;         // in the order of starting
   std::vector<Wake> wakes_;             // stopped workers to be continued
   std::optional<std::string> refusal_;  // why no worker will ever compute
+  std::string refusal_log_;             // of the worker that said so
   std::unique_ptr<CoordinatorProcess> process_;
   cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
 };

@@ -77,7 +77,8 @@ def little_memory():
         expect(len(lines) == 1, f"{count} workers: said {lines}")
         found = re.fullmatch(r"mayfly: device cuda cannot be used: resnet20 with a microbatch of "
                              r"16 needs \d+ MiB \(\d+ of them for sums of gradients\) of GPU "
-                             r"memory, 10 MiB are free; a microbatch of (\d+) would fit", lines[0])
+                             r"memory, 10 MiB are free; a microbatch of (\d+) would fit "
+                             r"\(log: .*/logs/worker-\d\.log\)", lines[0])
         expect(found is not None, f"{count} workers: said {lines}")
         fits.add(int(found.group(1)))
         summary = run.summary()

@@ -2,6 +2,8 @@
 Method: each case starts the binary with one thing wrong and looks at the code and the text.
 """
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,8 +15,23 @@ STEPS = ["--steps", "12", "--workers", "2", "--threads", "1"]
 RECORD = 3073
 
 
-def refused(args, *words, code=2):
+def everything_in(folder):
+    """Contents by path; folders have none."""
+    found = {}
+    for path in pathlib.Path(folder).rglob("*"):
+        found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+def refused(args, *words, code=2, given=None):
+    """Nothing is left behind in the current folder but what was `given`: texts by path."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    for name, text in (given or {}).items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as f:
+            f.write(text)
+    before = everything_in(folder)
     done = subprocess.run([mayfly_run.BINARY] + args, capture_output=True, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, cwd=folder)
     text = done.stdout + done.stderr
@@ -22,7 +39,10 @@ def refused(args, *words, code=2):
     for word in words:
         expect(word in text, f"{args}: '{word}' is not in the message\n{text}")
     expect(len(text.strip().splitlines()) <= 2, f"{args}: more than one clear line\n{text}")
-    expect(not os.path.exists(os.path.join(folder, "runs")), f"{args}: left a run directory behind")
+    after = everything_in(folder)
+    changed = sorted(path for path in before.keys() | after.keys()
+                     if before.get(path, ()) != after.get(path, ()))
+    expect(not changed, f"{args}: left behind or changed {changed}")
     shutil.rmtree(folder)
 
 
@@ -174,8 +194,43 @@ def port_in_use():
     run.wait_for_step(1)
     with open(run.path("coordinator")) as f:
         port = f.read().strip().rsplit(":", 1)[1]
-    refused(["train"] + SMALL_JOB + STEPS + ["--port", port, "--run-dir", "x/run"], port)
+    busy = ["train"] + SMALL_JOB + STEPS + ["--port", port]
+    refused(busy, port)
+    refused(["coordinator"] + SMALL_JOB + ["--steps", "1", "--port", port], port)
+    refused(busy + ["--run-dir", "x/y/run"], port)
+    # A folder that was there stays, with what is in it; so does the run of somebody else.
+    refused(busy + ["--run-dir", "x/run"], port, given={"x/run/notes.txt": "mine"})
+    refused(busy + ["--run-dir", "x/run"], port, given={"x/run/logs/old.log": "mine",
+                                                        "x/run/tb/events.out.tfevents.1": "mine",
+                                                        "x/run/token": "ab" * 32 + "\n"})
+    refused(busy + ["--run-dir", "x/run"], "already holds a run",
+            given={"x/run/events.jsonl": "{}\n", "x/run/config.toml": "lr = 1\n"})
     run.finish()
+    run.remove()
+
+
+def places():
+    """Found out after the run directory was made."""
+    job = ["train"] + SMALL_JOB + STEPS
+    refused(job + ["--bind-host", "no.such.host.invalid"], "no.such.host.invalid")
+    refused(job + ["--bind-host", "203.0.113.7"], "203.0.113.7")  # RFC 5737: nobody's address
+    refused(job + ["--token-file", "token"], "is not a job token", given={"token": "zz\n"})
+    refused(job + ["--run-dir", "file/run"], "file/run", given={"file": "mine"})
+    refused(["coordinator"] + SMALL_JOB + ["--steps", "1", "--cloud-provider", "gce"],
+            "Google project")
+
+
+def worker_refuses():
+    """What only a worker can find out leaves its log, and the line says where that is."""
+    run = Run(SMALL_JOB + STEPS + ["--resident-mib", "99999999"])
+    code = run.wait()
+    expect(code == 2, f"exit code {code}\n{run.logs()}")
+    lines = run.output().splitlines()
+    expect(len(lines) == 1, f"said {lines}")
+    found = re.fullmatch(r"mayfly: resident_mib: .* \(log: (.*/logs/worker-[01]\.log)\)", lines[0])
+    expect(found is not None, f"said {lines}")
+    with open(found.group(1)) as f:
+        expect("resident_mib" in f.read(), f"{found.group(1)} does not say it")
     run.remove()
 
 
@@ -210,4 +265,5 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "flags": flags, "data_files": data_files, "checkpoints": checkpoints,
         "initial_weights": initial_weights, "nan_loss": nan_loss,
-        "wrong_workers": wrong_workers, "port_in_use": port_in_use, "disk_full": disk_full}))
+        "wrong_workers": wrong_workers, "port_in_use": port_in_use, "places": places,
+        "worker_refuses": worker_refuses, "disk_full": disk_full}))

@@ -1,0 +1,87 @@
+#include "engine/run/start_files.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "base/file.hpp"
+#include "engine/run/run_directory.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using mayfly::testing::TemporaryFolder;
+
+std::set<std::string> everything_in(const std::string& folder) {
+  std::set<std::string> found;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    found.insert(fs::relative(entry.path(), folder).string());
+  }
+  return found;
+}
+
+void put(const std::string& path) {
+  fs::create_directories(fs::path(path).parent_path());
+  ASSERT_TRUE(write_file_atomic(path, "something").ok());
+}
+
+/// As a coordinator does before it listens.
+void write_start(const std::string& run_dir) {
+  JobConfig config;
+  config.run_dir = run_dir;
+  ASSERT_TRUE(RunDirectory::create(config).ok());
+  for (const char* name : {"/view.log", "/view.log.lock", "/token", "/logs/coordinator.log"}) {
+    put(run_dir + name);
+  }
+}
+
+TEST(StartFiles, TakesBackADirectoryThatTheCommandMadeAndThoseAroundIt) {
+  const TemporaryFolder folder;
+  const std::string run_dir = folder / "runs/today/first";
+  const StartFiles files(run_dir, run_dir + "/token");
+  write_start(run_dir);
+  files.take_back();
+  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
+}
+
+TEST(StartFiles, LeavesWhatWasThere) {
+  const TemporaryFolder folder;
+  const std::string run_dir = folder / "run";
+  for (const char* name : {"/notes", "/token", "/logs/old.log", "/tb/events.out.tfevents.1"}) {
+    put(run_dir + name);
+  }
+  const std::set<std::string> before = everything_in(folder.path());
+  const StartFiles files(run_dir, run_dir + "/token");
+  write_start(run_dir);
+  EXPECT_NE(everything_in(folder.path()), before);
+  files.take_back();
+  EXPECT_EQ(everything_in(folder.path()), before);
+}
+
+TEST(StartFiles, LeavesWhatSomebodyElsePutThereMeanwhile) {
+  const TemporaryFolder folder;
+  const std::string run_dir = folder / "run";
+  const StartFiles files(run_dir, run_dir + "/token");
+  write_start(run_dir);
+  put(run_dir + "/logs/worker-0.log");
+  put(run_dir + "/checkpoints/step-1/model.safetensors");
+  files.take_back();
+  EXPECT_EQ(everything_in(folder.path()),
+            (std::set<std::string>{"run", "run/logs", "run/logs/worker-0.log", "run/checkpoints",
+                                   "run/checkpoints/step-1",
+                                   "run/checkpoints/step-1/model.safetensors"}));
+}
+
+TEST(StartFiles, TakesBackATokenThatItMadeElsewhere) {
+  const TemporaryFolder folder;
+  const StartFiles files(folder / "run", folder / "token");
+  put(folder / "token");
+  files.take_back();
+  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
+}
+
+}  // namespace
+}  // namespace mayfly::engine
