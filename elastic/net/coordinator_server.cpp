@@ -173,6 +173,7 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
   schedule_tick();
   thread_ = std::thread([this] {
     become_prompt_thread("coordinator");
+    observer_.on_started(*this);
     io_.run();
   });
 }

@@ -27,11 +27,16 @@ struct CoordinatorServerOptions {
   std::unique_ptr<DurableViewLog> view_log;
 };
 
+class CoordinatorServer;
+
 /// What the rest of the process hears of. Called on the server's thread; must not block for long
 /// and must not call back into the server except through its thread-safe functions.
 class CoordinatorObserver {
  public:
   virtual ~CoordinatorObserver() = default;
+  /// First of all: which server it is. It is there until the last of the calls below has returned,
+  /// also while its owner destroys it.
+  virtual void on_started(CoordinatorServer& /*server*/) {}
   virtual void on_note(Instant when, const coordinator_effect::Note& note) = 0;
   /// A coordinator that goes on with a job may repeat a view that the one before it told of.
   virtual void on_view(Instant when, const View& view) = 0;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "base/log.hpp"
@@ -34,13 +35,15 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     return show_cloud_plan(config);
   }
   std::atomic<int> interrupts = 0;
-  std::atomic<elastic::CoordinatorServer*> server = nullptr;
+  std::mutex server_mutex;
+  elastic::CoordinatorServer* server = nullptr;  // guarded by server_mutex; null when it may go
   const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
     if (++interrupts >= 2) {
       ::_exit(kExitFailed);
     }
-    if (elastic::CoordinatorServer* running = server.load(); running != nullptr) {
-      running->stop("stopped by the user");
+    const std::lock_guard lock(server_mutex);
+    if (server != nullptr) {
+      server->stop("stopped by the user");
     }
   });
   std::atomic<Cloud*> asking = nullptr;
@@ -56,7 +59,11 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
   }
-  server = &process.value()->server();
+  const auto lend_to_signals = [&](elastic::CoordinatorServer* lent) {
+    const std::lock_guard lock(server_mutex);
+    server = lent;
+  };
+  lend_to_signals(&process.value()->server());
   if (interrupts > 0) {  // it was asked for while nothing could be stopped yet
     process.value()->server().stop("stopped by the user");
   }
@@ -65,7 +72,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
                                 process.value()->config().token_file));
   Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process.value());
   if (!cloud.ok()) {
-    server = nullptr;
+    lend_to_signals(nullptr);
     CoordinatorProcess::undo(std::move(process).value());
     return refuse(cloud.error(), kExitUsage);
   }
@@ -80,7 +87,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     }
   }
   asking = nullptr;
-  server = nullptr;
+  lend_to_signals(nullptr);
   // Dismissed workers still send their last reports; they close the connection when they are done.
   const Instant deadline = monotonic_now() + kWorkersExitTimeout;
   while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {

@@ -215,8 +215,9 @@ Result<void> CoordinatorProcess::open_run_directory() {
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
       *job_, *directory_, listener_, std::move(history).value(),
-      [this](const elastic::Command& command) { return answer(command); },
-      [this](const std::string& reason) { server_->fail(reason); });
+      [this](const elastic::CoordinatorServer& server, const elastic::Command& command) {
+        return answer(server, command);
+      });
   return {};
 }
 
@@ -302,12 +303,10 @@ void CoordinatorProcess::note(const std::string& kind, const std::string& detail
   recorder_->note(kind, detail);
 }
 
-elastic::CommandReply CoordinatorProcess::answer(const elastic::Command& command) {
-  if (server_ == nullptr) {
-    return {false, "the coordinator is still starting"};
-  }
+elastic::CommandReply CoordinatorProcess::answer(const elastic::CoordinatorServer& server,
+                                                 const elastic::Command& command) {
   if (command.verb == "status") {
-    return {true, status_json()};
+    return {true, status_json(server)};
   }
   if (command.verb == "scale") {
     std::uint32_t count = 0;
@@ -356,8 +355,8 @@ std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
 
 }  // namespace
 
-std::string CoordinatorProcess::status_json() const {
-  const elastic::JobStatus status = server_->status();
+std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& server) const {
+  const elastic::JobStatus status = server.status();
   std::string members;
   for (const elastic::MemberStatus& m : status.members) {
     members += fmt::format(

@@ -56,8 +56,10 @@ class CoordinatorProcess {
   Result<void> start_server();
   [[nodiscard]] elastic::CoordinatorOptions core_options() const;
   void announce_return();
-  elastic::CommandReply answer(const elastic::Command& command);
-  [[nodiscard]] std::string status_json() const;
+  // On the server's thread, which may run before server_ is set:
+  elastic::CommandReply answer(const elastic::CoordinatorServer& server,
+                               const elastic::Command& command);
+  [[nodiscard]] std::string status_json(const elastic::CoordinatorServer& server) const;
 
   RunListener& listener_;
   ScaleHandler on_scale_;

@@ -44,12 +44,11 @@ RecoveryRecord record_of(const elastic::Recovery& recovery) {
 }  // namespace
 
 RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
-                         RunHistory history, CommandHandler on_other_command, FatalHandler on_fatal)
+                         RunHistory history, CommandHandler on_other_command)
     : job_(job),
       directory_(directory),
       listener_(listener),
       on_other_command_(std::move(on_other_command)),
-      on_fatal_(std::move(on_fatal)),
       history_(std::move(history)),
       goes_on_(history_.views > 0),
       roles_(roles_in(job.config)) {}
@@ -223,7 +222,7 @@ void RunRecorder::receive(const CheckpointRecord& record) {
 
 void RunRecorder::receive(const FatalRecord& record) {
   directory_.event("fatal", {{"detail", json_string(record.reason)}});
-  on_fatal_(record.reason);
+  server_->fail(record.reason);
 }
 
 void RunRecorder::receive(const WorkerRecord& record) {
@@ -269,7 +268,7 @@ void RunRecorder::receive(const FallBackRecord& record) {
 }
 
 elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
-  return on_other_command_(command);
+  return on_other_command_(*server_, command);
 }
 
 void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) {

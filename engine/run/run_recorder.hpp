@@ -30,14 +30,14 @@ struct JobEnd {
 class RunRecorder final : public elastic::CoordinatorObserver {
  public:
   /// Answers `scale N` and the like; called on the coordinator's thread.
-  using CommandHandler = std::function<elastic::CommandReply(const elastic::Command&)>;
-  /// Told that the job cannot go on (a worker's FatalRecord); called on the coordinator's thread.
-  using FatalHandler = std::function<void(const std::string& reason)>;
+  using CommandHandler = std::function<elastic::CommandReply(const elastic::CoordinatorServer&,
+                                                             const elastic::Command&)>;
 
   /// `history` is what the directory holds of a job that goes on.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
-              CommandHandler on_other_command, FatalHandler on_fatal);
+              CommandHandler on_other_command);
 
+  void on_started(elastic::CoordinatorServer& server) override { server_ = &server; }
   void on_note(Instant when, const elastic::coordinator_effect::Note& note) override;
   void on_view(Instant when, const elastic::View& view) override;
   void on_recovery(const elastic::Recovery& recovery) override;
@@ -98,7 +98,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   RunDirectory& directory_;
   RunListener& listener_;
   CommandHandler on_other_command_;
-  FatalHandler on_fatal_;
+  elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
 
   std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
   mutable std::mutex mutex_;
