@@ -6,5 +6,5 @@ mayfly_test(unit_engine LABEL unit
           network_interface_test.cpp observer_test.cpp ps_reach_test.cpp ps_roles_test.cpp
           ps_server_test.cpp ps_servers_test.cpp records_test.cpp
           reduction_layout_test.cpp rejoin_limit_test.cpp state_parts_test.cpp state_sync_test.cpp
-          trace_test.cpp
+          trace_test.cpp worker_link_test.cpp
   LIBS mayfly_engine mayfly_nn_cuda Boost::json)

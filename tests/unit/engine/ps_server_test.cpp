@@ -10,28 +10,10 @@
 
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/state/starting_state.hpp"
+#include "tests/unit/engine/silent_client.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-/// Nobody is at the other end.
-class SilentClient final : public elastic::MemberClient {
- public:
-  [[nodiscard]] MemberId id() const override { return MemberId{1}; }
-  [[nodiscard]] bool joins_late() const override { return false; }
-  void start(elastic::MemberHandler& /*handler*/) override {}
-  void post(elastic::MemberEvent /*event*/) override {}
-  void send_progress(const elastic::Progress& /*progress*/) override {}
-  void send_report(Bytes /*payload*/) override { ++reports; }
-  Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
-    return {};
-  }
-  Result<Bytes> store_get(ViewId /*view*/, const std::string& /*key*/,
-                          Instant /*deadline*/) override {
-    return Error{Errc::kPeerLost, "nobody is there"};
-  }
-  std::atomic<int> reports = 0;
-};
 
 JobConfig two_shards_with_followers() {
   JobConfig config;
@@ -63,7 +45,7 @@ TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
         PsServer::start(*job.value(), layout, start.value().state, {0, false});
     ASSERT_TRUE(made.ok()) << made.error().detail;
     PsServer& server = *made.value();
-    SilentClient client;
+    testing::SilentClient client;
     PsLink::Hooks hooks;
     hooks.on_view = [&](const elastic::View& view) { server.meet(view); };
     hooks.on_hold = [&] { server.hold(); };
@@ -90,7 +72,7 @@ TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
 }
 
 TEST(PsLink, IsThereUntilTheControlThreadHasToldOfTheEnd) {
-  SilentClient client;
+  testing::SilentClient client;
   std::latch is_telling(1);
   std::latch goes_on(1);
   std::atomic<bool> has_told = false;

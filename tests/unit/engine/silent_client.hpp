@@ -1,0 +1,30 @@
+#pragma once
+
+// A worker's control connection with nobody at the other end, for tests of what uses one.
+
+#include <atomic>
+#include <string>
+
+#include "elastic/net/member_client.hpp"
+
+namespace mayfly::testing {
+
+class SilentClient final : public elastic::MemberClient {
+ public:
+  [[nodiscard]] MemberId id() const override { return MemberId{1}; }
+  [[nodiscard]] bool joins_late() const override { return false; }
+  void start(elastic::MemberHandler& /*handler*/) override {}
+  void post(elastic::MemberEvent /*event*/) override {}
+  void send_progress(const elastic::Progress& /*progress*/) override {}
+  void send_report(Bytes /*payload*/) override { ++reports; }
+  Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
+    return {};
+  }
+  Result<Bytes> store_get(ViewId /*view*/, const std::string& /*key*/,
+                          Instant /*deadline*/) override {
+    return Error{Errc::kPeerLost, "nobody is there"};
+  }
+  std::atomic<int> reports = 0;
+};
+
+}  // namespace mayfly::testing

@@ -1,0 +1,51 @@
+// The end of a trainer's link while the control thread is still in its last call. For TSan above
+// all.
+
+#include "engine/training/worker_link.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "collectives/tcp/tcp_transport.hpp"
+#include "engine/job.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "tests/unit/engine/silent_client.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+JobConfig small_job() {
+  JobConfig config;
+  config.data = "procedural:64";
+  config.global_batch = 16;
+  config.microbatch = 4;
+  config.steps = 4;
+  return config;
+}
+
+TEST(WorkerLink, MayBeDestroyedByWhoHasTheOrderToLeave) {
+  const std::unique_ptr<Job> job = prepare_job(small_job()).value();
+  const ReductionLayout layout(job->model);
+  const std::unique_ptr<datasets::Loader> loader =
+      datasets::make_loader(job->data, datasets::LoaderOptions{});
+  const std::unique_ptr<ComputePool> pool =
+      ComputePool::start(*job, layout, *loader, nullptr, 1).value();
+  const std::unique_ptr<collectives::Transport> transport =
+      collectives::make_tcp_transport({}).value();
+  testing::SilentClient client;
+  auto link = std::make_unique<WorkerLink>(*transport, *pool, client);
+  std::thread control([told = link.get()] {
+    elastic::member_effect::Leave leave;
+    leave.reason = elastic::DismissReason::kJobDone;
+    told->leave(leave);
+  });
+  const WorkerLink::Order order = link->next_order();
+  link.reset();
+  EXPECT_TRUE(std::holds_alternative<elastic::member_effect::Leave>(order));
+  control.join();
+}
+
+}  // namespace
+}  // namespace mayfly::engine
