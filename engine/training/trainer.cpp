@@ -97,6 +97,12 @@ elastic::member_effect::Leave Trainer::run() {
   }
 }
 
+nn::ModelState Trainer::take_state() {
+  donor_.wait_until_copied();  // whose threads read it; the last view may just have begun
+  sender_.wait_until_copied();
+  return std::move(state_here());
+}
+
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.pool.clear_interrupt();
   donor_.wait_until_copied();

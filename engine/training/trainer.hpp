@@ -63,7 +63,7 @@ class Trainer {
   /// The last step in this worker's state.
   [[nodiscard]] Step committed() const { return state_.committed; }
   /// The state, for the same worker's next part in the job. After run().
-  [[nodiscard]] nn::ModelState take_state() { return std::move(state_here()); }
+  [[nodiscard]] nn::ModelState take_state();
 
  private:
   /// Why a view ended for this member.
