@@ -12,8 +12,11 @@ namespace {
 
 constexpr float kEqualWithin = 1.2F;
 
+/// What a member counts as whose speed nobody has measured yet.
+enum class Unknown { kMedian, kFastest };
+
 /// Times by rank with the unknown ones filled in; all 1 if they are about equal.
-std::vector<float> comparable_times(std::vector<float> times) {
+std::vector<float> comparable_times(std::vector<float> times, Unknown unknown) {
   std::vector<float> known;
   for (const float time : times) {
     if (time > 0) {
@@ -27,9 +30,9 @@ std::vector<float> comparable_times(std::vector<float> times) {
   if (known.back() <= known.front() * kEqualWithin) {
     return std::vector<float>(times.size(), 1.0F);
   }
-  const float median = known[known.size() / 2];
+  const float assumed = unknown == Unknown::kMedian ? known[known.size() / 2] : known.front();
   std::replace_if(
-      times.begin(), times.end(), [](float time) { return !(time > 0); }, median);
+      times.begin(), times.end(), [](float time) { return !(time > 0); }, assumed);
   return times;
 }
 
@@ -95,7 +98,7 @@ std::vector<MicrobatchRange> proportional_ranges(const std::vector<float>& micro
   std::vector<MicrobatchRange> ranges;
   std::uint32_t first = 0;
   for (const std::uint32_t count :
-       proportional_counts(comparable_times(microbatch_ms), microbatches)) {
+       proportional_counts(comparable_times(microbatch_ms, Unknown::kMedian), microbatches)) {
     ranges.push_back({first, count});
     first += count;
   }
@@ -120,7 +123,7 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
     }
     return sets;
   }
-  const std::vector<float> times = comparable_times(microbatch_ms);
+  const std::vector<float> times = comparable_times(microbatch_ms, Unknown::kFastest);
   Queue queue(times, 0, sets);
   for (const std::uint32_t microbatch : missing.list()) {
     sets[queue.give_one()].add(microbatch);

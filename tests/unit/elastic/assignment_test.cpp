@@ -109,6 +109,14 @@ TEST(FirstStepSets, ANewcomerComesFirstAmongEquals) {
   EXPECT_EQ(sizes, (std::vector<std::uint32_t>{2, 2, 2, 1, 1}));
 }
 
+TEST(FirstStepSets, ANewcomerComesFirstAmongUnequalsToo) {
+  const auto sets = first_step_sets(
+      {MicrobatchSet::range(0, 1), MicrobatchSet::range(1, 1), MicrobatchSet::range(2, 1), {}},
+      {10, 13, 16, 0}, 4);
+  expect_partition(sets, 4);
+  EXPECT_EQ(sets[3], MicrobatchSet::range(3, 1));
+}
+
 TEST(FirstStepSets, ClaimsBeyondTheStepAreIgnored) {
   const auto sets = first_step_sets({MicrobatchSet::range(2, 40)}, {0}, 4);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 4));
