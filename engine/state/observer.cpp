@@ -152,7 +152,7 @@ void Observer::run() {
   pthread_setname_np(pthread_self(), "observer");
   Result<void> received = receive();
   if (received.ok()) {
-    received = compare_digest();
+    received = compare_state();
   }
   if (!received.ok()) {
     const std::lock_guard lock(mutex_);
@@ -187,16 +187,16 @@ Result<void> Observer::receive() {
 }
 
 /// With what the members agreed on in the first step of the view.
-Result<void> Observer::compare_digest() {
+Result<void> Observer::compare_state() {
   const std::uint64_t whole =
-      StateParts::joined(nn::digest_of(state_).low, StateParts::turn_hash(state_));
-  const auto digest = static_cast<std::uint32_t>(whole) & 0x7fffffffU;
+      StateParts::joined(StateParts::rest_hash(state_), StateParts::turn_hash(state_));
+  const auto check = static_cast<std::uint32_t>(whole) & 0x7fffffffU;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return expected_.has_value() || stopping_; });
   if (stopping_) {
     return Error{Errc::kAborted, "the state is not wanted any more"};
   }
-  if (*expected_ != digest) {
+  if (*expected_ != check) {
     return Error{Errc::kCorrupt, "the state that came is not the one that the members have"};
   }
   return {};

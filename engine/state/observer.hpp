@@ -66,7 +66,7 @@ class Observer {
   /// The step after the last one added; the first is the one after source.committed. The sums may
   /// still be added when it has caught up.
   void add(ObservedStep step);
-  /// 31 bits of the digest of the state that comes, as the members agreed on them.
+  /// 31 bits of the hash of the state that comes, as the members agreed on them.
   void expect(std::uint32_t state_check);
   /// Forgets the newest sum if it is of a later step: no member of the new view has committed it.
   void resume_after(Step committed);
@@ -86,7 +86,7 @@ class Observer {
  private:
   void run();
   [[nodiscard]] Result<void> receive();
-  [[nodiscard]] Result<void> compare_digest();
+  [[nodiscard]] Result<void> compare_state();
   void replay();
   void fail_locked(Error error);
 

@@ -81,8 +81,12 @@ std::uint64_t StateParts::turn_hash(const nn::ModelState& state) {
   return hash;
 }
 
-std::uint64_t StateParts::joined(std::uint64_t digest_low, std::uint64_t turn_hash) {
-  return mix64(digest_low ^ mix64(turn_hash));
+std::uint64_t StateParts::rest_hash(const nn::ModelState& state) {
+  return mix64(hash_of(state.momentum.span()) ^ mix64(hash_of(state.statistics.span())));
+}
+
+std::uint64_t StateParts::joined(std::uint64_t rest_hash, std::uint64_t turn_hash) {
+  return mix64(rest_hash ^ mix64(turn_hash));
 }
 
 }  // namespace mayfly::engine

@@ -37,8 +37,10 @@ class StateParts {
     std::size_t count = 0;
   };
   [[nodiscard]] static Slice turn_slice(std::size_t elements, Step committed);
-  /// What is compared when the whole state is: its digest's low half, and turn_hash().
-  [[nodiscard]] static std::uint64_t joined(std::uint64_t digest_low, std::uint64_t turn_hash);
+  /// Of all momentum and all statistics, which turn_hash() looks at slice by slice.
+  [[nodiscard]] static std::uint64_t rest_hash(const nn::ModelState& state);
+  /// What is compared when the whole state is: nothing of any size is read twice.
+  [[nodiscard]] static std::uint64_t joined(std::uint64_t rest_hash, std::uint64_t turn_hash);
 
  private:
   std::vector<nn::TensorInfo> parameters_;

@@ -269,7 +269,7 @@ void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) 
 }
 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
-  const std::optional<std::uint64_t> whole = whole_state();  // while the compute threads are busy
+  const std::optional<std::uint64_t> rest = rest_of_state();  // while the compute threads are busy
   const bool on_device = parts_.pool.updates_on_device();
   std::optional<std::uint32_t> check;
   const std::size_t bucket_count = parts_.layout.buckets().size();
@@ -277,7 +277,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     if (on_device && b + 1 == bucket_count) {
       // The device still computes, and reduces what came before.
       const TraceSpan traced = span("check state");
-      check = state_check(whole);
+      check = state_check(rest);
     }
     if (!computed(b)) {
       group.abort();
@@ -291,7 +291,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     buckets_.start(group, b, parts_.pool.sums());
   }
   if (!on_device) {
-    check = state_check(whole);
+    check = state_check(rest);
   }
   buckets_.start_signals(
       group, parts_.pool.sums(),

@@ -160,8 +160,8 @@ class Trainer {
   [[nodiscard]] bool is_digest_step(Step step) const;
 
   // trainer_checks.cpp: the same state everywhere, and the same results
-  [[nodiscard]] std::optional<std::uint64_t> whole_state();
-  [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> whole);
+  [[nodiscard]] std::optional<std::uint64_t> rest_of_state();
+  [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> rest);
   [[nodiscard]] bool is_checkpoint_step(Step step) const;
   void states_agreed();
   Result<void> compare_last_state(collectives::Group& group, Instant deadline);

@@ -22,23 +22,24 @@ bool Trainer::is_checkpoint_step(Step step) const {
          value(step) < parts_.job.total_steps;
 }
 
-/// At some steps, of the whole state: it takes long, so it is done while microbatches are computed.
-std::optional<std::uint64_t> Trainer::whole_state() {
+/// At some steps the whole state is compared. What the check behind the microbatches leaves out
+/// takes long, so it is looked at while they are computed.
+std::optional<std::uint64_t> Trainer::rest_of_state() {
   // Members share the view and the step, so they all take the same branch.
   const bool whole =
       first_step_of_view_ || is_digest_step(position_) || is_checkpoint_step(position_);
-  return whole && !observes_ ? std::optional(nn::digest_of(state_here()).low) : std::nullopt;
+  return whole && !observes_ ? std::optional(StateParts::rest_hash(state_here())) : std::nullopt;
 }
 
 /// After the microbatches are computed: the weights were right all the while. Those on a device are
 /// looked at while it computes, because they have to be fetched first.
-std::optional<std::uint32_t> Trainer::state_check(std::optional<std::uint64_t> whole) {
+std::optional<std::uint32_t> Trainer::state_check(std::optional<std::uint64_t> rest) {
   if (observes_) {
     return std::nullopt;
   }
   host_copy_.bring_turn();
   const std::uint64_t turn = StateParts::turn_hash(state_);
-  return static_cast<std::uint32_t>(whole ? StateParts::joined(*whole, turn) : turn);
+  return static_cast<std::uint32_t>(rest ? StateParts::joined(*rest, turn) : turn);
 }
 
 /// The members agree on the state that the present step starts from.

@@ -84,6 +84,25 @@ TEST(StateParts, AnyOtherWrongNumberIsFoundWithinTheRounds) {
   }
 }
 
+TEST(StateParts, ComparedAsAWholeAnyWrongNumberIsFoundAtOnce) {
+  const nn::Model net = model();
+  const auto whole = [](const nn::ModelState& state) {
+    return StateParts::joined(StateParts::rest_hash(state), StateParts::turn_hash(state));
+  };
+  nn::ModelState state = state_of(net);
+  const std::uint64_t right = whole(state);
+  for (const auto numbers :
+       {state.parameters.span(), state.momentum.span(), state.statistics.span()}) {
+    for (std::size_t at = 0; at < numbers.size(); at += numbers.size() / 29) {
+      numbers[at] += 1;
+      EXPECT_NE(whole(state), right) << at;
+      numbers[at] -= 1;
+    }
+  }
+  state.committed = next(state.committed);
+  EXPECT_NE(whole(state), right);
+}
+
 TEST(StateParts, WhatIsNeededOfTheMomentumForAHashIsTheSliceOfItsTurn) {
   const nn::Model net = model();
   const nn::ModelState whole = state_of(net);
