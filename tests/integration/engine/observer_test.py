@@ -14,7 +14,7 @@ SMALL = SMALL_JOB + ["--steps", "50", "--threads", "1", "--observe-from-mib", "0
 LARGE = ["--model", "resnet18", "--image-size", "32", "--data", "procedural:256",
          "--global-batch", "8", "--microbatch", "2", "--lr", "0.01", "--seed", "7",
          "--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--threads", "1",
-         "--silence-max-ms", "4000", "--steps", "16"]
+         "--silence-max-ms", "4000", "--steps", "32"]
 CHURN = ["--workers", "2", "--chaos",
          "join@step=5,join@step=6,kill@step=15:worker=0,join@step=20,drain@step=30,join@step=31"]
 
