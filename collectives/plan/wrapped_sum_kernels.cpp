@@ -109,6 +109,20 @@ struct Checker {
   const CheckWeights& weights;
 };
 
+/// All lanes of `vector` modulo 2^32. Highway's sum ends in additions of signed numbers where
+/// vectors have 512 bits, which must not overflow.
+template <class V>
+std::uint32_t wrapped_total(V vector) {
+  const Checker::D d;
+  HWY_ALIGN std::int32_t lanes[hn::MaxLanes(d)];
+  hn::Store(vector, d, lanes);
+  std::uint32_t total = 0;
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
+    total += static_cast<std::uint32_t>(lanes[i]);
+  }
+  return total;
+}
+
 BlockCheck NarrowAndCheck(const std::int32_t* sum, const CheckWeights& weights, std::int16_t* wire,
                           std::size_t count) {
   const Checker checker(weights);
@@ -132,10 +146,8 @@ BlockCheck NarrowAndCheck(const std::int32_t* sum, const CheckWeights& weights, 
   for (; i < count; ++i) {
     narrow(one, i, last_linear, last_mixed);
   }
-  return {static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d, linear))) +
-              static_cast<std::uint32_t>(hn::GetLane(last_linear)),
-          static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d, mixed))) +
-              static_cast<std::uint32_t>(hn::GetLane(last_mixed))};
+  return {wrapped_total(linear) + static_cast<std::uint32_t>(hn::GetLane(last_linear)),
+          wrapped_total(mixed) + static_cast<std::uint32_t>(hn::GetLane(last_mixed))};
 }
 
 WrappedTotal CheckAndMeasure(const std::int16_t* total, const CheckWeights& weights,
@@ -164,10 +176,9 @@ WrappedTotal CheckAndMeasure(const std::int16_t* total, const CheckWeights& weig
     measure(one, i, last_linear, last_mixed, last_largest);
   }
   WrappedTotal result;
-  result.check.linear = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d, linear))) +
-                        static_cast<std::uint32_t>(hn::GetLane(last_linear));
-  result.check.mixed = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d, mixed))) +
-                       static_cast<std::uint32_t>(hn::GetLane(last_mixed));
+  result.check.linear =
+      wrapped_total(linear) + static_cast<std::uint32_t>(hn::GetLane(last_linear));
+  result.check.mixed = wrapped_total(mixed) + static_cast<std::uint32_t>(hn::GetLane(last_mixed));
   const std::int32_t whole = hn::GetLane(hn::MaxOfLanes(d, largest));
   const std::int32_t tail = hn::GetLane(last_largest);
   result.largest = static_cast<std::uint32_t>(whole < tail ? tail : whole);
