@@ -286,7 +286,7 @@ TEST_P(GroupFailure, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
   Cluster cluster(GetParam(), kSize);
   std::size_t descriptors = 0;
   std::size_t threads = 0;
-  std::size_t memory_kib = 0;
+  [[maybe_unused]] std::size_t memory_kib = 0;
   const int last = rounds(500);
   for (int round = 0; round <= last; ++round) {
     auto groups = cluster.form(ViewId{static_cast<std::uint64_t>(round + 1)}, kSize);
