@@ -51,6 +51,8 @@ std::string synchronisation_of(const JobConfig& c) {
              : "all-reduce";
 }
 
+constexpr const char* kEngines = "engines on the GPU";
+
 Fingerprint fingerprint_of(const Job& job) {
   const JobConfig& c = job.config;
   const auto computed_by = [&job](const std::string& what) {
@@ -89,7 +91,8 @@ Fingerprint fingerprint_of(const Job& job) {
           {"device", computed_by(job.device)},
           {"instruction set", computed_by(job.isa)},
           {"dtype", nn::name_of(job.dtype)},
-          {"convolution kernels", computed_by(job.conv_kernels)}};
+          {"convolution kernels", computed_by(job.conv_kernels)},
+          {kEngines, computed_by(uses_cuda(c.device) ? "" : "none")}};
 }
 
 /// On a GPU convolutions are cuDNN's: which of its engines compute those of this network.
@@ -180,6 +183,14 @@ Result<void> fix_arithmetic(Job& job) {
 }
 
 }  // namespace
+
+void settle_engines(Job& job, const std::string& engines) {
+  for (auto& [name, text] : job.fingerprint) {
+    if (name == kEngines && text.empty()) {
+      text = engines;
+    }
+  }
+}
 
 Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   auto job = std::make_unique<Job>();

@@ -21,8 +21,8 @@ namespace mayfly::engine {
 /// What must be equal on all workers of a job, as (name, value) in a fixed order.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
-/// A configuration with everything derived from it and from the data set. Immutable once prepared;
-/// equal on all workers, which is what the fingerprint asserts.
+/// A configuration with everything derived from it and from the data set. Immutable once prepared,
+/// but for settle_engines(); equal on all workers, which is what the fingerprint asserts.
 struct Job {
   JobConfig config;
   nn::Model model;
@@ -52,5 +52,9 @@ struct Job {
 /// convolution kernels (nn::cpu::select_isa, select_conv_kernels). Errors are the user's to mend:
 /// exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
+
+/// What a GPU's engine says of itself (nn::StepEngine::engines), for the fingerprint, which left it
+/// open: only a worker's engine knows. Before the worker joins.
+void settle_engines(Job& job, const std::string& engines);
 
 }  // namespace mayfly::engine

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace mayfly::nn {
 
@@ -110,6 +111,13 @@ class StepEngine {
 
   /// A line for the log about how it computes, if somebody should know; else empty.
   [[nodiscard]] virtual std::string remark() const { return {}; }
+
+  /// What its bits depend on that nobody knew before it was made, for the job's fingerprint; empty:
+  /// nothing.
+  [[nodiscard]] virtual std::string engines() const { return {}; }
+
+  /// Lines for the log about what its device refused, and what is done instead.
+  [[nodiscard]] virtual std::vector<std::string> warnings() const { return {}; }
 
   /// Size of a training microbatch.
   [[nodiscard]] virtual std::uint32_t microbatch() const = 0;

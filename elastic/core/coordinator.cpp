@@ -56,9 +56,7 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
     effects_.emplace_back(coordinator_effect::Refuse{event.connection, std::move(*reason)});
     return;
   }
-  if (fingerprint_.empty()) {
-    fingerprint_ = event.hello.fingerprint;
-  }
+  settle_fingerprint(event.hello.fingerprint);
   last_id_ = next(last_id_);
   const auto [place, is_new] = peers_.try_emplace(last_id_);
   ENSURE(is_new, "member ids are never reused");

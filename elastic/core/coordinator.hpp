@@ -68,7 +68,9 @@ struct CoordinatorOptions {
   /// Observers of the same snapshot that are done so soon after each other start work together.
   Duration start_together = milliseconds(100);
   /// Must be equal on all workers; a worker that differs is refused with the first difference.
-  /// Empty (embedded tests): the first worker's is taken.
+  /// A text that is empty is open, here or in a worker's: what the first worker says is taken, and
+  /// logged, so that it binds those that come after it. All empty (embedded tests): the first
+  /// worker's is taken.
   std::vector<std::pair<std::string, std::string>> fingerprint;
 
   // A coordinator may die (docs/adr/0015-coordinator-failover.md):
@@ -110,7 +112,7 @@ class Coordinator {
   explicit Coordinator(CoordinatorOptions options);
   /// Goes on with the job that the log of a coordinator before it tells of; a log of an ended job
   /// is a programming error. What the log says of the job (microbatches, fingerprint) must be equal
-  /// to the options.
+  /// to the options, but for what the first worker has said of a text that they leave open.
   Coordinator(CoordinatorOptions options, const LogContents& contents);
 
   /// Advances the machine by one event.
@@ -245,6 +247,8 @@ class Coordinator {
 
   // coordinator_admission.cpp: who may come, who goes
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello) const;
+  /// What was open in the job's fingerprint is what this worker says.
+  void settle_fingerprint(const std::vector<std::pair<std::string, std::string>>& worker);
   void lose(MemberId id, const std::string& detail, bool still_connected);
   void evict(MemberId id, const std::string& reason);
   void remove(Peers::iterator place, const std::string& why);

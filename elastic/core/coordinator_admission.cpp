@@ -22,10 +22,12 @@ std::string difference(const std::string& name, const std::string* job, const st
          (worker != nullptr ? *worker : nothing);
 }
 
+/// An empty text is one that is open, and agrees with everything.
 std::optional<std::string> first_difference(const Fingerprint& job, const Fingerprint& worker) {
   for (const auto& [name, expected] : job) {
     const std::string* found = find(worker, name);
-    if (found == nullptr || *found != expected) {
+    const bool is_open = expected.empty() || (found != nullptr && found->empty());
+    if (found == nullptr || (*found != expected && !is_open)) {
       return difference(name, &expected, found);
     }
   }
@@ -59,6 +61,26 @@ std::optional<std::string> Coordinator::reason_to_refuse(const Hello& hello) con
     return "the job has all the workers it may have (" + std::to_string(options_.max_workers) + ")";
   }
   return std::nullopt;
+}
+
+void Coordinator::settle_fingerprint(const Fingerprint& worker) {
+  if (fingerprint_.empty()) {
+    fingerprint_ = worker;
+    return;
+  }
+  bool is_news = false;
+  for (auto& [name, text] : fingerprint_) {
+    const std::string* said = find(worker, name);
+    if (text.empty() && said != nullptr && !said->empty()) {
+      text = *said;
+      is_news = true;
+    }
+  }
+  // Whoever leads the job after us must not take other workers. With a quorum the members that
+  // return say it again before anybody else is let in.
+  if (is_news && job_ != 0 && !options_.quorum) {
+    append(log_record::JobStarted{job_, options_.microbatches, fingerprint_}, true);
+  }
 }
 
 void Coordinator::lose(MemberId id, const std::string& detail, bool still_connected) {

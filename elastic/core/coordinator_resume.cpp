@@ -153,9 +153,7 @@ void Coordinator::take_back(const coordinator_event::WorkerConnected& event) {
     return;
   }
   job_ = hello.job;
-  if (fingerprint_.empty()) {
-    fingerprint_ = hello.fingerprint;
-  }
+  settle_fingerprint(hello.fingerprint);
   const bool is_of_another = hello.incarnation == incarnation_ && hello.author != options_.identity;
   if (hello.incarnation > incarnation_ || is_of_another) {
     begin_incarnation(next(hello.incarnation));  // it would not obey us in a lower one

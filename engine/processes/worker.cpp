@@ -188,9 +188,13 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   if (uses_cuda(config.device)) {
     log::info(parts.pool->holds_training_set() ? "the training set is in the memory of the GPU"
                                                : "images come to the GPU from host memory");
-    if (const std::string remark = parts.pool->engine_remark(); !remark.empty()) {
+    for (const std::string& refused : parts.pool->engine().warnings()) {
+      log::warning(refused);
+    }
+    if (const std::string remark = parts.pool->engine().remark(); !remark.empty()) {
       log::info(remark);
     }
+    settle_engines(*parts.job, parts.pool->engine().engines());
   }
   parts.pool->slow_down(parts.injector.get());
   if (Result<void> moved = move_sums_to_device(config, parts); !moved.ok()) {

@@ -47,6 +47,14 @@ Error with_advice(const JobConfig& config, const Error& error) {
                         "of all workers",
                         error.detail, config.coordinator)};
   }
+  if (error.detail.starts_with("engines on the GPU: ")) {
+    return {
+        error.code,
+        fmt::format("{}; the GPUs of the job at {} must all run the same engines of cuDNN: give "
+                    "them the same driver, or all workers an engine table without what one "
+                    "refuses",
+                    error.detail, config.coordinator)};
+  }
   return error;
 }
 

@@ -148,8 +148,9 @@ bool ComputePool::holds_training_set() const {
          std::ranges::all_of(workers_, [](const auto& w) { return w->holds_training_set(); });
 }
 
-std::string ComputePool::engine_remark() const {
-  return workers_.empty() ? std::string() : workers_[0]->remark();
+const nn::StepEngine& ComputePool::engine() const {
+  ENSURE(!workers_.empty(), "a pool has a thread");
+  return workers_[0]->engine();
 }
 
 std::optional<Error> ComputePool::failure() const {

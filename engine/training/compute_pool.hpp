@@ -97,8 +97,8 @@ class ComputePool final : public StateOnDevice {
   [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const;
   /// Whether images are looked up on the device (nn::StepEngine::holds_training_set).
   [[nodiscard]] bool holds_training_set() const;
-  /// What an engine wants to have in the log (nn::StepEngine::remark); empty: nothing.
-  [[nodiscard]] std::string engine_remark() const;
+  /// That of the first thread, for what it says of itself.
+  [[nodiscard]] const nn::StepEngine& engine() const;
   /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on(), and
   /// parameters and momentum are updated there. The engine is one that keeps the state. Before the
   /// first step.

@@ -49,7 +49,7 @@ class ComputePool::Worker final : public nn::GradientSink {
 
   [[nodiscard]] bool holds_training_set() const { return engine_->holds_training_set(); }
 
-  [[nodiscard]] std::string remark() const { return engine_->remark(); }
+  [[nodiscard]] const nn::StepEngine& engine() const { return *engine_; }
 
   void ready_from(std::size_t offset) override {
     add_ready_buckets(pool_.layout_.parameters_offset() + offset,

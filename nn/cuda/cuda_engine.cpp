@@ -10,14 +10,12 @@
 #include "base/check.hpp"
 #include "base/gpu_failure.hpp"
 #include "nn/cuda/cuda_handles.hpp"
-#include "nn/cuda/cudnn_convolver.hpp"
 #include "nn/cuda/device_feed.hpp"
 #include "nn/cuda/gradient_copy.hpp"
-#include "nn/cuda/memory_fit.hpp"
 #include "nn/cuda/resident_set.hpp"
 #include "nn/cuda/resident_state.hpp"
+#include "nn/cuda/running_step.hpp"
 #include "nn/cuda/staging.hpp"
-#include "nn/cuda/step_executor.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -51,12 +49,18 @@ class CudaEngine final : public StepEngine {
   }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
-  [[nodiscard]] std::string remark() const override { return conv_plans_.use().remark(); }
-  [[nodiscard]] bool holds_training_set() const override { return plan_.set.has_value(); }
+  [[nodiscard]] std::string remark() const override { return step_.conv_plans.use().remark(); }
+  [[nodiscard]] std::string engines() const override {
+    return step_.conv_plans.use().fingerprint();
+  }
+  [[nodiscard]] std::vector<std::string> warnings() const override {
+    return step_.conv_plans.use().warnings();
+  }
+  [[nodiscard]] bool holds_training_set() const override { return step_.plan.set.has_value(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return DeviceGradient{.device = options_.device,
                           .is_shared = options_.is_shared,
-                          .gradient = executor_->floats(plan_.resident.gradient),
+                          .gradient = step_.executor->floats(step_.plan.resident.gradient),
                           .stream = stream()};
   }
   [[nodiscard]] DeviceOptimizer* optimizer() override {
@@ -65,7 +69,7 @@ class CudaEngine final : public StepEngine {
 
  private:
   [[nodiscard]] Stream stream() const { return compute_.get(); }
-  [[nodiscard]] void* at(TensorId id) const { return executor_->at(id); }
+  [[nodiscard]] void* at(TensorId id) const { return step_.executor->at(id); }
   [[nodiscard]] StatePlaces places() const;
   void check_images(const Batch& batch) const {
     ENSURE(batch.images.size() == batch.labels.size() * image_floats(model_),
@@ -89,16 +93,11 @@ class CudaEngine final : public StepEngine {
 
   OwnedStream compute_;
   OwnedCudnn cudnn_;
-  ConvPlans conv_plans_;
-  StepPlan plan_;
-  DeviceMemory memory_;
+  RunningStep step_;
   Staging staging_;
   GradientCopy gradient_copy_;
   std::optional<DeviceFeed> feed_calls_;  ///< none if the training set is on the device
   std::optional<ImageFeed> feed_;         ///< goes with it
-  std::optional<CudnnConvolver> convolver_;
-  std::optional<StepExecutor> executor_;
-
   std::optional<ResidentState> state_;
   GraphProgram evaluation_program_;
   std::vector<GraphProgram> training_programs_;  ///< by segment
@@ -134,59 +133,27 @@ Result<void> CudaEngine::open_device() {
 }
 
 Result<void> CudaEngine::plan() {
-  Result<ConvPlans> plans = ConvPlans::choose(
-      model_, microbatch_, options_.dtype, cudnn::PlanningTarget(cudnn_.get()), options_.engines);
-  if (!plans.ok()) {
-    return std::move(plans).error();
-  }
-  conv_plans_ = std::move(plans).value();
-  StepPlanOptions options{.dtype = options_.dtype, .keeps_state = options_.keeps_state};
-  conv_plans_.describe(options, microbatch_);
-  if (options_.training_set != nullptr) {
-    options.set = options_.training_set->resident;
-  }
-  std::size_t free_bytes = 0;
-  std::size_t all_bytes = 0;
-  if (Result<void> asked = check(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for memory");
-      !asked.ok()) {
-    return asked;
-  }
-  Result<StepPlan> plan = make_fitting_plan(
-      model_, microbatch_, options, {.free_bytes = free_bytes, .sums_bytes = options_.sums_bytes});
-  if (!plan.ok()) {
-    return std::move(plan).error();
-  }
-  plan_ = std::move(plan).value();
-  return {};
+  return step_.prepare(model_, microbatch_, options_, cudnn_.get(), compute_.get());
 }
 
 Result<void> CudaEngine::allocate() {
-  Result<DeviceMemory> memory = make_device_memory(plan_.memory.total());
-  if (!memory.ok()) {
-    return std::move(memory).error();
-  }
-  memory_ = std::move(memory).value();
   Result<Staging> staging = make_staging(model_, microbatch_);
   if (!staging.ok()) {
     return std::move(staging).error();
   }
   staging_ = std::move(staging).value();
-  Result<GradientCopy> copy = GradientCopy::make(model_.parameter_count, plan_.training.size());
+  Result<GradientCopy> copy =
+      GradientCopy::make(model_.parameter_count, step_.plan.training.size());
   if (!copy.ok()) {
     return std::move(copy).error();
   }
   gradient_copy_ = std::move(copy).value();
-  convolver_.emplace(cudnn_.get(), conv_plans_);
-  executor_.emplace(plan_, device_kernels(), *convolver_, memory_.get());
-  if (Result<void> fed = holds_training_set() ? Result<void>() : make_feed(); !fed.ok()) {
-    return fed;
-  }
-  return convolver_->bind(plan_, *executor_);
+  return holds_training_set() ? Result<void>() : make_feed();
 }
 
 Result<void> CudaEngine::make_feed() {
-  Result<DeviceFeed> feed = DeviceFeed::make(compute_.get(), at(plan_.resident.next_images),
-                                             at(plan_.resident.train_images),
+  Result<DeviceFeed> feed = DeviceFeed::make(compute_.get(), at(step_.plan.resident.next_images),
+                                             at(step_.plan.resident.train_images),
                                              microbatch_ * image_floats(model_) * sizeof(float));
   if (!feed.ok()) {
     return std::move(feed).error();
@@ -197,44 +164,40 @@ Result<void> CudaEngine::make_feed() {
 }
 
 /// Everything once with zeros, not recorded: kernels are loaded when they are first started, which
-/// a recording may not do; and what the device refuses is found here, where it can be said.
+/// a recording may not do; and what the device refuses of them is found here, where it can be said.
 Result<void> CudaEngine::warm_up() {
   if (Result<void> loaded =
           check(static_cast<cudaError_t>(device_kernels().load()), "loading our kernels");
       !loaded.ok()) {
     return loaded;
   }
-  // The memory was cleared on the null stream, which ours do not wait for.
-  if (Result<void> cleared = check(cudaDeviceSynchronize(), "clearing memory"); !cleared.ok()) {
-    return cleared;
-  }
-  Result<void> table = upload(plan_.resident.filter_table, plan_.filters.data(),
-                              plan_.filters.size() * sizeof(Filter));
+  Result<void> table = upload(step_.plan.resident.filter_table, step_.plan.filters.data(),
+                              step_.plan.filters.size() * sizeof(Filter));
   if (!table.ok()) {
     return table;
   }
-  const OperationRange all{0, plan_.operations.size()};
-  if (Result<void> run = executor_->run(all, stream()); !run.ok()) {
+  const OperationRange all{0, step_.plan.operations.size()};
+  if (Result<void> run = step_.executor->run(all, stream()); !run.ok()) {
     return run;
   }
   return check(cudaDeviceSynchronize(), "running a step of zeros");
 }
 
 StatePlaces CudaEngine::places() const {
-  const ResidentTensors& r = plan_.resident;
+  const ResidentTensors& r = step_.plan.resident;
   const std::size_t parameters = model_.parameter_count;
-  return {.parameters = {executor_->floats(r.parameters), parameters},
-          .statistics = {executor_->floats(r.running_statistics), model_.statistic_count},
-          .gradient = {executor_->floats(r.gradient), parameters},
-          .momentum = {executor_->floats(r.momentum), options_.keeps_state ? parameters : 0}};
+  return {.parameters = {step_.executor->floats(r.parameters), parameters},
+          .statistics = {step_.executor->floats(r.running_statistics), model_.statistic_count},
+          .gradient = {step_.executor->floats(r.gradient), parameters},
+          .momentum = {step_.executor->floats(r.momentum), options_.keeps_state ? parameters : 0}};
 }
 
 Result<void> CudaEngine::record() {
   const auto program_of = [this](const OperationRange& range) {
-    return capture(compute_.get(), [&] { return executor_->run(range, stream()); });
+    return capture(compute_.get(), [&] { return step_.executor->run(range, stream()); });
   };
-  Result<GraphProgram> loading = program_of(plan_.load);
-  Result<GraphProgram> evaluation = program_of(plan_.evaluation);
+  Result<GraphProgram> loading = program_of(step_.plan.load);
+  Result<GraphProgram> evaluation = program_of(step_.plan.evaluation);
   for (Result<GraphProgram>* program : {&loading, &evaluation}) {
     if (!program->ok()) {
       return program->error();
@@ -247,7 +210,7 @@ Result<void> CudaEngine::record() {
   }
   state_.emplace(std::move(state).value());
   evaluation_program_ = std::move(evaluation).value();
-  for (const Segment& segment : plan_.training) {
+  for (const Segment& segment : step_.plan.training) {
     Result<GraphProgram> program = program_of(segment.operations);
     if (!program.ok()) {
       return std::move(program).error();
@@ -259,8 +222,8 @@ Result<void> CudaEngine::record() {
 
 Result<void> CudaEngine::take_training_set() {
   return holds_training_set()
-             ? copy_to_device(*options_.training_set, at(plan_.resident.set_pixels),
-                              at(plan_.resident.set_table), stream())
+             ? copy_to_device(*options_.training_set, at(step_.plan.resident.set_pixels),
+                              at(step_.plan.resident.set_table), stream())
              : Result<void>();
 }
 
@@ -278,15 +241,16 @@ Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes)
 void CudaEngine::take_test_images(const Batch& batch) {
   check_images(batch);
   std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
-  require_gpu(
-      upload(plan_.resident.evaluate_images, staging_.images.get(), batch.images.size_bytes()));
+  require_gpu(upload(step_.plan.resident.evaluate_images, staging_.images.get(),
+                     batch.images.size_bytes()));
 }
 
 void CudaEngine::take_draws(const Batch& batch) {
-  ENSURE(batch.draws.size() == batch.labels.size() && are_of(*plan_.set, batch.draws),
+  ENSURE(batch.draws.size() == batch.labels.size() && are_of(*step_.plan.set, batch.draws),
          "one draw per label, each of a sample of the set");
   std::memcpy(staging_.draws.get(), batch.draws.data(), batch.draws.size_bytes());
-  require_gpu(upload(plan_.resident.train_draws, staging_.draws.get(), batch.draws.size_bytes()));
+  require_gpu(
+      upload(step_.plan.resident.train_draws, staging_.draws.get(), batch.draws.size_bytes()));
 }
 
 void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInput& input) {
@@ -295,14 +259,14 @@ void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInpu
   std::memcpy(staging_.labels.get(), batch.labels.data(), batch.labels.size_bytes());
   std::memcpy(staging_.loss_input.get(), &input, sizeof input);
   require_gpu(upload(labels, staging_.labels.get(), label_bytes));
-  require_gpu(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
+  require_gpu(upload(step_.plan.resident.loss_input, staging_.loss_input.get(), sizeof input));
 }
 
 /// Hands over what comes to the host, segment by segment.
 void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
   std::size_t end = gradient.size();
-  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
-    const std::size_t first = plan_.training[i].ready_from;
+  for (std::size_t i = 0; i < step_.plan.training.size(); ++i) {
+    const std::size_t first = step_.plan.training[i].ready_from;
     gradient_copy_.bring(i, first, end, gradient);
     end = first;
     sink.ready_from(first);
@@ -310,8 +274,8 @@ void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
 }
 
 LossOutput CudaEngine::loss_output() {
-  require_gpu(
-      download(staging_.loss_output.get(), at(plan_.resident.loss_output), sizeof(LossOutput)));
+  require_gpu(download(staging_.loss_output.get(), at(step_.plan.resident.loss_output),
+                       sizeof(LossOutput)));
   require_gpu(check(cudaStreamSynchronize(compute_.get()), "computing"));
   LossOutput output;
   std::memcpy(&output, staging_.loss_output.get(), sizeof output);
@@ -328,7 +292,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
   state_->load(weights);
   holds_training_set() ? take_draws(batch) : take_images(batch);
-  take_labels(batch, plan_.resident.train_labels,
+  take_labels(batch, step_.plan.resident.train_labels,
               training_input(label_smoothing, microbatch_, weights.loss_scale));
   // All of the step is given to the device before anything is waited for.
   std::size_t end = model_.parameter_count;
@@ -336,14 +300,14 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
     require_gpu(
         check(cudaGraphLaunch(training_programs_[i].get(), compute_.get()), "starting a segment"));
     if (stays) {
-      sink.ready_from(plan_.training[i].ready_from);
+      sink.ready_from(step_.plan.training[i].ready_from);
     } else {
-      gradient_copy_.start(i, compute_.get(), executor_->floats(plan_.resident.gradient),
-                           plan_.training[i].ready_from, end);
+      gradient_copy_.start(i, compute_.get(), step_.executor->floats(step_.plan.resident.gradient),
+                           step_.plan.training[i].ready_from, end);
     }
-    end = plan_.training[i].ready_from;
+    end = step_.plan.training[i].ready_from;
   }
-  require_gpu(download(staging_.statistics.get(), at(plan_.resident.batch_statistics),
+  require_gpu(download(staging_.statistics.get(), at(step_.plan.resident.batch_statistics),
                        statistics.size_bytes()));
   if (feed_.has_value()) {
     feed_->bring_expected();
@@ -361,7 +325,7 @@ EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch
   state_->load(weights);
   // Places without a sample compute on what earlier batches left; no result reads them.
   take_test_images(batch);
-  take_labels(batch, plan_.resident.evaluate_labels,
+  take_labels(batch, step_.plan.resident.evaluate_labels,
               {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
   require_gpu(
       check(cudaGraphLaunch(evaluation_program_.get(), compute_.get()), "starting an evaluation"));

@@ -1,12 +1,26 @@
 #include "nn/cuda/cudnn_convolver.hpp"
 
+#include <fmt/format.h>
+
+#include <set>
+
 #include "base/check.hpp"
 
 namespace mayfly::nn::cuda {
 
 Result<cudnn::ConvPlan> ConvPlans::plan(const ConvKey& key, const cudnn::PlanningTarget& target,
                                         const EngineTable* table) {
-  if (const EngineEntry* entry = table != nullptr ? table->find(key) : nullptr; entry != nullptr) {
+  std::set<EngineName> refused;
+  for (const EngineRefusal& each : use_.not_run) {
+    if (each.key == key) {
+      refused.insert(each.engine);
+    }
+  }
+  if (!refused.empty() && is_fused(key.pass)) {
+    return Error{Errc::kUnsupported, "the device refuses it"};
+  }
+  if (const EngineEntry* entry = table != nullptr ? table->find(key) : nullptr;
+      entry != nullptr && !refused.contains(entry->engine)) {
     if (entry->engine.is_unfused()) {
       return Error{Errc::kUnsupported, "the table has it computed in parts"};
     }
@@ -20,12 +34,30 @@ Result<cudnn::ConvPlan> ConvPlans::plan(const ConvKey& key, const cudnn::Plannin
       use_.first_refusal = named.error().detail;
     }
   }
-  return cudnn::ConvPlan::choose(key.shape, key.pass, key.dtype, target);
+  if (refused.empty()) {
+    return cudnn::ConvPlan::choose(key.shape, key.pass, key.dtype, target);
+  }
+  Result<std::vector<cudnn::ConvPlan>> offered =
+      cudnn::ConvPlan::offered(key.shape, key.pass, key.dtype, target, refused.size() + 1);
+  if (!offered.ok()) {
+    return std::move(offered).error();
+  }
+  for (cudnn::ConvPlan& plan : offered.value()) {
+    if (!refused.contains(plan.engine())) {
+      return std::move(plan);
+    }
+  }
+  return Error{Errc::kUnsupported,
+               fmt::format("the GPU runs no engine for {} that cuDNN offers: {} refused, the last "
+                           "{}",
+                           text_of(key), refused.size(), use_.not_run.back().text())};
 }
 
 Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch, Dtype dtype,
-                                    const cudnn::PlanningTarget& target, const EngineTable* table) {
+                                    const cudnn::PlanningTarget& target, const EngineTable* table,
+                                    const std::vector<EngineRefusal>& refused_before) {
   ConvPlans all;
+  all.use_.not_run = refused_before;
   for (const ConvKey& key : convolutions_of_step(model, microbatch, dtype)) {
     const std::size_t refused = all.use_.refused;
     Result<cudnn::ConvPlan> plan = all.plan(key, target, table);
@@ -37,6 +69,7 @@ Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch
       return std::move(plan).error();
     }
     all.use_.fused += is_fused(key.pass) ? 1 : 0;
+    all.use_.engines.emplace(key, plan.value().engine());
     all.plans_.emplace(std::pair{key.shape, key.pass}, std::move(plan).value());
   }
   all.use_.convolutions = all.plans_.size();
@@ -68,6 +101,7 @@ const cudnn::ConvPlan& ConvPlans::of(const ConvShape& shape, ConvPass pass) cons
 }
 
 Result<void> CudnnConvolver::bind(const StepPlan& plan, const StepExecutor& executor) {
+  Result<void> all;
   bound_.clear();
   bound_.resize(plan.operations.size());
   for (std::size_t i = 0; i < plan.operations.size(); ++i) {
@@ -76,20 +110,21 @@ Result<void> CudnnConvolver::bind(const StepPlan& plan, const StepExecutor& exec
       continue;
     }
     bound_[i].plan = &plans_.of(plan.layers[convolve->layer].conv, convolve->pass);
-    Result<cudnn::Descriptor> tensors = bound_[i].plan->bind(executor.tensors_of(*convolve));
-    if (!tensors.ok()) {
-      return std::move(tensors).error();
+    bound_[i].tensors = bound_[i].plan->bind(executor.tensors_of(*convolve));
+    if (all.ok() && !bound_[i].tensors.ok()) {
+      all = bound_[i].tensors.error();
     }
-    bound_[i].tensors = std::move(tensors).value();
   }
-  return {};
+  return all;
 }
 
 Result<void> CudnnConvolver::convolve(std::size_t operation, const Convolve& /*what*/,
                                       const ConvTensors& /*tensors*/, Stream /*stream*/) {
   ENSURE(operation < bound_.size() && bound_[operation].plan != nullptr,
          "convolutions are bound before they are computed");
-  return bound_[operation].plan->run(handle_, bound_[operation].tensors);
+  const Bound& bound = bound_[operation];
+  return bound.tensors.ok() ? bound.plan->run(handle_, bound.tensors.value())
+                            : Result<void>(bound.tensors.error());
 }
 
 }  // namespace mayfly::nn::cuda

@@ -18,9 +18,12 @@ class ConvPlans {
   /// Plans all passes of all layers: each by the engine that the table names, where that is
   /// possible, else by the first that cuDNN offers and we take. `table` may be null. kUnsupported
   /// as ConvPlan::choose. A fused pass is left out where cuDNN has none, or the table says so.
+  /// What the device has refused is not taken again: a fused pass is left out then, for another
+  /// the next engine that cuDNN offers is taken; kUnsupported if there is none.
   [[nodiscard]] static Result<ConvPlans> choose(const Model& model, std::uint32_t microbatch,
                                                 Dtype dtype, const cudnn::PlanningTarget& target,
-                                                const EngineTable* table = nullptr);
+                                                const EngineTable* table = nullptr,
+                                                const std::vector<EngineRefusal>& refused = {});
 
   [[nodiscard]] bool has(const ConvShape& shape, ConvPass pass) const;
   /// One that it has: every pass that is not fused.
@@ -44,7 +47,8 @@ class CudnnConvolver final : public Convolver {
   /// `handle` is set to the stream that everything is given to.
   CudnnConvolver(cudnnHandle_t handle, const ConvPlans& plans) : handle_(handle), plans_(plans) {}
 
-  /// Tells cuDNN where all tensors are, once, before the first step.
+  /// Tells cuDNN where all tensors are, once, before the first step. The first that it refuses is
+  /// the error; the others are bound all the same, and convolve() says it again of each.
   [[nodiscard]] Result<void> bind(const StepPlan& plan, const StepExecutor& executor);
 
   [[nodiscard]] Result<void> convolve(std::size_t operation, const Convolve& what,
@@ -53,7 +57,7 @@ class CudnnConvolver final : public Convolver {
  private:
   struct Bound {
     const cudnn::ConvPlan* plan = nullptr;
-    cudnn::Descriptor tensors;
+    Result<cudnn::Descriptor> tensors = cudnn::Descriptor();
   };
 
   cudnnHandle_t handle_;

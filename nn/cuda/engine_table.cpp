@@ -101,11 +101,11 @@ std::optional<std::pair<ConvKey, EngineEntry>> row_in(std::string_view line) {
 }
 
 /// What decides bits, of one row.
-std::string choice_text(const ConvKey& key, const EngineEntry& entry) {
+std::string choice_text(const ConvKey& key, const EngineName& engine) {
   const ConvShape& s = key.shape;
   return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", word_of(key.pass),
                      name_of(key.dtype), s.images, s.in_channels, s.out_channels, s.kernel,
-                     s.stride, s.padding, s.input_size, entry.engine.text());
+                     s.stride, s.padding, s.input_size, engine.text());
 }
 
 /// Whether a convolution's input is the ReLU of one norm, and nobody else reads it.
@@ -162,7 +162,7 @@ Result<EngineTable> EngineTable::parse(std::string_view text) {
 std::string EngineTable::text() const {
   std::string text = fmt::format("{}{}\n{}\n", kTitle, kind_, kColumns);
   for (const auto& [key, entry] : entries_) {
-    text += fmt::format("{}\t{:.2f}\t{:.2f}\n", choice_text(key, entry), entry.microseconds,
+    text += fmt::format("{}\t{:.2f}\t{:.2f}\n", choice_text(key, entry.engine), entry.microseconds,
                         entry.first_microseconds);
   }
   return text;
@@ -197,7 +197,7 @@ EngineTable EngineTable::used_by(const std::set<ConvKey>& convolutions) const {
 Digest EngineTable::digest() const {
   std::string text;
   for (const auto& [key, entry] : entries_) {
-    text += choice_text(key, entry) + "\n";
+    text += choice_text(key, entry.engine) + "\n";
   }
   return digest_of(std::as_bytes(std::span(text)));
 }
@@ -213,6 +213,39 @@ std::string engines_fingerprint(const EngineTable& table, const std::set<ConvKey
                         to_string(used.digest()).substr(0, 16));
   }
   return text;
+}
+
+std::string text_of(const ConvKey& key) {
+  return fmt::format("the {} of {} in {}", to_string(key.pass), key.shape.text(),
+                     name_of(key.dtype));
+}
+
+std::string EngineRefusal::text() const {
+  return fmt::format("{} for {} does not run on this GPU: {}; {}", engine.text(), text_of(key), why,
+                     is_fused(key.pass) ? "the layer is computed in parts"
+                                        : "the next engine that cuDNN offers is taken");
+}
+
+std::string EngineUse::fingerprint() const {
+  std::string choices;
+  for (const auto& [key, engine] : engines) {
+    choices += choice_text(key, engine) + "\n";
+  }
+  const Digest digest = digest_of(std::as_bytes(std::span(choices)));
+  std::string text = fmt::format("{} engines {}, {} refused by the GPU", engines.size(),
+                                 to_string(digest).substr(0, 16), not_run.size());
+  if (!not_run.empty()) {
+    text += fmt::format(", the first {} for {}", not_run[0].engine.text(), text_of(not_run[0].key));
+  }
+  return text;
+}
+
+std::vector<std::string> EngineUse::warnings() const {
+  std::vector<std::string> lines;
+  for (const EngineRefusal& each : not_run) {
+    lines.push_back(each.text());
+  }
+  return lines;
 }
 
 std::string EngineUse::remark() const {

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/digest.hpp"
 #include "base/result.hpp"
@@ -83,16 +84,36 @@ class EngineTable {
 [[nodiscard]] std::string engines_fingerprint(const EngineTable& table,
                                               const std::set<ConvKey>& convolutions);
 
+/// "the forward pass of 8 x 64 x 56 x 56 -> 128, 3x3 stride 2 in fp16"
+[[nodiscard]] std::string text_of(const ConvKey& key);
+
+/// An engine that was planned, but does not run on this device.
+struct EngineRefusal {
+  ConvKey key;
+  EngineName engine;
+  std::string why;  ///< in the words of cuDNN
+
+  /// One line for the log: for which convolution, which engine, why, and what is done instead.
+  [[nodiscard]] std::string text() const;
+};
+
 /// What became of a table when a step was planned.
 struct EngineUse {
   std::size_t convolutions = 0;
   std::size_t by_table = 0;
-  std::size_t fused = 0;           ///< with what comes before or behind (ConvPass)
-  std::size_t refused = 0;         ///< in the table, but not possible
-  std::string first_refusal = {};  ///< of one of these, in one line
+  std::size_t fused = 0;                       ///< with what comes before or behind (ConvPass)
+  std::size_t refused = 0;                     ///< in the table, but not possible
+  std::string first_refusal = {};              ///< of one of these, in one line
+  std::map<ConvKey, EngineName> engines = {};  ///< of every convolution that is computed
+  std::vector<EngineRefusal> not_run = {};     ///< planned, but refused by the device
 
   /// One line for the log; empty if every convolution is computed as the table says.
   [[nodiscard]] std::string remark() const;
+  /// What the bits depend on, for a job's fingerprint: how many engines, a digest of them and of
+  /// what they compute, and the first that the device refused.
+  [[nodiscard]] std::string fingerprint() const;
+  /// A line for each refusal.
+  [[nodiscard]] std::vector<std::string> warnings() const;
 };
 
 }  // namespace mayfly::nn::cuda

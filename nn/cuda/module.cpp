@@ -46,6 +46,8 @@ class ClaimingEngine final : public StepEngine {
     return engine_->device_gradient();
   }
   [[nodiscard]] std::string remark() const override { return engine_->remark(); }
+  [[nodiscard]] std::string engines() const override { return engine_->engines(); }
+  [[nodiscard]] std::vector<std::string> warnings() const override { return engine_->warnings(); }
   [[nodiscard]] DeviceOptimizer* optimizer() override { return engine_->optimizer(); }
 
  private:

@@ -42,6 +42,7 @@
 #include "nn/cuda/memory_fit.hpp"
 #include "tests/gpu/rehearsal/host_feed.hpp"
 #include "tests/gpu/rehearsal/host_state.hpp"
+#include "tests/gpu/rehearsal/host_trial.hpp"
 #include "tests/unit/nn/cuda/reference_executor.hpp"
 
 namespace mayfly::nn::cuda {
@@ -145,6 +146,8 @@ class HostEngine final : public StepEngine {
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
   [[nodiscard]] std::string remark() const override { return use_.remark(); }
+  [[nodiscard]] std::string engines() const override { return use_.fingerprint(); }
+  [[nodiscard]] std::vector<std::string> warnings() const override { return use_.warnings(); }
   [[nodiscard]] bool holds_training_set() const override { return set_.has_value(); }
   [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
     return DeviceGradient{.gradient = gradient_.data()};
@@ -234,13 +237,20 @@ class HostEngine final : public StepEngine {
   std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
 
+/// cuDNN offers it, and this GPU does not run it: fused passes of REHEARSAL_GPU_REFUSES channels.
+bool is_refused(const ConvShape& shape, ConvPass pass) {
+  const std::string channels(setting("REHEARSAL_GPU_REFUSES"));
+  return is_fused(pass) && std::to_string(shape.in_channels) == channels;
+}
+
 /// A GPU's step; `plan` is REHEARSAL_GPU_PLAN. Fused passes are those that cuDNN offers.
 std::unique_ptr<StepEngine> planned_engine(const Model& model, const EngineRequest& request,
                                            std::string_view plan) {
   StepPlanOptions options{.dtype = request.dtype};
   if (plan == "fused") {
-    options.has_fused = [&request](const ConvShape& shape, ConvPass /*pass*/) {
-      return request.dtype == kFusedDtype && shape.in_channels != kImageChannels;
+    options.has_fused = [&request](const ConvShape& shape, ConvPass pass) {
+      return request.dtype == kFusedDtype && shape.in_channels != kImageChannels &&
+             !is_refused(shape, pass);
     };
   }
   return std::make_unique<ReferenceExecutor>(model, request.microbatch, options);
@@ -251,6 +261,15 @@ EngineUse use_of(const Model& model, const EngineRequest& request) {
   const std::set<ConvKey> all = convolutions_of_step(model, request.microbatch, request.dtype);
   EngineUse use{.convolutions = all.size()};
   use.by_table = request.engines != nullptr ? request.engines->used_by(all).size() : 0;
+  for (const ConvKey& key : all) {
+    const EngineName first{1, {}};
+    if (is_refused(key.shape, key.pass)) {
+      use.not_run.push_back({key, first, "CUDNN_STATUS_EXECUTION_FAILED, pretended"});
+      continue;
+    }
+    const EngineEntry* entry = request.engines != nullptr ? request.engines->find(key) : nullptr;
+    use.engines.emplace(key, entry != nullptr ? entry->engine : first);
+  }
   return use;
 }
 
@@ -343,38 +362,14 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
       use_of(model, request), image_floats));
 }
 
-/// Three engines for each convolution: the second is the fastest right one, the third is faster and
-/// wrong; of a fused pass the first is unfused. A convolution with REHEARSAL_GPU_ENGINES=fail
-/// cannot be computed.
-class PretendedTrial final : public EngineTrial {
- public:
-  explicit PretendedTrial(ConvPass pass) : pass_(pass) {}
-  [[nodiscard]] std::vector<EngineName> engines() const override {
-    return {{is_fused(pass_) ? EngineName::kUnfused : 1, {}}, {2, {{4, 0}}}, {3, {}}};
-  }
-  Result<TrialResult> result(std::size_t engine) override {
-    if (setting("REHEARSAL_GPU_ENGINES") == "fail") {
-      return Error{Errc::kUnsupported, "cuDNN, computing a convolution: pretended"};
-    }
-    // Of a fused pass it is the sums that are wrong.
-    const float found = engine == 2 ? 0.5F : 1.0F;
-    return is_fused(pass_) ? TrialResult{{1.0F}, {1.0F, found}} : TrialResult{{1.0F, found}};
-  }
-  Result<double> microseconds(std::size_t engine) override {
-    return 30.0 / static_cast<double>(1 + engine);
-  }
-
- private:
-  ConvPass pass_;
-};
-
 Result<void> time_engines(const std::set<ConvKey>& convolutions, const EngineTimingRequest& request,
                           const EngineTimingSink& take) {
   if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
     return fit;
   }
   const auto make = [](const ConvKey& key) -> Result<std::unique_ptr<EngineTrial>> {
-    return std::unique_ptr<EngineTrial>(std::make_unique<PretendedTrial>(key.pass));
+    return std::unique_ptr<EngineTrial>(
+        std::make_unique<PretendedTrial>(key.pass, setting("REHEARSAL_GPU_ENGINES") == "fail"));
   };
   return time_each(convolutions, request.rounds, make, take);
 }

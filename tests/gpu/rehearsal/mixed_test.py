@@ -11,7 +11,7 @@ import tempfile
 import mayfly_run
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, expect
-from train_test import beside_modules
+from train_test import beside_modules, pretended
 
 ENDLESS = SMALL_JOB + ["--threads", "1", "--steps", "1000000"]
 GPU = ["--device", "cuda:0"]
@@ -120,8 +120,46 @@ def tables():
         mayfly_run.expect_refused(job, [([], said)])
 
 
+def refused_engines():
+    """A GPU that does not run an engine which cuDNN offers computes in parts and says so; it is not
+    in one job with a GPU that does, whichever comes first, nor after the coordinator's death."""
+    job = ENDLESS + GPU + ["--dtype", "fp16", "--global-batch", "4", "--microbatch", "2"]
+    os.environ["REHEARSAL_GPU_PLAN"] = "fused"
+    for first, second in (("", "32"), ("32", ""), ("32", "64")):
+        with tempfile.TemporaryDirectory(prefix="mayfly-mixed-") as folder:
+            cluster = Cluster(folder, job)
+            coordinator = cluster.start_coordinator(workers=1)
+            workers = []
+            for channels in (first, first, second):
+                if len(workers) == 2:  # the next coordinator knows it from the one before
+                    coordinator.kill()
+                    coordinator = cluster.start_coordinator(workers=1)
+                with pretended(REHEARSAL_GPU_REFUSES=channels):
+                    workers.append(cluster.start_worker(cluster.endpoint()))
+                if len(workers) < 3:
+                    members = len(workers)
+                    cluster.wait_for(lambda m=members: cluster.run.last_members() == m,
+                                     f"GPUs that refuse '{first}' are not in one job")
+            code = cluster.wait_for_end(workers[2], "a GPU that computes otherwise is not refused")
+            line = workers[2].output().splitlines()[-1]
+            expect(code == 2, f"exit code {code}: {line}")
+            for words in ("engines on the GPU: the job has ", "this worker has ",
+                          "the same engines of cuDNN", " refused by the GPU"):
+                expect(words in line, f"said {line}")
+            warning = "does not run on this GPU: CUDNN_STATUS_EXECUTION_FAILED, pretended; the " \
+                      "layer is computed in parts"
+            for channels, worker in ((first, workers[0]), (second, workers[2])):
+                said = [text for text in worker.output().splitlines() if warning in text]
+                expect(bool(said) == bool(channels), f"said {said}")
+                expect(all(f" x {channels} x " in text for text in said), f"said {said}")
+            coordinator.signal(signal.SIGINT)
+            expect(cluster.wait_for_end(coordinator, "the job does not stop") == 3, cluster.logs())
+            cluster.stop_hard()
+
+
 if __name__ == "__main__":
     os.environ["REHEARSAL_GPU_ROUNDS"] = "1"
     MODULES = os.path.abspath(sys.argv.pop(1))
     mayfly_run.BINARY = beside_modules(MODULES)
-    sys.exit(mayfly_run.main({"churn": churn, "exact": exact, "tables": tables}))
+    sys.exit(mayfly_run.main({"churn": churn, "exact": exact, "tables": tables,
+                              "refused_engines": refused_engines}))

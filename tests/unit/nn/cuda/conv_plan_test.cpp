@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -303,6 +304,63 @@ TEST(ConvPlans, ATableMaySayThatALayerIsNotFused) {
   EXPECT_TRUE(plans.value().has(unfused.shape, ConvPass::kForward));
   EXPECT_EQ(plans.value().size() + 1, usual.value().size());
   EXPECT_EQ(plans.value().use().refused, 0U);
+}
+
+/// Engine `number` of those that cuDNN offers, refused by a device.
+EngineRefusal refusal_of(const ConvKey& key, const PlanningTarget& target, std::size_t number) {
+  auto offered = ConvPlan::offered(key.shape, key.pass, key.dtype, target, number + 1);
+  EXPECT_TRUE(offered.ok() && offered.value().size() == number + 1) << text_of(key);
+  return {key, offered.value()[number].engine(), "pretended"};
+}
+
+TEST(ConvPlans, AFusedPassThatTheDeviceRefusesIsAsIfItWereNotOffered) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  const Model model = make_usual_model("resnet20").value();
+  const auto usual = ConvPlans::choose(model, 16, Dtype::kFp16, target.value());
+  ASSERT_TRUE(usual.ok());
+  const std::map<ConvKey, EngineName>& engines = usual.value().use().engines;
+  const auto fused =
+      std::ranges::find_if(engines, [](const auto& e) { return is_fused(e.first.pass); });
+  ASSERT_NE(fused, engines.end());
+  const ConvKey key = fused->first;
+  const std::vector<EngineRefusal> refused = {refusal_of(key, target.value(), 0)};
+  const auto plans = ConvPlans::choose(model, 16, Dtype::kFp16, target.value(), nullptr, refused);
+  ASSERT_TRUE(plans.ok()) << plans.error().detail;
+  EXPECT_TRUE(usual.value().has(key.shape, key.pass));
+  EXPECT_FALSE(plans.value().has(key.shape, key.pass));
+  EXPECT_EQ(plans.value().size(), usual.value().size() - 1) << "all others are as they were";
+  EXPECT_EQ(plans.value().use().fused, usual.value().use().fused - 1);
+  EXPECT_NE(plans.value().use().fingerprint(), usual.value().use().fingerprint());
+  const std::vector<std::string> warnings = plans.value().use().warnings();
+  ASSERT_EQ(warnings.size(), 1U);
+  for (const std::string& words : {refused[0].engine.text(), key.shape.text(),
+                                   std::string("pretended; the layer is computed in parts")}) {
+    EXPECT_NE(warnings[0].find(words), std::string::npos) << warnings[0];
+  }
+}
+
+TEST(ConvPlans, InsteadOfAPlainEngineThatTheDeviceRefusesTheNextIsTaken) {
+  Result<PlanningTarget> target = PlanningTarget::described(h200());
+  ASSERT_TRUE(target.ok());
+  const Model model = make_usual_model("resnet20").value();
+  const ConvKey key = *convolutions_of_step(model, 16, Dtype::kBf16).rbegin();
+  ASSERT_FALSE(is_fused(key.pass));
+  std::vector<EngineRefusal> refused = {refusal_of(key, target.value(), 0)};
+  const EngineName second = refusal_of(key, target.value(), 1).engine;
+  const auto plans = ConvPlans::choose(model, 16, Dtype::kBf16, target.value(), nullptr, refused);
+  ASSERT_TRUE(plans.ok()) << plans.error().detail;
+  EXPECT_EQ(plans.value().of(key.shape, key.pass).engine(), second);
+
+  const auto all = ConvPlan::offered(key.shape, key.pass, key.dtype, target.value(), 1000);
+  refused.clear();
+  for (const ConvPlan& each : all.value()) {
+    refused.push_back({key, each.engine(), "pretended"});
+  }
+  const auto none = ConvPlans::choose(model, 16, Dtype::kBf16, target.value(), nullptr, refused);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().detail.find('\n'), std::string::npos);
+  EXPECT_NE(none.error().detail.find(key.shape.text()), std::string::npos) << none.error().detail;
 }
 
 TEST(PlanningTarget, AnIncompleteDescriptionIsRefusedInCudnnsOwnWords) {
