@@ -22,11 +22,15 @@ std::string difference(const std::string& name, const std::string* job, const st
          (worker != nullptr ? *worker : nothing);
 }
 
-/// An empty text is one that is open, and agrees with everything.
-std::optional<std::string> first_difference(const Fingerprint& job, const Fingerprint& worker) {
+/// `asked` is the job's fingerprint before any worker: an empty text there is open, and then it
+/// agrees with everything as long as either side has not said anything.
+std::optional<std::string> first_difference(const Fingerprint& asked, const Fingerprint& job,
+                                            const Fingerprint& worker) {
   for (const auto& [name, expected] : job) {
     const std::string* found = find(worker, name);
-    const bool is_open = expected.empty() || (found != nullptr && found->empty());
+    const std::string* before = find(asked, name);
+    const bool may_be_open = before != nullptr && before->empty();
+    const bool is_open = may_be_open && (expected.empty() || (found != nullptr && found->empty()));
     if (found == nullptr || (*found != expected && !is_open)) {
       return difference(name, &expected, found);
     }
@@ -53,7 +57,7 @@ std::optional<std::string> Coordinator::reason_to_refuse(const Hello& hello) con
     return "the job has ended";
   }
   if (!fingerprint_.empty()) {
-    if (auto text = first_difference(fingerprint_, hello.fingerprint)) {
+    if (auto text = first_difference(options_.fingerprint, fingerprint_, hello.fingerprint)) {
       return text;
     }
   }
@@ -64,22 +68,21 @@ std::optional<std::string> Coordinator::reason_to_refuse(const Hello& hello) con
 }
 
 void Coordinator::settle_fingerprint(const Fingerprint& worker) {
-  if (fingerprint_.empty()) {
-    fingerprint_ = worker;
+  if (options_.fingerprint.empty()) {  // an embedded test: the first worker's, and no log of it
+    fingerprint_ = fingerprint_.empty() ? worker : fingerprint_;
     return;
   }
-  bool is_news = false;
   for (auto& [name, text] : fingerprint_) {
     const std::string* said = find(worker, name);
-    if (text.empty() && said != nullptr && !said->empty()) {
+    if (text.empty() && said != nullptr) {
       text = *said;
-      is_news = true;
     }
   }
   // Whoever leads the job after us must not take other workers. With a quorum the members that
   // return say it again before anybody else is let in.
-  if (is_news && job_ != 0 && !options_.quorum) {
+  if (fingerprint_ != logged_fingerprint_ && job_ != 0 && !options_.quorum) {
     append(log_record::JobStarted{job_, options_.microbatches, fingerprint_}, true);
+    logged_fingerprint_ = fingerprint_;
   }
 }
 

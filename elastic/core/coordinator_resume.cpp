@@ -56,6 +56,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents
   job_ = contents.job;
   incarnation_ = contents.incarnation;
   fingerprint_ = contents.fingerprint;
+  logged_fingerprint_ = contents.fingerprint;
   view_ = contents.view;
   pause_asked_ = contents.is_paused;
 }
@@ -70,6 +71,7 @@ void Coordinator::begin() {
   if (job_ == 0) {
     job_ = options_.identity;
     append(log_record::JobStarted{job_, options_.microbatches, options_.fingerprint});
+    logged_fingerprint_ = options_.fingerprint;
   }
   begin_incarnation(next(incarnation_));
   if (view_) {

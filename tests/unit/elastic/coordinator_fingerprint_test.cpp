@@ -48,5 +48,33 @@ TEST(CoordinatorFingerprint, WhatTheFirstWorkerSaidBindsThoseAfterTheCoordinator
   EXPECT_EQ(contents.fingerprint[1].second, "all");
 }
 
+TEST(CoordinatorFingerprint, OnlyWhatTheJobLeavesOpenMayBeLeftOpenByAWorker) {
+  CoordinatorHarness job(with_open_engines());
+  Hello hello = with_engines("all");
+  hello.fingerprint[0].second.clear();
+  job.give(coordinator_event::WorkerConnected{1, hello});
+  const auto refused = job.all<coordinator_effect::Refuse>();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].reason, "seed: the job has 1, this worker has ");
+}
+
+// The log refuses a record that says nothing new.
+TEST(CoordinatorFingerprint, WhatIsLoggedAlreadyIsNotLoggedAgain) {
+  CoordinatorHarness job(with_open_engines());
+  job.give(coordinator_event::WorkerConnected{1, with_engines("all")});
+  job.give(coordinator_event::ConnectionLost{MemberId{1}, "gone before the first view"});
+  job.give(coordinator_event::WorkerConnected{2, with_engines("all")});
+  EXPECT_EQ(job.all<coordinator_effect::Accept>().size(), 2U);
+  std::vector<std::vector<std::pair<std::string, std::string>>> logged;
+  for (const coordinator_effect::Append& each : job.all<coordinator_effect::Append>()) {
+    if (const auto* started = std::get_if<log_record::JobStarted>(&each.record)) {
+      EXPECT_TRUE(logged.empty() || logged.back() != started->fingerprint);
+      logged.push_back(started->fingerprint);
+    }
+  }
+  ASSERT_FALSE(logged.empty());
+  EXPECT_EQ(logged.back()[1].second, "all");
+}
+
 }  // namespace
 }  // namespace mayfly::elastic
