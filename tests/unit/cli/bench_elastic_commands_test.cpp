@@ -41,6 +41,11 @@ TEST_F(BenchElasticCommands, TheJobNeverEndsByItselfAndItsScheduleDoesNotDependO
   EXPECT_EQ(options_.job.warmup_epochs, 0);
 }
 
+TEST_F(BenchElasticCommands, AJoinNeedsOneWorkerOnly) {
+  EXPECT_EQ(run({"bench", "join", "--workers", "1"}), 0) << err();
+  EXPECT_EQ(options_.job.workers, 1u);
+}
+
 TEST_F(BenchElasticCommands, KillsIsAnotherNameOfEvents) {
   EXPECT_EQ(run({"bench", "recovery", "--kills", "7"}), 0) << err();
   EXPECT_EQ(options_.events, 7u);
