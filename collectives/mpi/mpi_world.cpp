@@ -18,6 +18,8 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/mpi/mpi_wiring.hpp"
+
 namespace mayfly::collectives {
 namespace {
 
@@ -92,7 +94,6 @@ class SignalsBlocked {
 
 Result<void> start_mpi() {
   ::signal(SIGPIPE, SIG_IGN);  // Open MPI writes to sockets whose other end may be dead
-  const StartWatch watch;
   const SignalsBlocked blocked;
   make_symbols_global();
   int provided = MPI_THREAD_SINGLE;
@@ -151,6 +152,7 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
     }
     keeper = std::move(forked).value();
   }
+  const StartWatch watch;
   if (Result<void> started = start_mpi(); !started.ok()) {
     return started.error();
   }
@@ -162,8 +164,11 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
 
 MpiWorld::MpiWorld(std::unique_ptr<SocketKeeper> keeper)
     : keeper_(std::move(keeper)), job_(job_name()) {
-  begin_connecting();
-  // Communication of all ranks; nothing may have died yet. Errors on it are returned, not fatal.
+  // Communication of all ranks; nothing may have died yet.
+  if (elastic()) {
+    connect_and_keep();
+  }
+  // Errors on it are returned, not fatal.
   ::MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
   ::MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   ::MPI_Comm_rank(comm_, &rank_);
@@ -172,7 +177,15 @@ MpiWorld::MpiWorld(std::unique_ptr<SocketKeeper> keeper)
   int found = 0;
   ::MPI_Comm_get_attr(comm_, MPI_TAG_UB, static_cast<void*>(&tag_max), &found);
   tag_pairs_ = std::min(kTagPairsMax, found != 0 ? *tag_max / 2 : 1 << 14);
+}
+
+// A connection that breaks before the keepers of both its ends have it may end the survivor. So no
+// rank goes on, to where it may die, before all have given theirs away.
+void MpiWorld::connect_and_keep() {
+  begin_connecting();
+  connect_all(MPI_COMM_WORLD);
   keep_connections();
+  ::MPI_Barrier(MPI_COMM_WORLD);
 }
 
 MpiWorld::~MpiWorld() {

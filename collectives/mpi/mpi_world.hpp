@@ -34,7 +34,8 @@ class MpiWorld {
   /// Ok inside mpirun, else kUnsupported with what to do.
   static Result<void> probe();
   /// Starts MPI, which waits for all ranks of the mpirun; a rank that dies before its own start
-  /// makes that wait endless, so the process ends with one line if it takes two minutes.
+  /// makes that wait endless, so the process ends with one line if it takes two minutes. Under
+  /// --enable-recovery all ranks are connected with each other afterwards, for good.
   /// `share_cores`: MPI gives way to other threads while it waits.
   static Result<std::unique_ptr<MpiWorld>> start(bool share_cores);
   /// Ends MPI, unless a rank died or may die, for which the end would wait for ever. A process that
@@ -53,8 +54,9 @@ class MpiWorld {
   /// Tags come in pairs, one pair per view; views that far apart that they share one never meet.
   [[nodiscard]] int tag_of(ViewId view, int kind) const;
 
-  /// Brackets the first exchange with other ranks, which connects them: between the two, new
-  /// connections of this process are MPI's and will outlive it. The second may be called often.
+  /// Brackets an exchange in which MPI may connect ranks once more than start() did (a network that
+  /// it had not used): between the two, new connections of this process are MPI's and will outlive
+  /// it. The second may be called often.
   void begin_connecting();
   void keep_connections();
 
@@ -70,6 +72,7 @@ class MpiWorld {
 
  private:
   explicit MpiWorld(std::unique_ptr<SocketKeeper> keeper);
+  void connect_and_keep();
 
   const std::unique_ptr<SocketKeeper> keeper_;  // null: not elastic
   int rank_ = 0;

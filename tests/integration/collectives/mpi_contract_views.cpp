@@ -23,6 +23,7 @@ using test::far;
 using test::member;
 using test::MpiAbort;
 using test::MpiContract;
+using test::MpiRank;
 
 bool is_loss(const Result<void>& result) {
   return !result.ok() &&
@@ -133,6 +134,16 @@ TEST_F(MpiContract, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
   EXPECT_LE(entries_of("/proc/self/fd"), descriptors);
   EXPECT_LE(entries_of("/proc/self/task"), threads);
   EXPECT_LE(resident_bytes(), memory + kMemoryMax);
+}
+
+// A rank that dies while a connection of its is being made breaks it: Open MPI's survivors of that
+// may abort or hang. So all of them are made at the start, before anybody can be in a view.
+TEST_F(MpiAbort, NoViewMakesAConnection) {
+  const auto group = self_.form(self_.everybody());
+  std::vector<std::int32_t> data(1 << 20);
+  expect_ok(
+      group->all_reduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum)->wait(far()));
+  EXPECT_EQ(MpiRank::sockets(), self_.sockets_at_start());
 }
 
 TEST_F(MpiAbort, DifferentOperationsAreFoundOut) {

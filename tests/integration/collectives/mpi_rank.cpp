@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "collectives/transport_module.hpp"
@@ -68,7 +70,18 @@ MpiRank& MpiRank::start(const char* page_file) {
     give_up(made.error().detail);
   }
   self.transport_ = std::move(made).value();
+  self.sockets_at_start_ = sockets();
   return self;
+}
+
+std::size_t MpiRank::sockets() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // the folder's own descriptor is
+    const std::string target = std::filesystem::read_symlink(entry, closed);
+    count += target.starts_with("socket:") ? 1 : 0;
+  }
+  return count;
 }
 
 MpiRank& MpiRank::get() {

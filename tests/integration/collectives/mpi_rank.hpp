@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -36,6 +37,9 @@ class MpiRank {
   /// Whether operations can be stopped.
   [[nodiscard]] bool elastic() const { return elastic_; }
   [[nodiscard]] SharedPage& page() { return *page_; }
+  /// Open sockets of this process: now, and when its transport had just been made.
+  [[nodiscard]] static std::size_t sockets();
+  [[nodiscard]] std::size_t sockets_at_start() const { return sockets_at_start_; }
   [[nodiscard]] Transport& transport() { return *transport_; }
 
   /// Ranks 0 to size() - 1.
@@ -55,6 +59,7 @@ class MpiRank {
   std::uint32_t size_ = 1;
   bool elastic_ = false;
   std::uint64_t view_ = 0;
+  std::size_t sockets_at_start_ = 0;
   SharedPage* page_ = nullptr;
   std::unique_ptr<Transport> transport_;
 };
