@@ -154,6 +154,7 @@ Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& 
   if (Result<void> opened = open_view_log(unfinished); !opened.ok()) {
     return opened;
   }
+  start_files_->keep_contents();
   if (Result<void> opened = open_run_directory(); !opened.ok()) {
     return opened;
   }

@@ -1,14 +1,20 @@
 #include "engine/run/start_files.hpp"
 
+#include <algorithm>
 #include <array>
 #include <system_error>
+#include <utility>
 
+#include "base/file.hpp"
+#include "base/log.hpp"
 #include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::engine {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kContentMax = std::size_t{256} << 20;  // of a view log
 
 bool is_absent(const fs::path& path) {
   std::error_code failure;
@@ -29,8 +35,8 @@ std::set<fs::path> event_files(const fs::path& folder) {
 
 }  // namespace
 
-StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file) {
-  const fs::path run = run_dir;
+StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file) : run_(run_dir) {
+  const fs::path& run = run_;
   const std::string view_log = view_log_path(run_dir);
   for (const fs::path& file :
        {run / "config.toml", run / "events.jsonl", run / "metrics.jsonl", run / "coordinator",
@@ -52,6 +58,27 @@ StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file
   }
 }
 
+void StartFiles::keep_contents() {
+  const auto is_older = [this](const fs::path& file) {
+    return std::find(files_.begin(), files_.end(), file) == files_.end();
+  };
+  for (const fs::path& file : {run_ / "config.toml", run_ / "coordinator", run_ / "cloud.json",
+                               fs::path(view_log_path(run_))}) {
+    if (Result<Bytes> content = read_file(file, kContentMax); content.ok() && is_older(file)) {
+      contents_.emplace(file, std::move(content).value());
+    }
+  }
+  std::set<fs::path> growing = old_curves_;
+  growing.insert(
+      {run_ / "events.jsonl", run_ / "metrics.jsonl", run_ / "logs" / "coordinator.log"});
+  for (const fs::path& file : growing) {
+    std::error_code absent;
+    if (const std::uintmax_t size = fs::file_size(file, absent); !absent && is_older(file)) {
+      sizes_.emplace(file, size);
+    }
+  }
+}
+
 void StartFiles::take_back() const {
   std::error_code ignored;
   for (const fs::path& file : event_files(curves_)) {
@@ -64,6 +91,16 @@ void StartFiles::take_back() const {
   }
   for (const fs::path& folder : folders_) {
     fs::remove(folder, ignored);  // fails if something is in it
+  }
+  for (const auto& [file, content] : contents_) {
+    if (const Result<void> restored = write_file_atomic(file, ByteSpan(content)); !restored.ok()) {
+      log::error("the run directory is not as it was: " + restored.error().detail);
+    }
+  }
+  for (const auto& [file, size] : sizes_) {
+    if (const std::uintmax_t now = fs::file_size(file, ignored); !ignored && now > size) {
+      fs::resize_file(file, size, ignored);
+    }
   }
 }
 

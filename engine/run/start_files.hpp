@@ -3,10 +3,14 @@
 // What a command writes into a run directory before its job runs, so that one which is refused
 // takes it away again.
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "base/bytes.hpp"
 
 namespace mayfly::engine {
 
@@ -16,16 +20,24 @@ class StartFiles {
   /// directory included. To be made before any of them is written.
   StartFiles(const std::string& run_dir, const std::string& token_file);
 
+  /// Keeps what the run directory of an earlier part of the job holds and this one will write over
+  /// or add to. To be called before that, but not before the directory is surely ours.
+  void keep_contents();
+
   /// Removes those that were not there: files by their names, folders if nothing is left in them.
-  /// So what was there stays as it is, and so does whatever the job's workers or somebody else have
-  /// put there since, with the folders around it. Nobody else may be using the run directory.
+  /// Those whose contents were kept have them again. So what was there stays as it is, and so does
+  /// whatever the job's workers or somebody else have put there since, with the folders around it.
+  /// Nobody else may be using the run directory.
   void take_back() const;
 
  private:
+  std::filesystem::path run_;
   std::vector<std::filesystem::path> files_;
   std::vector<std::filesystem::path> folders_;  // what is inside another comes before it
   std::filesystem::path curves_;  // of TensorBoard, whose files are named after the moment
   std::set<std::filesystem::path> old_curves_;
+  std::map<std::filesystem::path, Bytes> contents_;        // of files that are written anew
+  std::map<std::filesystem::path, std::uintmax_t> sizes_;  // of those that only grow
 };
 
 }  // namespace mayfly::engine

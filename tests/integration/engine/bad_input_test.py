@@ -205,8 +205,26 @@ def port_in_use():
                                                         "x/run/token": "ab" * 32 + "\n"})
     refused(busy + ["--run-dir", "x/run"], "already holds a run",
             given={"x/run/events.jsonl": "{}\n", "x/run/config.toml": "lr = 1\n"})
+    refused_resume(port)
     run.finish()
     run.remove()
+
+
+def refused_resume(port):
+    """An ended run that somebody wanted to go on with is as it was."""
+    ended = Run(SMALL_JOB + ["--steps", "4", "--workers", "1", "--threads", "1"])
+    ended.finish()
+    before = everything_in(ended.run_dir)
+    more = ["train"] + SMALL_JOB + ["--steps", "8", "--workers", "1", "--threads", "1",
+                                    "--run-dir", ended.run_dir, "--resume", ended.run_dir]
+    refused(more + ["--lr", "0.2", "--port", port], port)
+    after = everything_in(ended.run_dir)
+    for files in (before, after):
+        files.pop("view.log.lock")  # names who had it last
+    changed = sorted(path for path in before.keys() | after.keys()
+                     if before.get(path, ()) != after.get(path, ()))
+    expect(not changed, f"a refused --resume changed {changed}")
+    ended.remove()
 
 
 def places():

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
+#include <string>
 
 #include "base/file.hpp"
 #include "engine/run/run_directory.hpp"
@@ -73,6 +75,46 @@ TEST(StartFiles, LeavesWhatSomebodyElsePutThereMeanwhile) {
             (std::set<std::string>{"run", "run/logs", "run/logs/worker-0.log", "run/checkpoints",
                                    "run/checkpoints/step-1",
                                    "run/checkpoints/step-1/model.safetensors"}));
+}
+
+std::map<std::string, std::string> contents_of(const std::string& folder) {
+  std::map<std::string, std::string> contents;
+  for (const std::string& name : everything_in(folder)) {
+    if (fs::is_regular_file(folder + "/" + name)) {
+      contents[name] = read_text_file(folder + "/" + name, 1 << 20).value();
+    }
+  }
+  return contents;
+}
+
+TEST(StartFiles, GivesAnEarlierPartOfTheJobItsContentsBack) {
+  const TemporaryFolder folder;
+  const std::string run_dir = folder / "run";
+  write_start(run_dir);
+  const std::map<std::string, std::string> before = contents_of(run_dir);
+  StartFiles files(run_dir, run_dir + "/token");
+  files.keep_contents();
+
+  JobConfig resumed;
+  resumed.run_dir = run_dir;
+  resumed.resume = run_dir;
+  resumed.seed = 7;
+  ASSERT_TRUE(RunDirectory::create(resumed).ok());
+  ASSERT_TRUE(write_file_atomic(run_dir + "/view.log", "").ok());
+  EXPECT_NE(contents_of(run_dir), before);
+  files.take_back();
+  EXPECT_EQ(contents_of(run_dir), before);
+}
+
+TEST(StartFiles, KeepsNoContentsOfFilesThatTheCommandMade) {
+  const TemporaryFolder folder;
+  const std::string run_dir = folder / "run";
+  StartFiles files(run_dir, run_dir + "/token");
+  put(run_dir + "/view.log");
+  files.keep_contents();
+  write_start(run_dir);
+  files.take_back();
+  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
 }
 
 TEST(StartFiles, TakesBackATokenThatItMadeElsewhere) {
