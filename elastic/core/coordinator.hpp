@@ -50,6 +50,9 @@ struct CoordinatorOptions {
   /// A member that has not reported Stopped so long after it was told to stop at once is evicted.
   /// An abort is quick, but a microbatch that is being computed is not interrupted.
   Duration stop_timeout = seconds(10);
+  /// Members whose states differ all find out in the same reduction. They are told to stop only if
+  /// some have not said so this long after the first one.
+  Duration dispute_timeout = seconds(1);
   /// When a member that stands still is reported and evicted.
   StallLimits stalls;
   /// What is in each bucket, for people; empty = the number must do.
@@ -307,6 +310,7 @@ class Coordinator {
   void report_joins();
 
   // coordinator_disputes.cpp: members that found that they disagree
+  void await_disputes(Dispute dispute);
   [[nodiscard]] bool judge_dispute();
   [[nodiscard]] std::vector<Witness> witnesses_of(Dispute dispute) const;
   [[nodiscard]] std::string name_parts(const std::vector<std::uint32_t>& parts) const;

@@ -81,7 +81,7 @@ void Coordinator::begin_change(bool immediate, const std::string& cause,
   change_->members = std::move(members);
   change_->old_view = view_->id;
   change_->detected = change_->told = now_;
-  if (immediate) {
+  if (is_unplanned(*change_)) {
     if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
       change_->detected = settling_->detected;
       change_->old_view = settling_->old_view;
@@ -90,8 +90,10 @@ void Coordinator::begin_change(bool immediate, const std::string& cause,
                               settling_->members.end());
     }
     settling_.reset();
+  }
+  if (immediate) {
     stop_now(cause);
-  } else if (cause != "finish") {  // members finish by themselves
+  } else if (cause != "finish" && !is_unplanned(*change_)) {  // else they stop by themselves
     tell_active(true);
   }
 }

@@ -28,10 +28,29 @@ std::string Coordinator::name_parts(const std::vector<std::uint32_t>& parts) con
   return text;
 }
 
+/// A member found that states or results differ, and has stopped. The others find it in the same
+/// reduction and must come to its end, for what they have is needed to tell who is right: told to
+/// stop at once they would be cut off, and in the next view perhaps again.
+void Coordinator::await_disputes(Dispute dispute) {
+  if (phase_ == Phase::kRunning) {
+    begin_change(false, "group_failed", {});
+  } else if (stop_is_immediate_) {
+    return;
+  } else if (change_->cause != "group_failed") {
+    change_->cause = "group_failed";
+    change_->detected = now_;
+  }
+  // To say what one gets for a microbatch takes as long as one that is not interrupted.
+  const Instant deadline =
+      now_ + (dispute == Dispute::kState ? options_.dispute_timeout : options_.stop_timeout);
+  stop_deadline_ = std::min(stop_deadline_.value_or(deadline), deadline);
+}
+
 std::vector<Witness> Coordinator::witnesses_of(Dispute dispute) const {
   std::vector<Witness> witnesses;
   for (const auto& [id, peer] : peers_) {
-    if (peer.phase != Peer::Phase::kStopped || peer.stopped.dispute != dispute) {
+    const bool has_state = peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
+    if (!has_state || peer.stopped.dispute != dispute) {
       continue;
     }
     // Until the first step of a view is agreed on, who copied its state only repeats the source.

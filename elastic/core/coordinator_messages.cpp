@@ -65,12 +65,14 @@ void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
     if (is_first) {
       begin_change(false, "finish", {});
     }
+  } else if (stopped.dispute != Dispute::kNone) {
+    await_disputes(stopped.dispute);
   } else if (is_first || (stopped.failed && !stop_is_immediate_)) {
     begin_change(true, "group_failed", {});
-    if (is_first && stopped.failed) {
-      first_to_break_ = id;
-      change_->detail = "member " + std::to_string(value(id)) + ": " + stopped.detail;
-    }
+  }
+  if (is_first && stopped.failed) {
+    first_to_break_ = id;
+    change_->detail = "member " + std::to_string(value(id)) + ": " + stopped.detail;
   }
   if (!stop_deadline_) {
     stop_deadline_ = now_ + options_.stop_timeout;

@@ -71,8 +71,8 @@ Result<void> Trainer::compare_last_state(collectives::Group& group, Instant dead
 
 /// Says what this member has; the coordinator finds out who is wrong.
 Error Trainer::states_differ() {
+  dispute_ = elastic::Dispute::kState;
   if (!observes_) {
-    dispute_ = elastic::Dispute::kState;
     disputed_ = state_parts_.hashes(state_here());
   }
   return {Errc::kDiverged,
@@ -105,7 +105,9 @@ std::optional<std::uint32_t> Trainer::audit_check(const elastic::View& view) {
 /// Everybody computes it (again) and says what it got; the coordinator finds out who is wrong.
 Error Trainer::results_differ() {
   const std::optional<std::uint32_t> microbatch = audited();
-  if (!observes_ && microbatch.has_value()) {
+  if (observes_) {
+    dispute_ = elastic::Dispute::kMicrobatch;
+  } else if (microbatch.has_value()) {
     turn_to(elastic::Activity::kCompute);
     const std::optional<std::uint64_t> hash = parts_.pool.recompute(*microbatch);
     if (hash.has_value()) {

@@ -334,8 +334,8 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispu
   if (observes_ && observer_) {
     report.observed = Step{observer_->observed()};
   }
+  report.dispute = dispute;
   if (dispute != Dispute::kNone && !observes_) {
-    report.dispute = dispute;
     report.hashes = {state_, deep_state_};
   }
   in_view_after(Duration::zero(), [report = std::move(report)](SimWorker& w) { w.give(report); });

@@ -99,6 +99,82 @@ TEST(CoordinatorDisputes, IfAWitnessWasCutOffTheNextViewComparesAgain) {
   EXPECT_THAT(job.view_members(), ElementsAre(k1, k3));
 }
 
+// The others are in the same reduction, and what they have is needed.
+TEST(CoordinatorDisputes, NobodyIsStoppedBeforeItCanSayWhatItHas) {
+  CoordinatorHarness job = running(3);
+  differs(job, k1, 4, {1, 2, 3});
+  differs(job, k2, 4, {1, 9, 3});
+  EXPECT_TRUE(job.sent<Stop>(k2).empty());
+  EXPECT_TRUE(job.sent<Stop>(k3).empty());
+  differs(job, k3, 4, {1, 2, 3});
+  EXPECT_THAT(job.view_members(), ElementsAre(k1, k3));
+}
+
+TEST(CoordinatorDisputes, WhoDoesNotSayWhatItHasIsStoppedAfterASecond) {
+  CoordinatorHarness job = running(3);
+  differs(job, k1, 4, {1, 2, 3});
+  job.pass(milliseconds(900), {k1, k2, k3});
+  EXPECT_TRUE(job.sent<Stop>(k3).empty());
+  job.pass(milliseconds(200), {k1, k2, k3});
+  ASSERT_EQ(job.sent<Stop>(k3).size(), 1U);
+  EXPECT_FALSE(job.sent<Stop>(k3)[0].at_boundary);
+}
+
+TEST(CoordinatorDisputes, ALostMemberEndsTheWaitForWhatTheOthersHave) {
+  CoordinatorHarness job = running(3);
+  differs(job, k1, 4, {1, 2, 3});
+  job.give(coordinator_event::SentinelReport{k3, "killed"});
+  ASSERT_EQ(job.sent<Stop>(k2).size(), 1U);
+  EXPECT_FALSE(job.sent<Stop>(k2)[0].at_boundary);
+  differs(job, k2, 4, {1, 2, 3});
+  EXPECT_THAT(job.view_members(), ElementsAre(k1, k2));
+}
+
+TEST(CoordinatorDisputes, WhoseGroupBreaksMeanwhileEndsTheWaitToo) {
+  CoordinatorHarness job = running(3);
+  differs(job, k1, 4, {1, 2, 3});
+  Stopped broken;
+  broken.view = job.view().id;
+  broken.committed = Step{4};
+  broken.failed = true;
+  job.say(k2, broken);
+  EXPECT_EQ(job.sent<Stop>(k3).size(), 1U);
+}
+
+// Asked to stop at a boundary that they cannot come to any more.
+TEST(CoordinatorDisputes, APlannedChangeThatADifferenceOvertakesIsARecovery) {
+  CoordinatorHarness job = running(3);
+  job.join();
+  differs(job, k1, 4, {1, 2, 3});
+  differs(job, k2, 4, {1, 9, 3});
+  for (const Stop& stop : job.sent<Stop>(k3)) {
+    EXPECT_TRUE(stop.at_boundary);
+  }
+  differs(job, k3, 4, {1, 2, 3});
+  EXPECT_THAT(job.view_members(), ElementsAre(k1, k3, MemberId{4}));
+}
+
+TEST(CoordinatorDisputes, WhoOnlyObservesStopsNobodyAndIsNoWitness) {
+  constexpr std::uint64_t kLarge = 1000;
+  CoordinatorOptions with_observers = options(2);
+  with_observers.observe_from_bytes = kLarge;
+  CoordinatorHarness job(with_observers);
+  for (int i = 0; i < 3; ++i) {
+    const MemberId member = job.connect();
+    job.say(member, Ready{Step{0}, kLarge});
+  }
+  job.stopped(k1, 4);
+  job.stopped(k2, 4);
+  ASSERT_TRUE(job.view().members[2].is_observer());
+  job.clear();
+  differs(job, k3, 0, {});
+  EXPECT_TRUE(job.sent<Stop>(k1).empty());
+  differs(job, k1, 4, {1, 2, 3});
+  differs(job, k2, 4, {1, 2, 3});
+  EXPECT_FALSE(job.noted("corrupted"));
+  EXPECT_THAT(job.view_members(), ElementsAre(k1, k2, k3));
+}
+
 TEST(CoordinatorDisputes, WhoIsLeftAloneWithADifferenceCannotTell) {
   CoordinatorHarness job = running(2);
   differs(job, k1, 4, {1, 2, 3});
