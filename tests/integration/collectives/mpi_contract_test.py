@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 SKIP = 77
+HANGS = 450  # seconds; usually 3, but 70 for eight ranks beside eight other tests
 PAGE_BYTES = 4096
 
 
@@ -31,7 +32,7 @@ def mpirun(program, mode, btl, ranks, folder):
     else:
         line.append("--gtest_brief=1")
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    return subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, timeout=150,
+    return subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, timeout=HANGS,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
