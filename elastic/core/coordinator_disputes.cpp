@@ -38,7 +38,7 @@ void Coordinator::await_disputes(Dispute dispute) {
     return;
   } else if (change_->cause != "group_failed") {
     change_->cause = "group_failed";
-    change_->detected = now_;
+    change_->detected = change_->told = now_;
   }
   // To say what one gets for a microbatch takes as long as one that is not interrupted.
   const Instant deadline =

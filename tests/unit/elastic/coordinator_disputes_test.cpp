@@ -144,14 +144,20 @@ TEST(CoordinatorDisputes, WhoseGroupBreaksMeanwhileEndsTheWaitToo) {
 // Asked to stop at a boundary that they cannot come to any more.
 TEST(CoordinatorDisputes, APlannedChangeThatADifferenceOvertakesIsARecovery) {
   CoordinatorHarness job = running(3);
-  job.join();
+  const MemberId late = job.join();
+  job.pass(milliseconds(20), {k1, k2, k3});
   differs(job, k1, 4, {1, 2, 3});
   differs(job, k2, 4, {1, 9, 3});
-  for (const Stop& stop : job.sent<Stop>(k3)) {
-    EXPECT_TRUE(stop.at_boundary);
+  ASSERT_EQ(job.sent<Stop>(k3).size(), 1U);
+  EXPECT_TRUE(job.sent<Stop>(k3)[0].at_boundary);
+  job.stopped(k3, 4);  // nobody knows yet who is wrong
+  ASSERT_THAT(job.view_members(), ElementsAre(k1, k2, k3, late));
+  for (const MemberId member : job.view_members()) {
+    job.start(member, 5);
   }
-  differs(job, k3, 4, {1, 2, 3});
-  EXPECT_THAT(job.view_members(), ElementsAre(k1, k3, MemberId{4}));
+  const Recovery recovery = job.all<coordinator_effect::RecoveryDone>().back().recovery;
+  EXPECT_EQ(recovery.cause, "group_failed");
+  EXPECT_EQ(recovery.told, recovery.detected);
 }
 
 TEST(CoordinatorDisputes, WhoOnlyObservesStopsNobodyAndIsNoWitness) {
