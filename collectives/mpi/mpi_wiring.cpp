@@ -6,8 +6,8 @@
 namespace mayfly::collectives {
 namespace {
 
-// Larger than any message that Open MPI sends by one way alone: where there are several (networks,
-// links), it spreads such a message over all of them.
+// Four times the ring's pieces: where there are several ways (networks, links), Open MPI spreads a
+// large message over them. Ways that it still connects later are kept when a view forms.
 constexpr int kMessageBytes = 1 << 20;
 constexpr int kWiringTag = 0;
 

@@ -129,7 +129,7 @@ void Coordinator::check_stop_deadline() {
   if (phase_ != Phase::kStopping || !stop_deadline_ || now_ < *stop_deadline_) {
     return;
   }
-  if (!stop_is_immediate_) {  // some have left at the boundary, others do not arrive there
+  if (!stop_is_immediate_) {  // some left at the boundary, or differ; others do not come so far
     begin_change(true, "group_failed", {});
     return;
   }

@@ -154,7 +154,9 @@ Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& 
   if (Result<void> opened = open_view_log(unfinished); !opened.ok()) {
     return opened;
   }
-  start_files_->keep_contents();
+  if (!goes_on_) {  // the log of a job that goes on must not go back, whatever happens to us
+    start_files_->keep_contents();
+  }
   if (Result<void> opened = open_run_directory(); !opened.ok()) {
     return opened;
   }

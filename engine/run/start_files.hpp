@@ -20,8 +20,9 @@ class StartFiles {
   /// directory included. To be made before any of them is written.
   StartFiles(const std::string& run_dir, const std::string& token_file);
 
-  /// Keeps what the run directory of an earlier part of the job holds and this one will write over
-  /// or add to. To be called before that, but not before the directory is surely ours.
+  /// Keeps what the run directory of an ended part of the job holds and this one will write over or
+  /// add to. To be called before that, but not before the directory is surely ours; and not for a
+  /// job that goes on: its members may return, and what is then on record must stay.
   void keep_contents();
 
   /// Removes those that were not there: files by their names, folders if nothing is left in them.
