@@ -250,7 +250,7 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
 }
 
 bool ReplacementPolicy::settled() const {
-  return ended_ && servers_.empty() && pending_.empty();
+  return ended_ && may_ask_ && servers_.empty() && pending_.empty();
 }
 
 PolicyStatus ReplacementPolicy::status(Instant now) const {

@@ -164,7 +164,8 @@ class ReplacementPolicy {
   /// When it wants a Tick, if nothing else happens before; none = never.
   [[nodiscard]] std::optional<Instant> next_wake() const { return wake_; }
   [[nodiscard]] PolicyStatus status(Instant now) const;
-  /// After Ended: nothing that we know of bills any more, and no answer is missing.
+  /// After Ended: nothing that we know of bills any more, no answer is missing, and it is known
+  /// what earlier processes left behind.
   [[nodiscard]] bool settled() const;
 
  private:

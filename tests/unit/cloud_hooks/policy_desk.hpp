@@ -75,6 +75,7 @@ class Desk {
     }
   }
   [[nodiscard]] PolicyStatus status() const { return policy_.status(now); }
+  [[nodiscard]] bool settled() const { return policy_.settled(); }
   [[nodiscard]] bool was_told(const std::string& kind) const {
     return std::find(told.begin(), told.end(), kind) != told.end();
   }

@@ -342,6 +342,27 @@ TEST(ReplacementPolicy, TheEndReleasesEverythingEvenWhatIsAnsweredLater) {
   EXPECT_EQ(desk.releases, (std::vector<std::string>{"s1", "s2"}));
 }
 
+TEST(ReplacementPolicy, TheEndReleasesAlsoWhatAnEarlierProcessLeft) {
+  ReplacementOptions options = two_zones();
+  options.provider.survives_us = true;
+  options.restarted = true;
+  Desk desk(options);
+  desk.feed(policy_event::Ended{});
+  EXPECT_FALSE(desk.settled()) << "nobody has looked yet";
+  ServerRequest before;
+  before.offer = offer("a");
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{Desk::server("left", before)}});
+  EXPECT_EQ(desk.releases, std::vector<std::string>{"left"});
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{}});
+  EXPECT_FALSE(desk.settled()) << "one that was asked for last may not be listed yet";
+  for (int lists = 0; lists < 7; ++lists) {
+    desk.wait(seconds(15));
+    desk.feed(policy_event::Listed{std::vector<ServerStatus>{}});
+  }
+  EXPECT_TRUE(desk.settled());
+  EXPECT_TRUE(desk.requests.empty());
+}
+
 TEST(ReplacementPolicy, WorkersStartedByHandCountAndLeaveLast) {
   Desk desk(two_zones());
   desk.settle();
