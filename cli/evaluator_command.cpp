@@ -80,7 +80,7 @@ class Evaluator {
   }
 
  private:
-  /// A run that goes on after its summary has written events since.
+  /// A run that goes on after its summary has written events since, or has none any more.
   bool run_has_ended() const {
     std::error_code failure;
     const auto summary = fs::last_write_time(run_dir_ + "/summary.json", failure);

@@ -6,7 +6,8 @@ mayfly_library(engine
           parameter_server/ps_server.cpp
           parameter_server/ps_servers.cpp parameter_server/ps_snapshot.cpp
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
-          parameter_server/sgd_shard.cpp processes/backend.cpp processes/coordinator_main.cpp
+          parameter_server/sgd_shard.cpp processes/backend.cpp
+          processes/coordinator_commands.cpp processes/coordinator_main.cpp
           processes/coordinator_process.cpp processes/exit_codes.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/network_interface.cpp processes/rejoin_limit.cpp
           processes/resident_memory.cpp processes/signal_watcher.cpp processes/worker.cpp

@@ -44,6 +44,10 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
     take_back(event);
     return;
   }
+  if (ended_before_) {
+    effects_.emplace_back(coordinator_effect::Refuse{event.connection, "the job has ended"});
+    return;
+  }
   if (phase_ == Phase::kResuming && options_.quorum) {
     effects_.emplace_back(coordinator_effect::Refuse{
         event.connection, "this coordinator is not in charge", Refusal::kElsewhere});
@@ -131,8 +135,8 @@ void Coordinator::on(const coordinator_event::StopAsked& event) {
 }
 
 void Coordinator::on(const coordinator_event::FailAsked& event) {
-  if (phase_ != Phase::kEnded) {
-    end(Outcome::kFailed, DismissReason::kJobFailed, event.reason, false);
+  if (phase_ != Phase::kEnded && !ended_before_) {
+    end(Outcome::kFailed, event.reason, false);
   }
 }
 

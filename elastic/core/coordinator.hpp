@@ -113,9 +113,10 @@ class Coordinator {
  public:
   /// Starts a job, or waits for one to take over if it is a standby.
   explicit Coordinator(CoordinatorOptions options);
-  /// Goes on with the job that the log of a coordinator before it tells of; a log of an ended job
-  /// is a programming error. What the log says of the job (microbatches, fingerprint) must be equal
-  /// to the options, but for what the first worker has said of a text that they leave open.
+  /// Goes on with the job that the log of a coordinator before it tells of. If that had ended it,
+  /// the members that come back within resume_timeout are told, and then it ends once more. What
+  /// the log says of the job (microbatches, fingerprint) must be equal to the options, but for what
+  /// the first worker has said of a text that they leave open.
   Coordinator(CoordinatorOptions options, const LogContents& contents);
 
   /// Advances the machine by one event.
@@ -271,13 +272,17 @@ class Coordinator {
   void check_stop_deadline();
   void judge_blame();
   void go_on();
-  bool end_if_over();
   void wait(const std::string& detail);
   void check_waiting_time();
   [[nodiscard]] std::size_t ready_workers() const;
   [[nodiscard]] std::optional<std::string> missing_workers() const;
   void pause();
-  void end(Outcome outcome, DismissReason reason, const std::string& detail, bool with_checkpoint);
+
+  // coordinator_end.cpp: how the job ends
+  bool end_if_over();
+  /// `with_checkpoint`: the member with the newest state writes a last one.
+  void end(Outcome outcome, const std::string& detail, bool with_checkpoint);
+  void end_again_if_due();
 
   // coordinator_stalls.cpp: who stands still
   void judge_stalls();
@@ -348,10 +353,11 @@ class Coordinator {
   std::uint64_t job_ = 0;
   Incarnation incarnation_{};
   bool has_begun_ = false;
-  std::optional<Instant> collecting_since_;  // kResuming
-  std::optional<Instant> first_return_;      // kResuming: the first Resume
-  std::set<MemberId> fenced_;                // evicted for a cause since the last view
-  bool is_view_active_ = false;              // somebody has committed a step of view_
+  std::optional<log_record::JobEnded> ended_before_;  // by the coordinator before us
+  std::optional<Instant> collecting_since_;           // kResuming
+  std::optional<Instant> first_return_;               // kResuming: the first Resume
+  std::set<MemberId> fenced_;                         // evicted for a cause since the last view
+  bool is_view_active_ = false;                       // somebody has committed a step of view_
   std::set<MemberId> gone_;                 // of view_ and its bases, for ever; they obeyed us last
   std::optional<Instant> no_quorum_since_;  // and some members wait here
   std::optional<Instant> idle_since_;       // not in charge, with a quorum required

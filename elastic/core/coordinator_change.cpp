@@ -15,7 +15,9 @@ bool is_unplanned(const Recovery& change) {
 }  // namespace
 
 void Coordinator::advance() {
-  if (phase_ == Phase::kResuming) {
+  if (phase_ == Phase::kResuming && ended_before_) {
+    end_again_if_due();
+  } else if (phase_ == Phase::kResuming) {
     take_charge_if_due();
   }
   if (phase_ == Phase::kEnded || phase_ == Phase::kResuming) {
@@ -194,24 +196,6 @@ void Coordinator::go_on() {
   publish();
 }
 
-bool Coordinator::end_if_over() {
-  std::size_t finished = 0;
-  for (const auto& [id, peer] : peers_) {
-    if (peer.phase == Peer::Phase::kStopped && peer.stopped.finished) {
-      ++finished;
-    }
-  }
-  if (finished > 0 && finished == count(Peer::Phase::kStopped)) {
-    end(Outcome::kDone, DismissReason::kJobDone, "", true);
-    return true;
-  }
-  if (stop_asked_) {
-    end(Outcome::kStopped, DismissReason::kJobStopped, *stop_asked_, view_.has_value());
-    return true;
-  }
-  return false;
-}
-
 void Coordinator::pause() {
   if (phase_ != Phase::kPaused) {
     phase_ = Phase::kPaused;
@@ -263,26 +247,10 @@ void Coordinator::check_waiting_time() {
       now_ - *waiting_since_ < options_.min_workers_timeout || !missing_workers()) {
     return;
   }
-  end(Outcome::kTooFewWorkers, DismissReason::kJobFailed,
+  end(Outcome::kTooFewWorkers,
       std::to_string(ready_workers()) + " workers are ready, " +
           std::to_string(options_.min_workers) + " are needed",
       view_.has_value());
-}
-
-void Coordinator::end(Outcome outcome, DismissReason reason, const std::string& detail,
-                      bool with_checkpoint) {
-  ENSURE(phase_ != Phase::kEnded, "a job ends once");
-  append(log_record::JobEnded{outcome, detail}, true);
-  const std::optional<MemberId> writer =
-      with_checkpoint ? holder_of_newest_state() : std::optional<MemberId>{};
-  for (auto& [id, peer] : peers_) {
-    if (peer.phase != Peer::Phase::kDismissed) {
-      dismiss(id, peer, reason, id == writer, detail);
-    }
-  }
-  phase_ = Phase::kEnded;
-  store_.clear();
-  effects_.emplace_back(coordinator_effect::JobEnded{outcome, detail});
 }
 
 }  // namespace mayfly::elastic

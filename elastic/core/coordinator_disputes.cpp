@@ -92,7 +92,7 @@ bool Coordinator::judge_dispute() {
     if (!all_spoke) {
       return false;  // the next view compares everything once more, with those who were cut off
     }
-    end(Outcome::kFailed, DismissReason::kJobFailed,
+    end(Outcome::kFailed,
         (dispute == Dispute::kState ? "the members' states differ before step "
                                     : "members get different results for a microbatch of step ") +
             step + ", and no two of " + std::to_string(witnesses.size()) +

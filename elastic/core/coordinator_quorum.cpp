@@ -168,8 +168,7 @@ void Coordinator::check_quorum_time() {
   }
   if (waits && !options_.standby && idle_since_ &&
       now_ - *idle_since_ >= options_.min_workers_timeout) {
-    end(Outcome::kTooFewWorkers, DismissReason::kJobFailed, "no majority of the members came back",
-        false);
+    end(Outcome::kTooFewWorkers, "no majority of the members came back", false);
   }
 }
 

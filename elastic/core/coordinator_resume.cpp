@@ -47,7 +47,6 @@ bool makes_sense(MemberId id, const Resume& resume) {
 
 Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents)
     : Coordinator(std::move(options)) {
-  ENSURE(!contents.ended, "a job that has ended is not resumed");
   ENSURE(!options_.standby, "a standby has no log");
   if (contents.job == 0) {
     return;  // the one before died before it had begun
@@ -59,6 +58,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents
   logged_fingerprint_ = contents.fingerprint;
   view_ = contents.view;
   pause_asked_ = contents.is_paused;
+  ended_before_ = contents.ended;
 }
 
 void Coordinator::begin() {
@@ -74,7 +74,7 @@ void Coordinator::begin() {
     logged_fingerprint_ = options_.fingerprint;
   }
   begin_incarnation(next(incarnation_));
-  if (view_) {
+  if (view_ || ended_before_) {
     collect();
   }
 }
@@ -94,7 +94,8 @@ void Coordinator::begin_incarnation(Incarnation incarnation) {
 /// From now on we wait for members to say what they do; those that are here are asked again. A job
 /// that has had no view yet is led by whoever started it, and needs nobody's consent.
 void Coordinator::collect() {
-  phase_ = view_ || options_.standby ? Phase::kResuming : Phase::kWaiting;
+  const bool waits_for_members = view_ || options_.standby || ended_before_;
+  phase_ = waits_for_members ? Phase::kResuming : Phase::kWaiting;
   collecting_since_ = now_;
   first_return_.reset();
   no_quorum_since_.reset();
@@ -154,10 +155,16 @@ void Coordinator::take_back(const coordinator_event::WorkerConnected& event) {
     effects_.emplace_back(std::move(*refusal));
     return;
   }
+  const bool is_of_another = hello.incarnation == incarnation_ && hello.author != options_.identity;
+  const bool obeys_another = hello.incarnation > incarnation_ || is_of_another;
+  if (ended_before_ && obeys_another) {  // the end was ours; the job has gone on without us
+    effects_.emplace_back(coordinator_effect::Refuse{
+        event.connection, "what this coordinator led has ended", Refusal::kElsewhere});
+    return;
+  }
   job_ = hello.job;
   settle_fingerprint(hello.fingerprint);
-  const bool is_of_another = hello.incarnation == incarnation_ && hello.author != options_.identity;
-  if (hello.incarnation > incarnation_ || is_of_another) {
+  if (obeys_another) {
     begin_incarnation(next(hello.incarnation));  // it would not obey us in a lower one
     collect();
   }

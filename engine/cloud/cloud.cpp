@@ -182,6 +182,9 @@ void Cloud::lose_charge() {
 }
 
 void Cloud::look() {
+  if (process_.only_ends()) {
+    return;  // nobody who is missing is to be replaced
+  }
   const elastic::JobStatus status = process_.server().status();
   if (!status.in_charge) {
     not_in_charge_since_ = not_in_charge_since_.value_or(monotonic_now());
@@ -221,7 +224,17 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   return fmt::format("going to {} workers", workers);
 }
 
+/// Where there are standbys, a coordinator that is not in charge ends its part of the job, too; the
+/// servers then work for another one. What is done is done everywhere.
+bool Cloud::may_release_after_end() const {
+  const std::optional<JobEnd> end = process_.recorder().end();
+  return !has_standbys(process_.config()) || (end && end->outcome == elastic::Outcome::kDone);
+}
+
 void Cloud::finish() {
+  if (process_.only_ends() && may_release_after_end()) {
+    take_charge();  // of what the one before us may not have released
+  }
   if (driver_ == nullptr || not_in_charge_since_) {
     process_.note("cloud_unsettled", "the job's servers are left to the coordinator in charge");
     return;

@@ -45,6 +45,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   Result<void> prepare();
   Result<std::string> make_startup_text();
   Result<std::string> serve_bundle(const std::string& token);
+  [[nodiscard]] bool may_release_after_end() const;
   void take_charge();
   void lose_charge();
 

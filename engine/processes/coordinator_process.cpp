@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <thread>
@@ -22,7 +21,6 @@
 #include "engine/processes/network_interface.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/run/json_text.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "engine/state/starting_state.hpp"
@@ -191,7 +189,9 @@ Result<void> CoordinatorProcess::open_view_log(Unfinished unfinished) {
     return std::move(opened).error();
   }
   view_log_ = std::move(opened).value();
-  goes_on_ = unfinished == Unfinished::kGoOn && !is_new && !view_log_->contents().ended;
+  const bool has_ended = view_log_->contents().ended.has_value();
+  goes_on_ = unfinished == Unfinished::kGoOn && !is_new && (!has_ended || !has_summary(run_dir));
+  only_ends_ = goes_on_ && has_ended;
   return {};
 }
 
@@ -206,6 +206,8 @@ Result<void> CoordinatorProcess::open_run_directory() {
   if (Result<void> begun = goes_on_ ? view_log_->go_on() : view_log_->begin(); !begun.ok()) {
     return begun;
   }
+  std::error_code absent;
+  std::filesystem::remove(summary_path(config.run_dir), absent);  // an earlier part's
   Result<RunHistory> history = goes_on_ ? read_run_history(config.run_dir) : RunHistory{};
   if (!history.ok()) {
     return std::move(history).error();
@@ -294,6 +296,12 @@ Result<void> CoordinatorProcess::start_server() {
 
 void CoordinatorProcess::announce_return() {
   const elastic::LogContents& log = view_log_->contents();
+  if (only_ends_) {
+    note("coordinator_restarted",
+         fmt::format("job {:016x} has ended, step {} on record; telling members that come back",
+                     log.job, recorder_->last_step()));
+    return;
+  }
   const std::size_t members = log.view ? log.view->members.size() : 0;
   note("coordinator_restarted",
        log.view ? fmt::format("resuming job {:016x} at view {}, step {} on record, waiting for {} "
@@ -304,78 +312,6 @@ void CoordinatorProcess::announce_return() {
 
 void CoordinatorProcess::note(const std::string& kind, const std::string& detail) {
   recorder_->note(kind, detail);
-}
-
-elastic::CommandReply CoordinatorProcess::answer(const elastic::CoordinatorServer& server,
-                                                 const elastic::Command& command) {
-  if (command.verb == "status") {
-    return {true, status_json(server)};
-  }
-  if (command.verb == "scale") {
-    std::uint32_t count = 0;
-    const char* end = command.argument.data() + command.argument.size();
-    const auto parsed = std::from_chars(command.argument.data(), end, count);
-    if (parsed.ec != std::errc() || parsed.ptr != end || count == 0) {
-      return {false, fmt::format("'{}' is not a number of workers", command.argument)};
-    }
-    Result<std::string> scaled = on_scale_(count);
-    return scaled.ok() ? elastic::CommandReply{true, scaled.value()}
-                       : elastic::CommandReply{false, scaled.error().detail};
-  }
-  return {false, fmt::format("the coordinator knows no command '{}'", command.verb)};
-}
-
-namespace {
-
-constexpr std::size_t kRecoveriesShown = 5;
-
-/// The last changes of view, with milliseconds since each was detected.
-std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
-  std::string text;
-  for (std::size_t i = all.size() - std::min(all.size(), kRecoveriesShown); i < all.size(); ++i) {
-    const elastic::Recovery& r = all[i];
-    std::string members;
-    for (const MemberId member : r.members) {
-      members += fmt::format("{}{}", members.empty() ? "" : " ", value(member));
-    }
-    const auto since = [&r](Instant moment) {
-      return fmt::format("{:.1f}", to_ms(moment - r.detected));
-    };
-    const std::string line = JsonObject()
-                                 .add("cause", json_string(r.cause))
-                                 .add("members", json_string(members))
-                                 .add("after_step", std::to_string(value(r.committed)))
-                                 .add("stopped_ms", since(r.stopped))
-                                 .add("formed_ms", since(r.formed))
-                                 .add("synced_ms", since(r.synced))
-                                 .add("step_ms", since(r.step))
-                                 .add("redone", std::to_string(r.redone_microbatches))
-                                 .text();
-    text += text.empty() ? line : "," + line;
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& server) const {
-  const elastic::JobStatus status = server.status();
-  std::string members;
-  for (const elastic::MemberStatus& m : status.members) {
-    members += fmt::format(
-        R"({}{{"id":{},"host":{},"pid":{}{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
-        R"("committed":{},"microbatch_ms":{:.3f},"microbatches":{}}})",
-        members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid,
-        recorder_->role_fields(m.id), json_string(m.phase), json_string(m.activity), m.silent_ms,
-        value(m.committed), m.microbatch_ms, m.microbatches);
-  }
-  return fmt::format(
-      R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
-      R"("model":{},"run_dir":{},)"
-      R"("members":[{}],"recoveries":[{}]}})",
-      json_string(status.phase), value(status.committed), job_->total_steps,
-      recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
-      json_string(job_->config.run_dir), members, recoveries_json(recorder_->recoveries()));
 }
 
 int CoordinatorProcess::finish(const JobEnd& end) {

@@ -38,6 +38,8 @@ class CoordinatorProcess {
   [[nodiscard]] const Job& job() const { return *job_; }
   [[nodiscard]] elastic::CoordinatorServer& server() { return *server_; }
   [[nodiscard]] RunRecorder& recorder() { return *recorder_; }
+  /// The one before us ended the job and died before all that follows was done.
+  [[nodiscard]] bool only_ends() const { return only_ends_; }
   /// An event of the launcher itself, for events.jsonl and the terminal.
   void note(const std::string& kind, const std::string& detail);
 
@@ -63,7 +65,8 @@ class CoordinatorProcess {
 
   RunListener& listener_;
   ScaleHandler on_scale_;
-  bool goes_on_ = false;  // with the job that the view log holds
+  bool goes_on_ = false;    // with the job that the view log holds
+  bool only_ends_ = false;  // and that job has ended
   std::unique_ptr<Job> job_;
   std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it

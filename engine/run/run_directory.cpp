@@ -11,6 +11,7 @@
 #include "engine/run/line_file.hpp"
 #include "engine/run/run_records.hpp"
 #include "engine/run/tensorboard.hpp"
+#include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -91,7 +92,7 @@ class RunDirectoryOnDisk final : public RunDirectory {
   }
 
   void summary(const Summary& s) override {
-    report(write_file_atomic(path_ + "/summary.json", to_json(s) + "\n"));
+    report(write_file_atomic(summary_path(path_), to_json(s) + "\n"));
   }
 
  private:

@@ -63,7 +63,7 @@ void StartFiles::keep_contents() {
     return std::find(files_.begin(), files_.end(), file) == files_.end();
   };
   for (const fs::path& file : {run_ / "config.toml", run_ / "coordinator", run_ / "cloud.json",
-                               fs::path(view_log_path(run_))}) {
+                               fs::path(view_log_path(run_)), fs::path(summary_path(run_))}) {
     if (Result<Bytes> content = read_file(file, kContentMax); content.ok() && is_older(file)) {
       contents_.emplace(file, std::move(content).value());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 #include "base/file.hpp"
@@ -29,13 +30,22 @@ std::string view_log_path(const std::string& run_dir) {
   return run_dir + "/view.log";
 }
 
+std::string summary_path(const std::string& run_dir) {
+  return run_dir + "/summary.json";
+}
+
 bool holds_unfinished_job(const std::string& run_dir) {
   const Result<Bytes> log = read_file(view_log_path(run_dir), kLogBytesMax);
   if (!log.ok()) {
     return log.error().code != Errc::kNotFound;
   }
   const Result<elastic::LogContents> contents = elastic::ViewLog::replay(log.value());
-  return !contents.ok() || !contents.value().ended.has_value();
+  return !contents.ok() || !contents.value().ended.has_value() || !has_summary(run_dir);
+}
+
+bool has_summary(const std::string& run_dir) {
+  std::error_code failure;
+  return std::filesystem::exists(summary_path(run_dir), failure);
 }
 
 Result<JobConfig> config_of_run(const std::string& run_dir) {

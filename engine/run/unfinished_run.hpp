@@ -12,10 +12,14 @@ namespace mayfly::engine {
 
 /// The view log of a run directory.
 [[nodiscard]] std::string view_log_path(const std::string& run_dir);
+/// Its summary, which is written when all else is done, and removed when a new part begins.
+[[nodiscard]] std::string summary_path(const std::string& run_dir);
 
-/// Whether the directory's view log says that its job has not ended. A log that cannot be read
-/// counts: whoever opens it will say what is wrong.
+/// Whether the directory's view log says that its job has not ended, or it has and there is no
+/// summary: the coordinator died before it had told all members, released servers and written it.
+/// A log that cannot be read counts: whoever opens it will say what is wrong.
 [[nodiscard]] bool holds_unfinished_job(const std::string& run_dir);
+[[nodiscard]] bool has_summary(const std::string& run_dir);
 
 /// The configuration that the job was started with.
 [[nodiscard]] Result<JobConfig> config_of_run(const std::string& run_dir);

@@ -203,6 +203,32 @@ def again_and_again():
     finish(cluster)
 
 
+def killed_at_the_end():
+    """Before, while or after it tells its members that the job is done: the next one does the rest,
+    unless nothing is left to do."""
+    with_rest = 0
+    for seed in mayfly_run.seeds(8):
+        chance = random.Random(seed)
+        cluster = start(2)
+        cluster.run.wait_for_step(STEPS)
+        time.sleep(chance.random() * 0.03)
+        cluster.coordinators[-1].kill()
+        if not os.path.exists(cluster.run.path("summary.json")):
+            with_rest += 1
+            cluster.start_coordinator(2)
+            code = cluster.wait_for_end(cluster.coordinators[-1], "the job does not end")
+            expect(code == 0, f"seed {seed}: the coordinator ended with {code}\n{cluster.logs()}")
+        for worker in cluster.workers:
+            code = cluster.wait_for_end(worker, f"{worker.name} does not end")
+            expect(code == 0, f"seed {seed}: {worker.name} ended with {code}\n{cluster.logs()}")
+        summary = cluster.run.summary()
+        expect(summary["outcome"] == "done" and summary["steps"] == STEPS, f"{seed}: {summary}")
+        expect(summary["final_digest"] == undisturbed()[STEPS], f"seed {seed}: {summary}")
+        cluster.stop_hard()
+        cluster.run.remove()
+    print(f"{with_rest} of them left something to do")
+
+
 def second_one_is_refused():
     slow = ["--inject", "slow=4x"]  # the job must not be over before the second one looks
     cluster = start(2, extra=slow)
@@ -327,7 +353,8 @@ if __name__ == "__main__":
         "killed_in_a_change_of_view": killed_in_a_change_of_view,
         "killed_between_log_and_record": killed_between_log_and_record, "torn_log": torn_log,
         "speaker_dies_with_the_last_reports": speaker_dies_with_the_last_reports,
-        "again_and_again": again_and_again, "second_one_is_refused": second_one_is_refused,
+        "again_and_again": again_and_again, "killed_at_the_end": killed_at_the_end,
+        "second_one_is_refused": second_one_is_refused,
         "another_configuration_is_refused": another_configuration_is_refused,
         "never_started_again": never_started_again, "standby_takes_over": standby_takes_over,
         "stopped_worker_rejoins": stopped_worker_rejoins, "under_mpirun": under_mpirun}))

@@ -55,10 +55,6 @@ void FailoverWorld::start_host(std::size_t index) {
     if (scenario_.broken == BrokenCore::kReusesMemberIds) {
       contents.incarnation = Incarnation{};
     }
-    if (contents.ended) {  // it could not tell everybody any more
-      is_over_ = host.has_ended = true;
-      return;
-    }
     if (contents.view) {
       reigns_.on_known(*contents.view, "the log");
     }

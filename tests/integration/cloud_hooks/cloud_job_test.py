@@ -79,6 +79,29 @@ def a_restarted_coordinator_adopts_what_it_finds():
     expect(not alive_in(cloud), "all are released at the end")
 
 
+def one_killed_while_it_ends_is_followed_by_one_that_releases_the_servers():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    open(os.path.join(cloud, "linger"), "w").close()
+    job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
+                    "--cloud-offers", "x@a:spot=0.1"], folder)
+    job.wait_for_active(2)
+    before = len(requests_in(cloud))
+    open(os.path.join(cloud, "hold"), "w").close()
+    job.run.command("stop")
+    job.wait_for("the workers' end", lambda: len(job.events("worker_done")) == 2)
+    job.run.process.kill()
+    job.run.process.wait()
+    expect(not os.path.exists(job.run.path("summary.json")), "it died before that")
+    os.remove(os.path.join(cloud, "hold"))
+    expect(len(alive_in(cloud)) == 2, "nobody has released them")
+    job.start()
+    expect(job.run.wait() == 3, f"the outcome is what it was\n{job.shown()}")
+    expect(job.run.summary()["outcome"] == "stopped", f"{job.run.summary()}")
+    expect(not alive_in(cloud), f"all are released\n{job.shown()}")
+    expect(len(requests_in(cloud)) == before, f"nobody was replaced\n{job.shown()}")
+
+
 def a_standby_takes_over_the_servers_too():
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
@@ -148,6 +171,7 @@ def wrong_settings_start_nothing():
 CASES = {"local": local_replaces_a_killed_worker_and_scales,
          "exec": exec_survives_stock_outs_and_lost_answers,
          "standby": a_standby_takes_over_the_servers_too,
+         "end": one_killed_while_it_ends_is_followed_by_one_that_releases_the_servers,
          "restart": a_restarted_coordinator_adopts_what_it_finds,
          "settings": wrong_settings_start_nothing}
 

@@ -3,7 +3,8 @@ a test asks for: files in the folder that it is given.
 
     process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
 
-lose-answers: so many requests are carried out, and then answered with exit code 75.
+lose-answers: so many requests are carried out, and then answered with exit code 75. hold: no
+request is answered before this file is gone. linger: servers outlive their workers.
 sold-out: a zone with no stock. refuse: the kind of error that every request gets. log.jsonl: every
 request, as it came.
 """
@@ -13,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 
 def take_one(path):
@@ -59,7 +61,9 @@ def start(folder, request, index):
     with open(script, "w") as file:
         file.write(request["startup_text"])
     with open(os.path.join(folder, f"{name}.log"), "w") as log:
-        process = subprocess.Popen(["sh", script], stdin=subprocess.DEVNULL, stdout=log,
+        lingers = os.path.exists(os.path.join(folder, "linger"))
+        life = ["sh", "-c", 'sh "$0"; sleep 1000', script] if lingers else ["sh", script]
+        process = subprocess.Popen(life, stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=log, start_new_session=True,
                                    env=dict(os.environ, MAYFLY_SERVER=name))
     with open(os.path.join(folder, f"server-{name}"), "w") as file:
@@ -95,6 +99,8 @@ def release(folder, server):
 def main():
     folder = sys.argv[1]
     request = json.load(sys.stdin)
+    while os.path.exists(os.path.join(folder, "hold")):
+        time.sleep(0.01)
     with open(os.path.join(folder, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if request["op"] != "list":

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <filesystem>
 #include <latch>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/unfinished_run.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -85,6 +87,61 @@ TEST(CoordinatorProcess, AnswersWhatItHasReadWhenItEnds) {
   operators.join();
   EXPECT_TRUE(reply.ok) << reply.text;
   EXPECT_NE(reply.text.find("\"phase\""), std::string::npos) << reply.text;
+}
+
+class CoordinatorThatDiedAtTheEnd : public ::testing::Test {
+ protected:
+  std::unique_ptr<CoordinatorProcess> start(CoordinatorProcess::Unfinished unfinished) {
+    const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
+    auto started = CoordinatorProcess::start(config_, listener_, unfinished, no_scaling);
+    refusal_ = started.ok() ? "" : started.error().detail;
+    return started.ok() ? std::move(started).value() : nullptr;
+  }
+  static JobEnd wait_for_end(CoordinatorProcess& process) {
+    const Instant deadline = monotonic_now() + seconds(60);
+    while (monotonic_now() < deadline) {
+      if (const auto end = process.recorder().wait_for_end_or_news(deadline)) {
+        return *end;
+      }
+    }
+    ADD_FAILURE() << "the job does not end";
+    return {};
+  }
+  /// Puts the end on record, and is gone before anything else is done.
+  void end_and_die() {
+    const auto process = start(CoordinatorProcess::Unfinished::kRefuse);
+    process->server().stop("enough");
+    wait_for_end(*process);
+  }
+
+  testing::TemporaryFolder folder_;
+  NobodyListens listener_;
+  JobConfig config_ = small_job(folder_ / "run");
+  std::string refusal_;
+};
+
+TEST_F(CoordinatorThatDiedAtTheEnd, IsFollowedByOneThatDoesTheRest) {
+  end_and_die();
+  EXPECT_FALSE(std::filesystem::exists(summary_path(config_.run_dir)));
+  {
+    const auto next = start(CoordinatorProcess::Unfinished::kGoOn);
+    ASSERT_NE(next, nullptr) << refusal_;
+    EXPECT_TRUE(next->only_ends());
+    const JobEnd end = wait_for_end(*next);
+    EXPECT_EQ(end.outcome, elastic::Outcome::kStopped);
+    EXPECT_EQ(end.detail, "enough");
+    EXPECT_EQ(next->finish(end), kExitStopped);
+  }
+  EXPECT_TRUE(std::filesystem::exists(summary_path(config_.run_dir)));
+  EXPECT_EQ(start(CoordinatorProcess::Unfinished::kGoOn), nullptr) << "now it is over";
+  EXPECT_NE(refusal_.find("already holds a run"), std::string::npos) << refusal_;
+}
+
+TEST_F(CoordinatorThatDiedAtTheEnd, IsNotFollowedByOneThatStartsAJobOfItsOwn) {
+  end_and_die();
+  EXPECT_EQ(start(CoordinatorProcess::Unfinished::kRefuse), nullptr);
+  EXPECT_NE(refusal_.find("already holds a run"), std::string::npos) << refusal_;
+  EXPECT_FALSE(std::filesystem::exists(summary_path(config_.run_dir)));
 }
 
 }  // namespace

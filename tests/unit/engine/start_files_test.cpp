@@ -91,6 +91,7 @@ TEST(StartFiles, GivesAnEarlierPartOfTheJobItsContentsBack) {
   const TemporaryFolder folder;
   const std::string run_dir = folder / "run";
   write_start(run_dir);
+  put(run_dir + "/summary.json");
   const std::map<std::string, std::string> before = contents_of(run_dir);
   StartFiles files(run_dir, run_dir + "/token");
   files.keep_contents();
@@ -101,6 +102,7 @@ TEST(StartFiles, GivesAnEarlierPartOfTheJobItsContentsBack) {
   resumed.seed = 7;
   ASSERT_TRUE(RunDirectory::create(resumed).ok());
   ASSERT_TRUE(write_file_atomic(run_dir + "/view.log", "").ok());
+  std::filesystem::remove(run_dir + "/summary.json");
   EXPECT_NE(contents_of(run_dir), before);
   files.take_back();
   EXPECT_EQ(contents_of(run_dir), before);

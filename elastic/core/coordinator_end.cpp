@@ -1,0 +1,73 @@
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+
+// How a job ends: the end goes on record, then all members are told. A coordinator that died in
+// between left members that wait for the word, and perhaps servers that still run; the next one on
+// its log ends the job once more.
+
+namespace mayfly::elastic {
+namespace {
+
+DismissReason reason_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone: return DismissReason::kJobDone;
+    case Outcome::kStopped: return DismissReason::kJobStopped;
+    case Outcome::kFailed:
+    case Outcome::kTooFewWorkers: return DismissReason::kJobFailed;
+  }
+  UNREACHABLE("every outcome has a reason");
+}
+
+}  // namespace
+
+bool Coordinator::end_if_over() {
+  std::size_t finished = 0;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kStopped && peer.stopped.finished) {
+      ++finished;
+    }
+  }
+  if (finished > 0 && finished == count(Peer::Phase::kStopped)) {
+    end(Outcome::kDone, "", true);
+    return true;
+  }
+  if (stop_asked_) {
+    end(Outcome::kStopped, *stop_asked_, view_.has_value());
+    return true;
+  }
+  return false;
+}
+
+void Coordinator::end(Outcome outcome, const std::string& detail, bool with_checkpoint) {
+  ENSURE(phase_ != Phase::kEnded, "a job ends once");
+  append(log_record::JobEnded{outcome, detail}, true);
+  const std::optional<MemberId> writer =
+      with_checkpoint ? holder_of_newest_state() : std::optional<MemberId>{};
+  for (auto& [id, peer] : peers_) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      dismiss(id, peer, reason_of(outcome), id == writer, detail);
+    }
+  }
+  phase_ = Phase::kEnded;
+  store_.clear();
+  effects_.emplace_back(coordinator_effect::JobEnded{outcome, detail});
+}
+
+/// Members that come back were not told; those that do not come were, or are lost. Nothing is left
+/// to agree on, so no majority is needed.
+void Coordinator::end_again_if_due() {
+  const Instant since = first_return_.value_or(*collecting_since_);
+  const bool is_complete = view_ && missing().empty();
+  if (!is_complete && now_ - since < options_.resume_timeout) {
+    return;
+  }
+  for (auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kReturning && peer.resume) {
+      place(id, peer);
+    }
+  }
+  const log_record::JobEnded first = *ended_before_;
+  end(first.outcome, first.detail, view_.has_value() && first.outcome != Outcome::kFailed);
+}
+
+}  // namespace mayfly::elastic
