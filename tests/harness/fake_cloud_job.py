@@ -77,8 +77,11 @@ class FakeCloudJob:
         self.run.process.wait()
 
     def wait_for(self, what, condition):
-        while not condition():
-            if self.run.process.poll() is not None:
+        while True:
+            has_ended = self.run.process.poll() is not None
+            if condition():
+                return
+            if has_ended:
                 raise Failure(f"the job ended before {what}\n{self.shown()}")
             if time.monotonic() - self.started > self.timeout:
                 raise Failure(f"{what} never came\n{self.shown()}")

@@ -153,8 +153,11 @@ class Run:
         return next((m["members"] for m in reversed(self.last_steps()) if "members" in m), 0)
 
     def wait_for_step(self, step):
-        while self.last_step() < step:
-            if self.process.poll() is not None:
+        while True:
+            has_ended = self.process.poll() is not None  # asked first: it may end meanwhile
+            if self.last_step() >= step:
+                return
+            if has_ended:
                 raise Failure(f"ended before step {step}\n{self.logs()}")
             if time.monotonic() - self.started > self.timeout:
                 text = self.logs()

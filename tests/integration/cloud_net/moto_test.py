@@ -98,8 +98,11 @@ def is_event(run, kind, count):
 
 def wait_for_events(run, kind, count):
     deadline = time.monotonic() + PATIENCE_S
-    while not is_event(run, kind, count):
-        expect(time.monotonic() < deadline and run.process.poll() is None,
+    while True:
+        has_ended = run.process.poll() is not None
+        if is_event(run, kind, count):
+            return
+        expect(time.monotonic() < deadline and not has_ended,
                f"no {count} of {kind}\n{run.logs()}")
         time.sleep(0.02)
 

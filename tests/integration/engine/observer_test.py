@@ -99,8 +99,11 @@ def ends_meanwhile():
 
 def wait_for(run, what, condition):
     deadline = time.monotonic() + 60
-    while not condition():
-        expect(time.monotonic() < deadline and run.process.poll() is None,
+    while True:
+        has_ended = run.process.poll() is not None
+        if condition():
+            return
+        expect(time.monotonic() < deadline and not has_ended,
                f"{what} did not happen\n{run.logs()}")
         time.sleep(0.001)
 

@@ -42,8 +42,11 @@ def with_steps(words, steps):
 
 def wait_for_members(run, count):
     """Until so many have committed a step."""
-    while run.last_members() != count:
-        expect(run.process.poll() is None, f"ended without {count} members\n{run.logs()}")
+    while True:
+        has_ended = run.process.poll() is not None
+        if run.last_members() == count:
+            return
+        expect(not has_ended, f"ended without {count} members\n{run.logs()}")
         expect(time.monotonic() - run.started < run.timeout, f"never {count}\n{run.logs()}")
         time.sleep(0.01)
 
