@@ -297,6 +297,9 @@ void ProviderDriver::scale(std::uint32_t target) {
 PolicyStatus ProviderDriver::status() const {
   return impl_->status();
 }
+void ProviderDriver::close() {
+  impl_->hear(policy_event::Closing{});
+}
 bool ProviderDriver::finish(Duration timeout) {
   return impl_->finish(timeout);
 }

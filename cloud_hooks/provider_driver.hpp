@@ -77,7 +77,10 @@ class ProviderDriver {
   void scale(std::uint32_t target);
   [[nodiscard]] PolicyStatus status() const;
 
-  /// The job is over: releases everything and waits until nothing bills any more, at most so long.
+  /// The job has ended, and its last members finish what they do: whatever is gone from now on is
+  /// not replaced.
+  void close();
+  /// They are gone: releases everything and waits until nothing bills any more, at most so long.
   /// False if that could not be confirmed. All facts until then have been told.
   bool finish(Duration timeout);
 

@@ -39,7 +39,8 @@ void ReplacementPolicy::watch_exchange(Instant now) {
     return;
   }
   const auto old = servers_.find(exchange_->server);
-  if (ended_ || budget_stopped_ || old == servers_.end() || old->second.stage != Stage::kWorking) {
+  if (is_closing_ || budget_stopped_ || old == servers_.end() ||
+      old->second.stage != Stage::kWorking) {
     exchange_.reset();  // then the heir is what replaces it, if there is to be one
     return;
   }
@@ -103,7 +104,7 @@ std::optional<Instant> ReplacementPolicy::next_exchange_wake(Instant now) const 
 /// What may be done at `due` if nothing happens until then.
 std::optional<ReplacementPolicy::PossibleExchange> ReplacementPolicy::find_exchange() const {
   const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
-  if (options_.back_to_spot_after <= Duration(0) || exchange_ || !may_ask_ || ended_ ||
+  if (options_.back_to_spot_after <= Duration(0) || exchange_ || !may_ask_ || is_closing_ ||
       budget_stopped_ || first_loss_ || !pending_.empty() || staying() != target_ ||
       on_demand_present() <= floor) {
     return std::nullopt;

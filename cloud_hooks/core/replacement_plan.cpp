@@ -143,7 +143,7 @@ void ReplacementPolicy::look_around(Instant now) {
 
 void ReplacementPolicy::give_up_surplus(Instant now) {
   const std::uint32_t present = staying();
-  if (present <= target_ || ended_) {
+  if (present <= target_ || is_closing_) {
     surplus_since_.reset();
     shrinks_ = shrinks_ && present + coming() > target_;
     return;

@@ -139,7 +139,7 @@ void ReplacementPolicy::unanswered(Instant now, Pending& pending, const Provider
     tell("server_refused", "rate: " + to_string(book_.terms(pending.offer).offer) + ": " +
                                error.detail + "; the same request will be repeated");
   }
-  if (pending.repeats >= options_.repeats_max || ended_) {
+  if (pending.repeats >= options_.repeats_max || is_closing_) {
     pending.repeat_at.reset();
     pending.limbo = now;
     (void)book_.out_of_stock(pending.offer, now, error);
@@ -382,8 +382,12 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id, const st
   tell("server_ended", describe(server) + (why.empty() ? "" : ": " + why), id, cost);
 }
 
+void ReplacementPolicy::on(Instant, const policy_event::Closing&) {
+  is_closing_ = true;
+}
+
 void ReplacementPolicy::on(Instant now, const policy_event::Ended&) {
-  ended_ = true;
+  is_closing_ = ended_ = true;
   list_due_ = std::min(list_due_, now);
 }
 

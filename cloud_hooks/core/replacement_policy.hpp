@@ -104,14 +104,15 @@ struct Measured {  ///< its speed, in a unit that is the same for all members
   MemberId member;
   double speed;
 };
-struct Ended {};  ///< the job is over: everything is released
+struct Closing {};  ///< the job has ended, its last members go: nothing is asked for any more
+struct Ended {};    ///< they are gone: everything is released
 }  // namespace policy_event
 
 using PolicyEvent =
     std::variant<policy_event::Begin, policy_event::Tick, policy_event::Scaled,
                  policy_event::Answered, policy_event::Listed, policy_event::ReleaseAnswered,
                  policy_event::Joined, policy_event::Leaving, policy_event::Gone,
-                 policy_event::Measured, policy_event::Ended>;
+                 policy_event::Measured, policy_event::Closing, policy_event::Ended>;
 
 namespace policy_effect {
 struct Request {  ///< to be answered by Answered
@@ -224,6 +225,7 @@ class ReplacementPolicy {
   void on(Instant now, const policy_event::Answered& event);
   void on(Instant now, const policy_event::Listed& event);
   void on(Instant now, const policy_event::ReleaseAnswered& event);
+  void on(Instant now, const policy_event::Closing& event);
   void on(Instant now, const policy_event::Ended& event);
   void refused(Instant now, Pending& pending, const ProviderError& error);
   void unanswered(Instant now, Pending& pending, const ProviderError& error);
@@ -315,6 +317,7 @@ class ReplacementPolicy {
   std::map<std::string, Pending> pending_;  // by request id
   bool may_ask_ = false;                    // what earlier processes left behind is known
   Instant begun_{};
+  bool is_closing_ = false;
   bool ended_ = false;
   bool budget_stopped_ = false;  // the job was told to stop
   bool budget_is_over_ = false;  // everything is released

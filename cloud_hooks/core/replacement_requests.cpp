@@ -94,7 +94,7 @@ void ReplacementPolicy::repeat_requests(Instant now) {
     if (!pending.repeat_at) {
       continue;
     }
-    if (ended_ || budget_stopped_) {  // not again, but it may have been heard
+    if (is_closing_ || budget_stopped_) {  // not again, but it may have been heard
       pending.repeat_at.reset();
       pending.limbo = now;
       list_due_ = std::min(list_due_, now + options_.absence_grace);
@@ -107,7 +107,7 @@ void ReplacementPolicy::repeat_requests(Instant now) {
 
 void ReplacementPolicy::ask_for_missing(Instant now) {
   const std::uint32_t have = staying() + coming();
-  if (have >= target_ || ended_ || budget_stopped_) {
+  if (have >= target_ || is_closing_ || budget_stopped_) {
     gather_until_.reset();
     first_loss_.reset();
     losses_.clear();

@@ -197,6 +197,9 @@ void Cloud::look() {
   if (driver_ == nullptr) {
     take_charge();
   }
+  if (status.phase == "ended") {
+    return;  // members that go now have done their work
+  }
   std::vector<cloud_hooks::WorkerSeen> seen;
   for (const elastic::MemberStatus& member : status.members) {
     cloud_hooks::WorkerSeen worker;
@@ -222,6 +225,12 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   }
   driver_->scale(workers);
   return fmt::format("going to {} workers", workers);
+}
+
+void Cloud::close() {
+  if (driver_ != nullptr) {
+    driver_->close();
+  }
 }
 
 /// Where there are standbys, a coordinator that is not in charge ends its part of the job, too; the

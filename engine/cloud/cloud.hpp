@@ -32,7 +32,9 @@ class Cloud final : public cloud_hooks::DriverListener {
   void look();
   /// Any thread. A sentence for the operator.
   [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
-  /// The job is over: every server is released, and this waits a minute for that to be seen.
+  /// The job has ended; its members still report and write a last checkpoint. Nobody is replaced.
+  void close();
+  /// They are gone: every server is released, and this waits a minute for that to be seen.
   void finish();
 
   void on_fact(const cloud_hooks::CloudFact& fact) override;

@@ -23,6 +23,27 @@ constexpr Duration kPollInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
 constexpr Duration kWorkersExitTimeout = seconds(20);
 
+/// Returns when the job has ended.
+JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
+  while (true) {
+    const Duration patience = cloud != nullptr ? kCloudPollInterval : seconds(1);
+    if (auto end = process.recorder().wait_for_end_or_news(monotonic_now() + patience)) {
+      return *end;
+    }
+    if (cloud != nullptr) {
+      cloud->look();
+    }
+  }
+}
+
+/// Dismissed workers still send their last reports; they close the connection when they are done.
+void wait_for_last_reports(CoordinatorProcess& process) {
+  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  while (!process.server().status().members.empty() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
 }  // namespace
 
 int run_coordinator(const JobConfig& config, RunListener& listener) {
@@ -78,25 +99,17 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   }
   asking = cloud.value().get();
   wake_promptly();
-  std::optional<JobEnd> end;
-  while (!end.has_value()) {
-    end = process.value()->recorder().wait_for_end_or_news(
-        monotonic_now() + (asking != nullptr ? kCloudPollInterval : seconds(1)));
-    if (asking != nullptr && !end.has_value()) {
-      cloud.value()->look();
-    }
-  }
+  const JobEnd end = watch(*process.value(), asking);
   asking = nullptr;
   lend_to_signals(nullptr);
-  // Dismissed workers still send their last reports; they close the connection when they are done.
-  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
-  while (!process.value()->server().status().members.empty() && monotonic_now() < deadline) {
-    std::this_thread::sleep_for(kPollInterval);
+  if (cloud.value() != nullptr) {
+    cloud.value()->close();
   }
+  wait_for_last_reports(*process.value());
   if (cloud.value() != nullptr) {
     cloud.value()->finish();
   }
-  return process.value()->finish(*end);
+  return process.value()->finish(end);
 }
 
 }  // namespace mayfly::engine

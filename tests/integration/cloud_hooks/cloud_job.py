@@ -52,9 +52,10 @@ class CloudJob:
         """Until it holds; a job that does not get there is a failure with its events."""
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
+            has_ended = self.run.process.poll() is not None
             if condition():
                 return
-            expect(self.run.process.poll() is None, f"the job ended before {what}\n{self.shown()}")
+            expect(not has_ended, f"the job ended before {what}\n{self.shown()}")
             time.sleep(0.05)
         raise mayfly_run.Failure(f"{what} never came\n{self.shown()}")
 

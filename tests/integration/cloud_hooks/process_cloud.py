@@ -4,9 +4,9 @@ a test asks for: files in the folder that it is given.
     process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
 
 lose-answers: so many requests are carried out, and then answered with exit code 75. hold: no
-request is answered before this file is gone. linger: servers outlive their workers.
-sold-out: a zone with no stock. refuse: the kind of error that every request gets. log.jsonl: every
-request, as it came.
+request is carried out before this file is gone, and none of a caller that is gone by then. linger:
+servers outlive their workers. sold-out: a zone with no stock. refuse: the kind of error that every
+request gets. log.jsonl: every request, as it came.
 """
 import fcntl
 import json
@@ -99,8 +99,11 @@ def release(folder, server):
 def main():
     folder = sys.argv[1]
     request = json.load(sys.stdin)
+    caller = os.getppid()
     while os.path.exists(os.path.join(folder, "hold")):
         time.sleep(0.01)
+        if os.getppid() != caller:
+            sys.exit(1)
     with open(os.path.join(folder, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if request["op"] != "list":

@@ -342,6 +342,21 @@ TEST(ReplacementPolicy, TheEndReleasesEverythingEvenWhatIsAnsweredLater) {
   EXPECT_EQ(desk.releases, (std::vector<std::string>{"s1", "s2"}));
 }
 
+TEST(ReplacementPolicy, WhoGoesWhenTheJobHasEndedIsNotReplaced) {
+  Desk desk(two_zones());
+  desk.settle();
+  desk.feed(policy_event::Closing{});
+  desk.feed(policy_event::Gone{MemberId{1}});
+  ServerStatus ended = Desk::server("s1", {});
+  ended.state = ServerState::kGone;
+  desk.feed(policy_event::Listed{std::vector<ServerStatus>{ended, Desk::server("s2", {})}});
+  desk.wait(seconds(5));
+  EXPECT_TRUE(desk.requests.empty());
+  EXPECT_TRUE(desk.releases.empty()) << "the other one may still write a checkpoint";
+  desk.feed(policy_event::Ended{});
+  EXPECT_EQ(desk.releases, std::vector<std::string>{"s2"});
+}
+
 TEST(ReplacementPolicy, TheEndReleasesAlsoWhatAnEarlierProcessLeft) {
   ReplacementOptions options = two_zones();
   options.provider.survives_us = true;

@@ -1,0 +1,111 @@
+// Which news of the job a coordinator's cloud acts on.
+
+#include "engine/cloud/cloud.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "elastic/net/handshake.hpp"
+#include "elastic/net/job_token.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using testing::TemporaryFolder;
+
+class NobodyListens final : public RunListener {
+ public:
+  void on_step(const StepMetric& /*metric*/, std::uint64_t /*total_steps*/) override {}
+  void on_event(const std::string& /*line*/) override {}
+  void on_summary(const Summary& /*summary*/) override {}
+};
+
+/// A coordinator that wants one worker, and a provider that has none but notes what it is asked.
+class CloudTest : public ::testing::Test {
+ protected:
+  CloudTest() {
+    std::ofstream(folder_ / "provider.sh")
+        << "cat >>" << asked_ << "; echo >>" << asked_ << "; echo '{\"servers\":[]}'\n";
+    JobConfig config;
+    config.data = "procedural:64";
+    config.global_batch = 16;
+    config.microbatch = 4;
+    config.steps = 4;
+    config.workers = 1;
+    config.run_dir = folder_ / "run";
+    config.cloud_provider = "exec";
+    config.cloud_command = "sh " + (folder_ / "provider.sh");
+    config.cloud_offers = "x@a:spot=0.1";
+    process_ = CoordinatorProcess::start(config, listener_, CoordinatorProcess::Unfinished::kRefuse,
+                                         no_scaling)
+                   .value();
+  }
+
+  static Result<std::string> no_scaling(std::uint32_t /*count*/) { return std::string(); }
+
+  /// A worker that is welcomed and says nothing.
+  UniqueFd join() {
+    elastic::Hello hello;
+    hello.role = elastic::Role::kWorker;
+    hello.fingerprint = process_->job().fingerprint;
+    const Bytes token = elastic::read_token_file(process_->config().token_file).value();
+    return elastic::open_session(process_->server().endpoint(), token, hello,
+                                 monotonic_now() + seconds(60))
+        .value()
+        .fd;
+  }
+  [[nodiscard]] std::string asked() const {
+    std::ifstream file(asked_);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  template <typename Condition>
+  static void wait_until(const Condition& holds) {
+    const Instant deadline = monotonic_now() + seconds(60);
+    while (!holds() && monotonic_now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_TRUE(holds());
+  }
+  void wait_for_members(std::size_t count) {
+    wait_until([&] { return process_->server().status().members.size() == count; });
+  }
+
+  TemporaryFolder folder_;
+  std::string asked_ = folder_ / "asked";
+  NobodyListens listener_;
+  std::unique_ptr<CoordinatorProcess> process_;
+};
+
+TEST_F(CloudTest, ReplacesAWorkerThatIsLost) {
+  UniqueFd worker = join();
+  wait_for_members(1);
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  wait_until([&] { return asked().find("\"list\"") != std::string::npos; });
+  EXPECT_EQ(asked().find("\"request\""), std::string::npos);
+  worker.reset();
+  wait_for_members(0);
+  cloud->look();
+  wait_until([&] { return asked().find("\"request\"") != std::string::npos; });
+}
+
+TEST_F(CloudTest, ReplacesNobodyWhoGoesBecauseTheJobHasEnded) {
+  UniqueFd worker = join();
+  wait_for_members(1);
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  wait_until([&] { return asked().find("\"list\"") != std::string::npos; });
+  process_->server().stop("enough");
+  wait_until([&] { return process_->recorder().end().has_value(); });
+  worker.reset();
+  wait_for_members(0);
+  cloud->look();  // by a thread that was kept from running since it last saw the job go on
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // ten times what losses gather
+  EXPECT_EQ(asked().find("\"request\""), std::string::npos) << asked();
+}
+
+}  // namespace
+}  // namespace mayfly::engine
