@@ -11,19 +11,14 @@
 
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
+#include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
 namespace {
 
+using testing::NobodyListens;
 using testing::TemporaryFolder;
-
-class NobodyListens final : public RunListener {
- public:
-  void on_step(const StepMetric& /*metric*/, std::uint64_t /*total_steps*/) override {}
-  void on_event(const std::string& /*line*/) override {}
-  void on_summary(const Summary& /*summary*/) override {}
-};
 
 /// A coordinator that wants one worker, and a provider that has none but notes what it is asked.
 class CloudTest : public ::testing::Test {

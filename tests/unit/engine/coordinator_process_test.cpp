@@ -16,6 +16,7 @@
 #include "elastic/net/sockets.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/unfinished_run.hpp"
+#include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -23,13 +24,7 @@ namespace {
 
 using elastic::Command;
 using elastic::CommandReply;
-
-class NobodyListens final : public RunListener {
- public:
-  void on_step(const StepMetric& /*metric*/, std::uint64_t /*total_steps*/) override {}
-  void on_event(const std::string& /*line*/) override {}
-  void on_summary(const Summary& /*summary*/) override {}
-};
+using testing::NobodyListens;
 
 JobConfig small_job(const std::string& run_dir) {
   JobConfig config;

@@ -1,0 +1,16 @@
+#pragma once
+
+// A user who does not look.
+
+#include "engine/processes/launch.hpp"
+
+namespace mayfly::testing {
+
+class NobodyListens final : public engine::RunListener {
+ public:
+  void on_step(const engine::StepMetric& /*metric*/, std::uint64_t /*total_steps*/) override {}
+  void on_event(const std::string& /*line*/) override {}
+  void on_summary(const engine::Summary& /*summary*/) override {}
+};
+
+}  // namespace mayfly::testing
