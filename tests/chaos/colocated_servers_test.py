@@ -12,7 +12,7 @@ import sys
 import time
 
 import mayfly_run
-from mayfly_run import SMALL_JOB, Failure, Run, expect, kill
+from mayfly_run import SMALL_JOB, Failure, Run, expect, kill, lingering
 from oracle import Oracle
 from sample_ledger import sample_hash
 
@@ -72,12 +72,14 @@ def play(seed):
     undisturbed()
     run = Run(JOB + ["--phases", schedule.phases, "--ps", "colocated", "--ps-replicas", "1",
                      "--shards", schedule.shards, "--chaos",
-                     ",".join(f"join@step={step}" for step in schedule.joins)])
+                     ",".join(f"join@step={step}" for step in schedule.joins)] + lingering(1))
     stopped = []
     try:
         run.wait_for_step(1)
         workers = run.worker_pids()[:4]  # in the order of their numbers
-        for (when, kind, victim), pause in zip(schedule.faults, schedule.pauses):
+        is_over = run.last_step() == STEPS
+        expect(len(workers) == 4 or is_over, f"{len(workers)} workers")
+        for (when, kind, victim), pause in zip([] if is_over else schedule.faults, schedule.pauses):
             run.wait_for_step(max(1, int(when * STEPS)))
             time.sleep(pause)  # anywhere inside the step
             strike(kind, workers[victim])

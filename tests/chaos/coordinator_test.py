@@ -16,7 +16,7 @@ import mayfly_run
 import mpi_launch
 import sample_ledger
 from cluster import Cluster
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 
 STEPS = 160
 SAMPLES, BATCH, MICROBATCH = 512, 16, 4
@@ -35,8 +35,9 @@ def new_cluster(extra=(), timeout=150):
     return Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + list(extra), timeout=timeout)
 
 
-def start(workers, extra=(), worker_extra=(), until_step=5):
-    cluster = new_cluster(extra)
+def start(workers, extra=None, worker_extra=(), until_step=5):
+    """`extra`: settings of the job. By default they give the caller some time after that step."""
+    cluster = new_cluster(lingering(until_step) if extra is None else extra)
     cluster.start_coordinator(workers)
     for _ in range(workers):
         cluster.start_worker(cluster.endpoint(), extra=worker_extra)
@@ -90,7 +91,7 @@ def finish(cluster):
 
 def killed_and_started_again():
     """Nobody is lost, no view changes; then losses and joins are handled as ever."""
-    cluster = start(3, extra=["--ledger"])
+    cluster = start(3, extra=["--ledger"] + lingering(5))
     ledgers = [cluster.run_dir(f"worker-{n}") for n in range(4)]
     views = len(events(cluster, "view"))
     cluster.coordinators[-1].kill()
@@ -177,7 +178,7 @@ def torn_log():
 def speaker_dies_with_the_last_reports():
     """While there is no coordinator the job's last steps are made, and the worker that reports
     them dies: the others know them too."""
-    cluster = start(3, extra=["--ledger"], until_step=STEPS - 15)
+    cluster = start(3, extra=["--ledger"] + lingering(STEPS - 15), until_step=STEPS - 15)
     cluster.coordinators[-1].kill()
     folders = [cluster.run_dir(f"worker-{n}") for n in range(3)]
     def made():
@@ -194,7 +195,7 @@ def speaker_dies_with_the_last_reports():
 
 
 def again_and_again():
-    cluster = start(3)
+    cluster = start(3, extra=["--inject", "slow=6x"])  # it must not be over before the fourth time
     for _ in range(4):
         step = cluster.run.last_step()
         cluster.coordinators[-1].kill()
@@ -314,7 +315,7 @@ def standby_status(cluster):
 
 def stopped_worker_rejoins():
     """Evicted while it slept, it wakes up and works again, in the same process."""
-    cluster = start(3, extra=["--silence-max-ms", "500"])
+    cluster = start(3, extra=["--silence-max-ms", "500"] + lingering(5))
     sleeper = cluster.workers[1]
     sleeper.signal(signal.SIGSTOP)
     cluster.wait_for(lambda: events(cluster, "evicted") or events(cluster, "lost"),
@@ -333,7 +334,7 @@ def under_mpirun():
     if shutil.which("mpirun") is None:
         print("skipped under_mpirun: mpirun is not installed")
         return
-    run = mpi_launch.start(2, JOB, timeout=150)
+    run = mpi_launch.start(2, JOB + lingering(5), timeout=150)
     run.wait_for_step(5)
     with open(run.path("view.log.lock")) as f:
         mayfly_run.kill(int(f.read()))

@@ -5,7 +5,7 @@ its momentum, its running statistics; or in what it computes. With two workers n
 state is right.
 """
 import mayfly_run
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 
 STEPS = 60
 FLIPPED_AFTER = 20
@@ -21,7 +21,7 @@ def undisturbed(job=None):
 
 def flipped(what, worker, tensor, within, oracle):
     run = Run(JOB + ["--workers", "3", "--chaos",
-                     f"flip_{what}@step={FLIPPED_AFTER}:worker={worker}"])
+                     f"flip_{what}@step={FLIPPED_AFTER}:worker={worker}"] + lingering(1))
     run.wait_for_step(1)
     pid = run.worker_pids()[worker]
     summary = run.finish()

@@ -12,7 +12,7 @@ import time
 import mayfly_run
 import network
 from cluster import Cluster
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 
 STEPS = 80
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--sync", "bsp", "--slices", "2",
@@ -70,7 +70,7 @@ def expect_same_end(cluster):
 
 
 def link_between_leader_and_follower_breaks():
-    cluster = cluster_of_all()
+    cluster = cluster_of_all(lingering(5))
     cut(cluster, *SERVERS)
     events = expect_same_end(cluster)
     kinds = [e["kind"] for e in events]

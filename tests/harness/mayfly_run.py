@@ -25,6 +25,14 @@ SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch"
              "--silence-max-ms", "2000"]
 
 
+def lingering(*steps):
+    """Arguments of a job: in the steps that follow each of these all workers are asleep most of the
+    time, for a second or more together. A test that waits for one of them and then does something
+    does so while the job goes on, on a busy machine too. No bit is another one."""
+    rules = [f"slow=60x,from=step{step + 1},to=step{step + 6}" for step in steps]
+    return ["--inject", ";".join(rules)]
+
+
 class Failure(Exception):
     """A test's expectation that does not hold; the text says which."""
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import mayfly_run
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 from train_test import beside_modules, digest_of
 
 STEPS = 40
@@ -93,7 +93,8 @@ def audit():
 def resume():
     """The scale, and how long it has been what it is, come out of a checkpoint."""
     for backend in ([], NCCL):
-        first = Run(JOB + ["--workers", "2", "--checkpoint-every", "10", *backend])
+        first = Run(JOB + ["--workers", "2", "--checkpoint-every", "10", *backend,
+                           *lingering(14)])
         first.wait_for_step(14)
         first.process.send_signal(2)  # Ctrl-C
         expect(first.wait() == 3, f"not stopped\n{first.logs()}")

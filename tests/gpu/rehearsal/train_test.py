@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 import mayfly_run
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 
 STEPS = 40
 JOB = SMALL_JOB + ["--steps", str(STEPS)]
@@ -110,7 +110,7 @@ def leaves():
 
 
 def resume():
-    first = Run(JOB + GPU + ["--workers", "2", "--checkpoint-every", "10"])
+    first = Run(JOB + GPU + ["--workers", "2", "--checkpoint-every", "10"] + lingering(14))
     first.wait_for_step(14)
     first.process.send_signal(2)  # Ctrl-C
     expect(first.wait() == 3, f"not stopped\n{first.logs()}")
@@ -124,8 +124,9 @@ def resume():
 
 def losses():
     """Kills from outside, at no moment in particular."""
-    run = Run(JOB + GPU + ["--workers", "4"])
-    for step in (4, 11, 19):
+    steps = (4, 11, 19)
+    run = Run(JOB + GPU + ["--workers", "4"] + lingering(*steps))
+    for step in steps:
         run.wait_for_step(step)
         pids = run.worker_pids()
         expect(len(pids) > 1, f"{len(pids)} workers at step {step}\n{run.logs()}")

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 import mayfly_run
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 
 STEPS = ["--steps", "12", "--workers", "2", "--threads", "1"]
 RECORD = 3073
@@ -165,7 +165,7 @@ def nan_loss():
 def wrong_workers():
     other = Run(SMALL_JOB + ["--steps", "1", "--threads", "1"])
     other.finish()
-    run = Run(SMALL_JOB + ["--steps", "150", "--workers", "2", "--threads", "1"])
+    run = Run(SMALL_JOB + ["--steps", "150", "--workers", "2", "--threads", "1"] + lingering(3))
     run.wait_for_step(3)
     with open(run.path("coordinator")) as f:
         endpoint = f.read().strip()
@@ -193,7 +193,7 @@ def wrong_workers():
 
 
 def port_in_use():
-    run = Run(SMALL_JOB + ["--steps", "100", "--workers", "1", "--threads", "1"])
+    run = Run(SMALL_JOB + ["--steps", "100", "--workers", "1", "--threads", "1"] + lingering(1))
     run.wait_for_step(1)
     with open(run.path("coordinator")) as f:
         port = f.read().strip().rsplit(":", 1)[1]

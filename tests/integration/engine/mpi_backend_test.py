@@ -8,7 +8,7 @@ import sys
 
 import mayfly_run
 import mpi_launch
-from mayfly_run import SMALL_JOB, expect
+from mayfly_run import SMALL_JOB, expect, lingering
 from oracle import Oracle
 
 STEPS = 40
@@ -55,7 +55,7 @@ def elastic():
 
 
 def drained(options):
-    run = mpi_launch.start(3, MPI, options)
+    run = mpi_launch.start(3, MPI + lingering(3), options)
     run.wait_for_step(3)
     done = run.command("drain", "2")
     expect(done.returncode == 0, f"drain: {done.stderr}")
@@ -70,9 +70,10 @@ def drain():
 
 
 def killed_in_turn(btl, ranks, victims, args=()):
-    run = mpi_launch.start(ranks, MPI + list(args), over(btl, ELASTIC))
-    for count, victim in enumerate(victims):
-        run.wait_for_step(3 + 8 * count)
+    steps = [3 + 8 * count for count in range(len(victims))]
+    run = mpi_launch.start(ranks, MPI + list(args) + lingering(*steps), over(btl, ELASTIC))
+    for step, victim in zip(steps, victims):
+        run.wait_for_step(step)
         mpi_launch.kill_rank(run, victim)
     return check(run)
 

@@ -110,7 +110,9 @@ def wait_for(run, what, condition):
 
 def kill_while_observing(name, victims):
     """`victims`: of the workers' processes, oldest first; the last is the joiner's."""
-    run = Run(LARGE + ["--workers", "3", "--chaos", "join@step=3"])
+    run = Run(LARGE + ["--workers", "3", "--chaos", "join@step=3",
+                       # Longer steps, as it may observe for two of them only.
+                       "--inject", "slow=3x,from=step4,to=step10"])
     wait_for(run, "a join", lambda: len(of_kind(run, "joined")) == 4)
     pids = run.worker_pids()
     expect(len(pids) == 4, f"{name}: {len(pids)} workers")

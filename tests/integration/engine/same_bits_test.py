@@ -8,7 +8,7 @@ import subprocess
 
 import mayfly_run
 import mpi_launch
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 from oracle import Oracle
 
 STEPS = ["--steps", "30"]
@@ -50,7 +50,7 @@ def threads():
 
 def resume():
     first = Run(SMALL_JOB + STEPS +
-                ["--workers", "3", "--threads", "1", "--checkpoint-every", "10"])
+                ["--workers", "3", "--threads", "1", "--checkpoint-every", "10"] + lingering(14))
     first.wait_for_step(14)
     first.process.send_signal(2)  # Ctrl-C
     code = first.wait()
@@ -91,7 +91,7 @@ def init_from():
 def mpirun_job(ranks, killed_rank=None):
     """Runs under mpirun, kills a rank on the way, and compares every digest."""
     mpi_launch.skip_without_mpirun()
-    run = mpi_launch.start(ranks, SMALL_JOB + STEPS + ["--threads", "1"])
+    run = mpi_launch.start(ranks, SMALL_JOB + STEPS + ["--threads", "1"] + lingering(3))
     if killed_rank is not None:
         run.wait_for_step(3)
         mpi_launch.kill_rank(run, killed_rank)

@@ -13,7 +13,7 @@ from parameter_server_test import (JOB, STEPS, events, finish, sample_hash,  # n
                                    servers_pids)
 import mpi_launch  # noqa: E402
 from cluster import Cluster  # noqa: E402
-from mayfly_run import Run, expect, kill, main  # noqa: E402
+from mayfly_run import Run, expect, kill, lingering, main  # noqa: E402
 from oracle import Oracle  # noqa: E402
 
 COLOCATED = JOB + ["--ps", "colocated", "--slices", "3"]
@@ -72,7 +72,8 @@ def expect_roles(run, shards):
 
 def bsp_has_the_bits_of_servers_of_their_own():
     for shards in ("1", "2"):
-        run = Run(COLOCATED + ["--sync", "bsp", "--workers", "3", "--shards", shards])
+        run = Run(COLOCATED + ["--sync", "bsp", "--workers", "3", "--shards", shards] +
+                  lingering(5))
         run.wait_for_step(5)
         expect(not servers_pids(run), "a server has a process of its own")
         expect_roles(run, int(shards))
@@ -171,7 +172,7 @@ def a_missing_number_is_named():
 
 def a_stopped_job_goes_on():
     _, samples = dedicated()
-    run = Run(COLOCATED + ["--sync", "asp", "--workers", "2"])
+    run = Run(COLOCATED + ["--sync", "asp", "--workers", "2"] + lingering(15))
     run.wait_for_step(15)
     answer = run.command("stop")
     expect(answer.returncode == 0, answer.stderr)
@@ -186,7 +187,8 @@ def a_stopped_job_goes_on():
 
 def ranks_of_mpirun_carry_one_each():
     mpi_launch.skip_without_mpirun()
-    run = mpi_launch.start(3, COLOCATED + ["--sync", "bsp", "--ps-replicas", "1"])
+    run = mpi_launch.start(3, COLOCATED + ["--sync", "bsp", "--ps-replicas", "1"] +
+                           lingering(10))
     run.wait_for_step(10)
     mpi_launch.kill_rank(run, 1)
     run.wait()

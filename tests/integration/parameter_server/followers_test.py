@@ -9,7 +9,7 @@ import time
 sys.path.insert(0, os.path.dirname(__file__))
 from parameter_server_test import (JOB, STEPS, events, finish, reference,  # noqa: E402
                                    servers_pids, three_slices)
-from mayfly_run import BINARY, Run, expect, expect_refused, kill, main  # noqa: E402
+from mayfly_run import BINARY, Run, expect, expect_refused, kill, lingering, main  # noqa: E402
 import subprocess  # noqa: E402
 
 FOLLOWED = JOB + ["--ps", "2", "--ps-replicas", "1", "--slices", "3"]
@@ -25,7 +25,8 @@ def taken_over(run):
 
 
 def lose_a_server(sync, server, shards="1", number=signal.SIGKILL, and_worker=False, workers="3"):
-    run = Run(FOLLOWED + ["--sync", sync, "--workers", workers, "--shards", shards])
+    run = Run(FOLLOWED + ["--sync", sync, "--workers", workers, "--shards", shards] +
+              lingering(1, 15))
     run.wait_for_step(1)
     pid = servers_pids(run)[server]
     members = json.loads(run.command("status", "--json").stdout)["members"]
@@ -87,7 +88,7 @@ def a_server_may_be_asked_to_leave():
 
 
 def both_servers_lost_end_the_job_with_the_number_of_updates():
-    run = Run(FOLLOWED + ["--sync", "bsp", "--workers", "2"])
+    run = Run(FOLLOWED + ["--sync", "bsp", "--workers", "2"] + lingering(15))
     run.wait_for_step(15)
     pids = servers_pids(run)
     for index in (0, 1):
@@ -103,7 +104,8 @@ def both_servers_lost_end_the_job_with_the_number_of_updates():
 
 def a_worker_that_comes_later_finds_the_new_leader():
     _, samples = undisturbed()
-    run = Run(FOLLOWED + ["--sync", "asp", "--workers", "2", "--chaos", "join@step=35"])
+    run = Run(FOLLOWED + ["--sync", "asp", "--workers", "2", "--chaos", "join@step=35"] +
+              lingering(15))
     run.wait_for_step(15)
     kill(servers_pids(run)[0])
     code = run.wait()

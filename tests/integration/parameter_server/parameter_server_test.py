@@ -5,7 +5,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
-from mayfly_run import SMALL_JOB, Run, expect, expect_refused, kill, main  # noqa: E402
+from mayfly_run import (SMALL_JOB, Run, expect, expect_refused, kill, lingering,  # noqa: E402
+                        main)
 from oracle import Oracle  # noqa: E402
 from sample_ledger import sample_hash  # noqa: E402
 
@@ -126,7 +127,7 @@ def workers_die_and_come():
 
 
 def lose_one_server_of(workers, servers):
-    run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers])
+    run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers] + lingering(15))
     run.wait_for_step(15)
     kill(servers_pids(run)[int(servers) - 1])
     started = time.monotonic()
@@ -152,7 +153,7 @@ def a_lost_server_of_one_worker_ends_the_job_likewise():
 
 def a_stopped_job_goes_on():
     _, samples = reference()
-    run = Run(JOB + ["--sync", "asp", "--workers", "2"])
+    run = Run(JOB + ["--sync", "asp", "--workers", "2"] + lingering(15))
     run.wait_for_step(15)
     answer = run.command("stop")
     expect(answer.returncode == 0, answer.stderr)
