@@ -315,7 +315,7 @@ def standby_status(cluster):
 
 def stopped_worker_rejoins():
     """Evicted while it slept, it wakes up and works again, in the same process."""
-    cluster = start(3, extra=["--silence-max-ms", "500"] + lingering(5))
+    cluster = start(3, extra=["--silence-max-ms", "500"] + lingering(30))
     sleeper = cluster.workers[1]
     sleeper.signal(signal.SIGSTOP)
     cluster.wait_for(lambda: events(cluster, "evicted") or events(cluster, "lost"),
