@@ -28,8 +28,9 @@ class CoordinatorProcess {
   /// Prepares the job, creates the run directory with config.toml, token and the `coordinator` file
   /// (our endpoint), and starts the server. Defaults that depend on the moment or on the machine
   /// (run_dir, threads, token_file, resume) are resolved here. A job that goes on keeps its files,
-  /// its token and, if it is free, its port. kRefused if another coordinator runs there. Whatever
-  /// the error, nothing is left of what was written.
+  /// its token and, if it is free, its port; so does one that has ended and has no summary, of
+  /// which only the rest is done. kRefused if another coordinator runs there. Whatever the error,
+  /// nothing is left of what was written.
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
                                                            ScaleHandler on_scale);

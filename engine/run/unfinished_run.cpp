@@ -72,7 +72,7 @@ Result<JobConfig> config_to_go_on_with(const JobConfig& asked, const JobConfig& 
   if (config.resume != recorded.resume) {
     return Error{Errc::kInvalidInput,
                  asked.run_dir +
-                     " holds a job that has not ended; without --resume it goes on. To "
+                     " holds a job that is not over; without --resume it goes on. To "
                      "start it again from a checkpoint, remove " +
                      view_log_path(asked.run_dir)};
   }
@@ -80,7 +80,7 @@ Result<JobConfig> config_to_go_on_with(const JobConfig& asked, const JobConfig& 
     const std::string ours = setting.get(config);
     const std::string theirs = setting.get(recorded);
     if (ours != theirs && !may_differ(setting.name)) {
-      return Error{Errc::kInvalidInput, asked.run_dir + " holds a job that has not ended and has " +
+      return Error{Errc::kInvalidInput, asked.run_dir + " holds a job that is not over and has " +
                                             setting.name + " '" + theirs + "', not '" + ours + "'"};
     }
   }

@@ -210,7 +210,7 @@ def killed_at_the_end():
     with_rest = 0
     for seed in mayfly_run.seeds(8):
         chance = random.Random(seed)
-        cluster = start(2)
+        cluster = start(2, extra=())
         cluster.run.wait_for_step(STEPS)
         time.sleep(chance.random() * 0.03)
         cluster.coordinators[-1].kill()

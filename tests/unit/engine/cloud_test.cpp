@@ -26,19 +26,23 @@ class CloudTest : public ::testing::Test {
   CloudTest() {
     std::ofstream(folder_ / "provider.sh")
         << "cat >>" << asked_ << "; echo >>" << asked_ << "; echo '{\"servers\":[]}'\n";
-    JobConfig config;
-    config.data = "procedural:64";
-    config.global_batch = 16;
-    config.microbatch = 4;
-    config.steps = 4;
-    config.workers = 1;
-    config.run_dir = folder_ / "run";
-    config.cloud_provider = "exec";
-    config.cloud_command = "sh " + (folder_ / "provider.sh");
-    config.cloud_offers = "x@a:spot=0.1";
-    process_ = CoordinatorProcess::start(config, listener_, CoordinatorProcess::Unfinished::kRefuse,
-                                         no_scaling)
-                   .value();
+    config_.data = "procedural:64";
+    config_.global_batch = 16;
+    config_.microbatch = 4;
+    config_.steps = 4;
+    config_.workers = 1;
+    config_.run_dir = folder_ / "run";
+    config_.cloud_provider = "exec";
+    config_.cloud_command = "sh " + (folder_ / "provider.sh");
+    config_.cloud_offers = "x@a:spot=0.1";
+  }
+
+  void start(CoordinatorProcess::Unfinished unfinished = CoordinatorProcess::Unfinished::kRefuse) {
+    process_ = CoordinatorProcess::start(config_, listener_, unfinished, no_scaling).value();
+  }
+  void stop() {
+    process_->server().stop("enough");
+    wait_until([&] { return process_->recorder().end().has_value(); });
   }
 
   static Result<std::string> no_scaling(std::uint32_t /*count*/) { return std::string(); }
@@ -73,10 +77,12 @@ class CloudTest : public ::testing::Test {
   TemporaryFolder folder_;
   std::string asked_ = folder_ / "asked";
   NobodyListens listener_;
+  JobConfig config_;
   std::unique_ptr<CoordinatorProcess> process_;
 };
 
 TEST_F(CloudTest, ReplacesAWorkerThatIsLost) {
+  start();
   UniqueFd worker = join();
   wait_for_members(1);
   const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
@@ -89,17 +95,32 @@ TEST_F(CloudTest, ReplacesAWorkerThatIsLost) {
 }
 
 TEST_F(CloudTest, ReplacesNobodyWhoGoesBecauseTheJobHasEnded) {
+  start();
   UniqueFd worker = join();
   wait_for_members(1);
   const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
   wait_until([&] { return asked().find("\"list\"") != std::string::npos; });
-  process_->server().stop("enough");
-  wait_until([&] { return process_->recorder().end().has_value(); });
+  stop();
   worker.reset();
   wait_for_members(0);
   cloud->look();  // by a thread that was kept from running since it last saw the job go on
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // ten times what losses gather
   EXPECT_EQ(asked().find("\"request\""), std::string::npos) << asked();
+}
+
+TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadIt) {
+  config_.quorum = true;
+  config_.cloud_coordinators = "127.0.0.1:1,127.0.0.1:2";
+  start();
+  stop();
+  process_.reset();  // killed when the end was on record
+  start(CoordinatorProcess::Unfinished::kGoOn);
+  ASSERT_TRUE(process_->only_ends());
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  wait_until([&] { return process_->recorder().end().has_value(); });
+  cloud->close();
+  cloud->finish();
+  EXPECT_EQ(asked(), "") << "nobody was asked what there is, nor to release it";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <latch>
 #include <thread>
 
@@ -130,6 +131,14 @@ TEST_F(CoordinatorThatDiedAtTheEnd, IsFollowedByOneThatDoesTheRest) {
   EXPECT_TRUE(std::filesystem::exists(summary_path(config_.run_dir)));
   EXPECT_EQ(start(CoordinatorProcess::Unfinished::kGoOn), nullptr) << "now it is over";
   EXPECT_NE(refusal_.find("already holds a run"), std::string::npos) << refusal_;
+}
+
+TEST_F(CoordinatorThatDiedAtTheEnd, HadNoSummaryOfAnEarlierPart) {
+  start(CoordinatorProcess::Unfinished::kRefuse).reset();  // killed before any end
+  std::ofstream(summary_path(config_.run_dir)) << "of an earlier part";
+  start(CoordinatorProcess::Unfinished::kGoOn).reset();
+  EXPECT_FALSE(std::filesystem::exists(summary_path(config_.run_dir)))
+      << "with it the rest would not be done if that one died at the end";
 }
 
 TEST_F(CoordinatorThatDiedAtTheEnd, IsNotFollowedByOneThatStartsAJobOfItsOwn) {
