@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <hwy/targets.h>
+#include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <stdexcept>
+#include <string_view>
 
 #include "base/check.hpp"
 #include "nn/cpu/cpu_engine.hpp"
@@ -26,6 +31,48 @@ constexpr IsaEntry kEntries[] = {{Isa::kAvx512, "avx512", dnnl::cpu_isa::avx512_
                                  {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2},
                                  {Isa::kPortable, "portable", dnnl::cpu_isa::sse41}};
 
+/// What this machine computes with, in the order in which processors got it.
+enum class CpuLevel { kNone, kPortable, kAvx2, kAvx512, kAvx512Bf16 };
+
+CpuLevel level_of_this_cpu() {
+  if (!__builtin_cpu_supports("sse4.1")) {
+    return CpuLevel::kNone;
+  }
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    return CpuLevel::kPortable;
+  }
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512cd")) {
+    return CpuLevel::kAvx2;
+  }
+  return __builtin_cpu_supports("avx512bf16") ? CpuLevel::kAvx512Bf16 : CpuLevel::kAvx512;
+}
+
+/// The limit that kMaxIsaVariable sets. Throws std::invalid_argument for a name that means nothing:
+/// a test run that should have been limited and was not would pass for the wrong reason.
+CpuLevel level_limit() {
+  const char* const text = std::getenv(kMaxIsaVariable);
+  const std::string_view limit = text != nullptr ? text : "";
+  if (limit.empty() || limit == "avx512_bf16") {
+    return CpuLevel::kAvx512Bf16;
+  }
+  if (limit == "avx512") {
+    return CpuLevel::kAvx512;
+  }
+  if (limit == "avx2") {
+    hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
+    return CpuLevel::kAvx2;
+  }
+  throw std::invalid_argument(
+      fmt::format("{}={}: not known (avx512_bf16, avx512 or avx2)", kMaxIsaVariable, limit));
+}
+
+CpuLevel detected_level() {
+  static const CpuLevel level = std::min(level_of_this_cpu(), level_limit());
+  return level;
+}
+
 struct Selection {
   std::mutex mutex;
   std::optional<Isa> chosen;
@@ -44,7 +91,7 @@ Result<std::string> choose(Selection& state, const IsaEntry& entry, Dtype dtype)
                  "dtype fp16 is for GPUs (device cuda); on a CPU use fp32 or bf16"};
   }
   if (dtype == Dtype::kBf16 &&
-      (entry.isa != Isa::kAvx512 || !__builtin_cpu_supports("avx512bf16"))) {
+      (entry.isa != Isa::kAvx512 || detected_level() < CpuLevel::kAvx512Bf16)) {
     return Error{Errc::kUnsupported,
                  fmt::format("bf16 needs a CPU with AVX512-BF16 and that instruction set; {} has "
                              "fp32 only",
@@ -75,12 +122,9 @@ Result<std::string> choose(Selection& state, const IsaEntry& entry, Dtype dtype)
 
 bool machine_has(Isa isa) {
   switch (isa) {
-    case Isa::kAvx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512cd") && machine_has(Isa::kAvx2);
-    case Isa::kAvx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    case Isa::kPortable: return __builtin_cpu_supports("sse4.1");
+    case Isa::kAvx512: return detected_level() >= CpuLevel::kAvx512;
+    case Isa::kAvx2: return detected_level() >= CpuLevel::kAvx2;
+    case Isa::kPortable: return detected_level() >= CpuLevel::kPortable;
   }
   UNREACHABLE("every instruction set is listed");
 }

@@ -22,7 +22,13 @@ template <typename Function>
   UNREACHABLE("every instruction set has kernels");
 }
 
-/// The machine can run it. Thread-safe.
+/// Names an environment variable that makes detection leave out what newer processors have:
+/// avx512_bf16 (everything), avx512 (no AVX512-BF16) or avx2 (no AVX-512; Highway's kernels are
+/// limited as well). For running the tests as an older machine would; any other value is an
+/// exception (std::invalid_argument).
+inline constexpr const char* kMaxIsaVariable = "MAYFLY_TEST_MAX_ISA";
+
+/// The machine can run it, and kMaxIsaVariable does not hide it. Thread-safe.
 [[nodiscard]] bool machine_has(Isa isa);
 
 /// The instruction set that select_isa fixed for this process; "auto" is fixed on the first call if

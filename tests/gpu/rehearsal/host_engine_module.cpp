@@ -131,8 +131,8 @@ class HostEngine final : public StepEngine {
     const Batch seen = set_.has_value() ? set_->look_up(batch) : brought(batch);
     const Weights used = loaded(weights);
     Finisher finisher(gradient_, gradient, sink);
-    if (dtype_ == Dtype::kFp16) {
-      finisher.round(weights.loss_scale);
+    if (dtype_ != Dtype::kFp32) {
+      finisher.round(dtype_, weights.loss_scale);
     }
     return engine_->train(used, seen, label_smoothing, gradient_, statistics, finisher);
   }
@@ -154,20 +154,24 @@ class HostEngine final : public StepEngine {
   }
 
  private:
-  /// Rounds what is ready to fp16, if it is to, and copies it, if there is somewhere to copy it to.
+  /// Rounds what is ready to 16 bits, if it is to, and copies it, if there is somewhere to copy to.
   class Finisher final : public GradientSink {
    public:
     Finisher(std::span<float> from, std::span<float> to, GradientSink& sink)
         : from_(from), to_(to), sink_(sink), end_(from.size()) {}
-    void round(float scale) { scale_ = scale; }
+    void round(Dtype dtype, float scale) {
+      dtype_ = dtype;
+      scale_ = scale;
+    }
 
     void ready_from(std::size_t offset) override {
       const std::span<float> ready = from_.subspan(offset, end_ - offset);
-      if (scale_.has_value()) {
+      if (dtype_ == Dtype::kBf16) {
+        round_all(ready, on_host::Bf16{});
+      }
+      if (dtype_ == Dtype::kFp16) {
         spoils_ = spoils_ || (end_ == from_.size() && overflows(ready.back()));
-        for (float& g : ready) {
-          g = rounded(g);
-        }
+        round_all(ready, on_host::Fp16{});
         ready[0] = offset == 0 && spoils_ ? std::numeric_limits<float>::infinity() : ready[0];
       }
       if (!to_.empty()) {
@@ -179,10 +183,12 @@ class HostEngine final : public StepEngine {
     }
 
    private:
-    [[nodiscard]] float rounded(float g) const {
-      on_host::Fp16 stored{};
-      on_host::store_value(g * *scale_, &stored);
-      return on_host::widen(stored) / *scale_;
+    template <typename Stored>
+    void round_all(std::span<float> gradient, Stored stored) const {
+      for (float& g : gradient) {
+        on_host::store_value(g * scale_, &stored);
+        g = on_host::widen(stored) / scale_;
+      }
     }
     /// Whoever computes the microbatch comes to the same.
     static bool overflows(float some_gradient) {
@@ -197,7 +203,8 @@ class HostEngine final : public StepEngine {
     GradientSink& sink_;
     std::size_t end_;
     float rounding_ = rounding();
-    std::optional<float> scale_;
+    Dtype dtype_ = Dtype::kFp32;
+    float scale_ = 1;
     bool spoils_ = false;
   };
 
@@ -348,12 +355,12 @@ Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest
   if (Result<void> set = cpu::select_conv_kernels("auto"); !set.ok()) {
     return std::move(set).error();
   }
-  const Dtype computed = request.dtype == Dtype::kFp16 ? Dtype::kFp32 : request.dtype;
-  if (Result<std::string> isa = cpu::select_isa("auto", computed); !isa.ok()) {
+  // In fp32 whatever is asked for, with gradients rounded afterwards: a CPU with bf16 of its own is
+  // not needed to play a GPU that has it.
+  if (Result<std::string> isa = cpu::select_isa("auto"); !isa.ok()) {
     return std::move(isa).error();
   }
-  Result<std::unique_ptr<StepEngine>> engine =
-      cpu::make_cpu_engine(model, request.microbatch, {.dtype = computed});
+  Result<std::unique_ptr<StepEngine>> engine = cpu::make_cpu_engine(model, request.microbatch);
   if (!engine.ok()) {
     return engine;
   }

@@ -178,9 +178,8 @@ def wrong_workers():
              (["--data", "procedural:1024"], "data"),
              (["--init-from", other.run_dir], "initial weights"),
              (["--conv-kernels", "direct"], "convolution kernels")]
-    with open("/proc/cpuinfo") as f:
-        if " avx512f " in f.read():  # the job runs on AVX-512 then
-            wrong.append((["--isa", "avx2"], "instruction"))
+    if other.summary()["isa"] == "avx512":
+        wrong.append((["--isa", "avx2"], "instruction"))
     for args, word in wrong:
         done = subprocess.run([mayfly_run.BINARY] + join + args, capture_output=True, text=True,
                               timeout=60)
