@@ -49,8 +49,9 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
     return;
   }
   if (phase_ == Phase::kResuming && options_.quorum) {
+    const std::string why = view_ ? "" : ": " + reason_to_wait().value_or("");
     effects_.emplace_back(coordinator_effect::Refuse{
-        event.connection, "this coordinator is not in charge", Refusal::kElsewhere});
+        event.connection, "this coordinator is not in charge" + why, Refusal::kElsewhere});
     return;
   }
   if (peers_.empty() && !view_) {

@@ -223,6 +223,7 @@ class Coordinator {
   [[nodiscard]] Consent consent() const;
   [[nodiscard]] std::optional<std::vector<ViewBase>> next_bases(const Consent& given) const;
   [[nodiscard]] std::optional<std::string> missing_quorum() const;
+  [[nodiscard]] std::optional<std::string> reason_to_wait() const;
   [[nodiscard]] bool is_dispensable(MemberId id) const;
   void is_gone(MemberId id, Incarnation accepted);
   void note_active(MemberId id, ViewId view, Step committed);

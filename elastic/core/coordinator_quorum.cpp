@@ -109,6 +109,15 @@ std::optional<std::string> Coordinator::missing_quorum() const {
   return std::nullopt;
 }
 
+/// Why this coordinator is not in charge, if it is not.
+std::optional<std::string> Coordinator::reason_to_wait() const {
+  if (!view_) {  // whoever started the job may be starting it still, with other workers
+    return "the job has had no view yet, and a standby takes over only a job that has begun; start "
+           "its first coordinator again";
+  }
+  return missing_quorum();
+}
+
 /// The others that are here are a majority by themselves. Whom that needs is not evicted for bad
 /// links: a majority that leans on the word of members that are gone is lost with this coordinator.
 bool Coordinator::is_dispensable(MemberId id) const {
@@ -164,7 +173,7 @@ void Coordinator::check_quorum_time() {
   }
   const bool waits = phase_ == Phase::kWaiting || phase_ == Phase::kResuming;
   if (waits && no_quorum_since_ && now_ - *no_quorum_since_ >= quorum_patience()) {
-    send_away(missing_quorum().value_or("no majority came here"));
+    send_away(reason_to_wait().value_or("no majority came here"));
   }
   if (waits && !options_.standby && idle_since_ &&
       now_ - *idle_since_ >= options_.min_workers_timeout) {

@@ -295,7 +295,7 @@ void Coordinator::take_charge_if_due() {
         return resume.phase == ResumePhase::kRunning && resume.view->id == view_->id;
       });
   const bool is_finished = view_ && only_finished_returned();
-  const auto lack = view_ ? missing_quorum() : "no member of a view came here";
+  const auto lack = reason_to_wait();
   if (!runs_on && !is_finished && options_.quorum && lack) {
     idle_since_ = idle_since_.value_or(now_);
     if (!no_quorum_since_) {

@@ -6,6 +6,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -101,6 +102,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   Instant last_heard_;
   Instant last_sent_;
   bool is_unwelcome_ = false;           // the present coordinator is of no use
+  std::string sent_away_because_;       // what the last one that was of no use said
   std::optional<Instant> needy_since_;  // without the coordinator that the machine needs
   bool is_given_up_ = false;
   MemberHandler* handler_ = nullptr;
@@ -204,7 +206,6 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
 /// a key after that knows that they have arrived (report_barrier.hpp).
 void Client::repeat_unheard() {
   log::info("connected to the coordinator at " + options_.endpoints[endpoint_] + " again");
-  needy_since_.reset();
   is_given_up_ = false;
   if (options_.sentinel != nullptr) {
     options_.sentinel->follow(endpoint_);
@@ -239,16 +240,22 @@ void Client::on_closed(Connection& connection, const std::string& detail) {
   }
 }
 
+/// It may have been in charge, so our patience begins anew.
 void Client::lose_coordinator() {
+  needy_since_.reset();
   search_.begin(endpoint_, value(welcome_.member));
   handle(event::CoordinatorLost{});
 }
 
-/// The one we are connected to is not in charge, or must not be obeyed.
+/// The one we are connected to is not in charge, or must not be obeyed. Being with it was not being
+/// with a coordinator: patience goes on from where the search began, or a member that is sent from
+/// one to the next would never give up.
 void Client::leave_coordinator() {
   if (connection_ == nullptr) {
     return;  // it has refused us; the search goes on
   }
+  log::info("the coordinator at " + options_.endpoints[endpoint_] + " is not in charge" +
+            (sent_away_because_.empty() ? "" : ": " + sent_away_because_));
   connection_->close("this coordinator is not in charge");
   connection_.reset();
   search_.begin(endpoint_, value(welcome_.member));
@@ -274,6 +281,9 @@ void Client::schedule_beat() {
 }
 
 void Client::check_patience(Instant now) {
+  if (!machine_.needs_coordinator()) {
+    needy_since_.reset();
+  }
   if (connection_ != nullptr) {
     const bool has_choice = options_.endpoints.size() > 1;
     if (has_choice && !has_left_ && now - last_heard_ > kCoordinatorSilenceMax) {
@@ -282,7 +292,6 @@ void Client::check_patience(Instant now) {
     return;
   }
   if (!machine_.needs_coordinator()) {
-    needy_since_.reset();
     return;
   }
   if (!needy_since_) {
@@ -305,6 +314,9 @@ void Client::on_message(Connection& connection, Message message) {
   } else if (const auto* taken = std::get_if<ReportsTaken>(&message)) {
     reports_.taken(taken->count);
   } else {
+    if (const auto* lack = std::get_if<NoQuorum>(&message)) {
+      sent_away_because_ = lack->detail;
+    }
     handle(event::Received{std::move(message)});
   }
 }

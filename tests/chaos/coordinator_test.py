@@ -305,6 +305,29 @@ def standby_takes_over():
     cluster.run.remove()
 
 
+def standby_before_the_first_view():
+    """It cannot know that nobody leads the job, so it does not take over; it says what to do, and
+    its members do not wait for ever. Started again, the first coordinator has the job."""
+    cluster = new_cluster()
+    cluster.start_coordinator(2, extra=["--quorum"])
+    cluster.start_coordinator(2, name="standby", extra=["--standby"])
+    endpoints = [cluster.endpoint(), cluster.endpoint("standby")]
+    waiting = cluster.start_worker(endpoints, extra=["--coordinator-timeout", "8"])
+    cluster.wait_for(lambda: "joined" in waiting.output(), "the worker does not join")
+    cluster.coordinators[0].kill()
+    late = cluster.start_worker(endpoints)  # refused until somebody leads the job
+    code = cluster.wait_for_end(waiting, f"{waiting.name} does not end")
+    expect(code == 1, f"the waiting worker ended with {code}\n{waiting.output()}")
+    for words in ("is not in charge: the job has had no view yet",
+                  "start its first coordinator again", "the coordinator is gone"):
+        expect(words in waiting.output(), f"{words!r} is not said:\n{waiting.output()}")
+    expect(standby_status(cluster)["phase"] == "standby", "the standby leads a job without a view")
+    expect(late.alive(), f"the other worker ended\n{late.output()}")
+    cluster.start_coordinator(2, extra=["--quorum"])
+    cluster.start_worker(endpoints)
+    finish(cluster)
+
+
 def standby_status(cluster):
     answer = subprocess.run([mayfly_run.BINARY, "status", cluster.endpoint("standby"), "--json",
                              "--token-file", cluster.token_file],
@@ -358,4 +381,5 @@ if __name__ == "__main__":
         "second_one_is_refused": second_one_is_refused,
         "another_configuration_is_refused": another_configuration_is_refused,
         "never_started_again": never_started_again, "standby_takes_over": standby_takes_over,
+        "standby_before_the_first_view": standby_before_the_first_view,
         "stopped_worker_rejoins": stopped_worker_rejoins, "under_mpirun": under_mpirun}))
