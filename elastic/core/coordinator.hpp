@@ -294,8 +294,10 @@ class Coordinator {
                                                   const Stopped& stopped) const;
   void judge_claims();
   void judge_finish();
+  [[nodiscard]] bool may_disagree_about_end(Step last);
   [[nodiscard]] static bool is_claimant(const Peer& peer);
   void evict_liars(Step lower);
+  void distrust_joiners(Step upper);
   void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars);
   void forget_claims();
 
@@ -369,6 +371,7 @@ class Coordinator {
   MemberId last_id_{};
   Step committed_{};
   Step undone_{};  // the highest that was committed before every holder of it was lost
+  std::optional<Step> end_disputed_at_;  // after it some had finished and others had not
   bool pause_asked_ = false;
   std::optional<std::string> stop_asked_;
   std::optional<Instant> waiting_since_;

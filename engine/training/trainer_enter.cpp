@@ -80,7 +80,6 @@ Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group
   if (view.has_observers()) {
     return agree_with_observers(view, group, deadline);
   }
-  ENSURE(state_.committed <= view.committed, "no member is ahead of its view");
   if (view.anyone_behind()) {
     return catch_up(view, group, deadline);
   }
@@ -92,7 +91,8 @@ Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group
 /// need who is behind only in the reduction.
 Result<void> Trainer::catch_up(const elastic::View& view, collectives::Group& group,
                                Instant deadline) {
-  const bool is_behind = state_.committed < view.committed;
+  // Also one that is ahead: what it came with is not used.
+  const bool is_behind = state_.committed != view.committed;
   const DonorAddress own = is_behind ? DonorAddress{} : send_state(view);
   const Result<std::vector<DonorAddress>> senders =
       exchange_senders(group, view, own, is_behind, tuner_, deadline);
