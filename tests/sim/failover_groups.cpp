@@ -97,6 +97,9 @@ void FailoverWorld::contribute(std::size_t index) {
     return;
   }
   reigns_.on_reduced(group.view.id, step);
+  violations_.expect(!is_paused_, [&] {
+    return "step " + std::to_string(step) + " is committed though the job is paused";
+  });
   MicrobatchSet all;
   std::uint32_t total = 0;
   for (const auto& [id, part] : parts) {
@@ -112,7 +115,10 @@ void FailoverWorld::contribute(std::size_t index) {
       Worker& done = *workers_[each];
       done.committed = step;
       done.held = {};
-      give_member(each, member_event::Progressed{done.view->id, Step{step}, 3, 1});
+      if (now_ - done.last_progress >= scenario_.progress_every) {
+        done.last_progress = now_;
+        give_member(each, member_event::Progressed{done.view->id, Step{step}, 3, 1});
+      }
       done.boundary = done.boundary || is_boundary;
       if (step >= scenario_.steps || is_boundary) {
         stop_trainer(each, false, std::nullopt);

@@ -22,6 +22,9 @@ CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
   options.stop_timeout = seconds(2);
   options.seed = scenario.seed;
   options.identity = identity;
+  options.min_workers_timeout = scenario.min_workers_timeout;
+  options.resume_timeout = scenario.resume_timeout;
+  options.quorum_timeout = scenario.quorum_timeout;
   options.quorum = scenario.standbys > 0;
   options.standby = is_standby;
   if (!is_standby && scenario.broken == BrokenCore::kIgnoresQuorum) {
@@ -58,7 +61,8 @@ void FailoverWorld::start_host(std::size_t index) {
     if (contents.view) {
       reigns_.on_known(*contents.view, "the log");
     }
-    host.log.resize(contents.good_bytes);
+    host.ends_again = host.ends_again || contents.ended.has_value();
+    host.log = ViewLog::compact(contents);
     host.durable_bytes = host.log.size();
     host.core = std::make_unique<Coordinator>(options, contents);
   }
@@ -68,8 +72,17 @@ void FailoverWorld::start_host(std::size_t index) {
         static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(2 * most + 1)));
     host.clock = SimClock(draw(seconds(3600)), gain - most);
   }
+  host.last_led = now_;
   tell("coordinator " + std::to_string(index) + " starts");
   tick(index, ++host.life);
+  const bool kills = scenario_.crash_on_return && scenario_.worker_crash_every > Duration::zero();
+  if (kills && !is_calm_ && !workers_.empty() && chance(2)) {
+    after(draw(milliseconds(300)), [this] {
+      if (!is_calm_) {
+        kill_somebody();
+      }
+    });
+  }
 }
 
 void FailoverWorld::tick(std::size_t index, std::uint64_t life) {
@@ -86,6 +99,7 @@ void FailoverWorld::crash_host(std::size_t index) {
   host.effects_to_live.reset();
   host.link_of.clear();
   ++result_.crashes;
+  budget_.on_event();
   if (scenario_.loses_log_tails && chance(2)) {
     host.log.resize(host.durable_bytes + random_.below(host.log.size() - host.durable_bytes + 1));
   }
@@ -158,6 +172,10 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
     }
     carry_out(index, effect);
   }
+  const std::string phase = host.core->phase();
+  if (phase == "running" || phase == "stopping" || phase == "paused") {
+    host.last_led = now_;
+  }
 }
 
 void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect) {
@@ -200,20 +218,74 @@ void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect
       close_at_worker(link->second, kMessageDelay + milliseconds(2));
       host.link_of.erase(link);
     }
-  } else if (std::holds_alternative<ViewPublished>(effect)) {
-    ++result_.views;
+  } else if (const auto* view = std::get_if<ViewPublished>(&effect)) {
+    published(index, view->view);
   } else if (const auto* text = std::get_if<Note>(&effect)) {
     note(index, *text);
-  } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
-    host.has_ended = true;
-    is_over_ = true;
-    violations_.expect(ended->outcome == Outcome::kDone,
-                       [&] { return std::string("the job ended, but is not done"); });
+  } else if (const auto* end = std::get_if<JobEnded>(&effect)) {
+    ended(index, end->outcome);
   }
+}
+
+void FailoverWorld::published(std::size_t index, const View& view) {
+  ++result_.views;
+  budget_.on_view();
+  violations_.expect(index != 0 || !hosts_[0]->ends_again, [] {
+    return std::string("a view is published though the job's end is on record");
+  });
+  if (scenario_.crash_on_view && !is_calm_ && chance(3)) {
+    crash_soon(index);
+    if (scenario_.cut_every > Duration::zero() && chance(2)) {
+      cut_some_links();
+    }
+    if (scenario_.worker_crash_every > Duration::zero() && chance(2)) {
+      kill_somebody();
+    }
+  }
+  // Without cuts whoever lives has come back in time, so what it has committed counts; unless the
+  // log lacks the view, because the disk was full.
+  if (scenario_.cut_every == Duration::zero() && scenario_.disk_full_every == Duration::zero() &&
+      scenario_.resume_timeout >= seconds(2)) {
+    for (const auto& worker : workers_) {
+      const bool holds_more =
+          worker->alive && worker->has_state && worker->committed > value(view.committed);
+      violations_.expect(!holds_more, [&] {
+        return "view " + std::to_string(value(view.id)) + " undoes step " +
+               std::to_string(worker->committed) + ", which a living member has";
+      });
+    }
+  }
+}
+
+void FailoverWorld::ended(std::size_t index, Outcome outcome) {
+  hosts_[index]->has_ended = true;
+  is_over_ = true;
+  if (outcome == Outcome::kTooFewWorkers) {
+    ++result_.gave_up;
+    const SimClock fast({}, scenario_.clock_drift_per_mille);
+    const Duration alone = now_ - hosts_[index]->last_led;
+    const bool is_long = alone >= fast.real(scenario_.min_workers_timeout);
+    violations_.expect(is_long || hosts_[index]->ends_again, [alone] {
+      return "the job is given up for want of members after " +
+             std::to_string(static_cast<long>(to_ms(alone))) + " ms without them";
+    });
+    return;
+  }
+  violations_.expect(outcome == Outcome::kDone,
+                     [&] { return std::string("the job ended, but is not done"); });
 }
 
 void FailoverWorld::note(std::size_t index, const coordinator_effect::Note& note) {
   const bool is_in_charge = note.kind == "in_charge";
+  is_paused_ = is_paused_ || (note.kind == "paused" && index == 0);
+  result_.undone += note.kind == "restarted" ? 1 : 0;
+  if (note.kind == "evicted") {
+    const bool has_cuts = result_.cuts > 0;
+    evictions_.on_evicted(*note.member, note.detail,
+                          {.links_broke = has_cuts,
+                           .stood_still = has_cuts,
+                           .was_unheard = has_cuts || result_.crashes > 0});
+  }
   result_.resumed += is_in_charge ? 1 : 0;
   result_.takeovers += is_in_charge && index > 0 ? 1 : 0;
   tell("coordinator " + std::to_string(index) + ": " + note.kind + ' ' +

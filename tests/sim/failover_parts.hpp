@@ -18,6 +18,8 @@ struct FailoverWorld::Host {
   std::optional<std::uint64_t> effects_to_live;  // then it crashes
   std::map<MemberId, std::size_t> link_of;
   bool has_ended = false;
+  bool ends_again = false;  // what it found in its log was over
+  Instant last_led;         // members, in a view
 };
 
 struct FailoverWorld::Link {
@@ -42,6 +44,8 @@ struct FailoverWorld::Worker {
   std::optional<Incarnation> obeys;  // a broken one: whomever it talks to
   // The trainer.
   std::uint64_t committed = 0;
+  bool has_state = true;  // that it could go on with; not while it joins again
+  Instant last_progress;  // said
   elastic::MicrobatchSet held;
   std::optional<elastic::View> view;
   std::uint64_t generation = 0;

@@ -50,6 +50,25 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   }
   const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
   scenario.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
+  // Only the log tells the next coordinator of a pause: a standby does not have it, and a full disk
+  // may leave it out.
+  if (scenario.standbys == 0 && scenario.disk_full_every == Duration::zero() &&
+      random.below(2) == 0) {
+    scenario.pause_every = draw_interval(random, milliseconds(300), seconds(4));
+  }
+  scenario.crash_on_view = random.below(3) == 0;
+  scenario.crash_on_return = random.below(2) == 0;
+  scenario.sentinels_tell_all = random.below(2) == 0;
+  if (random.below(3) != 0) {
+    scenario.progress_every = draw_interval(random, milliseconds(10), milliseconds(200));
+  }
+  if (random.below(3) == 0) {
+    scenario.min_workers_timeout = draw_interval(random, seconds(4), seconds(20));
+  }
+  if (random.below(2) == 0) {
+    scenario.resume_timeout = draw_interval(random, milliseconds(300), seconds(4));
+    scenario.quorum_timeout = draw_interval(random, milliseconds(500), seconds(5));
+  }
   return scenario;
 }
 
@@ -81,7 +100,9 @@ std::vector<std::pair<std::string, std::uint64_t>> FailoverResult::counts() cons
           {"of them standbys", takeovers},
           {"cuts", cuts},
           {"records that did not fit", unwritten},
-          {"rejoined", rejoins}};
+          {"rejoined", rejoins},
+          {"commits undone", undone},
+          {"gave up", gave_up}};
 }
 
 std::string describe(const FailoverScenario& s) {
@@ -90,7 +111,11 @@ std::string describe(const FailoverScenario& s) {
          " steps; milliseconds between" + ms("coordinator_crash", s.coordinator_crash_every) +
          ms("worker_crash", s.worker_crash_every) + ms("cut", s.cut_every) +
          ms("join", s.join_every) + ms("disk_full", s.disk_full_every) +
-         (s.loses_log_tails ? " loses_log_tails" : "") +
+         ms("pause", s.pause_every) + (s.loses_log_tails ? " loses_log_tails" : "") +
+         (s.crash_on_view ? " crash_on_view" : "") + (s.crash_on_return ? " crash_on_return" : "") +
+         (s.sentinels_tell_all ? " sentinels_tell_all" : "") + "; times" +
+         ms("progress", s.progress_every) + ms("min_workers", s.min_workers_timeout) +
+         ms("resume", s.resume_timeout) + ms("quorum", s.quorum_timeout) +
          (s.clock_drift_per_mille == 0
               ? std::string()
               : "; clocks drift by " + std::to_string(s.clock_drift_per_mille) + " per mille");
@@ -99,7 +124,9 @@ std::string describe(const FailoverScenario& s) {
 FailoverWorld::FailoverWorld(const FailoverScenario& scenario)
     : scenario_(scenario),
       random_(CounterRandom(scenario.seed).split("failover world")),
-      reigns_(violations_) {
+      reigns_(violations_),
+      evictions_(violations_),
+      budget_(violations_, 4) {
   for (std::uint32_t i = 0; i <= scenario_.standbys; ++i) {
     hosts_.push_back(std::make_unique<Host>());
   }
@@ -161,18 +188,9 @@ void FailoverWorld::every(Duration mean, const std::function<void()>& fault) {
 }
 
 void FailoverWorld::start_faults() {
-  every(scenario_.coordinator_crash_every, [this] {
-    Host& host = *hosts_[random_.below(hosts_.size())];
-    if (host.core) {
-      host.effects_to_live = random_.below(8);
-    }
-  });
-  every(scenario_.worker_crash_every, [this] {
-    const std::size_t worker = random_.below(workers_.size());
-    if (workers_[worker]->alive) {
-      kill_worker(worker);
-    }
-  });
+  every(scenario_.coordinator_crash_every, [this] { crash_soon(random_.below(hosts_.size())); });
+  every(scenario_.worker_crash_every, [this] { kill_somebody(); });
+  every(scenario_.pause_every, [this] { pause_the_job(); });
   every(scenario_.cut_every, [this] { cut_some_links(); });
   every(scenario_.join_every, [this] {
     if (workers_.size() < 12) {
@@ -187,9 +205,47 @@ void FailoverWorld::start_faults() {
   after(scenario_.faults_end, [this] { end_faults(); });
 }
 
+/// Between any two of its effects.
+void FailoverWorld::crash_soon(std::size_t host) {
+  if (hosts_[host]->core) {
+    hosts_[host]->effects_to_live = random_.below(8);
+  }
+}
+
+void FailoverWorld::kill_somebody() {
+  const std::size_t worker = random_.below(workers_.size());
+  if (workers_[worker]->alive) {
+    kill_worker(worker);
+  }
+}
+
+/// The operator goes to the first coordinator; whether it hears is its business.
+void FailoverWorld::pause_the_job() {
+  tell("an operator pauses the job");
+  give(0, coordinator_event::PauseAsked{true});
+  after(draw(scenario_.pause_max), [this] { resume_the_job(); });
+}
+
+/// Again and again, until somebody is there who hears it.
+void FailoverWorld::resume_the_job() {
+  if (!hosts_[0]->core) {
+    after(milliseconds(50), [this] { resume_the_job(); });
+    return;
+  }
+  tell("an operator resumes the job");
+  is_paused_ = false;
+  budget_.on_event();
+  const std::uint64_t life = hosts_[0]->life;
+  give(0, coordinator_event::PauseAsked{false});
+  if (!hosts_[0]->core || hosts_[0]->life != life) {  // no answer
+    after(milliseconds(50), [this] { resume_the_job(); });
+  }
+}
+
 /// Hosts fall into two sets; some links from one to the other are cut, often both ways.
 void FailoverWorld::cut_some_links() {
   ++result_.cuts;
+  budget_.on_event();
   const std::size_t nodes = hosts_.size() + workers_.size();
   std::vector<bool> side(nodes);
   for (std::size_t node = 0; node < nodes; ++node) {

@@ -19,7 +19,9 @@
 #include "base/random.hpp"
 #include "elastic/core/coordinator.hpp"
 #include "elastic/core/member.hpp"
+#include "tests/sim/checkers/eviction_checker.hpp"
 #include "tests/sim/checkers/reign_checker.hpp"
+#include "tests/sim/checkers/view_budget_checker.hpp"
 #include "tests/sim/checkers/violations.hpp"
 
 namespace mayfly::sim {
@@ -49,6 +51,16 @@ struct FailoverScenario {
   Duration disk_full_max = seconds(2);
   Duration cut_max = seconds(3);
   Duration down_max = milliseconds(2500);
+  Duration pause_every{};  ///< an operator pauses the job for pause_max at most
+  Duration pause_max = seconds(1);
+  bool crash_on_view = false;    ///< whenever a view is published, its author may crash, links may
+                                 ///< be cut and members die
+  bool crash_on_return = false;  ///< when a coordinator starts, members may die that it waits for
+  bool sentinels_tell_all = false;  ///< and late: every coordinator hears who has died
+  Duration progress_every{};        ///< members say what they have committed so often; 0 = always
+  Duration min_workers_timeout = seconds(600);  ///< as the coordinator has them
+  Duration resume_timeout = seconds(2);
+  Duration quorum_timeout = seconds(3);
   bool loses_log_tails = false;  ///< a crash takes what was not yet on the disk
   /// The clock of each coordinator is so much too fast or too slow at most.
   std::uint32_t clock_drift_per_mille = 0;
@@ -80,6 +92,8 @@ struct FailoverResult {
   std::uint64_t cuts = 0;
   std::uint64_t unwritten = 0;  ///< records that did not fit on the disk
   std::uint64_t rejoins = 0;
+  std::uint64_t undone = 0;   ///< times that a committed step was done again
+  std::uint64_t gave_up = 0;  ///< jobs that ended for want of members
 
   /// The counts by name, in the order in which people want to read them.
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
@@ -103,6 +117,10 @@ class FailoverWorld {
   [[nodiscard]] bool chance(std::uint64_t of) { return random_.below(of) == 0; }
   void every(Duration mean, const std::function<void()>& fault);
   void start_faults();
+  void crash_soon(std::size_t host);
+  void kill_somebody();
+  void pause_the_job();
+  void resume_the_job();
   void cut_some_links();
   void end_faults();
   void keep_enough_workers();
@@ -124,10 +142,13 @@ class FailoverWorld {
   void close_at_worker(std::size_t link, Duration delay);
   void close_at_host(std::size_t link, Duration delay);
   void note(std::size_t host, const elastic::coordinator_effect::Note& note);
+  void published(std::size_t host, const elastic::View& view);
+  void ended(std::size_t host, elastic::Outcome outcome);
 
   // failover_workers.cpp: members
   void add_worker();
   void kill_worker(std::size_t worker);
+  void tell_of_death(std::size_t worker, std::size_t host, MemberId id, Incarnation accepted);
   void connect(std::size_t worker);
   void reconnect(std::size_t worker, bool elsewhere);
   void beat(std::size_t worker);
@@ -158,6 +179,8 @@ class FailoverWorld {
   std::map<std::pair<Instant, std::uint64_t>, std::function<void()>> events_;
   Violations violations_;
   ReignChecker reigns_;
+  EvictionChecker evictions_;
+  ViewBudgetChecker budget_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Link> links_;
@@ -165,6 +188,7 @@ class FailoverWorld {
   std::set<std::pair<std::size_t, std::size_t>> cut_;  // from, to
   std::map<MemberId, std::size_t> worker_of_;
   Instant disk_full_until_;
+  bool is_paused_ = false;  // and nobody has asked for more steps since
   bool is_calm_ = false;
   bool is_over_ = false;
   bool is_known_done_ = false;  // somebody was told so; others may be waiting for a coordinator

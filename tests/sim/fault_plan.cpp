@@ -48,6 +48,17 @@ void draw_machines(RandomStream& random, FaultPlan& plan) {
   plan.sentinel_delay_max = random.below(2) == 0 ? milliseconds(2) : milliseconds(400);
 }
 
+/// Workers come and go, at their own speeds, and nothing goes wrong.
+void keep_planned_changes(FaultPlan& plan) {
+  FaultPlan kept;
+  kept.join_every = plan.join_every;
+  kept.drain_every = plan.drain_every;
+  kept.notice_every = plan.notice_every;
+  kept.slow_members = plan.slow_members;
+  kept.speed_change_every = plan.speed_change_every;
+  plan = kept;
+}
+
 const char* name_of(ExchangeKind kind) {
   switch (kind) {
     case ExchangeKind::kRing: return "ring";
@@ -119,6 +130,10 @@ Scenario draw_scenario(std::uint64_t seed) {
   scenario.state_bytes = random.below(2);
   scenario.delta_from_members = random.below(2) == 0 ? 1 : 32;
   draw_machines(random, scenario.faults);
+  scenario.faults.missed_sum_every = draw_interval(random, milliseconds(50), seconds(1));
+  if (random.below(12) == 0) {
+    keep_planned_changes(scenario.faults);
+  }
   return scenario;
 }
 
@@ -136,10 +151,10 @@ std::string describe(const Scenario& s) {
          ms("notice", f.notice_every) + ms("pause", f.pause_every) +
          ms("speed_change", f.speed_change_every) + ms("mass_loss", f.mass_loss_every) +
          ms("coordinator_stall", f.coordinator_stall_every) + ms("repeat", f.repeat_every) +
-         ms("corrupt", f.corrupt_every) + (f.restart_at_once ? " restart_at_once" : "") +
-         (f.crash_on_view ? " crash_on_view" : "") + (f.slow_members ? " slow_members" : "") +
-         "; delays" + ms("message", f.message_delay_max) + ms("sentinel", f.sentinel_delay_max) +
-         ms("break", f.break_delay_max) +
+         ms("corrupt", f.corrupt_every) + ms("missed_sum", f.missed_sum_every) +
+         (f.restart_at_once ? " restart_at_once" : "") + (f.crash_on_view ? " crash_on_view" : "") +
+         (f.slow_members ? " slow_members" : "") + "; delays" + ms("message", f.message_delay_max) +
+         ms("sentinel", f.sentinel_delay_max) + ms("break", f.break_delay_max) +
          (f.clock_drift_per_mille == 0
               ? std::string()
               : "; clocks drift by " + std::to_string(f.clock_drift_per_mille) + " per mille");

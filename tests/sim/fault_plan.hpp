@@ -33,6 +33,7 @@ struct FaultPlan {
       coordinator_stall_every{};  ///< the coordinator's host stands still for stall_max at most
   Duration repeat_every{};   ///< a message that a worker sent before reaches the coordinator again
   Duration corrupt_every{};  ///< a bit flips in what a worker holds
+  Duration missed_sum_every{};   ///< a member dies when only an observer lacks the sum
   bool restart_at_once = false;  ///< who is killed is replaced within milliseconds
   bool crash_on_view = false;    ///< whenever a view is published, somebody may crash right then
   bool slow_members = false;     ///< every worker has its own speed, up to kSlowestFactor slower

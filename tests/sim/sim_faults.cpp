@@ -42,15 +42,21 @@ void SimWorld::start_faults() {
     const auto factor = static_cast<std::int64_t>(1 + random_.below(kSlowestFactor));
     worker.set_microbatch_time(scenario_.microbatch_time * factor);
     rebalance_checker_.on_speed_change();
+    budget_checker_.on_event();
   });
   at_somebody(plan.corrupt_every, [this](SimWorker& worker) {
     if (worker.id()) {
+      disturbed();
       worker.flip_a_bit();
     }
   });
-  at_somebody(plan.notice_every, [](SimWorker& worker) { worker.on_leave_asked(); });
+  at_somebody(plan.notice_every, [this](SimWorker& worker) {
+    budget_checker_.on_event();
+    worker.on_leave_asked();
+  });
   at_somebody(plan.drain_every, [this](SimWorker& worker) {
     if (worker.id()) {
+      budget_checker_.on_event();
       give(coordinator_event::DrainAsked{*worker.id(), "drill"});
     }
   });
@@ -64,12 +70,18 @@ void SimWorld::start_faults() {
   every(plan.coordinator_stall_every, [this] {
     stalled_until_ =
         std::max(stalled_until_, queue_.now() + draw_delay(scenario_.faults.stall_max));
+    disturbed();
+    pace_checker_.on_fault(stalled_until_);
   });
+  every(plan.missed_sum_every, [this] { next_sum_is_missed_ = true; });
   every(plan.repeat_every, [this] { repeat_a_message(); });
   every(plan.pause_every, [this] {
+    disturbed();
     give(coordinator_event::PauseAsked{true});
-    queue_.after(draw_delay(scenario_.faults.pause_max),
-                 [this] { give(coordinator_event::PauseAsked{false}); });
+    queue_.after(draw_delay(scenario_.faults.pause_max), [this] {
+      disturbed();
+      give(coordinator_event::PauseAsked{false});
+    });
   });
   keep_enough_workers();
 }
@@ -119,6 +131,9 @@ void SimWorld::break_a_link() {
   const auto first = pick_living();
   const auto second = pick_living();
   if (first && second && *first != *second && workers_[*first]->id() && workers_[*second]->id()) {
+    disturbed();
+    tell("bad_link", *workers_[*first]->id(),
+         "to " + std::to_string(value(*workers_[*second]->id())));
     bad_links_.emplace_back(*workers_[*first]->id(), *workers_[*second]->id());
     if (!groups_.empty()) {
       groups_.rbegin()->second->cut(bad_links_.back().first, bad_links_.back().second);

@@ -231,6 +231,12 @@ void SimGroup::finish_bucket(std::size_t rank) {
 void SimGroup::hand_over(std::size_t rank) {
   Part& part = parts_[rank];
   world_.lease_checker().on_end(part.id, view_.id);
+  if (world_.misses_this_sum(part.id)) {
+    const MemberId culprit = parts_[(rank + 1) % parts_.size()].id;
+    world_.at_worker(culprit, Duration::zero(), [](SimWorker& worker) { worker.die(false); });
+    fail(rank, culprit);
+    return;
+  }
   if (reduced_.insert(part.step).second) {
     world_.on_reduced(view_.id, part.step, contributed_.at(part.step));
   }

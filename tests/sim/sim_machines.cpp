@@ -64,6 +64,12 @@ void SimWorld::beat_of_sentinel(std::size_t index) {
 }
 
 void SimWorld::worker_died(std::size_t index, bool silently) {
+  if (!workers_[index]->has_left()) {
+    disturbed();
+  }
+  if (const auto id = workers_[index]->id()) {
+    commit_checker_.on_died(*id);
+  }
   if (scenario_.faults.restart_at_once && queue_.now() - Instant{} < scenario_.faults.faults_end &&
       living().size() < scenario_.initial_workers) {
     queue_.after(draw_delay(milliseconds(10)), [this] { add_worker(); });
@@ -109,6 +115,8 @@ void SimWorld::probe(MemberId member) {
 
 void SimWorld::stand_still(std::size_t index, Standstill kind) {
   const Instant until = queue_.now() + draw_delay(scenario_.faults.freeze_max);
+  disturbed();
+  pace_checker_.on_fault(until);
   workers_[index]->freeze_until(until);
   Machine& machine = machines_[index];
   if (kind != Standstill::kStopped) {

@@ -240,6 +240,7 @@ void SimWorker::observe(const ToySum& sum, std::uint64_t agreed) {
     world_.at_worker(*id_, kPatience, [generation = generation_](SimWorker& w) {
       const bool still = w.generation_ == generation && w.observes_;
       if (still && (!w.observer_ || w.observer_->failed())) {
+        w.world_.on_state_given_up();
         w.on_leave_asked();
       }
     });

@@ -44,7 +44,7 @@ void SimWorker::on_message(const Message& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
     id_ = welcome->member;
     member_.emplace(*welcome);
-    world_.commit_checker().on_sync(*id_, committed_, state_);
+    world_.commit_checker().on_loaded(*id_, committed_, state_);
     world_.at_worker(*id_, world_.draw_delay(milliseconds(60)), [](SimWorker& worker) {
       worker.give(
           member_event::Loaded{Step{worker.committed_}, worker.world_.scenario().state_bytes});
@@ -128,6 +128,7 @@ void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
 }
 
 void SimWorker::carry_out(const member_effect::Leave& /*leave*/) {
+  has_left_ = true;
   die(false);
 }
 

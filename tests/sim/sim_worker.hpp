@@ -31,6 +31,8 @@ class SimWorker {
   // The process.
   [[nodiscard]] std::size_t index() const { return index_; }
   [[nodiscard]] bool alive() const { return alive_; }
+  /// It ended because the job let it go.
+  [[nodiscard]] bool has_left() const { return has_left_; }
   [[nodiscard]] std::optional<MemberId> id() const { return id_; }
   [[nodiscard]] Instant frozen_until() const { return frozen_until_; }
   void freeze_until(Instant when) { frozen_until_ = std::max(frozen_until_, when); }
@@ -120,6 +122,7 @@ class SimWorker {
   std::size_t index_;
   Duration microbatch_time_;
   bool alive_ = true;
+  bool has_left_ = false;
   Instant frozen_until_;
   std::optional<MemberId> id_;
   std::optional<elastic::Member> member_;

@@ -25,6 +25,14 @@ Instant bound_of(const Scenario& scenario) {
          scenario.microbatch_time * microbatches * slowest;
 }
 
+/// Of the slowest member that computes all of it, with the messages of a planned change.
+Duration longest_step(const Scenario& scenario) {
+  const FaultPlan& faults = scenario.faults;
+  const bool slow = faults.slow_members || faults.speed_change_every > Duration::zero();
+  return scenario.microbatch_time * (scenario.microbatches * (slow ? kSlowestFactor : 1)) +
+         4 * faults.message_delay_max + milliseconds(300);
+}
+
 CoordinatorOptions options_of(const Scenario& scenario) {
   CoordinatorOptions options;
   options.microbatches = scenario.microbatches;
@@ -74,6 +82,9 @@ SimWorld::SimWorld(const Scenario& scenario)
                          earliest(options_of(scenario).starved_max, scenario),
                          std::max(scenario.faults.message_delay_max,
                                   scenario.faults.sentinel_delay_max) <= milliseconds(2)),
+      eviction_checker_(violations_),
+      budget_checker_(violations_, 3),
+      pace_checker_(violations_, longest_step(scenario)),
       liveness_(violations_, bound_of(scenario)),
       coordinator_(options_of(scenario)) {}
 
@@ -106,6 +117,7 @@ Duration SimWorld::draw_delay(Duration most) {
 
 void SimWorld::add_worker() {
   const std::size_t index = workers_.size();
+  budget_checker_.on_event();
   const auto factor = scenario_.faults.slow_members ? 1 + random_.below(kSlowestFactor) : 1;
   // A checkpoint is written every ten steps; some workers find one.
   const std::uint64_t saved = commit_checker_.highest_right() / 10 * 10;
@@ -184,6 +196,7 @@ SimGroup& SimWorld::group_of(const View& view) {
 void SimWorld::on_reduced(ViewId view, std::uint64_t step,
                           const std::vector<MicrobatchSet>& parts) {
   microbatch_checker_.on_reduced(view, step, parts);
+  pace_checker_.on_step(step, queue_.now());
   sample_checker_.on_reduced(step, parts);
 }
 
@@ -304,6 +317,7 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
     close_connection(worker_of_.at(disconnect->member));
   } else if (const auto* published = std::get_if<ViewPublished>(&effect)) {
     ++result_.views;
+    budget_checker_.on_view();
     view_checker_.on_published(published->view);
     commit_checker_.on_view(published->view);
     last_members_.clear();
@@ -327,6 +341,20 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   if (note.kind == "lost" && note.detail.starts_with("silent")) {
     suspected(*note.member);
   }
+  if (note.kind == "lost" || note.kind == "evicted" || note.kind == "corrupted") {
+    commit_checker_.on_lost(*note.member);
+  } else if (note.kind == "left") {
+    commit_checker_.on_left(*note.member);
+  }
+  if (note.kind == "evicted") {
+    evicted(*note.member, note.detail);
+  }
+  if (note.kind == "state_not_used") {
+    commit_checker_.on_not_used(*note.member);
+  }
+  if (note.kind == "waiting" || note.kind == "resumed") {
+    pace_checker_.on_fault(queue_.now());
+  }
   result_.joins += note.kind == "joined" ? 1 : 0;
   result_.leaves += note.kind == "left" ? 1 : 0;
   result_.evictions += note.kind == "evicted" ? 1 : 0;
@@ -336,14 +364,50 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   }
   if (note.kind == "rebalance") {
     ++result_.rebalances;
+    budget_checker_.on_event();
     rebalance_checker_.on_rebalance();
   } else if (note.kind == "view") {
     rebalance_checker_.on_view();
   }
   result_.fingerprint =
       mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns) ^ note.kind.size());
-  result_.history.push_back(
-      history_line(queue_.now() - Instant{}, note.kind, note.member, note.detail));
+  tell(note.kind, note.member, note.detail);
+}
+
+void SimWorld::tell(const std::string& what, std::optional<MemberId> member,
+                    const std::string& detail) {
+  result_.history.push_back(history_line(queue_.now() - Instant{}, what, member, detail));
+}
+
+void SimWorld::evicted(MemberId member, const std::string& reason) {
+  // Where two members do not reach each other, those that find out first leave the group, and which
+  // of the names that are named then is the culprit's cannot always be told.
+  const auto is_member = [this](MemberId id) {
+    return std::find(last_members_.begin(), last_members_.end(), id) != last_members_.end();
+  };
+  const bool has_bad_link = std::any_of(
+      bad_links_.begin(), bad_links_.end(),
+      [&](const auto& link) { return is_member(link.first) && is_member(link.second); });
+  const SimWorker& worker = *workers_[worker_of_.at(member)];
+  const bool stood_still = worker.frozen_until() > Instant{} || !worker.alive();
+  eviction_checker_.on_evicted(member, reason,
+                               {.links_broke = has_bad_link, .stood_still = stood_still});
+}
+
+/// By something else than workers that come and go as planned.
+void SimWorld::disturbed() {
+  budget_checker_.on_event();
+  pace_checker_.on_fault(queue_.now());
+}
+
+bool SimWorld::misses_this_sum(MemberId observer) {
+  if (!next_sum_is_missed_ || !worker_at(observer).observes()) {
+    return false;
+  }
+  next_sum_is_missed_ = false;
+  disturbed();
+  tell("misses_sum", observer, "");
+  return true;
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {

@@ -17,12 +17,15 @@
 #include "elastic/core/coordinator.hpp"
 #include "tests/sim/checkers/commit_checker.hpp"
 #include "tests/sim/checkers/corruption_checker.hpp"
+#include "tests/sim/checkers/eviction_checker.hpp"
 #include "tests/sim/checkers/lease_checker.hpp"
 #include "tests/sim/checkers/liveness_checker.hpp"
 #include "tests/sim/checkers/microbatch_checker.hpp"
+#include "tests/sim/checkers/pace_checker.hpp"
 #include "tests/sim/checkers/rebalance_checker.hpp"
 #include "tests/sim/checkers/sample_checker.hpp"
 #include "tests/sim/checkers/suspicion_checker.hpp"
+#include "tests/sim/checkers/view_budget_checker.hpp"
 #include "tests/sim/checkers/view_checker.hpp"
 #include "tests/sim/event_queue.hpp"
 #include "tests/sim/fault_plan.hpp"
@@ -102,6 +105,10 @@ class SimWorld {
     return machines_[worker].clock;
   }
   [[nodiscard]] LeaseChecker& lease_checker() { return lease_checker_; }
+  /// The others have the sum that is complete, and this observer does not get it. Once per fault.
+  [[nodiscard]] bool misses_this_sum(MemberId observer);
+  /// An observer gives up what it has, because its donors do not answer.
+  void on_state_given_up() { disturbed(); }
   /// A step's sums are complete on some member of the view.
   void on_reduced(ViewId view, std::uint64_t step,
                   const std::vector<elastic::MicrobatchSet>& parts);
@@ -135,6 +142,9 @@ class SimWorld {
   void thaw_later(std::size_t worker);
   void tick();
   void note(const elastic::coordinator_effect::Note& note);
+  void evicted(MemberId member, const std::string& reason);
+  void disturbed();
+  void tell(const std::string& what, std::optional<MemberId> member, const std::string& detail);
 
   // sim_machines.cpp: clocks, sentinels, machines that stand still
   [[nodiscard]] SimClock draw_clock();
@@ -170,6 +180,9 @@ class SimWorld {
   CorruptionChecker corruption_checker_;
   RebalanceChecker rebalance_checker_;
   SuspicionChecker suspicion_checker_;
+  EvictionChecker eviction_checker_;
+  ViewBudgetChecker budget_checker_;
+  PaceChecker pace_checker_;
   LivenessChecker liveness_;
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
@@ -177,6 +190,7 @@ class SimWorld {
   std::vector<Machine> machines_;                      // by worker
   SimClock clock_;                                     // of the coordinator
   std::uint64_t flips_ = 0;                            // bits flipped so far
+  bool next_sum_is_missed_ = false;                    // by an observer
   std::vector<std::deque<elastic::Message>> sent_;     // by worker: the last few to the coordinator
   Instant stalled_until_;                              // the coordinator's host
   std::deque<elastic::CoordinatorEvent> backlog_;      // of what it has not seen yet

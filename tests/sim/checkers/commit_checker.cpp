@@ -27,11 +27,17 @@ void CommitChecker::on_commit(MemberId member, std::uint64_t step, ToyState stat
   violations_.expect(state == expected(step),
                      [&] { return name(member, step) + ": committed another state"; });
   of_member_[member] = step;
+  holders_.insert(member);
   highest_ = std::max(highest_, step);
   highest_right_ = std::max(highest_right_, step);
 }
 
 void CommitChecker::on_sync(MemberId member, std::uint64_t step, ToyState state) {
+  on_loaded(member, step, state);
+  holders_.insert(member);
+}
+
+void CommitChecker::on_loaded(MemberId member, std::uint64_t step, ToyState state) {
   violations_.expect(step <= highest_,
                      [&] { return name(member, step) + ": took a state nobody committed"; });
   violations_.expect(state == expected(step),
@@ -47,17 +53,38 @@ void CommitChecker::on_observed(MemberId member, std::uint64_t step, ToyState st
 }
 
 void CommitChecker::on_wrong(MemberId member, std::uint64_t step) {
+  holders_.insert(member);
   of_member_[member] = step;
   highest_ = std::max(highest_, step);
 }
 
 void CommitChecker::on_view(const elastic::View& view) {
-  for (const elastic::ViewMember& member : view.members) {
-    const std::uint64_t own = of_member_[member.id];
-    violations_.expect(own <= value(view.committed), [&] {
-      return name(member.id, own) + ": undone by view " + std::to_string(value(view.id));
+  const auto is_member = [&view](MemberId id) {
+    return std::any_of(view.members.begin(), view.members.end(),
+                       [id](const elastic::ViewMember& member) { return member.id == id; });
+  };
+  for (const auto& [id, own] : of_member_) {
+    // What somebody brings who has not worked yet is known only once it is ready.
+    const bool is_there = !dead_.contains(id) && !given_up_.contains(id);
+    const bool counts = (is_there && holders_.contains(id)) || is_member(id);
+    violations_.expect(!counts || own <= value(view.committed), [&] {
+      return name(id, own) + ": undone by view " + std::to_string(value(view.id));
     });
   }
+}
+
+void CommitChecker::on_left(MemberId member) {
+  given_up_.insert(member);
+  if (!holders_.contains(member)) {
+    return;
+  }
+  const std::uint64_t own = of_member_.at(member);
+  const bool others_have_it = std::any_of(
+      of_member_.begin(), of_member_.end(),
+      [&](const auto& other) { return !given_up_.contains(other.first) && other.second >= own; });
+  violations_.expect(others_have_it, [&] {
+    return name(member, own) + ": may leave although nobody else holds that step";
+  });
 }
 
 void CommitChecker::on_end(std::uint64_t last_step) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -13,18 +14,29 @@ namespace mayfly::sim {
 
 /// Committed steps are 1, 2, 3, ... for the job and, with synced states in between, for each
 /// member; and whoever holds the state after a step holds the one of the undisturbed run. A view
-/// never undoes a step that one of its members has committed.
+/// never undoes a step that one of its members has committed, nor one that a worker still holds
+/// which no fault has taken from the job; and nobody is let go who alone holds one.
 class CommitChecker {
  public:
   CommitChecker(Violations& violations, std::uint32_t microbatches)
       : violations_(violations), microbatches_(microbatches) {}
   void on_commit(MemberId member, std::uint64_t step, ToyState state);
+  /// It brings this state with it; nobody knows of it yet.
+  void on_loaded(MemberId member, std::uint64_t step, ToyState state);
   void on_sync(MemberId member, std::uint64_t step, ToyState state);
   /// An observer has received or brought forward a state, but does not yet answer for it.
   void on_observed(MemberId member, std::uint64_t step, ToyState state);
   /// It holds a state after this step that is known to be wrong.
   void on_wrong(MemberId member, std::uint64_t step);
   void on_view(const elastic::View& view);
+  /// It died, and perhaps nobody knows yet.
+  void on_died(MemberId member) { dead_.insert(member); }
+  /// The coordinator gave it up.
+  void on_lost(MemberId member) { given_up_.insert(member); }
+  /// What it brought is not used.
+  void on_not_used(MemberId member) { of_member_[member] = 0; }
+  /// The coordinator let it go.
+  void on_left(MemberId member);
   void on_end(std::uint64_t last_step);
 
   /// The last step that a member whose state is right has committed: what a checkpoint can be of.
@@ -37,6 +49,9 @@ class CommitChecker {
   std::uint64_t highest_ = 0;
   std::uint64_t highest_right_ = 0;
   std::map<MemberId, std::uint64_t> of_member_;
+  std::set<MemberId> holders_;  // that had a state which the job counts on
+  std::set<MemberId> dead_;
+  std::set<MemberId> given_up_;  // lost, evicted or let go
   std::vector<ToyState> undisturbed_ = {kInitialState};
 };
 

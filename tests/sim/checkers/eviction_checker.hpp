@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/ids.hpp"
+#include "tests/sim/checkers/violations.hpp"
+
+namespace mayfly::sim {
+
+/// Who is evicted has deserved it: the reason that the coordinator gives has a cause among the
+/// faults of the run. No worker of these worlds lies, so none is ever evicted for a contradiction.
+class EvictionChecker {
+ public:
+  /// What has happened that can explain an eviction.
+  struct Causes {
+    bool links_broke = false;  ///< between members of its view
+    bool stood_still = false;  ///< it did, or its messages were under way for long
+    bool was_unheard = false;  ///< its connection to the coordinator ended
+  };
+
+  explicit EvictionChecker(Violations& violations) : violations_(violations) {}
+
+  /// `reason` as in the coordinator's note.
+  void on_evicted(MemberId member, std::string_view reason, const Causes& causes) {
+    violations_.expect(is_explained(reason, causes), [&] {
+      return "member " + std::to_string(value(member)) +
+             " is evicted without a cause: " + std::string(reason);
+    });
+  }
+
+ private:
+  static bool is_explained(std::string_view reason, const Causes& causes) {
+    const auto begins = [reason](std::string_view words) { return reason.starts_with(words); };
+    if (begins("other members could not exchange data") || begins("it is cut off") ||
+        begins("its group broke again and again")) {
+      return causes.links_broke;
+    }
+    if (begins("did not leave the group within")) {
+      return causes.stood_still;
+    }
+    if (begins("the job went on without it")) {
+      return causes.was_unheard;
+    }
+    return false;
+  }
+
+  Violations& violations_;
+};
+
+}  // namespace mayfly::sim

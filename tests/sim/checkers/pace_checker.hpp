@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "base/time.hpp"
+#include "tests/sim/checkers/violations.hpp"
+
+namespace mayfly::sim {
+
+/// Who comes or goes as planned holds nobody up for long: while nothing else happens, the next step
+/// follows within what its slowest member could need for all of it alone.
+class PaceChecker {
+ public:
+  /// `longest`: of a step, with all that a planned change adds.
+  PaceChecker(Violations& violations, Duration longest)
+      : violations_(violations), longest_(longest) {}
+
+  /// Something that may hold steps up, now or for a while.
+  void on_fault(Instant now) { excused_until_ = std::max(excused_until_, now + kExcused); }
+  /// A step is committed by the first of its members.
+  void on_step(std::uint64_t step, Instant now) {
+    const Duration took = now - last_;
+    const bool is_judged = step == last_step_ + 1 && last_ > excused_until_;
+    violations_.expect(!is_judged || took <= longest_, [&] {
+      return "step " + std::to_string(step) + " took " +
+             std::to_string(static_cast<long>(to_ms(took))) + " ms though nothing had happened";
+    });
+    last_ = now;
+    last_step_ = step;
+  }
+
+ private:
+  static constexpr Duration kExcused = milliseconds(700);  // until a silent member is given up
+
+  Violations& violations_;
+  Duration longest_;
+  Instant excused_until_;
+  Instant last_;
+  std::uint64_t last_step_ = 0;
+};
+
+}  // namespace mayfly::sim

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tests/sim/checkers/violations.hpp"
+
+namespace mayfly::sim {
+
+/// A view is published because something happened. Each event explains a few: the change itself,
+/// and what those whom it interrupts have to say. The numbers are generous; what is to be found is
+/// a core that publishes view after view for no reason.
+class ViewBudgetChecker {
+ public:
+  ViewBudgetChecker(Violations& violations, std::uint64_t each)
+      : violations_(violations), each_(each) {}
+
+  /// Something that changes who is a member, or who computes what.
+  void on_event() { ++events_; }
+  void on_view() {
+    ++views_;
+    violations_.expect(views_ <= kFirst + each_ * events_, [this] {
+      return std::to_string(views_) + " views after " + std::to_string(events_) + " events";
+    });
+  }
+
+ private:
+  static constexpr std::uint64_t kFirst = 4;
+
+  Violations& violations_;
+  std::uint64_t each_;
+  std::uint64_t events_ = 0;
+  std::uint64_t views_ = 0;
+};
+
+}  // namespace mayfly::sim
