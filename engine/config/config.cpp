@@ -27,7 +27,7 @@ std::vector<std::string> setting_names() {
 /// MAYFLY_ names that scripts and tests read, not the product.
 bool is_reserved(const std::string& variable) {
   return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_CIFAR10_DIR" ||
-         variable == "MAYFLY_CIFAR100_DIR" || variable == "MAYFLY_SIM_SEEDS" ||
+         variable == "MAYFLY_CIFAR100_DIR" || variable.starts_with("MAYFLY_SIM_") ||
          variable.starts_with("MAYFLY_TEST_");
 }
 

@@ -4,33 +4,22 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
 
 #include "tests/sim/sweep.hpp"
 
-// MAYFLY_SIM_SEEDS=N runs N seeds instead of 300; MAYFLY_SIM_FIRST_SEED=S starts at S.
+// That the world keeps its promises for many seeds is in worlds_test.cpp.
 
 namespace mayfly::sim {
 namespace {
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-TEST(Failover, WhateverHappensToCoordinatorsOneSideGoesOnAndTheJobEnds) {
+TEST(Failover, CoordinatorsTakeChargeInMostJobs) {
   SweepOptions options;
   options.world = &failover_world();
-  options.seeds = from_environment("MAYFLY_SIM_SEEDS", 300);
-  options.first_seed = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
+  options.seeds = 300;
   const SweepResult result = sweep(options);
-  for (const Outcome& failure : result.first) {
-    ADD_FAILURE() << story_of(failure, from_environment("MAYFLY_SIM_LINES", 40));
-  }
-  EXPECT_EQ(result.failing, 0u);
-  std::cout << summary_line(options, result) << '\n';
   const auto resumed = std::find_if(result.counts.begin(), result.counts.end(),
                                     [](const auto& c) { return c.first == "times in charge"; });
+  ASSERT_NE(resumed, result.counts.end());
   EXPECT_GT(resumed->second, options.seeds / 2);
 }
 

@@ -3,31 +3,13 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
 
 #include "tests/sim/sweep.hpp"
 
-// MAYFLY_SIM_SEEDS=N runs N seeds instead of 2000; MAYFLY_SIM_FIRST_SEED=S starts at S.
+// That the world keeps its promises for many seeds is in worlds_test.cpp.
 
 namespace mayfly::sim {
 namespace {
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-TEST(Simulator, EveryScheduleOfFaultsEndsWithTheUndisturbedResult) {
-  SweepOptions options;
-  options.seeds = from_environment("MAYFLY_SIM_SEEDS", 2000);
-  options.first_seed = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
-  const SweepResult result = sweep(options);
-  for (const Outcome& failure : result.first) {
-    ADD_FAILURE() << story_of(failure, 40);
-  }
-  EXPECT_EQ(result.failing, 0u);
-  std::cout << summary_line(options, result) << '\n';
-}
 
 TEST(Simulator, ASweepIsTheSameOnAnyNumberOfThreads) {
   SweepOptions options;

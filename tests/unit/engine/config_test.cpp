@@ -191,6 +191,7 @@ TEST(Environment, ReservedNamesAreLeftAloneAndOthersAreErrors) {
   EXPECT_TRUE(apply_environment(config, {{"MAYFLY_CIFAR10_DIR", "/data"},
                                          {"MAYFLY_CIFAR100_DIR", "/data"},
                                          {"MAYFLY_SIM_SEEDS", "9"},
+                                         {"MAYFLY_SIM_FIRST_SEED", "9"},
                                          {"MAYFLY_TEST_TORCH", "1"}})
                   .ok());
   const std::string error = error_of(apply_environment(config, {{"MAYFLY_WORKER", "3"}}));
