@@ -200,6 +200,7 @@ void Coordinator::hear(MemberId id, Peer& peer, const Message& message) {
   };
   const auto commit = [&](Step committed) {
     known.committed = std::max(known.committed, committed);
+    committed_ = std::max(committed_, committed);
     known.is_active = known.is_active || (known.view && committed > known.view->committed);
     note_active(id, known.view ? known.view->id : ViewId{}, committed);
   };

@@ -103,6 +103,73 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadAcceptedAnotherIncarnation) 
   EXPECT_EQ(job.coordinator.phase(), "waiting");
 }
 
+/// Its view may have been replaced by one that we do not know of, in which it had no part.
+TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadNotAcceptedThisIncarnationYet) {
+  const View view = old_view(5, 3);
+  CoordinatorHarness job(quorum_options(), log_with(view));
+  ASSERT_EQ(job.coordinator.incarnation(), Incarnation{2});
+  return_running(job, k3, view);
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}});
+  job.pass(milliseconds(2100), {k3});
+  EXPECT_EQ(job.coordinator.phase(), "resuming") << "1 of 3";
+}
+
+TEST(CoordinatorQuorum, TheDeadOfAnEarlierReignDoNotConsentInTheNext) {
+  CoordinatorHarness job = primary(3);
+  const View view = job.view();
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}});
+  lose(job, {k2, k3});
+  ASSERT_TRUE(come_back(job, k3, value(view.id), 4));  // it has obeyed somebody else since
+  job.say(k3, running_in(job, view, 1));
+  job.pass(milliseconds(2100), {k3});
+  EXPECT_EQ(job.coordinator.phase(), "resuming") << "member 1 may have been counted elsewhere";
+}
+
+/// A later loss of the quorum is not as long as all of them together.
+TEST(CoordinatorQuorum, TheTimeWithoutAQuorumBeginsAnewWhenEverybodyIsBack) {
+  CoordinatorOptions options = quorum_options();
+  options.min_workers_timeout = seconds(20);
+  const View view = old_view(5, 2);
+  CoordinatorHarness job(options, log_with(view));
+  return_running(job, k2, view);
+  job.pass(milliseconds(2500), {k2});
+  ASSERT_EQ(job.coordinator.phase(), "resuming");
+  ASSERT_TRUE(job.noted("no_quorum"));
+  return_running(job, k1, view);
+  ASSERT_EQ(job.coordinator.phase(), "running");
+  job.pass(seconds(30), {k1, k2});
+  lose(job, {k1});
+  job.stopped(k2, 12);
+  job.pass(seconds(1), {k2});
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_FALSE(job.outcome());
+}
+
+TEST(CoordinatorQuorum, TheTimeWithoutAQuorumBeginsAnewAfterTheNextView) {
+  CoordinatorOptions options = quorum_options();
+  options.min_workers_timeout = seconds(20);
+  options.initial_workers = 3;
+  CoordinatorHarness job(options);
+  for (int i = 0; i < 3; ++i) {
+    (void)job.join();
+  }
+  job.start(k1, 1);
+  const View view = job.view();
+  lose(job, {k2, k3});
+  job.stopped(k1, 1);
+  job.pass(seconds(1), {k1});
+  return_stopped(job, k3, view, 1);
+  ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
+  job.start(k1, 2);
+  job.pass(seconds(30), {k1, k3});
+  lose(job, {k1});
+  job.stopped(k3, 2);
+  job.pass(seconds(1), {k3});
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_FALSE(job.outcome());
+}
+
 TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
   CoordinatorHarness job = primary(2);
   job.give(coordinator_event::DrainAsked{k1, "operator"});
@@ -192,6 +259,29 @@ TEST(Standby, BelievesThatAViewDiedToWhichOneThatJoinsAgainGaveNothing) {
   ASSERT_TRUE(join_again(standby, k3, view));
   standby.pass(milliseconds(2100), {k2, k3});
   EXPECT_EQ(standby.view().bases, view.bases);
+}
+
+/// Without a report nobody knows what it gave to the view, so its view stays among the bases.
+TEST(Standby, BelievesThatAViewMayLiveOfWhichOneThatJoinsAgainReportsNothing) {
+  CoordinatorHarness standby(quorum_options(true));
+  View view = old_view(6, 3);
+  view.bases = {{ViewId{5}, {k1, k2, k3}}};
+  ASSERT_TRUE(join_again(standby, k2, view));
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  ASSERT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
+  ASSERT_EQ(standby.view().bases.size(), 2u);
+  EXPECT_EQ(standby.view().bases.back().id, view.id);
+}
+
+TEST(Standby, NeedsAMajorityOfAViewOfWhichThoseThatJoinAgainReportNothing) {
+  CoordinatorHarness standby(quorum_options(true));
+  View view = old_view(6, 5);
+  view.bases = {{ViewId{5}, {k1, k2, k3}}};
+  ASSERT_TRUE(join_again(standby, k2, view));
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "2 of 3, but also 2 of 5";
 }
 
 TEST(CoordinatorQuorum, WhoFindsNoPlaceInTheNextViewGivesNoConsent) {

@@ -239,6 +239,36 @@ TEST(CoordinatorResume, AReportThatArrivesBeforeItIsInChargeCounts) {
   EXPECT_EQ(job.view().committed, Step{13});
 }
 
+/// Progress is sent now and then: it may be the report that says of the last step first.
+TEST(CoordinatorResume, AStepThatOnlyAReportBeforeItIsInChargeTellsOfIsNotUndone) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view, 12);
+  job.say(k1, Stopped{view.id, Step{13}, {}, false, true, k2, "reset"});
+  return_stopped(job, k2, view, 12);
+  EXPECT_EQ(job.view().committed, Step{13});
+  EXPECT_EQ(job.view().source, Rank{0});
+  EXPECT_EQ(job.coordinator.committed(), Step{13});
+  EXPECT_FALSE(job.noted("restarted"));
+}
+
+TEST(CoordinatorResume, WhatAMemberHeldBeforeItsViewIsNoContradictionAfterwardsEither) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  ASSERT_TRUE(come_back(job, k1, 5));
+  Resume resume = running_in(job, view, 10);
+  resume.held_before = MicrobatchSet::range(6, 1);  // kept, although it is now another's
+  job.say(k1, resume);
+  return_running(job, k2, view, 10);
+  ASSERT_EQ(job.coordinator.phase(), "running");
+  job.give(coordinator_event::ConnectionLost{k2, "reset"});
+  MicrobatchSet held = MicrobatchSet::range(0, 4);
+  held.add(6);
+  job.stopped(k1, 10, held);
+  EXPECT_FALSE(job.noted("evicted"));
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1}));
+}
+
 TEST(CoordinatorResume, AMemberThatHasAcceptedAHigherIncarnationIsFollowed) {
   const View view = old_view(5, 2);
   CoordinatorHarness job = resumed(view);

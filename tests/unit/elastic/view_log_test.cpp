@@ -166,6 +166,17 @@ TEST(ViewLog, CompactingKeepsWhatMattersAndNothingElse) {
   EXPECT_TRUE(ViewLog::compact(LogContents{}).empty());
 }
 
+TEST(ViewLog, CompactingKeepsHowTheJobEnded) {
+  LogContents before = ViewLog::replay(log_of({kStarted, log_record::ViewPublished{view_of(3)},
+                                               log_record::JobEnded{Outcome::kFailed, "drill"}}))
+                           .value();
+  const Bytes compacted = ViewLog::compact(before);
+  const LogContents after = ViewLog::replay(compacted).value();
+  before.good_bytes = compacted.size();
+  ASSERT_TRUE(after.ended);
+  EXPECT_EQ(after, before);
+}
+
 TEST(ViewLog, ALongJobsLogStaysBounded) {
   ViewLog log;
   std::size_t longest = 0;
