@@ -143,6 +143,31 @@ TEST_F(Liars, AGroupThatBreaksAtTheEndIsFormedOnceMoreBeforeAnybodyIsBlamed) {
   expect_evicted(a, "says that step 4 is the last one; others disagree");
 }
 
+/// A job that is really done finds out again; one that ends too early does not go on.
+TEST_F(Liars, IfAsManySayThatTheJobIsDoneAsNotItGoesOn) {
+  job.give(coordinator_event::ConnectionLost{c, "gone"});
+  job.stopped(a, 4);
+  job.stopped(b, 4);
+  job.finished(a, 4);
+  job.stopped(b, 4);
+  expect_evicted(a, "says that step 4 is the last one; others disagree");
+  EXPECT_FALSE(job.outcome().has_value());
+}
+
+TEST_F(Liars, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
+  job.failed(a, 2);
+  expect_evicted(a, "and said step 4 before");
+  Hello hello;
+  hello.member = a;
+  hello.job = job.coordinator.job();
+  hello.incarnation = job.coordinator.incarnation();
+  hello.author = hello.job;
+  hello.view = job.view().id;
+  job.give(coordinator_event::WorkerConnected{99, hello});
+  ASSERT_FALSE(job.all<coordinator_effect::Refuse>().empty());
+  EXPECT_EQ(job.all<coordinator_effect::Refuse>().back().refusal, Refusal::kEvicted);
+}
+
 TEST_F(Liars, AJoinerAheadOfTheJobIsTakenInWithoutItsState) {
   const MemberId late = job.join(1000);
   for (const MemberId member : {a, b, c}) {

@@ -8,35 +8,6 @@
 namespace mayfly::elastic {
 namespace {
 
-CoordinatorOptions quorum_options(bool standby = false) {
-  CoordinatorOptions options;
-  options.identity = kJob;
-  options.quorum = true;
-  options.standby = standby;
-  return options;
-}
-
-/// A running job of `count` members whose view has committed a step.
-CoordinatorHarness primary(std::uint32_t count) {
-  CoordinatorOptions options = quorum_options();
-  options.initial_workers = count;
-  CoordinatorHarness job(options);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    (void)job.join();
-  }
-  for (const MemberId member : job.view_members()) {
-    job.start(member, 1);
-  }
-  job.clear();
-  return job;
-}
-
-void lose(CoordinatorHarness& job, std::initializer_list<MemberId> members) {
-  for (const MemberId member : members) {
-    job.give(coordinator_event::ConnectionLost{member, "reset"});
-  }
-}
-
 TEST(CoordinatorQuorum, AMajorityGoesOnWithoutTheRest) {
   CoordinatorHarness job = primary(5);
   lose(job, {k4, k5});
@@ -180,31 +151,6 @@ TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k2}));
 }
 
-/// Evicted in `view` or before it, it joins again as the one it was.
-bool join_again(CoordinatorHarness& job, MemberId member, const View& view,
-                bool contributed = true) {
-  Hello hello;
-  hello.member = member;
-  hello.job = kJob;
-  hello.incarnation = Incarnation{1};
-  hello.author = kJob;
-  hello.view = view.id;
-  hello.joins_again = true;
-  const std::size_t before = job.all<coordinator_effect::Accept>().size();
-  job.give(coordinator_event::WorkerConnected{++job.connections, hello});
-  Resume resume;
-  resume.incarnation = job.coordinator.incarnation();
-  resume.phase = ResumePhase::kReady;
-  resume.view = view;
-  if (!contributed) {
-    resume.last = Stopped{};
-    resume.last->view = view.id;
-    resume.last->contributed = false;
-  }
-  job.say(member, resume);
-  return job.all<coordinator_effect::Accept>().size() > before;
-}
-
 TEST(CoordinatorQuorum, WhoIsEvictedJoinsAgainUnderItsIdAndWithoutWork) {
   CoordinatorHarness job = primary(3);
   const View before = job.view();
@@ -240,50 +186,6 @@ TEST(CoordinatorQuorum, WhoJoinsAgainCountsAsTheMemberOfTheOldViewThatItWas) {
   EXPECT_EQ(job.view().bases.back().id, doubtful.id);
 }
 
-TEST(Standby, CountsThoseThatJoinAgainAndLearnsOfTheirView) {
-  CoordinatorHarness standby(quorum_options(true));
-  const View view = old_view(5, 3);
-  ASSERT_TRUE(join_again(standby, k2, view));
-  EXPECT_EQ(standby.coordinator.view()->id, view.id);
-  ASSERT_TRUE(join_again(standby, k3, view));
-  standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
-  EXPECT_EQ(standby.view().bases.back().id, view.id) << "they may have committed a step of it";
-}
-
-TEST(Standby, BelievesThatAViewDiedToWhichOneThatJoinsAgainGaveNothing) {
-  CoordinatorHarness standby(quorum_options(true));
-  View view = old_view(6, 3);
-  view.bases = {{ViewId{5}, {k1, k2, k3}}};
-  ASSERT_TRUE(join_again(standby, k2, view, false));
-  ASSERT_TRUE(join_again(standby, k3, view));
-  standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.view().bases, view.bases);
-}
-
-/// Without a report nobody knows what it gave to the view, so its view stays among the bases.
-TEST(Standby, BelievesThatAViewMayLiveOfWhichOneThatJoinsAgainReportsNothing) {
-  CoordinatorHarness standby(quorum_options(true));
-  View view = old_view(6, 3);
-  view.bases = {{ViewId{5}, {k1, k2, k3}}};
-  ASSERT_TRUE(join_again(standby, k2, view));
-  ASSERT_TRUE(join_again(standby, k3, view));
-  standby.pass(milliseconds(2100), {k2, k3});
-  ASSERT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
-  ASSERT_EQ(standby.view().bases.size(), 2u);
-  EXPECT_EQ(standby.view().bases.back().id, view.id);
-}
-
-TEST(Standby, NeedsAMajorityOfAViewOfWhichThoseThatJoinAgainReportNothing) {
-  CoordinatorHarness standby(quorum_options(true));
-  View view = old_view(6, 5);
-  view.bases = {{ViewId{5}, {k1, k2, k3}}};
-  ASSERT_TRUE(join_again(standby, k2, view));
-  ASSERT_TRUE(join_again(standby, k3, view));
-  standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "2 of 3, but also 2 of 5";
-}
-
 TEST(CoordinatorQuorum, WhoFindsNoPlaceInTheNextViewGivesNoConsent) {
   CoordinatorOptions options = quorum_options(true);
   options.view_max = 2;
@@ -308,6 +210,20 @@ TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
   job.stopped(k1, 1);
   job.stopped(k2, 1);
   EXPECT_EQ(job.coordinator.phase(), "waiting") << "2 of 3, but also 2 of 5";
+}
+
+TEST(CoordinatorQuorum, TheDeadOfAnOlderBaseConsentToo) {
+  CoordinatorHarness job = primary(5);
+  lose(job, {k4, k5});
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  lose(job, {k3});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  ASSERT_EQ(job.coordinator.phase(), "waiting");
+  job.give(coordinator_event::SentinelReport{k4, "killed", true, Incarnation{1}});
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2}));
 }
 
 TEST(CoordinatorQuorum, AViewThatHasCommittedAStepIsTheOnlyBase) {
@@ -337,64 +253,6 @@ TEST(CoordinatorQuorum, AViewToWhichSomebodyGaveNothingIsNoBase) {
   EXPECT_EQ(job.view().bases, doubtful.bases);
 }
 
-TEST(Standby, TakesNobodyInBeforeItIsInCharge) {
-  CoordinatorHarness standby(quorum_options(true));
-  EXPECT_EQ(standby.coordinator.phase(), "standby");
-  standby.give(coordinator_event::WorkerConnected{1, Hello{}});
-  ASSERT_EQ(standby.all<coordinator_effect::Refuse>().size(), 1u);
-  EXPECT_EQ(standby.all<coordinator_effect::Refuse>()[0].refusal, Refusal::kElsewhere);
-}
-
-TEST(Standby, TakesOverWithAMajorityInAHigherIncarnation) {
-  CoordinatorHarness standby(quorum_options(true));
-  const View view = old_view(5, 3);
-  return_running(standby, k2, view);
-  EXPECT_EQ(standby.coordinator.incarnation(), Incarnation{2});
-  EXPECT_EQ(standby.coordinator.job(), kJob);
-  return_running(standby, k3, view);
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the third may still come";
-  standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "stopping");
-  standby.stopped(k2, 12);
-  standby.stopped(k3, 12);
-  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
-}
-
-TEST(Standby, DisturbsNobodyIfAllCome) {
-  CoordinatorHarness standby(quorum_options(true));
-  const View view = old_view(5, 3);
-  for (const MemberId member : {k3, k1, k2}) {
-    return_running(standby, member, view);
-  }
-  EXPECT_EQ(standby.coordinator.phase(), "running");
-  EXPECT_TRUE(standby.sent<Stop>(k1).empty());
-}
-
-TEST(Standby, SendsAMinorityAwayAndTakesItBackLater) {
-  CoordinatorHarness standby(quorum_options(true));
-  const View view = old_view(5, 3);
-  return_running(standby, k2, view);
-  standby.pass(milliseconds(6100), {k2});
-  EXPECT_EQ(standby.sent<NoQuorum>(k2).size(), 1u);
-  EXPECT_TRUE(standby.sent<Stop>(k2).empty()) << "its view may be doing well";
-  ASSERT_TRUE(come_back(standby, k2, 5, 2));
-  standby.say(k2, running_in(standby, view, 12));
-  return_running(standby, k3, view);
-  standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "stopping");
-}
-
-TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
-  CoordinatorHarness standby(quorum_options(true));
-  const View older = old_view(5, 3);
-  View newer = old_view(6, 2, 12);
-  newer.bases = {{ViewId{5}, {k1, k2, k3}}};
-  return_stopped(standby, k3, older);
-  return_running(standby, k2, newer, 13);
-  standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first member of view 6 is missing";
-}
-
 TEST(CoordinatorQuorum, AJobWithoutAViewIsLedByWhoStartedItEvenIfMembersHaveVotedElsewhere) {
   CoordinatorHarness job(quorum_options());
   const MemberId member = job.connect();
@@ -419,18 +277,6 @@ TEST(CoordinatorQuorum, OneThatHasVotedForAnotherInThisIncarnationIsAskedInTheNe
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   job.give(coordinator_event::WorkerConnected{9, hello});
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{2});
-}
-
-TEST(Standby, EndsAJobWhoseRemainingMembersAreDone) {
-  CoordinatorHarness standby(quorum_options(true));
-  const View view = old_view(5, 3);
-  ASSERT_TRUE(come_back(standby, k3, 5));
-  Resume resume = stopped_in(standby, view, 40);
-  resume.last->finished = true;
-  standby.say(k3, resume);
-  EXPECT_FALSE(standby.outcome());
-  standby.pass(milliseconds(2100), {k3});
-  EXPECT_EQ(standby.outcome(), Outcome::kDone);
 }
 
 TEST(Coordinator, ThatIsOvertakenFollowsAMemberThatKnowsMore) {

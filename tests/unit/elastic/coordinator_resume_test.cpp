@@ -169,7 +169,8 @@ TEST(CoordinatorResume, OneThatComesWhileTheViewEndsIsTakenBack) {
   job.pass(milliseconds(2100), {k1, k3});
   ASSERT_EQ(job.coordinator.phase(), "stopping");
   return_running(job, k2, view);
-  EXPECT_EQ(job.sent<Stop>(k2).size(), 1u);
+  ASSERT_EQ(job.sent<Stop>(k2).size(), 1u);
+  EXPECT_FALSE(job.sent<Stop>(k2)[0].at_boundary) << "the others have stopped already";
   job.stopped(k1, 12);
   job.stopped(k2, 12);
   job.stopped(k3, 12);
@@ -217,6 +218,21 @@ TEST(CoordinatorResume, APausedJobStaysPaused) {
   CoordinatorHarness job(CoordinatorOptions{}, contents);
   return_stopped(job, k1, old_view(5, 1));
   EXPECT_EQ(job.coordinator.phase(), "paused");
+}
+
+TEST(CoordinatorResume, AnObserverThatHasCaughtUpMeanwhileStarts) {
+  View view = old_view(5, 3);
+  view.members[2] = {k3, "", {}, 0, 0, ViewId{5}};
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  return_running(job, k2, view);
+  ASSERT_TRUE(come_back(job, k3, 5));
+  Resume resume = running_in(job, view, 12);
+  resume.has_caught_up = true;
+  job.say(k3, resume);
+  EXPECT_EQ(job.coordinator.phase(), "stopping");
+  ASSERT_EQ(job.sent<Stop>(k1).size(), 1u);
+  EXPECT_TRUE(job.sent<Stop>(k1)[0].at_boundary);
 }
 
 /// The one before may have died between the log and the run directory.
@@ -276,8 +292,9 @@ TEST(CoordinatorResume, AMemberThatHasAcceptedAHigherIncarnationIsFollowed) {
   ASSERT_TRUE(come_back(job, k2, 5, 7));
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{8});
   EXPECT_EQ(job.sent<Welcome>(k1).back().incarnation, Incarnation{8}) << "asked again";
-  job.say(k1, running_in(job, view, 12));
   job.say(k2, running_in(job, view, 12));
+  EXPECT_EQ(job.coordinator.phase(), "resuming") << "what member 1 said was to another reign";
+  job.say(k1, running_in(job, view, 12));
   EXPECT_EQ(job.coordinator.phase(), "running");
 }
 

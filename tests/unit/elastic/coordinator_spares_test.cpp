@@ -51,6 +51,19 @@ TEST(CoordinatorSpares, WaitWhileTheViewIsFull) {
   EXPECT_EQ(job.coordinator.phase(), "running");
 }
 
+TEST(CoordinatorSpares, TakeTheirPlaceAtABoundaryHoweverLongAgoTheChangeBeforeWas) {
+  CoordinatorHarness job = running(2);
+  lose(job, k1);
+  ASSERT_EQ(job.view_members(), (Members{k2, k3}));
+  job.pass(seconds(11), {k2, k3, k4});  // longer than stop_timeout
+  job.give(coordinator_event::DrainAsked{k2, "operator"});
+  ASSERT_EQ(job.coordinator.phase(), "stopping");
+  job.clear();
+  job.pass(seconds(1), {k2, k3, k4});
+  EXPECT_TRUE(job.sent<Stop>(k3).empty()) << "it is at work on the step before the boundary";
+  EXPECT_FALSE(job.noted("evicted"));
+}
+
 TEST(CoordinatorSpares, TheFirstToHaveComeReplacesALostMember) {
   CoordinatorHarness job = running(2);
   lose(job, k1);

@@ -101,4 +101,58 @@ std::vector<Record> appended(const CoordinatorHarness& job) {
   return found;
 }
 
+inline CoordinatorOptions quorum_options(bool standby = false) {
+  CoordinatorOptions options;
+  options.identity = kJob;
+  options.quorum = true;
+  options.standby = standby;
+  return options;
+}
+
+/// A running job with standbys, of `count` members whose view has committed a step.
+inline CoordinatorHarness primary(std::uint32_t count) {
+  CoordinatorOptions options = quorum_options();
+  options.initial_workers = count;
+  CoordinatorHarness job(options);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    (void)job.join();
+  }
+  for (const MemberId member : job.view_members()) {
+    job.start(member, 1);
+  }
+  job.clear();
+  return job;
+}
+
+inline void lose(CoordinatorHarness& job, std::initializer_list<MemberId> members) {
+  for (const MemberId member : members) {
+    job.give(coordinator_event::ConnectionLost{member, "reset"});
+  }
+}
+
+/// Evicted in `view` or before it, it joins again as the one it was.
+inline bool join_again(CoordinatorHarness& job, MemberId member, const View& view,
+                       bool contributed = true) {
+  Hello hello;
+  hello.member = member;
+  hello.job = kJob;
+  hello.incarnation = Incarnation{1};
+  hello.author = kJob;
+  hello.view = view.id;
+  hello.joins_again = true;
+  const std::size_t before = job.all<coordinator_effect::Accept>().size();
+  job.give(coordinator_event::WorkerConnected{++job.connections, hello});
+  Resume resume;
+  resume.incarnation = job.coordinator.incarnation();
+  resume.phase = ResumePhase::kReady;
+  resume.view = view;
+  if (!contributed) {
+    resume.last = Stopped{};
+    resume.last->view = view.id;
+    resume.last->contributed = false;
+  }
+  job.say(member, resume);
+  return job.all<coordinator_effect::Accept>().size() > before;
+}
+
 }  // namespace mayfly::elastic

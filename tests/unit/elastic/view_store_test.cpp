@@ -32,6 +32,24 @@ TEST(ViewStore, RefusesMoreThanItsBoundAndTakesReplacementsIntoAccount) {
   EXPECT_TRUE(accepted);
 }
 
+TEST(ViewStore, HasAllItsRoomAgainInTheNextView) {
+  ViewStore store;
+  bool accepted = false;
+  (void)store.set("a", Bytes(kStoreBytesMax - 1), accepted);
+  store.clear();
+  (void)store.set("b", Bytes(kStoreBytesMax - 1), accepted);
+  EXPECT_TRUE(accepted);
+}
+
+TEST(ViewStore, CountsRequestsUntilTheyAreAnswered) {
+  ViewStore store;
+  bool accepted = false;
+  EXPECT_EQ(store.get(k1, "key"), nullptr);
+  EXPECT_GT(store.waiting_bytes(k1), 0u);
+  (void)store.set("key", Bytes(2), accepted);
+  EXPECT_EQ(store.waiting_bytes(k1), 0u);
+}
+
 TEST(ViewStore, ForgetsValuesAndRequests) {
   ViewStore store;
   bool accepted = false;

@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/resume_fixture.hpp"
+
+// Coordinators that wait until members need them.
+
+namespace mayfly::elastic {
+namespace {
+
+TEST(Standby, CountsThoseThatJoinAgainAndLearnsOfTheirView) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  ASSERT_TRUE(join_again(standby, k2, view));
+  EXPECT_EQ(standby.coordinator.view()->id, view.id);
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
+  EXPECT_EQ(standby.view().bases.back().id, view.id) << "they may have committed a step of it";
+}
+
+TEST(Standby, BelievesThatAViewDiedToWhichOneThatJoinsAgainGaveNothing) {
+  CoordinatorHarness standby(quorum_options(true));
+  View view = old_view(6, 3);
+  view.bases = {{ViewId{5}, {k1, k2, k3}}};
+  ASSERT_TRUE(join_again(standby, k2, view, false));
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.view().bases, view.bases);
+}
+
+/// Without a report nobody knows what it gave to the view, so its view stays among the bases.
+TEST(Standby, BelievesThatAViewMayLiveOfWhichOneThatJoinsAgainReportsNothing) {
+  CoordinatorHarness standby(quorum_options(true));
+  View view = old_view(6, 3);
+  view.bases = {{ViewId{5}, {k1, k2, k3}}};
+  ASSERT_TRUE(join_again(standby, k2, view));
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  ASSERT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
+  ASSERT_EQ(standby.view().bases.size(), 2u);
+  EXPECT_EQ(standby.view().bases.back().id, view.id);
+}
+
+TEST(Standby, NeedsAMajorityOfAViewOfWhichThoseThatJoinAgainReportNothing) {
+  CoordinatorHarness standby(quorum_options(true));
+  View view = old_view(6, 5);
+  view.bases = {{ViewId{5}, {k1, k2, k3}}};
+  ASSERT_TRUE(join_again(standby, k2, view));
+  ASSERT_TRUE(join_again(standby, k3, view));
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "2 of 3, but also 2 of 5";
+}
+
+TEST(Standby, TakesNobodyInBeforeItIsInCharge) {
+  CoordinatorHarness standby(quorum_options(true));
+  EXPECT_EQ(standby.coordinator.phase(), "standby");
+  standby.give(coordinator_event::WorkerConnected{1, Hello{}});
+  ASSERT_EQ(standby.all<coordinator_effect::Refuse>().size(), 1u);
+  EXPECT_EQ(standby.all<coordinator_effect::Refuse>()[0].refusal, Refusal::kElsewhere);
+}
+
+TEST(Standby, TakesOverWithAMajorityInAHigherIncarnation) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  return_running(standby, k2, view);
+  EXPECT_EQ(standby.coordinator.incarnation(), Incarnation{2});
+  EXPECT_EQ(standby.coordinator.job(), kJob);
+  return_running(standby, k3, view);
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the third may still come";
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "stopping");
+  standby.stopped(k2, 12);
+  standby.stopped(k3, 12);
+  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
+}
+
+TEST(Standby, DisturbsNobodyIfAllCome) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  for (const MemberId member : {k3, k1, k2}) {
+    return_running(standby, member, view);
+  }
+  EXPECT_EQ(standby.coordinator.phase(), "running");
+  EXPECT_TRUE(standby.sent<Stop>(k1).empty());
+}
+
+TEST(Standby, SendsAMinorityAwayAndTakesItBackLater) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  return_running(standby, k2, view);
+  standby.pass(milliseconds(6100), {k2});
+  EXPECT_EQ(standby.sent<NoQuorum>(k2).size(), 1u);
+  EXPECT_TRUE(standby.sent<Stop>(k2).empty()) << "its view may be doing well";
+  ASSERT_TRUE(come_back(standby, k2, 5, 2));
+  standby.say(k2, running_in(standby, view, 12));
+  return_running(standby, k3, view);
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first may still come";
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "stopping");
+}
+
+TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View older = old_view(5, 3);
+  View newer = old_view(6, 2, 12);
+  newer.bases = {{ViewId{5}, {k1, k2, k3}}};
+  return_stopped(standby, k3, older);
+  return_running(standby, k2, newer, 13);
+  standby.pass(milliseconds(2100), {k2, k3});
+  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first member of view 6 is missing";
+}
+
+TEST(Standby, EndsAJobWhoseRemainingMembersAreDone) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  ASSERT_TRUE(come_back(standby, k3, 5));
+  Resume resume = stopped_in(standby, view, 40);
+  resume.last->finished = true;
+  standby.say(k3, resume);
+  EXPECT_FALSE(standby.outcome());
+  standby.pass(milliseconds(2100), {k3});
+  EXPECT_EQ(standby.outcome(), Outcome::kDone);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
