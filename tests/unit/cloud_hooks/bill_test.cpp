@@ -29,6 +29,14 @@ TEST(Bill, CountsAtLeastAMinuteAndDropsWhatNeverWas) {
   EXPECT_DOUBLE_EQ(bill.close("a", Instant{}), 0);
 }
 
+TEST(Bill, ANewPriceCountsFromTheFirstInstant) {
+  Bill bill(0, seconds(60));
+  bill.open("a", 60, Instant{});
+  bill.open("a", 120, Instant{} + seconds(600));
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 20);
+  EXPECT_DOUBLE_EQ(bill.per_hour(), 120);
+}
+
 TEST(Bill, WhatNobodySawCountsForAsLongAsItMayHaveExisted) {
   Bill bill(0, seconds(60));
   bill.open("unseen", 60, Instant{});

@@ -277,6 +277,20 @@ TEST(PackedState, HasTheLossScaleOfFp16AtItsEnd) {
   EXPECT_EQ(unpack_state(packed, other).error().code, Errc::kCorrupt) << "2^24 steps and more";
 }
 
+TEST(PackedState, IsTheSameInPartsWhereverTheyAreCut) {
+  const ModelState state = numbered_state(resnet20(), 300);
+  Bytes whole(packed_state_size(state));
+  pack_state(state, whole);
+  for (const std::size_t part : {std::size_t{1'000'003}, std::size_t{77'777}}) {
+    Bytes packed(whole.size());
+    for (std::size_t first = 0; first < packed.size(); first += part) {
+      const std::size_t size = std::min(part, packed.size() - first);
+      pack_state_part(state, first, std::span(packed).subspan(first, size));
+    }
+    EXPECT_TRUE(packed == whole) << part;
+  }
+}
+
 TEST(PackedState, RefusesAnotherLayoutAndLeavesTheStateAlone) {
   const ModelState state = numbered_state(resnet20(), 300);
   Bytes packed(packed_state_size(state));
