@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+import types
 import unittest
 
 import docs
 import gpu_reports
 import headers
 import layers
+import mutants
 import purity
 import scripts
 import sizes
@@ -173,6 +175,16 @@ class SelfTest(unittest.TestCase):
         self.write("scripts/go", '#!/bin/sh\ncat "../' 'secret"\n')
         (self.root / "scripts/go").chmod(0o755)
         self.expect(scripts.problems(self.root), "scripts/go:2", "leaves the repository")
+
+    def test_mutants_wants_each_place_exactly_once(self):
+        bug = types.SimpleNamespace(name="one", file="nn/a.cpp", old="int one;", new="int two;")
+        self.write("nn/a.cpp", "int one;\n")
+        self.assertEqual(mutants.problems(self.root, [bug]), [])
+        self.expect(mutants.problems(self.root, [bug, bug]), "two of that name")
+        self.write("nn/a.cpp", "int one;\nint one;\n")
+        self.expect(mutants.problems(self.root, [bug]), "one: its old text is 2 times in nn/a.cpp")
+        (self.root / "nn/a.cpp").unlink()
+        self.expect(mutants.problems(self.root, [bug]), "0 times")
 
     def test_docs_refuses_names_that_do_not_exist(self):
         self.write("README.md", "See `nn/model` and `nn/gone.hpp`.\n")
