@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/standard_descriptors.hpp"
 #include "cli/cli.hpp"
 #include "engine/bench/group/group_rank.hpp"
 #include "engine/bench/ps_bench.hpp"
@@ -66,7 +67,6 @@ int run(const std::vector<std::string>& words) {
   }
   // Standard output is for results; jobs open a log of their own later.
   log::open("mayfly", "", log::Level::kWarning);
-  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
   context.environment = copy_environment();
   context.services = real_services();
   return cli::run_cli(words, context);
@@ -75,6 +75,9 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_closed_standard_descriptors();
+  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
+  ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
   try {
     return run({argv + 1, argv + argc});
   } catch (const std::exception& failure) {

@@ -42,6 +42,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
     ::setenv(name.c_str(), value.c_str(), 1);
   }
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   ::signal(SIGINT, SIG_DFL);
   ::signal(SIGTERM, SIG_DFL);
   ::execvp(words[0], words.data());

@@ -1,0 +1,72 @@
+"""Goal: what a process is started with - closed standard descriptors, limits of the system, files
+that are no files, a place for others to read - is coped with, or refused in one clear line.
+Method: a shell closes or limits something and then becomes the binary.
+"""
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, Run, expect
+
+JOB = SMALL_JOB + ["--steps", "6", "--workers", "1", "--threads", "1"]
+
+
+def by_shell(script, folder, args):
+    """Words of a shell that does `script` and then becomes `mayfly train ARGS`."""
+    return ["sh", "-c", script + '; exec "$@"', "sh", mayfly_run.BINARY, "train", "--run-dir",
+            os.path.join(folder, "run")] + args
+
+
+def started_by_shell(script, args, timeout=120):
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    words = by_shell(script, folder, args)
+    with open(os.path.join(folder, "output.txt"), "wb") as output:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT)
+    return Run.attach(folder, process, timeout)
+
+
+def closed_descriptors():
+    """Whatever of the three is closed, the job is the same; its files hold only what is theirs."""
+    plain = Run(JOB)
+    digest = plain.finish()["final_digest"]
+    plain.remove()
+    for count in (1, 2, 3):
+        for closed in itertools.combinations((0, 1, 2), count):
+            run = started_by_shell("exec " + " ".join(f"{fd}>&-" for fd in closed), JOB)
+            expect(run.finish()["final_digest"] == digest, f"without {closed}: other bits")
+            with open(run.path("view.log.lock")) as f:
+                lock = f.read()
+            expect(lock.strip().isdigit(), f"without {closed}: view.log.lock holds {lock!r}")
+            expect(all("kind" in line for line in run.lines("events.jsonl")), f"without {closed}")
+            run.remove()
+
+
+def file_size_limit():
+    """Files that may not grow are a full disk: nobody is killed, and the reason is said."""
+    steps = ["--steps", "12", "--workers", "2", "--checkpoint-every", "5"]
+    run = started_by_shell("ulimit -f 16", JOB + steps)  # of 512 bytes
+    code = run.wait()
+    text = run.output()
+    expect(code in (0, 1), f"exit code {code}\n{run.logs()}")
+    expect("signal" not in text, text)
+    expect("File too large" in text, text)
+    expect("12 steps" in text, f"training did not go on\n{text}")
+    run.remove()
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    done = subprocess.run(by_shell("ulimit -f 0", folder, JOB + steps), capture_output=True,
+                          text=True, timeout=60)  # into a pipe: no file could hold a word
+    lines = (done.stdout + done.stderr).splitlines()
+    expect(done.returncode in (1, 2) and len(lines) == 1 and "File too large" in lines[0],
+           f"exit code {done.returncode}, said {lines}")
+    expect(not os.listdir(folder), f"left behind: {os.listdir(folder)}")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({
+        "closed_descriptors": closed_descriptors,
+        "file_size_limit": file_size_limit}))
