@@ -3,7 +3,8 @@
 mayfly_library(engine_config
   SOURCES cloud/cloud_offers.cpp cloud/cloud_provider.cpp config/config.cpp
           config/config_settings.cpp config/config_toml.cpp config/config_validate.cpp
-          config/derived_settings.cpp config/device_choice.cpp faults/injection_plan.cpp
+          config/derived_settings.cpp config/device_choice.cpp config/toml_keys.cpp
+          faults/injection_plan.cpp
           parameter_server/ps_settings.cpp parameter_server/switch_order.cpp
           processes/low_priority.cpp run/checkpoint_store.cpp run/json_text.cpp run/line_file.cpp
           run/run_directory.cpp run/run_history.cpp run/start_files.cpp run/summary.cpp

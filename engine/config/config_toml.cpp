@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "engine/config/config.hpp"
+#include "engine/config/toml_keys.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -201,6 +202,9 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 Result<void> apply_toml(JobConfig& config, const std::string& text, const std::string& file_name) {
+  if (Result<void> shallow = check_key_parts(text, file_name); !shallow.ok()) {
+    return shallow;
+  }
   toml::table table;
   try {
     table = toml::parse(text, file_name);

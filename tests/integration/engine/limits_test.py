@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 import mayfly_run
+from bad_input_test import refused
 from mayfly_run import SMALL_JOB, Run, expect
 
 JOB = SMALL_JOB + ["--steps", "6", "--workers", "1", "--threads", "1"]
@@ -66,7 +67,14 @@ def file_size_limit():
     shutil.rmtree(folder)
 
 
+def deep_keys():
+    deep = ".".join("a" * 50_000)
+    for text, line in ((deep + " = 1\n", 1), (f"lr = 0.1\n[{deep}]\n", 2)):
+        refused(["train", "--config", "k.toml"], f"k.toml line {line}: ", given={"k.toml": text})
+
+
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "closed_descriptors": closed_descriptors,
-        "file_size_limit": file_size_limit}))
+        "file_size_limit": file_size_limit,
+        "deep_keys": deep_keys}))
