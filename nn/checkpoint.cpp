@@ -6,16 +6,17 @@
 #include <optional>
 
 #include "base/check.hpp"
+#include "nn/checkpoint_manifest.hpp"
 #include "nn/safetensors.hpp"
 
 namespace mayfly::nn {
 namespace {
 
 namespace json = boost::json;
+using manifest::field_of;
+using manifest::number_of;
+using manifest::text_of;
 
-constexpr const char* kFormat = "mayfly-checkpoint";
-constexpr std::uint64_t kVersion = 1;
-constexpr std::size_t kManifestBytesMax = std::size_t{1} << 20;
 constexpr const char* kExponents = "exponents";
 constexpr const char* kLossScale = "loss_scale";
 const std::string kMomentumPrefix = "momentum.";
@@ -65,99 +66,6 @@ json::object file_entry(const Bytes& content) {
   return {{"bytes", content.size()}, {"xxh3", to_string(mayfly::digest_of(ByteSpan(content)))}};
 }
 
-// ---- the manifest
-
-const json::value* field_of(const json::value& object, const char* name) {
-  const json::object* fields = object.if_object();
-  return fields == nullptr ? nullptr : fields->if_contains(name);
-}
-
-std::optional<std::uint64_t> number_of(const json::value& object, const char* name) {
-  const json::value* field = field_of(object, name);
-  if (field == nullptr) {
-    return std::nullopt;
-  }
-  if (const std::uint64_t* number = field->if_uint64()) {
-    return *number;
-  }
-  if (const std::int64_t* number = field->if_int64(); number != nullptr && *number >= 0) {
-    return static_cast<std::uint64_t>(*number);
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> text_of(const json::value& object, const char* name) {
-  const json::value* field = field_of(object, name);
-  if (field == nullptr || !field->is_string()) {
-    return std::nullopt;
-  }
-  return std::string(field->get_string());
-}
-
-std::optional<Digest> parse_digest(const std::string& hex) {
-  Digest digest;
-  if (hex.size() != 32) {
-    return std::nullopt;
-  }
-  for (std::size_t i = 0; i < 32; ++i) {
-    const char c = hex[i];
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (digit < 0) {
-      return std::nullopt;
-    }
-    std::uint64_t& half = i < 16 ? digest.high : digest.low;
-    half = half << 4 | static_cast<std::uint64_t>(digit);
-  }
-  return digest;
-}
-
-Result<json::value> parse_manifest(ByteSpan manifest) {
-  if (manifest.size() > kManifestBytesMax) {
-    return corrupt(kManifestFile, "larger than 1 MiB");
-  }
-  json::parse_options limits;
-  limits.max_depth = 4;
-  boost::system::error_code failure;
-  json::value parsed = json::parse(
-      {reinterpret_cast<const char*>(manifest.data()), manifest.size()}, failure, {}, limits);
-  if (failure) {
-    return corrupt(kManifestFile, "not JSON (" + failure.message() + "); torn?");
-  }
-  if (text_of(parsed, "format") != kFormat) {
-    return corrupt(kManifestFile, "not the manifest of a Mayfly checkpoint");
-  }
-  if (const auto version = number_of(parsed, "version"); version != kVersion) {
-    return Error{Errc::kUnsupported,
-                 std::string(kManifestFile) + ": format version " +
-                     (version ? std::to_string(*version) : std::string("missing")) +
-                     "; this build reads version " + std::to_string(kVersion)};
-  }
-  return parsed;
-}
-
-Result<CheckpointInfo> info_from(const json::value& manifest) {
-  const auto model = text_of(manifest, "model");
-  const auto classes = number_of(manifest, "classes");
-  const auto step = number_of(manifest, "step");
-  const auto seed = number_of(manifest, "seed");
-  const auto digest = parse_digest(text_of(manifest, "digest").value_or(""));
-  if (!model || !classes || *classes > INT32_MAX || !step || !seed || !digest) {
-    return corrupt(kManifestFile, "model, classes, step, seed or digest is missing or wrong");
-  }
-  const json::value* fingerprint = field_of(manifest, "fingerprint");
-  if (fingerprint == nullptr || !fingerprint->is_object()) {
-    return corrupt(kManifestFile, "the fingerprint is missing");
-  }
-  CheckpointInfo info{*model, static_cast<int>(*classes), Step{*step}, *seed, *digest, {}};
-  for (const auto& [key, text] : fingerprint->get_object()) {
-    if (!text.is_string()) {
-      return corrupt(kManifestFile, "the fingerprint holds something else than text");
-    }
-    info.fingerprint.emplace_back(key, text.get_string());
-  }
-  return info;
-}
-
 // ---- reading
 
 // The named file, once its size and hash are what the manifest says.
@@ -188,7 +96,7 @@ Result<ByteSpan> checked_file(const CheckpointFiles& files, const json::value& m
 Result<json::value> manifest_of(const CheckpointFiles& files) {
   const auto manifest = files.find(kManifestFile);
   return manifest == files.end() ? corrupt(kManifestFile, "missing from the checkpoint")
-                                 : parse_manifest(manifest->second);
+                                 : manifest::parse(manifest->second);
 }
 
 Result<void> copy_tensor(const Tensors& tensors, const std::string& name, const TensorInfo& info,
@@ -313,24 +221,21 @@ CheckpointFiles encode_checkpoint(
     ENSURE(!prints.contains(key), "a fingerprint names each fact once");
     prints[key] = text;
   }
-  const json::object manifest = {{"format", kFormat},
-                                 {"version", kVersion},
-                                 {"model", model.name},
-                                 {"classes", model.classes},
-                                 {"step", value(state.committed)},
-                                 {"seed", seed},
-                                 {"digest", to_string(digest_of(state))},
-                                 {"files", std::move(entries)},
-                                 {"fingerprint", std::move(prints)}};
-  const std::string text = json::serialize(manifest) + '\n';
+  const std::string text = manifest::write({{"model", model.name},
+                                            {"classes", model.classes},
+                                            {"step", value(state.committed)},
+                                            {"seed", seed},
+                                            {"digest", to_string(digest_of(state))},
+                                            {"files", std::move(entries)},
+                                            {"fingerprint", std::move(prints)}});
   const auto bytes = std::as_bytes(std::span(text));
   files[kManifestFile] = Bytes(bytes.begin(), bytes.end());
   return files;
 }
 
 Result<CheckpointInfo> decode_manifest(ByteSpan manifest) {
-  const Result<json::value> parsed = parse_manifest(manifest);
-  return parsed.ok() ? info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
+  const Result<json::value> parsed = manifest::parse(manifest);
+  return parsed.ok() ? manifest::info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
 }
 
 Result<ByteSpan> checked_model_file(const CheckpointFiles& files) {
@@ -344,7 +249,7 @@ Result<ModelState> decode_checkpoint(const Model& model, const CheckpointFiles& 
   if (!manifest.ok()) {
     return manifest.error();
   }
-  const Result<CheckpointInfo> info = info_from(manifest.value());
+  const Result<CheckpointInfo> info = manifest::info_from(manifest.value());
   if (!info.ok()) {
     return info.error();
   }

@@ -2,9 +2,9 @@
 
 // Checkpoints: a folder `step-N` with model.safetensors (parameters and running statistics under
 // torchvision-style names), optimizer.safetensors (momentum, exponents) and manifest.json (format
-// version, model, classes, step, seed, digest of the state, XXH3 of each file, and the job's
-// fingerprint). Encoding and checking are pure (bytes in, bytes out); engine/run/checkpoint_store
-// does the files.
+// version, model, classes, step, seed, digest of the state, XXH3 of each file, the job's
+// fingerprint, and last XXH3 of the manifest itself up to there). Encoding and checking are pure
+// (bytes in, bytes out); engine/run/checkpoint_store does the files.
 
 #include <map>
 #include <string>
@@ -39,7 +39,8 @@ inline constexpr const char* kManifestFile = "manifest.json";
     const Model& model, const ModelState& state, std::uint64_t seed,
     const std::vector<std::pair<std::string, std::string>>& fingerprint);
 
-/// Reads only the manifest. kCorrupt with the reason if it is torn or not ours.
+/// Reads only the manifest. kCorrupt with the reason if it is torn, changed or not ours. One
+/// without a hash of itself, as earlier builds wrote it, is read, too.
 [[nodiscard]] Result<CheckpointInfo> decode_manifest(ByteSpan manifest);
 
 /// Restores the state. kCorrupt for a torn file or a wrong hash (names the file), kInvalidInput for

@@ -53,6 +53,15 @@ void replace(Bytes& file, const std::string& from, const std::string& to) {
   file = bytes_of(text.replace(place, from.size(), to));
 }
 
+/// As builds wrote it whose manifests had no hash of themselves.
+CheckpointFiles earlier_files() {
+  CheckpointFiles files = good_files();
+  std::string text = text_of(files[kManifestFile]);
+  text.resize(text.find(",\"manifest_xxh3\""));
+  files[kManifestFile] = bytes_of(text + "}\n");
+  return files;
+}
+
 TEST(Checkpoint, RestoresEveryBitOfTheState) {
   for (const std::size_t exponents : {0, 300}) {
     const ModelState state = numbered_state(resnet20(), exponents);
@@ -120,11 +129,9 @@ TEST(Checkpoint, ModelFileUsesTorchvisionsNamesAndShapes) {
 TEST(Checkpoint, FindsEveryTruncation) {
   const CheckpointFiles good = good_files();
   for (const auto& [name, content] : good) {
-    std::vector<std::size_t> sizes = {0, 1, 7, 8, 9, 100, content.size() / 2, content.size() - 2};
-    if (name != kManifestFile) {
-      sizes.push_back(content.size() - 1);  // the manifest's last byte is only a line feed
-    }
-    for (const std::size_t size : sizes) {
+    for (const std::size_t size :
+         {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{9},
+          std::size_t{100}, content.size() / 2, content.size() - 2, content.size() - 1}) {
       CheckpointFiles torn = good;
       torn[name].resize(size);
       const Result<ModelState> restored = decode_checkpoint(resnet20(), torn);
@@ -162,13 +169,46 @@ TEST(Checkpoint, FindsEveryFlippedBitInTheTensors) {
   }
 }
 
-// Goal: a damaged manifest gives an error, or the same state if the damage is in what does not
-// matter for it (seed, fingerprint), but never a wrong state and never a crash.
+TEST(Checkpoint, FindsEveryFlippedBitInTheManifest) {
+  Bytes manifest = good_files().at(kManifestFile);
+  for (std::size_t bit = 0; bit < 8 * manifest.size(); ++bit) {
+    manifest[bit / 8] ^= std::byte{1} << (bit % 8);
+    EXPECT_FALSE(decode_manifest(manifest).ok()) << text_of(manifest);
+    manifest[bit / 8] ^= std::byte{1} << (bit % 8);
+  }
+  EXPECT_TRUE(decode_manifest(manifest).ok());
+}
+
+TEST(Checkpoint, FindsEveryChangeOfTheManifest) {
+  for (const auto& [from, to] : {std::pair{"avx2", "avx3"},
+                                 {"\"seed\":42", "\"seed\":43"},
+                                 {"\"seed\":42", "\"seed\": 42"},
+                                 {"\"isa\"", "\"ISA\""}}) {
+    CheckpointFiles files = good_files();
+    replace(files[kManifestFile], from, to);
+    const Result<ModelState> restored = decode_checkpoint(resnet20(), files);
+    ASSERT_FALSE(restored.ok()) << to;
+    EXPECT_EQ(restored.error().code, Errc::kCorrupt);
+    EXPECT_EQ(restored.error().detail,
+              "manifest.json: was changed after it was written: its hash does not fit");
+  }
+}
+
+TEST(Checkpoint, ReadsAManifestWithoutAHashOfItself) {
+  const CheckpointFiles files = earlier_files();
+  const Result<ModelState> restored = decode_checkpoint(resnet20(), files);
+  ASSERT_TRUE(restored.ok()) << restored.error().detail;
+  EXPECT_EQ(digest_of(restored.value()), digest_of(numbered_state(resnet20(), 300)));
+  EXPECT_EQ(decode_manifest(files.at(kManifestFile)).value().seed, 42U);
+}
+
+// Goal: a damaged manifest of an earlier build gives an error, or the same state if the damage is
+// in what does not matter for it (seed, fingerprint), but never a wrong state and never a crash.
 TEST(Checkpoint, NeverRestoresAWrongStateFromADamagedManifest) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  const CheckpointFiles good = good_files();
+  const CheckpointFiles good = earlier_files();
   const Digest digest = digest_of(numbered_state(resnet20(), 300));
   for (int i = 0; i < 400; ++i) {
     CheckpointFiles files = good;
@@ -234,7 +274,7 @@ TEST(Checkpoint, RefusesAForeignOrNewerManifest) {
 }
 
 TEST(Checkpoint, ChecksTheDigestOfTheState) {
-  CheckpointFiles files = good_files();
+  CheckpointFiles files = earlier_files();
   replace(files[kManifestFile], "\"step\":4711", "\"step\":4712");
   const Result<ModelState> restored = decode_checkpoint(resnet20(), files);
   ASSERT_FALSE(restored.ok());
