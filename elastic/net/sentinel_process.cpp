@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/standard_descriptors.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/handshake.hpp"
@@ -63,10 +64,7 @@ void prefer_this_process() {
 /// is closed, and signals to the process group are the worker's to answer.
 void detach() {
   ::close_range(0, UINT_MAX, 0);
-  for (int fd = 0; fd < 3; ++fd) {
-    // Lowest free descriptors, so that no socket of ours becomes somebody's standard output.
-    [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
-  }
+  open_closed_standard_descriptors();
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
     ::signal(ignored, SIG_IGN);
   }
@@ -93,11 +91,15 @@ class Link {
   }
   /// The coordinator no longer takes us for a member's sentinel.
   [[nodiscard]] bool refused() const { return refused_; }
-  /// Sends our last message to this coordinator, over the connection if there is one.
+  /// Sends our last message to this coordinator, over the connection if there is one. True, too, if
+  /// it refuses us: it is in charge and the worker is no member of its job, so it wants no report.
   bool send_last(std::size_t endpoint, const Message& message) {
     const bool is_connected = fd_.valid() && endpoint == endpoint_ && !peer_closed();
     if (!is_connected) {
       connect(endpoint);
+      if (refused_) {
+        return true;
+      }
     }
     const bool sent = fd_.valid() && send_now(message);
     if (sent) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 
 #include "cloud_hooks/local_provider.hpp"
 #include "elastic/net/job_token.hpp"
+#include "elastic/net/sockets.hpp"
 #include "tests/integration/elastic/test_job.hpp"
 
 namespace mayfly::elastic {
@@ -80,6 +82,39 @@ long memory_kib(int pid, const std::string& kind) {
   return -1;
 }
 
+/// A coordinator in charge of a job that has no members: it refuses whoever comes, and counts.
+class RefusingCoordinator {
+ public:
+  RefusingCoordinator() : thread_([this] { serve(); }) {}
+  ~RefusingCoordinator() {
+    over_ = true;
+    thread_.join();
+  }
+  [[nodiscard]] std::string endpoint() const {
+    return to_string(Endpoint{"127.0.0.1", local_port(listener_.get())});
+  }
+  [[nodiscard]] int refused() const { return refused_; }
+
+ private:
+  void serve() {
+    while (!over_) {
+      const UniqueFd fd = accept_tcp(listener_.get());
+      const Instant deadline = monotonic_now() + kHangBound;
+      if (fd.valid() && send_message(fd.get(), Challenge{make_nonce()}, deadline).ok() &&
+          receive_message(fd.get(), deadline).ok()) {
+        ++refused_;
+        (void)send_message(fd.get(), Refused{"no member 13"}, deadline);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  const UniqueFd listener_ = listen_tcp({"127.0.0.1", 0}).value();
+  std::atomic<int> refused_ = 0;
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
 struct ToyProcess {
   std::string server_id;
   int pid = 0;
@@ -98,13 +133,16 @@ class SentinelTest : public testing::Test {
 
   /// Starts a worker and waits until it is connected and, if it has one, its sentinel too.
   ToyProcess start_worker(const std::string& mode, int resident_mib = 4) {
+    return start_worker(mode, resident_mib, job_->endpoint());
+  }
+  ToyProcess start_worker(const std::string& mode, int resident_mib, const std::string& endpoint) {
     const std::string log = scratch_ / ("worker-" + std::to_string(++workers_));
     ToyProcess toy;
-    toy.server_id = provider_
-                        .start({TOY_WORKER, job_->endpoint(), scratch_ / "token",
-                                std::to_string(resident_mib), mode},
-                               log)
-                        .value();
+    toy.server_id =
+        provider_
+            .start({TOY_WORKER, endpoint, scratch_ / "token", std::to_string(resident_mib), mode},
+                   log)
+            .value();
     toy.pid = provider_.pid_of(toy.server_id);
     wait_until([&] { return !first_line(log).empty(); }, "the worker's first line");
     std::uint64_t member = 0;
@@ -194,6 +232,20 @@ TEST_F(SentinelTest, EndsWithItsWorkerEvenWithoutACoordinator) {
   job_.reset();
   ASSERT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
   wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
+}
+
+// Goal: the sentinel of a worker that has left its job does not ask again and again for permission
+// to report that the worker has died.
+TEST_F(SentinelTest, ReportsNoDeathToACoordinatorThatRefusesIt) {
+  const RefusingCoordinator coordinator;
+  const ToyProcess toy = start_worker("stray", 4, coordinator.endpoint());
+  wait_until([&] { return coordinator.refused() > 0; }, "the sentinel's first heartbeat");
+  const int before = coordinator.refused();
+  ASSERT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
+  wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
+  // Heartbeats until the worker dies, once a second, and one report.
+  std::cout << coordinator.refused() - before << " times refused since the worker was killed\n";
+  EXPECT_LE(coordinator.refused() - before, 10);
 }
 
 TEST_F(SentinelTest, IsSmallAndHoldsNoDescriptorOfItsWorker) {

@@ -4,6 +4,7 @@
 //        exit: ends normally at once
 //        hang: its trainer stands still in an update
 //        alone: serves without a sentinel
+//        stray: no member of the job, but its sentinel takes it for one; then as serve
 
 #include <unistd.h>
 
@@ -28,11 +29,25 @@ class Idle final : public MemberHandler {
   void leave(const member_effect::Leave&) override {}
 };
 
+void say_who_is_here(const Sentinel* sentinel, MemberId member) {
+  std::printf("%d %llu\n", sentinel != nullptr ? sentinel->pid() : 0,
+              static_cast<unsigned long long>(value(member)));
+  std::fflush(stdout);
+}
+
 int run(char** arguments) {
   const std::string mode = arguments[4];
   std::unique_ptr<Sentinel> sentinel;
   if (mode != "alone") {
     sentinel = fork_sentinel().value();
+  }
+  if (mode == "stray") {
+    constexpr MemberId kFormer{13};
+    sentinel->arm({arguments[1]}, 0, read_token_file(arguments[2]).value(), kFormer);
+    say_who_is_here(sentinel.get(), kFormer);
+    while (true) {
+      ::pause();
+    }
   }
   const std::size_t resident = std::strtoul(arguments[3], nullptr, 10) << 20;
   std::vector<char> memory(resident, 1);  // touched, so it is there
@@ -46,9 +61,7 @@ int run(char** arguments) {
   if (sentinel != nullptr) {
     sentinel->board().enter(mode == "hang" ? Activity::kCommit : Activity::kIdle, Step{7});
   }
-  std::printf("%d %llu\n", sentinel != nullptr ? sentinel->pid() : 0,
-              static_cast<unsigned long long>(value(client->id())));
-  std::fflush(stdout);
+  say_who_is_here(sentinel.get(), client->id());
   while (mode != "exit") {
     ::pause();
   }
