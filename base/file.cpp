@@ -14,7 +14,10 @@ namespace mayfly {
 namespace {
 
 Error os_error(const std::string& what, const std::string& path) {
-  const Errc code = errno == ENOENT ? Errc::kNotFound : Errc::kIo;
+  const bool is_no_path = errno == ELOOP || errno == ENOTDIR || errno == ENAMETOOLONG;
+  const Errc code = errno == ENOENT ? Errc::kNotFound
+                    : is_no_path    ? Errc::kInvalidInput
+                                    : Errc::kIo;
   return {code, what + " " + path + ": " + std::strerror(errno)};
 }
 
@@ -58,7 +61,8 @@ void sync_parent(const std::string& path) {
 }  // namespace
 
 Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Non-blocking, or a named pipe that nobody writes to would be waited for before it is refused.
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     return os_error("cannot open", path);
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -80,6 +81,10 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
   try {
     return run({argv + 1, argv + argc});
+  } catch (const std::filesystem::filesystem_error& failure) {
+    // Of a path that somebody gave us: links in a circle, a file in the place of a folder.
+    std::cerr << "mayfly: " << failure.path1().string() << ": " << failure.code().message() << "\n";
+    return cli::kExitUsage;
   } catch (const std::exception& failure) {
     std::cerr << "mayfly: " << failure.what() << "\n";
     return cli::kExitFailed;

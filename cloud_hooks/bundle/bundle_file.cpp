@@ -55,7 +55,8 @@ Result<std::string> hash_of(int fd, std::uint64_t bytes, const std::string& path
 
 Result<BundleFile> open_bundle(const std::string& path) {
   BundleFile bundle;
-  bundle.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Non-blocking, or a named pipe would be waited for before it is refused.
+  bundle.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
   if (!bundle.fd.valid() || ::fstat(bundle.fd.get(), &about) != 0) {
     return failure(path, errno);

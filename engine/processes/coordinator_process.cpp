@@ -42,8 +42,9 @@ std::string fresh_run_dir(const std::string& model) {
 }
 
 Result<Bytes> read_or_make_token(const std::string& path) {
-  if (std::filesystem::exists(path)) {
-    return elastic::read_token_file(path);
+  Result<Bytes> there = elastic::read_token_file(path);
+  if (there.ok() || there.error().code != Errc::kNotFound) {
+    return there;
   }
   Bytes token = elastic::make_token();
   if (Result<void> written = elastic::write_token_file(path, token); !written.ok()) {

@@ -67,6 +67,30 @@ def file_size_limit():
     shutil.rmtree(folder)
 
 
+def pipes_and_loops():
+    """A named pipe that nobody writes to is not waited for; links in a circle lead nowhere."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    pipe, loop = os.path.join(folder, "pipe.tar"), os.path.join(folder, "loop")
+    os.mkfifo(pipe)
+    os.symlink("loop", loop)
+    for flag in ("--config", "--init-from", "--token-file"):
+        refused(["train"] + JOB + [flag, pipe], "pipe.tar is not a regular file")
+    for flag in ("--config", "--token-file", "--run-dir"):
+        refused(["train"] + JOB + [flag, loop], "loop", "Too many levels of symbolic links")
+    run = Run(JOB)
+    run.finish()
+    checkpoint = run.path("checkpoints", "step-6")
+    for name in os.listdir(checkpoint):
+        path = os.path.join(checkpoint, name)
+        os.rename(path, path + ".good")
+        os.mkfifo(path)
+        for words in (["digest", checkpoint], ["train"] + JOB + ["--resume", checkpoint]):
+            refused(words, f"{name} is not a regular file")
+        os.rename(path + ".good", path)
+    run.remove()
+    shutil.rmtree(folder)
+
+
 def deep_keys():
     deep = ".".join("a" * 50_000)
     for text, line in ((deep + " = 1\n", 1), (f"lr = 0.1\n[{deep}]\n", 2)):
@@ -77,4 +101,5 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "closed_descriptors": closed_descriptors,
         "file_size_limit": file_size_limit,
+        "pipes_and_loops": pipes_and_loops,
         "deep_keys": deep_keys}))

@@ -1,6 +1,7 @@
 #include "base/file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -30,6 +31,14 @@ class FileTest : public ::testing::Test {
 
   fs::path folder_;
 };
+
+TEST_F(FileTest, ANamedPipeIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const Result<Bytes> content = read_file(path("pipe"), 100);
+  ASSERT_FALSE(content.ok());
+  EXPECT_EQ(content.error().code, Errc::kInvalidInput);
+  EXPECT_EQ(content.error().detail, path("pipe") + " is not a regular file");
+}
 
 TEST_F(FileTest, ReadsBackWhatWasWritten) {
   ASSERT_TRUE(write_file_atomic(path("a"), std::string_view("content\0with zero", 17)).ok());
