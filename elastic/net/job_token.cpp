@@ -4,9 +4,11 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -54,6 +56,21 @@ Result<void> write_private_file(const std::string& path, const std::string& text
   return {};
 }
 
+/// As ssh does with keys: the owner of a file is told; a secret that somebody else put here, as
+/// container platforms do, has the mode that he chose.
+Result<void> check_closed_to_others(const std::string& path) {
+  constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+  struct stat info {};
+  const bool is_there = ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  if (!is_there || info.st_uid != ::geteuid() || (info.st_mode & kOthers) == 0) {
+    return {};
+  }
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
+  return Error{Errc::kInvalidInput, "token file " + path + " is open to others (mode " + mode +
+                                        "), who could join or command the job: chmod 600 " + path};
+}
+
 const unsigned char* raw(ByteSpan bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
@@ -68,6 +85,9 @@ Bytes make_nonce() {
 }
 
 Result<Bytes> read_token_file(const std::string& path) {
+  if (Result<void> closed = check_closed_to_others(path); !closed.ok()) {
+    return std::move(closed).error();
+  }
   Result<std::string> text = read_text_file(path, 4096);
   if (!text.ok()) {
     return std::move(text).error();

@@ -20,7 +20,8 @@ inline constexpr std::size_t kProofBytes = 32;
 /// kNonceBytes bytes from the kernel's random source.
 [[nodiscard]] Bytes make_nonce();
 
-/// Reads a token written by write_token_file. kCorrupt if the file is not 64 hexadecimal digits.
+/// Reads a token written by write_token_file. kCorrupt if the file is not 64 hexadecimal digits,
+/// kInvalidInput if it is ours and its group or others may do anything with it.
 [[nodiscard]] Result<Bytes> read_token_file(const std::string& path);
 /// Writes the token as hexadecimal text that only the owner may read, replacing `path` atomically.
 [[nodiscard]] Result<void> write_token_file(const std::string& path, ByteSpan token);

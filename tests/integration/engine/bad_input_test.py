@@ -36,6 +36,7 @@ def refused(args, *words, code=2, given=None):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as f:
             f.write(text)
+        os.chmod(path, 0o600)
     before = everything_in(folder)
     done = subprocess.run([mayfly_run.BINARY] + args, capture_output=True, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, cwd=folder)

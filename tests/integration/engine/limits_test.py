@@ -91,6 +91,18 @@ def pipes_and_loops():
     shutil.rmtree(folder)
 
 
+def token_for_everybody():
+    run = Run(JOB + ["--steps", "1"])
+    run.finish()
+    token = run.path("token")
+    expect(os.stat(token).st_mode & 0o777 == 0o600, "our own is open to others")
+    os.chmod(token, 0o644)
+    for words in (["train"] + JOB, ["worker", "--coordinator", "127.0.0.1:9", "--data",
+                                    "procedural:512"], ["status", "127.0.0.1:9"]):
+        refused(words + ["--token-file", token], f"chmod 600 {token}")
+    run.remove()
+
+
 def deep_keys():
     deep = ".".join("a" * 50_000)
     for text, line in ((deep + " = 1\n", 1), (f"lr = 0.1\n[{deep}]\n", 2)):
@@ -102,4 +114,5 @@ if __name__ == "__main__":
         "closed_descriptors": closed_descriptors,
         "file_size_limit": file_size_limit,
         "pipes_and_loops": pipes_and_loops,
+        "token_for_everybody": token_for_everybody,
         "deep_keys": deep_keys}))

@@ -97,12 +97,30 @@ TEST(JobToken, ATokenFileIsReadBackAndPrivate) {
   std::filesystem::remove(path);
 }
 
+TEST(JobToken, AFileThatIsOpenToOthersIsRefusedWithTheRemedy) {
+  const std::string path = scratch_path();
+  ASSERT_TRUE(write_token_file(path, make_token()).ok());
+  for (const mode_t open : {0644, 0640, 0620, 0604, 0602, 0666, 0777}) {
+    ASSERT_EQ(::chmod(path.c_str(), open), 0);
+    const Result<Bytes> token = read_token_file(path);
+    ASSERT_FALSE(token.ok()) << std::oct << open;
+    EXPECT_EQ(token.error().code, Errc::kInvalidInput);
+    EXPECT_NE(token.error().detail.find("chmod 600 " + path), std::string::npos);
+  }
+  for (const mode_t closed : {0600, 0400, 0700}) {
+    ASSERT_EQ(::chmod(path.c_str(), closed), 0);
+    EXPECT_TRUE(read_token_file(path).ok()) << std::oct << closed;
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(JobToken, AFileThatIsNoTokenIsCorrupt) {
   const std::string path = scratch_path();
   const std::string good(64, 'a');
   for (const std::string& text :
        {std::string(), good.substr(1), good + "a", "g" + good.substr(1)}) {
     ASSERT_TRUE(write_file_atomic(path, std::string_view(text)).ok());
+    ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_EQ(read_token_file(path).error().code, Errc::kCorrupt) << text;
   }
   std::filesystem::remove(path);
