@@ -72,7 +72,8 @@ void append_computing(std::vector<Setting>& list) {
   list.push_back(make("conv_kernels", &C::conv_kernels,
                       "convolutions: auto (the faster by layer), direct or winograd"));
   list.push_back(make("bind_host", &C::bind_host,
-                      "address, or network interface, on which this process listens"));
+                      "address, or network interface, on which this process listens; 0.0.0.0 or :: "
+                      "(all) for `mayfly coordinator` only"));
 }
 
 constexpr const char* kColocated = "colocated";

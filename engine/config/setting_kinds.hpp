@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/utf8.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine::setting_kinds {
@@ -68,6 +69,9 @@ inline Result<void> parse_text(std::string& field, std::string_view text) {
   const auto is_control = [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; };
   if (std::any_of(text.begin(), text.end(), is_control)) {
     return Error{Errc::kInvalidInput, "contains control characters"};
+  }
+  if (!is_utf8(text)) {  // the records of a job could not name it
+    return Error{Errc::kInvalidInput, "is not valid UTF-8"};
   }
   field = text;
   return {};

@@ -14,6 +14,7 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/processes/network_interface.hpp"
 #include "engine/processes/signal_watcher.hpp"
 
 namespace mayfly::engine {
@@ -54,6 +55,11 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
                     CoordinatorProcess::Unfinished unfinished) {
   if (config.cloud_dry_run) {
     return show_cloud_plan(config);
+  }
+  if (!config.cloud_provider.empty()) {  // new servers are told where we are
+    if (Result<void> host = check_reachable_host(config.bind_host); !host.ok()) {
+      return refuse(host.error(), kExitUsage);
+    }
   }
   std::atomic<int> interrupts = 0;
   std::mutex server_mutex;

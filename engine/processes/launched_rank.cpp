@@ -24,6 +24,7 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/processes/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -148,8 +149,9 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
     }
     config.bind_host = address.value();
   }
-  for (const Result<void>& checked : {check_spares(config), check_servers(config),
-                                      check_recovery(config), check_backend(config)}) {
+  for (const Result<void>& checked :
+       {check_spares(config), check_servers(config), check_recovery(config), check_backend(config),
+        check_reachable_host(config.bind_host)}) {
     if (!checked.ok()) {
       return refuse(checked.error(), kExitUsage);
     }

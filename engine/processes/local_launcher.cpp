@@ -18,6 +18,7 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/processes/network_interface.hpp"
 #include "engine/processes/signal_watcher.hpp"
 
 namespace mayfly::engine {
@@ -60,6 +61,9 @@ int LocalLauncher::run() {
       ::_exit(kExitFailed);  // workers are bound to us and end with us
     }
   });
+  if (Result<void> host = check_reachable_host(requested_.bind_host); !host.ok()) {
+    return refuse(host.error(), kExitUsage);
+  }
   Result<std::unique_ptr<CoordinatorProcess>> process =
       CoordinatorProcess::start(requested_, listener_, CoordinatorProcess::Unfinished::kRefuse,
                                 [this](std::uint32_t count) { return scale(count); });

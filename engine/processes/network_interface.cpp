@@ -37,11 +37,42 @@ std::string numeric(const sockaddr* address) {
   return failed == 0 ? host.data() : "";
 }
 
+std::string without_brackets(const std::string& host) {
+  const bool has_both = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return has_both ? host.substr(1, host.size() - 2) : host;
+}
+
+bool stands_for_all(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr == INADDR_ANY;
+  }
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
 }  // namespace
+
+Result<void> check_reachable_host(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(without_brackets(host).c_str(), nullptr, &hints, &found) != 0) {
+    return {};  // a name; whoever listens on it finds out
+  }
+  const bool is_all = stands_for_all(found->ai_addr);
+  ::freeaddrinfo(found);
+  if (is_all) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("--bind-host {}: others must be told one address at which they reach "
+                             "this process; name one of this machine, or a network interface",
+                             host)};
+  }
+  return {};
+}
 
 Result<std::string> listening_host(const std::string& host) {
   if (::if_nametoindex(host.c_str()) == 0) {
-    return host;
+    return without_brackets(host);
   }
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) {

@@ -24,6 +24,7 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/processes/network_interface.hpp"
 #include "engine/processes/rejoin_limit.hpp"
 #include "engine/processes/resident_memory.hpp"
 #include "engine/processes/worker_join.hpp"
@@ -355,7 +356,8 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (config.launched) {
     cloud_hooks::die_with_launcher();
   }
-  for (const Result<void>& usable : {check_backend(config), check_servers(config)}) {
+  for (const Result<void>& usable :
+       {check_backend(config), check_servers(config), check_reachable_host(config.bind_host)}) {
     if (!usable.ok()) {
       return refuse(usable.error(), kExitUsage);
     }

@@ -91,6 +91,22 @@ def pipes_and_loops():
     shutil.rmtree(folder)
 
 
+def names_and_addresses():
+    job = ["train"] + JOB
+    refused(job + ["--run-dir", "L\udce4ufe"], "run_dir is not valid UTF-8")
+    for host in ("0.0.0.0", "::", "[::]"):
+        refused(job + ["--bind-host", host], f"--bind-host {host}: ")
+        refused(["worker", "--coordinator", "127.0.0.1:9", "--bind-host", host],
+                f"--bind-host {host}: ")
+    run = Run(JOB + ["--bind-host", "[::1]"])
+    code = run.wait()
+    if "annot assign requested address" in run.output():
+        print("skipped part: this machine has no ::1")
+    else:
+        expect(code == 0, f"[::1]\n{run.logs()}")
+    run.remove()
+
+
 def token_for_everybody():
     run = Run(JOB + ["--steps", "1"])
     run.finish()
@@ -114,5 +130,6 @@ if __name__ == "__main__":
         "closed_descriptors": closed_descriptors,
         "file_size_limit": file_size_limit,
         "pipes_and_loops": pipes_and_loops,
+        "names_and_addresses": names_and_addresses,
         "token_for_everybody": token_for_everybody,
         "deep_keys": deep_keys}))

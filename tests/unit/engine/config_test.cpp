@@ -199,6 +199,13 @@ TEST(Environment, ReservedNamesAreLeftAloneAndOthersAreErrors) {
   EXPECT_THAT(error, HasSubstr("did you mean 'workers'?"));
 }
 
+TEST(ApplySetting, TakesNoTextThatTheRecordsCannotHold) {
+  JobConfig config;
+  const Result<void> set = apply_setting(config, "run_dir", "runs/L\xe4ufe", "flag --run-dir");
+  EXPECT_EQ(error_of(set), "flag --run-dir: run_dir is not valid UTF-8");
+  EXPECT_TRUE(apply_setting(config, "run_dir", "runs/L\xc3\xa4ufe", "flag --run-dir").ok());
+}
+
 TEST(ApplySetting, NamesTheSourceOfABadValue) {
   JobConfig config;
   EXPECT_EQ(error_of(apply_setting(config, "lr", "fast", "flag --lr")),

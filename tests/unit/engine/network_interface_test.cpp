@@ -17,5 +17,24 @@ TEST(ListeningHost, AddressesAndNamesStayAsTheyAre) {
   }
 }
 
+TEST(ListeningHost, AnAddressMayStandInBrackets) {
+  EXPECT_EQ(listening_host("[::1]").value(), "::1");
+  EXPECT_EQ(listening_host("[fe80::1]").value(), "fe80::1");
+  EXPECT_EQ(listening_host("[]").value(), "[]");
+}
+
+TEST(ReachableHost, AllAddressesAreNone) {
+  for (const std::string host : {"0.0.0.0", "0", "::", "[::]", "0:0:0:0:0:0:0:0"}) {
+    const Result<void> checked = check_reachable_host(host);
+    ASSERT_FALSE(checked.ok()) << host;
+    EXPECT_EQ(checked.error().code, Errc::kInvalidInput);
+    EXPECT_EQ(checked.error().detail.find("--bind-host " + host + ": "), 0U);
+  }
+  for (const std::string host :
+       {"127.0.0.1", "::1", "[::1]", "10.0.0.7", "worker-3.example", "lo"}) {
+    EXPECT_TRUE(check_reachable_host(host).ok()) << host;
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::engine
