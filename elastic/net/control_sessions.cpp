@@ -1,10 +1,14 @@
 #include "elastic/net/control_sessions.hpp"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
@@ -23,6 +27,18 @@ constexpr Duration kOperatorIdleMax = seconds(30);
 constexpr std::size_t kStrangersMax = 256;
 // A flood at the door must not keep the control thread from its other work.
 constexpr int kAcceptsAtOnce = 64;
+
+/// For whoever wonders why a job does not begin: its workers cannot connect.
+std::string full_text(int number) {
+  std::string text =
+      std::string("no worker or command can connect any more: ") + std::strerror(number);
+  rlimit most{};
+  if (number == EMFILE && ::getrlimit(RLIMIT_NOFILE, &most) == 0) {
+    text += ", the limit is " + std::to_string(most.rlim_cur) +
+            "; raise it with ulimit -n, or ask for fewer workers";
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -72,6 +88,9 @@ void ControlSessions::accept_all() {
     if (fd.valid()) {
       greet(std::move(fd), now);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      if (!std::exchange(has_said_full_, true)) {
+        log::warning(full_text(errno));
+      }
       stranger_log_.turned_away("everybody", "no descriptors are left");
       accept_later();
       return;

@@ -120,6 +120,7 @@ class ControlSessions final : public ConnectionOwner {
   std::size_t strangers_ = 0;  // connections that were not admitted, those we are closing included
   Instant next_sweep_;         // for connections that are late
   StrangerLog stranger_log_{"control port"};
+  bool has_said_full_ = false;      // that no descriptors are left
   std::function<void()> on_empty_;  // set by shut_down
 };
 

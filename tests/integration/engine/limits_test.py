@@ -5,12 +5,14 @@ Method: a shell closes or limits something and then becomes the binary.
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 
 import mayfly_run
 from bad_input_test import refused
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import SMALL_JOB, Failure, Run, expect
 
 JOB = SMALL_JOB + ["--steps", "6", "--workers", "1", "--threads", "1"]
 
@@ -65,6 +67,19 @@ def file_size_limit():
            f"exit code {done.returncode}, said {lines}")
     expect(not os.listdir(folder), f"left behind: {os.listdir(folder)}")
     shutil.rmtree(folder)
+
+
+def few_descriptors():
+    """A job whose workers cannot all connect says why it does not begin."""
+    run = started_by_shell("ulimit -n 24", JOB + ["--workers", "8"])
+    while "ulimit -n" not in run.output():
+        expect(run.process.poll() is None, f"ended without a word\n{run.logs()}")
+        if time.monotonic() - run.started > run.timeout:
+            raise Failure(f"nothing said\n{run.logs()}")
+        time.sleep(0.05)
+    expect("the limit is 24" in run.output(), run.output())
+    mayfly_run.kill(run.process.pid, signal.SIGKILL)
+    run.remove()
 
 
 def pipes_and_loops():
@@ -129,6 +144,7 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "closed_descriptors": closed_descriptors,
         "file_size_limit": file_size_limit,
+        "few_descriptors": few_descriptors,
         "pipes_and_loops": pipes_and_loops,
         "names_and_addresses": names_and_addresses,
         "token_for_everybody": token_for_everybody,
