@@ -9,6 +9,8 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
+#include <deque>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -22,6 +24,37 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 using Strings = std::vector<std::string>;
+
+/// The log files of servers that have ended.
+class EndedLogs {
+ public:
+  void add(const ServerStatus& server, const std::string& path) {
+    const bool has_failed = server.signal != 0 || server.exit_code != 0;
+    if (!path.empty()) {
+      (has_failed ? failed_ : others_).push_back(path);
+    }
+  }
+  /// Whoever is started from now on writes to this file, too.
+  void take_back(const std::string& path) {
+    std::erase(failed_, path);
+    std::erase(others_, path);
+  }
+  void prune() {
+    remove_oldest(failed_, LocalProvider::kFailedLogsMax);
+    remove_oldest(others_, LocalProvider::kOtherLogsMax);
+  }
+
+ private:
+  static void remove_oldest(std::deque<std::string>& logs, std::size_t keep) {
+    for (; logs.size() > keep; logs.pop_front()) {
+      std::error_code ignored;
+      std::filesystem::remove(logs.front(), ignored);
+    }
+  }
+
+  std::deque<std::string> failed_;  // in the order of their ends, as others_
+  std::deque<std::string> others_;
+};
 
 /// Its output goes to a file, or to where ours goes.
 void plan_output(SpawnPlan& plan, const std::string& log_path) {
@@ -130,6 +163,8 @@ class LocalProvider::Impl {
   LocalProviderOptions options_;
   std::vector<ServerStatus> servers_;  // in order of start; never shrinks
   std::vector<Instant> started_;       // of each of servers_
+  Strings log_paths_;                  // of each of servers_; empty: has none
+  EndedLogs ended_logs_;
   std::map<std::string, Strings> ids_of_request_;
   LongLivedThread spawner_;
 };
@@ -153,6 +188,9 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   if (argv.empty() || argv[0].empty()) {
     return Error{Errc::kInvalidInput, "no program to start"};
   }
+  reap();
+  ended_logs_.take_back(log_path);
+  ended_logs_.prune();
   SpawnPlan plan;
   plan_output(plan, log_path);
   auto additions = options_.environment;
@@ -170,15 +208,18 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   server.state = ServerState::kRunning;
   server.pid = pid;
   started_.push_back(monotonic_now());
+  log_paths_.push_back(log_path);
   return server.id;
 }
 
 void LocalProvider::Impl::reap() {
-  for (ServerStatus& server : servers_) {
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    ServerStatus& server = servers_[i];
     int wait_status = 0;
     // One by one, not with pid -1: other children of this process are not ours to reap.
     if (server.alive() && ::waitpid(server.pid, &wait_status, WNOHANG) == server.pid) {
       record_end(server, wait_status);
+      ended_logs_.add(server, log_paths_[i]);
     }
   }
 }

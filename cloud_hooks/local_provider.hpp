@@ -25,6 +25,11 @@ struct LocalProviderOptions {
 
 class LocalProvider final : public Provider {
  public:
+  /// A job may replace thousands of servers. Whenever one is started, of those that have ended the
+  /// newest log files stay: so many of servers that were killed or failed, and so many of others.
+  static constexpr std::size_t kFailedLogsMax = 48;
+  static constexpr std::size_t kOtherLogsMax = 16;
+
   explicit LocalProvider(LocalProviderOptions options = {});
   /// Kills (SIGKILL) whatever still runs and waits for it.
   ~LocalProvider() override;

@@ -18,6 +18,7 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/processes/member_records.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/processes/signal_watcher.hpp"
 
@@ -29,6 +30,7 @@ constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit 
 constexpr Duration kWorkersExitTimeout = seconds(20);
 constexpr Duration kLostEndsTimeout = seconds(2);  // one that is stopped may never do
 constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kMemberRecordsMax = 64;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
   return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
@@ -117,6 +119,7 @@ Result<void> LocalLauncher::start_worker() {
       return changed;
     }
   }
+  prune_member_records(process_->config().run_dir, kMemberRecordsMax);
   Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
   if (!id.ok()) {
     return std::move(id).error();

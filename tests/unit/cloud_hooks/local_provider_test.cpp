@@ -76,6 +76,32 @@ TEST(LocalProvider, ReportsTheExitCode) {
   EXPECT_EQ(provider.pid_of(bad), 0);
 }
 
+// Goal: a job that replaces its servers for weeks does not fill its folder with their logs.
+TEST(LocalProvider, KeepsTheNewestLogsOfWhatHasEnded) {
+  const std::string folder = scratch_path("logs");
+  std::filesystem::create_directory(folder);
+  LocalProvider provider;
+  const std::string lives = folder + "/lives.log";
+  start(provider, {"/bin/sleep", "1000"}, lives);
+  const auto log_of = [&](const char* how, std::size_t number) {
+    return folder + "/" + how + std::to_string(number) + ".log";
+  };
+  constexpr std::size_t kStarted = 70;
+  for (std::size_t i = 0; i < kStarted; ++i) {
+    wait_for_end(provider, start(provider, {"/bin/true"}, log_of("well", i)));
+    wait_for_end(provider, start(provider, {"/bin/false"}, log_of("failed", i)));
+  }
+  start(provider, {"/bin/sleep", "1000"}, folder + "/last.log");
+  EXPECT_TRUE(std::filesystem::exists(lives)) << "the log of one that runs";
+  for (std::size_t i = 0; i < kStarted; ++i) {
+    EXPECT_EQ(std::filesystem::exists(log_of("well", i)),
+              i >= kStarted - LocalProvider::kOtherLogsMax);
+    EXPECT_EQ(std::filesystem::exists(log_of("failed", i)),
+              i >= kStarted - LocalProvider::kFailedLogsMax);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(LocalProvider, ReportsTheSignalThatEndedAServer) {
   LocalProvider provider;
   const std::string id = start(provider, {"/bin/sleep", "1000"});
