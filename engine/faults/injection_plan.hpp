@@ -4,7 +4,9 @@
 //   delay=30ms,worker=1,from=step100,to=step400; slow=2.5x,worker=0; stop=50%,from=10s
 // Rules are separated by semicolons, or --inject is given again. Each has one effect:
 //   delay=TIME     what the worker sends leaves so much later (us, ms or s)
-//   slow=FACTORx   its microbatches take so many times as long
+//   slow=FACTORx   its microbatches take so many times as long: after each, its thread waits for
+//                  FACTOR - 1 times what it computed. Time in which it was kept from computing, as
+//                  by other processes or by SIGSTOP, is not multiplied
 //   stop=SHARE%    its process stands still (SIGSTOP) for that share of each 50 ms
 // and holds for one worker (by number, in the order of starting, from 0; without it for all),
 // `from` a step or a second of its training `to` another, both included. Nothing here changes what

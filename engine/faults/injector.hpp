@@ -25,7 +25,8 @@ class Injector {
   // Any thread:
   /// How much later than it could a message leaves now.
   [[nodiscard]] Duration delay() const { return now().delay; }
-  /// A microbatch took so long: how much longer it is to take.
+  /// A microbatch took so long to compute (processor time; on a GPU, time): how much longer it is
+  /// to take.
   [[nodiscard]] Duration drag(Duration took) const;
 
  private:

@@ -218,7 +218,8 @@ void ComputePool::hang_if_asked() {
   }
 }
 
-/// A microbatch took so long; as long again as is injected, nothing happens on its thread.
+/// A microbatch took so long to compute; as long again as is injected, nothing happens on its
+/// thread.
 void ComputePool::drag(Duration took) {
   const Duration longer = injector_ != nullptr ? injector_->drag(took) : Duration(0);
   if (longer.count() > 0) {

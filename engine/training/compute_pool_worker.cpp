@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/digest.hpp"
+#include "base/thread_time.hpp"
+#include "engine/config/device_choice.hpp"
 #include "engine/training/device.hpp"
 
 namespace mayfly::engine {
@@ -146,6 +148,13 @@ void ComputePool::Worker::audit(std::uint32_t microbatch) {
   pool_.recomputed_ = digest_of(std::as_bytes(vector_.span())).low;
 }
 
+/// What injected slowness multiplies: the time in which this thread was kept from running, because
+/// its process was stopped or others had the processors, is no work of its own. A GPU computes
+/// while its thread waits.
+Instant ComputePool::Worker::compute_clock() const {
+  return uses_cuda(pool_.job_.config.device) ? monotonic_now() : thread_cpu_now();
+}
+
 void ComputePool::Worker::train(std::uint32_t microbatch) {
   const Instant turned_to = monotonic_now();
   const std::uint64_t id = is_ahead(microbatch) ? ahead_id_ : 0;
@@ -160,6 +169,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   pool_.board_.compute(index_, elastic::Activity::kCompute, microbatch);
   pool_.hang_if_asked();
   const Instant begin = monotonic_now();
+  const Instant clock_at_begin = compute_clock();
   next_bucket_ = 0;
   microbatch_ = microbatch;
   const bool audited = pool_.audited_ == microbatch;
@@ -169,7 +179,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
     pool_.note_audited(vector_.span());
   }
   trace_passes(microbatch, begin);
-  pool_.drag(monotonic_now() - begin);
+  pool_.drag(compute_clock() - clock_at_begin);
   add_ready_buckets(0, pool_.layout_.buckets().size());
 
   StepTotals totals;

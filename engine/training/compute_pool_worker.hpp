@@ -68,6 +68,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   nn::Batch as_engine_wants(const datasets::PreparedBatch& batch, std::uint64_t id);
   nn::TrainResult compute(const datasets::PreparedBatch& batch, std::uint64_t id, bool whole,
                           nn::GradientSink& sink);
+  [[nodiscard]] Instant compute_clock() const;
   void train(std::uint32_t microbatch);
   void audit(std::uint32_t microbatch);
   void evaluate(std::uint32_t chunk);

@@ -28,10 +28,7 @@ SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch"
 def lingering(*steps):
     """Arguments of a job: in the steps that follow each of these all workers are asleep most of the
     time, for a second or more together. A test that waits for one of them and then does something
-    does so while the job goes on, on a busy machine too. No bit is another one.
-
-    Whatever keeps a worker from running inside a microbatch counts twelvefold: a worker that is to
-    be stopped and continued must not be, while this holds."""
+    does so while the job goes on, on a busy machine too. No bit is another one."""
     ends = [*steps[1:], steps[-1] + 16]
     rules = [f"slow=12x,from=step{step + 1},to=step{min(step + 16, end)}"
              for step, end in zip(steps, ends)]

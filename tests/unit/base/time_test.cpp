@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "base/thread_time.hpp"
+
 namespace mayfly {
 namespace {
 
@@ -26,6 +30,20 @@ TEST(MonotonicNow, NeverGoesBackwards) {
     ASSERT_GE(now, before);
     before = now;
   }
+}
+
+TEST(ThreadCpu, PassesOnlyWhileTheThreadRuns) {
+  const Instant before = thread_cpu_now();
+  constexpr Duration kAsleep = milliseconds(200);
+  std::this_thread::sleep_for(kAsleep);
+  EXPECT_LT(thread_cpu_now() - before, kAsleep / 2);
+  std::thread other([] {
+    const Instant begin = thread_cpu_now();
+    while (thread_cpu_now() - begin < milliseconds(200)) {
+    }
+  });
+  other.join();
+  EXPECT_LT(thread_cpu_now() - before, kAsleep / 2) << "of another thread";
 }
 
 TEST(WallClock, IsAfterThisTestWasWritten) {
