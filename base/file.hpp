@@ -9,7 +9,8 @@
 
 namespace mayfly {
 
-/// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes.
+/// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes;
+/// kInvalidInput if it is no regular file: a folder, a device or a named pipe is not waited for.
 [[nodiscard]] Result<Bytes> read_file(const std::string& path, std::size_t size_max);
 /// The same, as text.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);
