@@ -11,6 +11,7 @@
 #include "base/digest.hpp"
 #include "base/result.hpp"
 #include "datasets/core/augmentation.hpp"
+#include "datasets/core/left_out.hpp"
 
 namespace mayfly::datasets {
 
@@ -49,14 +50,14 @@ struct DatasetPair {
   std::array<float, 3> deviation{};
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
-  Digest digest;            ///< of the training content; in the job's fingerprint
-  std::size_t skipped = 0;  ///< unusable images left out (skip_corrupt)
+  Digest digest;  ///< of the training content; in the job's fingerprint
+  LeftOut left_out;
   /// Reading decodes a JPEG each time: worth several threads.
   bool encoded = false;
 };
 
 struct OpenOptions {
-  bool skip_corrupt = false;  ///< leave unusable images out and count them, instead of failing
+  bool skip_corrupt = false;  ///< leave unusable images out and name them, instead of failing
   /// Height = width of what the network sees; 0 = that of the images if all have one small size.
   int image_size = 0;
   int usual_image_size = 224;  ///< if image_size is 0 and the images have any size
@@ -70,7 +71,8 @@ struct OpenOptions {
 /// sub-folder), an image folder (train/CLASS/*.jpg, test/CLASS/*.jpg), a tar of one (.tar, .tar.gz,
 /// .tar.xz), or "procedural[:SAMPLES]". The images of a folder or tar are decoded at once if all
 /// are squares of the image size asked for (up to 64 pixels if none is), else each time they are
-/// read. Errors name the file, what was expected and what was found.
+/// read. Errors name the file, what was expected and what was found; images that are left out are a
+/// warning in the log.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
 }  // namespace mayfly::datasets

@@ -13,11 +13,14 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3245484341434d46;  // "FMCACHE2"
+// Files "FMCACHE2" may lack healthy images: their writer could not read on after a damaged header.
+constexpr std::uint64_t kMagic = 0x3345484341434d46;  // "FMCACHE3"
 constexpr std::size_t kNameBytesMax = 255;
 constexpr std::size_t kClassesMax = std::size_t{1} << 16;
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kFieldsBytesMax = kPageBytes + kClassesMax * (kNameBytesMax + 4);
+constexpr std::size_t kLeftOutBytes = LeftOut::kNamesMax * (LeftOut::kNameBytesMax + 1);
+constexpr std::size_t kFieldsBytesMax =
+    kPageBytes + kLeftOutBytes + kClassesMax * (kNameBytesMax + 4);
 constexpr int kSideMin = 4;
 constexpr int kSideMax = 1024;
 
@@ -28,7 +31,7 @@ struct Header {
   std::uint32_t image_size = 0;
   std::uint64_t train_count = 0;
   std::uint64_t test_count = 0;
-  std::uint64_t skipped = 0;
+  LeftOut left_out;
   std::array<float, 3> mean{};
   std::array<float, 3> deviation{};
   std::vector<std::string> classes;
@@ -46,6 +49,26 @@ Digest get_digest(WireReader& reader) {
   return digest;
 }
 
+// Always as long, because there are more of them when all images are decoded.
+std::string packed_names(const LeftOut& left_out) {
+  std::string packed;
+  for (const std::string& name : left_out.names) {
+    packed += name + '\0';
+  }
+  packed.resize(kLeftOutBytes);
+  return packed;
+}
+
+LeftOut unpacked_names(std::uint64_t count, const std::string& packed) {
+  LeftOut left_out;
+  left_out.count = count;
+  for (std::size_t begin = 0; begin < packed.size() && packed[begin] != '\0';) {
+    left_out.names.emplace_back(packed.c_str() + begin);
+    begin += left_out.names.back().size() + 1;
+  }
+  return left_out;
+}
+
 Bytes encode_fields(const Header& header) {
   WireWriter writer;
   for (const Digest* digest : {&header.key, &header.records, &header.train}) {
@@ -54,7 +77,8 @@ Bytes encode_fields(const Header& header) {
   writer.put(header.image_size);
   writer.put(header.train_count);
   writer.put(header.test_count);
-  writer.put(header.skipped);
+  writer.put(std::uint64_t{header.left_out.count});
+  writer.put_string(packed_names(header.left_out));
   for (const float field : header.mean) {
     writer.put(field);
   }
@@ -98,7 +122,8 @@ Result<Header> decode_header(ByteSpan bytes) {
   header.image_size = reader.get<std::uint32_t>();
   header.train_count = reader.get<std::uint64_t>();
   header.test_count = reader.get<std::uint64_t>();
-  header.skipped = reader.get<std::uint64_t>();
+  const auto left_out = reader.get<std::uint64_t>();
+  header.left_out = unpacked_names(left_out, reader.get_string(kLeftOutBytes));
   for (float& field : header.mean) {
     field = reader.get<float>();
   }
@@ -246,7 +271,7 @@ DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
   pair.test = std::make_shared<RecordSet>(
       layout, std::vector<RecordChunk>{{owner, records.subspan(train_bytes)}});
   pair.digest = header.train;
-  pair.skipped = header.skipped;
+  pair.left_out = header.left_out;
   return pair;
 }
 
@@ -258,7 +283,7 @@ Result<Bytes> decode_images(const std::string& source, MeasuredImages measured, 
   Header header;
   header.classes = std::move(measured.class_names);
   header.image_size = static_cast<std::uint32_t>(measured.images.front().width);
-  header.skipped = measured.skipped;
+  header.left_out = std::move(measured.left_out);
   BlockBuilder builder(source, measured.images.size(), std::move(header));
   for (EncodedImage& image : measured.images) {
     const Result<void> added = builder.add(image);
@@ -266,7 +291,7 @@ Result<Bytes> decode_images(const std::string& source, MeasuredImages measured, 
       if (added.error().code != Errc::kCorrupt || !skip_corrupt) {
         return added.error();
       }
-      builder.header.skipped += 1;
+      builder.header.left_out.add(name_in_set(image));
     }
     image.owner.reset();
   }

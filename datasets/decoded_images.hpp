@@ -21,7 +21,7 @@ namespace mayfly::datasets {
 inline constexpr std::size_t kDecodedBytesMax = std::size_t{16} << 30;
 
 /// Decodes all images, which have one square size from 4 to 1024. `source` is for messages. With
-/// skip_corrupt, corrupt images are left out and counted; else the first one is an error that names
+/// skip_corrupt, corrupt images are left out and noted; else the first one is an error that names
 /// it. The images' contents are freed on the way. `key` identifies the source (folder_key or
 /// tar_key).
 [[nodiscard]] Result<Bytes> decode_images(const std::string& source, MeasuredImages measured,

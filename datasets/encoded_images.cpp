@@ -157,6 +157,10 @@ Result<EncodedImages> list_image_folder(const std::string& folder) {
   return images;
 }
 
+std::string name_in_set(const EncodedImage& image) {
+  return (image.test ? "test/" : "train/") + image.class_name + '/' + image.file;
+}
+
 std::string name_of(const std::string& source, const EncodedImage& image) {
   return image.place == ImagePlace::kFile ? image.path : source + ": " + image.path;
 }

@@ -52,6 +52,9 @@ using EncodedImages = std::vector<EncodedImage>;
 /// its size since it was listed; errors name it.
 [[nodiscard]] Result<ByteSpan> bytes_of(const EncodedImage& image, Bytes& buffer);
 
+/// What the image is called on every machine: "train/cat/1.jpg".
+[[nodiscard]] std::string name_in_set(const EncodedImage& image);
+
 /// What messages call the image: its path, or the tar's and its name in it.
 [[nodiscard]] std::string name_of(const std::string& source, const EncodedImage& image);
 

@@ -180,7 +180,7 @@ DatasetPair make_encoded_pair(const EncodedSet::Options& options, MeasuredImages
   pair.test = std::make_shared<EncodedSet>(options, measured.class_names, test);
   pair.digest = digest_of_samples(train, measured.class_names);
   pair.class_names = std::move(measured.class_names);
-  pair.skipped = measured.skipped;
+  pair.left_out = std::move(measured.left_out);
   pair.encoded = true;
   return pair;
 }

@@ -192,8 +192,8 @@ class CacheLock {
   UniqueFd fd_;  // closing it unlocks
 };
 
-Result<DatasetPair> open_images(const std::string& source, ImageReader read_images,
-                                const OpenOptions& options, const Result<Digest>& source_key) {
+Result<DatasetPair> open_with_cache(const std::string& source, ImageReader read_images,
+                                    const OpenOptions& options, const Result<Digest>& source_key) {
   if (!source_key.ok()) {
     return source_key.error();
   }
@@ -212,6 +212,15 @@ Result<DatasetPair> open_images(const std::string& source, ImageReader read_imag
   request.cached_set = stem + ".bin";
   request.cached_sizes = stem + ".sizes";
   return open_listed(request);
+}
+
+Result<DatasetPair> open_images(const std::string& source, ImageReader read_images,
+                                const OpenOptions& options, const Result<Digest>& source_key) {
+  Result<DatasetPair> opened = open_with_cache(source, std::move(read_images), options, source_key);
+  if (opened.ok() && opened.value().left_out.count > 0) {
+    log::warning(source + ": " + opened.value().left_out.sentence());
+  }
+  return opened;
 }
 
 }  // namespace

@@ -13,7 +13,8 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3153455a49534d46;  // "FMSIZES1"
+// Files "FMSIZES1" may lack healthy images: their writer could not read on after a damaged header.
+constexpr std::uint64_t kMagic = 0x3253455a49534d46;  // "FMSIZES2"
 constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 14;
 constexpr std::size_t kChunk = 64;  // images that a thread takes at a time
 constexpr std::size_t kImagesMax = UINT32_MAX;
@@ -34,8 +35,7 @@ Problem header_problem(const std::string& name, const Result<JpegHeader>& header
 
 // The header is nearly always within the first bytes; thumbnails and colour profiles can push it
 // behind them.
-Problem measure(const std::string& source, EncodedImage& image, JpegDecoder& decoder,
-                Bytes& buffer) {
+Problem measure(const std::string& source, EncodedImage& image, Bytes& buffer) {
   if (image.size > kJpegBytesMax) {
     return Error{Errc::kInvalidInput, name_of(source, image) + " has " +
                                           std::to_string(image.size) + " bytes, at most " +
@@ -47,13 +47,13 @@ Problem measure(const std::string& source, EncodedImage& image, JpegDecoder& dec
   if (!bytes.ok()) {
     return bytes.error();
   }
-  Result<JpegHeader> header = decoder.read_header(bytes.value());
+  Result<JpegHeader> header = read_jpeg_header(bytes.value());
   if (!header.ok() && is_file && image.size > kHeaderBytes) {
     bytes = bytes_of(image, buffer);
     if (!bytes.ok()) {
       return bytes.error();
     }
-    header = decoder.read_header(bytes.value());
+    header = read_jpeg_header(bytes.value());
   }
   if (Problem problem = header_problem(name_of(source, image), header)) {
     return problem;
@@ -77,11 +77,10 @@ Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages&
                                                   images.size() / kChunk + 1);
   found.resize(count, {images.size(), Problem()});
   const auto work = [&](std::pair<std::size_t, Problem>& first) {
-    JpegDecoder decoder;
     Bytes buffer;
     for (std::size_t begin; (begin = next.fetch_add(kChunk)) < images.size();) {
       for (std::size_t i = begin; i < std::min(begin + kChunk, images.size()); ++i) {
-        Problem problem = measure(source, images[i], decoder, buffer);
+        Problem problem = measure(source, images[i], buffer);
         if (problem && i < first.first && !(skip_corrupt && can_skip(*problem))) {
           first = {i, std::move(problem)};
         }
@@ -149,10 +148,16 @@ bool has_both_parts(const EncodedImages& images) {
   return !images.empty() && !images.front().test && images.back().test;
 }
 
-// Leaves out what `unusable` says, and counts it.
+// Leaves out what `unusable` says, and notes it.
 template <typename Predicate>
 Result<void> leave_out(const std::string& source, MeasuredImages& measured, Predicate unusable) {
-  measured.skipped += std::erase_if(measured.images, unusable);
+  std::erase_if(measured.images, [&](const EncodedImage& image) {
+    const bool leave = unusable(image);
+    if (leave) {
+      measured.left_out.add(name_in_set(image));
+    }
+    return leave;
+  });
   if (!has_both_parts(measured.images)) {
     return Error{Errc::kCorrupt, source + ": every training or every test image is unusable"};
   }

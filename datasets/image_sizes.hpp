@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "datasets/core/left_out.hpp"
 #include "datasets/encoded_images.hpp"
 
 namespace mayfly::datasets {
@@ -12,11 +13,11 @@ namespace mayfly::datasets {
 struct MeasuredImages {
   EncodedImages images;                  ///< usable ones, with width and height
   std::vector<std::string> class_names;  ///< of all training images, usable or not
-  std::size_t skipped = 0;
+  LeftOut left_out;
 };
 
 /// Measures all images on a few threads. An unusable image (a damaged header, four channels) is an
-/// error that names it, the first in order; with skip_corrupt it is left out and counted. kCorrupt
+/// error that names it, the first in order; with skip_corrupt it is left out and noted. kCorrupt
 /// if no training or no test image is left. `cache_file`, unless empty, keeps the result for the
 /// next time; the caller makes sure that its name belongs to these images and this skip_corrupt.
 [[nodiscard]] Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,

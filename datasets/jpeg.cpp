@@ -10,28 +10,33 @@ namespace {
 constexpr int kSideMax = 16'384;
 constexpr std::int64_t kPixelsMax = std::int64_t{1} << 26;
 
-}  // namespace
-
-struct JpegDecoder::Handle {
-  Handle() : decoder(tjInitDecompress()) { ENSURE(decoder != nullptr, "libjpeg could not start"); }
-  ~Handle() { tjDestroy(decoder); }
+// libjpeg's decompressor, for one image: a header that fails leaves it amid its marker parser,
+// where it refuses whatever comes next, and an image that lacks tables is decoded with those of the
+// one before. To start one takes less than a microsecond.
+class Handle {
+ public:
+  Handle() : decoder_(tjInitDecompress()) {
+    ENSURE(decoder_ != nullptr, "libjpeg could not start");
+  }
+  ~Handle() { tjDestroy(decoder_); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  tjhandle decoder;
+  [[nodiscard]] tjhandle get() const { return decoder_; }
+  [[nodiscard]] Error error() const { return {Errc::kCorrupt, tjGetErrorStr2(decoder_)}; }
+
+ private:
+  tjhandle decoder_;
 };
 
-JpegDecoder::JpegDecoder() : handle_(std::make_unique<Handle>()) {}
-JpegDecoder::~JpegDecoder() = default;
-
-Result<JpegHeader> JpegDecoder::read_header(ByteSpan jpeg) {
-  const tjhandle decoder = handle_->decoder;
+Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
   JpegHeader header;
   int subsampling = 0;
   int colours = 0;
-  if (tjDecompressHeader3(decoder, reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size(),
-                          &header.width, &header.height, &subsampling, &colours) != 0) {
-    return Error{Errc::kCorrupt, tjGetErrorStr2(decoder)};
+  if (tjDecompressHeader3(handle.get(), reinterpret_cast<const unsigned char*>(jpeg.data()),
+                          jpeg.size(), &header.width, &header.height, &subsampling,
+                          &colours) != 0) {
+    return handle.error();
   }
   if (header.width < 1 || header.height < 1 || header.width > kSideMax ||
       header.height > kSideMax || std::int64_t{header.width} * header.height > kPixelsMax) {
@@ -42,9 +47,16 @@ Result<JpegHeader> JpegDecoder::read_header(ByteSpan jpeg) {
   return header;
 }
 
+}  // namespace
+
+Result<JpegHeader> read_jpeg_header(ByteSpan jpeg) {
+  return read_header(Handle(), jpeg);
+}
+
 Result<RgbImage> JpegDecoder::decode(ByteSpan jpeg, int eighths) {
   ENSURE(eighths >= 1 && eighths <= 8, "decoding scales by whole eighths");
-  const Result<JpegHeader> header = read_header(jpeg);
+  const Handle handle;
+  const Result<JpegHeader> header = read_header(handle, jpeg);
   if (!header.ok()) {
     return header.error();
   }
@@ -57,11 +69,10 @@ Result<RgbImage> JpegDecoder::decode(ByteSpan jpeg, int eighths) {
   image.height = TJSCALED(header.value().height, factor);
   pixels_.resize(3U * static_cast<std::size_t>(image.width) *
                  static_cast<std::size_t>(image.height));
-  const tjhandle decoder = handle_->decoder;
-  if (tjDecompress2(decoder, reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size(),
+  if (tjDecompress2(handle.get(), reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size(),
                     pixels_.data(), image.width, 0, image.height, TJPF_RGB,
                     TJFLAG_ACCURATEDCT) != 0) {
-    return Error{Errc::kCorrupt, tjGetErrorStr2(decoder)};
+    return handle.error();
   }
   image.pixels = pixels_;
   return image;

@@ -165,7 +165,7 @@ TEST(EncodedSet, SmallImagesAreNamedOrLeftOut) {
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().detail.find("train/cat/2.jpg has 100x7 pixels"), std::string::npos);
   const DatasetPair rest = open_image_folder(folder.path(), options_with(true)).value();
-  EXPECT_EQ(rest.skipped, 1U);
+  EXPECT_EQ(rest.left_out.count, 1U);
   EXPECT_EQ(rest.train->size(), 5U);
 }
 

@@ -40,7 +40,7 @@ TEST(ImageSizes, AreThoseOfTheImages) {
   }
   EXPECT_EQ(sizes, (std::vector<std::pair<int, int>>{{50, 40}, {41, 62}, {33, 35}, {20, 21}}));
   EXPECT_EQ(found.class_names, (std::vector<std::string>{"cat", "dog"}));
-  EXPECT_EQ(found.skipped, 0U);
+  EXPECT_EQ(found.left_out.count, 0U);
 }
 
 TEST(ImageSizes, TheFirstUnusableImageIsNamed) {
@@ -80,7 +80,9 @@ TEST(ImageSizes, UnusableImagesAreLeftOutWhenAsked) {
   write_folder(files, folder / "set");
   for (int round = 0; round < 2; ++round) {  // measured, then from the cache
     const MeasuredImages found = measured(folder / "set", true, folder / "cache.sizes").value();
-    EXPECT_EQ(found.skipped, 2U);
+    EXPECT_EQ(found.left_out.count, 2U);
+    EXPECT_EQ(found.left_out.names,
+              (std::vector<std::string>{"train/cat/1.jpg", "train/cat/2.jpg"}));
     ASSERT_EQ(found.images.size(), 2U);
     EXPECT_EQ(found.images[0].class_name, "dog");
     EXPECT_EQ(found.class_names, (std::vector<std::string>{"cat", "dog"}));
@@ -152,7 +154,7 @@ TEST(ImageSizes, SmallImagesAreRefusedOrLeftOut) {
   EXPECT_NE(refused.error().detail.find("train/cat/2.jpg has 300x7 pixels"), std::string::npos)
       << refused.error().detail;
   EXPECT_TRUE(refuse_small_images(folder.path(), 8, true, found).ok());
-  EXPECT_EQ(found.skipped, 1U);
+  EXPECT_EQ(found.left_out.sentence(), "1 unusable image is left out: train/cat/2.jpg");
   EXPECT_EQ(found.images.size(), 3U);
 }
 
