@@ -9,6 +9,6 @@ mayfly_library(engine_config
           processes/low_priority.cpp run/checkpoint_store.cpp run/json_text.cpp run/line_file.cpp
           run/run_directory.cpp run/run_history.cpp run/start_files.cpp run/summary.cpp
           run/tensorboard.cpp run/unfinished_run.cpp
-  PUBLIC mayfly_base mayfly_nn mayfly_elastic_core mayfly_parameter_server_core
+  PUBLIC mayfly_base mayfly_datasets_core mayfly_nn mayfly_elastic_core mayfly_parameter_server_core
          mayfly_cloud_hooks mayfly_cloud_hooks_gce mayfly_cloud_hooks_ec2
   PRIVATE mayfly_cloud_hooks_notice fmt::fmt tomlplusplus::tomlplusplus Boost::json)

@@ -21,6 +21,7 @@
 #include "engine/processes/network_interface.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/run_records.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "engine/state/starting_state.hpp"
@@ -161,6 +162,10 @@ Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& 
   }
   if (!remark.empty() && !goes_on_) {
     note("init", remark);
+  }
+  if (const datasets::LeftOut& images = job_->data.left_out; images.count > 0 && !goes_on_) {
+    // Opening the data has said it on the terminal; workers with other data are refused.
+    recorder_->fact("images_left_out", {{"images", to_json(images)}}, "");
   }
   return start_server();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "datasets/core/left_out.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine {
@@ -53,6 +54,7 @@ struct Summary {
   std::uint64_t undone_samples = 0;  ///< of steps that were committed, undone and done again
   std::uint64_t retried_steps = 0;   ///< that were computed more than once (ADR 1)
   std::optional<std::uint64_t> skipped_steps;  ///< that made no update; fp16 only
+  datasets::LeftOut left_out;                  ///< images of the data
   std::string final_digest;
   std::optional<double> test_top1;  ///< 0 to 1
   std::optional<double> test_loss;

@@ -348,6 +348,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.conv_kernels = job_.conv_kernels;
   s.model = job_.config.model;
   s.data = job_.data.name;
+  s.left_out = job_.data.left_out;
   s.seed = job_.config.seed;
   s.last_checkpoint = history_.last_checkpoint;
   s.version = kVersion;

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a step's record becomes in metrics.jsonl. The JSON lines of that and of the recoveries in
-// events.jsonl, whose field names are the members' names, and what is said of a recovery while the
-// job runs.
+// What a step's record becomes in metrics.jsonl. The JSON of that, and of recoveries and images
+// left out in events.jsonl and summary.json, whose field names are the members' names; what is said
+// of a recovery while the job runs.
 
 #include <string>
 
@@ -13,6 +13,7 @@ namespace mayfly::engine {
 
 [[nodiscard]] std::string to_json(const StepMetric& metric);
 [[nodiscard]] std::string to_json(const RecoveryRecord& record);
+[[nodiscard]] std::string to_json(const datasets::LeftOut& left_out);
 [[nodiscard]] std::string sentence_of(const RecoveryRecord& record);
 /// `epoch`: passes completed after the step.
 [[nodiscard]] StepMetric metric_of(const StepRecord& record, double epoch);

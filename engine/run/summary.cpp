@@ -131,6 +131,17 @@ std::string sentence_of_skip(const StepMetric& metric) {
       metric.step, metric.loss_scale.value_or(1));
 }
 
+std::string to_json(const datasets::LeftOut& left_out) {
+  std::vector<std::string> names;
+  for (const std::string& name : left_out.names) {
+    names.push_back(json_string(name));
+  }
+  return JsonObject()
+      .add("count", json_number(std::uint64_t{left_out.count}))
+      .add("names", json_array(names))
+      .text();
+}
+
 std::string to_json(const StepMetric& m) {
   JsonObject object;
   object.add("step", json_number(m.step))
@@ -194,6 +205,7 @@ std::string to_json(const Summary& s) {
       .add("conv_kernels", json_string(s.conv_kernels))
       .add("model", json_string(s.model))
       .add("data", json_string(s.data))
+      .add("images_left_out", to_json(s.left_out))
       .add("seed", json_number(s.seed))
       .add("last_checkpoint", json_string(s.last_checkpoint))
       .add("version", json_string(s.version))
@@ -212,6 +224,9 @@ std::string to_text(const Summary& s) {
     out +=
         line("data", fmt::format("compute threads waited {:.1f} s for it ({:.0f} %)",
                                  s.data_wait_seconds, 100 * s.data_wait_seconds / s.train_seconds));
+  }
+  if (s.left_out.count > 0) {
+    out += line("images", s.left_out.sentence());
   }
   out += line("membership", fmt::format("{} changes", s.membership_changes));
   for (const RecoveryRecord& recovery : s.recoveries) {

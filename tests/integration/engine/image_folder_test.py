@@ -1,5 +1,6 @@
 """Goal: a folder of JPEGs of any size trains to the same bits whoever decodes them, and a bad image
-is named: at the start if its header tells, else when it is read.
+is named: at the start if its header tells, else when it is read. With --skip-corrupt the data are
+those without the bad ones, to the bit, and the run says which those were.
 Method: folders made of three tiny JPEGs; digests of several workers; the code and the text.
 """
 import base64
@@ -113,6 +114,46 @@ def bad_bodies():
     shutil.rmtree(folder)
 
 
+def damaged_header(jpeg):
+    """Its first Huffman table claims 200 codes of one bit."""
+    at = jpeg.index(b"\xff\xc4") + 5
+    return jpeg[:at] + b"\xc8" + jpeg[at + 1:]
+
+
+def left_out():
+    names = ["train/lying/0.jpg", "train/standing/5.jpg", "train/standing/7.jpg"]
+    healthy = {f"train/lying/{i}.jpg": LYING for i in range(200)}  # for several threads
+    bad = dict(zip(names, (damaged_header(LYING), STANDING[:200], b"")))
+    folder = image_folder({**healthy, **bad})
+    without = image_folder(healthy)
+    for name in names:
+        os.remove(os.path.join(without, name))
+    oracle = Run(JOB + ["--data", without, "--workers", "1", "--threads", "1"]).finish()
+    expect(oracle["images_left_out"] == {"count": 0, "names": []}, f"{oracle['images_left_out']}")
+    subprocess.run(["tar", "-cf", f"{folder}/set.tar", "-C", folder, "train", "test"], check=True)
+    all_cores = os.sched_getaffinity(0)
+    for data, workers, cores in ((folder, 3, all_cores), (folder, 1, {min(all_cores)}),
+                                 (f"{folder}/set.tar", 2, all_cores)):
+        os.sched_setaffinity(0, cores)  # as many threads measure the images
+        run = Run(JOB + ["--data", data, "--workers", str(workers), "--threads", "1",
+                         "--skip-corrupt", "--cache-dir", os.path.join(folder, f"cache{workers}")])
+        summary = run.finish()
+        os.sched_setaffinity(0, all_cores)
+        expect(summary["final_digest"] == oracle["final_digest"],
+               f"{data}, {workers} workers: other bits than without the bad images")
+        expected = {"count": 3, "names": names}
+        expect(summary["images_left_out"] == expected, f"{summary['images_left_out']}")
+        events = [e for e in run.lines("events.jsonl") if e["kind"] == "images_left_out"]
+        expect([e["images"] for e in events] == [expected], f"events: {events}")
+        words = "3 unusable images are left out: " + ", ".join(names)
+        expect(run.output().count(words) == 2, f"not in warning and summary\n{run.output()}")
+        logs = run.logs(tail=1000)
+        expect(logs.count(words) == 2 + workers, f"not in every worker's log\n{logs}")
+    shutil.rmtree(folder)
+    shutil.rmtree(without)
+
+
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
-        "same_bits": same_bits, "bad_headers": bad_headers, "bad_bodies": bad_bodies}))
+        "same_bits": same_bits, "bad_headers": bad_headers, "bad_bodies": bad_bodies,
+        "left_out": left_out}))
