@@ -108,26 +108,18 @@ class TracePlayer {
   std::size_t next_ = 1;  // the first level is what the job starts with
 };
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) {
-    sum += value;
-  }
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
-
-struct Stalls {
-  std::vector<double> losses;  ///< seconds
-  std::vector<double> joins;
+struct MarketStalls {
+  Stalls losses;
+  Stalls joins;
 };
 
-Stalls stalls_of(const Market& market, const std::vector<LoggedStep>& steps) {
-  Stalls stalls;
+MarketStalls stalls_of(const Market& market, const std::vector<LoggedStep>& steps) {
+  MarketStalls stalls;
   for (const elastic::Recovery& recovery : market.recoveries) {
     if (recovery.cause == "lost" || recovery.cause == "group_failed") {
-      stalls.losses.push_back(stall_seconds(recovery, steps));
+      stalls.losses.add(stall_seconds(recovery, steps));
     } else if (recovery.cause == "join") {
-      stalls.joins.push_back(stall_seconds(recovery, steps));
+      stalls.joins.add(stall_seconds(recovery, steps));
     }
   }
   return stalls;
@@ -150,13 +142,33 @@ std::string rates_json(const Rates& rates) {
   return object.text();
 }
 
+/// JSON; null = not measured.
+std::string number(std::optional<double> value) {
+  return value ? fmt::format("{:.6g}", *value) : "null";
+}
+
+std::optional<double> share(double part, double whole) {
+  return whole > 0 ? std::optional(part / whole) : std::nullopt;
+}
+
+JsonFields fields_of(const std::string& kind, const std::string& kinds, const Stalls& stalls) {
+  return {{kinds, std::to_string(stalls.count())},
+          {kinds + "_unmeasured", std::to_string(stalls.unmeasured())},
+          {kind + "_stall_mean_s", number(stalls.mean_seconds())},
+          {kind + "_stall_p99_s", number(stalls.p99_seconds())}};
+}
+
+void append(JsonFields& fields, const JsonFields& more) {
+  fields.insert(fields.end(), more.begin(), more.end());
+}
+
 void print_summary(const ElasticBenchOptions& options, const JsonFields& fields) {
   if (options.json) {
     fmt::print("{}\n{}", machine_line(""), summary_line(fields, {}));
     return;
   }
   for (const auto& [name, json] : fields) {
-    fmt::print("{:<28}{}\n", name, json);
+    fmt::print("{:<28}{}\n", name, json == "null" ? "not measured" : json);
   }
 }
 
@@ -187,30 +199,24 @@ int play_trace(const ElasticBenchOptions& options) {
   const Rates rates(steps);
   const double ideal = ideal_samples(market.alive, rates, market.begin, market.end);
   const double done = committed_samples(steps, market.begin, market.end);
-  const Stalls stalls = stalls_of(market, steps);
-  const auto number = [](double value) { return fmt::format("{:.6g}", value); };
+  const MarketStalls stalls = stalls_of(market, steps);
   JsonFields fields = job_facts(job);
-  fields.insert(
-      fields.end(),
-      {{"trace", json_string(options.trace)},
-       {"speedup", number(options.speedup)},
-       {"nodes_max", std::to_string(options.nodes_max)},
-       {"trace_moments", std::to_string(natural.size() - 1)},
-       {"trace_hours", number(static_cast<double>(natural.back().ms - natural.front().ms) / 3.6e6)},
-       {"moments_played", std::to_string(player.moments_played() - 1)},
-       {"seconds", number(to_seconds(market.end - market.begin))},
-       {"samples", number(done)},
-       {"ideal_samples", number(ideal)},
-       {"goodput_as_played", number(ideal > 0 ? done / ideal : 0)},
-       {"losses", std::to_string(stalls.losses.size())},
-       {"loss_stall_mean_s", number(mean(stalls.losses))},
-       {"loss_stall_p99_s", number(percentile(stalls.losses, 0.99))},
-       {"joins", std::to_string(stalls.joins.size())},
-       {"join_stall_mean_s", number(mean(stalls.joins))},
-       {"join_stall_p99_s", number(percentile(stalls.joins, 0.99))},
-       {"goodput_natural",
-        number(natural_goodput(natural, mean(stalls.losses), mean(stalls.joins)))},
-       {"samples_per_second_by_members", rates_json(rates)}});
+  append(fields, {{"trace", json_string(options.trace)},
+                  {"speedup", number(options.speedup)},
+                  {"nodes_max", std::to_string(options.nodes_max)},
+                  {"trace_moments", std::to_string(natural.size() - 1)},
+                  {"trace_hours",
+                   number(static_cast<double>(natural.back().ms - natural.front().ms) / 3.6e6)},
+                  {"moments_played", std::to_string(player.moments_played() - 1)},
+                  {"seconds", number(to_seconds(market.end - market.begin))},
+                  {"samples", number(done)},
+                  {"ideal_samples", number(ideal)},
+                  {"goodput_as_played", number(share(done, ideal))}});
+  append(fields, fields_of("loss", "losses", stalls.losses));
+  append(fields, fields_of("join", "joins", stalls.joins));
+  append(fields, {{"goodput_natural", number(natural_goodput(natural, stalls.losses.mean_seconds(),
+                                                             stalls.joins.mean_seconds()))},
+                  {"samples_per_second_by_members", rates_json(rates)}});
   print_summary(options, fields);
   return kExitDone;
 }
@@ -285,20 +291,19 @@ int kill_again_and_again(const ElasticBenchOptions& options) {
   const auto [compared, equal] = compare_digests(steps, usual);
   const double rate = steps_per_second(steps, last_step);
   const double usual_rate = steps_per_second(usual, last_step);
-  const Stalls stalls = stalls_of(market, steps);
-  const auto number = [](double value) { return fmt::format("{:.6g}", value); };
+  const MarketStalls stalls = stalls_of(market, steps);
   JsonFields fields = job_facts(options);
-  fields.insert(fields.end(), {{"kill_every_s", number(options.kill_every)},
-                               {"minutes", number(minutes)},
-                               {"kills", std::to_string(kills)},
-                               {"steps", std::to_string(last_step)},
-                               {"steps_per_second", number(rate)},
-                               {"undisturbed_steps_per_second", number(usual_rate)},
-                               {"goodput", number(usual_rate > 0 ? rate / usual_rate : 0)},
-                               {"loss_stall_mean_s", number(mean(stalls.losses))},
-                               {"join_stall_mean_s", number(mean(stalls.joins))},
-                               {"digest_compared_at_step", std::to_string(compared)},
-                               {"digests_equal", equal ? "true" : "false"}});
+  append(fields, {{"kill_every_s", number(options.kill_every)},
+                  {"minutes", number(minutes)},
+                  {"kills", std::to_string(kills)},
+                  {"steps", std::to_string(last_step)},
+                  {"steps_per_second", number(rate)},
+                  {"undisturbed_steps_per_second", number(usual_rate)},
+                  {"goodput", number(share(rate, usual_rate))}});
+  append(fields, fields_of("loss", "losses", stalls.losses));
+  append(fields, fields_of("join", "joins", stalls.joins));
+  append(fields, {{"digest_compared_at_step", std::to_string(compared)},
+                  {"digests_equal", equal ? "true" : "false"}});
   print_summary(options, fields);
   return equal || options.job.reduction != "exact" ? kExitDone : kExitFailed;
 }

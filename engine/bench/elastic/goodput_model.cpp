@@ -1,6 +1,9 @@
 #include "engine/bench/elastic/goodput_model.hpp"
 
 #include <algorithm>
+#include <numeric>
+
+#include "engine/bench/statistics.hpp"
 
 namespace mayfly::engine {
 
@@ -38,26 +41,55 @@ double ideal_samples(const std::vector<AliveSince>& alive, const Rates& rates, I
   return samples;
 }
 
-double stall_seconds(const elastic::Recovery& recovery, const std::vector<LoggedStep>& steps) {
+std::optional<double> stall_seconds(const elastic::Recovery& recovery,
+                                    const std::vector<LoggedStep>& steps) {
   const auto first = std::find_if(steps.begin(), steps.end(), [&](const LoggedStep& step) {
     return step.view == value(recovery.new_view);
   });
   if (first == steps.end() || first == steps.begin()) {
-    return 0;
+    return {};
   }
   const double usual_ms = undisturbed_near_ms(steps, first->members, first->step);
+  if (usual_ms == 0) {
+    return {};
+  }
   const double took_ms = to_ms(first->heard - std::prev(first)->heard);
-  return usual_ms == 0 ? 0 : std::max(0.0, took_ms - usual_ms) / 1e3;
+  return std::max(0.0, took_ms - usual_ms) / 1e3;
 }
 
-double natural_goodput(const std::vector<SpotLevel>& market, double loss_stall_s,
-                       double join_stall_s) {
+void Stalls::add(std::optional<double> seconds) {
+  if (seconds) {
+    measured_.push_back(*seconds);
+  } else {
+    ++unmeasured_;
+  }
+}
+
+std::optional<double> Stalls::mean_seconds() const {
+  if (measured_.empty()) {
+    return {};
+  }
+  return std::accumulate(measured_.begin(), measured_.end(), 0.0) /
+         static_cast<double>(measured_.size());
+}
+
+std::optional<double> Stalls::p99_seconds() const {
+  return measured_.empty() ? std::nullopt : std::optional(percentile(measured_, 0.99));
+}
+
+std::optional<double> natural_goodput(const std::vector<SpotLevel>& market,
+                                      std::optional<double> loss_stall_s,
+                                      std::optional<double> join_stall_s) {
   if (market.size() < 2 || market.back().ms == market.front().ms) {
     return 1;
   }
   double stalled = 0;
   for (std::size_t i = 1; i < market.size(); ++i) {  // the first level is the start
-    stalled += market[i].lost ? loss_stall_s : join_stall_s;
+    const std::optional<double>& stall_s = market[i].lost ? loss_stall_s : join_stall_s;
+    if (!stall_s) {
+      return {};
+    }
+    stalled += *stall_s;
   }
   const double seconds = static_cast<double>(market.back().ms - market.front().ms) / 1e3;
   return std::max(0.0, 1 - stalled / seconds);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/time.hpp"
@@ -37,13 +38,30 @@ class Rates {
                                    Instant begin, Instant end);
 
 /// How much longer the step across a change of view took than an undisturbed one of the new view,
-/// in seconds, redone work included; 0 if it took less or is not known.
-[[nodiscard]] double stall_seconds(const elastic::Recovery& recovery,
-                                   const std::vector<LoggedStep>& steps);
+/// in seconds, redone work included; 0 if it took less. Nothing if it was not measured: the view
+/// made no step, or no other step of the run with as many members was undisturbed.
+[[nodiscard]] std::optional<double> stall_seconds(const elastic::Recovery& recovery,
+                                                  const std::vector<LoggedStep>& steps);
+
+/// The stalls of one kind of change.
+class Stalls {
+ public:
+  void add(std::optional<double> seconds);
+  [[nodiscard]] std::size_t count() const { return measured_.size() + unmeasured_; }
+  [[nodiscard]] std::size_t unmeasured() const { return unmeasured_; }
+  /// Of those that were measured; nothing if none was.
+  [[nodiscard]] std::optional<double> mean_seconds() const;
+  [[nodiscard]] std::optional<double> p99_seconds() const;
+
+ private:
+  std::vector<double> measured_;
+  std::size_t unmeasured_ = 0;
+};
 
 /// Goodput of a job on the real market, 0 to 1: each moment at which nodes come or go costs the
-/// mean stall that was measured for its kind.
-[[nodiscard]] double natural_goodput(const std::vector<SpotLevel>& market, double loss_stall_s,
-                                     double join_stall_s);
+/// mean stall that was measured for its kind. Nothing if that of a kind it has was not.
+[[nodiscard]] std::optional<double> natural_goodput(const std::vector<SpotLevel>& market,
+                                                    std::optional<double> loss_stall_s,
+                                                    std::optional<double> join_stall_s);
 
 }  // namespace mayfly::engine

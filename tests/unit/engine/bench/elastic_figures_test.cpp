@@ -120,15 +120,36 @@ TEST(Goodput, TheIdealJobFollowsWhoIsAlive) {
 TEST(Goodput, AStallIsWhatTheStepAcrossAChangeTookTooLong) {
   elastic::Recovery recovery;
   recovery.new_view = ViewId{2};
-  EXPECT_NEAR(stall_seconds(recovery, two_views()), 0.3, 1e-9);
+  EXPECT_NEAR(stall_seconds(recovery, two_views()).value(), 0.3, 1e-9);
   recovery.new_view = ViewId{9};
-  EXPECT_EQ(stall_seconds(recovery, two_views()), 0) << "a view without a step";
+  EXPECT_FALSE(stall_seconds(recovery, two_views())) << "a view without a step";
+}
+
+// Goal: what nothing can be compared with is not measured, and nothing is not zero.
+TEST(Goodput, AStallWithoutUndisturbedStepsIsNotMeasured) {
+  std::vector<LoggedStep> steps = two_views();
+  steps.resize(12);  // the new view has no step after its second
+  elastic::Recovery recovery;
+  recovery.new_view = ViewId{2};
+  EXPECT_FALSE(stall_seconds(recovery, steps));
+  Stalls stalls;
+  stalls.add(stall_seconds(recovery, steps));
+  EXPECT_FALSE(stalls.mean_seconds());
+  EXPECT_FALSE(stalls.p99_seconds());
+  stalls.add(0.2);
+  stalls.add(0.4);
+  EXPECT_EQ(stalls.count(), 3U);
+  EXPECT_EQ(stalls.unmeasured(), 1U);
+  EXPECT_NEAR(stalls.mean_seconds().value(), 0.3, 1e-9);
+  const std::vector<SpotLevel> market = {{0, 4, false}, {10'000, 3, true}, {20'000, 4, false}};
+  EXPECT_FALSE(natural_goodput(market, {}, 0.1));
+  EXPECT_TRUE(natural_goodput({{0, 4, false}, {10'000, 5, false}}, {}, 0.1));
 }
 
 TEST(Goodput, EachMomentOfTheMarketCostsTheStallOfItsKind) {
   const std::vector<SpotLevel> market = {
       {0, 4, false}, {10'000, 3, true}, {20'000, 4, false}, {100'000, 3, true}};
-  EXPECT_NEAR(natural_goodput(market, 0.2, 0.1), 1 - 0.5 / 100, 1e-9);
+  EXPECT_NEAR(natural_goodput(market, 0.2, 0.1).value(), 1 - 0.5 / 100, 1e-9);
   EXPECT_EQ(natural_goodput({{0, 4, false}}, 1, 1), 1);
   EXPECT_EQ(natural_goodput(market, 1000, 1000), 0);
 }
