@@ -9,8 +9,11 @@ import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
 import docs
+import figure_claims
+import figures
 import gpu_reports
 import headers
 import layers
@@ -185,6 +188,29 @@ class SelfTest(unittest.TestCase):
         self.expect(mutants.problems(self.root, [bug]), "one: its old text is 2 times in nn/a.cpp")
         (self.root / "nn/a.cpp").unlink()
         self.expect(mutants.problems(self.root, [bug]), "0 times")
+
+    def test_figures_are_those_of_the_results(self):
+        claims = {"README.md": {"sizes": lambda results: [
+            f"took {results.row('one', kind='summary')['ms']:.1f} ms"]}}
+        whole = ("See [one](benchmarks/results/one.jsonl): a step of `4` ResNet-20 took 1.5 ms.\n")
+
+        def found(text, inside=True):
+            begin, end = ("<!-- figures: sizes (begin) -->\n", "<!-- figures: sizes (end) -->\n")
+            self.write("README.md", begin + text + end if inside else begin + end + text)
+            with unittest.mock.patch.object(figure_claims, "DOCUMENTS", claims):
+                return figures.problems(self.root)
+
+        self.write("benchmarks/results/one.jsonl", '{"kind": "event"}\n'
+                                                   '{"kind": "summary", "ms": 1.52}\n')
+        self.assertEqual(found(whole), [])
+        self.expect(found(whole + "Another took 7 ms.\n"), "no result gives 7")
+        wrong = found(whole.replace("1.5", "1.4"))
+        self.assertEqual(len(wrong), 2, wrong)
+        self.assertIn("the results give 'took 1.5 ms'", wrong[0])
+        self.assertIn("no result gives 1.4", wrong[1])
+        self.assertIn("outside of", found(whole, inside=False)[-1])
+        self.write("docs/new.md", "See [one](../benchmarks/results/one.jsonl).\n")
+        self.expect(found(whole), "docs/new.md: cites")
 
     def test_docs_refuses_names_that_do_not_exist(self):
         self.write("README.md", "See `nn/model` and `nn/gone.hpp`.\n")

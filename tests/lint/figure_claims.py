@@ -1,0 +1,530 @@
+"""What the documents say of benchmarks/results, made of the files: the sentences and rows with
+numbers between each <!-- figures: NAME (begin) --> and (end). Figures are computed; what was asked
+for (sizes, batches, percentiles) is written here as it is there."""
+
+import json
+import statistics
+
+
+class Results:
+    """The files of benchmarks/results."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def rows(self, name, **fields):
+        """The lines of NAME.jsonl that have all of these values."""
+        lines = (self.folder / f"{name}.jsonl").read_text().splitlines()
+        return [row for row in map(json.loads, lines)
+                if all(row.get(field) == value for field, value in fields.items())]
+
+    def row(self, name, **fields):
+        """The only one."""
+        row, = self.rows(name, **fields)
+        return row
+
+
+def column(rows, field):
+    return [row[field] for row in rows]
+
+
+def at(values, fraction):
+    """As engine/bench/statistics: the nearest value that was measured."""
+    return sorted(values)[int(fraction * (len(values) - 1) + 0.5)]
+
+
+def spread(values, form):
+    return f"{statistics.mean(values):{form}} ± {statistics.stdev(values):{form}}"
+
+
+def recovery(results):
+    machine = results.row("elasticity-2-cores", kind="machine", row="kill")
+    run = results.row("elasticity-2-cores", kind="summary", row="kill")
+    events = results.rows("elasticity-2-cores", kind="event", row="kill")
+    assert (len(events), run["workers"], machine["cores"]) == (100, 8, 2)
+    yield f"with {run['resident_mib'] / 1024:g} GiB of resident memory"
+    yield f"global batch {run['global_batch']}"
+    yield "| phase | median | 90 % | 99 % |"
+    for words, field, form in (("detected", "detected_ms", ".1f"),
+                               ("groups aborted, all stopped", "stopped_ms", ".1f"),
+                               ("new group formed and in the same state", "synced_ms", ".1f"),
+                               ("next step committed", "step_ms", ".0f"),
+                               ("... beyond what had to be computed anyway", "beyond_ms", ".1f")):
+        yield f"| {words} | " + " | ".join(
+            f"{at(column(events, field), fraction):{form}}" for fraction in (0.5, 0.9, 0.99)) + " |"
+    yield f"An undisturbed step took {run['undisturbed_step_ms']:.0f} ms"
+
+
+STEPS = (("ResNet-20 (CIFAR), one core, per CPU-second", "resnet20 fp32 1t", ".0f"),
+         ("ResNet-20, two cores, wall clock", "resnet20 fp32 2t", ".0f"),
+         ("ResNet-32, one core, per CPU-second", "resnet32 fp32 1t", ".0f"),
+         ("ResNet-32, two cores, wall clock", "resnet32 fp32 2t", ".0f"),
+         ("ResNet-20, AVX2 on both sides, one core", "resnet20 fp32 avx2 1t", ".0f"),
+         ("ResNet-20, bf16 (autocast), one core", "resnet20 bf16 1t", ".0f"),
+         ("ResNet-32, bf16, one core", "resnet32 bf16 1t", ".0f"),
+         ("ResNet-18 at 224x224, batch 16, one core", "resnet18 fp32 1t", ".1f"),
+         ("ResNet-50 at 224x224, batch 16, one core", "resnet50 fp32 1t", ".1f"),
+         ("ResNet-50, bf16, batch 16, one core", "resnet50 bf16 1t", ".1f"))
+
+
+def steps(results):
+    packages = results.rows("step-vs-pytorch", kind="machine")[0]["packages"]
+    yield f"PyTorch {packages['python3-torch'].split('+')[0]}"
+    for words, name, form in STEPS:
+        row = results.row("step-vs-pytorch", kind="row", row=name)
+        rates = {}
+        for contestant in ("mayfly", "tuned", "shipped"):
+            rounds = results.rows("step-vs-pytorch", kind="round", row=name, contestant=contestant)
+            rates[contestant] = statistics.median(column(rounds, row["clock"]))
+        best = max([rates["tuned"]] + [one["median"] for peer, one in row[row["clock"]].items()
+                                       if peer.startswith("tuned")])
+        yield (f"| {words} | {rates['mayfly']:{form}} | {best:{form}} / {rates['shipped']:{form}} "
+               f"| **{rates['mayfly'] / best:.2f}** / {rates['mayfly'] / rates['shipped']:.2f} |")
+
+
+def accuracies(results):
+    def of(name, what=None, **fields):
+        """In per cent, by seed."""
+        rows = [row for row in results.rows(f"accuracy-cifar10-{name}", **fields)
+                if "seed" in row and (what or "") in row["what"]]
+        rows.sort(key=lambda row: row["seed"])
+        return [f"{100 * row['test_top1']:.2f}" for row in rows]
+
+    first = of("resnet20", commit="015e64a")
+    alone, = of("resnet20", what="undisturbed")
+    assert alone == first[0] and results.row(
+        "accuracy-cifar10-resnet20", commit="015e64a", seed=1)["what"].startswith(
+            "4 workers, 4 losses")
+    yield "accuracy per seed: {}, {} and {} % in exact reduction".format(*first)
+    plain = of("resnet20", reduction="fp32", kernels="direct")
+    newer = of("resnet20", reduction="fp32", kernels="winograd")
+    yield "{}, {} and {} % in fp32 reduction".format(*plain, *newer)
+    faster = of("resnet20", reduction="exact", kernels="winograd")
+    today = of("resnet20", wire="int32", what="every eighth")
+    yield "{} and {} % with them for seeds 1 and 2".format(*faster)
+    yield "and the {} % above; {}, {} and {} % with today's exponents".format(*newer, *today)
+    yield ("seed 1: {} % with Winograd's kernels, {} % with direct".format(
+        *of("resnet32", kernels="winograd"), *of("resnet32", kernels="direct")))
+    yield ("With 16 bits on the wire, seed 1: `--wire int16` {} % (exact, and still independent of "
+           "the workers), bf16 {} %, fp16 {} %; exact with 32 bits and today's headroom {} %"
+           .format(*of("resnet20", wire="int16", commit="bc17053"), *of("resnet20", wire="bf16"),
+               *of("resnet20", wire="fp16"), *of("resnet20", what="four bits of headroom")))
+
+
+def settings_of(results, job, **fields):
+    """The rounds of benchmarks/compare_settings whose job has these words, by setting."""
+    found, inside = {}, False
+    for row in results.rows("exchange-settings"):
+        if row["kind"] == "machine":
+            inside = job in row["job"] and all(row[name] == value for name, value in fields.items())
+        elif inside and row["kind"] == "round":
+            found.setdefault(row["name"], []).append(row)
+    return found
+
+
+def median_of(rounds, field):
+    return statistics.median(column(rounds, field))
+
+
+def all_reduce_ms(results, ranks, size, contestant):
+    rounds = results.rows("allreduce-2-cores", kind="round", ranks=ranks, bytes=size << 10,
+                          contestant=contestant)
+    assert len(rounds) == 5
+    return median_of(rounds, "median_ms")
+
+
+def quiet(results, name, field, model):
+    return median_of(settings_of(results, model, commit="ab0cc01")[name], field)
+
+
+def elsewhere(results):
+    """What the README repeats of docs/benchmarks.md."""
+    def ms(name, model):
+        return f"{quiet(results, name, 'step_ms', model):.1f}"
+
+    yield (f"(ResNet-20: {ms('exact', 'resnet20')} and {ms('fp32', 'resnet20')} ms; ResNet-50 at "
+           f"32 x 32: {ms('exact', 'resnet50')} and {ms('fp32', 'resnet50')} ms)")
+
+    def large(contestant):
+        return f"{all_reduce_ms(results, 4, 100 << 10, contestant):.0f}"
+
+    def small(contestant):
+        return f"{1000 * all_reduce_ms(results, 2, 4, contestant):.2g}"
+
+    yield ("An all-reduce of 100 MiB between four workers of one host takes "
+           f"{large('mayfly-unix')} ms through shared memory (Open MPI {large('mpi-shm')}) and "
+           f"{large('mayfly-tcp')} over "
+           f"TCP (plain ring {large('poll')}, Gloo {large('gloo')}, Open MPI {large('mpi-tcp')}); "
+           f"one of 4 KiB between two workers {small('mayfly-unix')} us (Open MPI "
+           f"{small('mpi-shm')}) and {small('mayfly-tcp')} us (plain ring {small('poll')}, Open "
+           f"MPI {small('mpi-tcp')})")
+    yield f"in {known_ms(results, 'tcp', 'loss')[0]} ms after they are told"
+
+
+def speed(results):
+    yield from steps(results)
+    yield from accuracies(results)
+    yield from elsewhere(results)
+
+
+VARIANTS = (("`bsp`", "bsp"), ("`asp`", "asp"), ("`bsp:50%,asp`", "bsp:50%,asp"),
+            ("{} with `--straggler greedy`", "bsp:50%,asp+greedy"),
+            ("{} with `--straggler elastic`", "bsp:50%,asp+elastic"))
+
+
+def compared(results, variant):
+    rows = results.rows("compare-cifar10", variant=variant)
+    assert sorted(column(rows, "seed")) == [1, 2, 3]
+    return (column(rows, "train_seconds"), column(rows, "images_per_second"),
+            [100 * top1 for top1 in column(rows, "test_top1")])
+
+
+def servers(results):
+    for words, variant in VARIANTS:
+        seconds, _, top1 = compared(results, variant)
+        yield (f"| {words.format('the same')} | {spread(seconds, '.1f')} | "
+               f"{spread(top1, '.2f')} |")
+
+
+def commit_of(results, name, **fields):
+    commit, = {row["commit"] for row in results.rows(name, kind="machine", **fields)}
+    return f"commit {commit}"
+
+
+CONTESTANTS = ("mayfly-tcp", "poll", "mpi-tcp", "gloo", "mayfly-gloo", "mayfly-mpi-tcp",
+               "mayfly-unix", "mpi-shm", "mpi-copy", "mayfly-mpi")
+
+
+def all_reduce(results):
+    machine = results.row("allreduce-2-cores", kind="machine")
+    yield f"load {machine['load_average_before']:.1f} from work"
+    yield commit_of(results, "allreduce-2-cores")
+    ms = {(ranks, size, contestant): all_reduce_ms(results, ranks, size, contestant)
+          for ranks in (2, 4) for size in (4, 64, 2 << 10, 25 << 10, 100 << 10)
+          for contestant in CONTESTANTS}
+    for ranks in (2, 4):
+        for size in (4, 64, 2 << 10, 25 << 10, 100 << 10):
+            cells = []
+            for contestant in CONTESTANTS:
+                value = ms[ranks, size, contestant]
+                cell = f"{value:.3g}" if value >= 0.01 else f"{value:.4f}"
+                cells.append(f"**{cell}**" if contestant in ("mayfly-tcp", "mayfly-unix") else cell)
+            name = f"{size >> 10}M" if size >= 1024 else f"{size}K"
+            yield f"| {ranks} | {name} | {' | '.join(cells)} |"
+    share = ms[4, 64, "mpi-tcp"] / ms[4, 64, "mayfly-tcp"]
+    yield (f"except at 64K with four ranks ({share:.2f} of Open MPI) and at 2M with two: half as "
+           "fast")
+    assert 0.45 < ms[2, 2 << 10, "poll"] / ms[2, 2 << 10, "mayfly-tcp"] < 0.55
+    ours, plain = (results.rows("allreduce-2-cores", kind="round", ranks=2, bytes=2 << 20,
+                                contestant=contestant) for contestant in ("mayfly-tcp", "poll"))
+    yield f"its fastest all-reduces there take {min(column(ours, 'min_ms')):.2f} ms"
+    medians = column(plain, "median_ms")
+    yield f"varies between {min(medians):.2f} and {max(medians):.2f} from round to round"
+    shared = {key: ms[(*key, "mpi-shm")] / ms[(*key, "mayfly-unix")]
+              for key in ((ranks, size) for ranks, size, _ in ms)}
+    behind = [ratio for ratio in shared.values() if ratio < 1]
+    assert all(shared[key] > 1 for key in ((2, 4), (4, 4), (2, 64), (2, 100 << 10), (4, 100 << 10)))
+    yield ("ahead of Open MPI's at 4K, at 64K with two ranks and at 100M, and between "
+           f"{min(behind):.2f} and {max(behind):.2f} of it in between")
+    gloo = {key: ms[(*key, "gloo")] / ms[(*key, "mayfly-gloo")] > 1 for key in shared}
+    assert [key for key, ahead in gloo.items() if ahead] == [
+        (2, 25 << 10), (2, 100 << 10), (4, 4), (4, 64), (4, 2 << 10), (4, 100 << 10)]
+    yield "at 25M and 100M with two ranks and at every size but 25M with four"
+    assert 0.0004 < ms[2, 4, "mayfly-mpi"] - ms[2, 4, "mpi-shm"] < 0.0007
+    yield "adds about half a microsecond to MPI's 4K with two ranks"
+
+
+def known_ms(results, backend, change):
+    """Median and 99th percentile of a first right sum. The trials before a row are its own."""
+    trials = []
+    for row in results.rows("reform-8-ranks"):
+        if row["kind"] == "machine":
+            trials = []
+        elif row["kind"] == "trial":
+            trials.append(row)
+        elif (row["backend"], row["change"]) == (backend, change):
+            values = [one["known_ms"] for one in trials if one["change"] == change]
+            assert (len(values), row["ranks"]) == (40, 8)
+            return [f"{at(values, fraction):.2g}" if at(values, fraction) < 100 else
+                    f"{at(values, fraction):.0f}" for fraction in (0.5, 0.99)]
+    raise KeyError(backend)
+
+
+def reform(results):
+    yield "40 losses and 40 planned changes each"
+    yield "| backend | loss, p50 / p99 | planned, p50 / p99 |"
+    for words, backend in (("tcp", "tcp"), ("unix (shared memory)", "unix"), ("gloo", "gloo")):
+        yield "| {} | {} / {} | {} / {} |".format(words, *known_ms(results, backend, "loss"),
+                                                  *known_ms(results, backend, "planned"))
+
+
+def exchange(results):
+    machine = results.row("ps-exchange", kind="machine")
+    yield f"load {machine['load_average_before']:.1f} at the beginning"
+    yield commit_of(results, "ps-exchange")
+    for size in (2, 100):
+        found = {}
+        for contestant in ("plain", "mayfly", "mayfly-sockets"):
+            rounds = results.rows("ps-exchange", kind="exchange", bytes=size << 20,
+                                  contestant=contestant)
+            assert len(rounds) == 5
+            found[contestant] = (median_of(rounds, "cpu_seconds_per_gb"),
+                                 median_of(rounds, "gb_per_second"))
+        (plain, plain_gb), (ours, ours_gb), (sockets, sockets_gb) = found.values()
+        yield (f"| {size} MiB | {plain:.3f} | {ours:.3f} | **{ours / plain:.2f}** | "
+               f"{sockets:.3f} | {sockets / plain:.2f} | {plain_gb:.1f} | "
+               f"{ours_gb:.1f} | {sockets_gb:.1f} |")
+        change = results.row("ps-exchange", kind="switch", bytes=size << 20)
+        form = ".1f" if size == 2 else ".0f"
+        yield (f"| {size} MiB | {change['bsp_to_asp_ms']:{form}} ms | "
+               f"{change['asp_to_bsp_ms']:{form}} ms | {change['bsp_round_ms']:{form}} ms |")
+
+
+def compare(results):
+    yield "three epochs of 128 samples a step"
+    yield "seeds 1 to 3, the variants of one seed in turn, " + commit_of(results, "compare-cifar10")
+    usual, _, _ = compared(results, "bsp")
+    for words, variant in VARIANTS:
+        seconds, rates, top1 = compared(results, variant)
+        share = f"{statistics.mean(seconds) / statistics.mean(usual):.2f}"
+        yield (f"| {words.format('`bsp:50%,asp`')} | {spread(seconds, '.1f')} | "
+               f"{'1' if variant == 'bsp' else share} | {spread(rates, '.0f')} | "
+               f"{spread(top1, '.2f')} |")
+    yield "The runs of seed 3 were slower for all variants"
+    for _, variant in VARIANTS:
+        seconds, _, _ = compared(results, variant)
+        assert seconds[2] == max(seconds)
+    rates = {variant: column(results.rows("compare-rates", variant=variant), "images_per_second")
+             for variant in ("allreduce", "bsp", "asp")}
+    yield ("150 steps, the same workers, seeds 1 to 3 in turn, " +
+           commit_of(results, "compare-rates"))
+    updates = statistics.mean(rates["asp"]) / 32  # four slices of 32 samples
+    yield (f"all-reduce {spread(rates['allreduce'], '.0f')} images/s, `bsp` "
+           f"{spread(rates['bsp'], '.0f')}, `asp` {spread(rates['asp'], '.0f')} "
+           f"({updates:.0f} updates a second)")
+
+
+def jpeg(results):
+    yield "600 images of 500 x 375 pixels (4:2:0, quality 90, 63 kB on average)"
+    rates = {side: column(results.rows("data-jpeg", image_size=side), "images_per_cpu_second")
+             for side in (96, 224)}
+    assert all(len(values) == 5 for values in rates.values())
+    small, large = ((statistics.median(values), min(values), max(values))
+                    for values in rates.values())
+    yield ("{:,.0f} images per CPU-second at 96 pixels ({:.0f} to {:,.0f}), {:.0f} at 224 pixels "
+           "({:.0f} to {:.0f})".format(*small, *large))
+
+
+def computed_twice(results, job, wire, bits):
+    """(steps, how many of them were computed twice)"""
+    row, = [row for row in results.rows("exchange-settings", kind="overflow", wire=wire,
+                                        headroom_bits=bits) if job in row["job"]
+            and "decay_interval" not in row]
+    return row["steps"], row["computed_twice"]
+
+
+def settings(results):
+    yield "128 images a step, 60 steps"
+    rounds = settings_of(results, "resnet20", commit="ac124b7")
+    assert len(rounds["fp32"]) == 8
+    plain = median_of(rounds["fp32"], "cpu_ms")
+    for name, words in (("fp32", "fp32 | fp32"), ("exact", "exact | int32"),
+                        ("int16", "exact | int16"), ("bf16", "fp32 | bf16")):
+        cpu = median_of(rounds[name], "cpu_ms")
+        ratio = "1" if name == "fp32" else f"{cpu / plain:.3f}"
+        yield f"| {words} | {cpu:.1f} | {ratio} |"
+
+    def both(field, model):
+        return [f"{quiet(results, name, field, model):.1f}" for name in ("fp32", "exact")]
+
+    yield "ResNet-20 fp32 {} ms, exact {} (CPU time {} and {})".format(
+        *both("step_ms", "resnet20"), *both("cpu_ms", "resnet20"))
+    yield ("ResNet-50 at 32 x 32, one worker with two threads, fp32 {}, exact {} (CPU time {} and "
+           "{})".format(*both("step_ms", "resnet50"), *both("cpu_ms", "resnet50")))
+    for words, job, wire, rooms in (
+            ("ResNet-20, CIFAR-10, lr 0.1, int32", "cifar10", "int32", (2,)),
+            ("the same, int16", "resnet20 --data cifar10", "int16", (4,)),
+            ("ResNet-20, procedural, lr 0.1, int32", "resnet20 --data procedural", "int32",
+             (2, 3, 4)),
+            ("ResNet-50 at 32 x 32 on procedural, microbatches of 8, int32", "resnet50", "int32",
+             (2, 3, 4))):
+        found = [computed_twice(results, job, wire, bits) for bits in rooms]
+        yield "| {} | {} bits | {} | {} |".format(
+            words, ", ".join(map(str, rooms)), found[0][0],
+            ", ".join(str(twice) for _, twice in found))
+    yield "a network with 25,000 blocks"
+    rows = [row for row in results.rows("exchange-settings", kind="overflow")
+            if "decay_interval" in row]
+    yield ("ResNet-50 at 32 x 32 on procedural, batches of 32 in microbatches of 8, "
+           f"{rows[0]['steps']} steps, commit {rows[0]['commit']}")
+    for row in rows:
+        yield (f"| {row['job'].split()[-1]} | {row['loss_min']:.1f} to {row['loss_max']:.1f} | "
+               f"{row['computed_twice']} |")
+
+
+EVENTS = (("SIGKILL of one of 8 workers with 1 GiB resident each: next step beyond what had to be "
+           "computed", "kill", "beyond_ms", ".1f"),
+          ("the same, one of 4 workers with 4 GiB resident each", "kill-4gib", "beyond_ms", ".1f"),
+          ("SIGSTOP of one of 8 workers with 1 GiB resident each", "stop", "beyond_ms", ".0f"),
+          ("packets of one of 8 workers with 1 GiB resident each are lost (network namespace): "
+           "noticed", "vanish", "detected_ms", ".0f"),
+          ("... next step beyond what had to be computed", "vanish", "beyond_ms", ".0f"),
+          ("one of 4 workers hangs in its own work: the line that names it, from the commit before",
+           "hang", "reported_ms", ".0f"),
+          ("SIGTERM to one of 8 workers: delay of the next step, nothing redone", "drain",
+           "next_step_delay_ms", ".1f"),
+          ("a fifth worker joins four, on the same cores (a step takes {} ms): what that costs "
+           "these", "join", "incumbents_cost_ms", ".1f"),
+          ("the same, the fifth with a core of its own and the four on the other one (a step "
+           "takes {} ms)", "join-own-core", "incumbents_cost_ms", ".1f"),
+          ("a fourth worker joins three with 200 MB of state (ResNet-50 at 32 x 32), on the same "
+           "cores (a step takes {} ms)", "join-200mb", "incumbents_cost_ms", ".0f"),
+          ("the same, the fourth with a core of its own and the three on the other one (a step "
+           "takes {} ms)", "join-200mb-own-core", "incumbents_cost_ms", ".0f"),
+          ("a second worker joins one with 200 MB of state, each with a core of its own (a step "
+           "takes {} ms, then {} ms)", "join-200mb-one", "incumbents_cost_ms", ".0f"))
+
+
+def elasticity(results):
+    name = "elasticity-2-cores"
+
+    def run(row):
+        return results.row(name, kind="summary", row=row)
+
+    def of(row, field):
+        return column(results.rows(name, kind="event", row=row), field)
+
+    yield "those before 3f10404 are from before members computed while a group forms"
+    yield "| | events | median | 99 % | commit |"
+    for words, row, field, form in EVENTS:
+        values, seen = of(row, field), run(row)
+        took = [f"{seen[key]:.0f}" for key in ("undisturbed_step_ms",
+                                               "undisturbed_step_with_joiner_ms") if key in seen]
+        yield (f"| {words.format(*took)} | {len(values)} | {at(values, 0.5):{form}} ms | "
+               f"{at(values, 0.99):{form}} ms | {commit_of(results, name, row=row)[7:]} |")
+    yield from churn(results, run)
+    late = [now for now in of("kill", "steps_meanwhile") if now > 0]
+    assert len(late) == 4
+    yield "Four of the 100 kills of eight"
+    shared, alone = (at(of(row, "incumbents_cost_percent"), 0.5)
+                     for row in ("join", "join-own-core"))
+    before, steady = (at(of("join", field), 0.5) for field in ("cost_before_ms", "steady_cost_ms"))
+    yield (f"A join costs {alone:.0f} % of a step where the joiner has a core of its own. On "
+           f"shared cores it is {shared:.0f} %, and half of that ({before:.1f} ms,")
+    assert 0.4 < before / at(of("join", "incumbents_cost_ms"), 0.5) < 0.6
+    yield f"As many steps without a join cost {steady:.1f} ms"
+    yield "The join of 200 MB misses its 100 ms"
+    costs = sorted(of("join-200mb", "incumbents_cost_ms"))
+    yield f"took {max(of('join-200mb', 'steady_cost_ms')):.0f} ms longer just after it"
+    yield f"the next largest is {costs[-2]:.0f} ms"
+    starts = [at(of(row, "start_cost_ms"), 0.5) for row in ("join-200mb", "join-200mb-own-core")]
+    yield f"the joiner's start takes another {starts[0]:.0f} ms from those who train"
+    yield f"with a core of its own {starts[1]:.0f} ms"
+    calm = run("oversubscribed")
+    assert (calm["workers"], calm["oversubscribe"]) == (8, 4)
+    assert calm["false_evictions"] == calm["stall_reports"] == 0
+    yield (f"{calm['minutes']} minutes, {calm['steps']:,} steps "
+           f"({commit_of(results, name, row='oversubscribed')})")
+    yield f"no worker is silent for longer than {calm['longest_silence_ms']:.0f} ms"
+    rounds = results.rows("elastic-overhead", kind="round")
+    yield f"{median_of(rounds, 'elastic_percent'):.1f} % of the CPU time is the coordinator's"
+    yield f"median of {len(rounds)} rounds"
+
+
+def churn(results, run):
+    trace, stress = run("trace"), run("stress")
+    assert (trace["losses"], trace["joins"]) == (1, 4)
+    yield (f"({60 * trace['trace_hours']:.0f} minutes, scaled to at most {trace['nodes_max']} "
+           f"workers, played {trace['speedup']} times as fast)")
+    yield f"one loss and four joins cost {100 * (1 - trace['goodput_as_played']):.1f} % as played"
+    yield (f"(a join took {1000 * trace['join_stall_mean_s']:.0f} ms of it, the mean of the four; "
+           f"the loss is on record with {trace['loss_stall_mean_s']} s")
+    assert stress["workers"] == 6 and stress["digests_equal"] is True
+    yield (f"{stress['kills']} kills, {commit_of(results, 'elasticity-2-cores', row='stress')}): "
+           f"{100 * stress['goodput']:.1f} % of the steps")
+    yield f"compared at step {stress['digest_compared_at_step']}"
+    away = results.rows("coordinator-restart", kind="event")
+    seen = results.row("coordinator-restart", kind="summary")
+
+    def ms(field, fraction):
+        values = column(away, field)
+        return f"{median_of(away, field) if fraction == 0.5 else at(values, fraction):.0f}"
+
+    made = sum(column(away, "steps_away")) / sum(column(away, "steps_due"))
+    yield (f"in charge {ms('in_charge_ms', 0.5)} ms (99 %: {ms('in_charge_ms', 0.99)} ms) after "
+           f"its start; its four workers make {100 * made:.1f} % of the steps that were due "
+           f"meanwhile, the longest of them {ms('longest_ms', 0.5)} ms at the median (undisturbed "
+           f"{seen['undisturbed_p50_ms']:.0f}; 99 %: {ms('longest_ms', 0.99)} and "
+           f"{seen['undisturbed_p99_ms']:.0f}), over {len(away)} kills")
+
+
+def cloud(results):
+    name = "cloud-latency"
+    yield commit_of(results, name)
+    called = []
+    events = results.rows(name, kind="event")
+    for words, row in (("Compute Engine, machine ends", "gce-kill"),
+                       ("Compute Engine, notice", "gce-notice"), ("EC2, machine ends", "ec2-kill"),
+                       ("EC2, notice", "ec2-notice")):
+        own = [event for event in events if event["row"] == row]
+        assert len(own) == 10
+        arrived = column(own, "request_ms")
+        calls = [event["heard_ms"] + event["sent_ms"] for event in own]
+        called += calls
+        yield (f"| {words} | {at(arrived, 0.5):.0f} | {max(arrived):.0f} | {at(calls, 0.5):.0f} | "
+               f"{max(calls):.0f} |")
+    in_time = [sum(value <= 100 for value in values)
+               for values in (called, column(events, "request_ms"))]
+    yield (f"100 ms until the provider is called, is met by {in_time[0]} of {len(events)} events; "
+           f"{in_time[1]} requests had arrived by then. Once the coordinator heard of a death only "
+           f"after {max(column(events, 'heard_ms')):.0f} ms")
+    polling = results.row(name, kind="polling")
+    yield (f"{polling['polls_per_second']:.0f} times a second takes "
+           f"{100 * polling['cpu_share_of_a_core']:.1f} % of a core")
+    day = results.row("spot-day", kind="summary")
+    assert not day["left"] and not day["doubled"]
+    assert day["final_digest"] == day["undisturbed_digest"]
+    taken = day["taken"]
+    assert taken["with notice"] == taken["without a word"]
+    yield ("A day of Bamboo's p3 trace (11.4 hours, begun again) at "
+           f"{day['speedup']} times its speed")
+    yield commit_of(results, "spot-day")
+    yield (f"{sum(taken.values())} machines taken, half of them without a word; {day['requests']} "
+           f"requests (repetitions included), {day['servers']} servers, {day['stock_outs']} "
+           "stock-outs")
+    assert round(day["cost"], 2) == round(day["cost_by_cloud"], 2)
+    yield (f"${day['cost']:.2f} of a budget of {day['budget']:g} by both bills, at most "
+           f"{day['per_hour_max']:.2f} of {day['budget_per_hour']:.2f} an hour at once, and after "
+           f"{day['steps']:,} steps the bits of an undisturbed run")
+    yield f"{100 * day['goodput']:.1f} % of the training time was not between a change"
+    yield f"of the market's own time, {100 * day['natural_goodput']:.2f} %"
+
+
+def bucket_size(results):
+    rounds = settings_of(results, "resnet18", commit="f9f3761")
+    times = [f"{median_of(one, 'cpu_ms'):.1f}" for one in rounds.values()]
+    yield "ResNet-18 at 32 x 32 (45 MB of gradients"
+    yield "{}, {}, {}, {}, {} and {} ms with buckets of {}, {}, {}, {}, {} and {} KiB".format(
+        *times, *rounds)
+    assert 1.01 < median_of(rounds["32768"], "cpu_ms") / median_of(rounds["64"], "cpu_ms") < 1.03
+    yield "up to 8 MiB, 2 % more with one bucket"
+    yield "512 KiB stays"
+    yield "(128 KiB to 32 MiB)"
+
+
+def million(results):
+    run = results.row("simulator-million", kind="simulation")
+    assert run["failing"] == len(results.rows("simulator-million", kind="failing_seed")) == 1
+    yield (f"Seeds {run['first_seed']} to {run['first_seed'] + run['seeds'] - 1:,} were run at "
+           f"{commit_of(results, 'simulator-million')}, in {run['pieces']} pieces")
+    yield f"{run['views'] / 1e6:.1f} million views, {run['lost'] / 1e6:.1f} million lost members"
+
+
+DOCUMENTS = {
+    "README.md": {"recovery": recovery, "speed": speed, "servers": servers},
+    "docs/benchmarks.md": {"allreduce": all_reduce, "reform": reform, "exchange": exchange,
+                           "compare": compare, "jpeg": jpeg, "settings": settings,
+                           "elasticity": elasticity, "cloud": cloud},
+    "docs/HACKING.md": {"million": million},
+    "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
+}
