@@ -206,7 +206,9 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
                          variant.name, condition.name, seed, common};
         cell.settings.insert(cell.settings.end(), variant.settings.begin(), variant.settings.end());
         if (variant.settings.empty()) {
-          (void)take_setting(cell.settings, "ps");  // of no use to all-reduce, and may be refused
+          for (const char* name : {"ps", "lr_rule"}) {  // of no use to all-reduce, may be refused
+            (void)take_setting(cell.settings, name);
+          }
         }
         // Said although empty, so that nothing in the environment takes its place.
         cell.settings.emplace_back("inject", condition.straggler ? inject : "");

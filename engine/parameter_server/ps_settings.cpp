@@ -100,6 +100,23 @@ Result<void> check_divergence(const JobConfig& config) {
              : Result<void>(wrong("divergence_windows is not between 1 and 1000"));
 }
 
+Result<void> check_rate_rule(const JobConfig& config) {
+  const Result<parameter_server::RateRule> rule = parameter_server::parse_rate_rule(config.lr_rule);
+  return rule.ok() ? Result<void>() : Result<void>(wrong("lr_rule " + rule.error().detail));
+}
+
+/// What all-reduce has no use for, and would silently do without.
+Result<void> refuse_without_servers(const JobConfig& config) {
+  if (carries_servers(config)) {
+    return wrong("ps colocated needs --sync or --phases");
+  }
+  return config.lr_rule.starts_with("live-")
+             ? Result<void>(wrong("lr_rule " + config.lr_rule +
+                                  " needs --sync or --phases: in all-reduce each update is that "
+                                  "of a whole global batch, whoever is alive"))
+             : Result<void>();
+}
+
 }  // namespace
 
 bool uses_parameter_servers(const JobConfig& config) {
@@ -138,8 +155,7 @@ std::uint32_t slices_per_step(const JobConfig& config) {
 
 Result<void> check_servers(const JobConfig& config) {
   if (!uses_parameter_servers(config)) {
-    return carries_servers(config) ? Result<void>(wrong("ps colocated needs --sync or --phases"))
-                                   : Result<void>();
+    return refuse_without_servers(config);
   }
   const std::string servers = carries_servers(config) ? fmt::format("workers {}", config.workers)
                                                       : fmt::format("ps {}", config.ps);
@@ -165,7 +181,7 @@ Result<void> check_servers(const JobConfig& config) {
 }
 
 Result<void> check_parameter_servers(const JobConfig& config) {
-  for (const auto& check : {check_stragglers, check_divergence}) {
+  for (const auto& check : {check_stragglers, check_divergence, check_rate_rule}) {
     if (Result<void> checked = check(config); !checked.ok()) {
       return checked;
     }
@@ -207,8 +223,7 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   if (config.dtype == "fp16") {
     return wrong("parameter servers know no loss scale; use dtype bf16 or fp32 with them");
   }
-  const Result<parameter_server::RateRule> rule = parameter_server::parse_rate_rule(config.lr_rule);
-  return rule.ok() ? Result<void>() : Result<void>(wrong("lr_rule " + rule.error().detail));
+  return {};
 }
 
 }  // namespace mayfly::engine

@@ -28,8 +28,9 @@ namespace mayfly::engine {
 [[nodiscard]] std::uint32_t slices_per_step(const JobConfig& config);
 /// Everything that can be said without the data set and the number of workers; kInvalidInput.
 [[nodiscard]] Result<void> check_parameter_servers(const JobConfig& config);
-/// The number of servers, and what follows from it. With ps colocated not a part of the check
-/// above: under mpirun the number of workers is known later. kInvalidInput.
+/// The number of servers, and what follows from it; without servers, what needs some. Not a part of
+/// the check above: with ps colocated under mpirun the number of workers is known later.
+/// kInvalidInput.
 [[nodiscard]] Result<void> check_servers(const JobConfig& config);
 
 }  // namespace mayfly::engine

@@ -105,6 +105,7 @@ def bad_rules_are_refused():
         (["--inject", "slow=2x", "--inject", "delay=1"], "delay is a time"),
         (["--inject", "delay=1ms", "--backend", "gloo"], "backend tcp"),
         (["--straggler", "elastic"], "for --sync and --phases"),
+        (["--lr-rule", "live-linear"], "lr_rule live-linear needs --sync or --phases"),
         (["--sync", "bsp", "--straggler", "hope"], "none, greedy or elastic")))
 
 

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "engine/parameter_server/ps_settings.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -267,6 +269,20 @@ TEST(Validate, StepsMakeEpochsUnneeded) {
               c.steps = 10;
             }),
             "(no error)");
+}
+
+TEST(Validate, RatesByTheNumberOfWorkersAreForParameterServers) {
+  JobConfig config;
+  for (const char* rule : {"live-linear", "live-sqrt"}) {
+    config.lr_rule = rule;
+    config.sync = "";
+    EXPECT_THAT(error_of(check_servers(config)),
+                HasSubstr(std::string("lr_rule ") + rule + " needs --sync"));
+    config.sync = "asp";
+    EXPECT_TRUE(check_servers(config).ok());
+  }
+  EXPECT_THAT(validation_error([](JobConfig& c) { c.lr_rule = "alive"; }),
+              HasSubstr("lr_rule 'alive' is not linear"));
 }
 
 TEST(Validate, SuggestsTheNearestKnownName) {

@@ -55,6 +55,20 @@ TEST(ComparePlan, TakesTheUsersSettingsBeforeItsOwn) {
   EXPECT_EQ(setting_of(cell, "chaos"), "kill@step=30:worker=2,join@step=39");
 }
 
+TEST(ComparePlan, LeavesWhatIsForServersAloneOutOfAllReduce) {
+  CompareOptions options;
+  options.variants = "allreduce asp";
+  options.conditions = "clean";
+  options.seeds = 1;
+  options.settings = {{"lr_rule", "live-linear"}, {"ps", "colocated"}};
+  const Result<ComparePlan> plan = make_compare_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.error().detail;
+  for (const char* name : {"lr_rule", "ps"}) {
+    EXPECT_EQ(setting_of(plan.value().cells.front(), name), "unset");
+    EXPECT_NE(setting_of(plan.value().cells.back(), name), "unset");
+  }
+}
+
 TEST(ComparePlan, IsRefusedBeforeAnythingRunsIfAPartOfItCannotBe) {
   for (const auto& [variants, conditions, word] :
        {std::tuple("bsp fast", "clean", "variant 'fast'"),
