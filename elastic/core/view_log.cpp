@@ -159,6 +159,18 @@ std::optional<std::pair<std::uint8_t, ByteSpan>> record_at(ByteSpan file, std::s
   return std::pair{type, payload};
 }
 
+/// A checksum is of a record's place, too, so bytes that look like a record further on are one that
+/// was written there, after whatever lies before it.
+[[nodiscard]] bool has_record_behind(ByteSpan file, std::size_t offset) {
+  constexpr auto kTypes = static_cast<std::byte>(std::variant_size_v<LogRecord>);
+  for (std::size_t at = offset + 1; at + kFrameBytes <= file.size(); ++at) {
+    if (file[at + kFrameBytes - 1] < kTypes && record_at(file, at)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Error not_a_log(const std::string& why) {
   return {Errc::kCorrupt, "this is not a view log of a job: " + why};
 }
@@ -215,6 +227,10 @@ Result<LogContents> ViewLog::replay(ByteSpan file) {
                        " makes no sense");
     }
     contents.good_bytes += kFrameBytes + payload.size();
+  }
+  if (has_record_behind(file, contents.good_bytes)) {
+    return Error{Errc::kCorrupt, "the record at byte " + std::to_string(contents.good_bytes) +
+                                     " is damaged, and intact ones follow it"};
   }
   contents.dropped_bytes = file.size() - contents.good_bytes;
   return contents;

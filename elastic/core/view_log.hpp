@@ -6,7 +6,8 @@
 //
 // A log is a header of kViewLogHeaderBytes, then records: length of the payload (u32), checksum
 // (u64, of offset, type and payload), type (u8), payload. Records are only ever added at the end,
-// so a crash can damage nothing but the tail, which replay() drops.
+// so a crash can damage nothing but the tail, which replay() drops. Damage that intact records
+// follow is something else: what it hides may be the job itself, so replay() refuses the log.
 //
 // How it stays bounded: only the last view matters, so a log can be replaced by compact() of what
 // replay() finds in it at any time. Do so whenever a log is opened, and while it is written
@@ -93,8 +94,9 @@ class ViewLog {
   /// long and has doubled.
   void compacted(std::size_t bytes);
 
-  /// Reads a log. A damaged or incomplete tail is dropped and counted. kCorrupt if the bytes are
-  /// not a log of this version, or if an intact record makes no sense.
+  /// Reads a log. A damaged or incomplete tail is dropped and counted. kCorrupt, with the byte, if
+  /// an intact record follows a damaged one or makes no sense; or if the bytes are not a log of
+  /// this version.
   [[nodiscard]] static Result<LogContents> replay(ByteSpan file);
   /// The shortest log that says the same.
   [[nodiscard]] static Bytes compact(const LogContents& contents);
