@@ -1,0 +1,131 @@
+#include "base/lock_file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+namespace mayfly {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kRetryDelay = std::chrono::milliseconds(10);
+constexpr int kOpenAttemptsMax = 100;  // others may remove it and its folder again and again
+
+Error os_error(const std::string& what, const std::string& path) {
+  return {Errc::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno)};
+}
+
+std::string holder_of(int fd) {
+  char text[32] = {};
+  const ssize_t size = ::pread(fd, text, sizeof text - 1, 0);
+  return size > 0 ? "process " + std::string(text) : std::string("another process");
+}
+
+}  // namespace
+
+Result<LockFile> LockFile::take(const std::string& path, Duration patience) {
+  LockFile lock(path);
+  const Instant deadline = monotonic_now() + patience;
+  while (true) {
+    if (Result<void> opened = lock.open(); !opened.ok()) {
+      std::move(lock).discard();
+      return std::move(opened).error();
+    }
+    if (::flock(lock.fd_.get(), LOCK_EX | LOCK_NB) == 0) {
+      if (lock.is_in_place()) {
+        lock.sign();
+        return lock;
+      }
+      continue;  // whoever had it has removed it
+    }
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      const Error failure = os_error("lock", path);
+      std::move(lock).discard();
+      return failure;
+    }
+    if (monotonic_now() > deadline) {
+      return Error{Errc::kRefused, holder_of(lock.fd_.get()) + " holds " + path};
+    }
+    std::this_thread::sleep_for(kRetryDelay);
+  }
+}
+
+/// Who makes the file and who finds it is decided by the kernel, so only one removes it.
+Result<void> LockFile::open() {
+  for (int attempt = 0; attempt < kOpenAttemptsMax; ++attempt) {
+    fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    made_file_ = fd_.valid();
+    if (!made_file_ && errno == EEXIST) {
+      fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    }
+    if (fd_.valid()) {
+      return {};
+    }
+    if (errno != ENOENT) {
+      break;
+    }
+    if (Result<void> made = make_folders(); !made.ok()) {
+      return made;
+    }
+    errno = ENOENT;
+  }
+  return os_error("open", path_);
+}
+
+Result<void> LockFile::make_folders() {
+  std::vector<fs::path> missing;
+  std::error_code failure;
+  for (fs::path folder = fs::path(path_).parent_path();
+       !folder.empty() && !fs::exists(folder, failure); folder = folder.parent_path()) {
+    missing.push_back(folder);
+  }
+  std::reverse(missing.begin(), missing.end());
+  for (const fs::path& folder : missing) {
+    const bool is_ours = fs::create_directory(folder, failure);
+    const std::string name = folder.string();
+    if (failure && failure != std::errc::no_such_file_or_directory) {
+      return Error{Errc::kIo, "cannot create folder " + name + ": " + failure.message()};
+    }
+    const bool is_known =
+        std::find(made_folders_.begin(), made_folders_.end(), name) != made_folders_.end();
+    if (is_ours && !is_known) {
+      made_folders_.push_back(name);
+    }
+  }
+  return {};
+}
+
+bool LockFile::is_in_place() const {
+  struct stat held {};
+  struct stat named {};
+  return ::fstat(fd_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+void LockFile::sign() const {
+  const std::string self = std::to_string(::getpid());
+  // For people only.
+  [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), 0);
+  [[maybe_unused]] const ssize_t said = ::pwrite(fd_.get(), self.data(), self.size(), 0);
+}
+
+void LockFile::discard() && {
+  if (made_file_) {
+    ::unlink(path_.c_str());  // before it is free, so that nobody gets what is removed
+  }
+  std::for_each(made_folders_.rbegin(), made_folders_.rend(),
+                [](const std::string& folder) { ::rmdir(folder.c_str()); });
+  fd_ = UniqueFd();
+}
+
+}  // namespace mayfly
