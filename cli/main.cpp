@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/reason.hpp"
 #include "base/standard_descriptors.hpp"
 #include "cli/cli.hpp"
 #include "engine/bench/group/group_rank.hpp"
@@ -86,7 +87,7 @@ int main(int argc, char** argv) {
     std::cerr << "mayfly: " << failure.path1().string() << ": " << failure.code().message() << "\n";
     return cli::kExitUsage;
   } catch (const std::exception& failure) {
-    std::cerr << "mayfly: " << failure.what() << "\n";
+    std::cerr << "mayfly: " << mayfly::reason_of(failure) << "\n";
     return cli::kExitFailed;
   }
 }

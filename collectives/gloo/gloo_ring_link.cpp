@@ -10,6 +10,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/random.hpp"
+#include "base/reason.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::collectives {
@@ -94,7 +95,8 @@ class Buffer {
       }
       const bool late = deadline_ && monotonic_now() >= *deadline_;
       throw Failed({late ? Errc::kDeadline : Errc::kPeerLost,
-                    fmt::format("member {}: {}", value(with.member), lost.what()), with.member});
+                    fmt::format("member {}: {}", value(with.member), reason_of(lost)),
+                    with.member});
     }
     throw Failed(aborted);
   }
@@ -270,7 +272,7 @@ class GlooRingLink final : public RingLink {
     } catch (const Failed& failed) {
       return failed.error;
     } catch (const std::exception& failed) {  // Gloo refuses the buffers themselves
-      return Error{Errc::kIo, failed.what()};
+      return Error{Errc::kIo, reason_of(failed)};
     }
     return true;
   }

@@ -16,6 +16,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "base/reason.hpp"
 #include "collectives/forming_guard.hpp"
 #include "collectives/gloo/gloo_aborter.hpp"
 #include "collectives/gloo/gloo_ring_link.hpp"
@@ -186,7 +187,7 @@ class GlooTransport final : public Transport {
         return given_up(spec);
       }
       const bool late = monotonic_now() >= deadline;
-      return Error{late ? Errc::kDeadline : Errc::kPeerLost, failed.what()};
+      return Error{late ? Errc::kDeadline : Errc::kPeerLost, reason_of(failed)};
     }
     aborter->capture_sockets();
     return make_gloo_ring_link(std::move(context), neighbours_of(spec.peers, spec.rank), aborter);
@@ -220,7 +221,7 @@ Result<std::unique_ptr<Transport>> make_gloo_transport(const GlooOptions& option
     return std::unique_ptr<Transport>(
         std::make_unique<GlooTransport>(shared_device(options.bind_host), options.bind_host));
   } catch (const std::exception& failed) {
-    return Error{Errc::kIo, fmt::format("cannot use {}: {}", options.bind_host, failed.what())};
+    return Error{Errc::kIo, fmt::format("cannot use {}: {}", options.bind_host, reason_of(failed))};
   }
 }
 

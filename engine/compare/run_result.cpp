@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/file.hpp"
+#include "base/reason.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
@@ -38,7 +39,7 @@ Result<void> use_json(const std::string& what, std::string_view line,
     use(json::parse(json::string_view(line.data(), line.size())).as_object());
     return {};
   } catch (const std::exception& failure) {
-    return Error{Errc::kCorrupt, what + ": " + failure.what()};
+    return Error{Errc::kCorrupt, what + ": " + reason_of(failure)};
   }
 }
 
