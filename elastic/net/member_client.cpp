@@ -5,7 +5,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -56,6 +55,7 @@ class Client final : public MemberClient, public ConnectionOwner {
     post(event::Progressed{p.view, p.committed, p.microbatch_ms});
   }
   void send_report(Bytes payload) override;
+  [[nodiscard]] std::uint64_t connections() const override { return connections_; }
   Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) override;
   Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) override;
 
@@ -92,13 +92,13 @@ class Client final : public MemberClient, public ConnectionOwner {
   asio::io_context io_{1};
   asio::steady_timer beat_timer_{io_};
   asio::steady_timer flush_timer_{io_};
-  // Control thread only, as all below but gets_:
+  // Control thread only, as all below but gets_ and connections_:
   Member machine_;
   FlightRecorder flight_;
   CoordinatorSearch search_;
   std::shared_ptr<Connection> connection_;  // null while there is no coordinator
   std::size_t endpoint_;                    // of the present or last coordinator
-  std::uint64_t connections_ = 0;
+  std::atomic<std::uint64_t> connections_ = 0;
   Instant last_heard_;
   Instant last_sent_;
   bool is_unwelcome_ = false;           // the present coordinator is of no use

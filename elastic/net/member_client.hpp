@@ -70,6 +70,9 @@ class MemberClient {
   virtual void post(MemberEvent event) = 0;
   virtual void send_progress(const Progress& progress) = 0;
   virtual void send_report(Bytes payload) = 0;
+  /// How many connections to a coordinator there were so far. What was taken on an earlier one may
+  /// be lost with that coordinator's machine.
+  [[nodiscard]] virtual std::uint64_t connections() const { return 1; }
   /// The coordinator's key-value store of a view. store_get waits until somebody sets the key; not
   /// on the control thread. kPeerLost when the client goes, kAborted once the view is over,
   /// kDeadline. Both outlast a coordinator that goes away, and reach the next one after all reports

@@ -19,8 +19,8 @@
 
 namespace mayfly::engine {
 
-/// Sends the records of steps. That of a follower keeps the last ones:
-/// its leader may be lost with what it had not sent, and the receiver drops what it has.
+/// Sends the records of steps and keeps the last ones: a leader may be lost with what it had not
+/// sent, a coordinator with what it had taken. The receiver drops what it has.
 class StepRecorder {
  public:
   StepRecorder(const Job& job, const PsJob& ps) : job_(job), ps_(ps) {}
@@ -47,9 +47,7 @@ class StepRecorder {
 
   void lead() {
     leads_ = true;
-    for (const Record& record : std::exchange(recent_, {})) {
-      client_->send_report(encode_record(record));
-    }
+    repeat();
   }
 
   void add(const parameter_server::UpdateFacts& facts) {
@@ -90,10 +88,22 @@ class StepRecorder {
     loss_ = 0;
   }
 
+  void repeat() {
+    if (client_ == nullptr) {
+      return;  // nothing has happened yet
+    }
+    told_connection_ = client_->connections();
+    for (const Record& record : recent_) {
+      client_->send_report(encode_record(record));
+    }
+  }
+
   void send(const Record& record) {
+    if (leads_ && client_->connections() != told_connection_) {
+      repeat();
+    }
     if (leads_) {
       client_->send_report(encode_record(record));
-      return;
     }
     recent_.push_back(record);
     if (recent_.size() > kRecentRecords) {
@@ -106,7 +116,8 @@ class StepRecorder {
   const PsLink* link_ = nullptr;
   elastic::MemberClient* client_ = nullptr;
   bool leads_ = false;
-  std::deque<Record> recent_;  // of a follower
+  std::deque<Record> recent_;
+  std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
   StepRecord record_;
   std::array<std::uint32_t, 4> hash_{};
   std::uint32_t microbatches_ = 0;

@@ -149,6 +149,8 @@ class Trainer {
   /// If this worker cannot compute its share, ends the job and says why.
   [[nodiscard]] Result<void> check_pool();
   void repeat_recent_records(const elastic::View& view);
+  /// If the coordinator was away since the last time: it may have lost what it had taken.
+  bool repeat_to_coordinator_that_was_away(const elastic::View& view);
   [[nodiscard]] TraceSpan span(const char* name, TraceArgument argument = {}) const {
     return {lane_, name, value(next(position_)), argument};
   }
@@ -209,9 +211,10 @@ class Trainer {
   std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
   Instant last_progress_;
   Instant last_commit_;
-  Duration last_step_{};           // between the last two commits
-  Duration waited_at_commit_{};    // of the loader
-  std::deque<StepRecord> recent_;  // the last steps' records, for a new speaker to repeat
+  Duration last_step_{};               // between the last two commits
+  Duration waited_at_commit_{};        // of the loader
+  std::deque<StepRecord> recent_;      // the last steps' records, for a new speaker to repeat
+  std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 
   std::optional<collectives::AbortSignal> over_;   // raised when the present view is
   StateDonor donor_;                               // for observers

@@ -73,8 +73,10 @@ Result<void> Trainer::wait_for_reports(const elastic::View& view) {
   const std::chrono::duration<double> configured(parts_.job.config.coordinator_timeout);
   const Duration patience =
       std::min(kReportTimeout, std::chrono::duration_cast<Duration>(configured));
-  Result<void> taken =
-      elastic::wait_for_reports(parts_.client, view.id, monotonic_now() + patience);
+  Result<void> taken;
+  do {
+    taken = elastic::wait_for_reports(parts_.client, view.id, monotonic_now() + patience);
+  } while (taken.ok() && repeat_to_coordinator_that_was_away(view));
   if (!taken.ok() && taken.error().code == Errc::kDeadline) {
     return {};
   }

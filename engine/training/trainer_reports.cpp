@@ -51,6 +51,7 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced,
   }
   ENSURE(record.samples == parts_.job.config.global_batch,
          "a committed step has used exactly the global batch");
+  repeat_to_coordinator_that_was_away(view);
   if (speaks_) {
     parts_.client.send_report(encode_record(record));
   }
@@ -60,7 +61,16 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced,
   }
 }
 
+bool Trainer::repeat_to_coordinator_that_was_away(const elastic::View& view) {
+  if (parts_.client.connections() == told_connection_) {
+    return false;
+  }
+  repeat_recent_records(view);
+  return true;
+}
+
 void Trainer::repeat_recent_records(const elastic::View& view) {
+  told_connection_ = parts_.client.connections();
   // The source too: the last commit may be known only to it and to a speaker that is lost.
   if (speaks_ || rank_ == view.source) {
     for (const StepRecord& record : recent_) {

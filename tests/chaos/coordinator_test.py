@@ -117,6 +117,17 @@ def killed_and_started_again():
     cluster.run.remove()
 
 
+def records_lost_with_the_machine():
+    """The end of metrics.jsonl never came to the disk. The members still know those steps."""
+    for cut in (5, 2000):
+        cluster = start(2, until_step=20)
+        cluster.coordinators[-1].kill()
+        path = cluster.run.path("metrics.jsonl")
+        os.truncate(path, os.path.getsize(path) - cut)
+        cluster.start_coordinator(2)
+        finish(cluster)
+
+
 def killed_in_a_change_of_view():
     """A worker dies, and the coordinator a moment later, at any point of what follows."""
     for seed in mayfly_run.seeds(4):
@@ -374,6 +385,7 @@ def under_mpirun():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "killed_and_started_again": killed_and_started_again,
+        "records_lost_with_the_machine": records_lost_with_the_machine,
         "killed_in_a_change_of_view": killed_in_a_change_of_view,
         "killed_between_log_and_record": killed_between_log_and_record, "torn_log": torn_log,
         "speaker_dies_with_the_last_reports": speaker_dies_with_the_last_reports,
