@@ -184,8 +184,8 @@ Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Grou
     if (parts_.trace != nullptr) {
       parts_.trace->at_step(steps_of_view_);
     }
-    if (boundary.value()) {
-      return {};
+    if (boundary.value() && value(position_) < parts_.job.total_steps) {
+      return {};  // after the last step nothing is left but its end, whatever was asked for
     }
   }
   if (Result<void> done = finish_job(view, group); !done.ok()) {
