@@ -14,8 +14,9 @@ namespace mayfly::elastic {
 
 class DurableViewLog {
  public:
-  /// Locks and reads the log; see ViewLogFile::open for what can fail. kCorrupt, naming the file,
-  /// if it is something else. A torn tail is dropped; nothing is written yet.
+  /// Reads the log, whose only writer this is; see ViewLogFile::open for what can fail. kCorrupt,
+  /// naming the file, if it is damaged or something else. A torn tail is dropped; nothing is
+  /// written yet.
   static Result<std::unique_ptr<DurableViewLog>> open(const std::string& path);
 
   /// What was found.
@@ -44,8 +45,8 @@ class DurableViewLog {
   ViewLog log_;
 };
 
-/// Reads the log without locking it, to see whether it holds a job that has not ended. kNotFound if
-/// there is none.
+/// Reads the log, which may have a writer, to see whether it holds a job that has not ended.
+/// kNotFound if there is none.
 [[nodiscard]] Result<LogContents> peek_view_log(const std::string& path);
 
 }  // namespace mayfly::elastic

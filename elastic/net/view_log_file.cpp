@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -16,49 +14,14 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr auto kLockRetryDelay = std::chrono::milliseconds(10);
-
 std::string os_text() {
   return std::strerror(errno);
 }
 
-std::string holder_of(int lock) {
-  char text[32] = {};
-  const ssize_t size = ::pread(lock, text, sizeof text - 1, 0);
-  return size > 0 ? "process " + std::string(text) : std::string("another process");
-}
-
-Result<UniqueFd> take_lock(const std::string& path, Duration patience) {
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.valid()) {
-    return Error{Errc::kIo, "cannot open " + path + ": " + os_text()};
-  }
-  const Instant deadline = monotonic_now() + patience;
-  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      return Error{Errc::kIo, "cannot lock " + path + ": " + os_text()};
-    }
-    if (monotonic_now() > deadline) {
-      return Error{Errc::kRefused, holder_of(lock.get()) + " holds " + path +
-                                       ": a coordinator of this job is running"};
-    }
-    std::this_thread::sleep_for(kLockRetryDelay);
-  }
-  const std::string self = std::to_string(::getpid());
-  // For people only; the lock is what counts.
-  [[maybe_unused]] const int cut = ::ftruncate(lock.get(), 0);
-  [[maybe_unused]] const ssize_t said = ::pwrite(lock.get(), self.data(), self.size(), 0);
-  return lock;
-}
-
 }  // namespace
 
-Result<std::unique_ptr<ViewLogFile>> ViewLogFile::open(const std::string& path, Duration patience) {
-  Result<UniqueFd> lock = take_lock(path + ".lock", patience);
-  if (!lock.ok()) {
-    return std::move(lock).error();
-  }
-  std::unique_ptr<ViewLogFile> file(new ViewLogFile(path, std::move(lock).value()));
+Result<std::unique_ptr<ViewLogFile>> ViewLogFile::open(const std::string& path) {
+  std::unique_ptr<ViewLogFile> file(new ViewLogFile(path));
   if (Result<void> opened = file->reopen(); !opened.ok()) {
     return std::move(opened).error();
   }

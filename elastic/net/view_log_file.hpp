@@ -11,7 +11,8 @@
 // middle of append() leaves a torn last record; the reader cuts it off. rewrite() replaces the file
 // as a whole or not at all.
 //
-// Beside the file lies PATH.lock, locked by its one writer for as long as that lives.
+// It has one writer, who holds the lock of the run directory (base/lock_file) for as long as that
+// lives.
 
 #include <condition_variable>
 #include <memory>
@@ -21,7 +22,6 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
-#include "base/time.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::elastic {
@@ -32,12 +32,9 @@ class ViewLogFile {
   /// A log beyond this is not one of ours: it is rewritten long before.
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
-  /// Locks and reads the log; creates an empty one if there is none. kRefused, naming the process,
-  /// if another one holds it for longer than `patience` (a killed process lets go only when the
-  /// kernel has torn it down); kIo; kInvalidInput beyond kBytesMax.
-  static Result<std::unique_ptr<ViewLogFile>> open(const std::string& path,
-                                                   Duration patience = seconds(2));
-  /// Syncs what was appended, then unlocks.
+  /// Reads the log; creates an empty one if there is none. kIo; kInvalidInput beyond kBytesMax.
+  static Result<std::unique_ptr<ViewLogFile>> open(const std::string& path);
+  /// Syncs what was appended.
   ~ViewLogFile();
   ViewLogFile(const ViewLogFile&) = delete;
   ViewLogFile& operator=(const ViewLogFile&) = delete;
@@ -55,13 +52,12 @@ class ViewLogFile {
   bool append(ByteSpan record, bool durable = false);
 
  private:
-  ViewLogFile(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  explicit ViewLogFile(std::string path) : path_(std::move(path)) {}
   [[nodiscard]] Result<void> reopen();
   void complain(const std::string& what);
   void sync_behind();
 
   const std::string path_;
-  UniqueFd lock_;
   Bytes found_;
   std::size_t bytes_ = 0;
   bool complained_ = false;

@@ -52,7 +52,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
 }
 
 int run_coordinator(const JobConfig& config, RunListener& listener,
-                    CoordinatorProcess::Unfinished unfinished) {
+                    CoordinatorProcess::Unfinished unfinished, std::optional<LockFile> run_lock) {
   if (config.cloud_dry_run) {
     return show_cloud_plan(config);
   }
@@ -75,16 +75,21 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   });
   std::atomic<Cloud*> asking = nullptr;
   Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
-      config, listener, unfinished, [&asking](std::uint32_t count) -> Result<std::string> {
+      config, listener, unfinished,
+      [&asking](std::uint32_t count) -> Result<std::string> {
         if (Cloud* cloud = asking.load(); cloud != nullptr) {
           return cloud->scale(count);
         }
         return Error{Errc::kUnsupported,
                      "this coordinator starts no workers itself; start them with `mayfly "
                      "worker --coordinator HOST:PORT`, or drain one"};
-      });
+      },
+      std::move(run_lock));
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
+  }
+  if (process.value() == nullptr) {
+    return kExitDone;
   }
   const auto lend_to_signals = [&](elastic::CoordinatorServer* lent) {
     const std::lock_guard lock(server_mutex);
@@ -103,6 +108,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     CoordinatorProcess::undo(std::move(process).value());
     return refuse(cloud.error(), kExitUsage);
   }
+  process.value()->keep();
   asking = cloud.value().get();
   wake_promptly();
   const JobEnd end = watch(*process.value(), asking);

@@ -107,52 +107,67 @@ void resolve_defaults(JobConfig& config) {
   }
 }
 
-Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(JobConfig config,
-                                                                      RunListener& listener,
-                                                                      Unfinished unfinished,
-                                                                      ScaleHandler on_scale) {
-  resolve_defaults(config);
-  const bool may_go_on = unfinished == Unfinished::kGoOn && holds_unfinished_job(config.run_dir);
-  if (may_go_on) {
-    if (Result<void> same = take_over(config); !same.ok()) {
-      return same.error();
-    }
-  }
-  for (const Result<void>& checked :
-       {check_spares(config), check_servers(config), check_backend(config)}) {
-    if (!checked.ok()) {
-      return checked.error();
-    }
-  }
-  if (!config.resume.empty() && !may_go_on) {  // pin "latest" to the folder it means now
-    Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
-    if (!loaded.ok()) {
-      return std::move(loaded).error();
-    }
-    config.resume = loaded.value().path;
-  }
-  Result<std::unique_ptr<Job>> job = prepare_job(config);
-  if (!job.ok()) {
-    return std::move(job).error();
-  }
-  const Result<std::string> remark = try_starting_state(*job.value());
-  if (!remark.ok()) {
-    return remark.error();
-  }
-  std::unique_ptr<CoordinatorProcess> process(
-      new CoordinatorProcess(listener, std::move(on_scale)));
-  process->job_ = std::move(job).value();
-  if (Result<void> opened = process->open(unfinished, remark.value()); !opened.ok()) {
-    undo(std::move(process));
-    return std::move(opened).error();
-  }
-  return process;
+bool is_nothing_left(const Job& job, std::uint64_t step) {
+  const std::string& run_dir = job.config.run_dir;
+  return !job.config.resume.empty() && step >= job.total_steps &&
+         (says_done(run_dir) || !std::filesystem::exists(run_dir + "/events.jsonl"));
 }
 
-Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& remark) {
-  start_files_ = std::make_unique<StartFiles>(job_->config.run_dir, job_->config.token_file);
-  if (Result<void> opened = open_view_log(unfinished); !opened.ok()) {
+/// Who starts without a name in the same second gets the next one.
+Result<LockFile> lock_run_directory(JobConfig& config) {
+  const bool may_choose = config.run_dir.empty();
+  while (true) {
+    if (may_choose) {
+      config.run_dir = fresh_run_dir(config.model);
+    }
+    const std::string path = view_log_path(config.run_dir) + ".lock";
+    Result<LockFile> lock = may_choose ? LockFile::take(path, Duration(0)) : LockFile::take(path);
+    const bool is_taken = !lock.ok() && lock.error().code == Errc::kRefused;
+    if (is_taken && !may_choose) {
+      return Error{Errc::kRefused, lock.error().detail + ": a coordinator of this job is running"};
+    }
+    if (!is_taken) {
+      return lock;
+    }
+  }
+}
+
+Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
+    JobConfig config, RunListener& listener, Unfinished unfinished, ScaleHandler on_scale,
+    std::optional<LockFile> lock) {
+  if (!lock) {
+    Result<LockFile> taken = lock_run_directory(config);
+    if (!taken.ok()) {
+      return std::move(taken).error();
+    }
+    lock = std::move(taken).value();
+  }
+  lock->sign();
+  std::unique_ptr<CoordinatorProcess> process(
+      new CoordinatorProcess(listener, std::move(on_scale), *std::move(lock)));
+  const Result<void> opened = process->open(std::move(config), unfinished);
+  if (opened.ok() && process->server_ != nullptr) {
+    return process;
+  }
+  undo(std::move(process));
+  return opened.ok() ? Result<std::unique_ptr<CoordinatorProcess>>(nullptr)
+                     : Result<std::unique_ptr<CoordinatorProcess>>(opened.error());
+}
+
+/// Without a server if nothing is left to do.
+Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
+  resolve_defaults(config);
+  start_files_ = std::make_unique<StartFiles>(config.run_dir, config.token_file);
+  if (Result<void> opened = open_view_log(config.run_dir, unfinished); !opened.ok()) {
     return opened;
+  }
+  if (Result<void> prepared = prepare(std::move(config)); !prepared.ok()) {
+    return prepared;
+  }
+  if (!goes_on_ && is_nothing_left(*job_, starting_point_.step)) {
+    listener_.on_event(fmt::format("nothing is left to do: {} is of step {}, the job's last is {}",
+                                   job_->config.resume, starting_point_.step, job_->total_steps));
+    return {};
   }
   if (!goes_on_) {  // the log of a job that goes on must not go back, whatever happens to us
     start_files_->keep_contents();
@@ -160,8 +175,8 @@ Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& 
   if (Result<void> opened = open_run_directory(); !opened.ok()) {
     return opened;
   }
-  if (!remark.empty() && !goes_on_) {
-    note("init", remark);
+  if (!start_remark_.empty() && !goes_on_) {
+    note("init", start_remark_);
   }
   if (const datasets::LeftOut& images = job_->data.left_out; images.count > 0 && !goes_on_) {
     // Opening the data has said it on the terminal; workers with other data are refused.
@@ -172,32 +187,64 @@ Result<void> CoordinatorProcess::open(Unfinished unfinished, const std::string& 
 
 void CoordinatorProcess::undo(std::unique_ptr<CoordinatorProcess> process) {
   const std::unique_ptr<StartFiles> files = std::move(process->start_files_);
-  const std::string view_log = view_log_path(process->job_->config.run_dir);
+  LockFile lock = std::move(process->lock_);
   process.reset();
-  // Whoever has the view log has the directory: nobody else may start in it meanwhile.
-  const Result<std::unique_ptr<elastic::DurableViewLog>> mine =
-      elastic::DurableViewLog::open(view_log);
-  if (mine.ok() || mine.error().code != Errc::kRefused) {
-    files->take_back();
-  }
+  files->take_back();
+  std::move(lock).discard();
 }
 
-/// Before anything else in the run directory is touched: it may be another coordinator's.
-Result<void> CoordinatorProcess::open_view_log(Unfinished unfinished) {
-  const std::string& run_dir = job_->config.run_dir;
-  const bool is_new = !std::filesystem::exists(view_log_path(run_dir));
-  if (Result<void> made = make_directories(run_dir); !made.ok()) {
-    return made;
-  }
-  Result<std::unique_ptr<elastic::DurableViewLog>> opened =
-      elastic::DurableViewLog::open(view_log_path(run_dir));
+Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfinished unfinished) {
+  const std::string path = view_log_path(run_dir);
+  const bool is_new = !std::filesystem::exists(path);
+  Result<std::unique_ptr<elastic::DurableViewLog>> opened = elastic::DurableViewLog::open(path);
   if (!opened.ok()) {
-    return std::move(opened).error();
+    const std::string advice =
+        opened.error().code != Errc::kCorrupt
+            ? ""
+            : fmt::format(
+                  "; to start the job again from a checkpoint, remove that file and use "
+                  "--resume {}",
+                  run_dir);
+    return Error{opened.error().code, opened.error().detail + advice};
   }
   view_log_ = std::move(opened).value();
   const bool has_ended = view_log_->contents().ended.has_value();
   goes_on_ = unfinished == Unfinished::kGoOn && !is_new && (!has_ended || !has_summary(run_dir));
   only_ends_ = goes_on_ && has_ended;
+  return {};
+}
+
+/// What can be known before anything is written: the job, and the state that it starts from.
+Result<void> CoordinatorProcess::prepare(JobConfig config) {
+  if (goes_on_) {
+    if (Result<void> same = take_over(config); !same.ok()) {
+      return same;
+    }
+  }
+  for (const Result<void>& checked :
+       {check_spares(config), check_servers(config), check_backend(config)}) {
+    if (!checked.ok()) {
+      return checked;
+    }
+  }
+  if (!config.resume.empty() && !goes_on_) {  // pin "latest" to the folder it means now
+    Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+    if (!loaded.ok()) {
+      return std::move(loaded).error();
+    }
+    config.resume = loaded.value().path;
+    starting_point_ = {value(loaded.value().info.committed), to_string(loaded.value().info.digest)};
+  }
+  Result<std::unique_ptr<Job>> job = prepare_job(config);
+  if (!job.ok()) {
+    return std::move(job).error();
+  }
+  job_ = std::move(job).value();
+  Result<std::string> remark = try_starting_state(*job_);
+  if (!remark.ok()) {
+    return remark.error();
+  }
+  start_remark_ = std::move(remark).value();
   return {};
 }
 
@@ -218,9 +265,9 @@ Result<void> CoordinatorProcess::open_run_directory() {
   if (!history.ok()) {
     return std::move(history).error();
   }
-  if (!goes_on_ && !job_->config.trace.empty()) {  // of an earlier part of a resumed run
-    std::error_code ignored;
-    std::filesystem::remove_all(job_->config.run_dir + "/trace", ignored);
+  history.value().start = starting_point_;
+  if (!goes_on_ && !config.trace.empty()) {  // of an earlier part of a resumed run
+    start_files_->set_aside(config.run_dir + "/trace");
   }
   elastic::FlightRecorder::write_on_fatal_signals();
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
@@ -320,7 +367,7 @@ void CoordinatorProcess::note(const std::string& kind, const std::string& detail
   recorder_->note(kind, detail);
 }
 
-int CoordinatorProcess::finish(const JobEnd& end) {
+int CoordinatorProcess::finish(JobEnd end) {
   server_.reset();
   if (const JobConfig& config = job_->config; !config.trace.empty()) {
     const std::string file = config.trace == "auto" ? config.run_dir + "/trace.json" : config.trace;
@@ -328,7 +375,16 @@ int CoordinatorProcess::finish(const JobEnd& end) {
       log::warning("no trace: " + merged.error().detail);
     }
   }
-  recorder_->write_summary(end);
+  const bool has_result =
+      end.outcome == elastic::Outcome::kDone || end.outcome == elastic::Outcome::kStopped;
+  if (const std::optional<std::string> unsaved = recorder_->unsaved_state();
+      has_result && unsaved.has_value()) {
+    end.outcome = elastic::Outcome::kFailed;
+    end.detail = *unsaved;
+  }
+  if (!recorder_->write_summary(end) && has_result) {
+    end.outcome = elastic::Outcome::kFailed;
+  }
   std::error_code ignored;
   std::filesystem::remove(job_->config.run_dir + "/coordinator", ignored);
   return end.was_refused ? kExitUsage : exit_code_of(end.outcome);

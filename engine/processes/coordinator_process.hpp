@@ -5,8 +5,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/lock_file.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/durable_view_log.hpp"
 #include "engine/job.hpp"
@@ -25,15 +27,18 @@ class CoordinatorProcess {
   /// with it.
   enum class Unfinished { kRefuse, kGoOn };
 
-  /// Prepares the job, creates the run directory with config.toml, token and the `coordinator` file
-  /// (our endpoint), and starts the server. Defaults that depend on the moment or on the machine
-  /// (run_dir, threads, token_file, resume) are resolved here. A job that goes on keeps its files,
-  /// its token and, if it is free, its port; so does one that has ended and has no summary, of
-  /// which only the rest is done. kRefused if another coordinator runs there. Whatever the error,
-  /// nothing is left of what was written.
+  /// Locks the run directory (unless `lock` does so already) before it looks at it, prepares the
+  /// job, creates the directory's config.toml, token and `coordinator` file (our endpoint), and
+  /// starts the server. Defaults that depend on the moment or on the machine (run_dir, threads,
+  /// token_file, resume) are resolved here. A job that goes on keeps its files, its token and, if
+  /// it is free, its port; so does one that has ended and has no summary, of which only the rest is
+  /// done. Null, and a line for the listener, if nothing is left to do. kRefused if another
+  /// coordinator runs there; then nothing there is touched. Whatever the error, nothing is left of
+  /// what was written.
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
-                                                           ScaleHandler on_scale);
+                                                           ScaleHandler on_scale,
+                                                           std::optional<LockFile> lock = {});
 
   [[nodiscard]] const JobConfig& config() const { return job_->config; }
   [[nodiscard]] const Job& job() const { return *job_; }
@@ -46,15 +51,19 @@ class CoordinatorProcess {
 
   /// As if it had not been started, for a command that is refused after all.
   static void undo(std::unique_ptr<CoordinatorProcess> process);
+  /// It is not refused any more: what undo() would have given back goes.
+  void keep() { start_files_.reset(); }
 
-  /// Closes the server, writes the summary and returns the exit code.
-  int finish(const JobEnd& end);
+  /// Closes the server, writes the summary and returns the exit code. A job whose last state or
+  /// summary could not be written has failed.
+  int finish(JobEnd end);
 
  private:
-  CoordinatorProcess(RunListener& listener, ScaleHandler on_scale)
-      : listener_(listener), on_scale_(std::move(on_scale)) {}
-  Result<void> open(Unfinished unfinished, const std::string& remark);
-  Result<void> open_view_log(Unfinished unfinished);
+  CoordinatorProcess(RunListener& listener, ScaleHandler on_scale, LockFile lock)
+      : lock_(std::move(lock)), listener_(listener), on_scale_(std::move(on_scale)) {}
+  Result<void> open(JobConfig config, Unfinished unfinished);
+  Result<void> open_view_log(const std::string& run_dir, Unfinished unfinished);
+  Result<void> prepare(JobConfig config);
   Result<void> open_run_directory();
   Result<void> start_server();
   [[nodiscard]] elastic::CoordinatorOptions core_options() const;
@@ -64,11 +73,14 @@ class CoordinatorProcess {
                                const elastic::Command& command);
   [[nodiscard]] std::string status_json(const elastic::CoordinatorServer& server) const;
 
+  LockFile lock_;  // of the run directory; goes last
   RunListener& listener_;
   ScaleHandler on_scale_;
   bool goes_on_ = false;    // with the job that the view log holds
   bool only_ends_ = false;  // and that job has ended
   std::unique_ptr<Job> job_;
+  std::string start_remark_;      // what the user should know of the state it starts from
+  StartingPoint starting_point_;  // of a job that is resumed from a checkpoint
   std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
   std::unique_ptr<RunDirectory> directory_;
@@ -76,9 +88,19 @@ class CoordinatorProcess {
   std::unique_ptr<elastic::CoordinatorServer> server_;
 };
 
-/// `mayfly coordinator`, with a say in what becomes of an unfinished job.
+/// `mayfly coordinator`, with a say in what becomes of an unfinished job. `run_lock`: see start().
 int run_coordinator(const JobConfig& config, RunListener& listener,
-                    CoordinatorProcess::Unfinished unfinished);
+                    CoordinatorProcess::Unfinished unfinished,
+                    std::optional<LockFile> run_lock = {});
+
+/// Whether a job that is resumed from a checkpoint of this step has come to its end, and there is
+/// nothing else to do. A run that died between its last checkpoint and its summary has the rest of
+/// that left.
+[[nodiscard]] bool is_nothing_left(const Job& job, std::uint64_t step);
+
+/// The lock of the run directory, under which everything in it is read and written. Chooses the
+/// directory if `config` names none. kRefused if another process has it.
+[[nodiscard]] Result<LockFile> lock_run_directory(JobConfig& config);
 
 /// Fills in what depends on the machine and the moment; see CoordinatorProcess::start.
 void resolve_defaults(JobConfig& config);

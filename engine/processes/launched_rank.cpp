@@ -13,7 +13,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <variant>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -25,6 +28,7 @@
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -69,12 +73,37 @@ Result<std::string> own_address() {
   return std::string(numeric);
 }
 
-Result<std::string> wait_for_endpoint(const std::string& run_dir) {
+/// What this rank would hear of the coordinator if there were one.
+bool has_nothing_left(const JobConfig& config) {
+  if (config.resume.empty()) {
+    return false;
+  }
+  const Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+  const Result<std::unique_ptr<Job>> job = prepare_job(config);
+  return loaded.ok() && job.ok() &&
+         is_nothing_left(*job.value(), value(loaded.value().info.committed));
+}
+
+/// Of a child, if it has ended.
+std::optional<int> exit_code_of_ended(pid_t child) {
+  int status = 0;
+  if (child <= 0 || ::waitpid(child, &status, WNOHANG) != child) {
+    return std::nullopt;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+}
+
+/// An exit code if the coordinator has ended instead; `coordinator` is 0 on ranks that start none.
+Result<std::variant<std::string, int>> wait_for_endpoint(const std::string& run_dir,
+                                                         pid_t coordinator) {
   const Instant deadline = monotonic_now() + kCoordinatorTimeout;
   while (monotonic_now() < deadline) {
+    if (const std::optional<int> code = exit_code_of_ended(coordinator)) {
+      return std::variant<std::string, int>(*code);
+    }
     const Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
     if (text.ok() && !text.value().empty()) {
-      return text.value().substr(0, text.value().find('\n'));
+      return std::variant<std::string, int>(text.value().substr(0, text.value().find('\n')));
     }
     std::this_thread::sleep_for(milliseconds(20));
   }
@@ -86,15 +115,17 @@ Result<std::string> wait_for_endpoint(const std::string& run_dir) {
 }
 
 /// A coordinator that is killed is started again and goes on from its log. Its keeper has no
-/// threads and no memory to speak of; signals are the coordinator's to answer.
-int keep_coordinator(const JobConfig& config, RunListener& listener) {
+/// threads and no memory to speak of; signals are the coordinator's to answer. It holds the run
+/// directory's lock while there is no coordinator.
+int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lock) {
   constexpr int kRestartsMax = 10;
   for (int restarts = 0;; ++restarts) {
     const pid_t coordinator = ::fork();
     if (coordinator == 0) {
       return run_coordinator(config, listener,
                              restarts == 0 ? CoordinatorProcess::Unfinished::kRefuse
-                                           : CoordinatorProcess::Unfinished::kGoOn);
+                                           : CoordinatorProcess::Unfinished::kGoOn,
+                             std::move(lock));
     }
     for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
       ::signal(ignored, SIG_IGN);
@@ -156,24 +187,36 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
       return refuse(checked.error(), kExitUsage);
     }
   }
+  pid_t coordinator = 0;
   if (number_of("OMPI_COMM_WORLD_RANK") == 0) {
+    Result<LockFile> lock = lock_run_directory(config);
+    if (!lock.ok()) {
+      return refuse(lock.error(), kExitUsage);
+    }
     if (std::filesystem::exists(config.run_dir + "/events.jsonl") && config.resume.empty()) {
+      std::move(lock).value().discard();
       return refuse({Errc::kInvalidInput, fmt::format("{} already holds a run; choose another "
                                                       "--run-dir",
                                                       config.run_dir)},
                     kExitUsage);
     }
-    const pid_t child = ::fork();
-    if (child == 0) {
+    coordinator = ::fork();
+    if (coordinator == 0) {
       sentinel.release();  // our parent's; its destructor would speak for the parent
-      ::_exit(keep_coordinator(config, listener));
+      ::_exit(keep_coordinator(config, listener, std::move(lock).value()));
     }
+  } else if (has_nothing_left(config)) {
+    return kExitDone;
   }
-  Result<std::string> endpoint = wait_for_endpoint(config.run_dir);
+  const Result<std::variant<std::string, int>> endpoint =
+      wait_for_endpoint(config.run_dir, coordinator);
   if (!endpoint.ok()) {
     return refuse(endpoint.error(), kExitFailed);
   }
-  config.coordinator = endpoint.value();
+  if (const int* code = std::get_if<int>(&endpoint.value())) {
+    return *code;
+  }
+  config.coordinator = std::get<std::string>(endpoint.value());
   config.token_file = config.run_dir + "/token";
   return run_worker(config, std::move(sentinel));
 }

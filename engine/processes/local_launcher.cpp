@@ -73,6 +73,10 @@ int LocalLauncher::run() {
     return refuse(process.error(), kExitUsage);
   }
   process_ = std::move(process).value();
+  if (process_ == nullptr) {
+    return kExitDone;
+  }
+  process_->keep();
   for (std::uint32_t i = 0; i < process_->config().workers; ++i) {
     if (Result<void> started = start_worker(); !started.ok()) {
       return refuse(started.error(), kExitFailed);

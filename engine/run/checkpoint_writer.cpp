@@ -65,12 +65,11 @@ void CheckpointWriter::write(const Pending& pending) {
       save_checkpoint(folder_, pending.files, pending.committed, job_.config.keep_checkpoints);
   CheckpointRecord record{value(pending.committed), written.ok(),
                           written.ok() ? written.value() : written.error().detail};
-  if (!written.ok()) {
-    log::warning(fmt::format("the checkpoint of step {} was not written ({}); training goes on",
-                             record.step, record.text));
-  }
   if (written.ok()) {
     last_written_ = pending.committed;
+    failures_.is_over();
+  } else if (failures_.is_news(record.text)) {
+    log::warning(record.text);
   }
   listener_(record);
 }

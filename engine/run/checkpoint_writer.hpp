@@ -16,7 +16,8 @@
 namespace mayfly::engine {
 
 /// Writes checkpoints on a thread of its own, so that a slow disk does not stop the step. A failure
-/// (disk full) is a record and a warning; training goes on and the last good checkpoint stays.
+/// (disk full) is a record, and the first of its cause a warning; training goes on and the last
+/// good checkpoint stays.
 class CheckpointWriter {
  public:
   /// Told the outcome, on the writer's thread (or the caller's, for write_now).
@@ -46,6 +47,7 @@ class CheckpointWriter {
   Listener listener_;
   std::mutex write_mutex_;            // one write at a time
   std::optional<Step> last_written_;  // guarded by write_mutex_
+  SaidFailure failures_;              // guarded by write_mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Pending> pending_;  // guarded by mutex_

@@ -5,7 +5,9 @@
 // the last few, and the receiver drops what it already has, so a death loses none.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "base/bytes.hpp"
@@ -72,6 +74,21 @@ struct FallBackRecord {
 
 using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
                             WorkerRecord, NoteRecord, StateRecord, FallBackRecord>;
+
+/// Tells a failure that comes again from one of another cause: what follows the last colon of its
+/// text, as of errors of the operating system. One thread.
+class SaidFailure {
+ public:
+  [[nodiscard]] bool is_news(const std::string& text) {
+    const std::string cause = text.substr(text.rfind(':') + 1);
+    return std::exchange(cause_, cause) != cause;
+  }
+  /// It has worked again.
+  void is_over() { cause_.reset(); }
+
+ private:
+  std::optional<std::string> cause_;
+};
 
 [[nodiscard]] Bytes encode_record(const Record& record);
 [[nodiscard]] Result<Record> decode_record(ByteSpan bytes);

@@ -91,8 +91,8 @@ class RunDirectoryOnDisk final : public RunDirectory {
     event("recovery", {{"recovery", to_json(record)}});
   }
 
-  void summary(const Summary& s) override {
-    report(write_file_atomic(summary_path(path_), to_json(s) + "\n"));
+  Result<void> summary(const Summary& s) override {
+    return write_file_atomic(summary_path(path_), to_json(s) + "\n");
   }
 
  private:

@@ -87,7 +87,7 @@ class RunDirectory {
   virtual void metric(const StepMetric& metric) = 0;
   virtual void evaluation(std::uint64_t step, double top1, double loss) = 0;
   virtual void recovery(const RecoveryRecord& record) = 0;
-  virtual void summary(const Summary& summary) = 0;
+  [[nodiscard]] virtual Result<void> summary(const Summary& summary) = 0;
 };
 
 /// JSON literals for event(): a quoted and escaped string, a number.

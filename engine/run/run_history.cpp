@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/file.hpp"
+#include "base/reason.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -44,7 +45,7 @@ Result<void> for_each_line(const std::string& path, std::size_t offset,
       use(json::parse(json::string_view(all.data() + begin, end - begin)).as_object());
     } catch (const std::exception& failure) {
       return Error{Errc::kCorrupt, path + " line " + std::to_string(line) +
-                                       " is not a record of a run: " + failure.what()};
+                                       " is not a record of a run: " + reason_of(failure)};
     }
   }
   return {};
@@ -91,6 +92,8 @@ struct EventReader {
     } else if (kind == "fell_back") {
       history.fell_back_at = whole(event, "at");
       history.fell_back_to = whole(event, "step");
+      history.checkpoints.erase(history.checkpoints.upper_bound(history.fell_back_to),
+                                history.checkpoints.end());
     }
   }
 };

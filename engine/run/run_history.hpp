@@ -21,7 +21,15 @@ struct EvaluationResult {
   double loss = 0;
 };
 
+/// Where a job that is resumed begins: the step of its checkpoint (0 = none) and the state's
+/// digest.
+struct StartingPoint {
+  std::uint64_t step = 0;
+  std::string digest;
+};
+
 struct RunHistory {
+  StartingPoint start;           ///< not on record
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
   std::set<std::uint64_t> missing;   ///< between them, without a record

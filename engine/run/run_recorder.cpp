@@ -7,20 +7,9 @@
 #include "base/log.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_records.hpp"
-#include "engine/version.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-const char* to_text(elastic::Outcome outcome) {
-  switch (outcome) {
-    case elastic::Outcome::kDone: return "done";
-    case elastic::Outcome::kStopped: return "stopped";
-    case elastic::Outcome::kFailed: return "failed";
-    case elastic::Outcome::kTooFewWorkers: return "too_few_workers";
-  }
-  return "unknown";
-}
 
 RecoveryRecord record_of(const elastic::Recovery& recovery) {
   const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
@@ -204,19 +193,23 @@ void RunRecorder::receive(const EvaluationRecord& record) {
 }
 
 void RunRecorder::receive(const CheckpointRecord& record) {
-  if (record.ok) {
+  {
     const std::lock_guard lock(mutex_);
-    if (!history_.checkpoints.insert(record.step).second) {
+    if (record.ok && !history_.checkpoints.insert(record.step).second) {
       return;  // repeated to a coordinator that was started again
     }
-    history_.last_checkpoint = record.text;
+    if (record.ok) {
+      history_.last_checkpoint = record.text;
+    } else {
+      unsaved_ = record;
+    }
   }
   directory_.event(record.ok ? "checkpoint" : "checkpoint_failed",
                    {{"step", json_number(record.step)}, {"detail", json_string(record.text)}});
-  if (!record.ok) {
-    listener_.on_event(
-        fmt::format("the checkpoint of step {} was not written: {}; training goes on", record.step,
-                    record.text));
+  if (record.ok) {
+    checkpoint_failures_.is_over();
+  } else if (checkpoint_failures_.is_news(record.text)) {
+    listener_.on_event(record.text + (record.step < job_.total_steps ? "; training goes on" : ""));
   }
 }
 
@@ -255,6 +248,8 @@ void RunRecorder::receive(const FallBackRecord& record) {
     history_.fell_back_at = record.at;
     history_.fell_back_to = record.step;
     undone = history_.fall_back(record.step, job_.config.global_batch);
+    history_.checkpoints.erase(history_.checkpoints.upper_bound(record.step),
+                               history_.checkpoints.end());
   }
   directory_.event("fell_back", {{"step", json_number(record.step)},
                                  {"at", json_number(record.at)},
@@ -310,74 +305,6 @@ std::optional<JobEnd> RunRecorder::wait_for_end_or_news(Instant deadline) {
                   [this] { return end_.has_value() || has_news_; });
   has_news_ = false;
   return end_;
-}
-
-/// By our own clock, unless another process heard of the first steps.
-double RunRecorder::train_seconds() const {
-  return goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
-}
-
-Summary RunRecorder::make_summary(const JobEnd& end) const {
-  const std::lock_guard lock(mutex_);
-  Summary s;
-  s.outcome = to_text(end.outcome);
-  s.detail = end.detail;
-  s.steps = history_.last_step;
-  s.samples = history_.samples;
-  s.undone_samples = history_.undone_samples;
-  s.retried_steps = history_.retried_steps;
-  s.skipped_steps =
-      job_.dtype == nn::Dtype::kFp16 ? std::optional(history_.skipped_steps) : std::nullopt;
-  s.final_digest = history_.last_digest;
-  if (history_.evaluation.has_value()) {
-    s.test_top1 = history_.evaluation->top1;
-    s.test_loss = history_.evaluation->loss;
-  }
-  s.train_seconds = train_seconds();
-  s.data_wait_seconds = history_.data_wait_seconds;
-  const auto timed_steps = static_cast<double>(history_.last_step - history_.first_step);
-  s.images_per_second =
-      s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
-  s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
-  s.recoveries = history_.recoveries;
-  s.reduction = job_.config.reduction;
-  s.backend = job_.config.backend;
-  s.device = job_.device;
-  s.isa = job_.isa;
-  s.dtype = nn::name_of(job_.dtype);
-  s.conv_kernels = job_.conv_kernels;
-  s.model = job_.config.model;
-  s.data = job_.data.name;
-  s.left_out = job_.data.left_out;
-  s.seed = job_.config.seed;
-  s.last_checkpoint = history_.last_checkpoint;
-  s.version = kVersion;
-  return s;
-}
-
-void RunRecorder::note_missing_records() {
-  const std::lock_guard lock(mutex_);
-  if (history_.missing.empty()) {
-    return;
-  }
-  std::vector<std::string> steps;
-  for (const std::uint64_t step : history_.missing) {
-    steps.push_back(json_number(step));
-  }
-  directory_.event("records_missing", {{"steps", json_array(steps)}});
-  log::warning(
-      fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
-                  "which",
-                  steps.size()));
-}
-
-void RunRecorder::write_summary(const JobEnd& end) {
-  note_missing_records();
-  const Summary summary = make_summary(end);
-  directory_.summary(summary);
-  if (!end.was_refused) {
-    listener_.on_summary(summary);
-  }
 }
 
 }  // namespace mayfly::engine

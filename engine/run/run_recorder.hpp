@@ -74,9 +74,11 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Waits until the job has ended, or the coordinator has had news since the last call (see
   /// CoordinatorObserver::on_news), at most until the deadline. One thread.
   std::optional<JobEnd> wait_for_end_or_news(Instant deadline);
-  /// Writes summary.json and tells the listener, unless the job was refused. After the server is
-  /// gone.
-  void write_summary(const JobEnd& end);
+  /// Why no checkpoint has the last committed step, if that is so. After the server is gone.
+  [[nodiscard]] std::optional<std::string> unsaved_state() const;
+  /// Writes summary.json and tells the listener, unless the job was refused. False if it could not
+  /// be written, which the listener is told with it. After the server is gone.
+  [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:
   void receive(const StepRecord& record);
@@ -101,14 +103,16 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
 
   std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
+  SaidFailure checkpoint_failures_;  // guarded by output_mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;  // or had news
   // Guarded by mutex_:
   std::optional<JobEnd> end_;
   bool has_news_ = false;
-  RunHistory history_;    // all that is on record, by whichever process
-  const bool goes_on_;    // another process recorded before us
-  Instant first_commit_;  // that we heard of
+  std::optional<CheckpointRecord> unsaved_;  // the last one that failed
+  RunHistory history_;                       // all that is on record, by whichever process
+  const bool goes_on_;                       // another process recorded before us
+  Instant first_commit_;                     // that we heard of
   Instant last_commit_;
   std::vector<elastic::Recovery> recoveries_;
   std::vector<elastic::Join> joins_;

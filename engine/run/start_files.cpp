@@ -33,6 +33,12 @@ std::set<fs::path> event_files(const fs::path& folder) {
   return found;
 }
 
+/// Where a folder is while it may have to come back.
+fs::path name_aside(const fs::path& folder) {
+  return folder.parent_path() /
+         std::string(".").append(folder.filename().string()).append(".before");
+}
+
 }  // namespace
 
 StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file) : run_(run_dir) {
@@ -41,7 +47,7 @@ StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file
   for (const fs::path& file :
        {run / "config.toml", run / "events.jsonl", run / "metrics.jsonl", run / "coordinator",
         run / "cloud.json", run / "logs" / "coordinator.log", fs::path(token_file),
-        fs::path(view_log), fs::path(view_log + ".lock")}) {
+        fs::path(view_log)}) {
     if (is_absent(file)) {
       files_.push_back(file);
     }
@@ -53,9 +59,6 @@ StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file
   }
   curves_ = run / "tb";
   old_curves_ = event_files(curves_);
-  for (fs::path folder = run; !folder.empty() && is_absent(folder); folder = folder.parent_path()) {
-    folders_.push_back(folder);
-  }
 }
 
 void StartFiles::keep_contents() {
@@ -79,8 +82,29 @@ void StartFiles::keep_contents() {
   }
 }
 
-void StartFiles::take_back() const {
+void StartFiles::set_aside(const std::string& folder) {
   std::error_code ignored;
+  if (is_absent(folder)) {
+    return;
+  }
+  aside_ = folder;
+  fs::remove_all(name_aside(aside_), ignored);  // of a process that was killed
+  fs::rename(aside_, name_aside(aside_), ignored);
+}
+
+StartFiles::~StartFiles() {
+  std::error_code ignored;
+  if (!aside_.empty()) {
+    fs::remove_all(name_aside(aside_), ignored);
+  }
+}
+
+void StartFiles::take_back() {
+  std::error_code ignored;
+  if (!aside_.empty()) {
+    fs::rename(name_aside(aside_), aside_, ignored);
+    aside_.clear();
+  }
   for (const fs::path& file : event_files(curves_)) {
     if (!old_curves_.contains(file)) {
       fs::remove(file, ignored);

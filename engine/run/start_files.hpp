@@ -16,8 +16,8 @@ namespace mayfly::engine {
 
 class StartFiles {
  public:
-  /// Looks which of these files and folders are there already, those on the way to the run
-  /// directory included. To be made before any of them is written.
+  /// Looks which of these files and folders are there already. To be made when the run directory is
+  /// locked and before any of them is written.
   StartFiles(const std::string& run_dir, const std::string& token_file);
 
   /// Keeps what the run directory of an ended part of the job holds and this one will write over or
@@ -25,11 +25,17 @@ class StartFiles {
   /// job that goes on: its members may return, and what is then on record must stay.
   void keep_contents();
 
+  /// Gives a folder of an earlier part another name, for take_back(). Else it goes with this.
+  void set_aside(const std::string& folder);
+
   /// Removes those that were not there: files by their names, folders if nothing is left in them.
   /// Those whose contents were kept have them again. So what was there stays as it is, and so does
   /// whatever the job's workers or somebody else have put there since, with the folders around it.
-  /// Nobody else may be using the run directory.
-  void take_back() const;
+  /// The run directory must still be locked.
+  void take_back();
+  ~StartFiles();
+  StartFiles(const StartFiles&) = delete;
+  StartFiles& operator=(const StartFiles&) = delete;
 
  private:
   std::filesystem::path run_;
@@ -39,6 +45,7 @@ class StartFiles {
   std::set<std::filesystem::path> old_curves_;
   std::map<std::filesystem::path, Bytes> contents_;        // of files that are written anew
   std::map<std::filesystem::path, std::uintmax_t> sizes_;  // of those that only grow
+  std::filesystem::path aside_;                            // a folder; empty = none
 };
 
 }  // namespace mayfly::engine

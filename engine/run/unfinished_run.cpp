@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json.hpp>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
@@ -12,8 +13,11 @@
 namespace mayfly::engine {
 namespace {
 
+namespace json = boost::json;
+
 constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kEndpointBytesMax = 512;
+constexpr std::size_t kSummaryBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
 
 /// Settings of this process and not of the job, and paths, which may be written in many ways.
@@ -46,6 +50,18 @@ bool holds_unfinished_job(const std::string& run_dir) {
 bool has_summary(const std::string& run_dir) {
   std::error_code failure;
   return std::filesystem::exists(summary_path(run_dir), failure);
+}
+
+bool says_done(const std::string& run_dir) {
+  const Result<std::string> text = read_text_file(summary_path(run_dir), kSummaryBytesMax);
+  if (!text.ok()) {
+    return false;
+  }
+  json::error_code torn;
+  const json::value summary = json::parse(text.value(), torn);
+  const json::object* fields = torn ? nullptr : summary.if_object();
+  const json::value* outcome = fields == nullptr ? nullptr : fields->if_contains("outcome");
+  return outcome != nullptr && *outcome == "done";
 }
 
 Result<JobConfig> config_of_run(const std::string& run_dir) {

@@ -20,6 +20,8 @@ namespace mayfly::engine {
 /// A log that cannot be read counts: whoever opens it will say what is wrong.
 [[nodiscard]] bool holds_unfinished_job(const std::string& run_dir);
 [[nodiscard]] bool has_summary(const std::string& run_dir);
+/// And it says that the job was done. False if it cannot be read.
+[[nodiscard]] bool says_done(const std::string& run_dir);
 
 /// The configuration that the job was started with.
 [[nodiscard]] Result<JobConfig> config_of_run(const std::string& run_dir);

@@ -21,15 +21,22 @@ def skip_without_module():
         raise SystemExit(mayfly_run.SKIP)
 
 
+def environment():
+    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def command(ranks, options=()):
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", *options, "-np", str(ranks)]
+
+
 def start(ranks, args, options=("--enable-recovery",), timeout=120):
     """`mpirun OPTIONS -np RANKS mayfly train ARGS` as a Run."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     with open(folder + "/output.txt", "wb") as output:
         process = subprocess.Popen(
-            ["mpirun", "--oversubscribe", "--bind-to", "none", *options, "-np", str(ranks),
-             mayfly_run.BINARY, "train", "--run-dir", folder + "/run", *args],
-            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            [*command(ranks, options), mayfly_run.BINARY, "train", "--run-dir", folder + "/run",
+             *args],
+            env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
     return Run.attach(folder, process, timeout=timeout)
 
 

@@ -215,11 +215,13 @@ def port_in_use():
 
 def refused_resume(port):
     """An ended run that somebody wanted to go on with is as it was."""
-    ended = Run(SMALL_JOB + ["--steps", "4", "--workers", "1", "--threads", "1"])
+    ended = Run(SMALL_JOB + ["--steps", "4", "--workers", "1", "--threads", "1",
+                             "--trace", "auto"])
     ended.finish()
     before = everything_in(ended.run_dir)
     more = ["train"] + SMALL_JOB + ["--steps", "8", "--workers", "1", "--threads", "1",
-                                    "--run-dir", ended.run_dir, "--resume", ended.run_dir]
+                                    "--run-dir", ended.run_dir, "--resume", ended.run_dir,
+                                    "--trace", "auto"]
     refused(more + ["--lr", "0.2", "--port", port], port)
     changed = changes(before, everything_in(ended.run_dir))
     expect(changed == ["view.log.lock"], f"a refused --resume changed {changed}")  # who had it last
@@ -251,8 +253,28 @@ def worker_refuses():
     run.remove()
 
 
+def damaged_view_log():
+    """What it hides cannot be known: nobody goes on with a part of it, and it stays as it is."""
+    run = Run(SMALL_JOB + ["--steps", "100", "--workers", "1", "--threads", "1"] + lingering(1))
+    run.wait_for_step(1)
+    run.stop_hard()  # its worker ends with it
+    with open(run.path("view.log"), "rb") as f:
+        content = bytearray(f.read())
+    for place in (20, 200):  # of the first record, which intact ones follow
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        with open(run.path("view.log"), "wb") as f:
+            f.write(damaged)
+        before = everything_in(run.run_dir)
+        refused(["coordinator", "--run-dir", run.run_dir], run.path("view.log"), "at byte 16 ",
+                "is damaged", "--resume")
+        changed = changes(before, everything_in(run.run_dir))
+        expect(changed in ([], ["view.log.lock"]), f"changed {changed}")
+    run.remove()
+
+
 def disk_full():
-    """A file where the checkpoint folder should be: every write fails, training goes on."""
+    """A small file system: checkpoints fit for a while. Training goes on, but the end is said."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder],
                              capture_output=True)
@@ -264,10 +286,11 @@ def disk_full():
         run = Run(SMALL_JOB + ["--steps", "30", "--workers", "2", "--threads", "1",
                                "--checkpoint-every", "10", "--keep-checkpoints", "9"],
                   run_dir=folder + "/run")
-        summary = run.finish()
-        expect(summary["steps"] == 30, "training did not go on")
+        code = run.wait()
         text = run.output()
-        expect("not written" in text, f"no word about the full disk\n{text}")
+        expect(code == 1 and "Failed (the last state is lost: " in text, f"{code}\n{text}")
+        expect(run.last_step() == 30, "training did not go on")
+        expect("not saved" in text, f"no word about the full disk\n{text}")
         good = subprocess.run([mayfly_run.BINARY, "digest", run.path("checkpoints", "step-10")],
                               capture_output=True, text=True)
         expect(good.returncode == 0, f"the good checkpoint is gone: {good.stderr}")
@@ -283,4 +306,5 @@ if __name__ == "__main__":
         "flags": flags, "data_files": data_files, "checkpoints": checkpoints,
         "initial_weights": initial_weights, "nan_loss": nan_loss,
         "wrong_workers": wrong_workers, "port_in_use": port_in_use, "places": places,
-        "worker_refuses": worker_refuses, "disk_full": disk_full}))
+        "worker_refuses": worker_refuses, "damaged_view_log": damaged_view_log,
+        "disk_full": disk_full}))

@@ -66,21 +66,7 @@ TEST_F(ViewLogFileTest, RewritingReplacesAllAndAppendingGoesOnBehindIt) {
   EXPECT_EQ(content(), "shorter");
 }
 
-TEST_F(ViewLogFileTest, ASecondWriterIsRefusedAndToldWhoTheFirstIs) {
-  const auto first = open();
-  const auto second = ViewLogFile::open(path(), milliseconds(0));
-  ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.error().code, Errc::kRefused);
-  EXPECT_NE(second.error().detail.find(std::to_string(::getpid())), std::string::npos);
-}
-
-TEST_F(ViewLogFileTest, AWriterThatWasRewrittenUnderALockStillHoldsIt) {
-  const auto first = open();
-  ASSERT_TRUE(first->rewrite(bytes_of("new")).ok());
-  EXPECT_FALSE(ViewLogFile::open(path(), milliseconds(0)).ok());
-}
-
-TEST_F(ViewLogFileTest, AKilledWriterLosesNothingAndLetsGo) {
+TEST_F(ViewLogFileTest, AKilledWriterLosesNothing) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto file = ViewLogFile::open(path());

@@ -9,8 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <set>
+#include <string>
 #include <thread>
 
+#include "base/lock_file.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
@@ -83,6 +86,40 @@ TEST(CoordinatorProcess, AnswersWhatItHasReadWhenItEnds) {
   operators.join();
   EXPECT_TRUE(reply.ok) << reply.text;
   EXPECT_NE(reply.text.find("\"phase\""), std::string::npos) << reply.text;
+}
+
+std::set<std::string> everything_in(const std::string& folder) {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    found.insert(std::filesystem::relative(entry.path(), folder).string());
+  }
+  return found;
+}
+
+TEST(CoordinatorProcess, TouchesNothingWithoutTheLock) {
+  const testing::TemporaryFolder folder;
+  const JobConfig config = small_job(folder / "run");
+  NobodyListens listener;
+  const Result<LockFile> lock = LockFile::take(view_log_path(config.run_dir) + ".lock");
+  ASSERT_TRUE(lock.ok());
+  const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
+  const auto started = CoordinatorProcess::start(
+      config, listener, CoordinatorProcess::Unfinished::kRefuse, no_scaling);
+  ASSERT_FALSE(started.ok());
+  EXPECT_EQ(started.error().code, Errc::kRefused);
+  EXPECT_EQ(everything_in(folder.path()), (std::set<std::string>{"run", "run/view.log.lock"}));
+}
+
+TEST(CoordinatorProcess, TakesEverythingBackThatItWroteIfItIsRefused) {
+  const testing::TemporaryFolder folder;
+  JobConfig config = small_job(folder / "runs/first");
+  config.bind_host = "203.0.113.7";  // RFC 5737: nobody's address; found out last
+  NobodyListens listener;
+  const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
+  const auto started = CoordinatorProcess::start(
+      config, listener, CoordinatorProcess::Unfinished::kRefuse, no_scaling);
+  ASSERT_FALSE(started.ok());
+  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
 }
 
 class CoordinatorThatDiedAtTheEnd : public ::testing::Test {

@@ -55,6 +55,16 @@ TEST(Records, OfFallingBackSurviveTheWire) {
   EXPECT_EQ(std::get<FallBackRecord>(back.value()).reason, "too high");
 }
 
+TEST(SaidFailure, IsNewsIfItsCauseIsAnotherOneOrItHadWorkedMeanwhile) {
+  SaidFailure said;
+  EXPECT_TRUE(said.is_news("step 5 not saved: cannot write a/5: No space left on device"));
+  EXPECT_FALSE(said.is_news("step 6 not saved: cannot write a/6: No space left on device"));
+  EXPECT_TRUE(said.is_news("step 7 not saved: cannot create a/7: Permission denied"));
+  EXPECT_FALSE(said.is_news("step 8 not saved: cannot create a/8: Permission denied"));
+  said.is_over();
+  EXPECT_TRUE(said.is_news("step 9 not saved: cannot create a/9: Permission denied"));
+}
+
 TEST(Records, EveryPrefixIsRefused) {
   const Bytes whole = encode_record(CheckpointRecord{12, true, "runs/a/checkpoints/step-12"});
   for (std::size_t size = 0; size < whole.size(); ++size) {

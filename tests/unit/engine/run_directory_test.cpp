@@ -213,7 +213,7 @@ TEST(RunDirectory, GoesOnWhenTheDiskIsFullAndLeavesWholeLines) {
 TEST(Summary, AsJsonHoldsEveryPromisedField) {
   const testing::TemporaryFolder folder;
   const auto run = make(config_in(folder / "run"));
-  run->summary(full_summary());
+  ASSERT_TRUE(run->summary(full_summary()).ok());
   const auto json = boost::json::parse(text_of(run->path() + "/summary.json")).as_object();
   for (const char* name :
        {"steps", "samples", "final_digest", "test_top1", "images_per_second", "membership_changes",

@@ -35,18 +35,18 @@ void write_start(const std::string& run_dir) {
   JobConfig config;
   config.run_dir = run_dir;
   ASSERT_TRUE(RunDirectory::create(config).ok());
-  for (const char* name : {"/view.log", "/view.log.lock", "/token", "/logs/coordinator.log"}) {
+  for (const char* name : {"/view.log", "/token", "/logs/coordinator.log"}) {
     put(run_dir + name);
   }
 }
 
-TEST(StartFiles, TakesBackADirectoryThatTheCommandMadeAndThoseAroundIt) {
+TEST(StartFiles, TakesBackAllThatTheCommandWroteIntoANewDirectory) {
   const TemporaryFolder folder;
-  const std::string run_dir = folder / "runs/today/first";
-  const StartFiles files(run_dir, run_dir + "/token");
+  const std::string run_dir = folder / "run";
+  StartFiles files(run_dir, run_dir + "/token");
   write_start(run_dir);
   files.take_back();
-  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
+  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{"run"}) << "whose lock made it";
 }
 
 TEST(StartFiles, LeavesWhatWasThere) {
@@ -56,7 +56,7 @@ TEST(StartFiles, LeavesWhatWasThere) {
     put(run_dir + name);
   }
   const std::set<std::string> before = everything_in(folder.path());
-  const StartFiles files(run_dir, run_dir + "/token");
+  StartFiles files(run_dir, run_dir + "/token");
   write_start(run_dir);
   EXPECT_NE(everything_in(folder.path()), before);
   files.take_back();
@@ -66,7 +66,7 @@ TEST(StartFiles, LeavesWhatWasThere) {
 TEST(StartFiles, LeavesWhatSomebodyElsePutThereMeanwhile) {
   const TemporaryFolder folder;
   const std::string run_dir = folder / "run";
-  const StartFiles files(run_dir, run_dir + "/token");
+  StartFiles files(run_dir, run_dir + "/token");
   write_start(run_dir);
   put(run_dir + "/logs/worker-0.log");
   put(run_dir + "/checkpoints/step-1/model.safetensors");
@@ -108,6 +108,26 @@ TEST(StartFiles, GivesAnEarlierPartOfTheJobItsContentsBack) {
   EXPECT_EQ(contents_of(run_dir), before);
 }
 
+TEST(StartFiles, GivesAFolderBackThatItHasSetAsideAndElseLetsItGo) {
+  const TemporaryFolder folder;
+  const std::string run_dir = folder / "run";
+  put(run_dir + "/trace/member-1.json");
+  const std::set<std::string> before = everything_in(folder.path());
+  {
+    StartFiles files(run_dir, run_dir + "/token");
+    files.set_aside(run_dir + "/trace");
+    EXPECT_FALSE(fs::exists(run_dir + "/trace"));
+    files.take_back();
+  }
+  EXPECT_EQ(everything_in(folder.path()), before);
+  {
+    StartFiles files(run_dir, run_dir + "/token");
+    files.set_aside(run_dir + "/trace");
+    put(run_dir + "/trace/member-2.json");
+  }
+  EXPECT_EQ(everything_in(run_dir), (std::set<std::string>{"trace", "trace/member-2.json"}));
+}
+
 TEST(StartFiles, KeepsNoContentsOfFilesThatTheCommandMade) {
   const TemporaryFolder folder;
   const std::string run_dir = folder / "run";
@@ -116,12 +136,12 @@ TEST(StartFiles, KeepsNoContentsOfFilesThatTheCommandMade) {
   files.keep_contents();
   write_start(run_dir);
   files.take_back();
-  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
+  EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{"run"});
 }
 
 TEST(StartFiles, TakesBackATokenThatItMadeElsewhere) {
   const TemporaryFolder folder;
-  const StartFiles files(folder / "run", folder / "token");
+  StartFiles files(folder / "run", folder / "token");
   put(folder / "token");
   files.take_back();
   EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});

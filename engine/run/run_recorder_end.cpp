@@ -1,0 +1,123 @@
+// What a run recorder says of a job that has ended.
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_recorder.hpp"
+#include "engine/version.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+const char* to_text(elastic::Outcome outcome) {
+  switch (outcome) {
+    case elastic::Outcome::kDone: return "done";
+    case elastic::Outcome::kStopped: return "stopped";
+    case elastic::Outcome::kFailed: return "failed";
+    case elastic::Outcome::kTooFewWorkers: return "too_few_workers";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+/// By our own clock, unless another process heard of the first steps.
+double RunRecorder::train_seconds() const {
+  return goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
+}
+
+Summary RunRecorder::make_summary(const JobEnd& end) const {
+  const std::lock_guard lock(mutex_);
+  const bool has_steps = history_.last_step > 0;  // of this part of the run
+  Summary s;
+  s.outcome = to_text(end.outcome);
+  s.detail = end.detail;
+  s.steps = has_steps ? history_.last_step : history_.start.step;
+  s.samples = history_.samples;
+  s.undone_samples = history_.undone_samples;
+  s.retried_steps = history_.retried_steps;
+  s.skipped_steps =
+      job_.dtype == nn::Dtype::kFp16 ? std::optional(history_.skipped_steps) : std::nullopt;
+  s.final_digest =
+      has_steps || !history_.last_digest.empty() ? history_.last_digest : history_.start.digest;
+  if (history_.evaluation.has_value()) {
+    s.test_top1 = history_.evaluation->top1;
+    s.test_loss = history_.evaluation->loss;
+  }
+  s.train_seconds = train_seconds();
+  s.data_wait_seconds = history_.data_wait_seconds;
+  const auto timed_steps = static_cast<double>(history_.last_step - history_.first_step);
+  s.images_per_second =
+      s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
+  s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
+  s.recoveries = history_.recoveries;
+  s.reduction = job_.config.reduction;
+  s.backend = job_.config.backend;
+  s.device = job_.device;
+  s.isa = job_.isa;
+  s.dtype = nn::name_of(job_.dtype);
+  s.conv_kernels = job_.conv_kernels;
+  s.model = job_.config.model;
+  s.data = job_.data.name;
+  s.left_out = job_.data.left_out;
+  s.seed = job_.config.seed;
+  s.last_checkpoint = history_.last_checkpoint;
+  s.version = kVersion;
+  return s;
+}
+
+void RunRecorder::note_missing_records() {
+  const std::lock_guard lock(mutex_);
+  if (history_.missing.empty()) {
+    return;
+  }
+  std::vector<std::string> steps;
+  for (const std::uint64_t step : history_.missing) {
+    steps.push_back(json_number(step));
+  }
+  directory_.event("records_missing", {{"steps", json_array(steps)}});
+  log::warning(
+      fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
+                  "which",
+                  steps.size()));
+}
+
+std::optional<std::string> RunRecorder::unsaved_state() const {
+  const std::lock_guard lock(mutex_);
+  // The record of the last commit may be lost with its speaker, but not the checkpoint.
+  const std::uint64_t last = history_.last_step;
+  if (history_.checkpoints.lower_bound(last) != history_.checkpoints.end()) {
+    return std::nullopt;
+  }
+  if (unsaved_ && unsaved_->step >= last) {
+    return "the last state is lost: " + unsaved_->text;
+  }
+  if (last == 0) {
+    return std::nullopt;  // nothing was computed
+  }
+  // Who wrote it may have told a coordinator that died.
+  const Result<LoadedCheckpoint> found = load_checkpoint(job_.config.run_dir);
+  if (found.ok() && value(found.value().info.committed) >= last) {
+    return std::nullopt;
+  }
+  return fmt::format("the last state is lost: nobody has written a checkpoint of step {}", last);
+}
+
+bool RunRecorder::write_summary(const JobEnd& end) {
+  note_missing_records();
+  Summary summary = make_summary(end);
+  const Result<void> written = directory_.summary(summary);
+  if (!written.ok()) {
+    summary.outcome = to_text(elastic::Outcome::kFailed);
+    summary.detail +=
+        (summary.detail.empty() ? "" : "; ") + ("no summary: " + written.error().detail);
+  }
+  if (!end.was_refused) {
+    listener_.on_summary(summary);
+  }
+  return written.ok();
+}
+
+}  // namespace mayfly::engine
