@@ -18,8 +18,8 @@ Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& argu
     return config;
   }
   Result<engine::JobConfig> recorded = engine::config_of_run(config.value().run_dir);
-  if (!recorded.ok()) {
-    return recorded;
+  if (!recorded.ok()) {  // perhaps another process just starts there; who has the lock finds out
+    return recorded.error().code == Errc::kNotFound ? config : recorded;
   }
   return resolve_config(arguments, context, std::move(recorded).value());
 }
