@@ -73,9 +73,9 @@ class ShardListener {
   virtual void on_alone(std::uint64_t /*version*/) {}
   /// A follower cannot have done what its leader did; the job must not go on.
   virtual void on_diverged(const std::string& /*why*/) {}
-  /// Held, and nobody has anything left to do.
-  virtual void on_quiet() {}
-  /// A worker says that the job is over.
+  /// Held, and nobody has anything left to do; `view` is the newest that the shard has met.
+  virtual void on_quiet(ViewId /*view*/) {}
+  /// The job is over: a worker says so, or the first shard's last state is on record.
   virtual void on_over() {}
   /// The first shard has found a straggler, or that it is none any more; the policy follows at the
   /// end of the step.

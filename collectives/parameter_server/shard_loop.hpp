@@ -205,6 +205,7 @@ class ShardLoop final : public Shard {
   Bytes spare_copy_;                         // for answers under way when parameters change
   ShardFacts own_facts_;
   bool told_quiet_ = true;
+  bool told_over_ = false;
   std::thread thread_;
 };
 

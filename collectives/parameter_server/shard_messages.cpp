@@ -252,9 +252,15 @@ void ShardLoop::set_stragglers(const std::map<MemberId, double>& stragglers) {
 
 void ShardLoop::check_quiet() {
   const bool is_safe = role_ == ShardRole::kLeads && log_.last() <= log_.safe();
-  if (core_.desk() != nullptr && !told_quiet_ && is_safe && core_.desk()->is_quiet()) {
+  if (core_.desk() == nullptr || !is_safe) {
+    return;
+  }
+  if (core_.desk()->is_over() && !std::exchange(told_over_, true)) {
+    listener_.on_over();  // before an answer to an order to stop: nothing is left to stop
+  }
+  if (!told_quiet_ && core_.desk()->is_quiet()) {
     told_quiet_ = true;
-    listener_.on_quiet();
+    listener_.on_quiet(view_);
   }
 }
 

@@ -37,6 +37,10 @@ struct CoordinatorOptions {
   /// but a job that has lost one does not wait: it may have to end. Empty = every member counts.
   /// Pure.
   std::function<bool(const std::string& address)> counts_as_worker = {};
+  /// A step needs every member, so what members have committed differs by one step at most. False
+  /// with parameter servers: they keep count of the steps, and members say only whether the job is
+  /// over.
+  bool steps_need_everybody = true;
   std::uint32_t max_workers = kMembersMax;
   /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
   /// arrival, until there is a place.
@@ -374,6 +378,7 @@ class Coordinator {
   std::optional<Step> end_disputed_at_;  // after it some had finished and others had not
   bool pause_asked_ = false;
   std::optional<std::string> stop_asked_;
+  bool is_finishing_ = false;  // the job is to be stopped, and some have done its last step
   std::optional<Instant> waiting_since_;
 
   // The change under way, from the first Stop until the next view is published.

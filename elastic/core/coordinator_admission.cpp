@@ -157,17 +157,21 @@ bool Coordinator::may_leave(MemberId id, const Peer& peer) const {
     return true;
   }
   // The only holder of the last committed step stays for one more view, so that no commit is
-  // undone.
+  // undone; and with parameter servers the last worker stays until another one is there.
   const Candidates others = candidates();
   return std::any_of(others.begin(), others.end(), [&](const auto& other) {
-    return other.first != id && !other.second->leaving && other.second->committed >= peer.committed;
+    const auto& works = options_.counts_as_worker;
+    const bool holds_as_much =
+        works ? works(other.second->address) : other.second->committed >= peer.committed;
+    return other.first != id && !other.second->leaving && holds_as_much;
   });
 }
 
 bool Coordinator::leaves_somebody(MemberId leaver) const {
-  return std::any_of(peers_.begin(), peers_.end(), [leaver](const Peers::value_type& entry) {
+  return std::any_of(peers_.begin(), peers_.end(), [this, leaver](const Peers::value_type& entry) {
     const auto& [id, peer] = entry;
-    const bool works = peer.phase == Peer::Phase::kActive || peer.is_candidate();
+    const bool computes = !options_.counts_as_worker || options_.counts_as_worker(peer.address);
+    const bool works = computes && (peer.phase == Peer::Phase::kActive || peer.is_candidate());
     return id != leaver && works && !peer.leaving && !peer.lacks_state();
   });
 }

@@ -36,6 +36,9 @@ void Coordinator::advance() {
 
 void Coordinator::start_planned_change() {
   ENSURE(phase_ == Phase::kRunning, "a planned change starts from a running view");
+  if (stop_asked_ && is_finishing_) {
+    return;  // the members find by themselves that the job is over
+  }
   if (stop_asked_) {
     begin_change(false, "stop", {});
     return;
@@ -176,11 +179,10 @@ void Coordinator::go_on() {
   ENSURE(count(Peer::Phase::kActive) == 0, "a new view needs the report of every living member");
   judge_claims();
   judge_blame();
-  store_.clear();
   if (judge_dispute() || end_if_over()) {
     return;
   }
-  if (pause_asked_) {
+  if (pause_asked_ && !is_finishing_) {
     pause();
     return;
   }

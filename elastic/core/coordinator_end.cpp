@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/check.hpp"
 #include "elastic/core/coordinator.hpp"
 
@@ -31,7 +33,10 @@ bool Coordinator::end_if_over() {
     end(Outcome::kDone, "", true);
     return true;
   }
-  if (stop_asked_) {
+  // If some have done the last step, the others can have it in one more view, and nothing is left
+  // to resume.
+  const bool may_finish = finished > 0 && !missing_workers() && !missing_quorum();
+  if (stop_asked_ && (!may_finish || std::exchange(is_finishing_, true))) {
     end(Outcome::kStopped, *stop_asked_, view_.has_value());
     return true;
   }

@@ -154,11 +154,15 @@ void Coordinator::on(MemberId id, Peer& /*peer*/, const Report& report) {
   effects_.emplace_back(coordinator_effect::ReportReceived{id, report.payload});
 }
 
-/// Also before everybody is back: members of a view that is being formed wait for each other.
+/// Also before everybody is back: members of a view that is being formed wait for each other. And
+/// after a member has stopped: with parameter servers its work goes on, and may come to the job's
+/// last records meanwhile.
 bool Coordinator::uses_store(const Peer& peer, ViewId view) const {
   const bool has_returned = peer.phase == Peer::Phase::kReturning && peer.resume &&
                             peer.resume->view && peer.resume->view->id == view;
-  return view_ && view_->id == view && (peer.phase == Peer::Phase::kActive || has_returned);
+  const bool is_in_it =
+      peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped || has_returned;
+  return view_ && view_->id == view && is_in_it;
 }
 
 void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {

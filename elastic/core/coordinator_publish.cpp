@@ -71,6 +71,7 @@ void Coordinator::publish() {
     peer.formed = peer.synced = false;
   }
   started_ = 0;
+  store_.clear();
   phase_ = Phase::kRunning;
   rebalancer_.view_began();
   waiting_since_.reset();

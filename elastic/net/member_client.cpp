@@ -358,6 +358,7 @@ void Client::apply(effect::AbortGroup& abort) {
 void Client::apply(effect::Leave& leave) {
   has_left_ = true;
   search_.stop();
+  gets_.end();  // no coordinator answers who is no member any more
   handler_->leave(leave);
 }
 

@@ -8,24 +8,43 @@ PsLink::~PsLink() {
 }
 
 void PsLink::run_view(const elastic::View& view) {
-  bool is_finished = false;
+  StopAnswers::Answer answer;
+  Step committed{};
   {
     const std::lock_guard lock(mutex_);
     view_ = view;
-    runs_ = true;
-    boundary_asked_ = false;
-    is_finished = finished_;
+    answer = answers_.begin(view.id);
+    committed = answers_.committed();
   }
   client_.post(elastic::member_event::GroupFormed{view.id});
   client_.post(elastic::member_event::StateSynced{view.id});
   elastic::Progress progress;
   progress.view = view.id;
-  progress.committed = committed_;
+  progress.committed = committed;
   client_.send_progress(progress);
   hooks_.on_view(view);
-  if (is_finished) {
-    stop();
+  say(std::move(answer));
+}
+
+void PsLink::wait_for_quiet() {
+  const std::lock_guard lock(mutex_);
+  answers_.wait_for_quiet();
+}
+
+void PsLink::say(StopAnswers::Answer answer) {
+  if (answer) {
+    client_.post(*std::move(answer));
   }
+}
+
+void PsLink::stop(elastic::member_event::TrainerStopped why) {
+  hooks_.on_hold();
+  StopAnswers::Answer answer;
+  {
+    const std::lock_guard lock(mutex_);
+    answer = answers_.stop(std::move(why));
+  }
+  say(std::move(answer));
 }
 
 void PsLink::broke(std::optional<MemberId> culprit, const std::string& why) {
@@ -33,65 +52,43 @@ void PsLink::broke(std::optional<MemberId> culprit, const std::string& why) {
   stopped.failed = true;
   stopped.culprit = culprit;
   stopped.detail = why;
-  hooks_.on_hold();
   stop(std::move(stopped));
 }
 
 void PsLink::cut_off(const std::string& why) {
-  elastic::member_event::TrainerStopped stopped;
-  stopped.failed = true;
-  stopped.culprit = client_.id();
-  stopped.detail = why;
-  hooks_.on_hold();
-  stop(std::move(stopped));
-}
-
-void PsLink::stop(elastic::member_event::TrainerStopped stopped) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!runs_ || !view_) {
-      return;
-    }
-    runs_ = false;
-    boundary_asked_ = false;
-    stopped.view = view_->id;
-    stopped.finished = finished_;
-    stopped.committed = finished_ ? last_ : committed_;
-  }
-  client_.post(stopped);
+  broke(client_.id(), why);
 }
 
 void PsLink::abort_group(ViewId /*view*/) {
-  hooks_.on_hold();
-  stop();
+  stop({});
 }
 
 void PsLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& /*ask*/) {
-  hooks_.on_hold();
-  if (!waits_for_quiet_) {
-    stop();
-    return;
-  }
-  const std::lock_guard lock(mutex_);
-  boundary_asked_ = true;
-}
-
-void PsLink::quiet() {
+  StopAnswers::Answer answer;
   {
     const std::lock_guard lock(mutex_);
-    if (!boundary_asked_) {
-      return;
-    }
+    answer = answers_.boundary();
   }
-  stop();
+  hooks_.on_hold();
+  say(std::move(answer));
+}
+
+void PsLink::quiet(ViewId held_in) {
+  StopAnswers::Answer answer;
+  {
+    const std::lock_guard lock(mutex_);
+    answer = answers_.quiet(held_in);
+  }
+  say(std::move(answer));
 }
 
 void PsLink::finished() {
+  StopAnswers::Answer answer;
   {
     const std::lock_guard lock(mutex_);
-    finished_ = true;
+    answer = answers_.finished();
   }
-  stop();
+  say(std::move(answer));
 }
 
 void PsLink::leave(const elastic::member_effect::Leave& leave) {

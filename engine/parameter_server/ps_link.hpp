@@ -2,8 +2,7 @@
 
 // Membership of a job with parameter servers, for workers and servers alike. Views decide who is
 // there; training does not stop for them: a lost worker's slices are leased again, the others go
-// on. So orders to stop are answered here at once, on the control thread, except that the process
-// with the first shard answers a planned one when everybody has come to the end of a step.
+// on. So orders to stop are answered here, on the control thread; stop_answers.hpp says when.
 
 #include <condition_variable>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <optional>
 
 #include "elastic/net/member_client.hpp"
+#include "engine/parameter_server/stop_answers.hpp"
 
 namespace mayfly::engine {
 
@@ -27,7 +27,7 @@ class PsLink final : public elastic::MemberHandler {
   /// `committed`: the step that this process says it has, the same for all of its kind; servers say
   /// one less than workers, so that a worker is asked for the job's last checkpoint.
   PsLink(elastic::MemberClient& client, Step committed, Step last, Hooks hooks)
-      : client_(client), committed_(committed), last_(last), hooks_(std::move(hooks)) {}
+      : client_(client), hooks_(std::move(hooks)), answers_(committed, last) {}
   /// Waits until the control thread has come back from on_leave(), the last that it calls: who has
   /// seen the order to leave may be done before that.
   ~PsLink() override;
@@ -40,11 +40,11 @@ class PsLink final : public elastic::MemberHandler {
   void ask_for_boundary(const elastic::member_effect::AskForBoundary& ask) override;
   void leave(const elastic::member_effect::Leave& leave) override;
   /// We have the first shard: planned orders are answered by quiet(). Call it in a hook.
-  void wait_for_quiet() { waits_for_quiet_ = true; }
+  void wait_for_quiet();
 
   // Any thread:
-  /// Everybody is at the end of a step.
-  void quiet();
+  /// The first shard is held in this view, and everybody is at the end of a step.
+  void quiet(ViewId held_in);
   /// We cannot exchange data with this member, or, if it is nobody, with others; the coordinator
   /// decides who leaves.
   void broke(std::optional<MemberId> culprit, const std::string& why);
@@ -57,21 +57,16 @@ class PsLink final : public elastic::MemberHandler {
   [[nodiscard]] std::optional<elastic::member_effect::Leave> leave_order() const;
 
  private:
-  void stop() { stop({}); }
-  /// `stopped` says why, if we were not told to.
-  void stop(elastic::member_event::TrainerStopped stopped);
+  /// Ends the view because of something that the coordinator did not ask for.
+  void stop(elastic::member_event::TrainerStopped why);
+  void say(StopAnswers::Answer answer);
 
   elastic::MemberClient& client_;
-  const Step committed_;
-  const Step last_;
   const Hooks hooks_;
-  bool waits_for_quiet_ = false;  // the control thread's
   mutable std::mutex mutex_;
   // Guarded by mutex_:
+  StopAnswers answers_;
   std::optional<elastic::View> view_;  // the newest
-  bool runs_ = false;                  // and we have not said that we stopped
-  bool boundary_asked_ = false;
-  bool finished_ = false;
   std::optional<elastic::member_effect::Leave> leave_;
   bool is_telling_ = false;  // on_leave() runs
   std::condition_variable told_;

@@ -79,7 +79,7 @@ class ServerListener final : public parameter_server::ShardListener {
     client_->send_report(encode_record(FatalRecord{
         fmt::format("shard {} and its follower on server {} differ: {}", shard_, server_, why)}));
   }
-  void on_quiet() override { link_->quiet(); }
+  void on_quiet(ViewId view) override { link_->quiet(view); }
   void on_over() override { link_->finished(); }
   void on_straggler(const parameter_server::StragglerChange& change) override {
     client_->send_report(encode_record(NoteRecord{

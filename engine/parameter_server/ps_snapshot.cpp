@@ -59,7 +59,10 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   fetched_version_ = first.version;
   const bool is_one_version = std::all_of(versions->begin(), versions->end(),
                                           [&](const auto& version) { return version == first; });
-  return is_one_version ? std::optional(std::move(state)) : std::nullopt;
+  // A job that is stopped in the middle of a step - one that takes longer than the coordinator
+  // waits - has no checkpoint of this moment: resumed, it would repeat the step's first slices.
+  const bool is_whole = is_one_version && parts_.ps.plan.is_border(first.slices);
+  return is_whole ? std::optional(std::move(state)) : std::nullopt;
 }
 
 void PsTrainer::snapshot(const flow::Snapshot& action) {

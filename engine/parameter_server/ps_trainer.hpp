@@ -74,7 +74,8 @@ class PsTrainer {
   [[nodiscard]] bool compute_slice(const MicrobatchSlice& slice);
   [[nodiscard]] bool may_diverge(std::uint64_t slice) const;
   [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
-  /// The shards' state if it is complete and of one version; nothing if told to leave first.
+  /// The shards' state if it is complete, of one version and between two steps; nothing if told to
+  /// leave first.
   [[nodiscard]] std::optional<nn::ModelState> fetch_state();
   void snapshot(const parameter_server::flow::Snapshot& action);
   void evaluate(const nn::ModelState& state);

@@ -308,6 +308,7 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
     if (!carries_servers(config)) {
       core.initial_workers += config.ps;
     }
+    core.steps_need_everybody = false;
     core.counts_as_worker = is_worker;  // workers say what is lost with a server
     core.rebalance.enabled = false;
     core.observe_from_bytes = UINT64_MAX;

@@ -22,6 +22,7 @@ CoordinatorOptions options(std::uint32_t initial, std::uint32_t min_workers = 1)
   made.initial_workers = initial;
   made.min_workers = min_workers;
   made.min_workers_timeout = seconds(5);
+  made.steps_need_everybody = false;
   made.counts_as_worker = [](const std::string& address) { return address != kServer; };
   return made;
 }
@@ -74,6 +75,85 @@ TEST(CoordinatorServers, AreWaitedForBeforeTheFirstView) {
   EXPECT_FALSE(job.coordinator.view().has_value());
   (void)join(job, kServer);
   EXPECT_EQ(job.view_members().size(), 3U);
+}
+
+/// Servers hold the state and compute nothing: without a worker nothing goes on.
+TEST(CoordinatorServers, DoNotLetTheLastWorkerLeave) {
+  CoordinatorHarness job(options(2));
+  (void)join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  const ViewId view = job.view().id;
+  job.say(worker, LeaveRequest{"SIGTERM"});
+  EXPECT_EQ(job.coordinator.phase(), "running") << "no view after the other for nothing";
+  EXPECT_EQ(job.view().id, view);
+  EXPECT_TRUE(job.noted("leave_deferred"));
+  const MemberId late = join(job, "worker");
+  job.stopped(job.view_members()[0], 0);
+  job.stopped(worker, 1);
+  EXPECT_EQ(job.view_members(), (Members{MemberId{1}, late}));
+  EXPECT_TRUE(job.noted("left"));
+}
+
+/// Work goes on while a view ends: a worker may be at the job's last records.
+TEST(CoordinatorServers, AndWorkersThatHaveStoppedMayUseTheStoreUntilThereIsAnotherView) {
+  CoordinatorHarness job(options(2));
+  const MemberId server = join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  const ViewId view = job.view().id;
+  job.give(coordinator_event::PauseAsked{true});
+  job.stopped(worker, 1);
+  job.clear();
+  job.say(worker, StoreSet{view, "reports", {}});
+  job.say(worker, StoreGet{view, "reports"});
+  EXPECT_EQ(job.sent<StoreValue>(worker).size(), 1U);
+  job.stopped(server, 0);
+  EXPECT_EQ(job.coordinator.phase(), "paused");
+  job.clear();
+  job.say(worker, StoreSet{view, "reports", {}});
+  job.say(worker, StoreGet{view, "reports"});
+  EXPECT_EQ(job.sent<StoreValue>(worker).size(), 1U) << "paused, there is none yet";
+}
+
+/// The order reaches the worker before it has heard that the job is over.
+TEST(CoordinatorServers, ThatAreFinishedWhileAWorkerIsNotAreBelieved) {
+  CoordinatorHarness job(options(2));
+  const MemberId server = join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  job.give(coordinator_event::PauseAsked{true});
+  job.stopped(worker, 1);
+  job.finished(server, 120);
+  EXPECT_FALSE(job.noted("evicted"));
+  job.give(coordinator_event::PauseAsked{false});
+  ASSERT_EQ(job.coordinator.phase(), "running");
+  job.finished(server, 120);
+  job.finished(worker, 120);
+  EXPECT_EQ(job.outcome(), Outcome::kDone);
+}
+
+TEST(CoordinatorServers, ThatAreFinishedWhenTheJobIsToBeStoppedEndItAsDone) {
+  CoordinatorHarness job(options(2));
+  const MemberId server = join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  job.give(coordinator_event::StopAsked{"asked"});
+  job.stopped(worker, 1);
+  job.finished(server, 120);
+  EXPECT_FALSE(job.outcome().has_value()) << "the worker has a view to say so, too";
+  job.finished(server, 120);
+  job.finished(worker, 120);
+  EXPECT_EQ(job.outcome(), Outcome::kDone);
+}
+
+/// It cannot come to the end, for whatever reason: that is waited for once.
+TEST(CoordinatorServers, ThatAreFinishedWaitForTheOthersOfAStoppedJobOnlyOnce) {
+  CoordinatorHarness job(options(2));
+  const MemberId server = join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  job.give(coordinator_event::StopAsked{"asked"});
+  job.stopped(worker, 1);
+  job.finished(server, 120);
+  job.finished(server, 120);
+  job.stopped(worker, 1);
+  EXPECT_EQ(job.outcome(), Outcome::kStopped);
 }
 
 }  // namespace

@@ -71,6 +71,44 @@ TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
   }
 }
 
+elastic::View view_number(std::uint64_t id) {
+  elastic::View view;
+  view.id = ViewId{id};
+  return view;
+}
+
+TEST(PsLink, AnswersAPlannedOrderAlsoIfEverybodyIsAtRestAtOnce) {
+  testing::SilentClient client;
+  PsLink* first_shard = nullptr;
+  PsLink::Hooks hooks;
+  hooks.on_view = [](const elastic::View& /*view*/) {};
+  hooks.on_hold = [&] { first_shard->quiet(ViewId{7}); };
+  hooks.on_leave = [] {};
+  PsLink link(client, Step{0}, Step{4}, hooks);
+  first_shard = &link;
+  link.wait_for_quiet();
+  link.run_view(view_number(7));
+  link.ask_for_boundary({ViewId{7}, true});
+  EXPECT_EQ(client.stops, 1);
+}
+
+TEST(PsLink, TakesNoRestInAnEarlierViewForAnAnswer) {
+  testing::SilentClient client;
+  PsLink::Hooks hooks;
+  hooks.on_view = [](const elastic::View& /*view*/) {};
+  hooks.on_leave = [] {};
+  PsLink link(client, Step{0}, Step{4}, hooks);
+  link.wait_for_quiet();
+  link.run_view(view_number(7));
+  link.ask_for_boundary({ViewId{7}, true});
+  link.run_view(view_number(8));
+  link.ask_for_boundary({ViewId{8}, true});
+  link.quiet(ViewId{7});
+  EXPECT_EQ(client.stops, 0);
+  link.quiet(ViewId{8});
+  EXPECT_EQ(client.stops, 1);
+}
+
 TEST(PsLink, IsThereUntilTheControlThreadHasToldOfTheEnd) {
   testing::SilentClient client;
   std::latch is_telling(1);

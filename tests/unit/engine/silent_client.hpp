@@ -14,7 +14,9 @@ class SilentClient final : public elastic::MemberClient {
   [[nodiscard]] MemberId id() const override { return MemberId{1}; }
   [[nodiscard]] bool joins_late() const override { return false; }
   void start(elastic::MemberHandler& /*handler*/) override {}
-  void post(elastic::MemberEvent /*event*/) override {}
+  void post(elastic::MemberEvent event) override {
+    stops += std::holds_alternative<elastic::member_event::TrainerStopped>(event) ? 1 : 0;
+  }
   void send_progress(const elastic::Progress& /*progress*/) override {}
   void send_report(Bytes /*payload*/) override { ++reports; }
   Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
@@ -25,6 +27,7 @@ class SilentClient final : public elastic::MemberClient {
     return Error{Errc::kPeerLost, "nobody is there"};
   }
   std::atomic<int> reports = 0;
+  std::atomic<int> stops = 0;
 };
 
 }  // namespace mayfly::testing
