@@ -126,12 +126,14 @@ Subcommand comparison() {
 Subcommand simulation() {
   return {
       {"simulate",
-       "run the membership machines in simulated time, with faults, from many seeds",
+       "run the machines of membership or parameter servers in simulated time, with faults",
        "",
        {{"seeds", "N", "how many (default 1000)"},
         {"first-seed", "S", "the first of them (default 1)"},
         {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
-        {"world", "NAME", "membership (default) or failover: coordinators die, standbys take over"},
+        {"world", "NAME",
+         "membership (default), failover: coordinators die, standbys take over, or "
+         "parameter-servers"},
         {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
         {"members", "N,N,...", "instead: the cost of changes of view for jobs of so many members"},
         {"changes", "K", "of each kind, with --members (default 10)"},

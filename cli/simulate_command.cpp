@@ -1,4 +1,4 @@
-// `mayfly simulate`: the product's membership machines in simulated time, hundreds of jobs a
+// `mayfly simulate`: the product's machines in simulated time, hundreds of jobs a
 // second, each from one seed; see tests/sim.
 
 #include <fmt/format.h>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -14,12 +15,30 @@ using parameter_server::SyncKind;
 using parameter_server::SyncPhase;
 using parameter_server::SyncPlan;
 
+constexpr Duration kAtRest = milliseconds(30);  // messages, a last record, losses being noticed
+constexpr std::uint64_t kNeglectMax = 24;       // leases
+
+bool has_losses(const PsOptions& o) {
+  return o.kills + o.breaks + o.server_kills + o.zombies > 0 || !o.cuts.empty();
+}
+
+bool has_orders(const PsOptions& o) {
+  return o.pauses + o.pauses_at.size() + o.drains > 0 || o.stop_at.has_value();
+}
+
 bool has_faults(const PsOptions& o) {
-  return o.kills + o.joins + o.breaks + o.holds + o.server_kills + o.zombies > 0 || !o.cuts.empty();
+  return o.joins + o.holds > 0 || has_losses(o) || has_orders(o);
+}
+
+/// The coordinator ran out of patience with an orderly end of a view.
+bool is_hurried(const PsOptions& o) {
+  return o.stop_timeout < seconds(1);
 }
 
 /// Where an undisturbed worker ends; computed once for all seeds.
 const PsResult& undisturbed(const PsOptions& options) {
+  static std::mutex mutex;  // seeds are played on several threads
+  const std::lock_guard lock(mutex);
   static std::map<std::tuple<std::string, std::uint32_t, std::uint32_t, std::uint32_t>, PsResult>
       known;
   const auto [place, is_new] =
@@ -58,15 +77,78 @@ std::string shard_violation(const PsOptions& options, const PsResult& result, st
   return {};
 }
 
-}  // namespace
+/// What every step must have taken that was begun when somebody was told to stop: all slices one
+/// after the other on the slowest worker, twice, as a loss may come in between.
+Duration longest_change(const PsOptions& options) {
+  double slowest = 1;
+  for (const auto& [number, factor] : options.slow) {
+    slowest = std::max(slowest, factor);
+  }
+  const double slice_ms = slowest * (1 + options.jitter) + 1;
+  return kAtRest + milliseconds(static_cast<std::int64_t>(2 * slice_ms * options.slices_per_step));
+}
 
-std::string violation(const PsOptions& options, const PsResult& result) {
-  if (result.torn) {
-    return {};
+/// Each loss, and each order to go, come or pause, explains a view; a job that ends while it is
+/// told to stop needs one more.
+std::uint64_t views_explained(const PsOptions& options) {
+  return 2 + options.joins + options.drains + options.kills + options.server_kills +
+         options.zombies + 2 * (options.pauses + options.pauses_at.size()) +
+         (options.stop_at ? 1 : 0) + (options.kills + options.drains > 0 ? 2 : 0);
+}
+
+void check_end(const PsOptions& options, const PsResult& result, std::vector<std::string>& broken) {
+  if (!result.outcome) {
+    broken.emplace_back("the job did not end");
+    return;
   }
-  if (!result.done) {
-    return "the job did not end";
+  const bool is_stopped = *result.outcome == elastic::Outcome::kStopped;
+  if (*result.outcome != elastic::Outcome::kDone && !(is_stopped && options.stop_at)) {
+    broken.emplace_back("the job ended as nobody asked it to");
   }
+  if (is_stopped && result.done) {
+    broken.emplace_back("the job was stopped although nothing was left to do");
+  }
+  if (is_stopped && !result.done && !result.stopped_after && !has_losses(options) &&
+      !is_hurried(options) && result.views > 0) {
+    broken.emplace_back("the job was stopped without a checkpoint of whole steps");
+  }
+}
+
+void check_membership(const PsOptions& options, const PsResult& result,
+                      std::vector<std::string>& broken) {
+  broken.insert(broken.end(), result.needless.begin(), result.needless.end());
+  if (is_hurried(options)) {
+    return;
+  }
+  if (result.change_max > longest_change(options)) {
+    broken.push_back("a change of view took " + std::to_string(to_ms(result.change_max)) + " ms");
+  }
+  if (result.views > views_explained(options)) {
+    broken.push_back(std::to_string(result.views) + " views, " +
+                     std::to_string(views_explained(options)) + " can be explained");
+  }
+  const bool has_late = options.phases.find("backup") != std::string::npos;
+  if (!has_losses(options) && !has_late && result.reissued + result.repeats + result.mixed > 0) {
+    broken.emplace_back("a slice was computed twice without a cause");
+  }
+}
+
+/// Every slice once at most, and what is there is what the recorded order gives.
+void check_unfinished(const PsOptions& options, const PsResult& result,
+                      std::vector<std::string>& broken) {
+  for (std::uint32_t s = 0; s < options.shards; ++s) {
+    std::vector<std::uint64_t> committed = result.shards[s].committed;
+    std::sort(committed.begin(), committed.end());
+    if (std::adjacent_find(committed.begin(), committed.end()) != committed.end()) {
+      broken.push_back(on_shard(s, "a slice twice"));
+    }
+    if (replay(plan_of(options), s, result.shards[s]) != result.shards[s].model) {
+      broken.push_back(on_shard(s, "other numbers than the recorded order gives"));
+    }
+  }
+}
+
+std::string finished_violation(const PsOptions& options, const PsResult& result) {
   const SyncPlan plan = plan_of(options);
   for (std::uint32_t s = 0; s < options.shards; ++s) {
     if (std::string broken = shard_violation(options, result, s); !broken.empty()) {
@@ -83,12 +165,48 @@ std::string violation(const PsOptions& options, const PsResult& result) {
   }
   const bool is_bsp = std::all_of(plan.phases().begin(), plan.phases().end(),
                                   [](const auto& p) { return p.policy.kind == SyncKind::kBsp; });
-  for (std::uint32_t s = 0; s < options.shards && is_bsp && result.mixed == 0; ++s) {
+  for (std::uint32_t s = 0; s < options.shards && is_bsp && result.mixed + result.at_once == 0;
+       ++s) {
     if (result.shards[s].model != undisturbed(options).shards[s].model) {
       return on_shard(s, "other bits than one undisturbed worker's");
     }
   }
   return {};
+}
+
+}  // namespace
+
+std::vector<std::string> violations(const PsOptions& options, const PsResult& result) {
+  std::vector<std::string> broken;
+  if (result.torn) {
+    return broken;
+  }
+  for (std::uint32_t s = 0; s < options.shards; ++s) {
+    if (!result.shards[s].refused.empty()) {  // the record cannot be played again
+      return {on_shard(s, "refused: " + result.shards[s].refused)};
+    }
+  }
+  if (options.coordinated) {
+    check_end(options, result, broken);
+    check_membership(options, result, broken);
+  }
+  if (result.neglect_max > kNeglectMax) {
+    broken.push_back("a worker was left without work while others got " +
+                     std::to_string(result.neglect_max) + " leases");
+  }
+  if (options.coordinated && result.outcome == elastic::Outcome::kStopped && !result.done) {
+    check_unfinished(options, result, broken);
+  } else if (!result.done) {
+    broken.emplace_back("the job did not end");
+  } else if (std::string text = finished_violation(options, result); !text.empty()) {
+    broken.push_back(std::move(text));
+  }
+  return broken;
+}
+
+std::string violation(const PsOptions& options, const PsResult& result) {
+  const std::vector<std::string> broken = violations(options, result);
+  return broken.empty() ? std::string() : broken.front();
 }
 
 std::uint64_t seeds_asked() {

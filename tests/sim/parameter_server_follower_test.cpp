@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sim/parameter_server_checks.hpp"
+#include "tests/sim/parameter_server_scenario.hpp"
 
 namespace mayfly::sim {
 namespace {
@@ -188,6 +189,25 @@ PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
       options.phases = "bsp:30%,asp";
       options.falls_back = true;
       options.diverges_from = 30;
+      break;
+    case PsSabotage::kDeafToTheStopped:
+    case PsSabotage::kJudgesSteps:
+    case PsSabotage::kForgetsToBeQuiet:
+      options = draw_parameter_server(seed);
+      options.stop_timeout = seconds(10);
+      options.pauses = 3;
+      options.sabotage = sabotage;
+      break;
+    case PsSabotage::kComputesTwice:
+    case PsSabotage::kNeglectsTheLate:
+      options = {};
+      options.seed = seed;
+      options.phases = "asp";
+      options.coordinated = true;
+      options.steps = 40;
+      options.slices_per_step = 8;
+      options.joins = 1;
+      options.sabotage = sabotage;
       break;
     default: options.kills = 2; break;
   }

@@ -68,6 +68,9 @@ std::uint64_t replay(const SyncPlan& before, std::uint32_t /*shard*/, const PsSh
       model = updated(model, outcome.value().update->slices, kept);
     }
   }
+  if (log.rewind && log.pushes_before_rewind == log.pushes.size()) {
+    model = models.at(log.rewind->to);  // nothing was pushed since then
+  }
   return model;
 }
 

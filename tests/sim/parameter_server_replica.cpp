@@ -16,16 +16,21 @@ using parameter_server::Update;
 std::string to_text(PsSabotage sabotage) {
   switch (sabotage) {
     case PsSabotage::kNone: return "none";
-    case PsSabotage::kLeaksBeforeFollower: return "leaks before follower";
-    case PsSabotage::kFollowerMissesPush: return "follower misses push";
-    case PsSabotage::kRepeatsApplied: return "repeats applied";
-    case PsSabotage::kWrongSlice: return "wrong slice";
-    case PsSabotage::kArrivalOrder: return "arrival order";
-    case PsSabotage::kVelocityLost: return "velocity lost";
-    case PsSabotage::kStaleBound: return "stale bound";
-    case PsSabotage::kConfirmsEarly: return "confirms early";
-    case PsSabotage::kForgetsTheLost: return "forgets the lost";
-    case PsSabotage::kRestoresNothing: return "restores nothing";
+    case PsSabotage::kLeaksBeforeFollower: return "leaks-before-follower";
+    case PsSabotage::kFollowerMissesPush: return "follower-misses-push";
+    case PsSabotage::kRepeatsApplied: return "repeats-applied";
+    case PsSabotage::kWrongSlice: return "wrong-slice";
+    case PsSabotage::kArrivalOrder: return "arrival-order";
+    case PsSabotage::kVelocityLost: return "velocity-lost";
+    case PsSabotage::kStaleBound: return "stale-bound";
+    case PsSabotage::kConfirmsEarly: return "confirms-early";
+    case PsSabotage::kForgetsTheLost: return "forgets-the-lost";
+    case PsSabotage::kRestoresNothing: return "restores-nothing";
+    case PsSabotage::kDeafToTheStopped: return "deaf-to-the-stopped";
+    case PsSabotage::kJudgesSteps: return "judges-steps";
+    case PsSabotage::kForgetsToBeQuiet: return "forgets-to-be-quiet";
+    case PsSabotage::kComputesTwice: return "computes-twice";
+    case PsSabotage::kNeglectsTheLate: return "neglects-the-late";
   }
   UNREACHABLE("every sabotage has a name");
 }
@@ -45,9 +50,8 @@ ShardOutcome PsReplica::carry_out(const ShardEvent& event, std::uint64_t gradien
     log.gradients.push_back(gradient);
   }
   Result<ShardOutcome> outcome = core.take(event);
-  ENSURE(outcome.ok() || sabotage_ != PsSabotage::kNone,
-         "workers that follow their leases are never refused");
   if (!outcome.ok()) {
+    log.refused = outcome.error().detail;
     return {};
   }
   if (const auto& rewind = outcome.value().restore) {
@@ -79,7 +83,7 @@ void PsReplica::apply(const Update& update) {
     slices = arrivals_;
   }
   if (sabotage_ == PsSabotage::kVelocityLost && slices.front() != plan_.first_slice() &&
-      plan_.phase_of(slices.front()).first == slices.front()) {
+      core.plan().phase_of(slices.front()).first == slices.front()) {
     log.model = 0;
   }
   log.model = updated(log.model, slices, kept_);

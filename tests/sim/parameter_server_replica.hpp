@@ -31,12 +31,22 @@ enum class PsSabotage : std::uint8_t {
   kConfirmsEarly,        ///< a worker says that leases are over before every shard has answered
   kForgetsTheLost,       ///< what a lost worker had leased is not leased again
   kRestoresNothing,      ///< after a divergence the parameters stay as they are
+  // With a coordinator only:
+  kDeafToTheStopped,  ///< a process that has stopped for a change of view cannot say a last word
+  kJudgesSteps,       ///< members' steps are compared as if a step needed everybody
+  kForgetsToBeQuiet,  ///< the first shard does not say that everybody is at rest
+  kComputesTwice,     ///< a worker pushes its first slice a second time
+  kNeglectsTheLate,   ///< a worker that comes late is not heard when it wants work again
 };
 inline constexpr PsSabotage kAllPsSabotage[] = {
-    PsSabotage::kLeaksBeforeFollower, PsSabotage::kFollowerMissesPush, PsSabotage::kRepeatsApplied,
-    PsSabotage::kWrongSlice,          PsSabotage::kArrivalOrder,       PsSabotage::kVelocityLost,
-    PsSabotage::kStaleBound,          PsSabotage::kConfirmsEarly,      PsSabotage::kForgetsTheLost,
-    PsSabotage::kRestoresNothing};
+    PsSabotage::kLeaksBeforeFollower, PsSabotage::kFollowerMissesPush,
+    PsSabotage::kRepeatsApplied,      PsSabotage::kWrongSlice,
+    PsSabotage::kArrivalOrder,        PsSabotage::kVelocityLost,
+    PsSabotage::kStaleBound,          PsSabotage::kConfirmsEarly,
+    PsSabotage::kForgetsTheLost,      PsSabotage::kRestoresNothing,
+    PsSabotage::kDeafToTheStopped,    PsSabotage::kJudgesSteps,
+    PsSabotage::kForgetsToBeQuiet,    PsSabotage::kComputesTwice,
+    PsSabotage::kNeglectsTheLate};
 [[nodiscard]] std::string to_text(PsSabotage sabotage);
 
 /// What happened on one shard, in order.
@@ -48,6 +58,7 @@ struct PsShardLog {
   std::optional<parameter_server::Rewind> rewind;  ///< training diverged
   std::size_t pushes_before_rewind = 0;            ///< so many were there then
   std::uint64_t model = 0;
+  std::string refused;  ///< why a push was refused; workers that follow their leases send no such
 };
 
 /// The numbers after an update of what is in `gradients`.
@@ -60,7 +71,7 @@ class PsReplica {
             const parameter_server::ShardCore::Options& options, PsSabotage sabotage)
       : core(plan, options), plan_(plan), sabotage_(sabotage) {}
 
-  /// Pushes that the machine refuses end the run: workers that follow their leases send none.
+  /// A push that the machine refuses is noted and forgotten.
   parameter_server::ShardOutcome carry_out(const parameter_server::ShardEvent& event,
                                            std::uint64_t gradient);
 
@@ -68,6 +79,7 @@ class PsReplica {
   PsShardLog log;
   bool is_alive = true;
   bool leads = false;
+  bool told_over = false;  // by the first shard: the job is over
   parameter_server::LeaderLog sent{false};
   parameter_server::FollowerLog followed;
   /// What waits for the follower, with what it follows from.

@@ -69,6 +69,16 @@ void PsShards::publish(const std::set<MemberId>& roster) {
   }
 }
 
+void PsShards::meet_all(std::uint32_t server) {
+  for (std::uint32_t s = 0; s < shards_.size(); ++s) {
+    for (std::uint32_t i = 0; i < shards_[s].size(); ++i) {
+      if (host_of(s, i) == server) {
+        meet(s, i);
+      }
+    }
+  }
+}
+
 bool PsShards::forgets(const PsReplica& replica) const {
   return options_.sabotage == PsSabotage::kForgetsTheLost &&
          !std::includes(roster_.begin(), roster_.end(), replica.present.begin(),

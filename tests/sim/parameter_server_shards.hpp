@@ -39,6 +39,8 @@ class PsShards {
   [[nodiscard]] PsReplica& at(std::uint32_t shard, std::uint32_t place) {
     return *shards_[shard][place];
   }
+  /// The server that one of a shard's two is on.
+  [[nodiscard]] std::uint32_t host_of(std::uint32_t shard, std::uint32_t place) const;
   /// A shard is nowhere any more.
   [[nodiscard]] bool is_torn() const { return placement_.is_torn(); }
   [[nodiscard]] std::uint32_t takeovers() const { return takeovers_; }
@@ -47,6 +49,10 @@ class PsShards {
 
   /// Every server learns who is a worker, and who leads what, in its own time.
   void publish(const std::set<MemberId>& roster);
+  /// The same, when meet_all() is called for each server.
+  void meet_later(const std::set<MemberId>& roster) { roster_ = roster; }
+  /// The shards of a server, now.
+  void meet_all(std::uint32_t server);
   /// One of them, now.
   void meet(std::uint32_t shard, std::uint32_t place);
   /// A leader is told something: its follower is told the same, then what follows may leave.
@@ -68,7 +74,6 @@ class PsShards {
   using Pair = std::vector<std::unique_ptr<PsReplica>>;  // the one at home, then its follower
 
   [[nodiscard]] Duration some_time();
-  [[nodiscard]] std::uint32_t host_of(std::uint32_t shard, std::uint32_t place) const;
   void forward(std::uint32_t shard, std::uint64_t entry, const parameter_server::ShardEvent& event,
                std::uint64_t gradient);
   void follow(std::uint32_t shard, std::uint64_t entry, const parameter_server::ShardEvent& event,

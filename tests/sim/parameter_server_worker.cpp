@@ -28,8 +28,13 @@ std::uint64_t clock_gap(const PsWorkers& workers) {
 }
 
 PsOptions loosened(PsOptions options) {
-  if (options.sabotage == PsSabotage::kStaleBound) {
-    options.phases = "ssp:" + std::to_string(plan_of(options).phases()[0].policy.staleness + 1);
+  const auto is_bounded = [](const parameter_server::SyncPhase& phase) {
+    return phase.policy.kind == parameter_server::SyncKind::kSsp;
+  };
+  const SyncPlan plan = plan_of(options);
+  if (options.sabotage == PsSabotage::kStaleBound &&
+      std::ranges::all_of(plan.phases(), is_bounded)) {
+    options.phases = "ssp:" + std::to_string(plan.phases()[0].policy.staleness + 1);
   }
   return options;
 }

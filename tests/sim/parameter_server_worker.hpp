@@ -39,6 +39,11 @@ struct PsWorker {
   bool over = false;
   bool greets_first = false;  // the first shard was greeted
   std::uint64_t pushed = 0;
+  bool is_given_up = false;   // lost, or taken for it
+  bool has_met = false;       // a view, and knows where the shards are
+  bool let_in = false;        // by the first shard
+  std::uint64_t granted = 0;  // serial of its newest lease
+  std::uint64_t missed = 0;   // leases that others have got since it had nothing
 };
 
 using PsWorkers = std::map<MemberId, std::unique_ptr<PsWorker>>;

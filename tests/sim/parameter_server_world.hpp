@@ -12,10 +12,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
+#include "elastic/core/view_log.hpp"
 #include "tests/sim/event_queue.hpp"
 #include "tests/sim/parameter_server_replica.hpp"
 
@@ -60,7 +62,20 @@ struct PsOptions {
   std::uint32_t server_kills = 0;      ///< at random moments
   std::uint32_t zombies = 0;           ///< servers that are declared lost and go on
   bool colocated = false;              ///< worker i carries server i: they are lost together
+  Duration faults_within = milliseconds(20);
   PsSabotage sabotage = PsSabotage::kNone;
+
+  /// The product's coordinator and members decide who takes part, and everybody comes to rest for
+  /// each planned change. Otherwise views come from nowhere, and only `holds` bring work to rest.
+  bool coordinated = false;
+  // Then only:
+  Duration stop_timeout = seconds(10);                   ///< of the coordinator
+  std::uint32_t pauses = 0;                              ///< at random moments, for up to 8 ms
+  std::vector<std::pair<Duration, Duration>> pauses_at;  ///< when, and how long
+  std::uint32_t drains = 0;                              ///< workers that are told to leave
+  std::optional<Duration> stop_at;                       ///< the whole job, with a checkpoint
+
+  [[nodiscard]] std::uint32_t servers() const { return shards; }
 };
 
 struct PsResult {
@@ -86,8 +101,16 @@ struct PsResult {
   std::uint64_t final_version = 0;                 ///< that the desk expects of every shard
   std::map<std::uint32_t, std::uint64_t> pushed;   ///< slices by worker number
   std::uint32_t cut_off = 0;                       ///< evictions of workers whose link is cut
-  Duration over{};                                 ///< when all was done
+  std::uint64_t neglect_max = 0;  ///< leases that others got while one worker had none
+  Duration over{};                ///< when all was done
   Duration took{};
+  // With a coordinator:
+  std::optional<elastic::Outcome> outcome;
+  std::uint32_t views = 0;
+  Duration change_max{};                       ///< from an order to stop to the next view, or none
+  std::vector<std::string> needless;           ///< members that were sent away without a cause
+  std::optional<std::uint64_t> stopped_after;  ///< slices that the checkpoint of a stop has
+  std::vector<std::string> history;            ///< a line per event
 };
 
 /// Runs a job until nothing happens any more. A function of the options.

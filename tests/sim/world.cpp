@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/random.hpp"
+#include "tests/sim/parameter_server_checks.hpp"
 
 namespace mayfly::sim {
 namespace {
@@ -52,6 +53,26 @@ class CoordinatorsWorld final : public World {
   }
 };
 
+class ParameterServerWorld final : public World {
+ public:
+  [[nodiscard]] std::string name() const override { return "parameter-servers"; }
+  [[nodiscard]] std::vector<std::string> sabotages() const override {
+    std::vector<std::string> names;
+    for (const PsSabotage each : kAllPsSabotage) {
+      names.push_back(to_text(each));
+    }
+    return names;
+  }
+  [[nodiscard]] Outcome play(std::uint64_t seed, const std::string& sabotage) const override {
+    PsOptions scenario = draw_parameter_server(seed);
+    for (const PsSabotage each : kAllPsSabotage) {
+      scenario.sabotage = sabotage == to_text(each) ? each : scenario.sabotage;
+    }
+    ENSURE(sabotage == to_text(scenario.sabotage), "the world's own list has that name");
+    return outcome_of(scenario, run_parameter_server(scenario));
+  }
+};
+
 /// Of texts, in order.
 std::uint64_t fingerprint_of(const std::vector<std::string>& lines) {
   std::uint64_t hash = 0;
@@ -62,6 +83,22 @@ std::uint64_t fingerprint_of(const std::vector<std::string>& lines) {
     hash = mix64(hash + 1);
   }
   return hash;
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> counts_of(const PsResult& result) {
+  std::uint64_t slices = 0;
+  for (const PsShardLog& shard : result.shards) {
+    slices += shard.committed.size();
+  }
+  return {{"done", result.outcome == elastic::Outcome::kDone ? 1 : 0},
+          {"stopped", result.outcome == elastic::Outcome::kStopped ? 1 : 0},
+          {"torn", result.torn ? 1 : 0},
+          {"views", result.views},
+          {"slices applied", slices},
+          {"leased again", result.reissued},
+          {"late", result.late},
+          {"shards taken over", result.takeovers},
+          {"fallen back", result.rewind ? 1 : 0}};
 }
 
 }  // namespace
@@ -87,6 +124,20 @@ Outcome outcome_of(const FailoverScenario& scenario, FailoverResult result) {
           fingerprint};
 }
 
+Outcome outcome_of(const PsOptions& scenario, PsResult result) {
+  std::vector<std::string> lines = result.history;
+  for (const PsShardLog& shard : result.shards) {
+    lines.push_back(std::to_string(shard.model));
+  }
+  return {scenario.seed,
+          describe(scenario),
+          replay_command(scenario.seed, " --world parameter-servers", to_text(scenario.sabotage)),
+          violations(scenario, result),
+          std::move(result.history),
+          counts_of(result),
+          fingerprint_of(lines)};
+}
+
 const World& membership_world() {
   static const MembershipWorld world;
   return world;
@@ -97,8 +148,14 @@ const World& failover_world() {
   return world;
 }
 
+const World& parameter_server_world() {
+  static const ParameterServerWorld world;
+  return world;
+}
+
 const std::vector<const World*>& all_worlds() {
-  static const std::vector<const World*> all = {&membership_world(), &failover_world()};
+  static const std::vector<const World*> all = {&membership_world(), &failover_world(),
+                                                &parameter_server_world()};
   return all;
 }
 

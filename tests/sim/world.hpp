@@ -10,6 +10,7 @@
 
 #include "tests/sim/failover_world.hpp"
 #include "tests/sim/fault_plan.hpp"
+#include "tests/sim/parameter_server_scenario.hpp"
 #include "tests/sim/sim_world.hpp"
 
 namespace mayfly::sim {
@@ -27,6 +28,7 @@ struct Outcome {
 
 [[nodiscard]] Outcome outcome_of(const Scenario& scenario, RunResult result);
 [[nodiscard]] Outcome outcome_of(const FailoverScenario& scenario, FailoverResult result);
+[[nodiscard]] Outcome outcome_of(const PsOptions& scenario, PsResult result);
 
 class World {
  public:
@@ -42,6 +44,8 @@ class World {
 [[nodiscard]] const World& membership_world();
 /// Coordinators that die and are cut off, with standbys or without: failover_world.
 [[nodiscard]] const World& failover_world();
+/// Parameter servers under every policy, with a coordinator that stays: parameter_server_world.
+[[nodiscard]] const World& parameter_server_world();
 [[nodiscard]] const std::vector<const World*>& all_worlds();
 
 }  // namespace mayfly::sim

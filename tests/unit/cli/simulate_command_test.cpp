@@ -45,6 +45,19 @@ TEST_F(CliTest, SimulateAsJsonIsOneObjectPerLine) {
                                "\"first_seed\": 1, \"seeds\": 30, "));
 }
 
+TEST_F(CliTest, SimulateHasAWorldOfParameterServers) {
+  const std::vector<std::string> words = {"simulate", "--world", "parameter-servers"};
+  const auto with = [&words](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  ASSERT_EQ(run(with({"--seeds", "40", "--jobs", "2"})), kExitDone) << out();
+  EXPECT_THAT(out(), HasSubstr("40 seeds from 1: "));
+  ASSERT_EQ(run(with({"--seeds", "40", "--json", "--sabotage", "wrong-slice"})), kExitFailed);
+  EXPECT_THAT(out(), HasSubstr("\"world\": \"parameter-servers\""));
+  EXPECT_EQ(run(with({"--replay", "1"})), kExitDone);
+}
+
 TEST_F(CliTest, SimulateWithBadNumbersIsBadUsage) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--seeds", "many"},
                                                 {"--seeds", "0"},

@@ -1,0 +1,274 @@
+// Who takes part in a simulated job with parameter servers: without a coordinator everybody learns
+// of each change in its own time; with one, by its views, as in the product.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "tests/sim/parameter_server_run.hpp"
+
+namespace mayfly::sim {
+
+using parameter_server::ShardEventKind;
+
+void PsRun::add_worker_on(std::uint32_t host) {
+  const auto number = static_cast<std::uint32_t>(workers_.size());
+  const bool serves = options_.colocated && number < options_.servers();
+  const MemberId id = members_ ? members_->join(true, serves) : MemberId{workers_.size() + 1};
+  auto fresh = std::make_unique<PsWorker>(options_.shards);
+  fresh->id = id;
+  fresh->number = number;
+  fresh->host = host;
+  fresh->joined = queue_.now();
+  workers_.emplace(id, std::move(fresh));
+  PsWorker& w = worker(id);
+  if (members_) {  // it hears of the shards with its first view
+    if (serves) {
+      servers_[number] = id;
+    }
+    return;
+  }
+  for (std::uint32_t s = 0; s < options_.shards; ++s) {
+    w.leader[s] = shards_.leader_of(s);
+  }
+  roster_.insert(id);
+  publish();
+  greet(w);
+  notice_cuts(w);
+}
+
+void PsRun::add_servers() {
+  for (std::uint32_t index = 0; index < options_.servers() && !options_.colocated; ++index) {
+    servers_[index] = members_->join(false, true);
+  }
+}
+
+/// As the product: the first shard when all others have let it in.
+void PsRun::greet(PsWorker& w) {
+  w.has_met = true;
+  for (std::uint32_t s = 1; s < options_.shards; ++s) {
+    hello(w, s);
+  }
+  greet_first(w);
+}
+
+void PsRun::greet_first(PsWorker& w) {
+  if (w.flow.may_greet(0) && !std::exchange(w.greets_first, true)) {
+    hello(w, 0);
+  }
+}
+
+/// Everybody learns of the newest view, each in its own time.
+void PsRun::publish() {
+  result_.torn = shards_.is_torn();
+  if (result_.torn) {
+    return;
+  }
+  speeds_->set_workers(roster_);
+  shards_.publish(roster_);
+  for (const auto& [id, w] : workers_) {
+    queue_.after(some_time(), [this, id = id] { learn(worker(id)); });
+  }
+}
+
+/// A worker learns of the newest view: shards may be led elsewhere. One for which the job is over
+/// says so to every leader.
+void PsRun::learn(PsWorker& w) {
+  if (!w.alive || !roster_.contains(w.id) || (w.over && !members_)) {
+    return;
+  }
+  for (std::uint32_t s = 0; s < options_.shards; ++s) {
+    if (w.leader[s] != shards_.leader_of(s)) {
+      w.leader[s] = shards_.leader_of(s);
+      connect_again(w, s);
+      if (w.over) {
+        say_bye(w, s);
+      }
+    }
+  }
+}
+
+void PsRun::connect_again(PsWorker& w, std::uint32_t s) {
+  ++w.up[s].generation;
+  ++w.down[s].generation;
+  w.let_in = w.let_in && s > 0;
+  w.flow.reconnected(s);
+  if (s > 0 || w.greets_first) {
+    hello(w, s);
+  }
+  act(w);
+}
+
+void PsRun::took_over(std::uint32_t s) {
+  if (s == 0) {
+    speeds_.emplace(parameter_server::StragglerOptions{});
+    speeds_->set_workers(roster_);
+  }
+}
+
+// --- with a coordinator
+
+PsMembers::Hooks PsRun::member_hooks() {
+  return {[this](const elastic::View& view) { on_published(view); },
+          [this](MemberId id, const elastic::View& view) { on_met(id, view); },
+          [this](MemberId id) { on_held(id); },
+          [this](MemberId id, const elastic::member_effect::Leave& leave) { on_left(id, leave); },
+          [this](MemberId id) { on_reports_taken(id); },
+          [this](std::string line) { tell(std::move(line)); }};
+}
+
+void PsRun::on_published(const elastic::View& view) {
+  if (!std::exchange(has_begun_, true)) {
+    plan_faults();
+  }
+  roster_.clear();
+  for (const elastic::ViewMember& member : view.members) {
+    if (workers_.contains(member.id)) {
+      roster_.insert(member.id);
+    }
+  }
+  for (const auto& [index, id] : servers_) {
+    if (elastic::member_of(view, id) == nullptr) {
+      shards_.declare_lost(index);
+    }
+  }
+  result_.torn = shards_.is_torn();
+  if (!result_.torn) {
+    speeds_->set_workers(roster_);
+    shards_.meet_later(roster_);
+  }
+}
+
+std::optional<MemberId> PsRun::host_of_first_shard() {
+  const auto host = servers_.find(shards_.host_of(0, shards_.leader_of(0)));
+  return host == servers_.end() ? std::nullopt : std::optional(host->second);
+}
+
+/// What a process tells its shards' threads they do a little later, in order.
+void PsRun::order(MemberId server, std::function<void()> what) {
+  Instant& last = last_order_[server];
+  last = std::max(last, queue_.now() + some_time());
+  queue_.after(last - queue_.now(), std::move(what));
+}
+
+void PsRun::on_met(MemberId id, const elastic::View& view) {
+  if (result_.torn) {
+    return;
+  }
+  for (const auto& [index, server] : servers_) {
+    if (server == id) {
+      const bool is_first = host_of_first_shard() == id;
+      if (is_first) {
+        members_->wait_for_quiet(id);
+      }
+      order(id, [this, index = index, is_first, met = view.id] {
+        shards_.meet_all(index);
+        if (is_first) {
+          met_by_first_ = met;
+          told_quiet_ = true;
+        }
+      });
+    }
+  }
+  if (workers_.contains(id)) {
+    queue_.after(some_time(), [this, id] {
+      PsWorker& w = worker(id);
+      if (w.has_met || !w.alive) {
+        learn(w);
+        return;
+      }
+      for (std::uint32_t s = 0; s < options_.shards; ++s) {
+        w.leader[s] = shards_.leader_of(s);
+      }
+      greet(w);
+    });
+  }
+}
+
+void PsRun::on_held(MemberId id) {
+  if (!result_.torn && host_of_first_shard() == id) {
+    order(id, [this] {
+      const std::uint32_t place = shards_.leader_of(0);
+      if (shards_.at(0, place).is_alive && shards_.at(0, place).leads) {
+        (void)shards_.tell(0, place, {.kind = ShardEventKind::kHold}, 0);
+        told_quiet_ = false;
+      }
+    });
+  }
+}
+
+/// As the product's shard does at the end of each turn.
+void PsRun::check_quiet() {
+  const bool forgets = options_.sabotage == PsSabotage::kForgetsToBeQuiet;
+  if (!members_ || result_.torn || forgets) {
+    return;
+  }
+  PsReplica& first = first_shard();
+  if (!first.is_alive || !first.leads || !first.waiting.empty()) {
+    return;
+  }
+  if (first.core.desk()->is_over() && !std::exchange(first.told_over, true)) {
+    members_->finished(*host_of_first_shard());
+  }
+  if (!told_quiet_ && first.core.desk()->is_quiet()) {
+    told_quiet_ = true;
+    ++result_.quiet_moments;
+    members_->quiet(*host_of_first_shard(), met_by_first_);
+  }
+}
+
+void PsRun::on_left(MemberId id, const elastic::member_effect::Leave& leave) {
+  if (!workers_.contains(id)) {
+    return;
+  }
+  PsWorker& w = worker(id);
+  if (leave.reason == elastic::DismissReason::kJobStopped && leave.write_checkpoint && !w.over) {
+    last_checkpoint();
+  }
+  w.alive = false;
+  for (std::uint32_t s = 0; s < options_.shards; ++s) {
+    ++w.up[s].generation;
+  }
+  replace_the_last();
+}
+
+/// A provider that brings a worker when there is none.
+void PsRun::replace_the_last() {
+  const std::vector<MemberId> ids = living();
+  const bool has_any =
+      std::ranges::any_of(ids, [this](MemberId id) { return !worker(id).is_given_up; });
+  if (members_ && !members_->has_ended() && !has_any && !first_is_over()) {
+    add_worker();
+  }
+}
+
+/// Of a job that is stopped; nothing if the shards are not between two steps.
+void PsRun::last_checkpoint() {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> versions;
+  for (std::uint32_t s = 0; s < options_.shards; ++s) {
+    const parameter_server::UpdateOrder& order = shards_.leader(s).core.order();
+    versions.emplace(order.version(), order.applied().count());
+  }
+  const std::uint64_t slices = versions.begin()->second;
+  if (versions.size() == 1 && first_shard().core.plan().is_border(slices)) {
+    result_.stopped_after = slices;
+  }
+}
+
+/// It has recorded the last state, and may say that it has.
+void PsRun::on_reports_taken(MemberId id) {
+  PsWorker& w = worker(id);
+  if (w.alive) {
+    w.computes = false;
+    w.flow.recorded();
+    act(w);
+  }
+}
+
+/// The job is over for this worker.
+void PsRun::say_bye(PsWorker& w, std::uint32_t s) {
+  send_up(w, s,
+          [this, s, i = w.leader[s]] { members_->finished(servers_.at(shards_.host_of(s, i))); });
+}
+
+}  // namespace mayfly::sim
