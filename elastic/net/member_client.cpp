@@ -294,9 +294,7 @@ void Client::check_patience(Instant now) {
   if (!machine_.needs_coordinator()) {
     return;
   }
-  if (!needy_since_) {
-    needy_since_ = now;
-  }
+  needy_since_ = needy_since_.value_or(now);
   if (now - *needy_since_ > options_.coordinator_timeout && !std::exchange(is_given_up_, true)) {
     handle(event::CoordinatorGivenUp{});
   }

@@ -191,7 +191,16 @@ PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
       options.diverges_from = 30;
       break;
     case PsSabotage::kDeafToTheStopped:
-    case PsSabotage::kJudgesSteps:
+    case PsSabotage::kJudgesSteps:  // a pause must meet the job's last step
+      options = {};
+      options.seed = seed;
+      options.phases = "asp";
+      options.coordinated = true;
+      options.workers = 1;
+      options.steps = 10;
+      options.pauses_at = {{milliseconds(static_cast<std::int64_t>(seed)), milliseconds(5)}};
+      options.sabotage = sabotage;
+      break;
     case PsSabotage::kForgetsToBeQuiet:
       options = draw_parameter_server(seed);
       options.stop_timeout = seconds(10);
