@@ -83,7 +83,7 @@ void Coordinator::on(const coordinator_event::ConnectionLost& event) {
 
 void Coordinator::on(const coordinator_event::SentinelReport& event) {
   if (event.is_dead) {
-    is_gone(event.member, event.incarnation);
+    is_gone(event.member, event.incarnation, event.author);
   }
   lose(event.member, event.detail, true);
 }

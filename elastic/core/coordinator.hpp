@@ -229,7 +229,7 @@ class Coordinator {
   [[nodiscard]] std::optional<std::string> missing_quorum() const;
   [[nodiscard]] std::optional<std::string> reason_to_wait() const;
   [[nodiscard]] bool is_dispensable(MemberId id) const;
-  void is_gone(MemberId id, Incarnation accepted);
+  void is_gone(MemberId id, Incarnation accepted, std::uint64_t author);
   void note_active(MemberId id, ViewId view, Step committed);
   void wait_for_quorum(const std::string& detail);
   [[nodiscard]] Duration quorum_patience() const;

@@ -39,6 +39,7 @@ struct SentinelReport {
   std::string detail;
   bool is_dead = false;       ///< as in WorkerDied
   Incarnation incarnation{};  ///< as in WorkerDied
+  std::uint64_t author = 0;   ///< as in WorkerDied
 };
 /// The sentinel is heard from.
 struct SentinelBeat {

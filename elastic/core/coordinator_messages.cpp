@@ -13,7 +13,8 @@ void Coordinator::on(MemberId /*id*/, Peer& /*peer*/, const Other& /*other*/) {}
 
 void Coordinator::on(const coordinator_event::Received& event) {
   if (const auto* left = std::get_if<Left>(&event.message)) {  // also of one that is evicted
-    is_gone(event.member, left->incarnation);
+    // It says so to whom it obeys.
+    is_gone(event.member, left->incarnation, options_.identity);
     return;
   }
   const auto place = peers_.find(event.member);
@@ -202,7 +203,7 @@ void Coordinator::on(MemberId id, Peer& peer, const ViewWanted& wanted) {
 
 void Coordinator::on(MemberId id, Peer& /*peer*/, const WorkerDied& died) {
   if (died.is_dead) {
-    is_gone(id, died.incarnation);
+    is_gone(id, died.incarnation, died.author);
   }
   lose(id, died.detail, true);
 }

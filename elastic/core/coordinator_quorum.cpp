@@ -132,9 +132,11 @@ bool Coordinator::is_dispensable(MemberId id) const {
          });
 }
 
-/// Of members that obeyed another incarnation last, that one may count the same member.
-void Coordinator::is_gone(MemberId id, Incarnation accepted) {
-  if (!options_.quorum || accepted != incarnation_ || !view_) {
+/// Of members that obeyed another coordinator last, that one may count the same member. It may have
+/// the same incarnation: two that know of the same one before both take the next number.
+void Coordinator::is_gone(MemberId id, Incarnation accepted, std::uint64_t author) {
+  const bool was_ours = accepted == incarnation_ && author == options_.identity;
+  if (!options_.quorum || !was_ours || !view_) {
     return;
   }
   const bool matters = is_in_view(id) || std::any_of(view_->bases.begin(), view_->bases.end(),

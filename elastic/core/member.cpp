@@ -119,7 +119,7 @@ Member::Effects Member::accept(const Welcome& welcome) {
   }
   Effects effects;
   if (welcome.incarnation > incarnation_) {
-    effects.emplace_back(member_effect::Adopt{welcome.incarnation});
+    effects.emplace_back(member_effect::Adopt{welcome.incarnation, welcome.author});
   }
   incarnation_ = welcome.incarnation;
   author_ = welcome.author;

@@ -135,9 +135,10 @@ struct Leave {
   std::optional<Former> former;  ///< as this one; if nothing, as a new member
 };
 /// A higher incarnation has been accepted. Must be noted where the sentinel finds it after this
-/// process has died (WorkerDied::incarnation), before any later effect is carried out.
+/// process has died (WorkerDied), before any later effect is carried out.
 struct Adopt {
   Incarnation incarnation{};
+  std::uint64_t author = 0;
 };
 /// Close the present connection and try the next coordinator of the list.
 struct TryElsewhere {};

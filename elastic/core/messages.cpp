@@ -150,6 +150,7 @@ void fields(auto& io, Is<WorkerDied> auto& m) {
   io.people_text(m.detail);
   io.flag(m.is_dead);
   io.plain(m.incarnation);
+  io.plain(m.author);
 }
 
 void fields(auto& io, Is<Stop> auto& m) {

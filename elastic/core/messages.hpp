@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -199,6 +199,7 @@ struct WorkerDied {
   std::string detail;
   bool is_dead = false;       ///< its process has ended for certain; not just a hang
   Incarnation incarnation{};  ///< if dead: the highest that it had accepted
+  std::uint64_t author = 0;   ///< and whose that is: two coordinators may reign under one number
   friend bool operator==(const WorkerDied&, const WorkerDied&) = default;
 };
 

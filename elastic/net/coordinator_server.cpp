@@ -279,7 +279,8 @@ void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
     handle(event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
-    handle(event::SentinelReport{session.member, died->detail, died->is_dead, died->incarnation});
+    handle(event::SentinelReport{session.member, died->detail, died->is_dead, died->incarnation,
+                                 died->author});
   } else {
     sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }

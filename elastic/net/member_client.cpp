@@ -132,7 +132,7 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
   if (options_.former) {
     early_events_.emplace_back(event::Received{session.welcome});
   } else if (options_.sentinel != nullptr) {
-    options_.sentinel->adopt(session.welcome.incarnation);
+    options_.sentinel->adopt(session.welcome.incarnation, session.welcome.author);
   }
   if (options_.sentinel != nullptr) {
     options_.sentinel->arm(options_.endpoints, endpoint, options_.token, welcome_.member);
@@ -362,7 +362,7 @@ void Client::apply(effect::Leave& leave) {
 
 void Client::apply(effect::Adopt& adopt) {
   if (options_.sentinel != nullptr) {
-    options_.sentinel->adopt(adopt.incarnation);
+    options_.sentinel->adopt(adopt.incarnation, adopt.author);
   }
 }
 

@@ -58,7 +58,12 @@ class ForkedSentinel final : public Sentinel {
   void arm(const std::vector<std::string>& endpoints, std::size_t connected, ByteSpan token,
            MemberId self) override;
   void follow(std::size_t connected) override;
-  void adopt(Incarnation incarnation) override { shared_->incarnation.store(value(incarnation)); }
+  /// A worker that dies in between has accepted an old number of the new author, which that one
+  /// does not count by: it has grown.
+  void adopt(Incarnation incarnation, std::uint64_t author) override {
+    shared_->author.store(author);
+    shared_->incarnation.store(value(incarnation));
+  }
   [[nodiscard]] ProgressBoard& board() override { return shared_->board; }
   [[nodiscard]] int pid() const override { return child_; }
 

@@ -32,9 +32,9 @@ class Sentinel {
                    MemberId self) = 0;
   /// The worker has a new connection, to this one of the endpoints: the sentinel follows at once.
   virtual void follow(std::size_t connected) = 0;
-  /// The member has accepted this incarnation. Kept where the worker's end does not reach it,
-  /// because the report of its death must name the highest.
-  virtual void adopt(Incarnation incarnation) = 0;
+  /// The member has accepted this incarnation of this coordinator. Kept where the worker's end does
+  /// not reach it, because the report of its death must name the highest.
+  virtual void adopt(Incarnation incarnation, std::uint64_t author) = 0;
   /// Where the worker writes what it does; its heartbeats carry it, so that the coordinator can
   /// tell a worker that hangs from one that computes. Lives as long as the sentinel.
   [[nodiscard]] virtual ProgressBoard& board() = 0;

@@ -198,7 +198,8 @@ class HangWatch {
 /// next must not wait for it, so each coordinator of the list is told that can be reached within a
 /// while. With the present one told, that is enough if there are no others.
 [[noreturn]] void report_and_exit(const SentinelShared& shared, Link& link) {
-  WorkerDied died{"the worker's process died", true, Incarnation{shared.incarnation.load()}};
+  WorkerDied died{"the worker's process died", true, Incarnation{shared.incarnation.load()},
+                  shared.author.load()};
   const std::size_t count = shared.endpoint_count;
   const std::size_t first = shared.connected.load();
   std::vector<bool> told(count, false);

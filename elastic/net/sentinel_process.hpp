@@ -24,6 +24,7 @@ struct SentinelShared {
   ProgressBoard board;
   std::atomic<std::uint64_t> self{0};         ///< MemberId
   std::atomic<std::uint64_t> incarnation{0};  ///< the highest that the member has accepted
+  std::atomic<std::uint64_t> author{0};       ///< and whose that is; stored before it
   std::atomic<std::uint32_t> connected{0};    ///< which endpoint the worker is connected to
   std::atomic<std::uint32_t> connections{0};  ///< counts the worker's connections
   std::size_t token_bytes = 0;

@@ -50,7 +50,7 @@ void FailoverWorld::kill_worker(std::size_t index) {
   if (chance(2)) {
     for (std::size_t each = 0; each < hosts_.size(); ++each) {
       if (each == host || scenario_.sentinels_tell_all) {
-        tell_of_death(index, each, id, who.incarnation);
+        tell_of_death(index, each, who);
       }
     }
   }
@@ -60,12 +60,12 @@ void FailoverWorld::kill_worker(std::size_t index) {
 }
 
 /// A sentinel tries every coordinator of its list until each has heard it, or it gives up.
-void FailoverWorld::tell_of_death(std::size_t index, std::size_t host, MemberId id,
-                                  Incarnation accepted) {
+void FailoverWorld::tell_of_death(std::size_t index, std::size_t host, const Hello& who) {
   const Duration late = scenario_.sentinels_tell_all && chance(2) ? seconds(1) : milliseconds(2);
-  after(draw(late), [this, index, host, id, accepted] {
+  after(draw(late), [this, index, host, who] {
     if (hosts_[host]->core && !is_cut(node_of_worker(index), host)) {
-      give(host, coordinator_event::SentinelReport{id, "killed", true, accepted});
+      give(host, coordinator_event::SentinelReport{who.member, "killed", true, who.incarnation,
+                                                   who.author});
     }
   });
 }

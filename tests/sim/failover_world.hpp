@@ -148,7 +148,7 @@ class FailoverWorld {
   // failover_workers.cpp: members
   void add_worker();
   void kill_worker(std::size_t worker);
-  void tell_of_death(std::size_t worker, std::size_t host, MemberId id, Incarnation accepted);
+  void tell_of_death(std::size_t worker, std::size_t host, const elastic::Hello& who);
   void connect(std::size_t worker);
   void reconnect(std::size_t worker, bool elsewhere);
   void beat(std::size_t worker);

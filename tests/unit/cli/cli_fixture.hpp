@@ -14,7 +14,7 @@ class NoSentinel final : public elastic::Sentinel {
  public:
   void arm(const std::vector<std::string>&, std::size_t, ByteSpan, MemberId) override {}
   void follow(std::size_t) override {}
-  void adopt(Incarnation) override {}
+  void adopt(Incarnation, std::uint64_t) override {}
   elastic::ProgressBoard& board() override { return board_; }
   [[nodiscard]] int pid() const override { return 0; }
 

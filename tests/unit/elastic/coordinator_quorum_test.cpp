@@ -60,16 +60,16 @@ TEST(CoordinatorQuorum, LostMembersThatComeBackCompleteIt) {
 
 TEST(CoordinatorQuorum, MembersThatAreDeadForCertainConsent) {
   CoordinatorHarness job = primary(3);
-  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}});
-  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob});
+  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}, kJob});
   job.stopped(k3, 1);
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k3}));
 }
 
 TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadAcceptedAnotherIncarnation) {
   CoordinatorHarness job = primary(3);
-  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{2}});
-  job.give(coordinator_event::SentinelReport{k2, "hangs", false, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{2}, kJob});
+  job.give(coordinator_event::SentinelReport{k2, "hangs", false, Incarnation{1}, kJob});
   job.stopped(k3, 1);
   EXPECT_EQ(job.coordinator.phase(), "waiting");
 }
@@ -80,8 +80,8 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadNotAcceptedThisIncarnationYe
   CoordinatorHarness job(quorum_options(), log_with(view));
   ASSERT_EQ(job.coordinator.incarnation(), Incarnation{2});
   return_running(job, k3, view);
-  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}});
-  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob});
+  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}, kJob});
   job.pass(milliseconds(2100), {k3});
   EXPECT_EQ(job.coordinator.phase(), "resuming") << "1 of 3";
 }
@@ -89,7 +89,7 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadNotAcceptedThisIncarnationYe
 TEST(CoordinatorQuorum, TheDeadOfAnEarlierReignDoNotConsentInTheNext) {
   CoordinatorHarness job = primary(3);
   const View view = job.view();
-  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob});
   lose(job, {k2, k3});
   ASSERT_TRUE(come_back(job, k3, value(view.id), 4));  // it has obeyed somebody else since
   job.say(k3, running_in(job, view, 1));
@@ -139,6 +139,14 @@ TEST(CoordinatorQuorum, TheTimeWithoutAQuorumBeginsAnewAfterTheNextView) {
   job.pass(seconds(1), {k3});
   EXPECT_EQ(job.coordinator.phase(), "waiting");
   EXPECT_FALSE(job.outcome());
+}
+
+TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyObeyedAnotherOfTheSameNumber) {
+  CoordinatorHarness job = primary(3);
+  job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob + 1});
+  job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}, kJob + 1});
+  job.stopped(k3, 1);
+  EXPECT_EQ(job.coordinator.phase(), "waiting") << "the other one may count them, too";
 }
 
 TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
@@ -222,7 +230,7 @@ TEST(CoordinatorQuorum, TheDeadOfAnOlderBaseConsentToo) {
   job.stopped(k1, 1);
   job.stopped(k2, 1);
   ASSERT_EQ(job.coordinator.phase(), "waiting");
-  job.give(coordinator_event::SentinelReport{k4, "killed", true, Incarnation{1}});
+  job.give(coordinator_event::SentinelReport{k4, "killed", true, Incarnation{1}, kJob});
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2}));
 }
 
