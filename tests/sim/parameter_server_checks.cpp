@@ -177,10 +177,10 @@ std::string finished_violation(const PsOptions& options, const PsResult& result)
 }  // namespace
 
 std::vector<std::string> violations(const PsOptions& options, const PsResult& result) {
-  std::vector<std::string> broken;
   if (result.torn) {
-    return broken;
+    return result.needless;
   }
+  std::vector<std::string> broken;
   for (std::uint32_t s = 0; s < options.shards; ++s) {
     if (!result.shards[s].refused.empty()) {  // the record cannot be played again
       return {on_shard(s, "refused: " + result.shards[s].refused)};

@@ -197,7 +197,7 @@ PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
       options.phases = "asp";
       options.coordinated = true;
       options.workers = 1;
-      options.steps = 10;
+      options.steps = 6;
       options.pauses_at = {{milliseconds(static_cast<std::int64_t>(seed)), milliseconds(5)}};
       options.sabotage = sabotage;
       break;
