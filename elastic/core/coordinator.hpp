@@ -38,8 +38,7 @@ struct CoordinatorOptions {
   /// Pure.
   std::function<bool(const std::string& address)> counts_as_worker = {};
   /// A step needs every member, so what members have committed differs by one step at most. False
-  /// with parameter servers: they keep count of the steps, and members say only whether the job is
-  /// over.
+  /// with parameter servers, which count the steps.
   bool steps_need_everybody = true;
   std::uint32_t max_workers = kMembersMax;
   /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
@@ -394,8 +393,7 @@ class Coordinator {
   MemberId active_hint_{};     // see is_anyone_active()
   bool has_starters_ = false;  // in the present view, and nothing of theirs is committed yet
 
-  // Valid during handle().
-  Instant now_;
+  Instant now_;  // of the event that is being handled, as effects_
   std::vector<CoordinatorEffect> effects_;
 };
 

@@ -5,7 +5,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -102,7 +101,6 @@ class Client final : public MemberClient, public ConnectionOwner {
   Instant last_heard_;
   Instant last_sent_;
   bool is_unwelcome_ = false;           // the present coordinator is of no use
-  std::string sent_away_because_;       // what the last one that was of no use said
   std::optional<Instant> needy_since_;  // without the coordinator that the machine needs
   bool is_given_up_ = false;
   MemberHandler* handler_ = nullptr;
@@ -240,22 +238,18 @@ void Client::on_closed(Connection& connection, const std::string& detail) {
   }
 }
 
-/// It may have been in charge, so our patience begins anew.
 void Client::lose_coordinator() {
-  needy_since_.reset();
+  needy_since_.reset();  // it may have been in charge
   search_.begin(endpoint_, value(welcome_.member));
   handle(event::CoordinatorLost{});
 }
 
-/// The one we are connected to is not in charge, or must not be obeyed. Being with it was not being
-/// with a coordinator: patience goes on from where the search began, or a member that is sent from
-/// one to the next would never give up.
+/// The one we are connected to is not in charge, or must not be obeyed. Patience goes on from where
+/// the search began, or a member that is sent from one to the next would never give up.
 void Client::leave_coordinator() {
   if (connection_ == nullptr) {
     return;  // it has refused us; the search goes on
   }
-  log::info("the coordinator at " + options_.endpoints[endpoint_] + " is not in charge" +
-            (sent_away_because_.empty() ? "" : ": " + sent_away_because_));
   connection_->close("this coordinator is not in charge");
   connection_.reset();
   search_.begin(endpoint_, value(welcome_.member));
@@ -281,22 +275,17 @@ void Client::schedule_beat() {
 }
 
 void Client::check_patience(Instant now) {
+  const bool has_choice = options_.endpoints.size() > 1 && !has_left_;
+  if (connection_ != nullptr && has_choice && now - last_heard_ > kCoordinatorSilenceMax) {
+    connection_->close("it is silent");
+  }
   if (!machine_.needs_coordinator()) {
     needy_since_.reset();
-  }
-  if (connection_ != nullptr) {
-    const bool has_choice = options_.endpoints.size() > 1;
-    if (has_choice && !has_left_ && now - last_heard_ > kCoordinatorSilenceMax) {
-      connection_->close("it is silent");
+  } else if (connection_ == nullptr) {
+    needy_since_ = needy_since_.value_or(now);
+    if (now - *needy_since_ > options_.coordinator_timeout && !std::exchange(is_given_up_, true)) {
+      handle(event::CoordinatorGivenUp{});
     }
-    return;
-  }
-  if (!machine_.needs_coordinator()) {
-    return;
-  }
-  needy_since_ = needy_since_.value_or(now);
-  if (now - *needy_since_ > options_.coordinator_timeout && !std::exchange(is_given_up_, true)) {
-    handle(event::CoordinatorGivenUp{});
   }
 }
 
@@ -313,7 +302,7 @@ void Client::on_message(Connection& connection, Message message) {
     reports_.taken(taken->count);
   } else {
     if (const auto* lack = std::get_if<NoQuorum>(&message)) {
-      sent_away_because_ = lack->detail;
+      log::info(options_.endpoints[endpoint_] + " is not in charge: " + lack->detail);
     }
     handle(event::Received{std::move(message)});
   }

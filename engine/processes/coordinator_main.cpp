@@ -45,6 +45,11 @@ void wait_for_last_reports(CoordinatorProcess& process) {
   }
 }
 
+/// New servers are told where we are.
+Result<void> check_host_for_cloud(const JobConfig& config) {
+  return config.cloud_provider.empty() ? Result<void>() : check_reachable_host(config.bind_host);
+}
+
 }  // namespace
 
 int run_coordinator(const JobConfig& config, RunListener& listener) {
@@ -56,10 +61,8 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   if (config.cloud_dry_run) {
     return show_cloud_plan(config);
   }
-  if (!config.cloud_provider.empty()) {  // new servers are told where we are
-    if (Result<void> host = check_reachable_host(config.bind_host); !host.ok()) {
-      return refuse(host.error(), kExitUsage);
-    }
+  if (Result<void> host = check_host_for_cloud(config); !host.ok()) {
+    return refuse(host.error(), kExitUsage);
   }
   std::atomic<int> interrupts = 0;
   std::mutex server_mutex;

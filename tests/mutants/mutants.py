@@ -54,7 +54,9 @@ ELASTIC = [
     *_in(
         "elastic/core/coordinator_quorum.cpp",
         ("gone-lower-incarnation", "the dead that obeyed a lower incarnation consent",
-         "accepted != incarnation_ || !view_", "accepted > incarnation_ || !view_"),
+         "accepted == incarnation_ && author", "accepted <= incarnation_ && author"),
+        ("gone-other-author", "the dead that obeyed another of the same incarnation consent",
+         " && author == options_.identity;\n", ";\n"),
         ("returned-had-no-part", "who joins again without a report counts as without a part",
          "            !peer.resume->last || peer.resume->last->contributed);\n",
          "            peer.resume->last && peer.resume->last->contributed);\n"),
@@ -103,8 +105,8 @@ ELASTIC = [
     *_in(
         "elastic/core/coordinator_admission.cpp",
         ("last-holder-leaves", "the only holder of the last step may leave",
-         " && !other.second->leaving && other.second->committed >= peer.committed;\n",
-         " && !other.second->leaving;\n"),
+         "works ? works(other.second->address) : other.second->committed >= peer.committed;",
+         "works ? works(other.second->address) : true;"),
         ("evicted-not-fenced", "an evicted member takes its place again",
          "  fenced_.insert(id);\n", ""),
         ("observer-suffices", "a member that lacks the state is enough to go on with",
