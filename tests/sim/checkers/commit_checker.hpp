@@ -34,7 +34,7 @@ class CommitChecker {
   /// The coordinator gave it up.
   void on_lost(MemberId member) { given_up_.insert(member); }
   /// What it brought is not used.
-  void on_not_used(MemberId member) { of_member_[member] = 0; }
+  void on_not_used(MemberId member) { unused_.insert(member); }
   /// The coordinator let it go.
   void on_left(MemberId member);
   void on_end(std::uint64_t last_step);
@@ -51,6 +51,7 @@ class CommitChecker {
   std::map<MemberId, std::uint64_t> of_member_;
   std::set<MemberId> holders_;  // that had a state which the job counts on
   std::set<MemberId> dead_;
+  std::set<MemberId> unused_;    // what they hold, until they get or make a state of the job
   std::set<MemberId> given_up_;  // lost, evicted or let go
   std::vector<ToyState> undisturbed_ = {kInitialState};
 };
