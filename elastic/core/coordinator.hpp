@@ -300,7 +300,6 @@ class Coordinator {
   [[nodiscard]] bool may_disagree_about_end(Step last);
   [[nodiscard]] static bool is_claimant(const Peer& peer);
   void evict_liars(Step lower);
-  void distrust_joiners(Step upper);
   void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars);
   void forget_claims();
 

@@ -88,32 +88,19 @@ void Coordinator::evict_liars(Step lower) {
   for (const auto& [id, peer] : peers_) {
     const Step claim = std::max(peer.committed, view_->committed);
     const bool is_outside = is_claimant(peer) && (claim < lower || claim > upper);
+    // A worker that comes new may have the checkpoint of one that was lost just after its commit,
+    // or from before everybody was lost.
+    const bool is_ahead = peer.phase == Peer::Phase::kReady &&
+                          peer.committed > next(std::max({upper, committed_, undone_}));
     // One that observed may have caught up, and even have been the only one to commit.
     const bool saw_too_much =
         peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
-    if (is_outside || saw_too_much) {
+    if (is_outside || is_ahead || saw_too_much) {
       liars.emplace_back(id, "says that it has committed " + step_text(peer.committed) +
                                  ", while the others are at " + step_text(lower));
     }
   }
   evict_all(liars);
-  distrust_joiners(upper);
-}
-
-/// A worker that comes new may have the checkpoint of one that was lost just after its commit, or
-/// from before everybody was lost. One that says that it is further ahead may do so truly, because
-/// members report what they commit only now and then; but then the job would go on from the word of
-/// a single one. It is taken in as if it had no state, which costs time and never correctness.
-void Coordinator::distrust_joiners(Step upper) {
-  const Step most = next(std::max({upper, committed_, undone_}));
-  for (auto& [id, peer] : peers_) {
-    if (peer.phase == Peer::Phase::kReady && peer.committed > most) {
-      note("state_not_used", id,
-           "it comes with " + step_text(peer.committed) +
-               ", and nobody else knows of a step after " + step_text(most));
-      peer.committed = Step{};
-    }
-  }
 }
 
 /// Before they say that they have finished, the members of a view do what follows the last step

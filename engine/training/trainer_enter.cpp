@@ -80,6 +80,7 @@ Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group
   if (view.has_observers()) {
     return agree_with_observers(view, group, deadline);
   }
+  ENSURE(state_.committed <= view.committed, "no member is ahead of its view");
   if (view.anyone_behind()) {
     return catch_up(view, group, deadline);
   }
@@ -91,8 +92,7 @@ Result<void> Trainer::agree(const elastic::View& view, collectives::Group& group
 /// need who is behind only in the reduction.
 Result<void> Trainer::catch_up(const elastic::View& view, collectives::Group& group,
                                Instant deadline) {
-  // Also one that is ahead: what it came with is not used.
-  const bool is_behind = state_.committed != view.committed;
+  const bool is_behind = state_.committed < view.committed;
   const DonorAddress own = is_behind ? DonorAddress{} : send_state(view);
   const Result<std::vector<DonorAddress>> senders =
       exchange_senders(group, view, own, is_behind, tuner_, deadline);

@@ -284,7 +284,8 @@ void FailoverWorld::note(std::size_t index, const coordinator_effect::Note& note
     evictions_.on_evicted(*note.member, note.detail,
                           {.links_broke = has_cuts,
                            .stood_still = has_cuts,
-                           .was_unheard = has_cuts || result_.crashes > 0});
+                           .was_unheard = has_cuts || result_.crashes > 0,
+                           .brought_state = !workers_[worker_of_.at(*note.member)]->has_state});
   }
   result_.resumed += is_in_charge ? 1 : 0;
   result_.takeovers += is_in_charge && index > 0 ? 1 : 0;

@@ -285,13 +285,15 @@ void FailoverWorld::in_view(std::size_t index, Duration delay, std::function<voi
 void FailoverWorld::formed(std::size_t index) {
   Worker& worker = *workers_[index];
   give_member(index, member_event::GroupFormed{worker.view->id});
-  const bool is_behind = worker.committed != value(worker.view->committed);
+  const bool is_behind = worker.committed < value(worker.view->committed);
   in_view(index, is_behind ? draw(milliseconds(20)) : Duration::zero(), [this, index, is_behind] {
     Worker& synced = *workers_[index];
     if (is_behind) {
       synced.committed = value(synced.view->committed);
       synced.held = {};
     }
+    violations_.expect(synced.committed == value(synced.view->committed),
+                       [&] { return std::string("a member is ahead of its view"); });
     give_member(index, member_event::StateSynced{synced.view->id});
     if (synced.committed >= scenario_.steps) {
       stop_trainer(index, false, std::nullopt);

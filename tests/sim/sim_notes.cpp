@@ -22,9 +22,6 @@ void SimWorld::note(const coordinator_effect::Note& note) {
   if (note.kind == "evicted") {
     evicted(*note.member, note.detail);
   }
-  if (note.kind == "state_not_used") {
-    commit_checker_.on_not_used(*note.member);
-  }
   if (note.kind == "waiting" || note.kind == "resumed") {
     pace_checker_.on_fault(queue_.now());
   }
@@ -64,7 +61,9 @@ void SimWorld::evicted(MemberId member, const std::string& reason) {
   const SimWorker& worker = *workers_[worker_of_.at(member)];
   const bool stood_still = worker.frozen_until() > Instant{} || !worker.alive();
   eviction_checker_.on_evicted(member, reason,
-                               {.links_broke = has_bad_link, .stood_still = stood_still});
+                               {.links_broke = has_bad_link,
+                                .stood_still = stood_still,
+                                .brought_state = !commit_checker_.has_worked(member)});
 }
 
 /// By something else than workers that come and go as planned.

@@ -33,14 +33,14 @@ class CommitChecker {
   void on_died(MemberId member) { dead_.insert(member); }
   /// The coordinator gave it up.
   void on_lost(MemberId member) { given_up_.insert(member); }
-  /// What it brought is not used.
-  void on_not_used(MemberId member) { unused_.insert(member); }
   /// The coordinator let it go.
   void on_left(MemberId member);
   void on_end(std::uint64_t last_step);
 
   /// The last step that a member whose state is right has committed: what a checkpoint can be of.
   [[nodiscard]] std::uint64_t highest_right() const { return highest_right_; }
+  /// It has had a state of the job, and not only one that it brought with it.
+  [[nodiscard]] bool has_worked(MemberId member) const { return holders_.contains(member); }
   [[nodiscard]] ToyState expected(std::uint64_t step);
 
  private:
@@ -51,7 +51,6 @@ class CommitChecker {
   std::map<MemberId, std::uint64_t> of_member_;
   std::set<MemberId> holders_;  // that had a state which the job counts on
   std::set<MemberId> dead_;
-  std::set<MemberId> unused_;    // what they hold, until they get or make a state of the job
   std::set<MemberId> given_up_;  // lost, evicted or let go
   std::vector<ToyState> undisturbed_ = {kInitialState};
 };

@@ -10,14 +10,17 @@
 namespace mayfly::sim {
 
 /// Who is evicted has deserved it: the reason that the coordinator gives has a cause among the
-/// faults of the run. No worker of these worlds lies, so none is ever evicted for a contradiction.
+/// faults of the run. No worker of these worlds lies, so none that has worked is ever evicted for a
+/// contradiction. One that comes with a later state than the coordinator knows of is, and should
+/// not be: its members report what they commit only now and then.
 class EvictionChecker {
  public:
   /// What has happened that can explain an eviction.
   struct Causes {
-    bool links_broke = false;  ///< between members of its view
-    bool stood_still = false;  ///< it did, or its messages were under way for long
-    bool was_unheard = false;  ///< its connection to the coordinator ended
+    bool links_broke = false;    ///< between members of its view
+    bool stood_still = false;    ///< it did, or its messages were under way for long
+    bool was_unheard = false;    ///< its connection to the coordinator ended
+    bool brought_state = false;  ///< it has not worked yet, or not since it was evicted
   };
 
   explicit EvictionChecker(Violations& violations) : violations_(violations) {}
@@ -43,7 +46,9 @@ class EvictionChecker {
     if (begins("the job went on without it")) {
       return causes.was_unheard;
     }
-    return false;
+    const bool is_ahead = begins("says that it has committed") &&
+                          reason.find(", while the others are at ") != std::string_view::npos;
+    return is_ahead && causes.brought_state;
   }
 
   Violations& violations_;

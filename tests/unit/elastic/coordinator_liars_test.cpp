@@ -168,16 +168,14 @@ TEST_F(Liars, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
   EXPECT_EQ(job.all<coordinator_effect::Refuse>().back().refusal, Refusal::kEvicted);
 }
 
-TEST_F(Liars, AJoinerAheadOfTheJobIsTakenInWithoutItsState) {
+TEST_F(Liars, AJoinerAheadOfTheJobIsEvicted) {
   const MemberId late = job.join(1000);
   for (const MemberId member : {a, b, c}) {
     job.stopped(member, 5);
   }
-  EXPECT_TRUE(job.noted("state_not_used"));
-  EXPECT_FALSE(job.noted("evicted"));
-  EXPECT_EQ(job.view_members(), (std::vector{a, b, c, late}));
+  expect_evicted(late, "says that it has committed step 1000");
+  EXPECT_EQ(job.view_members(), (std::vector{a, b, c}));
   EXPECT_EQ(job.view().committed, Step{5});
-  EXPECT_EQ(job.view().behind, std::vector{Rank{3}});
 }
 
 TEST_F(Liars, AJoinerWithTheCheckpointOfOneThatWasLostJustAfterItsCommitIsWelcome) {
