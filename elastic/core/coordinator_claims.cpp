@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "base/check.hpp"
 #include "elastic/core/coordinator.hpp"
@@ -103,24 +102,8 @@ void Coordinator::evict_liars(Step lower) {
   evict_all(liars);
 }
 
-/// Before they say that they have finished, the members of a view do what follows the last step
-/// together. Who is kept from it, because a member died or the group broke in the middle, says
-/// truly that it has not finished, beside others that have. The next view brings them together
-/// again. It does so only once for the same step unless somebody was lost: a liar would break every
-/// view.
-bool Coordinator::may_disagree_about_end(Step last) {
-  const bool somebody_was_lost =
-      std::any_of(view_->members.begin(), view_->members.end(), [this](const ViewMember& member) {
-        const auto place = peers_.find(member.id);
-        return place == peers_.end() || place->second.phase == Peer::Phase::kDismissed;
-      });
-  const bool is_first_time = std::exchange(end_disputed_at_, last) != last;
-  return somebody_was_lost || (stop_is_immediate_ && is_first_time);
-}
-
-/// Whether a step is the last one is the same for all. If members that committed it disagree and
-/// nothing explains that, the fewer are wrong, or those that say so: a job that is really done
-/// finds out again.
+/// Whether a step is the last one is the same for all. If members that committed it disagree, the
+/// fewer are wrong, or those that say so: a job that is really done finds out again.
 void Coordinator::judge_finish() {
   std::vector<MemberId> finished;
   std::vector<MemberId> unfinished;
@@ -136,7 +119,7 @@ void Coordinator::judge_finish() {
       unfinished.push_back(id);
     }
   }
-  if (finished.empty() || unfinished.empty() || may_disagree_about_end(*last)) {
+  if (finished.empty() || unfinished.empty()) {
     return;
   }
   const bool is_over = finished.size() > unfinished.size();

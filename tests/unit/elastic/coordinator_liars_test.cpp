@@ -106,43 +106,6 @@ TEST_F(Liars, ASingleMemberCannotKeepADoneJobFromEnding) {
   expect_evicted(c, "says that step 4 is not the last one; others disagree");
 }
 
-TEST_F(Liars, WhoIsKeptFromFinishingByALossIsNoLiar) {
-  job.finished(a, 4);
-  job.give(coordinator_event::ConnectionLost{c, "killed"});  // in what follows the last step
-  job.failed(b, 4, c);
-  EXPECT_FALSE(job.noted("evicted"));
-  ASSERT_EQ(job.view_members(), (std::vector{a, b}));
-  job.finished(a, 4);
-  job.finished(b, 4);
-  EXPECT_EQ(job.outcome(), Outcome::kDone);
-}
-
-TEST_F(Liars, AMajorityThatIsKeptFromFinishingByALossEvictsNobody) {
-  const MemberId d = job.join(4);
-  for (const MemberId member : {a, b, c}) {
-    job.stopped(member, 5);  // at the boundary
-  }
-  ASSERT_EQ(job.view_members(), (std::vector{a, b, c, d}));
-  job.finished(a, 6);
-  job.give(coordinator_event::ConnectionLost{d, "killed"});
-  job.failed(b, 6, d);
-  job.failed(c, 6, d);
-  EXPECT_FALSE(job.noted("evicted"));
-  EXPECT_EQ(job.view_members(), (std::vector{a, b, c}));
-}
-
-TEST_F(Liars, AGroupThatBreaksAtTheEndIsFormedOnceMoreBeforeAnybodyIsBlamed) {
-  job.finished(a, 4);
-  job.failed(b, 4, a);
-  job.failed(c, 4, a);
-  EXPECT_FALSE(job.noted("evicted"));
-  ASSERT_EQ(job.view_members(), (std::vector{a, b, c}));
-  job.finished(a, 4);
-  job.failed(b, 4, a);
-  job.failed(c, 4, a);
-  expect_evicted(a, "says that step 4 is the last one; others disagree");
-}
-
 /// A job that is really done finds out again; one that ends too early does not go on.
 TEST_F(Liars, IfAsManySayThatTheJobIsDoneAsNotItGoesOn) {
   job.give(coordinator_event::ConnectionLost{c, "gone"});
