@@ -114,8 +114,11 @@ class Run:
     def logs(self, tail=25):
         text = "--- output\n" + "\n".join(self.output().splitlines()[-tail:])
         for name in sorted(glob.glob(self.path("logs", "*"))):
-            with open(name, errors="replace") as f:
-                lines = f.read().splitlines()[-tail:]
+            try:
+                with open(name, errors="replace") as f:
+                    lines = f.read().splitlines()[-tail:]
+            except FileNotFoundError:  # old logs are pruned while a job runs
+                continue
             text += f"\n--- {os.path.basename(name)}\n" + "\n".join(lines)
         return text
 
