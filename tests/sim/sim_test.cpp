@@ -177,6 +177,72 @@ TEST(Checkers, FindWorkThatIsSharedOutAgainAndAgain) {
   EXPECT_FALSE(violations.empty());
 }
 
+TEST(Checkers, FindAnEvictionThatNothingExplains) {
+  Violations violations;
+  EvictionChecker checker(violations);
+  const std::string ahead = "says that it has committed step 9, while the others are at step 4";
+  checker.on_evicted(MemberId{1}, "it is cut off: reset", {.links_broke = true});
+  checker.on_evicted(MemberId{1}, "did not leave the group within 2000 ms", {.stood_still = true});
+  checker.on_evicted(MemberId{1}, "the job went on without it", {.was_unheard = true});
+  checker.on_evicted(MemberId{1}, ahead, {.brought_state = true});
+  EXPECT_TRUE(violations.empty());
+  checker.on_evicted(MemberId{1}, "it is cut off: reset", {.stood_still = true});
+  checker.on_evicted(MemberId{1}, ahead, {.links_broke = true});
+  checker.on_evicted(MemberId{1}, "says that it holds microbatch 3, which is not among its own",
+                     {.links_broke = true, .stood_still = true, .brought_state = true});
+  EXPECT_EQ(violations.texts().size(), 3u);
+}
+
+TEST(Checkers, FindViewsThatNothingExplains) {
+  Violations violations;
+  ViewBudgetChecker checker(violations, 3);
+  checker.on_event();
+  for (int view = 0; view < 7; ++view) {  // four at the start, three for the event
+    checker.on_view();
+  }
+  EXPECT_TRUE(violations.empty());
+  checker.on_view();
+  EXPECT_FALSE(violations.empty());
+}
+
+TEST(Checkers, FindAPlannedChangeThatHoldsStepsUp) {
+  Violations violations;
+  PaceChecker checker(violations, milliseconds(100));
+  const Instant start = Instant{} + seconds(1);
+  checker.on_step(1, start);
+  checker.on_step(2, start + milliseconds(100));
+  checker.on_fault(start + milliseconds(200));
+  checker.on_step(3, start + seconds(5));  // the fault explains it
+  checker.on_step(4, start + seconds(5) + milliseconds(90));
+  EXPECT_TRUE(violations.empty());
+  checker.on_step(5, start + seconds(6));
+  EXPECT_FALSE(violations.empty());
+}
+
+TEST(Checkers, FindTheOnlyHolderOfAStepThatIsLetGo) {
+  Violations violations;
+  CommitChecker checker(violations, 1);
+  for (const MemberId member : {MemberId{1}, MemberId{2}}) {
+    checker.on_sync(member, 0, kInitialState);
+  }
+  checker.on_commit(MemberId{1}, 1, checker.expected(1));
+  checker.on_left(MemberId{2});
+  EXPECT_TRUE(violations.empty());
+  checker.on_left(MemberId{1});
+  EXPECT_FALSE(violations.empty());
+}
+
+TEST(Checkers, FindAViewThatUndoesWhatALivingMemberHolds) {
+  Violations violations;
+  CommitChecker checker(violations, 1);
+  checker.on_sync(MemberId{1}, 0, kInitialState);
+  checker.on_commit(MemberId{1}, 1, checker.expected(1));
+  const elastic::View without{};  // resumes after step 0, and member 1 is not in it
+  checker.on_died(MemberId{2});
+  checker.on_view(without);
+  EXPECT_FALSE(violations.empty());
+}
+
 TEST(Checkers, FindAGapInTheCommittedSteps) {
   Violations violations;
   CommitChecker checker(violations, 4);
