@@ -23,7 +23,10 @@ void Coordinator::advance() {
   if (phase_ == Phase::kEnded || phase_ == Phase::kResuming) {
     return;
   }
-  dismiss_leavers();
+  const bool may_end = stop_asked_ && !is_anyone_active();
+  if (!may_end) {  // else whoever leaves may have to write the last checkpoint: go_on() decides
+    dismiss_leavers();
+  }
   if (phase_ == Phase::kRunning) {
     start_planned_change();
   } else if (!is_anyone_active()) {

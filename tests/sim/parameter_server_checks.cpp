@@ -105,7 +105,11 @@ void check_end(const PsOptions& options, const PsResult& result, std::vector<std
   if (*result.outcome != elastic::Outcome::kDone && !(is_stopped && options.stop_at)) {
     broken.emplace_back("the job ended as nobody asked it to");
   }
-  if (is_stopped && result.done) {
+  // After losses and for those that were told to leave, the members' word that all is done may come
+  // only after the stop was asked for.
+  const bool is_orderly = !has_losses(options) && options.drains == 0 && !is_hurried(options);
+  const bool was_over = options.stop_at && result.over > Duration{} && result.over < *options.stop_at;
+  if (is_stopped && result.done && (is_orderly || was_over)) {
     broken.emplace_back("the job was stopped although nothing was left to do");
   }
   if (is_stopped && !result.done && !result.stopped_after && !has_losses(options) &&

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
+#include <string>
 
 #include "tests/sim/parameter_server_checks.hpp"
+#include "tests/sim/sweep.hpp"
 
 namespace mayfly::sim {
 namespace {
@@ -36,6 +40,18 @@ PsOptions with_faults(const std::string& phases, std::uint32_t shards, std::uint
   options.joins = static_cast<std::uint32_t>(seed % 3);
   options.breaks = static_cast<std::uint32_t>(seed % 5);
   return options;
+}
+
+TEST(ParameterServers, SeedsThatFailedOnceStayGood) {
+  std::ifstream file(MAYFLY_SIM_SEEDS_FILE);
+  ASSERT_TRUE(file.is_open()) << MAYFLY_SIM_SEEDS_FILE;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.front() != '#') {
+      const Outcome run =
+          parameter_server_world().play(std::strtoull(line.c_str(), nullptr, 10), "none");
+      EXPECT_TRUE(run.violations.empty()) << story_of(run, 40);
+    }
+  }
 }
 
 TEST(ParameterServers, UseEverySliceExactlyOnceOnEveryShardWhoeverDies) {

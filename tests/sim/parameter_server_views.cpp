@@ -187,8 +187,7 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
 
 void PsRun::on_held(MemberId id) {
   if (!result_.torn && host_of_first_shard() == id) {
-    order(id, [this] {
-      const std::uint32_t place = shards_.leader_of(0);
+    order(id, [this, place = shards_.leader_of(0)] {  // its own, whoever leads when it is told
       if (shards_.at(0, place).is_alive && shards_.at(0, place).leads) {
         (void)shards_.tell(0, place, {.kind = ShardEventKind::kHold}, 0);
         told_quiet_ = false;

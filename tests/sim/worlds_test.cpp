@@ -36,14 +36,6 @@ std::uint64_t seeds_of(const World& world) {
   return (&world == &failover_world() ? 10'000 : 2'000) / kSanitizedShare;
 }
 
-/// Of the parameter servers' world some two seeds in ten thousand fail (5638: a push is refused;
-/// 7403: the job does not end) and are not understood yet. Until they are, its seeds are always the
-/// same ones, so that a commit is judged by what it changes.
-std::uint64_t first_seed_of(const World& world) {
-  const bool is_fixed = world.name() == "parameter-servers";
-  return is_fixed ? 1 : from_environment("MAYFLY_SIM_FIRST_SEED", 1);
-}
-
 /// Says which seed was played if a broken invariant aborts.
 class NamedSeeds final : public World {
  public:
@@ -91,7 +83,7 @@ TEST_P(EveryWorld, KeepsItsPromisesWhateverTheSeed) {
   SweepOptions options;
   options.world = &world;
   options.seeds = from_environment("MAYFLY_SIM_SEEDS", seeds_of(**wanted));
-  options.first_seed = first_seed_of(**wanted);
+  options.first_seed = from_environment("MAYFLY_SIM_FIRST_SEED", 1);
   std::cout << "world " << world.name() << ": " << options.seeds << " seeds from "
             << options.first_seed << std::endl;
   const SweepResult result = sweep(options);

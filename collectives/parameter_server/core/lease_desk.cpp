@@ -260,16 +260,29 @@ void LeaseDesk::serve_returned() {
   }
 }
 
-/// A step waits for this slice: it is given to whoever can compute it, now.
+/// Some shard may lack a slice of a round before this one's.
+bool LeaseDesk::misses_earlier_round(std::uint64_t slice) const {
+  const std::uint64_t round = plan_.round_of(slice);
+  if (!returned_.empty() && *returned_.begin() < round) {
+    return true;
+  }
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const std::vector<Lease>& leases = entry.second.leases;
+    return std::any_of(leases.begin(), leases.end(), [&](const Lease& lease) {
+      return lease.kind == LeaseKind::kCompute && lease.first < round && !is_over(lease);
+    });
+  });
+}
+
+/// A step waits for this slice: it is given to whoever can compute it, now. If nobody has the
+/// parameters of its step any more, they are fetched anew, and a shard gives the right ones only
+/// when it has all of the steps before.
 void LeaseDesk::serve_returned(std::uint64_t slice) {
   Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
   std::optional<MemberId> worker = holder_of(*lease.version);
-  std::vector<MemberId> idle = waiting();
-  std::stable_partition(idle.begin(), idle.end(),
-                        [slow = left_out()](MemberId id) { return !slow.contains(id); });
-  if (!worker && !idle.empty()) {
-    worker = idle.front();
-    if (!options_.one_shard) {  // a shard may have gone on, and nobody has what it had before
+  if (!worker && (options_.one_shard || !misses_earlier_round(slice))) {
+    worker = free_hand();
+    if (worker && !options_.one_shard) {  // a shard may have gone on, and nobody has what it had
       lease.version.reset();
       ++mixed_;
     }
@@ -278,6 +291,24 @@ void LeaseDesk::serve_returned(std::uint64_t slice) {
     returned_.erase(slice);
     grant(*worker, lease);
   }
+}
+
+/// Who can do something that others wait for: one that has nothing to do. If there is none, all
+/// may be waiting for just this, with leases of the next step.
+std::optional<MemberId> LeaseDesk::free_hand() const {
+  std::vector<MemberId> idle = waiting();
+  std::stable_partition(idle.begin(), idle.end(),
+                        [slow = left_out()](MemberId id) { return !slow.contains(id); });
+  if (!idle.empty()) {
+    return idle.front();
+  }
+  if (options_.one_shard) {
+    return std::nullopt;
+  }
+  const auto place = std::find_if(workers_.begin(), workers_.end(), [](const auto& entry) {
+    return entry.second.is_connected && !entry.second.leases.empty();
+  });
+  return place == workers_.end() ? std::nullopt : std::optional(place->first);
 }
 
 bool LeaseDesk::is_drained() const {

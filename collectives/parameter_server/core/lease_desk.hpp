@@ -125,6 +125,7 @@ class LeaseDesk {
   Grants serve();
   void serve_returned();
   void serve_returned(std::uint64_t slice);
+  [[nodiscard]] bool misses_earlier_round(std::uint64_t slice) const;
   void serve_phase();
   void serve_bsp();
   void serve_round();
@@ -146,6 +147,7 @@ class LeaseDesk {
   [[nodiscard]] std::optional<std::uint64_t> slowest_clock() const;
   [[nodiscard]] std::vector<MemberId> waiting() const;
   [[nodiscard]] std::optional<MemberId> holder_of(std::uint64_t version) const;
+  [[nodiscard]] std::optional<MemberId> free_hand() const;
   [[nodiscard]] std::optional<std::uint64_t> take_slice();
   [[nodiscard]] bool is_over(const Lease& lease) const;
   void next_phase();

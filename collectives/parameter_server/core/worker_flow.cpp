@@ -117,12 +117,21 @@ std::optional<FlowAction> WorkerFlow::adopt() {
   return FlowAction(std::move(adopted));
 }
 
-std::uint64_t WorkerFlow::ask(const std::vector<std::uint32_t>& shards) {
+std::uint64_t WorkerFlow::ask(const std::vector<std::uint32_t>& shards, std::uint64_t version) {
   ++questions_;
   for (const std::uint32_t shard : shards) {
     shards_[shard].asked = questions_;
+    shards_[shard].asked_for = version;
   }
   return questions_;
+}
+
+/// The answer that came or will come from this shard says that it has what is pushed now. One to a
+/// question from before says so only if it is for the version that this push leads to.
+bool WorkerFlow::shows_arrival(const Shard& shard, std::uint64_t version) {
+  const bool is_awaited = shard.asked && shard.asked_for >= version;
+  const bool is_here = shard.arrived && *shard.arrived >= version;
+  return version > 0 && (is_awaited || is_here);
 }
 
 FlowAction WorkerFlow::compute(std::size_t place) {
@@ -135,13 +144,14 @@ FlowAction WorkerFlow::compute(std::size_t place) {
   if (held.pushed < lease.count) {
     return action;
   }
+  action.version = lease.version ? *lease.version + 1 : 0;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-    if (!shards_[i].asked && !shards_[i].arrived) {
+    if (!shows_arrival(shards_[i], action.version)) {
+      shards_[i].arrived.reset();
       action.pulls.push_back(i);
     }
   }
-  action.version = lease.version ? *lease.version + 1 : 0;
-  action.question = ask(action.pulls);
+  action.question = ask(action.pulls, action.version);
   unanswered_.push_back(held);
   leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(place));
   action.wants_lease = leases_.empty();
@@ -172,20 +182,24 @@ std::optional<FlowAction> WorkerFlow::work() {
   return std::nullopt;
 }
 
-/// Parameters for leases that cannot begin without.
+/// Parameters for leases that cannot begin without. What a step asked for may come only when
+/// another lease is done, of the step before: for that one we ask anew, for what there is.
 std::optional<FlowAction> WorkerFlow::fetch() {
   for (const Held& held : leases_) {
     const std::uint64_t version = held.lease.version.value_or(0);
+    const bool asks_anew = !held.lease.version && unanswered_.empty();
     std::vector<std::uint32_t> missing;
     for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-      const bool lacks = !has_parameters_ || shards_[i].held < version;
-      const bool comes = shards_[i].asked || shards_[i].arrived;
+      const bool awaits_step = shards_[i].asked && shards_[i].asked_for > 0;
+      const bool lacks = !has_parameters_ || shards_[i].held < version || awaits_step;
+      const bool comes =
+          (shards_[i].asked && !(asks_anew && awaits_step)) || shards_[i].arrived.has_value();
       if (held.lease.kind == LeaseKind::kCompute && lacks && !comes) {
         missing.push_back(i);
       }
     }
     if (!missing.empty()) {
-      const std::uint64_t question = ask(missing);
+      const std::uint64_t question = ask(missing, version);
       return FlowAction(flow::Pull{std::move(missing), version, held.lease.clock, question});
     }
   }

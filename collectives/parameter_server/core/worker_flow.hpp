@@ -99,6 +99,7 @@ class WorkerFlow {
   struct Shard {
     std::uint64_t held = 0;
     std::optional<std::uint64_t> asked;    // this question
+    std::uint64_t asked_for = 0;           // a version that it asks for at least
     std::optional<std::uint64_t> arrived;  // an answer that is not adopted
     bool is_known = false;                 // it has let us in
   };
@@ -116,9 +117,10 @@ class WorkerFlow {
   void finish(std::uint64_t serial);
   [[nodiscard]] std::optional<FlowAction> adopt();
   [[nodiscard]] std::optional<FlowAction> work();
+  [[nodiscard]] static bool shows_arrival(const Shard& shard, std::uint64_t version);
   [[nodiscard]] FlowAction compute(std::size_t place);
   [[nodiscard]] std::optional<FlowAction> fetch();
-  std::uint64_t ask(const std::vector<std::uint32_t>& shards);
+  std::uint64_t ask(const std::vector<std::uint32_t>& shards, std::uint64_t version);
 
   std::vector<Shard> shards_;
   bool has_parameters_ = false;
