@@ -132,7 +132,9 @@ void check_membership(const PsOptions& options, const PsResult& result,
                      std::to_string(views_explained(options)) + " can be explained");
   }
   const bool has_late = options.phases.find("backup") != std::string::npos;
-  if (!has_losses(options) && !has_late && result.reissued + result.repeats + result.mixed > 0) {
+  // A server that is to leave takes answers that are on their way with it.
+  const bool moves_shards = options.colocated && options.drains > 0;
+  if (!has_losses(options) && !has_late && !moves_shards && result.reissued + result.repeats + result.mixed > 0) {
     broken.emplace_back("a slice was computed twice without a cause");
   }
 }
