@@ -297,6 +297,8 @@ class Coordinator {
                                                   const Stopped& stopped) const;
   void judge_claims();
   void judge_finish();
+  [[nodiscard]] bool may_disagree_about_end(Step last);
+  void judge_said_finished();
   [[nodiscard]] static bool is_claimant(const Peer& peer);
   void evict_liars(Step lower);
   void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars);
@@ -372,6 +374,8 @@ class Coordinator {
   MemberId last_id_{};
   Step committed_{};
   Step undone_{};  // the highest that was committed before every holder of it was lost
+  std::optional<Step> end_disputed_at_;     // after it some had finished and others had not
+  std::map<MemberId, Step> said_finished_;  // in such a dispute, after this step
   bool pause_asked_ = false;
   std::optional<std::string> stop_asked_;
   bool is_finishing_ = false;  // the job is to be stopped, and some have done its last step

@@ -131,6 +131,76 @@ TEST_F(Liars, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
   EXPECT_EQ(job.all<coordinator_effect::Refuse>().back().refusal, Refusal::kEvicted);
 }
 
+TEST_F(Liars, WhoIsKeptFromFinishingByALossIsNoLiar) {
+  job.finished(a, 4);
+  job.give(coordinator_event::ConnectionLost{c, "killed"});  // in what follows the last step
+  job.failed(b, 4, c);
+  EXPECT_FALSE(job.noted("evicted"));
+  ASSERT_EQ(job.view_members(), (std::vector{a, b}));
+  job.finished(a, 4);
+  job.finished(b, 4);
+  EXPECT_EQ(job.outcome(), Outcome::kDone);
+}
+
+TEST_F(Liars, AMajorityThatIsKeptFromFinishingByALossEvictsNobody) {
+  const MemberId d = job.join(4);
+  for (const MemberId member : {a, b, c}) {
+    job.stopped(member, 5);  // at the boundary
+  }
+  ASSERT_EQ(job.view_members(), (std::vector{a, b, c, d}));
+  job.finished(a, 6);
+  job.give(coordinator_event::ConnectionLost{d, "killed"});
+  job.failed(b, 6, d);
+  job.failed(c, 6, d);
+  EXPECT_FALSE(job.noted("evicted"));
+  EXPECT_EQ(job.view_members(), (std::vector{a, b, c}));
+}
+
+TEST_F(Liars, AGroupThatBreaksAtTheEndIsFormedOnceMoreBeforeAnybodyIsBlamed) {
+  job.finished(a, 4);
+  job.failed(b, 4, a);
+  job.failed(c, 4, a);
+  EXPECT_FALSE(job.noted("evicted"));
+  ASSERT_EQ(job.view_members(), (std::vector{a, b, c}));
+  job.finished(a, 4);
+  job.failed(b, 4, a);
+  job.failed(c, 4, a);
+  expect_evicted(a, "says that step 4 is the last one; others disagree");
+}
+
+TEST_F(Liars, WhoHasSaidInALossThatAStepIsTheLastIsEvictedWhenTheOthersGoOn) {
+  const MemberId d = job.join(4);
+  for (const MemberId member : {a, b, c}) {
+    job.stopped(member, 5);
+  }
+  job.give(coordinator_event::ConnectionLost{d, "killed"});
+  job.finished(a, 6);
+  job.failed(b, 6, d);
+  job.failed(c, 6, d);
+  ASSERT_EQ(job.view_members(), (std::vector{a, b, c}));
+  job.start(b, 6);
+  job.start(c, 6);
+  EXPECT_FALSE(job.noted("evicted"));
+  job.say(b, Progress{job.view().id, Step{7}, 0});
+  job.give(coordinator_event::Tick{});
+  expect_evicted(a, "said that step 6 is the last one; others disagree");
+}
+
+TEST_F(Liars, OneMemberCannotMakeLiarsOfThoseThatHaveFinished) {
+  const MemberId d = job.join(4);
+  for (const MemberId member : {a, b, c}) {
+    job.stopped(member, 5);
+  }
+  job.finished(a, 6);
+  job.finished(b, 6);
+  job.give(coordinator_event::ConnectionLost{d, "killed"});
+  job.failed(c, 6, d);
+  ASSERT_EQ(job.view_members(), (std::vector{a, b, c}));
+  job.say(c, Progress{job.view().id, Step{7}, 0});
+  job.give(coordinator_event::Tick{});
+  EXPECT_FALSE(job.noted("evicted"));
+}
+
 TEST_F(Liars, AJoinerAheadOfTheJobIsEvicted) {
   const MemberId late = job.join(1000);
   for (const MemberId member : {a, b, c}) {
