@@ -105,11 +105,10 @@ void check_end(const PsOptions& options, const PsResult& result, std::vector<std
   if (*result.outcome != elastic::Outcome::kDone && !(is_stopped && options.stop_at)) {
     broken.emplace_back("the job ended as nobody asked it to");
   }
-  // After losses and for those that were told to leave, the members' word that all is done may come
-  // only after the stop was asked for.
+  // After losses, and for those that were told to leave, the members' word that all is done may
+  // come too late for the stop.
   const bool is_orderly = !has_losses(options) && options.drains == 0 && !is_hurried(options);
-  const bool was_over = options.stop_at && result.over > Duration{} && result.over < *options.stop_at;
-  if (is_stopped && result.done && (is_orderly || was_over)) {
+  if (is_stopped && result.done && is_orderly) {
     broken.emplace_back("the job was stopped although nothing was left to do");
   }
   if (is_stopped && !result.done && !result.stopped_after && !has_losses(options) &&
@@ -134,7 +133,8 @@ void check_membership(const PsOptions& options, const PsResult& result,
   const bool has_late = options.phases.find("backup") != std::string::npos;
   // A server that is to leave takes answers that are on their way with it.
   const bool moves_shards = options.colocated && options.drains > 0;
-  if (!has_losses(options) && !has_late && !moves_shards && result.reissued + result.repeats + result.mixed > 0) {
+  if (!has_losses(options) && !has_late && !moves_shards &&
+      result.reissued + result.repeats + result.mixed > 0) {
     broken.emplace_back("a slice was computed twice without a cause");
   }
 }
