@@ -44,7 +44,7 @@ void fields(auto& io, Is<Challenge> auto& m) {
 
 void fields(auto& io, Is<Hello> auto& m) {
   io.plain(m.protocol);
-  io.choice(m.role, Role::kOperator);
+  io.choice(m.role, Role::kTransfer);
   io.blob(m.nonce, kNonceBytesMax);
   io.blob(m.proof, kNonceBytesMax);
   io.plain(m.member);

@@ -20,11 +20,16 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint32_t kProtocolVersion = 8;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
-enum class Role : std::uint8_t { kWorker = 0, kSentinel = 1, kOperator = 2 };
+enum class Role : std::uint8_t {
+  kWorker = 0,
+  kSentinel = 1,
+  kOperator = 2,
+  kTransfer = 3,  ///< moves checkpoints; what follows Welcome is not of this protocol
+};
 
 // --- handshake: Challenge (coordinator), Hello (the one who connects), Welcome or Refused
 

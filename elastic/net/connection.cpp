@@ -151,6 +151,16 @@ bool Connection::everything_acknowledged() {
          ::ioctl(socket_.native_handle(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
 
+UniqueFd Connection::release() {
+  ENSURE(!closed_, "a socket that is there is handed over");
+  closed_ = true;
+  finish_timer_.cancel();
+  error_code error;
+  const int fd = socket_.release(error);
+  ENSURE(!error, "an open socket can be taken from its event loop");
+  return UniqueFd(fd);
+}
+
 void Connection::close(const std::string& detail) {
   if (closed_) {
     return;

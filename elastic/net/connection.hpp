@@ -52,6 +52,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// what it still sends: closing at once would reset the connection and could destroy our last
   /// words.
   void finish();
+  /// Hands the socket over and is over, without a word to the owner. Nothing may be on its way to
+  /// or from the peer.
+  [[nodiscard]] UniqueFd release();
   /// Closes now.
   void close(const std::string& detail);
 

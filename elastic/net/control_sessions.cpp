@@ -238,6 +238,16 @@ void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId membe
   }
 }
 
+UniqueFd ControlSessions::release(std::uint64_t id) {
+  const auto found = sessions_.find(id);
+  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
+         "only a connection that waits for it is released");
+  no_stranger_any_more(found->second);
+  UniqueFd fd = found->second.connection->release();
+  sessions_.erase(found);
+  return fd;
+}
+
 void ControlSessions::refuse(std::uint64_t id, const Refused& refused) {
   const auto found = sessions_.find(id);
   ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,

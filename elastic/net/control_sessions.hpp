@@ -60,6 +60,9 @@ class ControlSessions final : public ConnectionOwner {
 
   /// The stranger `id` is a worker, sentinel or operator from now on.
   void admit(std::uint64_t id, SessionStage stage, MemberId member);
+  /// The stranger `id` is nobody's session any more: the caller has its socket, which does not
+  /// block.
+  [[nodiscard]] UniqueFd release(std::uint64_t id);
   /// Says why not, then closes.
   void refuse(std::uint64_t id, const Refused& refused);
   /// Nothing if the session is gone: its owner hears of that next.

@@ -220,6 +220,7 @@ void Server::on_hello(const Session& session, Hello hello) {
     case Role::kOperator:
       sessions_.admit(id, SessionStage::kOperator, MemberId{});
       return sessions_.send(id, Welcome{});
+    case Role::kTransfer: observer_.on_transfer(sessions_.release(id), hello.host); return;
   }
 }
 

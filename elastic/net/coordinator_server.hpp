@@ -12,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "base/unique_fd.hpp"
 #include "elastic/core/coordinator.hpp"
 #include "elastic/net/durable_view_log.hpp"
 
@@ -45,6 +46,9 @@ class CoordinatorObserver {
   virtual void on_report(MemberId member, ByteSpan payload) = 0;
   /// Commands other than drain, pause, resume and stop (status, scale, ...).
   virtual CommandReply on_command(const Command& command) = 0;
+  /// Somebody on `host` who knows the token wants to move a checkpoint, and waits for a Welcome on
+  /// this socket, which does not block. Whoever takes it serves it on another thread.
+  virtual void on_transfer(UniqueFd /*socket*/, std::string /*host*/) {}
   virtual void on_ended(Outcome outcome, const std::string& detail) = 0;
   /// Who is a member, who is to leave, or what the job does may have changed: status() knows
   /// already. Steps, speeds and silences are no news.

@@ -93,24 +93,6 @@ Result<UniqueFd> connect_address(const addrinfo& address, const std::string& nam
   return fd;
 }
 
-Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadline) {
-  while (!target.empty()) {
-    const ssize_t n = ::recv(fd, target.data(), target.size(), 0);
-    if (n > 0) {
-      target = target.subspan(static_cast<std::size_t>(n));
-    } else if (n == 0) {
-      return Error{Errc::kPeerLost, "the connection was closed"};
-    } else if (errno == EAGAIN) {
-      if (Result<void> ready = wait_for(fd, POLLIN, deadline); !ready.ok()) {
-        return ready;
-      }
-    } else if (errno != EINTR) {
-      return os_error(Errc::kPeerLost, "the connection broke", errno);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Endpoint> parse_endpoint(const std::string& text) {
@@ -191,13 +173,11 @@ Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline) {
   return last;
 }
 
-Result<void> send_message(int fd, const Message& message, Instant deadline) {
-  const Bytes frame = to_frame(message);
-  ByteSpan left(frame);
-  while (!left.empty()) {
-    const ssize_t n = ::send(fd, left.data(), left.size(), MSG_NOSIGNAL);
+Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n >= 0) {
-      left = left.subspan(static_cast<std::size_t>(n));
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
     } else if (errno == EAGAIN) {
       if (Result<void> ready = wait_for(fd, POLLOUT, deadline); !ready.ok()) {
         return ready;
@@ -207,6 +187,28 @@ Result<void> send_message(int fd, const Message& message, Instant deadline) {
     }
   }
   return {};
+}
+
+Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadline) {
+  while (!target.empty()) {
+    const ssize_t n = ::recv(fd, target.data(), target.size(), 0);
+    if (n > 0) {
+      target = target.subspan(static_cast<std::size_t>(n));
+    } else if (n == 0) {
+      return Error{Errc::kPeerLost, "the connection was closed"};
+    } else if (errno == EAGAIN) {
+      if (Result<void> ready = wait_for(fd, POLLIN, deadline); !ready.ok()) {
+        return ready;
+      }
+    } else if (errno != EINTR) {
+      return os_error(Errc::kPeerLost, "the connection broke", errno);
+    }
+  }
+  return {};
+}
+
+Result<void> send_message(int fd, const Message& message, Instant deadline) {
+  return send_exactly(fd, to_frame(message), deadline);
 }
 
 Result<Message> receive_message(int fd, Instant deadline) {

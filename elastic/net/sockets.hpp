@@ -5,6 +5,7 @@
 // long-lived connections hand their descriptor to Asio.
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/bytes.hpp"
@@ -34,6 +35,10 @@ struct Endpoint {
 /// One attempt to connect. kPeerLost if nobody listens there, kDeadline, kIo, kInvalidInput.
 [[nodiscard]] Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline);
 
+/// Sends or receives exactly these bytes; waits while the peer does not read or write. kPeerLost,
+/// kDeadline.
+[[nodiscard]] Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline);
+[[nodiscard]] Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadline);
 /// Sends one message; waits while the peer does not read. kPeerLost, kDeadline.
 [[nodiscard]] Result<void> send_message(int fd, const Message& message, Instant deadline);
 /// Receives one message and not a byte more. kPeerLost, kDeadline, kCorrupt.

@@ -135,7 +135,9 @@ struct JobConfig {
 
   // Records.
   std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>
-  std::uint64_t checkpoint_every = 0;  ///< steps; 0 = only at the end
+  std::uint64_t checkpoint_every = 0;  ///< steps; 0 = by time alone, and at the end
+  /// A checkpoint when the last one is so old, at the next step with a digest; 0 = none for that.
+  double checkpoint_minutes = 5;
   std::uint32_t keep_checkpoints = 3;
   std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
   std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl

@@ -280,6 +280,9 @@ Complaint check_records(const JobConfig& c) {
   if (c.keep_checkpoints < 1) {
     return "keep_checkpoints must be at least 1";
   }
+  if (!(c.checkpoint_minutes >= 0)) {
+    return "checkpoint_minutes must be 0 (none by time) or more";
+  }
   if (c.digest_every < 1) {
     return "digest_every must be at least 1";
   }

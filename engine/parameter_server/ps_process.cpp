@@ -40,9 +40,11 @@ elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
     leave.detail = ps.error().detail;
     return leave;
   }
+  CheckpointUploader uploader(coordinator_endpoints(job.config), parts.token);
   CheckpointWriter checkpoints(
       job, job.config.run_dir + "/checkpoints",
-      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },
+      &uploader);
   PsTrainer trainer({job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints,
                      parts.board, parts.delay, parts.reach, parts.server},
                     initial);

@@ -24,6 +24,7 @@ struct PsWorkerParts {
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
   PsReach& reach;                  ///< kept over memberships
+  const Bytes& token;
   PsServer* server = nullptr;      ///< that this process carries; null = none
 };
 

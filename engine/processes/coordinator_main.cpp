@@ -37,10 +37,14 @@ JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
   }
 }
 
-/// Dismissed workers still send their last reports; they close the connection when they are done.
+/// Dismissed workers still send their last reports, and one the last checkpoint; they close the
+/// connection when they are done.
 void wait_for_last_reports(CoordinatorProcess& process) {
-  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  Instant deadline = monotonic_now() + kWorkersExitTimeout;
   while (!process.server().status().members.empty() && monotonic_now() < deadline) {
+    if (process.is_receiving()) {
+      deadline = monotonic_now() + kWorkersExitTimeout;
+    }
     std::this_thread::sleep_for(kPollInterval);
   }
 }

@@ -345,7 +345,40 @@ Result<void> CoordinatorProcess::start_server() {
     return std::move(server).error();
   }
   server_ = std::move(server).value();
+  begin_transfers();
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
+}
+
+void CoordinatorProcess::begin_transfers() {
+  receiver_ = std::make_unique<CheckpointReceiver>(
+      *job_, starting_point_,
+      CheckpointReceiver::Hooks{
+          [this](const ReceivedCheckpoint& received) { recorder_->checkpoint_received(received); },
+          [this](const std::string& why) { recorder_->checkpoint_refused(why); },
+          [this] { return state_lost_at(); }});
+  recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
+    receiver_->take(std::move(socket), std::move(host));
+  });
+}
+
+void CoordinatorProcess::end_transfers() {
+  if (receiver_ != nullptr) {
+    recorder_->serve_transfers(nullptr);
+    receiver_.reset();
+  }
+}
+
+/// Those that come new have no state before they are members.
+std::optional<Step> CoordinatorProcess::state_lost_at() const {
+  const elastic::JobStatus status = server_->status();
+  const bool is_held = std::any_of(
+      status.members.begin(), status.members.end(), [](const elastic::MemberStatus& member) {
+        const bool may_hold =
+            member.phase == "active" || member.phase == "returning" || member.phase == "leaving";
+        return may_hold || member.committed > Step{};
+      });
+  const bool is_under_way = status.view != ViewId{} && status.in_charge;
+  return is_under_way && !is_held ? std::optional(status.committed) : std::nullopt;
 }
 
 void CoordinatorProcess::announce_return() {
@@ -369,6 +402,7 @@ void CoordinatorProcess::note(const std::string& kind, const std::string& detail
 }
 
 int CoordinatorProcess::finish(JobEnd end) {
+  end_transfers();
   server_.reset();
   if (const JobConfig& config = job_->config; !config.trace.empty()) {
     const std::string file = config.trace == "auto" ? config.run_dir + "/trace.json" : config.trace;

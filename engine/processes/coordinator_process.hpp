@@ -13,6 +13,7 @@
 #include "elastic/net/durable_view_log.hpp"
 #include "engine/job.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/run_recorder.hpp"
 #include "engine/run/start_files.hpp"
 
@@ -44,8 +45,14 @@ class CoordinatorProcess {
   [[nodiscard]] const Job& job() const { return *job_; }
   [[nodiscard]] elastic::CoordinatorServer& server() { return *server_; }
   [[nodiscard]] RunRecorder& recorder() { return *recorder_; }
+  /// A checkpoint is on its way to us.
+  [[nodiscard]] bool is_receiving() const { return receiver_ != nullptr && receiver_->is_busy(); }
   /// The one before us ended the job and died before all that follows was done.
   [[nodiscard]] bool only_ends() const { return only_ends_; }
+  ~CoordinatorProcess() { end_transfers(); }
+  CoordinatorProcess(const CoordinatorProcess&) = delete;
+  CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
+
   /// An event of the launcher itself, for events.jsonl and the terminal.
   void note(const std::string& kind, const std::string& detail);
 
@@ -68,6 +75,9 @@ class CoordinatorProcess {
   Result<void> start_server();
   [[nodiscard]] elastic::CoordinatorOptions core_options() const;
   void announce_return();
+  void begin_transfers();
+  void end_transfers();
+  [[nodiscard]] std::optional<Step> state_lost_at() const;
   // On the server's thread, which may run before server_ is set:
   elastic::CommandReply answer(const elastic::CoordinatorServer& server,
                                const elastic::Command& command);
@@ -86,6 +96,7 @@ class CoordinatorProcess {
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<elastic::CoordinatorServer> server_;
+  std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 
 /// `mayfly coordinator`, with a say in what becomes of an unfinished job. `run_lock`: see start().

@@ -28,6 +28,7 @@
 #include "engine/processes/rejoin_limit.hpp"
 #include "engine/processes/resident_memory.hpp"
 #include "engine/processes/worker_join.hpp"
+#include "engine/run/checkpoint_uploader.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/device_exchange.hpp"
 #include "engine/training/trainer.hpp"
@@ -217,20 +218,24 @@ struct Part {
 };
 
 /// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
-Part take_part(const JobConfig& config, const WorkerParts& parts, elastic::MemberClient& client,
-               nn::ModelState initial, PsServer* server, LeaveSignals& signals) {
+Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
+               elastic::MemberClient& client, nn::ModelState initial, PsServer* server,
+               LeaveSignals& signals) {
   if (parts.transport == nullptr) {
-    PsWorkerParts ps{*parts.job,   *parts.layout,           *parts.loader, *parts.pool,
-                     *parts.board, delay_of(config, parts), *parts.reach,  server};
+    PsWorkerParts ps{*parts.job,   *parts.layout, *parts.loader,
+                     *parts.pool,  *parts.board,  delay_of(config, parts),
+                     *parts.reach, token,         server};
     elastic::member_effect::Leave leave = take_ps_part(ps, client, initial, signals);
     const bool comes_back =
         server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;
     return {std::move(leave), std::move(initial), comes_back};
   }
   WorkerLink link(*parts.transport, *parts.pool, client);
+  CheckpointUploader uploader(coordinator_endpoints(config), token);
   CheckpointWriter checkpoints(
       *parts.job, config.run_dir + "/checkpoints",
-      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); });
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },
+      &uploader);
   if (parts.trace != nullptr) {
     if (Result<void> opened = parts.trace->open(config.run_dir + "/trace", client.id());
         !opened.ok()) {
@@ -298,6 +303,43 @@ Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part)
                     : Result<nn::ModelState>(start.error());
 }
 
+/// What a worker that is new takes part with: what it has, or the newest checkpoint of the job if
+/// its coordinator has that and no member has the state any more. kRefused if what it has is of
+/// another job.
+Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerParts& parts,
+                                          const Bytes& token, const elastic::MemberClient& client,
+                                          nn::ModelState state, bool is_foreign) {
+  const bool has_state = !config.resume.empty();
+  if (parts.transport == nullptr || (!has_state && !client.joins_late())) {
+    return state;
+  }
+  TransferQuestion question;
+  question.step = state.committed;
+  question.has_state = has_state;
+  question.is_foreign = has_state && is_foreign;
+  question.digest = has_state ? nn::digest_of(state) : Digest{};
+  Result<std::optional<nn::CheckpointFiles>> better =
+      ask_for_better_state(coordinator_endpoints(config), token, question);
+  if (!better.ok()) {
+    return Error{better.error().code,
+                 fmt::format("the coordinator at {} refuses this worker: {}; start it without "
+                             "--resume: it gets the job's state from the others, or the newest "
+                             "checkpoint of the job from the coordinator",
+                             config.coordinator, better.error().detail)};
+  }
+  if (!better.value()) {
+    return state;
+  }
+  Result<nn::ModelState> given = nn::decode_checkpoint(parts.job->model, *better.value());
+  if (given.ok()) {
+    log::info(
+        fmt::format("nobody has the job's state any more: starting with the coordinator's "
+                    "checkpoint of step {}",
+                    value(given.value().committed)));
+  }
+  return given;
+}
+
 /// Where others find this worker's gradients, or the parameters that it carries.
 std::string address_of(const WorkerParts& parts, const PsServer* server) {
   if (server != nullptr) {
@@ -309,7 +351,7 @@ std::string address_of(const WorkerParts& parts, const PsServer* server) {
 /// Member after member, as long as the job wants this worker; data, kernels and connections to
 /// other workers are kept in between.
 int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
-               nn::ModelState state, LeaveSignals& signals) {
+               StartingState start, LeaveSignals& signals) {
   const Result<Bytes> token = elastic::read_token_file(config.token_file);
   if (!token.ok()) {
     return fail(token.error(), kExitUsage);
@@ -317,6 +359,9 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
+  const bool is_foreign = start.is_foreign;
+  bool is_new = true;
+  nn::ModelState state = std::move(start.state);
   Result<std::unique_ptr<PsServer>> server = start_carried_server(*parts.job, *parts.layout, state);
   if (!server.ok()) {
     return fail(server.error(), kExitFailed);
@@ -331,8 +376,16 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       const bool refused = joined.error().code == Errc::kRefused;
       return fail(with_advice(config, joined.error()), refused ? kExitUsage : kExitFailed);
     }
-    Part part =
-        take_part(config, parts, *joined.value(), std::move(state), server.value().get(), signals);
+    if (std::exchange(is_new, false)) {
+      Result<nn::ModelState> settled = settle_first_state(
+          config, parts, token.value(), *joined.value(), std::move(state), is_foreign);
+      if (!settled.ok()) {
+        return fail(settled.error(), kExitUsage);
+      }
+      state = std::move(settled).value();
+    }
+    Part part = take_part(config, parts, token.value(), *joined.value(), std::move(state),
+                          server.value().get(), signals);
     joined.value().reset();  // says the last words
     server.value().reset();  // what it held is of no use to the job any more
     if (!may_rejoin(part, limit, signals)) {
@@ -386,8 +439,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }
-  const int code =
-      take_parts(config, parts, sentinel.get(), std::move(start).value().state, signals);
+  const int code = take_parts(config, parts, sentinel.get(), std::move(start).value(), signals);
   signals.has_left();
   return code;
 }

@@ -204,6 +204,10 @@ Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
   return loaded;
 }
 
+std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed) {
+  return folder_of(checkpoints_dir, value(committed)).string();
+}
+
 Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
                                     const nn::CheckpointFiles& files, Step committed,
                                     std::uint32_t keep) {

@@ -31,4 +31,7 @@ struct LoadedCheckpoint {
                                                   const nn::CheckpointFiles& files, Step committed,
                                                   std::uint32_t keep);
 
+/// Where a checkpoint of this step is, or would be.
+[[nodiscard]] std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed);
+
 }  // namespace mayfly::engine

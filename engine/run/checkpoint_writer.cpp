@@ -8,10 +8,12 @@
 
 namespace mayfly::engine {
 
-CheckpointWriter::CheckpointWriter(const Job& job, std::string folder, Listener listener)
+CheckpointWriter::CheckpointWriter(const Job& job, std::string folder, Listener listener,
+                                   CheckpointUploader* uploader)
     : job_(job),
       folder_(std::move(folder)),
       listener_(std::move(listener)),
+      uploader_(uploader),
       thread_([this] { run(); }) {}
 
 CheckpointWriter::~CheckpointWriter() {
@@ -49,14 +51,19 @@ void CheckpointWriter::run() {
     if (!pending_.has_value()) {
       return;
     }
-    const Pending pending = *std::exchange(pending_, std::nullopt);
+    Pending pending = *std::exchange(pending_, std::nullopt);
     lock.unlock();
-    write(pending);
+    write(std::move(pending));
     lock.lock();
   }
 }
 
-void CheckpointWriter::write(const Pending& pending) {
+Result<void> CheckpointWriter::wait_until_home(Duration patience,
+                                               const std::function<bool()>& is_over) {
+  return uploader_ == nullptr ? Result<void>() : uploader_->wait(patience, is_over);
+}
+
+void CheckpointWriter::write(Pending pending) {
   const std::lock_guard lock(write_mutex_);
   if (last_written_ == pending.committed) {
     return;
@@ -72,6 +79,9 @@ void CheckpointWriter::write(const Pending& pending) {
     log::warning(record.text);
   }
   listener_(record);
+  if (uploader_ != nullptr) {
+    uploader_->upload(pending.committed, std::move(pending.files));
+  }
 }
 
 }  // namespace mayfly::engine

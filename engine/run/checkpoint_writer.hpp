@@ -9,6 +9,7 @@
 
 #include "base/ids.hpp"
 #include "engine/job.hpp"
+#include "engine/run/checkpoint_uploader.hpp"
 #include "engine/run/records.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/model_state.hpp"
@@ -23,8 +24,10 @@ class CheckpointWriter {
   /// Told the outcome, on the writer's thread (or the caller's, for write_now).
   using Listener = std::function<void(const CheckpointRecord&)>;
 
-  /// `folder` receives step-N folders.
-  CheckpointWriter(const Job& job, std::string folder, Listener listener);
+  /// `folder` receives step-N folders; `uploader` is given what was written, and what could not be
+  /// written here. Null: it stays here.
+  CheckpointWriter(const Job& job, std::string folder, Listener listener,
+                   CheckpointUploader* uploader);
   /// Waits for a write in progress.
   ~CheckpointWriter();
 
@@ -32,6 +35,10 @@ class CheckpointWriter {
   void write_later(const nn::ModelState& state);
   /// Writes it before returning, after any write in progress; not again if it is on disk already.
   void write_now(const nn::ModelState& state);
+  /// Waits until the coordinator has what was written last, for `patience` after the last byte that
+  /// moved. kAborted once `is_over` says so, kDeadline, kRefused.
+  [[nodiscard]] Result<void> wait_until_home(Duration patience,
+                                             const std::function<bool()>& is_over);
 
  private:
   struct Pending {
@@ -39,15 +46,16 @@ class CheckpointWriter {
     Step committed{};
   };
   void run();
-  void write(const Pending& pending);
+  void write(Pending pending);
   [[nodiscard]] Pending encode(const nn::ModelState& state) const;
 
   const Job& job_;
   std::string folder_;
   Listener listener_;
-  std::mutex write_mutex_;            // one write at a time
-  std::optional<Step> last_written_;  // guarded by write_mutex_
-  SaidFailure failures_;              // guarded by write_mutex_
+  CheckpointUploader* const uploader_;  // null = none
+  std::mutex write_mutex_;              // one write at a time
+  std::optional<Step> last_written_;    // guarded by write_mutex_
+  SaidFailure failures_;                // guarded by write_mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Pending> pending_;  // guarded by mutex_

@@ -198,9 +198,9 @@ void RunRecorder::receive(const CheckpointRecord& record) {
     if (record.ok && !history_.checkpoints.insert(record.step).second) {
       return;  // repeated to a coordinator that was started again
     }
-    if (record.ok) {
+    if (record.ok && (!newest_here_ || value(*newest_here_) < record.step)) {
       history_.last_checkpoint = record.text;
-    } else {
+    } else if (!record.ok) {
       unsaved_ = record;
     }
   }
@@ -210,6 +210,46 @@ void RunRecorder::receive(const CheckpointRecord& record) {
     checkpoint_failures_.is_over();
   } else if (checkpoint_failures_.is_news(record.text)) {
     listener_.on_event(record.text + (record.step < job_.total_steps ? "; training goes on" : ""));
+  }
+}
+
+void RunRecorder::serve_transfers(TransferHandler handler) {
+  const std::lock_guard lock(transfer_mutex_);
+  on_transfer_ = std::move(handler);
+}
+
+void RunRecorder::on_transfer(UniqueFd socket, std::string host) {
+  const std::lock_guard lock(transfer_mutex_);
+  if (on_transfer_) {
+    on_transfer_(std::move(socket), std::move(host));
+  }
+}
+
+void RunRecorder::checkpoint_received(const ReceivedCheckpoint& received) {
+  const std::lock_guard output(output_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    newest_here_ = received.step;
+    history_.last_checkpoint = received.path;
+  }
+  if (received.bytes == 0) {
+    return;  // the worker has written it here
+  }
+  directory_.event("checkpoint_received", {{"step", json_number(value(received.step))},
+                                           {"host", json_string(received.host)},
+                                           {"bytes", json_number(received.bytes)},
+                                           {"ms", json_number(to_ms(received.took))},
+                                           {"path", json_string(received.path)}});
+  listener_.on_event(fmt::format("checkpoint of step {} from {}: {}", value(received.step),
+                                 received.host, received.path));
+}
+
+void RunRecorder::checkpoint_refused(const std::string& why) {
+  const std::lock_guard output(output_mutex_);
+  directory_.event("checkpoint_refused", {{"detail", json_string(why)}});
+  if (refusals_.is_news(why)) {
+    log::warning(why);
+    listener_.on_event(why);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "engine/job.hpp"
 #include "engine/parameter_server/ps_roles.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
@@ -33,6 +34,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   using CommandHandler = std::function<elastic::CommandReply(const elastic::CoordinatorServer&,
                                                              const elastic::Command&)>;
 
+  using TransferHandler = std::function<void(UniqueFd socket, std::string host)>;
+
   /// `history` is what the directory holds of a job that goes on.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
               CommandHandler on_other_command);
@@ -43,6 +46,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_recovery(const elastic::Recovery& recovery) override;
   void on_join(const elastic::Join& join) override;
   void on_report(MemberId member, ByteSpan payload) override;
+  void on_transfer(UniqueFd socket, std::string host) override;
   elastic::CommandReply on_command(const elastic::Command& command) override;
   void on_ended(elastic::Outcome outcome, const std::string& detail) override;
   void on_news() override {
@@ -54,6 +58,12 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   }
 
   // Any thread:
+  /// Who serves connections that move checkpoints; null: they are closed.
+  void serve_transfers(TransferHandler handler);
+  /// A checkpoint is in the run directory now.
+  void checkpoint_received(const ReceivedCheckpoint& received);
+  /// One does not come here, or a worker is not taken for what it would start with.
+  void checkpoint_refused(const std::string& why);
   /// A fact that the launcher knows.
   void note(const std::string& kind, const std::string& detail);
   /// The same with more fields (name, JSON value); an empty line is not told to the listener.
@@ -102,14 +112,18 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   CommandHandler on_other_command_;
   elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
 
-  std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
+  std::mutex transfer_mutex_;
+  TransferHandler on_transfer_;  // guarded by transfer_mutex_
+  std::mutex output_mutex_;      // the directory and the listener are used by one thread at a time
   SaidFailure checkpoint_failures_;  // guarded by output_mutex_
+  SaidFailure refusals_;             // guarded by output_mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;  // or had news
   // Guarded by mutex_:
   std::optional<JobEnd> end_;
   bool has_news_ = false;
   std::optional<CheckpointRecord> unsaved_;  // the last one that failed
+  std::optional<Step> newest_here_;          // checkpoint in the run directory that we heard of
   RunHistory history_;                       // all that is on record, by whichever process
   const bool goes_on_;                       // another process recorded before us
   Instant first_commit_;                     // that we heard of

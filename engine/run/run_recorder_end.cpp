@@ -88,7 +88,7 @@ std::optional<std::string> RunRecorder::unsaved_state() const {
   const std::lock_guard lock(mutex_);
   // The record of the last commit may be lost with its speaker, but not the checkpoint.
   const std::uint64_t last = history_.last_step;
-  if (history_.checkpoints.lower_bound(last) != history_.checkpoints.end()) {
+  if (newest_here_ && value(*newest_here_) >= last) {
     return std::nullopt;
   }
   if (unsaved_ && unsaved_->step >= last) {
@@ -101,6 +101,12 @@ std::optional<std::string> RunRecorder::unsaved_state() const {
   const Result<LoadedCheckpoint> found = load_checkpoint(job_.config.run_dir);
   if (found.ok() && value(found.value().info.committed) >= last) {
     return std::nullopt;
+  }
+  if (history_.checkpoints.lower_bound(last) != history_.checkpoints.end()) {
+    return fmt::format(
+        "the checkpoint of step {} did not come to {}: it is only where its worker "
+        "wrote it, {}",
+        last, job_.config.run_dir, history_.last_checkpoint);
   }
   return fmt::format("the last state is lost: nobody has written a checkpoint of step {}", last);
 }

@@ -32,7 +32,8 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents,
     return Error{Errc::kInvalidInput,
                  fmt::format("{} was written with another --reduction", loaded.value().path)};
   }
-  StartingState start{std::move(state), ""};
+  const bool is_foreign = loaded.value().info.fingerprint != job.fingerprint;
+  StartingState start{std::move(state), "", is_foreign};
   std::optional<nn::LossScale>& kept = start.state.loss_scale;
   if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
     start.remark = fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",

@@ -11,7 +11,8 @@ namespace mayfly::engine {
 
 struct StartingState {
   nn::ModelState state;
-  std::string remark;  ///< what the user should know about it; often empty
+  std::string remark;       ///< what the user should know about it; often empty
+  bool is_foreign = false;  ///< from a checkpoint of a job with other settings
 };
 
 /// The state a job starts from: that of config.resume; else the initial state of (model, seed),

@@ -141,6 +141,7 @@ class Trainer {
   void record(const elastic::View& view, const ReducedStep& reduced, const StepFacts& facts);
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
   /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
+  Result<void> bring_home(const elastic::View& view);
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
   Result<void> wait_for_reports(const elastic::View& view);
   void report_stopped(ViewId view, const ViewEnd& end);
@@ -165,6 +166,7 @@ class Trainer {
   [[nodiscard]] std::optional<std::uint64_t> rest_of_state();
   [[nodiscard]] std::optional<std::uint32_t> state_check(std::optional<std::uint64_t> rest);
   [[nodiscard]] bool is_checkpoint_step(Step step) const;
+  [[nodiscard]] bool is_checkpoint_due() const;
   void states_agreed();
   Result<void> compare_last_state(collectives::Group& group, Instant deadline);
   Error states_differ();
@@ -196,7 +198,8 @@ class Trainer {
   bool gave_up_ = false;
   std::atomic<ViewId> observed_view_{};  // the present one; the observer's thread reads it
 
-  Step saved_{};  // a checkpoint of it is written or need not be
+  Step saved_{};                        // a checkpoint of it is written or need not be
+  Instant saved_at_ = monotonic_now();  // or the trainer began
   // Why the present view ended, if the members found that they disagree, and our word on it.
   elastic::Dispute dispute_ = elastic::Dispute::kNone;
   std::vector<std::uint64_t> disputed_;

@@ -42,12 +42,22 @@ std::optional<std::uint32_t> Trainer::state_check(std::optional<std::uint64_t> r
   return static_cast<std::uint32_t>(rest ? StateParts::joined(*rest, turn) : turn);
 }
 
+/// The speaker alone decides, at a step at which the whole state is compared anyway.
+bool Trainer::is_checkpoint_due() const {
+  const double minutes = parts_.job.config.checkpoint_minutes;
+  const bool is_old = minutes > 0 && monotonic_now() - saved_at_ >=
+                                         Duration(static_cast<std::int64_t>(minutes * 60e9));
+  return is_old && speaks_ && state_.committed != Step{} && is_digest_step(state_.committed);
+}
+
 /// The members agree on the state that the present step starts from.
 void Trainer::states_agreed() {
-  if (observes_ || !is_checkpoint_step(state_.committed) || saved_ == state_.committed) {
+  const bool is_wanted = is_checkpoint_step(state_.committed) || is_checkpoint_due();
+  if (observes_ || !is_wanted || saved_ == state_.committed) {
     return;
   }
   saved_ = state_.committed;
+  saved_at_ = monotonic_now();
   if (speaks_) {
     parts_.checkpoints.write_later(state_here());
   }

@@ -83,6 +83,14 @@ Result<void> Trainer::wait_for_reports(const elastic::View& view) {
   return taken;
 }
 
+/// Who trains may be taken away as soon as it has finished, with all that is on its disk. What the
+/// coordinator cannot take it says itself.
+Result<void> Trainer::bring_home(const elastic::View& view) {
+  const Result<void> home = parts_.checkpoints.wait_until_home(
+      kReportTimeout, [&] { return parts_.link.is_over(view.id); });
+  return !home.ok() && home.error().code == Errc::kAborted ? home : Result<void>();
+}
+
 Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& group) {
   if (parts_.job.config.evaluate) {
     if (Result<void> done = evaluate(view, group); !done.ok()) {
@@ -96,6 +104,9 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   if (speaks_) {
     turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_here());
+    if (Result<void> home = bring_home(view); !home.ok()) {
+      return home;
+    }
     if (Result<void> taken = wait_for_reports(view); !taken.ok()) {
       return taken;
     }

@@ -1,0 +1,278 @@
+#include "engine/run/checkpoint_receiver.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "elastic/net/sockets.hpp"
+#include "engine/run/checkpoint_store.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kVisitorsMax = 64;
+constexpr std::size_t kManifestBytesMax = 1U << 20;
+constexpr std::uint64_t kSpareBytes = 16U << 20;  // that the disk keeps for the run's records
+
+/// The first setting in which the checkpoint's job is another one, for people. What the coordinator
+/// leaves open (see settle_engines()) may be anything.
+std::optional<std::string> difference(const Fingerprint& ours, const Fingerprint& theirs) {
+  for (const auto& [name, value] : ours) {
+    const auto other = std::find_if(theirs.begin(), theirs.end(),
+                                    [&](const auto& each) { return each.first == name; });
+    if (other == theirs.end()) {
+      return fmt::format("{}: the checkpoint does not say it", name);
+    }
+    if (!value.empty() && value != other->second) {
+      return fmt::format("{}: the job has {}, the checkpoint {}", name, value, other->second);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start, Hooks hooks)
+    : job_(job),
+      start_(std::move(start)),
+      hooks_(std::move(hooks)),
+      folder_(job.config.run_dir + "/checkpoints"),
+      thread_([this] { run(); }) {}
+
+CheckpointReceiver::~CheckpointReceiver() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_ = true;
+    visitors_.clear();
+    if (const int fd = serving_; fd >= 0) {
+      ::shutdown(fd, SHUT_RDWR);
+    }
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointReceiver::take(UniqueFd socket, std::string host) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closing_) {
+      return;
+    }
+    if (visitors_.size() == kVisitorsMax) {  // whoever was kept waiting tries again
+      visitors_.pop_front();
+      --pending_;
+    }
+    visitors_.push_back({std::move(socket), std::move(host)});
+    ++pending_;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointReceiver::run() {
+  pthread_setname_np(pthread_self(), "results");
+  while (true) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_closing_ || !visitors_.empty(); });
+    if (is_closing_) {
+      return;
+    }
+    const Visitor visitor = std::move(visitors_.front());
+    visitors_.pop_front();
+    serving_ = visitor.socket.get();
+    lock.unlock();
+    if (const Result<void> served = serve(visitor); !served.ok()) {
+      log::info(fmt::format("checkpoint from {}: {}", visitor.host, served.error().detail));
+    }
+    lock.lock();
+    serving_ = -1;
+    --pending_;
+  }
+}
+
+Result<void> CheckpointReceiver::serve(const Visitor& visitor) {
+  const int fd = visitor.socket.get();
+  if (Result<void> said =
+          elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax);
+      !said.ok()) {
+    return said;
+  }
+  const Result<Bytes> heard = receive_frame(fd);
+  if (!heard.ok()) {
+    return heard.error();
+  }
+  const Result<TransferRequest> request = decode_transfer_request(heard.value());
+  if (!request.ok()) {
+    return request.error();
+  }
+  return request.value().kind == TransferRequest::Kind::kOffer
+             ? receive(visitor, request.value().offer)
+             : answer(visitor, request.value().question);
+}
+
+std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOffer& offer) const {
+  if (value(offer.step) > job_.total_steps) {
+    return fmt::format("it is of step {}, the job's last is {}", value(offer.step),
+                       job_.total_steps);
+  }
+  std::error_code unknown;
+  const std::filesystem::space_info space = std::filesystem::space(job_.config.run_dir, unknown);
+  if (!unknown && space.available < offer.bytes() + kSpareBytes) {
+    return fmt::format("{} has {} MiB left, the checkpoint needs {}", folder_,
+                       space.available >> 20, (offer.bytes() + kSpareBytes) >> 20);
+  }
+  return std::nullopt;
+}
+
+/// On the same disk, or because another worker of the same state has sent it.
+bool CheckpointReceiver::has(const TransferOffer& offer) const {
+  const std::string folder = folder_of_checkpoint(folder_, offer.step);
+  for (const TransferOffer::File& file : offer.files) {
+    std::error_code absent;
+    const auto size = std::filesystem::file_size(folder + "/" + file.name, absent);
+    if (absent || size != file.bytes) {
+      return false;
+    }
+    if (file.name == nn::kManifestFile) {  // it holds the hashes of the others
+      const Result<Bytes> content = read_file(folder + "/" + file.name, kManifestBytesMax);
+      if (!content.ok() || digest_of(ByteSpan(content.value())) != file.digest) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Result<void> CheckpointReceiver::receive(const Visitor& visitor, const TransferOffer& offer) {
+  const int fd = visitor.socket.get();
+  const Instant began = monotonic_now();
+  TransferAnswer answer;
+  if (has(offer)) {
+    hooks_.on_received(
+        {offer.step, folder_of_checkpoint(folder_, offer.step), visitor.host, 0, Duration(0)});
+    return send_frame(fd, encode(answer));
+  }
+  if (const auto reason = reason_to_refuse(offer)) {
+    hooks_.on_refused(fmt::format("the checkpoint of step {} on {} is not taken: {}",
+                                  value(offer.step), visitor.host, *reason));
+    answer.verdict = TransferAnswer::Verdict::kRefused;
+    answer.text = *reason;
+    return send_frame(fd, encode(answer));
+  }
+  if (!incoming_ || incoming_->offer() != offer) {
+    incoming_.emplace(offer);
+  }
+  answer.verdict = TransferAnswer::Verdict::kTransfer;
+  answer.first = incoming_->received();
+  if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
+    return said;
+  }
+  if (Result<void> received = incoming_->receive(fd); !received.ok()) {
+    return received;  // what has come is kept for the next attempt
+  }
+  const Result<void> saved = save(visitor, began, offer.bytes() - answer.first);
+  incoming_.reset();
+  TransferReceipt receipt{saved.ok(), saved.ok() ? std::string() : saved.error().detail};
+  if (!saved.ok()) {
+    hooks_.on_refused(saved.error().detail);
+  }
+  return send_frame(fd, encode(receipt));
+}
+
+/// Nothing is believed that the files do not say themselves.
+Result<void> CheckpointReceiver::save(const Visitor& visitor, Instant began,
+                                      std::uint64_t travelled) {
+  const Step step = incoming_->offer().step;
+  Result<nn::CheckpointFiles> files = incoming_->take();
+  if (!files.ok()) {
+    return std::move(files).error();
+  }
+  const Result<nn::CheckpointInfo> info = nn::decode_manifest(files.value().at(nn::kManifestFile));
+  if (!info.ok()) {
+    return info.error();
+  }
+  if (const auto other = difference(job_.fingerprint, info.value().fingerprint)) {
+    return Error{Errc::kInvalidInput, fmt::format("the checkpoint of step {} on {} is of another "
+                                                  "job: {}",
+                                                  value(step), visitor.host, *other)};
+  }
+  if (info.value().committed != step) {
+    return Error{Errc::kCorrupt,
+                 fmt::format("the checkpoint of step {} on {} says that it is of step {}",
+                             value(step), visitor.host, value(info.value().committed))};
+  }
+  if (const Result<nn::ModelState> state = nn::decode_checkpoint(job_.model, files.value());
+      !state.ok()) {
+    return state.error();
+  }
+  Result<std::string> saved =
+      save_checkpoint(folder_, files.value(), step, job_.config.keep_checkpoints);
+  if (!saved.ok()) {
+    return std::move(saved).error();
+  }
+  hooks_.on_received({step, saved.value(), visitor.host, travelled, monotonic_now() - began});
+  return {};
+}
+
+std::optional<std::string> CheckpointReceiver::reason_to_refuse(
+    const TransferQuestion& asked) const {
+  if (!asked.has_state) {
+    return std::nullopt;
+  }
+  if (value(asked.step) > job_.total_steps) {
+    return fmt::format("its checkpoint (--resume) is of step {}, the job's last is {}",
+                       value(asked.step), job_.total_steps);
+  }
+  const bool is_the_start =
+      value(asked.step) == start_.step && to_string(asked.digest) == start_.digest;
+  if (asked.is_foreign && !is_the_start) {
+    return "its checkpoint (--resume) is of a job with other settings";
+  }
+  return std::nullopt;
+}
+
+Result<void> CheckpointReceiver::answer(const Visitor& visitor, const TransferQuestion& question) {
+  const int fd = visitor.socket.get();
+  TransferAnswer answer;
+  if (const auto reason = reason_to_refuse(question)) {
+    hooks_.on_refused(fmt::format("a worker on {} is not taken: {}", visitor.host, *reason));
+    answer.verdict = TransferAnswer::Verdict::kRefused;
+    answer.text = *reason;
+    return send_frame(fd, encode(answer));
+  }
+  const std::optional<Step> lost_at = hooks_.state_lost_at();
+  if (!lost_at) {
+    return send_frame(fd, encode(answer));
+  }
+  const Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);
+  const bool is_useful = newest.ok() && newest.value().info.committed > question.step &&
+                         newest.value().info.committed <= *lost_at &&
+                         !difference(job_.fingerprint, newest.value().info.fingerprint);
+  if (!is_useful) {
+    return send_frame(fd, encode(answer));
+  }
+  answer.verdict = TransferAnswer::Verdict::kTransfer;
+  answer.offer = offer_of(newest.value().info.committed, newest.value().files);
+  if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
+    return said;
+  }
+  for (const TransferOffer::File& file : answer.offer.files) {
+    ByteSpan left(newest.value().files.at(file.name));
+    while (!left.empty()) {
+      const ByteSpan chunk = left.first(std::min<std::size_t>(left.size(), 256U << 10));
+      if (Result<void> sent = elastic::send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
+          !sent.ok()) {
+        return sent;
+      }
+      left = left.subspan(chunk.size());
+    }
+  }
+  return {};
+}
+
+}  // namespace mayfly::engine

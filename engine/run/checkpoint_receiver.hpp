@@ -1,0 +1,83 @@
+#pragma once
+
+// The coordinator's side of checkpoints that travel (checkpoint_transfer.hpp): takes what workers
+// have written into its own run directory, and gives the newest to a worker that joins when nobody
+// holds the job's state any more. One connection after the other, on a thread of its own.
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/unique_fd.hpp"
+#include "engine/job.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/run_history.hpp"
+
+namespace mayfly::engine {
+
+/// A checkpoint that is in our run directory now.
+struct ReceivedCheckpoint {
+  Step step{};
+  std::string path;
+  std::string host;         ///< of the worker that had it
+  std::uint64_t bytes = 0;  ///< that travelled; 0: it was there already, as on a shared disk
+  Duration took{};
+};
+
+class CheckpointReceiver {
+ public:
+  struct Hooks {
+    /// On the receiver's thread.
+    std::function<void(const ReceivedCheckpoint&)> on_received;
+    std::function<void(const std::string& why)> on_refused;
+    /// The last committed step, if the job is under way and nobody holds its state any more.
+    std::function<std::optional<Step>()> state_lost_at;
+  };
+
+  /// `start`: what the job was resumed from, if it was.
+  CheckpointReceiver(const Job& job, StartingPoint start, Hooks hooks);
+  /// Breaks off what is under way.
+  ~CheckpointReceiver();
+
+  /// Serves this connection in its turn. Any thread.
+  void take(UniqueFd socket, std::string host);
+  /// Whether a connection is being served or waits for it. Any thread.
+  [[nodiscard]] bool is_busy() const { return pending_ > 0; }
+
+ private:
+  struct Visitor {
+    UniqueFd socket;
+    std::string host;
+  };
+
+  void run();
+  [[nodiscard]] Result<void> serve(const Visitor& visitor);
+  [[nodiscard]] Result<void> receive(const Visitor& visitor, const TransferOffer& offer);
+  [[nodiscard]] Result<void> save(const Visitor& visitor, Instant began, std::uint64_t travelled);
+  [[nodiscard]] Result<void> answer(const Visitor& visitor, const TransferQuestion& question);
+  [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
+  [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
+  [[nodiscard]] bool has(const TransferOffer& offer) const;
+
+  const Job& job_;
+  const StartingPoint start_;
+  const Hooks hooks_;
+  const std::string folder_;                    // of checkpoints
+  std::optional<IncomingCheckpoint> incoming_;  // the thread's: what broke off goes on
+  std::atomic<int> pending_{0};
+  std::atomic<int> serving_{-1};  // the descriptor that ~CheckpointReceiver() shuts down
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Visitor> visitors_;  // guarded by mutex_
+  bool is_closing_ = false;       // guarded by mutex_
+
+  std::thread thread_;
+};
+
+}  // namespace mayfly::engine

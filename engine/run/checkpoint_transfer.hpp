@@ -1,0 +1,112 @@
+#pragma once
+
+// How checkpoints travel between a worker and the coordinator's process, on a connection of their
+// own to the coordinator's port (elastic::Role::kTransfer), so that neither the control connection
+// nor a training step waits for them. After the Welcome the worker says what it wants:
+//
+// - Offer, "I have this checkpoint": the coordinator answers that it has it, that it refuses it, or
+//   from which byte on it wants it (a transfer that broke goes on where it was); the files follow
+//   one after the other, and the coordinator says whether they are safe on its disk.
+// - Question, "this is what I would start with": the coordinator answers that this is right, that
+// it
+//   is wrong, or sends an Offer of what to start with instead, and then the files.
+//
+// Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/digest.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+
+/// Longer than this nobody waits for the other side's next bytes.
+inline constexpr Duration kTransferIdleMax = seconds(10);
+
+/// What a checkpoint consists of.
+struct TransferOffer {
+  struct File {
+    std::string name;
+    std::uint64_t bytes = 0;
+    Digest digest;
+    friend bool operator==(const File&, const File&) = default;
+  };
+  Step step{};
+  std::vector<File> files;  ///< in the order in which they travel
+
+  [[nodiscard]] std::uint64_t bytes() const;
+  friend bool operator==(const TransferOffer&, const TransferOffer&) = default;
+};
+
+/// What a worker would start with, before it takes part.
+struct TransferQuestion {
+  Step step{};
+  Digest digest;            ///< nn::digest_of the state
+  bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
+  bool has_state = false;   ///< it is from a checkpoint at all
+};
+
+struct TransferRequest {
+  enum class Kind : std::uint8_t { kOffer = 0, kQuestion = 1 };
+  Kind kind = Kind::kOffer;
+  TransferOffer offer;        ///< kOffer
+  TransferQuestion question;  ///< kQuestion
+};
+
+struct TransferAnswer {
+  enum class Verdict : std::uint8_t {
+    kNothing = 0,  ///< nothing needs to travel
+    kTransfer = 1,
+    kRefused = 2,  ///< for good, `text` says why
+  };
+  Verdict verdict = Verdict::kNothing;
+  std::string text;
+  std::uint64_t first = 0;  ///< of an offer: from this byte on
+  TransferOffer offer;      ///< of a question: what travels
+};
+
+/// The end of an accepted offer.
+struct TransferReceipt {
+  bool is_safe = false;
+  std::string text;  ///< where it is, or why not
+};
+
+[[nodiscard]] TransferOffer offer_of(Step step, const nn::CheckpointFiles& files);
+
+[[nodiscard]] Bytes encode(const TransferRequest& request);
+[[nodiscard]] Bytes encode(const TransferAnswer& answer);
+[[nodiscard]] Bytes encode(const TransferReceipt& receipt);
+/// kCorrupt if the bytes are no such message, or an offer has other files than a checkpoint.
+[[nodiscard]] Result<TransferRequest> decode_transfer_request(ByteSpan bytes);
+[[nodiscard]] Result<TransferAnswer> decode_transfer_answer(ByteSpan bytes);
+[[nodiscard]] Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes);
+
+// On a connection; every wait ends after kTransferIdleMax. kPeerLost, kDeadline, kCorrupt.
+[[nodiscard]] Result<void> send_frame(int fd, ByteSpan payload);
+[[nodiscard]] Result<Bytes> receive_frame(int fd);
+
+/// A checkpoint that is being received.
+class IncomingCheckpoint {
+ public:
+  explicit IncomingCheckpoint(TransferOffer offer);
+
+  [[nodiscard]] const TransferOffer& offer() const { return offer_; }
+  [[nodiscard]] std::uint64_t received() const { return received_; }
+  /// Receives until all is there. What has come stays if the connection breaks.
+  [[nodiscard]] Result<void> receive(int fd);
+  /// kCorrupt, with the file, if one is not what was offered. Complete ones only.
+  [[nodiscard]] Result<nn::CheckpointFiles> take();
+
+ private:
+  TransferOffer offer_;
+  Bytes bytes_;  // as many as were received, and some more room
+  std::uint64_t received_ = 0;
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,175 @@
+"""Goal: what was trained is in the coordinator's run directory, whoever computed it and whatever
+became of its server; and a job goes on from there when nobody has its state any more.
+Method: coordinator and workers in directories of their own, as on hosts without a shared disk.
+"""
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import mayfly_run
+from cluster import Cluster
+from mayfly_run import SMALL_JOB, Run, expect, lingering
+
+STEPS = 60
+JOB = SMALL_JOB + ["--threads", "1"]
+
+
+def job_of(steps=STEPS, extra=()):
+    return JOB + ["--steps", str(steps)] + list(extra)
+
+
+def cluster(workers, steps=STEPS, extra=()):
+    made = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), job_of(steps, extra))
+    made.start_coordinator(workers)
+    return made
+
+
+def start_workers(job, count):
+    return [job.start_worker(job.endpoint()) for _ in range(count)]
+
+
+def undisturbed(steps=STEPS):
+    run = Run(job_of(steps, ["--workers", "1"]))
+    digest = run.finish()["final_digest"]
+    run.remove()
+    return digest
+
+
+def events(job, kind):
+    return [e for e in job.run.lines("events.jsonl") if e["kind"] == kind]
+
+
+def checkpoints(job, name="run"):
+    folder = os.path.join(job.run_dir(name), "checkpoints")
+    return sorted((n for n in os.listdir(folder) if n.startswith("step-")),
+                  key=lambda n: int(n[5:])) if os.path.isdir(folder) else []
+
+
+def expect_here(job, step, name="run"):
+    """The checkpoint can be used where the user is, without any worker's disk."""
+    for entry in os.listdir(job.folder):
+        if entry.startswith("worker-") and os.path.isdir(os.path.join(job.folder, entry)):
+            shutil.rmtree(os.path.join(job.folder, entry))
+    expect(checkpoints(job, name)[-1:] == [f"step-{step}"], f"here: {checkpoints(job, name)}")
+    out = os.path.join(job.folder, "exported.safetensors")
+    done = subprocess.run([mayfly_run.BINARY, "export", job.run_dir(name), "--output", out],
+                          capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    expect(done.returncode == 0 and os.path.getsize(out) > 0, done.stdout + done.stderr)
+
+
+def remove(job):
+    job.stop_hard()
+    shutil.rmtree(job.folder)
+
+
+def done():
+    job = cluster(2, extra=["--checkpoint-every", "20"])
+    start_workers(job, 2)
+    summary = job.run.finish()
+    expect(summary["final_digest"] == undisturbed(), summary)
+    expect(os.path.normpath(os.path.join(os.getcwd(), summary["last_checkpoint"])) ==
+           os.path.join(job.run_dir(), "checkpoints", f"step-{STEPS}"), summary)
+    received = events(job, "checkpoint_received")
+    expect([e["step"] for e in received] == [20, 40, STEPS], received)
+    expect(all(e["bytes"] > 1e6 and e["host"] for e in received), received)
+    expect_here(job, STEPS)
+    remove(job)
+
+
+def stopped():
+    job = cluster(2, steps=100000)
+    start_workers(job, 2)
+    job.run.wait_for_step(10)
+    job.run.process.terminate()
+    code = job.run.wait()
+    summary = job.run.summary()
+    expect(code == 3 and summary["outcome"] == "stopped", f"{code} {summary}")
+    expect_here(job, summary["steps"])
+    remove(job)
+
+
+def by_time():
+    """Without --checkpoint-every there is one now and then all the same."""
+    job = cluster(1, steps=100000, extra=["--checkpoint-minutes", "0.005", "--digest-every", "1"])
+    start_workers(job, 1)
+    job.wait_for(lambda: len(events(job, "checkpoint_received")) >= 3, "three checkpoints")
+    remove(job)
+
+
+def all_workers_lost():
+    """The next worker goes on with the newest checkpoint that came home."""
+    job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(25))
+    first = start_workers(job, 2)
+    job.wait_for(lambda: 20 in [e["step"] for e in events(job, "checkpoint_received")], "step 20")
+    for worker in first:
+        worker.kill()
+    job.wait_for(lambda: len(events(job, "lost")) >= 2, "both are lost")
+    start_workers(job, 1)
+    summary = job.run.finish()
+    expect(summary["final_digest"] == undisturbed(), summary)
+    restarted = events(job, "restarted")
+    expect(len(restarted) == 1 and "resuming after" in restarted[0]["detail"], restarted)
+    expect(int(restarted[0]["detail"].rsplit(" ", 1)[1]) >= 20, restarted)
+    remove(job)
+
+
+def foreign_checkpoints():
+    """A worker with a checkpoint of another job is refused once, and the job is not disturbed."""
+    other = Run(job_of(8, ["--workers", "1", "--seed", "5"]))
+    other.finish()
+    beyond = Run(job_of(STEPS + 40, ["--workers", "1"]))
+    beyond.finish()
+    job = cluster(1, extra=["--checkpoint-every", "10"] + lingering(12))
+    start_workers(job, 1)
+    job.run.wait_for_step(12)
+    for run, why in ((other, "of a job with other settings"),
+                     (beyond, f"is of step {STEPS + 40}, the job's last is {STEPS}")):
+        worker = job.start_worker(job.endpoint(), extra=["--resume", run.run_dir])
+        expect(job.wait_for_end(worker, "the worker is refused") == 2, worker.output())
+        lines = [line for line in worker.output().splitlines() if "error" in line]
+        expect(len(lines) == 1 and why in lines[0], worker.output())
+        expect(why in job.coordinators[0].output(), job.coordinators[0].output())
+        run.remove()
+    summary = job.run.finish()
+    expect(not events(job, "evicted"), events(job, "evicted"))
+    expect(summary["final_digest"] == undisturbed(), summary)
+    remove(job)
+
+
+def coordinator_restarted():
+    """The last checkpoint comes to the coordinator that is there at the end."""
+    job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(15))
+    start_workers(job, 2)
+    job.run.wait_for_step(15)
+    job.coordinators[0].kill()
+    time.sleep(0.3)
+    job.start_coordinator(2)
+    summary = job.run.finish()
+    expect(summary["final_digest"] == undisturbed(), summary)
+    expect_here(job, STEPS)
+    remove(job)
+
+
+def not_taken():
+    """A coordinator that cannot write it says so, and the job has failed."""
+    job = cluster(1, extra=lingering(10))
+    start_workers(job, 1)
+    job.run.wait_for_step(10)
+    shutil.rmtree(os.path.join(job.run_dir(), "checkpoints"), ignore_errors=True)
+    with open(os.path.join(job.run_dir(), "checkpoints"), "w") as f:
+        f.write("in the way")
+    code = job.run.wait()
+    summary = job.run.summary()
+    expect(code == 1 and summary["outcome"] == "failed", f"{code} {summary}")
+    expect(f"the checkpoint of step {STEPS} did not come to" in summary["detail"], summary)
+    expect(checkpoints(job, "worker-0") == [f"step-{STEPS}"], "not even on the worker")
+    remove(job)
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({
+        "done": done, "stopped": stopped, "by_time": by_time,
+        "all_workers_lost": all_workers_lost, "foreign_checkpoints": foreign_checkpoints,
+        "coordinator_restarted": coordinator_restarted, "not_taken": not_taken}))

@@ -1,0 +1,279 @@
+// Checkpoints on their way: what is said, what is refused, and that a transfer that breaks goes on
+// where it was. Whole jobs are in tests/integration/engine/results_home_test.py.
+
+#include "engine/run/checkpoint_transfer.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "base/random.hpp"
+#include "elastic/net/sockets.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "engine/run/checkpoint_receiver.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/state/starting_state.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+TransferOffer some_offer() {
+  return {Step{7},
+          {{nn::kManifestFile, 10, {1, 2}},
+           {nn::kModelFile, 20, {3, 4}},
+           {nn::kOptimizerFile, 30, {5, 6}}}};
+}
+
+TEST(CheckpointTransfer, SaysWhatItMeans) {
+  TransferRequest request;
+  request.offer = some_offer();
+  EXPECT_EQ(decode_transfer_request(encode(request)).value().offer, some_offer());
+  request.kind = TransferRequest::Kind::kQuestion;
+  request.question = {Step{9}, {7, 8}, true, true};
+  const TransferQuestion asked = decode_transfer_request(encode(request)).value().question;
+  EXPECT_EQ(asked.step, Step{9});
+  EXPECT_EQ(asked.digest, (Digest{7, 8}));
+  EXPECT_TRUE(asked.is_foreign && asked.has_state);
+  const TransferAnswer answer{TransferAnswer::Verdict::kTransfer, "why", 17, some_offer()};
+  const TransferAnswer heard = decode_transfer_answer(encode(answer)).value();
+  EXPECT_EQ(heard.verdict, answer.verdict);
+  EXPECT_EQ(heard.text, "why");
+  EXPECT_EQ(heard.first, 17U);
+  EXPECT_EQ(heard.offer, some_offer());
+  EXPECT_EQ(decode_transfer_receipt(encode(TransferReceipt{false, "no"})).value().text, "no");
+}
+
+TEST(CheckpointTransfer, TakesTheFilesOfACheckpointAndNoOthers) {
+  for (const char* name : {"../../etc/passwd", "model.safetensors2", ""}) {
+    TransferRequest request;
+    request.offer = some_offer();
+    request.offer.files[1].name = name;
+    EXPECT_EQ(decode_transfer_request(encode(request)).error().code, Errc::kCorrupt) << name;
+  }
+  TransferRequest twice;
+  twice.offer = some_offer();
+  twice.offer.files[1] = twice.offer.files[0];
+  EXPECT_FALSE(decode_transfer_request(encode(twice)).ok());
+  TransferRequest huge;
+  huge.offer = some_offer();
+  huge.offer.files[2].bytes = UINT64_MAX;
+  EXPECT_FALSE(decode_transfer_request(encode(huge)).ok());
+}
+
+TEST(CheckpointTransfer, NoBytesMakeADecoderFail) {
+  RandomStream random(CounterRandom(1).split("transfer"));
+  TransferRequest request;
+  request.offer = some_offer();
+  const Bytes sound = encode(request);
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bytes = sound;
+    for (std::uint64_t i = random.below(4); i > 0; --i) {
+      bytes[random.below(bytes.size())] = static_cast<std::byte>(random.below(256));
+    }
+    bytes.resize(random.below(bytes.size() + 1));
+    (void)decode_transfer_request(bytes);
+    (void)decode_transfer_answer(bytes);
+    (void)decode_transfer_receipt(bytes);
+  }
+}
+
+/// A receiver, and the worker's end of connections to it.
+class Receiving : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    JobConfig config;
+    config.data = "procedural:64";
+    config.global_batch = 16;
+    config.microbatch = 4;
+    config.steps = 40;
+    config.run_dir = folder / "run";
+    job = prepare_job(config).value();
+    open();
+  }
+
+  void open(StartingPoint start = {}) {
+    receiver.emplace(*job, std::move(start),
+                     CheckpointReceiver::Hooks{[this](const ReceivedCheckpoint& one) {
+                                                 const std::lock_guard lock(mutex);
+                                                 received.push_back(one);
+                                               },
+                                               [this](const std::string& why) {
+                                                 const std::lock_guard lock(mutex);
+                                                 refusals.push_back(why);
+                                               },
+                                               [this] {
+                                                 return lost_at.load()
+                                                            ? std::optional(Step{lost_at.load()})
+                                                            : std::nullopt;
+                                               }});
+  }
+
+  nn::CheckpointFiles files(std::uint64_t step) const {
+    const ReductionLayout layout(job->model);
+    nn::ModelState state = starting_state(*job, layout).value().state;
+    state.committed = Step{step};
+    return nn::encode_checkpoint(job->model, state, job->config.seed, job->fingerprint);
+  }
+
+  UniqueFd connect() {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    receiver->take(UniqueFd(ends[1]), "host-b");
+    UniqueFd own(ends[0]);
+    EXPECT_TRUE(elastic::receive_message(own.get(), monotonic_now() + seconds(60)).ok());
+    return own;
+  }
+
+  static TransferAnswer ask(int fd, const TransferRequest& request) {
+    EXPECT_TRUE(send_frame(fd, encode(request)).ok());
+    return decode_transfer_answer(receive_frame(fd).value()).value();
+  }
+
+  static TransferRequest offering(std::uint64_t step, const nn::CheckpointFiles& files) {
+    TransferRequest request;
+    request.offer = offer_of(Step{step}, files);
+    return request;
+  }
+
+  static Bytes all_of(const TransferOffer& offer, const nn::CheckpointFiles& files) {
+    Bytes all;
+    for (const TransferOffer::File& file : offer.files) {
+      const Bytes& content = files.at(file.name);
+      all.insert(all.end(), content.begin(), content.end());
+    }
+    return all;
+  }
+
+  static Result<void> send(int fd, ByteSpan bytes) {
+    return elastic::send_exactly(fd, bytes, monotonic_now() + seconds(60));
+  }
+
+  const mayfly::testing::TemporaryFolder folder;
+  std::unique_ptr<Job> job;
+  std::mutex mutex;
+  std::vector<ReceivedCheckpoint> received;
+  std::vector<std::string> refusals;
+  std::atomic<std::uint64_t> lost_at{0};
+  std::optional<CheckpointReceiver> receiver;
+};
+
+TEST_F(Receiving, WhatBreaksGoesOnWhereItWas) {
+  const nn::CheckpointFiles own = files(20);
+  const TransferRequest request = offering(20, own);
+  const Bytes all = all_of(request.offer, own);
+  const std::size_t sent = all.size() / 2;
+  {
+    const UniqueFd fd = connect();
+    const TransferAnswer answer = ask(fd.get(), request);
+    ASSERT_EQ(answer.verdict, TransferAnswer::Verdict::kTransfer);
+    EXPECT_EQ(answer.first, 0U);
+    ASSERT_TRUE(send(fd.get(), ByteSpan(all).first(sent)).ok());
+  }
+  const UniqueFd fd = connect();
+  const TransferAnswer answer = ask(fd.get(), request);
+  ASSERT_EQ(answer.verdict, TransferAnswer::Verdict::kTransfer);
+  EXPECT_GT(answer.first, 0U);
+  EXPECT_LE(answer.first, sent);
+  ASSERT_TRUE(send(fd.get(), ByteSpan(all).subspan(answer.first)).ok());
+  EXPECT_TRUE(decode_transfer_receipt(receive_frame(fd.get()).value()).value().is_safe);
+  EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, own);
+
+  const UniqueFd again = connect();  // as another worker, or one on the same disk
+  EXPECT_EQ(ask(again.get(), request).verdict, TransferAnswer::Verdict::kNothing);
+  const std::lock_guard lock(mutex);
+  ASSERT_EQ(received.size(), 2U);
+  EXPECT_EQ(received[0].host, "host-b");
+  EXPECT_EQ(received[0].bytes, all.size() - answer.first);
+  EXPECT_EQ(received[1].bytes, 0U);
+}
+
+TEST_F(Receiving, WhatIsNotWhatWasOfferedIsNotKept) {
+  const nn::CheckpointFiles own = files(20);
+  const TransferRequest request = offering(20, own);
+  Bytes all = all_of(request.offer, own);
+  all[all.size() / 3] ^= std::byte{1};
+  const UniqueFd fd = connect();
+  (void)ask(fd.get(), request);
+  ASSERT_TRUE(send(fd.get(), all).ok());
+  const TransferReceipt receipt = decode_transfer_receipt(receive_frame(fd.get()).value()).value();
+  EXPECT_FALSE(receipt.is_safe);
+  EXPECT_THAT(receipt.text, HasSubstr("did not arrive as it was sent"));
+  EXPECT_FALSE(load_checkpoint(job->config.run_dir).ok());
+}
+
+TEST_F(Receiving, RefusesAnotherJobsCheckpoint) {
+  const ReductionLayout layout(job->model);
+  nn::ModelState state = starting_state(*job, layout).value().state;
+  state.committed = Step{20};
+  Fingerprint other = job->fingerprint;
+  other.front().second = "something else";
+  const nn::CheckpointFiles foreign =
+      nn::encode_checkpoint(job->model, state, job->config.seed, other);
+  const TransferRequest request = offering(20, foreign);
+  const UniqueFd fd = connect();
+  (void)ask(fd.get(), request);
+  ASSERT_TRUE(send(fd.get(), all_of(request.offer, foreign)).ok());
+  const TransferReceipt receipt = decode_transfer_receipt(receive_frame(fd.get()).value()).value();
+  EXPECT_FALSE(receipt.is_safe);
+  EXPECT_THAT(receipt.text, HasSubstr("something else"));
+  EXPECT_FALSE(load_checkpoint(job->config.run_dir).ok());
+}
+
+TEST_F(Receiving, RefusesAStepBeyondTheEnd) {
+  const UniqueFd fd = connect();
+  const TransferAnswer answer = ask(fd.get(), offering(41, files(41)));
+  EXPECT_EQ(answer.verdict, TransferAnswer::Verdict::kRefused);
+  EXPECT_EQ(answer.text, "it is of step 41, the job's last is 40");
+}
+
+TransferRequest question(std::uint64_t step, bool has_state, bool is_foreign, Digest digest = {}) {
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kQuestion;
+  request.question = {Step{step}, digest, is_foreign, has_state};
+  return request;
+}
+
+TEST_F(Receiving, GivesTheNewestCheckpointWhenNobodyHasTheState) {
+  ASSERT_TRUE(save_checkpoint(job->config.run_dir + "/checkpoints", files(20), Step{20}, 3).ok());
+  EXPECT_EQ(ask(connect().get(), question(0, false, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "somebody has it";
+  lost_at = 19;
+  EXPECT_EQ(ask(connect().get(), question(0, false, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "the checkpoint is of another part of the job";
+  lost_at = 26;
+  const UniqueFd fd = connect();
+  TransferAnswer answer = ask(fd.get(), question(0, false, false));
+  ASSERT_EQ(answer.verdict, TransferAnswer::Verdict::kTransfer);
+  EXPECT_EQ(answer.offer.step, Step{20});
+  IncomingCheckpoint incoming(answer.offer);
+  ASSERT_TRUE(incoming.receive(fd.get()).ok());
+  EXPECT_EQ(incoming.take().value(), files(20));
+  EXPECT_EQ(ask(connect().get(), question(20, true, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "the worker has as much";
+}
+
+TEST_F(Receiving, RefusesAWorkerThatWouldBringAnotherJobsState) {
+  EXPECT_EQ(ask(connect().get(), question(10, true, false)).verdict,
+            TransferAnswer::Verdict::kNothing);
+  EXPECT_THAT(ask(connect().get(), question(10, true, true)).text,
+              HasSubstr("of a job with other settings"));
+  EXPECT_THAT(ask(connect().get(), question(41, true, false)).text,
+              HasSubstr("is of step 41, the job's last is 40"));
+  receiver.reset();
+  open({10, to_string(Digest{3, 4})});
+  EXPECT_EQ(ask(connect().get(), question(10, true, true, Digest{3, 4})).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "it is what the job was resumed from";
+}
+
+}  // namespace
+}  // namespace mayfly::engine
