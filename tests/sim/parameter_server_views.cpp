@@ -161,9 +161,9 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
       if (is_first) {
         members_->wait_for_quiet(id);
       }
-      order(id, [this, index = index, is_first, met = view.id] {
+      order(id, [this, id, index = index, is_first, met = view.id] {
         shards_.meet_all(index);
-        if (is_first) {
+        if (is_first && host_of_first_shard() == id) {  // not one that lost it meanwhile
           met_by_first_ = met;
           told_quiet_ = true;
         }
