@@ -17,7 +17,8 @@ mayfly_library(engine
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
-          run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/ledger.cpp run/records.cpp run/run_recorder.cpp
+          run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/ledger.cpp run/records.cpp
+          run/run_recorder.cpp
           run/run_recorder_end.cpp run/run_recorder_servers.cpp
           run/trace.cpp state/initial_weights.cpp state/observer.cpp state/starting_state.cpp
           state/state_donor.cpp state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp

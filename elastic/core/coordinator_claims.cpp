@@ -159,7 +159,8 @@ void Coordinator::judge_said_finished() {
   std::vector<std::pair<MemberId, std::string>> liars;
   for (const auto& [id, step] : said_finished_) {
     const auto went_on = std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      const bool is_member = entry.second.phase == Peer::Phase::kActive || is_claimant(entry.second);
+      const bool is_member =
+          entry.second.phase == Peer::Phase::kActive || is_claimant(entry.second);
       return is_member && !said_finished_.contains(entry.first) && entry.second.committed > step;
     });
     if (static_cast<std::size_t>(went_on) >= said_finished_.size()) {

@@ -247,7 +247,8 @@ void append_records(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(
       make("run_dir", &C::run_dir, "folder of this run; empty = runs/<model>-<date>-<time>"));
-  list.push_back(make("checkpoint_every", &C::checkpoint_every, "steps; 0 = by time alone, and at the end"));
+  list.push_back(
+      make("checkpoint_every", &C::checkpoint_every, "steps; 0 = by time alone, and at the end"));
   list.push_back(make("checkpoint_minutes", &C::checkpoint_minutes,
                       "one when the last is so old; 0 = none for that"));
   list.push_back(make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest stay"));

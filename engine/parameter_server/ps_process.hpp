@@ -25,7 +25,7 @@ struct PsWorkerParts {
   collectives::DelaySource delay;  ///< of what is sent; empty = none
   PsReach& reach;                  ///< kept over memberships
   const Bytes& token;
-  PsServer* server = nullptr;      ///< that this process carries; null = none
+  PsServer* server = nullptr;  ///< that this process carries; null = none
 };
 
 /// The server that this worker carries, or null. Threads of its own from now on. kIo,

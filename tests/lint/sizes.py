@@ -9,7 +9,7 @@ import sys
 from sources import code_only, cpp_files, finish, root_argument
 
 FUNCTION_LINES_MAX = 70
-FILE_LINES_LISTED = 400
+FILE_LINES_LISTED = 500
 FILE_LINES_MAX = 800
 
 _CONTAINER = re.compile(r"^\s*(template\s*<|(inline\s+)?namespace\b|class\b|struct\b|union\b|enum\b"
