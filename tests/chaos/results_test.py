@@ -1,0 +1,80 @@
+"""Goal: whichever process dies at whichever moment around a job's end, the last weights are in the
+coordinator's run directory when the job says done, with the bits of the undisturbed run.
+Method: coordinator and workers in directories of their own; around the last step one worker after
+the other, or the coordinator, is killed at a random moment and replaced. Then all that the workers
+have written is deleted, and what came home is exported.
+"""
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import mayfly_run
+from cluster import Cluster
+from mayfly_run import SMALL_JOB, Failure, Run, expect, lingering
+
+STEPS = 30
+JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--checkpoint-every", "10"]
+SLOW = lingering(STEPS - 8)  # so that there is a moment around the end
+_digest = []
+
+
+def undisturbed():
+    if not _digest:
+        run = Run(JOB + ["--workers", "1"])
+        _digest.append(run.finish()["final_digest"])
+        run.remove()
+    return _digest[0]
+
+
+def kill_some(job, random):
+    """Until the job has ended or enough was done."""
+    for _ in range(random.randint(1, 3)):
+        time.sleep(random.uniform(0, 0.12))
+        if not job.coordinators[-1].alive():
+            return
+        if random.random() < 0.25:
+            job.coordinators[-1].kill()
+            if os.path.exists(job.run.path("summary.json")):
+                return  # it had done all that it had to
+            time.sleep(random.uniform(0, 0.3))
+            job.start_coordinator(2)
+        else:
+            living = [w for w in job.workers if w.alive()]
+            if living:
+                random.choice(living).kill()
+                job.start_worker(job.endpoint())
+
+
+def play(seed):
+    random = mayfly_run.rng(seed)
+    job = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + SLOW, timeout=100)
+    job.start_coordinator(2)
+    for _ in range(2):
+        job.start_worker(job.endpoint())
+    job.run.wait_for_step(random.choice([STEPS - 6, STEPS - 2, STEPS - 1, STEPS]))
+    try:
+        kill_some(job, random)
+    except Failure:
+        expect(not job.coordinators[-1].alive(), f"seed {seed}: {job.logs()}")  # it had ended
+    job.wait_for(lambda: not job.coordinators[-1].alive(), f"seed {seed}: the job does not end")
+    expect(os.path.exists(job.run.path("summary.json")), f"seed {seed}: {job.logs()}")
+    summary = job.run.summary()
+    expect(summary["outcome"] == "done", f"seed {seed}: {summary}")
+    changes = len(summary["recoveries"])
+    expect(summary["final_digest"] == undisturbed(), f"seed {seed}: {summary}")
+    job.stop_hard()
+    for entry in os.listdir(job.folder):
+        if entry.startswith("worker-") and not entry.endswith(".txt"):
+            shutil.rmtree(os.path.join(job.folder, entry))
+    done = subprocess.run([mayfly_run.BINARY, "digest", job.run_dir()], capture_output=True,
+                          text=True, timeout=60, stdin=subprocess.DEVNULL)
+    expect(done.returncode == 0 and undisturbed() in done.stdout,
+           f"seed {seed}: {done.stdout}{done.stderr}")
+    shutil.rmtree(job.folder)
+    return changes
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.play_seeds(play, 12, "kills around the end"))
