@@ -69,6 +69,38 @@ TEST(ProportionalRanges, MoreMembersThanMicrobatchesLeavesTheLastOnesIdle) {
   EXPECT_EQ(counts({0, 0, 0}, 2), (std::vector<std::uint32_t>{1, 1, 0}));
 }
 
+float longest(const std::vector<float>& times, const std::vector<std::uint32_t>& counts) {
+  float most = 0;
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    most = std::max(most, times[rank] * static_cast<float>(counts[rank]));
+  }
+  return most;
+}
+
+TEST(ProportionalRanges, NoOtherSharesOfAtLeastOneWouldBeDoneSooner) {
+  EXPECT_EQ(counts({10, 25}, 5), (std::vector<std::uint32_t>{4, 1}));
+  constexpr std::uint64_t kSeed = 5;
+  RandomStream random{CounterRandom(kSeed)};
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<float> times = {10, static_cast<float>(13 + random.below(60)),
+                                      static_cast<float>(13 + random.below(60))};
+    const auto microbatches = static_cast<std::uint32_t>(3 + random.below(15));
+    float best = longest(times, {microbatches, microbatches, microbatches});
+    for (std::uint32_t a = 1; a + 2 <= microbatches; ++a) {
+      for (std::uint32_t b = 1; a + b + 1 <= microbatches; ++b) {
+        best = std::min(best, longest(times, {a, b, microbatches - a - b}));
+      }
+    }
+    EXPECT_EQ(longest(times, counts(times, microbatches)), best)
+        << "seed " << kSeed << " round " << round;
+  }
+}
+
+TEST(ProportionalRanges, SpeedsCountAsEqualUpToAFifth) {
+  EXPECT_EQ(counts({10, 12}, 12), (std::vector<std::uint32_t>{6, 6}));
+  EXPECT_EQ(counts({10, 12.5F}, 12), (std::vector<std::uint32_t>{7, 5}));
+}
+
 TEST(FirstStepSets, EqualTheRangesIfNobodyHoldsAnything) {
   const auto sets = first_step_sets({{}, {}}, {0, 0}, 5);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 3));
@@ -120,6 +152,13 @@ TEST(FirstStepSets, ANewcomerComesFirstAmongUnequalsToo) {
 TEST(FirstStepSets, ClaimsBeyondTheStepAreIgnored) {
   const auto sets = first_step_sets({MicrobatchSet::range(2, 40)}, {0}, 4);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 4));
+}
+
+TEST(FirstStepSets, WhatIsMissingGoesToWhoIsDoneWithItFirst) {
+  const auto sets =
+      first_step_sets({MicrobatchSet::range(0, 1), MicrobatchSet::range(1, 1)}, {10, 35}, 5);
+  EXPECT_EQ(sets[0].count(), 4u) << "three more take 30 ms, one more of the other would take 35";
+  EXPECT_EQ(sets[1], MicrobatchSet::range(1, 1));
 }
 
 TEST(FirstStepSets, CoverTheStepOnceForAnyClaims) {

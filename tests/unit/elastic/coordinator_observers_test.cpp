@@ -300,5 +300,46 @@ TEST(CoordinatorObservers, AJoinWithASmallStateIsReportedToo) {
   EXPECT_EQ(joins[0].join.admitted, joins[0].join.promoted);
 }
 
+TEST(CoordinatorObservers, ADonorThatLeavesStartsTheCopyAgain) {
+  CoordinatorHarness job = observed();
+  job.give(coordinator_event::DrainAsked{k2, "operator"});
+  job.stopped(k1, 15);
+  job.stopped(k2, 15);
+  observer_stopped(job, k3, 15);
+  ASSERT_EQ(job.view_members(), (Members{k1, k3}));
+  EXPECT_EQ(in_view(job, k3).observes, ViewId{3});
+}
+
+TEST(CoordinatorObservers, OneThatCaughtUpIsBehindAgainWhenItsCopyIsStartedAgain) {
+  CoordinatorHarness job = observed();
+  job.say(k3, CaughtUp{job.view().id, Step{14}});
+  job.give(coordinator_event::SentinelReport{k2, "died"});
+  job.stopped(k1, 15);
+  observer_stopped(job, k3, 14);
+  ASSERT_EQ(in_view(job, k3).observes, ViewId{3});
+  job.start(k1, 16);
+  job.say(k3, Formed{job.view().id});
+  job.clear();
+  job.pass(seconds(1), {k1, k3});
+  EXPECT_TRUE(job.sent<Stop>(k1).empty()) << "it has not said that it caught up in this view";
+  job.say(k3, CaughtUp{job.view().id, Step{20}});
+  EXPECT_EQ(job.sent<Stop>(k1).size(), 1U);
+}
+
+TEST(CoordinatorObservers, OneThatCaughtUpWaitsForTheOthersExactlyAsLongAsIsAllowed) {
+  CoordinatorHarness job = running();
+  (void)join(job, 0, kLarge);
+  (void)join(job, 0, kLarge);
+  job.stopped(k1, 12);
+  job.stopped(k2, 12);
+  job.clear();
+  job.say(k3, CaughtUp{job.view().id, Step{20}});
+  job.pass(options().start_together - milliseconds(10), {k1, k2, k3, k4});
+  job.say(k3, CaughtUp{job.view().id, Step{21}});  // once more, which is no news
+  EXPECT_TRUE(job.sent<Stop>(k1).empty());
+  job.pass(milliseconds(10), {k1, k2, k3, k4});
+  EXPECT_EQ(job.sent<Stop>(k1).size(), 1U);
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

@@ -220,6 +220,30 @@ TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
   EXPECT_EQ(job.coordinator.phase(), "waiting") << "2 of 3, but also 2 of 5";
 }
 
+TEST(CoordinatorQuorum, TheViewAfterTwoInDoubtStillNeedsAMajorityOfTheOneBeforeThem) {
+  CoordinatorHarness job = primary(5);
+  const View before = job.view();
+  lose(job, {k4, k5});
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  lose(job, {k3});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  ASSERT_TRUE(join_again(job, k5, before));
+  ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k5}));
+  ASSERT_EQ(job.view().bases.size(), 2u);
+  ASSERT_EQ(job.view().bases.front().id, before.id);
+  lose(job, {k5});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  EXPECT_EQ(job.coordinator.phase(), "waiting") << "2 of 3 twice, but also 2 of 5";
+  ASSERT_TRUE(join_again(job, k4, before));
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k4}));
+  ASSERT_EQ(job.view().bases.size(), 3u);
+  EXPECT_EQ(job.view().bases.front().id, before.id);
+}
+
 TEST(CoordinatorQuorum, TheDeadOfAnOlderBaseConsentToo) {
   CoordinatorHarness job = primary(5);
   lose(job, {k4, k5});

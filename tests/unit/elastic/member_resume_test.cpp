@@ -148,6 +148,62 @@ TEST(MemberResume, TheSameCoordinatorMayAskAgainOnTheSameConnection) {
   EXPECT_EQ(sent<Resume>(effects)[0].incarnation, Incarnation{3});
 }
 
+/// What it says to the next coordinator, of this incarnation.
+Resume told_to(Member& member, std::uint64_t incarnation) {
+  (void)member.handle(member_event::CoordinatorLost{});
+  const auto told =
+      sent<Resume>(member.handle(member_event::Received{welcome(incarnation, kOtherAuthor)}));
+  EXPECT_EQ(told.size(), 1u);
+  return told.empty() ? Resume{} : told[0];
+}
+
+TEST(MemberResume, SaysThatItCaughtUpInTheViewThatItIsInAndInNoOther) {
+  Member member = running_member();
+  (void)member.handle(member_event::StateCaughtUp{ViewId{1}, Step{6}});
+  const Resume first = told_to(member, 2);
+  EXPECT_TRUE(first.has_caught_up);
+  EXPECT_EQ(first.committed, Step{6});
+  (void)member.handle(stopped_at(1, 7));
+  const View next = view_of(id_base(Incarnation{2}) + 1, 7);
+  ASSERT_NE(only<member_effect::RunView>(member.handle(member_event::Received{NewView{next}})),
+            nullptr);
+  EXPECT_FALSE(told_to(member, 3).has_caught_up);
+}
+
+TEST(MemberResume, SaysWhatItHeldWhenItEnteredTheViewThatItRuns) {
+  Member member = running_member();
+  EXPECT_EQ(told_to(member, 2).held_before, MicrobatchSet{}) << "it entered with nothing";
+  (void)member.handle(stopped_at(1, 7));
+  const Resume waiting = told_to(member, 3);
+  ASSERT_TRUE(waiting.last);
+  EXPECT_EQ(waiting.last->held, MicrobatchSet::range(0, 2));
+  EXPECT_EQ(waiting.held_before, MicrobatchSet{}) << "that is in its last report";
+  EXPECT_TRUE(waiting.is_active);
+
+  const View next = view_of(id_base(Incarnation{3}) + 1, 7);
+  (void)member.handle(member_event::Received{NewView{next}});
+  const Resume running = told_to(member, 4);
+  EXPECT_EQ(running.phase, ResumePhase::kRunning);
+  EXPECT_EQ(running.held_before, MicrobatchSet::range(0, 2));
+  EXPECT_FALSE(running.last);
+  EXPECT_FALSE(running.is_active) << "no step of the new view is committed";
+
+  auto empty = stopped_at(value(next.id), 7);
+  empty.held = MicrobatchSet{};
+  (void)member.handle(empty);
+  (void)member.handle(member_event::Received{NewView{view_of(id_base(Incarnation{4}) + 1, 7)}});
+  EXPECT_EQ(told_to(member, 5).held_before, MicrobatchSet{}) << "it held nothing any more";
+}
+
+TEST(MemberResume, SaysTheLastSpeedThatWasKnown) {
+  Member member = running_member();
+  (void)member.handle(member_event::Progressed{ViewId{1}, Step{6}, 2.5F});
+  (void)member.handle(member_event::Progressed{ViewId{1}, Step{7}, 0});
+  const Resume told = told_to(member, 2);
+  EXPECT_EQ(told.microbatch_ms, 2.5F);
+  EXPECT_EQ(told.committed, Step{7});
+}
+
 TEST(MemberFencing, NeverObeysALowerIncarnation) {
   Member member = running_member();
   (void)member.handle(member_event::CoordinatorLost{});

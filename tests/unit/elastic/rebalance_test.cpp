@@ -175,6 +175,61 @@ TEST(Rebalancer, DoesNotPayMoreThanItGains) {
   EXPECT_EQ(cluster.changes(), 1U);
 }
 
+/// One of two equal members has three times the work of the other.
+const std::vector<Load> kUneven = {{10, 6}, {10, 2}};
+
+TEST(Rebalancer, AGainMustLastAnewAfterAChangeAndInANewView) {
+  RebalanceOptions options;
+  options.interval = milliseconds(50);
+  Rebalancer policy(options);
+  EXPECT_FALSE(policy.judge(kStart, kUneven));
+  EXPECT_FALSE(policy.judge(kStart + milliseconds(999), kUneven));
+  EXPECT_TRUE(policy.judge(kStart + milliseconds(1000), kUneven));
+  EXPECT_FALSE(policy.judge(kStart + milliseconds(1200), kUneven)) << "seen for the first time";
+  EXPECT_FALSE(policy.judge(kStart + milliseconds(2199), kUneven));
+  EXPECT_TRUE(policy.judge(kStart + milliseconds(2200), kUneven));
+  EXPECT_FALSE(policy.judge(kStart + milliseconds(3000), kUneven));
+  policy.view_began();
+  EXPECT_FALSE(policy.judge(kStart + milliseconds(4100), kUneven)) << "of another view";
+}
+
+TEST(Rebalancer, BetweenTwoChangesIsAtLeastTheInterval) {
+  RebalanceOptions options;
+  options.sustained = Duration(0);
+  options.interval = seconds(5);
+  options.interval_max = seconds(8);
+  Rebalancer policy(options);
+  std::vector<Duration> changes;
+  for (Duration at(0); at <= seconds(40); at += milliseconds(500)) {
+    if (policy.judge(kStart + at, kUneven)) {
+      changes.push_back(at);
+    }
+  }
+  EXPECT_EQ(changes, (std::vector<Duration>{Duration(0), seconds(5), seconds(13), seconds(21),
+                                            seconds(29), seconds(37)}))
+      << "it doubles, up to its most";
+  EXPECT_TRUE(policy.judge(kStart + seconds(37 + 4 * 8), kUneven));
+  EXPECT_FALSE(policy.judge(kStart + seconds(37 + 4 * 8) + milliseconds(4999), kUneven));
+  EXPECT_TRUE(policy.judge(kStart + seconds(37 + 4 * 8 + 5), kUneven)) << "they were rare again";
+}
+
+TEST(Rebalancer, ActsOnWhatIsJustWorthIt) {
+  RebalanceOptions options;
+  options.sustained = Duration(0);
+  options.gain_min = 0.25;
+  const std::vector<Load> quarter = {{10, 4}, {10, 2}};  // 40 ms become 30
+  EXPECT_TRUE(Rebalancer(options).judge(kStart, quarter));
+  options.gain_min = 0.26;
+  EXPECT_FALSE(Rebalancer(options).judge(kStart, quarter));
+  options.gain_min = 0.1;
+  Rebalancer policy(options);
+  policy.change_took(seconds(15));  // of each minute a quarter is gained
+  EXPECT_TRUE(policy.judge(kStart, quarter));
+  Rebalancer dearer(options);
+  dearer.change_took(seconds(15) + milliseconds(1));
+  EXPECT_FALSE(dearer.judge(kStart, quarter));
+}
+
 TEST(Rebalancer, DoesNothingWhileATimeIsUnknownOrIfItIsOff) {
   Cluster unknown({5, 0}, 8);
   unknown.counts = {1, 7};
@@ -234,6 +289,19 @@ TEST(StragglerPolicy, NamesTheSlowestAfterItWasTooSlowForLongEnough) {
   EXPECT_FALSE(policy.judge(kStart + seconds(10), runners(1, 1, 3)));  // it was better once
   EXPECT_FALSE(policy.judge(kStart + seconds(11), runners(1, 1, 9)));
   EXPECT_EQ(policy.judge(kStart + seconds(21), runners(1, 1, 9)), kThree);
+}
+
+TEST(StragglerPolicy, OfTwoThatAreTooSlowTheSlowerOneGoesAndTheFactorItselfIsTooSlow) {
+  StragglerPolicy policy({.factor = 4, .after = seconds(1)});
+  const std::vector<Runner> four = {
+      {kOne, "a", 2}, {kTwo, "b", 8}, {kThree, "c", 8.5F}, {MemberId{4}, "d", 2}};
+  EXPECT_FALSE(policy.judge(kStart, four));
+  EXPECT_EQ(policy.judge(kStart + seconds(1), four), kThree);
+  policy.drained({kThree, "c", 8.5F});
+  const std::vector<Runner> rest = {four[0], four[1], four[3]};
+  EXPECT_EQ(policy.judge(kStart + seconds(1), rest), kTwo);
+  const std::vector<Runner> better = {four[0], {kTwo, "b", 7.9F}, four[3]};
+  EXPECT_FALSE(policy.judge(kStart + seconds(1), better));
 }
 
 TEST(StragglerPolicy, ComparesWithTheOthersSoThatTwoAreEnough) {

@@ -90,6 +90,38 @@ TEST_F(StallWatchTest, WhoWaitsIsNeverACulprit) {
   EXPECT_TRUE(evicted_.empty());
 }
 
+TEST_F(StallWatchTest, WhatTookLongIsUsualForThatActivityAndForNoOther) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  pass(seconds(4), Duration::zero(), Duration::zero());  // computes, once, for four seconds
+  ASSERT_EQ(reported_.size(), 1u);
+  one_.activity = Activity::kEvaluate;
+  pass(milliseconds(200), milliseconds(100), milliseconds(100));
+  one_.activity = Activity::kCompute;
+  pass(milliseconds(50), Duration::zero(), Duration::zero());
+  reported_.clear();
+  pass(seconds(5), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(reported_.empty()) << "computing has taken four seconds before";
+  one_.activity = Activity::kEvaluate;
+  pass(seconds(1), Duration::zero(), Duration::zero());
+  ASSERT_EQ(reported_.size(), 1u) << "evaluating has not";
+  EXPECT_LT(reported_[0].longest, seconds(1));
+}
+
+TEST_F(StallWatchTest, WhoMovedAgainIsReportedAndEvictedTheNextTimeToo) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  pass(seconds(1), Duration::zero(), Duration::zero());
+  ASSERT_EQ(reported_.size(), 1u);
+  pass(seconds(1), milliseconds(100), milliseconds(100));
+  pass(seconds(3), Duration::zero(), Duration::zero());
+  EXPECT_EQ(reported_.size(), 1u) << "one second was seen, and four times that is not over";
+  pass(seconds(2), Duration::zero(), Duration::zero());
+  EXPECT_EQ(reported_.size(), 2u);
+  pass(seconds(14), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty()) << "twenty times that is not over";
+  pass(seconds(3), Duration::zero(), Duration::zero());
+  EXPECT_EQ(evicted_.size(), 1u);
+}
+
 TEST_F(StallWatchTest, AnUnknownActivityGetsTime) {
   one_.activity = Activity::kCheckpoint;
   pass(seconds(9), Duration::zero(), Duration::zero());

@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/coordinator_harness.hpp"
+
+// From one view to the next: for how long a coordinator waits until everybody has stopped, and what
+// of the view before counts in the next one.
+
+namespace mayfly::elastic {
+namespace {
+
+constexpr MemberId k1{1};
+constexpr MemberId k2{2};
+constexpr MemberId k3{3};
+constexpr Duration kStopTimeout = seconds(10);
+
+using Members = std::vector<MemberId>;
+
+CoordinatorHarness job_of_three() {
+  CoordinatorOptions options;
+  options.stop_timeout = kStopTimeout;
+  return running_job(3, 10, options);
+}
+
+TEST(CoordinatorStopDeadline, OfAnImmediateStopBeginsWhenTheMembersAreTold) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.pass(seconds(6), {k1, k2});
+  job.stopped(k1, 10);
+  job.pass(kStopTimeout - seconds(6) - milliseconds(10), {k1, k2});
+  EXPECT_FALSE(job.noted("evicted"));
+  job.pass(milliseconds(10), {k1, k2});
+  EXPECT_TRUE(job.noted("evicted"));
+  EXPECT_EQ(job.sent<Dismiss>(k2).at(0).reason, DismissReason::kEvicted);
+  EXPECT_EQ(job.view_members(), (Members{k1}));
+}
+
+TEST(CoordinatorStopDeadline, OfAnImmediateStopWithinAPlannedOneIsItsOwn) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::DrainAsked{k3, "operator"});
+  job.stopped(k1, 11);
+  job.pass(seconds(8), {k1, k2, k3});
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  ASSERT_FALSE(job.sent<Stop>(k2).back().at_boundary);
+  job.pass(kStopTimeout - milliseconds(10), {k1, k2});
+  EXPECT_FALSE(job.noted("evicted")) << "it was told to stop at once two seconds too late";
+  job.pass(milliseconds(10), {k1, k2});
+  EXPECT_TRUE(job.noted("evicted"));
+  EXPECT_EQ(job.view_members(), (Members{k1}));
+}
+
+TEST(CoordinatorStopDeadline, WhoDoesNotComeToTheBoundaryIsToldToStopAtOnceAndHasItsTime) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::DrainAsked{k3, "operator"});
+  job.pass(3 * kStopTimeout, {k1, k2, k3});  // a step may take long
+  job.stopped(k1, 11);
+  job.pass(kStopTimeout - milliseconds(10), {k1, k2, k3});
+  EXPECT_EQ(job.sent<Stop>(k2).size(), 1U);
+  job.pass(milliseconds(10), {k1, k2, k3});
+  ASSERT_EQ(job.sent<Stop>(k2).size(), 2U);
+  EXPECT_FALSE(job.sent<Stop>(k2)[1].at_boundary);
+  EXPECT_EQ(job.sent<Stop>(k1).size(), 1U) << "it has stopped";
+  job.stopped(k3, 11);
+  job.pass(kStopTimeout - milliseconds(10), {k1, k2, k3});
+  EXPECT_FALSE(job.noted("evicted"));
+  job.pass(milliseconds(10), {k1, k2, k3});
+  EXPECT_EQ(job.view_members(), (Members{k1}));
+}
+
+/// A change that is settled leaves nothing behind.
+TEST(CoordinatorStopDeadline, OfTheNextChangeBeginsWithThat) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.pass(seconds(8), {k1, k2});
+  job.stopped(k1, 10);
+  job.stopped(k2, 10);
+  job.start(k1, 11);
+  job.start(k2, 11);
+  job.clear();
+  const MemberId joiner = job.join();
+  job.pass(2 * kStopTimeout, {k1, k2, joiner});
+  ASSERT_EQ(job.sent<Stop>(k1).size(), 1U);
+  EXPECT_TRUE(job.sent<Stop>(k1)[0].at_boundary);
+  EXPECT_FALSE(job.noted("evicted"));
+}
+
+TEST(CoordinatorNextView, SumsOfAMemberThatIsBehindDoNotCount) {
+  CoordinatorHarness job = job_of_three();
+  ASSERT_EQ(job.view().members[1].first, 3U);
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.stopped(k1, 11);
+  job.stopped(k2, 10, MicrobatchSet::range(3, 3));  // of the step that member 1 has committed
+  ASSERT_EQ(job.view().committed, Step{11});
+  ASSERT_EQ(job.view().behind, (std::vector<Rank>{Rank{1}}));
+  for (const ViewMember& member : job.view().members) {
+    EXPECT_EQ(member.first_step, MicrobatchSet::range(member.first, member.count));
+    EXPECT_EQ(member.count, 4U);
+  }
+}
+
+TEST(CoordinatorNextView, SumsOfMembersThatHaveTheStateCountAlsoIfAnotherIsBehind) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.stopped(k1, 10);
+  job.stopped(k2, 11, MicrobatchSet::range(3, 2));
+  ASSERT_EQ(job.view().source, Rank{1});
+  const MicrobatchSet& kept = job.view().members[1].first_step;
+  EXPECT_TRUE(kept.contains(3) && kept.contains(4));
+  EXPECT_EQ(kept.count(), 2U + 3) << "the six that are missing are shared evenly";
+  EXPECT_EQ(job.view().members[0].first_step.count(), 3U);
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
