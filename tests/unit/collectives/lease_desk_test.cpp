@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace mayfly::parameter_server {
 namespace {
 
@@ -79,6 +81,154 @@ TEST(LeaseDesk, GivesWhatAllWaitForToOneThatWaits) {
   EXPECT_EQ(lost[0].worker, k2);
   EXPECT_EQ(lost[0].lease.first, 0u);
   EXPECT_FALSE(lost[0].lease.version);
+}
+
+TEST(LeaseDesk, GivesASliceThatCameTooLateToWhoWaits) {
+  SyncPlan plan = plan_of("backup:2-of-3", 1, 4);
+  LeaseDesk desk(plan, {});
+  (void)desk.set_workers({k1, k2, k3});
+  for (const MemberId worker : {k1, k2, k3}) {
+    ASSERT_EQ(desk.connected(worker, 0).size(), 1u);
+  }
+  desk.staged(0);
+  desk.staged(1);
+  (void)desk.applied({0, 1});
+  ASSERT_EQ(desk.wants(k1).size(), 1u) << "the last slice that nobody has had";
+  EXPECT_TRUE(desk.wants(k2).empty());
+  const Grants again = desk.dropped(2);  // of the third worker, which has not asked for more
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].worker, k2);
+  EXPECT_EQ(again[0].lease.first, 2u);
+  EXPECT_EQ(again[0].lease.version, 1u);
+  EXPECT_EQ(desk.late(), 1u);
+}
+
+TEST(LeaseDesk, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
+  SyncPlan plan = plan_of("backup:2-of-3", 4, 2);
+  LeaseDesk desk(plan, {});
+  (void)desk.set_workers({k1, k2, k3});
+  for (const MemberId worker : {k1, k2, k3}) {
+    ASSERT_EQ(desk.connected(worker, 0).size(), 1u);
+  }
+  desk.staged(0);
+  EXPECT_TRUE(desk.wants(k1).empty()) << "it has done its part of this round";
+  desk.staged(1);
+  const Grants next = desk.applied({0, 1});
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].worker, k1);
+  EXPECT_EQ(next[0].lease.first, 3u);
+  EXPECT_EQ(next[0].lease.version, 1u);
+  EXPECT_EQ(desk.set_workers({k1, k2}).size(), 0u);
+  EXPECT_EQ(desk.reissued(), 1u);
+  const Grants lost = desk.wants(k2);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].lease.first, 2u) << "what a lost worker had comes first";
+}
+
+/// One worker alone has got so far in a phase whose workers may differ by so many slices.
+class LeaseDeskClocks : public testing::Test {
+ protected:
+  void SetUp() override {
+    (void)desk.set_workers({k1});
+    ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
+    for (std::uint64_t slice = 0; slice < 3; ++slice) {
+      last = next_of(k1, slice);
+    }
+    ASSERT_EQ(last.clock, 3u);
+  }
+  /// The worker has done this slice, its newest.
+  Lease next_of(MemberId worker, std::uint64_t slice) {
+    (void)desk.applied({slice});
+    (void)desk.confirmed(worker, ++serials[worker]);
+    const Grants grants = desk.wants(worker);
+    EXPECT_EQ(grants.size(), 1u);
+    return grants.empty() ? Lease{} : grants[0].lease;
+  }
+
+  SyncPlan plan = plan_of("ssp:1", 40, 1);
+  LeaseDesk desk{plan, {}};
+  Lease last;
+  std::map<MemberId, std::uint64_t> serials;
+};
+
+TEST_F(LeaseDeskClocks, OneThatJoinsLaterIsNoneThatTheOthersWaitFor) {
+  (void)desk.set_workers({k1, k2});
+  const Grants joined = desk.connected(k2, 0);
+  ASSERT_EQ(joined.size(), 1u);
+  EXPECT_EQ(joined[0].lease.clock, 3u);
+  EXPECT_EQ(next_of(k2, joined[0].lease.first).clock, 4u);
+}
+
+TEST_F(LeaseDeskClocks, OneThatHadNoWorkIsNoneThatTheOthersWaitFor) {
+  (void)desk.set_workers({k1, k2});
+  const Grants joined = desk.connected(k2, 0);
+  ASSERT_EQ(joined.size(), 1u);
+  for (int i = 0; i < 4; ++i) {
+    last = next_of(k1, last.first);
+  }
+  ASSERT_EQ(last.clock, 7u);
+  (void)desk.applied({joined[0].lease.first});
+  const Grants rested = desk.rested(k2, joined[0].lease.serial);
+  ASSERT_EQ(rested.size(), 1u);
+  EXPECT_EQ(rested[0].lease.clock, 7u);
+}
+
+TEST_F(LeaseDeskClocks, WhatAWorkerIsBehindIsNotForgotten) {
+  (void)desk.set_workers({k1, k2});
+  const Grants joined = desk.connected(k2, 0);
+  ASSERT_EQ(joined.size(), 1u);
+  for (int i = 0; i < 4; ++i) {
+    last = next_of(k1, last.first);
+  }
+  EXPECT_EQ(next_of(k2, joined[0].lease.first).clock, 4u) << "the other one is at 7";
+}
+
+TEST_F(LeaseDeskClocks, OneThatIsAheadAndRestedIsStillAhead) {
+  (void)desk.set_workers({k1, k2});
+  const Grants joined = desk.connected(k2, 0);  // at 3, and stays there
+  ASSERT_EQ(joined.size(), 1u);
+  last = next_of(k1, last.first);
+  ASSERT_EQ(last.clock, 4u);
+  (void)desk.applied({last.first});
+  const Grants rested = desk.rested(k1, last.serial);
+  ASSERT_EQ(rested.size(), 1u);
+  EXPECT_EQ(rested[0].lease.clock, 5u);
+}
+
+TEST(LeaseDesk, RepeatsToAWorkerThatConnectsAgainWhatItDidNotReceive) {
+  SyncPlan plan = plan_of("asp", 40, 1);
+  LeaseDesk desk(plan, {});
+  (void)desk.set_workers({k1});
+  const Grants first = desk.connected(k1, 0);
+  const Grants second = desk.wants(k1);
+  ASSERT_EQ(second.size(), 1u);
+  ASSERT_EQ(second[0].lease.serial, 2u);
+  const Grants one = desk.connected(k1, 1);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].lease, second[0].lease);
+  EXPECT_TRUE(desk.connected(k1, 2).empty());
+  EXPECT_EQ(desk.connected(k1, 0).size(), 2u);
+  EXPECT_TRUE(desk.connected(k3, 0).empty()) << "no member of the view";
+}
+
+TEST(LeaseDesk, HeldBeginsNoStepAndGoesOnWhereItWas) {
+  SyncPlan plan = plan_of("asp", 10, 2);
+  LeaseDesk desk(plan, {});
+  (void)desk.set_workers({k1});
+  ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
+  desk.hold();
+  const Grants rest_of_step = desk.wants(k1);
+  ASSERT_EQ(rest_of_step.size(), 1u) << "a step that was begun is completed";
+  EXPECT_EQ(rest_of_step[0].lease.first, 1u);
+  EXPECT_TRUE(desk.wants(k1).empty());
+  EXPECT_FALSE(desk.is_quiet());
+  (void)desk.applied({0});
+  (void)desk.applied({1});
+  EXPECT_TRUE(desk.is_quiet());
+  const Grants next = desk.go_on();
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].lease.first, 2u);
+  EXPECT_FALSE(desk.is_quiet());
 }
 
 }  // namespace

@@ -135,6 +135,41 @@ TEST(StragglerWatch, NeedsItToBeClearlyFasterBeforeItIsNoneAnyMore) {
   EXPECT_TRUE(rounds.watch().stragglers().empty());
 }
 
+/// How many rounds in which `slow` takes `factor` times as long until something changes.
+int rounds_until_a_change(Rounds& rounds, std::uint32_t slow, double factor) {
+  for (int i = 1; i <= 100; ++i) {
+    if (!rounds.run(slow, factor).empty()) {
+      return i;
+    }
+  }
+  return 0;
+}
+
+TEST(StragglerWatch, NeedsAsManyWindowsInARowForTheOppositeEachTime) {
+  constexpr int kRounds = kOptions.windows * kOptions.slices;
+  Rounds rounds(4, 0, 1);
+  (void)rounds.run(0, 1);  // now there is something to compare with
+  for (int i = 1; i < static_cast<int>(kOptions.slices); ++i) {
+    (void)rounds.run(0, 1);
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(rounds_until_a_change(rounds, 1, 2), kRounds);
+    EXPECT_EQ(rounds.watch().stragglers().size(), 1U);
+    EXPECT_EQ(rounds_until_a_change(rounds, 1, 1), kRounds);
+    EXPECT_TRUE(rounds.watch().stragglers().empty());
+  }
+}
+
+TEST(StragglerWatch, WindowsThatDoNotFollowEachOtherDoNotCount) {
+  Rounds rounds(4, 0, 1);
+  for (int i = 0; i < 40; ++i) {
+    const bool is_slow = i % 3 != 2;  // two windows in three
+    for (std::uint32_t slice = 0; slice < kOptions.slices; ++slice) {
+      EXPECT_TRUE(rounds.run(is_slow ? 1 : 0, 3).empty());
+    }
+  }
+}
+
 TEST(StragglerWatch, FindsTwoAmongFour) {
   StragglerWatch watch(kOptions);
   watch.set_workers({MemberId{1}, MemberId{2}, MemberId{3}, MemberId{4}});

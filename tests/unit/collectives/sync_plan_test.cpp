@@ -252,5 +252,50 @@ TEST(UpdateOrder, KeepsWhoIsTooFarAheadWaitingUntilTheSlowestMovesOrIsGone) {
   EXPECT_EQ(order.gone(MemberId{2}), std::vector<MemberId>{MemberId{1}});
 }
 
+TEST(UpdateOrder, TakesTheFirstSlicesOfABackupRoundAndDropsTheRest) {
+  const SyncPlan plan =
+      parse_phases("backup:2-of-3", {.last_step = 2, .slices_per_step = 2, .samples_per_step = 8})
+          .value();
+  UpdateOrder order(plan);
+  EXPECT_FALSE(order.pushed(push_of(3, 2, 0, 1)).value().update);
+  const PushOutcome full = order.pushed(push_of(1, 0, 0, 1)).value();
+  ASSERT_TRUE(full.update) << "two of three are enough";
+  EXPECT_EQ(full.update->slices, (std::vector<std::uint64_t>{0, 2}));
+  EXPECT_EQ(full.update->version, 1U);
+  EXPECT_EQ(order.staged(), 0U);
+  EXPECT_EQ(order.pushed(push_of(2, 1, 0, 1)).value().fate, PushFate::kLate);
+  EXPECT_EQ(order.pushed(push_of(2, 1, 1, 2)).value().fate, PushFate::kStaged);
+  const PushOutcome last = order.pushed(push_of(1, 3, 1, 2)).value();
+  ASSERT_TRUE(last.update);
+  EXPECT_EQ(last.update->version, plan.version_at(plan.last_slice()));
+  EXPECT_EQ(last.update->step, 2U);
+  EXPECT_EQ(last.update->steps_after, 2U);
+}
+
+TEST(UpdateOrder, NobodyWaitsForAWorkerThatRestsUntilItIsHeardOfAgain) {
+  const SyncPlan plan = parse_phases("ssp:1", kLength).value();
+  UpdateOrder order(plan);
+  (void)order.pulled(MemberId{2}, 0, 0);
+  EXPECT_TRUE(order.pulled(MemberId{1}, 2, 0).empty()) << "two ahead are one too many";
+  EXPECT_EQ(order.rested(MemberId{2}), std::vector<MemberId>{MemberId{1}});
+  EXPECT_EQ(order.pulled(MemberId{1}, 9, 0), std::vector<MemberId>{MemberId{1}});
+  EXPECT_EQ(order.pulled(MemberId{2}, 7, 0), std::vector<MemberId>{MemberId{2}});
+  EXPECT_TRUE(order.pulled(MemberId{1}, 9, 0).empty());
+  EXPECT_TRUE(order.rested(MemberId{3}).empty()) << "nobody knows it";
+  EXPECT_EQ(order.pulled(MemberId{2}, 8, 0), (std::vector<MemberId>{MemberId{1}, MemberId{2}}));
+  EXPECT_EQ(order.pulled(MemberId{2}, 3, 0), std::vector<MemberId>{MemberId{2}})
+      << "clocks do not go back";
+  EXPECT_EQ(order.pulled(MemberId{1}, 9, 0), std::vector<MemberId>{MemberId{1}});
+}
+
+TEST(UpdateOrder, AnswersAPullOnceAndOnlyWhenThatVersionIsThere) {
+  const SyncPlan plan = parse_phases("asp", kLength).value();
+  UpdateOrder order(plan);
+  EXPECT_TRUE(order.pulled(MemberId{1}, 0, 1).empty());
+  EXPECT_EQ(order.pushed(push_of(2, 0, 0, 1)).value().answers,
+            (std::vector<MemberId>{MemberId{1}, MemberId{2}}));
+  EXPECT_EQ(order.pushed(push_of(2, 1, 0, 2)).value().answers, std::vector<MemberId>{MemberId{2}});
+}
+
 }  // namespace
 }  // namespace mayfly::parameter_server
