@@ -1,0 +1,193 @@
+#include "cloud_hooks/core/offer_book.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr Instant kStart{1'000'000'000'000};
+constexpr BackoffOptions kBackoff{.first = seconds(5), .max = seconds(40)};
+using Order = std::vector<std::size_t>;
+
+Offer offer(const std::string& zone, Market market = Market::kSpot,
+            const std::string& type = "gpu") {
+  return {type, zone, market};
+}
+
+/// 0 to 2 are of one kind in three zones, 3 is on demand, 4 another machine; dearer and dearer.
+OfferBook book_of_five() {
+  return {{{offer("a"), 1, 1},
+           {offer("b"), 2, 1},
+           {offer("c"), 3, 1},
+           {offer("a", Market::kOnDemand), 4, 1},
+           {offer("a", Market::kSpot, "other"), 5, 1}},
+          kBackoff};
+}
+
+Duration refused_for(OfferBook& book, std::size_t which, Instant now,
+                     std::optional<Duration> retry_after = {}) {
+  return book.out_of_stock(which, now, {ProviderErrorKind::kCapacity, "", {}, retry_after}) - now;
+}
+
+TEST(OfferBook, WaitsTwiceAsLongAfterEachRefusalUpToTheMost) {
+  OfferBook book = book_of_five();
+  Instant now = kStart;
+  for (const int wait : {5, 10, 20, 40, 40}) {
+    EXPECT_EQ(refused_for(book, 0, now), seconds(wait));
+    now = now + seconds(wait);
+  }
+  EXPECT_EQ(refused_for(book, 1, now), seconds(5)) << "each offer for itself";
+}
+
+TEST(OfferBook, AnOfferThatWorkedWaitsFromTheShortestTimeOnAgain) {
+  OfferBook book = book_of_five();
+  for (int i = 0; i < 3; ++i) {
+    (void)refused_for(book, 0, kStart + i * seconds(100));
+  }
+  book.worked(0);
+  EXPECT_EQ(refused_for(book, 0, kStart + seconds(1000)), seconds(5));
+}
+
+TEST(OfferBook, WaitsAsLongAsTheProviderAsksWithinReason) {
+  OfferBook book = book_of_five();
+  EXPECT_EQ(refused_for(book, 0, kStart, seconds(100)), seconds(100));
+  EXPECT_EQ(refused_for(book, 1, kStart, seconds(1)), seconds(5));
+  EXPECT_EQ(refused_for(book, 2, kStart, seconds(1'000'000)), 10 * kBackoff.max);
+  EXPECT_EQ(refused_for(book, 0, kStart + seconds(50)), seconds(50)) << "it had asked for more";
+}
+
+TEST(OfferBook, RanksWhatMayBeAskedForNow) {
+  OfferBook book = book_of_five();
+  EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2, 3, 4}));
+  EXPECT_EQ(book.next_change(kStart), std::nullopt);
+  (void)refused_for(book, 1, kStart);
+  (void)refused_for(book, 0, kStart, seconds(8));
+  EXPECT_EQ(book.ranking(kStart), (Order{2, 3, 4}));
+  EXPECT_EQ(book.next_change(kStart), kStart + seconds(5));
+  EXPECT_EQ(book.ranking(kStart + seconds(5) - Duration(1)), (Order{2, 3, 4}));
+  EXPECT_EQ(book.ranking(kStart + seconds(5)), (Order{1, 2, 3, 4}));
+  EXPECT_EQ(book.next_change(kStart + seconds(5)), kStart + seconds(8));
+  book.stop(0);
+  EXPECT_EQ(book.next_change(kStart + seconds(5)), std::nullopt) << "a person must mend that";
+  EXPECT_EQ(book.ranking(kStart + seconds(8)), (Order{1, 2, 3, 4}));
+}
+
+TEST(OfferBook, EquallyDearOffersAreAskedInTheOrderOfTheList) {
+  const OfferBook book({{offer("a"), 4, 2}, {offer("b"), 1, 1}, {offer("c"), 2, 1}}, kBackoff);
+  EXPECT_EQ(book.ranking(kStart), (Order{1, 0, 2}));
+}
+
+TEST(OfferBook, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
+  OfferBook book({{offer("a"), 1, 1},
+                  {offer("b"), 2, 1},
+                  {offer("c"), 3, 1},
+                  {offer(""), 4, 1},
+                  {offer("b", Market::kOnDemand), 5, 1},
+                  {offer("b", Market::kSpot, "other"), 6, 1}},
+                 kBackoff);
+  (void)refused_for(book, 2, kStart, seconds(100));
+  ProviderError error{ProviderErrorKind::kCapacity, "", {"c"}, {}};
+  EXPECT_EQ(book.out_of_stock(0, kStart, error), kStart + seconds(5));
+  EXPECT_EQ(book.ranking(kStart), (Order{2, 3, 4, 5}));
+  EXPECT_EQ(book.ranking(kStart + seconds(5)), (Order{0, 1, 2, 3, 4, 5}));
+  (void)refused_for(book, 1, kStart + seconds(5), seconds(30));
+  (void)book.out_of_stock(0, kStart + seconds(6), error);
+  EXPECT_EQ(book.ranking(kStart + seconds(34)), (Order{0, 2, 3, 4, 5}))
+      << "what waits longer already goes on waiting";
+}
+
+TEST(OfferBook, TheThirdServerInARowWithoutAWorkerStopsTheOffer) {
+  OfferBook book = book_of_five();
+  EXPECT_FALSE(book.failed_to_start(0, kStart));
+  EXPECT_FALSE(book.failed_to_start(0, kStart));
+  book.worked(0);
+  EXPECT_FALSE(book.failed_to_start(0, kStart));
+  EXPECT_FALSE(book.failed_to_start(0, kStart));
+  EXPECT_TRUE(book.failed_to_start(0, kStart));
+  EXPECT_FALSE(book.failed_to_start(0, kStart)) << "that is known";
+  EXPECT_EQ(book.ranking(kStart + seconds(1000)), (Order{1, 2, 3, 4}));
+  book.worked(0);
+  EXPECT_EQ(book.ranking(kStart + seconds(1000)), (Order{1, 2, 3, 4})) << "only a person mends it";
+  book.forgive();
+  EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2, 3, 4}));
+  EXPECT_FALSE(book.failed_to_start(0, kStart)) << "one, of three";
+}
+
+TEST(OfferBook, WhatIsDoubtfulComesBehindAllOthers) {
+  OfferBook book = book_of_five();
+  (void)book.failed_to_start(0, kStart);
+  EXPECT_EQ(book.ranking(kStart + seconds(5)), (Order{1, 2, 3, 4, 0}));
+  book.shun(1, kStart + seconds(60));
+  EXPECT_EQ(book.ranking(kStart + seconds(5)), (Order{2, 3, 4, 0, 1}));
+  book.worked(0);
+  EXPECT_EQ(book.ranking(kStart + seconds(60) - Duration(1)), (Order{0, 2, 3, 4, 1}));
+  EXPECT_EQ(book.ranking(kStart + seconds(60)), (Order{0, 1, 2, 3, 4}));
+}
+
+TEST(OfferBook, AQuotaIsOfOneMachineOnOneMarketInEveryZone) {
+  OfferBook book = book_of_five();
+  EXPECT_TRUE(book.quota_reached(1));
+  EXPECT_FALSE(book.quota_reached(0)) << "that is known";
+  EXPECT_EQ(book.ranking(kStart), (Order{3, 4}));
+  EXPECT_TRUE(book.quota_reached(3));
+  EXPECT_FALSE(book.all_stopped());
+  book.stop(4);
+  EXPECT_TRUE(book.all_stopped());
+  book.quota_freed(2);
+  EXPECT_FALSE(book.all_stopped());
+  EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2}));
+  book.forgive();
+  EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2, 3, 4}));
+}
+
+TEST(OfferBook, APersonsWordLetsEverythingBeAskedForAtOnce) {
+  OfferBook book = book_of_five();
+  for (int i = 0; i < 3; ++i) {
+    (void)refused_for(book, 0, kStart);
+  }
+  book.stop(1);
+  book.forgive();
+  EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2, 3, 4}));
+  EXPECT_EQ(refused_for(book, 0, kStart), seconds(5));
+}
+
+TEST(OfferBook, IsCalmSoLongAfterTheLastRefusalOrBurst) {
+  OfferBook book = book_of_five();
+  EXPECT_EQ(book.calm_from(0, seconds(900)), Instant{});
+  (void)refused_for(book, 0, kStart);
+  EXPECT_EQ(book.calm_from(0, seconds(900)), kStart + seconds(900));
+  EXPECT_EQ(book.calm_from(0, seconds(1)), kStart + seconds(5)) << "it waits for so long";
+  book.shun(0, kStart + seconds(2000));
+  EXPECT_EQ(book.calm_from(0, seconds(900)), kStart + seconds(2000));
+  (void)book.failed_to_start(1, kStart);
+  EXPECT_EQ(book.calm_from(1, seconds(900)), std::nullopt);
+  book.worked(1);
+  EXPECT_EQ(book.calm_from(1, seconds(900)), kStart + seconds(900));
+  book.stop(2);
+  EXPECT_EQ(book.calm_from(2, seconds(900)), std::nullopt);
+  (void)book.quota_reached(3);
+  EXPECT_EQ(book.calm_from(3, seconds(900)), std::nullopt);
+}
+
+TEST(OfferBook, AMeasuredSpeedIsOfTheMachineWhereverItIsAndMovesByAFifth) {
+  OfferBook book = book_of_five();
+  book.measured(3, 10);
+  EXPECT_DOUBLE_EQ(book.price_per_speed(0), 0.1);
+  EXPECT_DOUBLE_EQ(book.price_per_speed(3), 0.4);
+  EXPECT_DOUBLE_EQ(book.price_per_speed(4), 0.5) << "taken for ten times its stated speed, too";
+  book.measured(0, 20);
+  EXPECT_DOUBLE_EQ(book.price_per_speed(0), 1.0 / 12);
+  book.measured(4, 100);
+  EXPECT_DOUBLE_EQ(book.price_per_speed(4), 0.05);
+  EXPECT_EQ(book.ranking(kStart).front(), 4U);
+}
+
+TEST(OfferBook, FindsAnOfferByAllThatItSays) {
+  const OfferBook book = book_of_five();
+  EXPECT_EQ(book.find(offer("a", Market::kOnDemand)), 3U);
+  EXPECT_EQ(book.find(offer("a", Market::kSpot, "other")), 4U);
+  EXPECT_EQ(book.find(offer("b", Market::kOnDemand)), std::nullopt);
+}
+
+}  // namespace
+}  // namespace mayfly::cloud_hooks
