@@ -291,8 +291,9 @@ PARAMETER_SERVER = [
     ),
     *_in(
         "collectives/parameter_server/core/update_order.cpp",
-        ("order-last-round", "the last round of a phase waits for more than there is",
-         "std::min<std::uint64_t>(phase.policy.needed, left);", "phase.policy.needed;"),
+        ("order-all-workers", "a round of a backup phase waits for the slices of all its workers",
+         "std::min<std::uint64_t>(phase.policy.needed, left);",
+         "std::min<std::uint64_t>(phase.policy.workers, left);"),
         ("order-gone", "when the slowest worker is gone nobody is told to go on",
          "  workers_.erase(id);\n  return take_answers();\n",
          "  workers_.erase(id);\n  return {};\n"),
@@ -313,9 +314,9 @@ PARAMETER_SERVER = [
         "collectives/parameter_server/core/sync_plan.cpp",
         ("plan-restore-version", "restoring parameters is not counted as an update",
          "    version += phase.restores ? 1 : 0;\n", ""),
-        ("plan-backup-version", "the short last round of a backup phase is not counted",
+        ("plan-backup-version", "a round of a backup phase counts as one slice of each worker",
          "(count + phase.policy.needed - 1) / phase.policy.needed;",
-         "count / phase.policy.needed;"),
+         "(count + phase.policy.workers - 1) / phase.policy.workers;"),
     ),
     *_in(
         "collectives/parameter_server/core/divergence_watch.cpp",
