@@ -113,5 +113,33 @@ TEST(DivergenceWatch, LearnsFromRoundsAndDoesNotJudgeThem) {
   EXPECT_FALSE(watch.has_diverged());
 }
 
+TEST(DivergenceWatch, ARoundEndsTheDoubtOfWhatWasBefore) {
+  DivergenceWatch watch(options());
+  add(watch, 20, 1);
+  add(watch, 2, 5);
+  ASSERT_TRUE(watch.doubts());
+  add(watch, 1, 1, false);
+  EXPECT_FALSE(watch.doubts());
+  add(watch, 2, 5.5);
+  EXPECT_FALSE(watch.has_diverged()) << "two in a row, not four";
+  add(watch, 1, 5.5);
+  EXPECT_TRUE(watch.has_diverged());
+  add(watch, 20, 1);
+  EXPECT_TRUE(watch.has_diverged()) << "for good";
+}
+
+TEST(DivergenceWatch, AMeanIsOfWholeWindowsAndOfTheirMicrobatches) {
+  DivergenceWatch watch(options());
+  add(watch, 20, 1);
+  watch.add(40, 2, 3, true);  // three slices of a window of four
+  EXPECT_FALSE(watch.doubts());
+  watch.add(20, 2, 1, true);
+  EXPECT_TRUE(watch.doubts()) << "15 for each microbatch";
+  DivergenceWatch calm(options());
+  add(calm, 20, 1);
+  calm.add(40, 40, 4, true);  // one for each
+  EXPECT_FALSE(calm.doubts());
+}
+
 }  // namespace
 }  // namespace mayfly::parameter_server

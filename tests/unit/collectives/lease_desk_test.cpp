@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
 
 namespace mayfly::parameter_server {
 namespace {
@@ -229,6 +230,39 @@ TEST(LeaseDesk, HeldBeginsNoStepAndGoesOnWhereItWas) {
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].lease.first, 2u);
   EXPECT_FALSE(desk.is_quiet());
+}
+
+TEST(LeaseDesk, ShowsSpeedsWhereNobodyWaitsForAnotherInTheMiddleOfASlice) {
+  for (const auto& [phases, shows] :
+       {std::pair("bsp", true), {"asp", true}, {"ssp:1", false}, {"backup:2-of-3", false}}) {
+    SyncPlan plan = plan_of(phases, 2, 2);
+    EXPECT_EQ(LeaseDesk(plan, {}).shows_speeds(), shows) << phases;
+  }
+}
+
+TEST(LeaseDesk, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
+  SyncPlan plan = plan_of("asp", 1, 1);
+  LeaseDesk desk(plan, {});
+  (void)desk.set_workers({k1, k2});
+  ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
+  EXPECT_TRUE(desk.connected(k2, 0).empty());
+  const Grants end = desk.applied({0});
+  ASSERT_EQ(end.size(), 1u);
+  EXPECT_EQ(end[0].worker, k2);
+  EXPECT_EQ(end[0].lease.kind, LeaseKind::kSnapshot);
+  EXPECT_EQ(end[0].lease.first, 1u);
+  EXPECT_TRUE(desk.wants(k1).empty()) << "one is enough";
+  EXPECT_FALSE(desk.is_over());
+  const Grants anew = desk.set_workers({k1});
+  ASSERT_EQ(anew.size(), 1u) << "the other one is lost";
+  EXPECT_EQ(anew[0].worker, k1);
+  EXPECT_EQ(anew[0].lease.kind, LeaseKind::kSnapshot);
+  (void)desk.confirmed(k1, anew[0].lease.serial);
+  EXPECT_TRUE(desk.is_over());
+  EXPECT_FALSE(desk.shows_speeds());
+  const Grants over = desk.wants(k1);
+  ASSERT_EQ(over.size(), 1u);
+  EXPECT_EQ(over[0].lease.kind, LeaseKind::kOver);
 }
 
 }  // namespace

@@ -133,6 +133,31 @@ TEST(SyncPhases, CutTheirStepsAsTheirBatchAsks) {
   EXPECT_EQ(plan.round_of(247), 246U);
 }
 
+TEST(SyncPlans, KnowWhereStepsRoundsAndPhasesBegin) {
+  JobLength length = kLength;
+  length.microbatches = 16;
+  const SyncPlan plan = parse_phases("bsp:10steps{batch=64},asp:10steps,ssp:1", length).value();
+  ASSERT_EQ(plan.phases()[0].round, 4U);
+  ASSERT_EQ(plan.phases()[0].slices_per_step, 8U);
+  for (const auto& [slice, is_cut] :
+       {std::pair(0U, true), {4U, false}, {79U, false}, {80U, true}, {81U, false}, {120U, true}}) {
+    EXPECT_EQ(plan.is_cut(slice), is_cut) << slice;
+  }
+  EXPECT_FALSE(plan.is_cut(plan.last_slice()));
+  EXPECT_TRUE(plan.is_border(8));
+  EXPECT_FALSE(plan.is_border(4)) << "a round, not a step";
+  EXPECT_TRUE(plan.is_border(84));
+  EXPECT_TRUE(plan.is_border(plan.last_slice()));
+  EXPECT_EQ(plan.round_of(3), 0U);
+  EXPECT_EQ(plan.round_of(4), 4U);
+  EXPECT_EQ(plan.round_of(7), 4U);
+  EXPECT_EQ(plan.index_of(79), 0U);
+  EXPECT_EQ(plan.index_of(80), 1U);
+  EXPECT_EQ(plan.index_of(plan.last_slice()), 2U);
+  EXPECT_EQ(plan.steps_before(7), 0U);
+  EXPECT_EQ(plan.steps_before(8), 1U);
+}
+
 TEST(SyncPhases, KeepTheirNumbersWhenAJobIsResumed) {
   JobLength length = kLength;
   length.microbatches = 16;

@@ -92,5 +92,44 @@ TEST_F(WorkerFlowTest, AsksOnceForAllSlicesOfAStep) {
   EXPECT_TRUE(compute().pulls.empty());
 }
 
+TEST_F(WorkerFlowTest, SaysOnceThatItRestsUntilItHasDoneMoreOrAConnectionIsNew) {
+  flow.granted(of_any_version(1, 0));
+  (void)pull();
+  flow.answered(0, 1);
+  flow.answered(1, 1);
+  ASSERT_TRUE(adopts());
+  EXPECT_EQ(compute().slice, 0u);
+  EXPECT_TRUE(waits()) << "for the answers";
+  flow.answered(0, 2);
+  EXPECT_TRUE(waits());
+  flow.answered(1, 2);
+  ASSERT_TRUE(adopts());
+  EXPECT_EQ(flow.done_through(), 1u);
+  EXPECT_TRUE(rests());
+  EXPECT_TRUE(waits());
+  flow.reconnected(0);
+  EXPECT_TRUE(rests());
+  EXPECT_TRUE(waits());
+  flow.granted(of_any_version(2, 5));
+  EXPECT_EQ(pull().shards, (Shards{0, 1})) << "what it had grew old";
+}
+
+TEST_F(WorkerFlowTest, PushesTheSlicesOfALeaseOneByOneAndAsksWithTheLast) {
+  flow.granted({.serial = 1, .first = 4, .count = 3, .version = 0, .clock = 7});
+  (void)pull();
+  flow.answered(0, 0);
+  flow.answered(1, 0);
+  ASSERT_TRUE(adopts());
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const Compute action = compute();
+    EXPECT_EQ(action.slice, 4 + i);
+    EXPECT_EQ(action.clock, 8 + i);
+    EXPECT_EQ(action.pulls, i < 2 ? Shards{} : (Shards{0, 1}));
+    EXPECT_EQ(action.wants_lease, i == 2);
+    EXPECT_EQ(action.version, i < 2 ? 0u : 1u);
+  }
+  EXPECT_EQ(flow.done_through(), 0u);
+}
+
 }  // namespace
 }  // namespace mayfly::parameter_server
