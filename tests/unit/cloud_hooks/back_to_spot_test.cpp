@@ -151,5 +151,16 @@ TEST(BackToSpot, AnHeirThatIsLostBeforeItWorksChangesNothing) {
   EXPECT_EQ(desk.status().staying, 2u);
 }
 
+TEST(BackToSpot, AnHeirThatIsToLeaveBeforeItWorksChangesNothing) {
+  Desk desk = exchanging(spot_or_on_demand());
+  desk.feed(policy_event::Joined{MemberId{3}, "s3"});
+  desk.feed(policy_event::Leaving{MemberId{3}});
+  desk.feed(policy_event::Measured{MemberId{3}, 1.0});
+  EXPECT_TRUE(desk.drains.empty());
+  desk.wait(kCalm - seconds(1));
+  EXPECT_TRUE(desk.requests.empty());
+  EXPECT_EQ(desk.status().staying, 2u);
+}
+
 }  // namespace
 }  // namespace mayfly::cloud_hooks

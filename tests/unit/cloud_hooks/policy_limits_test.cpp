@@ -137,5 +137,45 @@ TEST(PolicyMembers, AServerWhoseWorkerWasToLeaveIsReleasedAlsoIfItNeverSaysSo) {
   EXPECT_EQ(desk.releases, std::vector<std::string>{"s2"});
 }
 
+TEST(PolicyTarget, GivesUpTheDearestButKeepsTheFloorOfServersOnDemand) {
+  ReplacementOptions options = two_zones();
+  options.target = 4;
+  options.on_demand_floor = 1;
+  options.provider.count_max = 1;
+  options.back_to_spot_after = Duration(0);
+  options.offers = {{offer("a"), 1.0, 1.0}, {offer("a", Market::kOnDemand), 5.0, 1.0}};
+  Desk desk(options);
+  const std::vector<policy_effect::Request> wanted = desk.requests;
+  ASSERT_EQ(wanted.size(), 4u);
+  ASSERT_EQ(wanted[0].request.offer.market, Market::kOnDemand);
+  desk.grant(wanted[0]);
+  desk.grant(wanted[1]);
+  desk.grant(wanted[2]);
+  desk.refuse(wanted[3], testing::error_of(ProviderErrorKind::kCapacity));
+  const std::vector<policy_effect::Request> instead = desk.requests;
+  ASSERT_EQ(instead.size(), 1u);
+  ASSERT_EQ(instead[0].request.offer.market, Market::kOnDemand);
+  desk.grant(instead[0]);
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    desk.feed(policy_event::Joined{MemberId{i}, "s" + std::to_string(i)});
+  }
+  desk.feed(policy_event::Scaled{2});
+  EXPECT_EQ(desk.drains, (std::vector<MemberId>{MemberId{4}, MemberId{3}}))
+      << "one on demand, then the younger one on spot";
+}
+
+TEST(PolicyTarget, StaysWithinItsBounds) {
+  ReplacementOptions options = two_zones();
+  options.min = 2;
+  options.max = 3;
+  options.target = 9;
+  Desk desk(options);
+  EXPECT_EQ(desk.status().target, 3u);
+  desk.feed(policy_event::Scaled{1});
+  EXPECT_EQ(desk.status().target, 2u);
+  desk.feed(policy_event::Scaled{4});
+  EXPECT_EQ(desk.status().target, 3u);
+}
+
 }  // namespace
 }  // namespace mayfly::cloud_hooks
