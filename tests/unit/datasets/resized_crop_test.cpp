@@ -88,5 +88,15 @@ TEST(ResizedCrop, CentreIsSevenEighthsOfTheShorterSide) {
   EXPECT_EQ(centre_part(8, 80), (ImagePart{0.5, 36.5, 7, 7}));
 }
 
+TEST(ResizedCrop, OfAnImageThatIsTooLongForEveryTryIsItsMiddle) {
+  const auto part = [](int width, int height) {
+    const ImagePart drawn = draw_resized_crop(7, 0, 3, width, height).part;
+    return std::array{drawn.left, drawn.top, drawn.width, drawn.height};
+  };
+  EXPECT_EQ(part(1000, 3), (std::array{498.0, 0.0, 4.0, 3.0})) << "four thirds as wide";
+  EXPECT_EQ(part(3, 1000), (std::array{0.0, 498.0, 3.0, 4.0})) << "three quarters as wide";
+  EXPECT_EQ(part(1000, 1), (std::array{499.0, 0.0, 1.0, 1.0}));
+}
+
 }  // namespace
 }  // namespace mayfly::datasets
