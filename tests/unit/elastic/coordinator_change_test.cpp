@@ -109,5 +109,98 @@ TEST(CoordinatorNextView, SumsOfMembersThatHaveTheStateCountAlsoIfAnotherIsBehin
   EXPECT_EQ(job.view().members[0].first_step.count(), 3U);
 }
 
+TEST(CoordinatorLeavers, OneThatHasNoPartYetMayGoAlsoIfNobodyElseIsThere) {
+  CoordinatorOptions options;
+  options.initial_workers = 2;
+  CoordinatorHarness job(options);
+  const MemberId ready = job.join();
+  job.say(ready, LeaveRequest{"notice"});
+  ASSERT_EQ(job.sent<Dismiss>(ready).size(), 1U);
+  EXPECT_EQ(job.sent<Dismiss>(ready)[0].reason, DismissReason::kDrained);
+  const MemberId loading = job.connect();
+  job.say(loading, LeaveRequest{"notice"});
+  EXPECT_EQ(job.sent<Dismiss>(loading).size(), 1U);
+}
+
+TEST(CoordinatorLeavers, MayGoWhileTheJobIsPausedUnlessTheyAloneHoldItsState) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::PauseAsked{true});
+  job.stopped(k1, 12);
+  job.stopped(k2, 11);
+  job.stopped(k3, 11);
+  ASSERT_EQ(job.coordinator.phase(), "paused");
+  job.say(k2, LeaveRequest{"notice"});
+  EXPECT_EQ(job.sent<Dismiss>(k2).size(), 1U);
+  job.say(k1, LeaveRequest{"notice"});
+  EXPECT_TRUE(job.sent<Dismiss>(k1).empty()) << "only it has the last step";
+  EXPECT_EQ(job.coordinator.phase(), "paused");
+}
+
+TEST(CoordinatorRecovery, BeginsWithTheLossAlsoIfTheMembersWereStoppingAlready) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::DrainAsked{k3, "operator"});
+  job.pass(milliseconds(50), {k1, k2, k3});
+  const Instant lost = job.now;
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.pass(milliseconds(20), {k1, k2});
+  const Instant stopped = job.now;
+  job.stopped(k1, 10);
+  job.stopped(k2, 10);
+  job.start(k1, 11);
+  EXPECT_TRUE(job.all<coordinator_effect::RecoveryDone>().empty());
+  job.start(k2, 11);
+  const auto done = job.all<coordinator_effect::RecoveryDone>();
+  ASSERT_EQ(done.size(), 1U);
+  const Recovery& recovery = done[0].recovery;
+  EXPECT_EQ(recovery.cause, "lost");
+  EXPECT_EQ(recovery.detected, lost);
+  EXPECT_EQ(recovery.told, lost);
+  EXPECT_EQ(recovery.stopped, stopped);
+  EXPECT_EQ(recovery.old_view, ViewId{1});
+  EXPECT_EQ(recovery.new_view, ViewId{2});
+}
+
+TEST(CoordinatorRecovery, TwoLossesBeforeEverybodyHasStartedAreOneLongOne) {
+  CoordinatorHarness job = job_of_three();
+  const Instant first = job.now;
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.stopped(k1, 10);
+  job.stopped(k2, 10);
+  job.say(k1, Formed{job.view().id});
+  job.pass(milliseconds(30), {k1, k2});
+  job.give(coordinator_event::ConnectionLost{k2, "reset"});
+  job.stopped(k1, 10);
+  job.start(k1, 11);
+  const auto done = job.all<coordinator_effect::RecoveryDone>();
+  ASSERT_EQ(done.size(), 1U);
+  const Recovery& recovery = done[0].recovery;
+  EXPECT_EQ(recovery.detected, first);
+  EXPECT_EQ(recovery.members, (Members{k3, k2}));
+  EXPECT_EQ(recovery.detail, "killed");
+  EXPECT_EQ(recovery.old_view, ViewId{1});
+  EXPECT_EQ(recovery.new_view, ViewId{3});
+}
+
+TEST(CoordinatorRecovery, OfALossAfterEverybodyHasStartedIsItsOwn) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.stopped(k1, 10);
+  job.stopped(k2, 10);
+  job.start(k1, 11);
+  job.start(k2, 11);
+  job.clear();
+  job.pass(milliseconds(30), {k1, k2});
+  const Instant second = job.now;
+  job.give(coordinator_event::ConnectionLost{k2, "reset"});
+  job.stopped(k1, 11);
+  job.start(k1, 12);
+  const auto done = job.all<coordinator_effect::RecoveryDone>();
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].recovery.detected, second);
+  EXPECT_EQ(done[0].recovery.members, Members{k2});
+  EXPECT_EQ(done[0].recovery.detail, "reset");
+  EXPECT_EQ(done[0].recovery.old_view, ViewId{2});
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

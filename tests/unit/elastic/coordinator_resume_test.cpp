@@ -235,6 +235,26 @@ TEST(CoordinatorResume, AnObserverThatHasCaughtUpMeanwhileStarts) {
   EXPECT_TRUE(job.sent<Stop>(k1)[0].at_boundary);
 }
 
+TEST(CoordinatorResume, AJoinerThatIsReadyStillObservesIfItsStateIsLarge) {
+  for (const std::uint64_t bytes : {CoordinatorOptions{}.observe_from_bytes, std::uint64_t{0}}) {
+    const View view = old_view(5, 2);
+    CoordinatorHarness job = resumed(view);
+    ASSERT_TRUE(come_back(job, k3, 0));
+    Resume ready;
+    ready.incarnation = job.coordinator.incarnation();
+    ready.phase = ResumePhase::kReady;
+    ready.state_bytes = bytes;
+    job.say(k3, ready);
+    return_running(job, k1, view);
+    return_running(job, k2, view);
+    ASSERT_EQ(job.sent<Stop>(k1).size(), 1u);
+    job.stopped(k1, 13);
+    job.stopped(k2, 13);
+    ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
+    EXPECT_EQ(job.view().has_observers(), bytes > 0);
+  }
+}
+
 /// The one before may have died between the log and the run directory.
 TEST(CoordinatorResume, TheViewItGoesOnWithIsToldAgain) {
   const View view = old_view(5, 1);

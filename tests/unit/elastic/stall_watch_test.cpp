@@ -66,6 +66,15 @@ TEST_F(StallWatchTest, EvictsOnlyAfterTheLastLimitAndOnce) {
   EXPECT_EQ(reported_.size(), 1u);
 }
 
+TEST_F(StallWatchTest, TheLimitItselfIsAllowed) {
+  pass(seconds(2), milliseconds(100), milliseconds(100));
+  pass(seconds(20), Duration::zero(), Duration::zero());
+  ASSERT_EQ(reported_.size(), 1u);
+  ASSERT_EQ(evicted_.size(), 1u);
+  EXPECT_EQ(reported_[0].still, StallLimits{}.report_floor + kBeat);
+  EXPECT_EQ(evicted_[0].still, StallLimits{}.evict_floor + kBeat);
+}
+
 TEST_F(StallWatchTest, ASlowHealthyMemberIsNeverEvicted) {
   pass(seconds(600), seconds(4), milliseconds(100));
   EXPECT_TRUE(evicted_.empty());
