@@ -182,6 +182,16 @@ Subcommand evaluator_command() {
       evaluator};
 }
 
+Subcommand token_command() {
+  return {{"token",
+           "make a job's token: print it, or write FILE for --token-file",
+           "[FILE]",
+           {},
+           {},
+           false},
+          token};
+}
+
 bool asks_for_help(const std::string& word) {
   return word == "--help" || word == "-h" || word == "help";
 }
@@ -287,6 +297,7 @@ const std::vector<Subcommand>& subcommands() {
         {},
         false},
        import_weights},
+      token_command(),
       comparison(),
       switch_tuning(),
       simulation(),

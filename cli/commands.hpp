@@ -38,6 +38,9 @@ int evaluator(const ParsedArguments& arguments, Context& context);
 int export_weights(const ParsedArguments& arguments, Context& context);
 int import_weights(const ParsedArguments& arguments, Context& context);
 
+// token_command.cpp: the secret of a job whose processes are started by hand.
+int token(const ParsedArguments& arguments, Context& context);
+
 // simulate_command.cpp: the deterministic simulator.
 int simulate(const ParsedArguments& arguments, Context& context);
 
