@@ -160,7 +160,8 @@ Coordinator make_core(CoordinatorOptions options, const DurableViewLog* log) {
 }
 
 Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorObserver& observer)
-    : endpoint_(reachable_endpoint(options.host, local_port(listener.get()))),
+    : endpoint_(reachable_endpoint(options.advertise.empty() ? options.host : options.advertise,
+                                   local_port(listener.get()))),
       view_log_(std::move(options.view_log)),
       has_standbys_(options.core.quorum),
       core_(make_core(std::move(options.core), view_log_.get())),

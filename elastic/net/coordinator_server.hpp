@@ -20,6 +20,7 @@ namespace mayfly::elastic {
 
 struct CoordinatorServerOptions {
   std::string host = "127.0.0.1";  ///< address to listen on
+  std::string advertise;           ///< address to connect to; empty = host
   std::uint16_t port = 0;          ///< 0 = any free port
   Bytes token;                     ///< the job's secret
   std::string flight_path;         ///< file of the flight recorder; empty = none

@@ -63,12 +63,14 @@ Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello 
 }  // namespace
 
 Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, Hello hello,
-                                 Instant deadline) {
+                                 Instant deadline, Duration connect_max) {
   Result<Endpoint> target = parse_endpoint(endpoint);
   if (!target.ok()) {
     return std::move(target).error();
   }
-  Result<UniqueFd> fd = connect_tcp(target.value(), deadline);
+  const Instant now = monotonic_now();
+  const Instant connected = deadline - now > connect_max ? now + connect_max : deadline;
+  Result<UniqueFd> fd = connect_tcp(target.value(), connected);
   if (!fd.ok()) {
     return std::move(fd).error();
   }

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "elastic/net/frame.hpp"
+#include "elastic/net/own_addresses.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -158,14 +159,25 @@ UniqueFd accept_tcp(int listener) {
 }
 
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline) {
-  Result<Addresses> addresses = resolve(endpoint, false);
-  if (!addresses.ok()) {
-    return std::move(addresses).error();
+  const Result<std::vector<std::string>> hosts = addresses_of(endpoint.host);
+  if (!hosts.ok()) {
+    return hosts.error();
   }
-  const std::string name = to_string(endpoint);
+  const std::vector<std::string>& all = hosts.value();
+  std::string name = to_string(endpoint);
+  for (std::size_t i = 0; i < all.size() && all != std::vector{endpoint.host}; ++i) {
+    name += (i == 0 ? " (" : ", ") + all[i] + (i + 1 == all.size() ? ")" : "");
+  }
   Result<UniqueFd> last = Error{Errc::kIo, "no address for " + name};
-  for (const addrinfo* each = addresses.value().get(); each != nullptr; each = each->ai_next) {
-    last = connect_address(*each, name, deadline);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Result<Addresses> address = resolve({all[i], endpoint.port}, false);
+    if (!address.ok()) {
+      return address.error();
+    }
+    // One that does not answer leaves time for the others.
+    const Instant now = monotonic_now();
+    const Duration share = (deadline - now) / static_cast<std::int64_t>(all.size() - i);
+    last = connect_address(*address.value(), name, now + share);
     if (last.ok()) {
       break;
     }

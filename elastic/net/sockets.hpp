@@ -32,7 +32,8 @@ struct Endpoint {
 /// The next waiting connection; an invalid descriptor, with errno, if there is none.
 [[nodiscard]] UniqueFd accept_tcp(int listener);
 
-/// One attempt to connect. kPeerLost if nobody listens there, kDeadline, kIo, kInvalidInput.
+/// One attempt to connect, to each of addresses_of() the host in turn (elastic/net/own_addresses).
+/// kPeerLost if nobody listens there, kDeadline, kIo, kInvalidInput; the text has the addresses.
 [[nodiscard]] Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline);
 
 /// Sends or receives exactly these bytes; waits while the peer does not read or write. kPeerLost,

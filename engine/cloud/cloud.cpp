@@ -48,7 +48,7 @@ std::string bundle_address_path(const std::string& run_dir) {
 
 /// On the port of before, if it is free.
 Result<UniqueFd> listen_for_servers(const JobConfig& config, std::uint16_t port_before) {
-  const Result<std::string> host = listening_host(config.bind_host);
+  const Result<std::string> host = coordinator_host(config);
   if (!host.ok()) {
     return host.error();
   }

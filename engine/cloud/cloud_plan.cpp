@@ -19,6 +19,7 @@
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/processes/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -144,6 +145,11 @@ Result<std::string> text_to_show(const JobConfig& config, const std::string& coo
 int show_cloud_plan(const JobConfig& requested) {
   JobConfig config = requested;
   resolve_defaults(config);
+  const Result<std::string> host = coordinator_host(config);
+  if (!host.ok()) {
+    return refuse(host.error(), kExitUsage);
+  }
+  config.bind_host = host.value();
   const std::string endpoint = fmt::format("{}:{}", config.bind_host, config.port);
   const Result<std::unique_ptr<cloud_hooks::Provider>> provider =
       make_cloud_provider(config, cloud_label(config), {own_program(), "worker"});

@@ -57,8 +57,8 @@ struct JobConfig {
   std::string device = "cpu";      ///< cpu, cuda, cuda:N
   std::string isa = "auto";        ///< auto, avx512, avx2, portable
   std::string dtype = "fp32";      ///< of activations: fp32, bf16, fp16; see nn/dtype.hpp
-  std::string conv_kernels = "auto";    ///< auto, direct, winograd; see nn/cpu/conv_kernel.hpp
-  std::string bind_host = "127.0.0.1";  ///< address on which this process listens
+  std::string conv_kernels = "auto";  ///< auto, direct, winograd; see nn/cpu/conv_kernel.hpp
+  std::string bind_host = "auto";     ///< address on which this process listens
 
   // Parameter servers instead of all-reduce (docs/parameter_server.md).
   std::string sync;                    ///< bsp, asp, ssp:S or backup:N-of-M; empty = all-reduce

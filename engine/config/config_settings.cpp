@@ -71,9 +71,12 @@ void append_computing(std::vector<Setting>& list) {
            "scale); weights stay fp32"));
   list.push_back(make("conv_kernels", &C::conv_kernels,
                       "convolutions: auto (the faster by layer), direct or winograd"));
-  list.push_back(make("bind_host", &C::bind_host,
-                      "address, or network interface, on which this process listens; 0.0.0.0 or :: "
-                      "(all) for `mayfly coordinator` only"));
+  list.push_back(
+      make("bind_host", &C::bind_host,
+           "address, or network interface, on which this process listens; auto = where its "
+           "connection to the coordinator comes from (workers), the interface of the "
+           "default route (coordinator), or 127.0.0.1 if all are on one host; 0.0.0.0 or "
+           ":: (all) for `mayfly coordinator` only"));
 }
 
 constexpr const char* kColocated = "colocated";

@@ -325,11 +325,12 @@ Result<void> CoordinatorProcess::start_server() {
   if (!token.ok()) {
     return std::move(token).error();
   }
-  Result<std::string> host = listening_host(config.bind_host);
+  Result<std::string> host = coordinator_host(config);
   if (!host.ok()) {
     return host.error();
   }
   elastic::CoordinatorServerOptions options;
+  options.advertise = advertised_host(host.value());
   options.host = std::move(host).value();
   options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token).value();

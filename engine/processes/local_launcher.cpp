@@ -55,7 +55,11 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
       listener_(listener),
       plan_(std::move(chaos)),
       chaos_(plan_.begin(), plan_.end()),
-      on_poll_(std::move(on_poll)) {}
+      on_poll_(std::move(on_poll)) {
+  if (requested_.bind_host == kAutoHost) {
+    requested_.bind_host = kLoopback;  // nobody else is meant to come
+  }
+}
 
 int LocalLauncher::run() {
   const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {

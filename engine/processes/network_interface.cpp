@@ -10,6 +10,9 @@
 #include <array>
 #include <memory>
 
+#include "elastic/net/own_addresses.hpp"
+#include "elastic/net/sockets.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -64,13 +67,39 @@ Result<void> check_reachable_host(const std::string& host) {
   if (is_all) {
     return Error{Errc::kInvalidInput,
                  fmt::format("--bind-host {}: others must be told one address at which they reach "
-                             "this process; name one of this machine, or a network interface",
+                             "this process; name one of this machine, or a network interface, or "
+                             "leave --bind-host out",
                              host)};
   }
   return {};
 }
 
+Result<std::string> coordinator_host(const JobConfig& config) {
+  return config.bind_host == kAutoHost ? Result<std::string>(elastic::default_address())
+                                       : listening_host(config.bind_host);
+}
+
+std::string advertised_host(const std::string& host) {
+  return check_reachable_host(host).ok() ? host : elastic::default_address();
+}
+
+std::string worker_host(const JobConfig& config) {
+  if (config.bind_host != kAutoHost) {
+    return config.bind_host;
+  }
+  std::vector<elastic::Endpoint> coordinators;
+  for (const std::string& text : coordinator_endpoints(config)) {
+    if (Result<elastic::Endpoint> endpoint = elastic::parse_endpoint(text); endpoint.ok()) {
+      coordinators.push_back(std::move(endpoint).value());
+    }
+  }
+  return elastic::address_towards(coordinators);
+}
+
 Result<std::string> listening_host(const std::string& host) {
+  if (host == kAutoHost) {
+    return std::string(kLoopback);
+  }
   if (::if_nametoindex(host.c_str()) == 0) {
     return without_brackets(host);
   }

@@ -3,14 +3,30 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
+
+/// The default of `--bind-host`: each process finds out (the functions below).
+inline constexpr const char* kAutoHost = "auto";
+inline constexpr const char* kLoopback = "127.0.0.1";
 
 /// What to listen on for `--bind-host`: the numeric address of the network interface of that name
 /// (IPv4 if it has one, else an IPv6 address that other machines can use), or `host` itself if
 /// there is no such interface, without the brackets that an IPv6 address may stand in. kNotFound if
-/// the interface has no address.
+/// the interface has no address. kAutoHost is 127.0.0.1 where nobody has found out before.
 [[nodiscard]] Result<std::string> listening_host(const std::string& host);
+
+/// The same for `mayfly coordinator`: with kAutoHost the address of the default route's interface.
+[[nodiscard]] Result<std::string> coordinator_host(const JobConfig& config);
+
+/// What workers are told to connect to if the coordinator listens on `host`: that, or the address
+/// of the default route's interface if it stands for all.
+[[nodiscard]] std::string advertised_host(const std::string& host);
+
+/// `config.bind_host` of a worker or a server: with kAutoHost the local address of its connections
+/// to the coordinators that `config` names.
+[[nodiscard]] std::string worker_host(const JobConfig& config);
 
 /// Of a process that tells others where it listens, which is every one but a coordinator whose
 /// workers are given its address by hand. kInvalidInput if `host` stands for all addresses of this

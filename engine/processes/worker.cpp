@@ -406,6 +406,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
 int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> sentinel) {
   JobConfig config = requested;
   resolve_defaults(config);
+  config.bind_host = worker_host(config);
   if (config.launched) {
     cloud_hooks::die_with_launcher();
   }
