@@ -39,16 +39,23 @@ std::optional<std::uint64_t> LineBudget::spend(Instant now) {
   return std::exchange(left_out_, 0);
 }
 
+std::string StrangerLog::line(const std::string& what, std::string_view why,
+                              std::uint64_t left_out) const {
+  const std::string others =
+      left_out > 0 ? fmt::format(" ({} others before, not logged)", left_out) : "";
+  return fmt::format("{}: {}: {}{}", door_, what, why, others);
+}
+
 void StrangerLog::turned_away(std::string_view who, std::string_view why) {
-  const std::optional<std::uint64_t> left_out = budget_.spend(monotonic_now());
-  if (!left_out) {
-    return;
+  if (const std::optional<std::uint64_t> left_out = budget_.spend(monotonic_now())) {
+    log::info(line(fmt::format("turned {} away", who), why, *left_out));
   }
-  std::string line = fmt::format("{}: turned {} away: {}", door_, who, why);
-  if (*left_out > 0) {
-    line += fmt::format(" ({} others before, not logged)", *left_out);
+}
+
+void StrangerLog::refused(std::string_view who, std::string_view why) {
+  if (const std::optional<std::uint64_t> left_out = refusals_.spend(monotonic_now())) {
+    log::warning(line(fmt::format("refused {}", who), why, *left_out));
   }
-  log::info(line);
 }
 
 std::string peer_name(int fd) {

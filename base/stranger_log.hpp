@@ -35,10 +35,17 @@ class StrangerLog {
 
   /// Writes a line, or counts it for the next one.
   void turned_away(std::string_view who, std::string_view why);
+  /// The same of somebody who belongs here and was told why not: a warning, which others do not
+  /// crowd out, as the user waits for it.
+  void refused(std::string_view who, std::string_view why);
 
  private:
+  [[nodiscard]] std::string line(const std::string& what, std::string_view why,
+                                 std::uint64_t left_out) const;
+
   std::string door_;
   LineBudget budget_;
+  LineBudget refusals_;
 };
 
 /// Who is at the other end of a connected socket, for people: "10.0.0.7:4711", "[fe80::1]:4711", or

@@ -117,6 +117,7 @@ void ControlSessions::greet(UniqueFd fd, Instant now) {
   Held session;
   session.id = next_id_++;
   session.who = peer_name(fd.get());
+  session.place.host = host_of_peer(fd.get());
   session.connection =
       std::make_shared<Connection>(io_, std::move(fd), session.id, kStrangerFrameBytesMax, *this);
   session.nonce = make_nonce();
@@ -191,6 +192,16 @@ void ControlSessions::handle_hello(Held& session, Message message) {
   if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
     return refuse(session.id, Refused{*reason});
   }
+  session.place.address = hello->address;
+  session.place.name = printable(hello->host);
+  session.is_awaited = hello->role == Role::kWorker;
+  if (session.is_awaited) {
+    session.who = "the worker on " + session.place.name + " (process " +
+                  std::to_string(hello->pid) + ", " + session.who + ")";
+    if (auto reason = reason_out_of_reach(session.place, worker_places())) {
+      return refuse(session.id, Refused{*std::move(reason)});
+    }
+  }
   owner_.on_hello(session, std::move(*hello));
 }
 
@@ -252,7 +263,11 @@ void ControlSessions::refuse(std::uint64_t id, const Refused& refused) {
   const auto found = sessions_.find(id);
   ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
          "only a connection that waits for it is refused");
-  stranger_log_.turned_away(found->second.who, refused.reason);
+  if (found->second.is_awaited && refused.refusal == Refusal::kFinal) {
+    stranger_log_.refused(found->second.who, refused.reason);
+  } else {
+    stranger_log_.turned_away(found->second.who, refused.reason);
+  }
   found->second.connection->send(refused);
   leave(found->second);
 }
@@ -295,6 +310,16 @@ void ControlSessions::send_to_all_workers(const Message& message) {
       session->second.connection->send_frame(frame);
     }
   }
+}
+
+std::vector<MemberPlace> ControlSessions::worker_places() const {
+  std::vector<MemberPlace> places;
+  for (const auto& [member, id] : worker_of_) {
+    if (const auto session = sessions_.find(id); session != sessions_.end()) {
+      places.push_back(session->second.place);
+    }
+  }
+  return places;
 }
 
 void ControlSessions::probe(MemberId member) {

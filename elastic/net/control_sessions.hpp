@@ -21,6 +21,7 @@
 #include "base/unique_fd.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/net/connection.hpp"
+#include "elastic/net/member_place.hpp"
 
 namespace mayfly::elastic {
 
@@ -32,13 +33,15 @@ struct Session {
   std::uint64_t id = 0;
   SessionStage stage = SessionStage::kStranger;
   MemberId member{};  // kWorker, kSentinel
+  MemberPlace place;  // of who has said Hello
 };
 
 /// Hears of the sessions. Called on the io_context's thread.
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
-  /// A stranger proved that it knows the token. The owner admits or refuses it, now or later.
+  /// A stranger proved that it knows the token, and is within reach of the members if it is a
+  /// worker. The owner admits or refuses it, now or later.
   virtual void on_hello(const Session& session, Hello hello) = 0;
   /// A message of an admitted session.
   virtual void on_session_message(const Session& session, Message message) = 0;
@@ -63,7 +66,8 @@ class ControlSessions final : public ConnectionOwner {
   /// The stranger `id` is nobody's session any more: the caller has its socket, which does not
   /// block.
   [[nodiscard]] UniqueFd release(std::uint64_t id);
-  /// Says why not, then closes.
+  /// Says why not, then closes. A worker that will not be taken by anybody else is named in a
+  /// warning.
   void refuse(std::uint64_t id, const Refused& refused);
   /// Nothing if the session is gone: its owner hears of that next.
   void send(std::uint64_t id, const Message& message);
@@ -95,6 +99,7 @@ class ControlSessions final : public ConnectionOwner {
     Bytes nonce;             // of our challenge
     Instant deadline;        // kStranger: of its Hello; kOperator: of its next command
     bool is_counted = true;  // among strangers_: not admitted, and not closed yet
+    bool is_awaited = true;  // may be a worker: the user wants to hear why it is refused
   };
 
   void on_message(Connection& connection, Message message) override;
@@ -109,6 +114,8 @@ class ControlSessions final : public ConnectionOwner {
   void no_stranger_any_more(Held& session);
   void handle_hello(Held& session, Message message);
   void leave(Held& session);
+  /// Of all workers that are admitted and connected.
+  [[nodiscard]] std::vector<MemberPlace> worker_places() const;
 
   boost::asio::io_context& io_;
   boost::asio::ip::tcp::acceptor acceptor_;

@@ -1,0 +1,88 @@
+#include "elastic/net/member_place.hpp"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "elastic/net/own_addresses.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+using NameCall = int (*)(int, sockaddr*, socklen_t*);
+
+std::string address_of(int fd, NameCall name) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  char host[NI_MAXHOST] = {};
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  if (name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      ::getnameinfo(generic, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  return host;
+}
+
+std::string advice(const MemberPlace& wrong, const MemberPlace& other, const char* who) {
+  return fmt::format(
+      "{} on {} listens at {}, which only its own host reaches, and {} is on another host ({}): "
+      "start it without --bind-host, or with an address or network interface that others reach",
+      who, wrong.name, wrong.address.substr(0, wrong.address.find(';')), other.name, other.host);
+}
+
+}  // namespace
+
+bool means_own_host(const std::string& address) {
+  for (const std::string prefix : {"tcp:", "gloo:"}) {  // a server's has one for each shard
+    for (std::size_t at = address.find(prefix); at != std::string::npos;
+         at = address.find(prefix, at + 1)) {
+      std::string host = address.substr(at + prefix.size());
+      host = host.substr(0, host.find_first_of(";|"));
+      if (host.starts_with('[')) {
+        host = host.substr(1, host.find(']') - 1);
+      } else if (std::count(host.begin(), host.end(), ':') == 1) {
+        host = host.substr(0, host.find(':'));
+      }
+      if (is_loopback(host)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::optional<std::string> reason_out_of_reach(const MemberPlace& newcomer,
+                                               const std::vector<MemberPlace>& members) {
+  const bool is_hidden = means_own_host(newcomer.address);
+  for (const MemberPlace& member : members) {
+    if (member.host == newcomer.host) {
+      continue;
+    }
+    if (is_hidden) {
+      return advice(newcomer, member, "this worker");
+    }
+    if (means_own_host(member.address)) {
+      return advice(member, newcomer, "a member of this job");
+    }
+  }
+  return std::nullopt;
+}
+
+std::string host_of_peer(int fd) {
+  const std::string peer = address_of(fd, ::getpeername);
+  return is_loopback(peer) || peer == address_of(fd, ::getsockname) ? "this host" : peer;
+}
+
+std::string printable(const std::string& name) {
+  std::string text = name.substr(0, 64);
+  std::replace_if(
+      text.begin(), text.end(),
+      [](unsigned char c) { return std::isalnum(c) == 0 && c != '.' && c != '-' && c != '_'; },
+      '?');
+  return text;
+}
+
+}  // namespace mayfly::elastic
