@@ -345,9 +345,9 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
   return run_subcommand(*command, rest, context);
 }
 
-bool starts_a_worker(const std::vector<std::string>& words, bool in_mpirun) {
+bool starts_a_worker(const std::vector<std::string>& words, bool in_launcher) {
   return !words.empty() &&
-         (words[0] == "worker" || words[0] == "ps-server" || (words[0] == "train" && in_mpirun));
+         (words[0] == "worker" || words[0] == "ps-server" || (words[0] == "train" && in_launcher));
 }
 
 }  // namespace mayfly::cli

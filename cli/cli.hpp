@@ -22,6 +22,6 @@ int run_cli(const std::vector<std::string>& words, Context& context);
 
 /// True if these words (without the program's name) start a worker, so that main forks the sentinel
 /// before anything else. Looks only; allocates nothing to speak of.
-[[nodiscard]] bool starts_a_worker(const std::vector<std::string>& words, bool in_mpirun);
+[[nodiscard]] bool starts_a_worker(const std::vector<std::string>& words, bool in_launcher);
 
 }  // namespace mayfly::cli

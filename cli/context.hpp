@@ -40,7 +40,7 @@ struct Services {
   std::function<int(const engine::JobConfig&, engine::RunListener&,
                     std::unique_ptr<elastic::Sentinel>)>
       launched_rank;
-  std::function<bool()> inside_mpirun;
+  std::function<bool()> inside_launcher;
   std::function<Result<std::unique_ptr<elastic::Sentinel>>()> fork_sentinel;
   std::function<Result<elastic::CommandReply>(const std::string& endpoint, ByteSpan token,
                                               const elastic::Command&, Duration timeout)>

@@ -76,7 +76,7 @@ int train(const ParsedArguments& arguments, Context& context) {
         "cloud_provider is for `mayfly coordinator`; `mayfly train` starts its workers itself",
         kExitUsage);
   }
-  if (context.services.inside_mpirun()) {
+  if (context.services.inside_launcher()) {
     return train_as_launched_rank(config.value(), context);
   }
   ProgressLine listener = make_listener(config.value(), context);

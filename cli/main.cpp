@@ -49,7 +49,7 @@ int bench_elastic(const std::string& name, const engine::ElasticBenchOptions& op
 
 cli::Services real_services() {
   return {engine::run_train,         engine::run_coordinator, engine::run_worker,
-          engine::run_launched_rank, engine::inside_mpirun,   elastic::fork_sentinel,
+          engine::run_launched_rank, engine::inside_launcher, elastic::fork_sentinel,
           elastic::send_command,     bench_elastic,           pause_for,
           engine::bench_step,        engine::bench_data,      engine::bench_allreduce,
           engine::bench_reform,      engine::run_bench_rank,  engine::run_compare,
@@ -59,7 +59,7 @@ cli::Services real_services() {
 int run(const std::vector<std::string>& words) {
   cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {},
                        {},        nullptr,   ::isatty(STDOUT_FILENO) == 1};
-  if (cli::starts_a_worker(words, engine::inside_mpirun())) {
+  if (cli::starts_a_worker(words, engine::inside_launcher())) {
     // First of all: the child must inherit no thread, no connection and next to no memory.
     Result<std::unique_ptr<elastic::Sentinel>> sentinel = elastic::fork_sentinel();
     if (!sentinel.ok()) {

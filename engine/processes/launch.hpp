@@ -38,11 +38,12 @@ int run_coordinator(const JobConfig& config, RunListener& listener);
 /// `mayfly worker`: one worker that joins config.coordinator.
 int run_worker(const JobConfig& config, std::unique_ptr<elastic::Sentinel> sentinel);
 
-/// `mayfly train` inside mpirun (or srun): rank 0 also starts a coordinator process; everybody is a
-/// worker of one elastic job.
+/// `mayfly train` as one of several that mpirun, mpiexec or srun started: rank 0 also starts a
+/// coordinator process; everybody is a worker of one elastic job. Refuses to begin if the launcher
+/// does not say which of them this is.
 int run_launched_rank(const JobConfig& config, RunListener& listener,
                       std::unique_ptr<elastic::Sentinel> sentinel);
-/// True if the environment says that mpirun started this process as one of several.
-[[nodiscard]] bool inside_mpirun();
+/// True if the environment says that a launcher started this process as one of several.
+[[nodiscard]] bool inside_launcher();
 
 }  // namespace mayfly::engine

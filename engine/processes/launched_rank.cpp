@@ -1,25 +1,29 @@
-// `mayfly train` under mpirun: MPI is only the launcher. Rank 0 starts a coordinator process beside
-// itself, under a keeper that starts it again if it is killed; everybody (rank 0 included) becomes
-// a worker of the elastic job. No process is special: the coordinator outlives the worker that
-// started it.
+// `mayfly train` under mpirun, mpiexec or srun, which only launch. Rank 0 starts a coordinator
+// process beside itself, under a keeper that starts it again if it is killed; everybody (rank 0
+// included) becomes a worker of the elastic job. No process is special: the coordinator outlives
+// the worker that started it. The others hear of it over the launcher's own connections if it has
+// any that we speak, else through the run directory, which they share then.
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
-#include <variant>
+#include <vector>
 
+#include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
@@ -27,7 +31,10 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/processes/launched_by.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/processes/rank_channel.hpp"
+#include "engine/processes/rank_marks.hpp"
 #include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
@@ -36,41 +43,8 @@ namespace {
 constexpr Duration kCoordinatorTimeout = seconds(60);
 constexpr std::size_t kEndpointBytesMax = 512;
 
-std::uint32_t number_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
-}
-
-/// Unique per mpirun and equal on all its ranks.
-std::string job_name() {
-  const char* name = std::getenv("PMIX_NAMESPACE");
-  if (name == nullptr) {
-    name = std::getenv("OMPI_MCA_ess_base_jobid");
-  }
-  return name == nullptr ? "unnamed" : name;
-}
-
-/// The numeric address under which the other machines of the job reach this one.
-Result<std::string> own_address() {
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  char numeric[NI_MAXHOST] = {};
-  const int failure = ::getaddrinfo(host, nullptr, &hints, &found);
-  if (failure == 0) {
-    ::getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof numeric, nullptr, 0,
-                  NI_NUMERICHOST);
-    ::freeaddrinfo(found);
-  }
-  if (numeric[0] == '\0') {
-    return Error{
-        Errc::kNotFound,
-        fmt::format("this machine's name {} has no address; give one with --bind-host", host)};
-  }
-  return std::string(numeric);
+const char* variable(const char* name) {
+  return std::getenv(name);
 }
 
 /// What this rank would hear of the coordinator if there were one.
@@ -93,17 +67,32 @@ std::optional<int> exit_code_of_ended(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
 }
 
-/// An exit code if the coordinator has ended instead; `coordinator` is 0 on ranks that start none.
-Result<std::variant<std::string, int>> wait_for_endpoint(const std::string& run_dir,
-                                                         pid_t coordinator) {
+/// Where the coordinator is, or the exit code of a rank whose job has ended instead.
+struct Meeting {
+  std::optional<int> over;
+  std::string endpoint;
+  std::string run_dir;
+  std::string token{};  ///< in hexadecimal digits; empty = in the token file
+};
+
+/// The coordinator's own word; `coordinator` is 0 on ranks that start none.
+Result<Meeting> wait_for_endpoint(const std::string& run_dir, pid_t coordinator) {
   const Instant deadline = monotonic_now() + kCoordinatorTimeout;
+  Instant next_word = monotonic_now() + seconds(5);
   while (monotonic_now() < deadline) {
     if (const std::optional<int> code = exit_code_of_ended(coordinator)) {
-      return std::variant<std::string, int>(*code);
+      return Meeting{code, "", run_dir};
     }
     const Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
     if (text.ok() && !text.value().empty()) {
-      return std::variant<std::string, int>(text.value().substr(0, text.value().find('\n')));
+      return Meeting{std::nullopt, text.value().substr(0, text.value().find('\n')), run_dir};
+    }
+    if (monotonic_now() >= next_word) {
+      next_word = next_word + seconds(10);
+      log::warning(
+          fmt::format("waiting for {}/coordinator, which the coordinator beside rank 0 "
+                      "writes once it has loaded the job; trying on for {} s",
+                      run_dir, (deadline - monotonic_now()) / seconds(1)));
     }
     std::this_thread::sleep_for(milliseconds(20));
   }
@@ -112,6 +101,39 @@ Result<std::variant<std::string, int>> wait_for_endpoint(const std::string& run_
       fmt::format("no coordinator appeared in {}/coordinator; the run directory must be on "
                   "a file system that all ranks share",
                   run_dir)};
+}
+
+// --- what rank 0 says over a launcher's channel
+
+std::string to_text(const Meeting& meeting) {
+  return fmt::format("{}\n{}\n{}\n{}", meeting.over.value_or(-1), meeting.endpoint, meeting.token,
+                     meeting.run_dir);
+}
+
+Result<Meeting> meeting_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t at = 0;
+  for (int line = 0; line < 3 && at != std::string::npos; ++line) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end == std::string::npos ? end : end + 1;
+  }
+  if (at == std::string::npos) {
+    return Error{Errc::kCorrupt, "rank 0 said something else than where the coordinator is"};
+  }
+  const int code = std::atoi(lines[0].c_str());
+  return Meeting{code < 0 ? std::nullopt : std::optional(code), lines[1], text.substr(at),
+                 lines[2]};
+}
+
+/// A file that only this process can open, and that goes with it.
+Result<UniqueFd> keep_in_memory(const std::string& text) {
+  UniqueFd fd(::memfd_create("mayfly-token", MFD_CLOEXEC));
+  if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||
+      ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return Error{Errc::kIo, fmt::format("cannot keep the job's token: {}", std::strerror(errno))};
+  }
+  return fd;
 }
 
 /// A coordinator that is killed is started again and goes on from its log. Its keeper has no
@@ -145,8 +167,10 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
 }
 
 /// A lost rank is replaced only if mpirun does not end the others with it.
-Result<void> check_recovery(const JobConfig& config) {
-  if (config.spares > 0 && number_of("OMPI_MCA_orte_enable_recovery") == 0) {
+Result<void> check_recovery(const JobConfig& config, const LaunchedBy& self) {
+  const char* recovery = variable("OMPI_MCA_orte_enable_recovery");
+  const bool recovers = recovery != nullptr && std::atoi(recovery) != 0;
+  if (config.spares > 0 && self.launcher == Launcher::kOpenMpi && !recovers) {
     return Error{Errc::kInvalidInput,
                  "spares are of no use without mpirun --enable-recovery: the loss of one rank ends "
                  "all others"};
@@ -154,71 +178,211 @@ Result<void> check_recovery(const JobConfig& config) {
   return {};
 }
 
+JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
+  JobConfig config = requested;
+  config.workers = self.size;
+  config.worker_number = self.rank;
+  if (config.run_dir.empty() && !self.job.empty()) {
+    config.run_dir = fmt::format("runs/{}-{}", config.model, self.job);
+  }
+  if (config.threads == 0) {
+    const std::uint32_t cores = std::thread::hardware_concurrency();
+    config.threads =
+        uses_cuda(config.device) ? 1 : std::max(1U, cores / std::max(1U, self.local_size));
+  }
+  return config;
+}
+
+/// One rank on its way into the job.
+class LaunchedRank {
+ public:
+  LaunchedRank(LaunchedBy self, const JobConfig& requested, RunListener& listener,
+               std::unique_ptr<elastic::Sentinel> sentinel)
+      : self_(std::move(self)),
+        config_(config_of(self_, requested)),
+        listener_(listener),
+        sentinel_(std::move(sentinel)) {}
+
+  int run();
+
+ private:
+  [[nodiscard]] Result<void> check() const;
+  [[nodiscard]] std::unique_ptr<RankChannel> open_channel() const;
+  /// Of rank 0: the coordinator has been started, or an exit code.
+  std::optional<int> start_coordinator();
+  std::optional<int> refuse_used_directory(LockFile& lock) const;
+  Result<Meeting> meet_as_first();
+  Result<Meeting> meet_as_other();
+  int join(const Meeting& meeting);
+  [[nodiscard]] int wait_for_coordinator() const;
+
+  LaunchedBy self_;
+  JobConfig config_;
+  RunListener& listener_;
+  std::unique_ptr<elastic::Sentinel> sentinel_;
+  std::unique_ptr<RankChannel> channel_;  // null = the run directory is shared
+  bool has_own_token_ = false;            // the user named the file
+  pid_t coordinator_ = 0;
+};
+
+Result<void> LaunchedRank::check() const {
+  for (const Result<void>& checked :
+       {check_spares(config_), check_servers(config_), check_recovery(config_, self_),
+        check_backend(config_), check_reachable_host(config_.bind_host)}) {
+    if (!checked.ok()) {
+      return checked;
+    }
+  }
+  return {};
+}
+
+/// With backend mpi only MPI itself talks to the launcher.
+std::unique_ptr<RankChannel> LaunchedRank::open_channel() const {
+  const bool needs_one = !self_.is_on_one_host() || config_.run_dir.empty();
+  return needs_one && config_.backend != "mpi" ? open_rank_channel(variable) : nullptr;
+}
+
+std::optional<int> LaunchedRank::refuse_used_directory(LockFile& lock) const {
+  if (!std::filesystem::exists(config_.run_dir + "/events.jsonl") || !config_.resume.empty()) {
+    return std::nullopt;
+  }
+  std::move(lock).discard();
+  return refuse({Errc::kInvalidInput,
+                 fmt::format("{} already holds a run; choose another --run-dir", config_.run_dir)},
+                kExitUsage);
+}
+
+std::optional<int> LaunchedRank::start_coordinator() {
+  Result<LockFile> lock = lock_run_directory(config_);
+  if (!lock.ok()) {
+    return refuse(lock.error(), kExitUsage);
+  }
+  if (const std::optional<int> code = refuse_used_directory(lock.value())) {
+    return code;
+  }
+  if (channel_ == nullptr && !self_.is_on_one_host()) {
+    if (Result<void> seen = wait_for_marks(config_.run_dir, self_); !seen.ok()) {
+      std::move(lock).value().discard();
+      return refuse(seen.error(), kExitUsage);
+    }
+  }
+  coordinator_ = ::fork();
+  if (coordinator_ == 0) {
+    sentinel_.release();  // our parent's; its destructor would speak for the parent
+    JobConfig own = config_;
+    if (own.bind_host == kAutoHost && self_.is_on_one_host()) {
+      own.bind_host = kLoopback;
+    }
+    ::_exit(keep_coordinator(own, listener_, std::move(lock).value()));
+  }
+  return std::nullopt;
+}
+
+Result<Meeting> LaunchedRank::meet_as_first() {
+  Meeting meeting{start_coordinator(), "", config_.run_dir};
+  std::optional<Error> failure;
+  if (!meeting.over) {
+    const Result<Meeting> found = wait_for_endpoint(config_.run_dir, coordinator_);
+    failure = found.ok() ? std::nullopt : std::optional(found.error());
+    meeting = found.ok() ? found.value() : Meeting{kExitFailed, "", config_.run_dir};
+  }
+  if (!meeting.over && channel_ != nullptr && !has_own_token_) {
+    const Result<Bytes> token = elastic::read_token_file(config_.run_dir + "/token");
+    failure = token.ok() ? std::nullopt : std::optional(token.error());
+    meeting.token = token.ok() ? to_hex(token.value()) : "";
+  }
+  if (channel_ != nullptr) {  // whatever it is, the others wait for it
+    const Result<void> said = channel_->publish(to_text(meeting));
+    failure = failure || said.ok() ? failure : std::optional(said.error());
+  }
+  return failure ? Result<Meeting>(*failure) : Result<Meeting>(std::move(meeting));
+}
+
+Result<Meeting> LaunchedRank::meet_as_other() {
+  if (channel_ != nullptr) {
+    const Result<std::string> text = channel_->receive(
+        monotonic_now() + Duration(static_cast<std::int64_t>(config_.coordinator_timeout * 1e9)));
+    return text.ok() ? meeting_in(text.value()) : Result<Meeting>(text.error());
+  }
+  if (has_nothing_left(config_)) {
+    return Meeting{kExitDone, "", config_.run_dir};
+  }
+  if (!self_.is_on_one_host()) {
+    if (Result<void> marked = leave_mark(config_.run_dir, self_); !marked.ok()) {
+      return std::move(marked).error();
+    }
+  }
+  return wait_for_endpoint(config_.run_dir, 0);
+}
+
+int LaunchedRank::join(const Meeting& meeting) {
+  config_.run_dir = meeting.run_dir;
+  config_.coordinator = meeting.endpoint;
+  UniqueFd token;  // as long as we are a worker
+  if (!has_own_token_) {
+    config_.token_file = config_.run_dir + "/token";
+  }
+  if (!has_own_token_ && !meeting.token.empty() && self_.rank != 0) {
+    Result<UniqueFd> kept = keep_in_memory(meeting.token + "\n");
+    if (!kept.ok()) {
+      return refuse(kept.error(), kExitFailed);
+    }
+    token = std::move(kept).value();
+    config_.token_file = fmt::format("/proc/self/fd/{}", token.get());
+  }
+  const int code = run_worker(config_, std::move(sentinel_));
+  const int end = wait_for_coordinator();
+  return code != kExitDone ? code : end;
+}
+
+/// srun ends what its tasks leave behind, and the coordinator still writes the summary; it may go
+/// on for long if only this rank's worker has left the job.
+int LaunchedRank::wait_for_coordinator() const {
+  int status = 0;
+  pid_t ended = -1;
+  do {
+    ended = coordinator_ > 0 ? ::waitpid(coordinator_, &status, 0) : -1;
+  } while (ended < 0 && coordinator_ > 0 && errno == EINTR);
+  return ended < 0 ? kExitDone : WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+}
+
+int LaunchedRank::run() {
+  if (Result<void> checked = check(); !checked.ok()) {
+    return refuse(checked.error(), kExitUsage);
+  }
+  has_own_token_ = !config_.token_file.empty();
+  channel_ = open_channel();
+  if (config_.run_dir.empty() && channel_ == nullptr) {
+    return refuse({Errc::kInvalidInput,
+                   fmt::format("{} gives its ranks no name that they share; name the --run-dir, "
+                               "on a file system that all of them share",
+                               name_of(self_.launcher))},
+                  kExitUsage);
+  }
+  const Result<Meeting> meeting = self_.rank == 0 ? meet_as_first() : meet_as_other();
+  channel_.reset();
+  if (!meeting.ok()) {
+    const bool mendable = meeting.error().code == Errc::kInvalidInput;
+    return refuse(meeting.error(), mendable ? kExitUsage : kExitFailed);
+  }
+  return meeting.value().over ? *meeting.value().over : join(meeting.value());
+}
+
 }  // namespace
 
-bool inside_mpirun() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+bool inside_launcher() {
+  const Result<std::optional<LaunchedBy>> found = launched_by(variable);
+  return !found.ok() || found.value().has_value();
 }
 
 int run_launched_rank(const JobConfig& requested, RunListener& listener,
                       std::unique_ptr<elastic::Sentinel> sentinel) {
-  JobConfig config = requested;
-  config.workers = number_of("OMPI_COMM_WORLD_SIZE");
-  config.worker_number = number_of("OMPI_COMM_WORLD_RANK");
-  if (config.run_dir.empty()) {
-    config.run_dir = fmt::format("runs/{}-mpi-{}", config.model, job_name());
+  const Result<std::optional<LaunchedBy>> found = launched_by(variable);
+  if (!found.ok()) {
+    return refuse(found.error(), kExitUsage);
   }
-  const std::uint32_t local = std::max(1U, number_of("OMPI_COMM_WORLD_LOCAL_SIZE"));
-  if (config.threads == 0) {
-    config.threads =
-        uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / local);
-  }
-  if (local < config.workers && config.bind_host == JobConfig{}.bind_host) {
-    Result<std::string> address = own_address();
-    if (!address.ok()) {
-      return refuse(address.error(), kExitUsage);
-    }
-    config.bind_host = address.value();
-  }
-  for (const Result<void>& checked :
-       {check_spares(config), check_servers(config), check_recovery(config), check_backend(config),
-        check_reachable_host(config.bind_host)}) {
-    if (!checked.ok()) {
-      return refuse(checked.error(), kExitUsage);
-    }
-  }
-  pid_t coordinator = 0;
-  if (number_of("OMPI_COMM_WORLD_RANK") == 0) {
-    Result<LockFile> lock = lock_run_directory(config);
-    if (!lock.ok()) {
-      return refuse(lock.error(), kExitUsage);
-    }
-    if (std::filesystem::exists(config.run_dir + "/events.jsonl") && config.resume.empty()) {
-      std::move(lock).value().discard();
-      return refuse({Errc::kInvalidInput, fmt::format("{} already holds a run; choose another "
-                                                      "--run-dir",
-                                                      config.run_dir)},
-                    kExitUsage);
-    }
-    coordinator = ::fork();
-    if (coordinator == 0) {
-      sentinel.release();  // our parent's; its destructor would speak for the parent
-      ::_exit(keep_coordinator(config, listener, std::move(lock).value()));
-    }
-  } else if (has_nothing_left(config)) {
-    return kExitDone;
-  }
-  const Result<std::variant<std::string, int>> endpoint =
-      wait_for_endpoint(config.run_dir, coordinator);
-  if (!endpoint.ok()) {
-    return refuse(endpoint.error(), kExitFailed);
-  }
-  if (const int* code = std::get_if<int>(&endpoint.value())) {
-    return *code;
-  }
-  config.coordinator = std::get<std::string>(endpoint.value());
-  config.token_file = config.run_dir + "/token";
-  return run_worker(config, std::move(sentinel));
+  ENSURE(found.value().has_value(), "asked only where a launcher has started this process");
+  return LaunchedRank(*found.value(), requested, listener, std::move(sentinel)).run();
 }
 
 }  // namespace mayfly::engine

@@ -28,8 +28,8 @@ def name_problems(root, path, text):
 
 
 # What our documents say about the launcher's.
-MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery", "mca",
-                "oversubscribe"}
+MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery", "kill-on-bad-exit",
+                "mca", "mpi", "oversubscribe"}
 
 
 def flag_problems(root, path, text):

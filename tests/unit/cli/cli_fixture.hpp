@@ -40,7 +40,7 @@ class CliTest : public ::testing::Test {
       EXPECT_NE(sentinel, nullptr);
       return note("launched_rank", c);
     };
-    s.inside_mpirun = [this] { return inside_mpirun_; };
+    s.inside_launcher = [this] { return inside_launcher_; };
     s.fork_sentinel = [this]() -> Result<std::unique_ptr<elastic::Sentinel>> {
       ++sentinels_forked_;
       return std::unique_ptr<elastic::Sentinel>(std::make_unique<NoSentinel>());
@@ -67,7 +67,7 @@ class CliTest : public ::testing::Test {
   std::string started_;       // which service ran
   engine::JobConfig config_;  // and with what
   int exit_code_ = 0;         // what services return
-  bool inside_mpirun_ = false;
+  bool inside_launcher_ = false;
   int sentinels_forked_ = 0;
   std::string asked_;
   Result<elastic::CommandReply> reply_ = elastic::CommandReply{true, "fine"};

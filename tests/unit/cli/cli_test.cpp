@@ -86,8 +86,8 @@ TEST_F(CliTest, TrainWithACoordinatorIsAWorker) {
   EXPECT_EQ(sentinels_forked_, 1);
 }
 
-TEST_F(CliTest, TrainInsideMpirunIsALaunchedRankWithTheSentinelOfMain) {
-  inside_mpirun_ = true;
+TEST_F(CliTest, TrainInsideALauncherIsALaunchedRankWithTheSentinelOfMain) {
+  inside_launcher_ = true;
   context_.sentinel = std::make_unique<NoSentinel>();
   EXPECT_EQ(run({"train"}), 0);
   EXPECT_EQ(started_, "launched_rank");

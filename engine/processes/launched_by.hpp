@@ -1,0 +1,44 @@
+#pragma once
+
+// Which launcher started this process as one of several, and as which of them: what the variables
+// say that mpirun, mpiexec and srun give to what they start. Pure.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace mayfly::engine {
+
+enum class Launcher {
+  kOpenMpi,  ///< mpirun of Open MPI, and what sets the same variables (prterun)
+  kPmi,      ///< mpiexec of MPICH, Intel MPI and others that speak PMI
+  kSlurm,    ///< srun
+};
+
+struct LaunchedBy {
+  Launcher launcher = Launcher::kOpenMpi;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::uint32_t local_size = 0;  ///< ranks on this host; 0 = unknown
+  std::string job;               ///< equal on all ranks, another one each time; empty = unknown
+  std::string hosts;             ///< of the ranks, as the launcher writes them; empty = unknown
+
+  [[nodiscard]] bool is_on_one_host() const { return local_size >= size; }
+};
+
+/// The value of an environment variable, or null.
+using Variables = std::function<const char*(const char*)>;
+
+/// Nothing for a process by itself, which is also the only one of an srun or an mpiexec, the script
+/// of an sbatch and the shell of an salloc. kInvalidInput with what to do if the variables say that
+/// there are several but not which of them this is, or contradict each other: a job for each would
+/// be wrong.
+[[nodiscard]] Result<std::optional<LaunchedBy>> launched_by(const Variables& variables);
+
+/// For people.
+[[nodiscard]] const char* name_of(Launcher launcher);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,120 @@
+#include "engine/processes/rank_marks.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/log.hpp"
+#include "base/time.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kSayAfter = seconds(3);
+constexpr Duration kGiveUpAfter = seconds(20);
+constexpr Duration kLookInterval = milliseconds(50);
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string folder_of_marks(const std::string& run_dir) {
+  return run_dir + "/ranks";
+}
+
+/// Opening a folder makes a network file system ask its server; a name alone may be remembered as
+/// missing for half a minute.
+bool is_in(const std::string& folder, const std::string& name) {
+  std::error_code failure;
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    if (at->path().filename() == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Asks again and again until `is_there` says so; says `text` once on the way.
+template <typename Condition>
+bool wait_for(const Condition& is_there, const std::string& text) {
+  const Instant begin = monotonic_now();
+  bool has_said = false;
+  while (!is_there()) {
+    const Duration passed = monotonic_now() - begin;
+    if (passed >= kGiveUpAfter) {
+      return false;
+    }
+    if (passed >= kSayAfter && !has_said) {
+      has_said = true;
+      log::warning(
+          fmt::format("{}; looking on for {} s", text, (kGiveUpAfter - passed) / seconds(1)));
+    }
+    std::this_thread::sleep_for(kLookInterval);
+  }
+  return true;
+}
+
+std::size_t count_marks(const std::string& run_dir) {
+  std::error_code failure;
+  std::size_t count = 0;
+  for (fs::directory_iterator at(folder_of_marks(run_dir), failure), end; !failure && at != end;
+       at.increment(failure)) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string text_of_nothing_shared(const std::string& run_dir, const LaunchedBy& self,
+                                   const std::string& host_name) {
+  const std::string where =
+      self.hosts.empty() ? fmt::format("several hosts (rank {} is on {})", self.rank, host_name)
+                         : fmt::format("hosts {}", self.hosts);
+  const char* channel = self.launcher == Launcher::kSlurm
+                            ? "use srun --mpi=pmi2 or --mpi=pmix, which need no shared files"
+                        : self.launcher == Launcher::kOpenMpi
+                            ? "install PMIx (libpmix.so.2), over which mpirun needs no shared files"
+                            : "use MPICH's mpiexec, which needs no shared files";
+  return fmt::format(
+      "the ranks are on {} and the run directory {} is not on a file system that they share: name "
+      "one with --run-dir, or {}, or start `mayfly coordinator` and on each host `mayfly worker "
+      "--coordinator HOST:PORT --token-file FILE`",
+      where, run_dir, channel);
+}
+
+Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self) {
+  const std::string text = text_of_nothing_shared(run_dir, self, host_name());
+  std::error_code failure;
+  fs::create_directories(folder_of_marks(run_dir), failure);
+  if (failure) {
+    return Error{Errc::kIo, fmt::format("{}: {}", folder_of_marks(run_dir), failure.message())};
+  }
+  const bool are_all = wait_for([&] { return count_marks(run_dir) + 1 >= self.size; }, text);
+  fs::remove_all(folder_of_marks(run_dir), failure);
+  return are_all ? Result<void>() : Result<void>(Error{Errc::kInvalidInput, text});
+}
+
+Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self) {
+  const std::string text = text_of_nothing_shared(run_dir, self, host_name());
+  const std::string mark = fmt::format("{}/{}", folder_of_marks(run_dir), self.rank);
+  const fs::path path(run_dir);
+  const auto leave = [&] {
+    (void)is_in(path.parent_path().empty() ? "." : path.parent_path().string(), "");
+    return is_in(run_dir, "ranks") && std::ofstream(mark).good();
+  };
+  if (!wait_for(leave, text)) {
+    return Error{Errc::kInvalidInput, text};
+  }
+  return {};
+}
+
+}  // namespace mayfly::engine

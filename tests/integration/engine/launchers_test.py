@@ -1,0 +1,174 @@
+"""Goal: N ranks of srun, mpiexec or mpirun are one job of N workers, also if they share no files;
+where they cannot be one they say within seconds what to do, and are never N jobs.
+Method: processes with the variables of each launcher (tests/harness/launchers.py), each in a folder
+of its own; the launchers themselves where they are installed. The digest is that of one worker.
+"""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import mayfly_run
+import mpi_launch
+from launchers import Pmi, Ranks, mpiexec, srun
+from mayfly_run import SMALL_JOB, expect
+from oracle import Oracle
+
+JOB = SMALL_JOB + ["--steps", "12", "--threads", "1"]
+NEVER_TWO_JOBS = "one job was expected"
+
+
+def oracle():
+    return Oracle(JOB + ["--workers", "1"]).digests()[12]
+
+
+def summaries(folder):
+    found = glob.glob(folder + "/**/summary.json", recursive=True)
+    loaded = []
+    for path in found:
+        with open(path) as f:
+            loaded.append(json.load(f))
+    return loaded
+
+
+def members_of(folder):
+    (path,) = glob.glob(folder + "/**/metrics.jsonl", recursive=True)
+    with open(path) as f:
+        return {json.loads(line)["members"] for line in f if '"members"' in line}
+
+
+def check_one_job(ranks, workers):
+    codes = ranks.wait()
+    expect(codes == [0] * workers, f"exit codes {codes}\n{ranks.outputs()}")
+    found = summaries(ranks.folder)
+    expect(len(found) == 1, f"{NEVER_TWO_JOBS}, not {len(found)}\n{ranks.outputs()}")
+    expect(found[0]["outcome"] == "done" and found[0]["final_digest"] == oracle(), str(found[0]))
+    expect(members_of(ranks.folder) == {workers}, f"members {members_of(ranks.folder)}")
+    shutil.rmtree(ranks.folder)
+
+
+def srun_on_one_host():
+    check_one_job(Ranks(JOB, [srun(r, 3) for r in range(3)], together=True), 3)
+
+
+def srun_with_a_shared_folder():
+    """No channel: each finds the others' files, and their marks are removed."""
+    ranks = Ranks(JOB, [srun(r, 3, nodes=3) for r in range(3)], together=True)
+    ranks.wait()
+    expect(not glob.glob(ranks.folder + "/runs/*/ranks"), "marks were left behind")
+    check_one_job(ranks, 3)
+
+
+def srun_over_pmi():
+    """--mpi=pmi2, ranks that share nothing."""
+    pmi = Pmi(3)
+    variables = [{**srun(r, 3, nodes=3), "PMI_RANK": str(r), "PMI_SIZE": "3"} for r in range(3)]
+    check_one_job(Ranks(JOB, variables, pmi), 3)
+    expect(pmi.finalized == 3, f"{pmi.finalized} ranks took leave of their launcher")
+
+
+def mpiexec_over_pmi():
+    pmi = Pmi(2)
+    ranks = Ranks(JOB, [mpiexec(r, 2) for r in range(2)], pmi)
+    ranks.wait()
+    expect(os.listdir(ranks.folders[1]) == [] or "token" not in str(
+        glob.glob(ranks.folders[1] + "/**", recursive=True)), "the token was written to a disk")
+    check_one_job(ranks, 2)
+
+
+def first_rank_fails():
+    """Its reason is said once, and the others end with its exit code instead of waiting."""
+    pmi = Pmi(3)
+    begin = time.monotonic()
+    ranks = Ranks(JOB + ["--data", "/no/such/folder"], [mpiexec(r, 3) for r in range(3)], pmi)
+    codes = ranks.wait()
+    expect(codes == [2, 2, 2], f"exit codes {codes}\n{ranks.outputs()}")
+    expect("no data set" in ranks.output(0), ranks.outputs())
+    expect(time.monotonic() - begin < 30, "the others waited")
+    shutil.rmtree(ranks.folder)
+
+
+def nothing_shared():
+    """Said within seconds, and then the ranks end, rank 0 included."""
+    begin = time.monotonic()
+    ranks = Ranks(JOB, [srun(r, 2, nodes=2) for r in range(2)])
+    words = "the ranks are on hosts node[1-2] and the run directory"
+    while not all(words in ranks.output(r) for r in range(2)):
+        expect(time.monotonic() - begin < 15, f"nothing was said\n{ranks.outputs()}")
+        time.sleep(0.1)
+    codes = ranks.wait(60)
+    expect(codes == [2, 2], f"exit codes {codes}\n{ranks.outputs()}")
+    expect("--mpi=pmi2" in ranks.output(1), ranks.outputs())
+    expect(not summaries(ranks.folder), NEVER_TWO_JOBS)
+    shutil.rmtree(ranks.folder)
+
+
+def contradictions():
+    cases = [({"PMIX_RANK": "1"}, "do not say of how many"),
+             ({"PMI_RANK": "1"}, "PMI_SIZE is ''"),
+             ({"PMI_ID": "1", "PMI_PORT": "h:1"}, "PMI_RANK is ''"),
+             ({**srun(1, 3), "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},
+              "srun that it is one of 3"),
+             (mpiexec(1, 2), "name the --run-dir")]
+    for variables, words in cases:
+        ranks = Ranks(JOB, [variables])
+        expect(ranks.wait(20) == [2], f"{variables}: not refused\n{ranks.outputs()}")
+        lines = ranks.output(0).strip().splitlines()
+        expect(len(lines) == 1 and words in lines[0], f"{variables}: said {lines}")
+        expect(not os.listdir(ranks.folders[0]), "something was left behind")
+        shutil.rmtree(ranks.folder)
+
+
+def batch_script():
+    """Its variables speak of three tasks, but it is none of them."""
+    variables = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "3", "SLURM_PROCID": "0"}
+    ranks = Ranks(JOB + ["--workers", "2"], [variables])
+    expect(ranks.wait() == [0], ranks.outputs())
+    expect(members_of(ranks.folder) == {2}, "it started no workers of its own")
+    shutil.rmtree(ranks.folder)
+
+
+def mpirun_shares_nothing():
+    """Over PMIx, each rank in a folder of its own and told that it is alone on its host."""
+    mpi_launch.skip_without_mpirun()
+    folder = Ranks([], []).folder
+    script = ('export OMPI_COMM_WORLD_LOCAL_SIZE=1; mkdir -p "$0/$OMPI_COMM_WORLD_RANK"; '
+              'cd "$0/$OMPI_COMM_WORLD_RANK"; exec "$@"')
+    done = subprocess.run(
+        [*mpi_launch.command(3), "sh", "-c", script, folder, os.path.abspath(mayfly_run.BINARY),
+         "train", *JOB], env=mpi_launch.environment(), capture_output=True, text=True, timeout=120)
+    if "install PMIx" in done.stderr:
+        print("skipped: no libpmix.so.2, or one that this mpirun does not answer")
+        raise SystemExit(mayfly_run.SKIP)
+    expect(done.returncode == 0, done.stderr)
+    found = summaries(folder)
+    expect(len(found) == 1 and found[0]["final_digest"] == oracle(), str(found))
+    expect(members_of(folder) == {3}, str(members_of(folder)))
+    shutil.rmtree(folder)
+
+
+def real_mpiexec():
+    program = shutil.which("mpiexec.hydra") or shutil.which("mpiexec.mpich")
+    if program is None:
+        print("skipped: MPICH's mpiexec is not installed")
+        raise SystemExit(mayfly_run.SKIP)
+    folder = Ranks([], []).folder
+    script = 'unset MPI_LOCALNRANKS; mkdir -p "$0/$PMI_RANK"; cd "$0/$PMI_RANK"; exec "$@"'
+    done = subprocess.run(
+        [program, "-n", "3", "sh", "-c", script, folder, os.path.abspath(mayfly_run.BINARY),
+         "train", *JOB], capture_output=True, text=True, timeout=120)
+    expect(done.returncode == 0, done.stderr)
+    found = summaries(folder)
+    expect(len(found) == 1 and found[0]["final_digest"] == oracle(), str(found))
+    expect(members_of(folder) == {3}, str(members_of(folder)))
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(mayfly_run.main({test.__name__: test for test in [
+        srun_on_one_host, srun_with_a_shared_folder, srun_over_pmi, mpiexec_over_pmi,
+        first_rank_fails, nothing_shared, contradictions, batch_script, mpirun_shares_nothing,
+        real_mpiexec]}))
