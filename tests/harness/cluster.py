@@ -73,8 +73,8 @@ class Cluster:
         """Starts it, or starts it again: `name` is that of its run directory."""
         words = ["coordinator", "--run-dir", self.run_dir(name), "--token-file", self.token_file,
                  "--workers", str(workers)] + self.job + list(extra)
-        if host is not None:
-            words += ["--bind-host", self.network.address(host)]
+        if "--bind-host" not in words:
+            words += ["--bind-host", "127.0.0.1" if host is None else self.network.address(host)]
         if name in self.ports:
             words += ["--port", str(self.ports[name])]
         process = self.start_process("coordinator-" + name, words, host)

@@ -65,7 +65,8 @@ class FakeCloudJob:
         """The coordinator, for the first time or again."""
         with open(os.path.join(self.folder, "output.txt"), "ab") as output:
             process = subprocess.Popen(
-                [mayfly_run.BINARY, "coordinator", "--run-dir", os.path.join(self.folder, "run")]
+                [mayfly_run.BINARY, "coordinator", "--bind-host", "127.0.0.1", "--run-dir",
+                 os.path.join(self.folder, "run")]
                 + self.words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=self.environment)
         self.run = Run.attach(self.folder, process, self.timeout)

@@ -43,7 +43,8 @@ class CloudJob:
     def start(self):
         with open(os.path.join(self.folder, "output.txt"), "ab") as output:
             process = subprocess.Popen(
-                [mayfly_run.BINARY, "coordinator", "--run-dir", os.path.join(self.folder, "run")]
+                [mayfly_run.BINARY, "coordinator", "--bind-host", "127.0.0.1", "--run-dir",
+                 os.path.join(self.folder, "run")]
                 + JOB + SLOW + self.words,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         self.run = Run.attach(self.folder, process, TIMEOUT)

@@ -85,7 +85,8 @@ def job(moto, folder):
         f.write("#!/bin/sh\n")
     with open(os.path.join(folder, "output.txt"), "wb") as output:
         process = subprocess.Popen(
-            [mayfly_run.BINARY, "coordinator", "--run-dir", os.path.join(folder, "run"),
+            [mayfly_run.BINARY, "coordinator", "--bind-host", "127.0.0.1",
+             "--run-dir", os.path.join(folder, "run"),
              "--workers", "2", "--data", "procedural:512", "--cloud-startup", startup]
             + cloud_words(moto), stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT, env=dict(os.environ, **moto.keys))

@@ -199,7 +199,8 @@ def port_in_use():
         port = f.read().strip().rsplit(":", 1)[1]
     busy = ["train"] + SMALL_JOB + STEPS + ["--port", port]
     refused(busy, port)
-    refused(["coordinator"] + SMALL_JOB + ["--steps", "1", "--port", port], port)
+    refused(["coordinator", "--bind-host", "127.0.0.1"] + SMALL_JOB
+            + ["--steps", "1", "--port", port], port)
     refused(busy + ["--run-dir", "x/y/run"], port)
     # A folder that was there stays, with what is in it; so does the run of somebody else.
     refused(busy + ["--run-dir", "x/run"], port, given={"x/run/notes.txt": "mine"})
