@@ -12,6 +12,7 @@ using namespace elastic;
 namespace {
 
 constexpr Duration kSilence = milliseconds(300);  // until a cut link is noticed
+constexpr Duration kLastWord = milliseconds(30);  // until a member hears that all are done
 
 }  // namespace
 
@@ -120,13 +121,48 @@ void FailoverWorld::contribute(std::size_t index) {
         give_member(each, member_event::Progressed{done.view->id, Step{step}, 3, 1});
       }
       done.boundary = done.boundary || is_boundary;
-      if (step >= scenario_.steps || is_boundary) {
+      if (step >= scenario_.steps) {
+        do_the_rest(each);
+      } else if (is_boundary) {
         stop_trainer(each, false, std::nullopt);
       } else {
         begin_step(each);
       }
     });
   }
+}
+
+/// After the last step the members evaluate and write a checkpoint. They are done when all are,
+/// and each hears of that at its own moment; or the group breaks before. Somebody may die just
+/// then.
+void FailoverWorld::do_the_rest(std::size_t index) {
+  const auto finish = [this](std::size_t each) {
+    workers_[each]->has_finished = true;
+    stop_trainer(each, false, std::nullopt);
+  };
+  if (scenario_.end_takes == Duration::zero()) {
+    finish(index);
+    return;
+  }
+  in_view(index, draw(scenario_.end_takes), [this, index, finish] {
+    Group& group = group_of(*workers_[index]->view);
+    group.at_the_end.insert(workers_[index]->member->id());
+    if (!group.left.empty() || group.at_the_end.size() < group.view.members.size()) {
+      return;
+    }
+    const auto culprit = unreachable(group);
+    for (const ViewMember& member : group.view.members) {
+      const std::size_t each = worker_of_.at(member.id);
+      if (culprit) {
+        tell_broken(group, member.id, *culprit, kSilence);
+      } else {
+        in_view(each, draw(kLastWord), [each, finish] { finish(each); });
+      }
+    }
+    if (scenario_.worker_crash_every > Duration::zero() && !is_calm_ && chance(2)) {
+      after(draw(kLastWord), [this] { kill_somebody(); });
+    }
+  });
 }
 
 void FailoverWorld::leave(std::size_t index, Duration grace) {

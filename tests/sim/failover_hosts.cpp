@@ -25,6 +25,7 @@ CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
   options.min_workers_timeout = scenario.min_workers_timeout;
   options.resume_timeout = scenario.resume_timeout;
   options.quorum_timeout = scenario.quorum_timeout;
+  options.delta_from_members = scenario.delta_from_members;
   options.quorum = scenario.standbys > 0;
   options.standby = is_standby;
   if (!is_standby && scenario.broken == BrokenCore::kIgnoresQuorum) {
@@ -73,6 +74,7 @@ void FailoverWorld::start_host(std::size_t index) {
     host.clock = SimClock(draw(seconds(3600)), gain - most);
   }
   host.last_led = now_;
+  host.leads = false;
   tell("coordinator " + std::to_string(index) + " starts");
   tick(index, ++host.life);
   const bool kills = scenario_.crash_on_return && scenario_.worker_crash_every > Duration::zero();
@@ -172,8 +174,10 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
     }
     carry_out(index, effect);
   }
+  // A member that comes back while its coordinator waits for others is stopped, and leads nowhere.
   const std::string phase = host.core->phase();
-  if (phase == "running" || phase == "stopping" || phase == "paused") {
+  host.leads = phase == "running" || phase == "paused" || (phase == "stopping" && host.leads);
+  if (host.leads) {
     host.last_led = now_;
   }
 }

@@ -19,7 +19,8 @@ struct FailoverWorld::Host {
   std::map<MemberId, std::size_t> link_of;
   bool has_ended = false;
   bool ends_again = false;  // what it found in its log was over
-  Instant last_led;         // members, in a view
+  bool leads = false;       // members, in a view
+  Instant last_led;
 };
 
 struct FailoverWorld::Link {
@@ -50,7 +51,9 @@ struct FailoverWorld::Worker {
   std::optional<elastic::View> view;
   std::uint64_t generation = 0;
   bool boundary = false;
-  bool contributed = false;  // to the view's first step
+  bool contributed = false;            // to the view's first step
+  bool has_finished = false;           // what follows the last step
+  std::optional<Instant> needy_since;  // it needs a coordinator and has none
 };
 
 struct FailoverWorld::Group {
@@ -59,6 +62,7 @@ struct FailoverWorld::Group {
   std::set<MemberId> left;
   std::map<std::uint64_t, std::map<MemberId, elastic::MicrobatchSet>> parts;
   std::set<std::uint64_t> boundaries;
+  std::set<MemberId> at_the_end;  // have done their part of what follows the last step
 };
 
 }  // namespace mayfly::sim

@@ -78,8 +78,23 @@ void FailoverWorld::beat(std::size_t index) {
     if (workers_[index]->link) {
       to_host(*workers_[index]->link, Heartbeat{});
     }
+    give_up_if_alone(index);
     beat(index);
   });
+}
+
+/// As the product's client does.
+void FailoverWorld::give_up_if_alone(std::size_t index) {
+  Worker& worker = *workers_[index];
+  if (scenario_.give_up_after == Duration::zero() || !worker.member || worker.link ||
+      !worker.member->needs_coordinator()) {
+    worker.needy_since.reset();
+    return;
+  }
+  worker.needy_since = worker.needy_since.value_or(now_);
+  if (now_ - *worker.needy_since > scenario_.give_up_after) {
+    give_member(index, member_event::CoordinatorGivenUp{});
+  }
 }
 
 // --- looking for a coordinator
@@ -200,7 +215,7 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
     worker.view = run->view;
     worker.has_state = true;
     ++worker.generation;
-    worker.boundary = worker.contributed = false;
+    worker.boundary = worker.contributed = worker.has_finished = false;
     enter(index);
   } else if (const auto* abort = std::get_if<member_effect::AbortGroup>(&effect)) {
     if (worker.view && worker.view->id == abort->view) {
@@ -296,7 +311,7 @@ void FailoverWorld::formed(std::size_t index) {
                        [&] { return std::string("a member is ahead of its view"); });
     give_member(index, member_event::StateSynced{synced.view->id});
     if (synced.committed >= scenario_.steps) {
-      stop_trainer(index, false, std::nullopt);
+      do_the_rest(index);
     } else {
       begin_step(index);
     }
@@ -320,13 +335,16 @@ void FailoverWorld::begin_step(std::size_t index) {
 
 void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<MemberId> culprit) {
   Worker& worker = *workers_[index];
-  const bool is_clean = !failed && (worker.boundary || worker.committed >= scenario_.steps);
+  const bool is_finished = scenario_.end_takes == Duration::zero()
+                               ? worker.committed >= scenario_.steps
+                               : worker.has_finished;
+  const bool is_clean = !failed && (worker.boundary || is_finished);
   leave(index, is_clean ? milliseconds(250) : Duration::zero());
   member_event::TrainerStopped report;
   report.view = worker.view->id;
   report.committed = Step{worker.committed};
   report.held = worker.held;
-  report.finished = worker.committed >= scenario_.steps;
+  report.finished = is_finished;
   report.failed = failed;
   report.culprit = culprit;
   report.contributed = worker.contributed;

@@ -26,7 +26,7 @@ std::string ms(const char* name, Duration time) {
 
 }  // namespace
 
-FailoverScenario draw_failover(std::uint64_t seed) {
+FailoverScenario draw_first_failover(std::uint64_t seed) {
   RandomStream random{CounterRandom(seed).split("failover")};
   FailoverScenario scenario;
   scenario.seed = seed;
@@ -72,6 +72,29 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   return scenario;
 }
 
+FailoverScenario draw_failover(std::uint64_t seed) {
+  FailoverScenario scenario = draw_first_failover(seed);
+  RandomStream random{CounterRandom(seed).split("later failover")};
+  if (random.below(4) == 0) {
+    scenario.notice_every = draw_interval(random, milliseconds(300), seconds(3));
+  }
+  if (random.below(4) == 0) {
+    scenario.give_up_after = draw_interval(random, milliseconds(500), seconds(4));
+  }
+  if (random.below(2) == 0) {
+    scenario.end_takes = draw_interval(random, milliseconds(5), milliseconds(500));
+  }
+  if (random.below(2) == 0) {
+    scenario.delta_from_members = static_cast<std::uint32_t>(1 + random.below(3));
+  }
+  if (random.below(8) == 0) {
+    scenario.replaces_nobody = true;
+    scenario.join_every = Duration::zero();
+    scenario.min_workers_timeout = draw_interval(random, milliseconds(500), seconds(4));
+  }
+  return scenario;
+}
+
 const std::vector<BrokenCore>& all_broken_cores() {
   static const std::vector<BrokenCore> all = {
       BrokenCore::kTakesOverAlone,   BrokenCore::kIgnoresQuorum,   BrokenCore::kObeysOldReigns,
@@ -111,11 +134,15 @@ std::string describe(const FailoverScenario& s) {
          " steps; milliseconds between" + ms("coordinator_crash", s.coordinator_crash_every) +
          ms("worker_crash", s.worker_crash_every) + ms("cut", s.cut_every) +
          ms("join", s.join_every) + ms("disk_full", s.disk_full_every) +
-         ms("pause", s.pause_every) + (s.loses_log_tails ? " loses_log_tails" : "") +
-         (s.crash_on_view ? " crash_on_view" : "") + (s.crash_on_return ? " crash_on_return" : "") +
-         (s.sentinels_tell_all ? " sentinels_tell_all" : "") + "; times" +
+         ms("pause", s.pause_every) + ms("notice", s.notice_every) +
+         (s.loses_log_tails ? " loses_log_tails" : "") + (s.crash_on_view ? " crash_on_view" : "") +
+         (s.crash_on_return ? " crash_on_return" : "") +
+         (s.sentinels_tell_all ? " sentinels_tell_all" : "") +
+         (s.replaces_nobody ? " replaces_nobody" : "") + "; times" +
          ms("progress", s.progress_every) + ms("min_workers", s.min_workers_timeout) +
          ms("resume", s.resume_timeout) + ms("quorum", s.quorum_timeout) +
+         ms("give_up", s.give_up_after) + ms("end", s.end_takes) +
+         (s.delta_from_members < s.workers ? "; views come as changes" : "") +
          (s.clock_drift_per_mille == 0
               ? std::string()
               : "; clocks drift by " + std::to_string(s.clock_drift_per_mille) + " per mille");
@@ -191,6 +218,7 @@ void FailoverWorld::start_faults() {
   every(scenario_.coordinator_crash_every, [this] { crash_soon(random_.below(hosts_.size())); });
   every(scenario_.worker_crash_every, [this] { kill_somebody(); });
   every(scenario_.pause_every, [this] { pause_the_job(); });
+  every(scenario_.notice_every, [this] { ask_somebody_to_leave(); });
   every(scenario_.cut_every, [this] { cut_some_links(); });
   every(scenario_.join_every, [this] {
     if (workers_.size() < 12) {
@@ -216,6 +244,15 @@ void FailoverWorld::kill_somebody() {
   const std::size_t worker = random_.below(workers_.size());
   if (workers_[worker]->alive) {
     kill_worker(worker);
+  }
+}
+
+void FailoverWorld::ask_somebody_to_leave() {
+  const std::size_t worker = random_.below(workers_.size());
+  if (workers_[worker]->alive && workers_[worker]->member) {
+    tell("member " + std::to_string(value(workers_[worker]->member->id())) + " is asked to leave");
+    budget_.on_event();
+    give_member(worker, member_event::LeaveAsked{"notice"});
   }
 }
 
@@ -289,7 +326,7 @@ void FailoverWorld::end_faults() {
 void FailoverWorld::keep_enough_workers() {
   const auto living = static_cast<std::size_t>(
       std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w->alive; }));
-  if (living < scenario_.workers && (is_calm_ || chance(4))) {
+  if (living < scenario_.workers && (is_calm_ || (!scenario_.replaces_nobody && chance(4)))) {
     add_worker();
   }
   after(milliseconds(200), [this] { keep_enough_workers(); });

@@ -64,12 +64,19 @@ struct FailoverScenario {
   bool loses_log_tails = false;  ///< a crash takes what was not yet on the disk
   /// The clock of each coordinator is so much too fast or too slow at most.
   std::uint32_t clock_drift_per_mille = 0;
+  Duration notice_every{};   ///< a worker is asked to leave
+  Duration give_up_after{};  ///< without a coordinator that it needs, a worker leaves; 0 = never
+  bool replaces_nobody = false;  ///< as long as there are faults, no worker comes
+  Duration end_takes{};          ///< what the members do together after the last step, at most
+  std::uint32_t delta_from_members = 32;  ///< members are told what changes in views of so many
   Duration faults_end = seconds(10);
   BrokenCore broken = BrokenCore::kNone;
 
   /// False if so many members may be gone for good that no majority can ever come.
   [[nodiscard]] bool must_end() const {
-    return standbys == 0 || worker_crash_every == Duration::zero();
+    const bool nobody_goes = worker_crash_every == Duration::zero() &&
+                             notice_every == Duration::zero() && give_up_after == Duration::zero();
+    return standbys == 0 || nobody_goes;
   }
 };
 
@@ -78,7 +85,10 @@ struct FailoverScenario {
 /// "takes-over-alone", ...; "none".
 [[nodiscard]] const char* name_of(BrokenCore broken);
 
+/// Everything about the run with this seed.
 [[nodiscard]] FailoverScenario draw_failover(std::uint64_t seed);
+/// Without the trouble that was added last: as it was when older seeds found something.
+[[nodiscard]] FailoverScenario draw_first_failover(std::uint64_t seed);
 [[nodiscard]] std::string describe(const FailoverScenario& scenario);
 
 struct FailoverResult {
@@ -121,6 +131,7 @@ class FailoverWorld {
   void kill_somebody();
   void pause_the_job();
   void resume_the_job();
+  void ask_somebody_to_leave();
   void cut_some_links();
   void end_faults();
   void keep_enough_workers();
@@ -149,6 +160,7 @@ class FailoverWorld {
   void add_worker();
   void kill_worker(std::size_t worker);
   void tell_of_death(std::size_t worker, std::size_t host, const elastic::Hello& who);
+  void give_up_if_alone(std::size_t worker);
   void connect(std::size_t worker);
   void reconnect(std::size_t worker, bool elsewhere);
   void beat(std::size_t worker);
@@ -168,6 +180,7 @@ class FailoverWorld {
   void enter(std::size_t worker);
   void formed(std::size_t worker);
   void contribute(std::size_t worker);
+  void do_the_rest(std::size_t worker);
   void leave(std::size_t worker, Duration grace);
   void tell_broken(Group& group, MemberId member, MemberId culprit, Duration delay);
   [[nodiscard]] std::optional<MemberId> unreachable(const Group& group) const;

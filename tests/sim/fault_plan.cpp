@@ -110,7 +110,7 @@ const char* name_of(Sabotage sabotage) {
   UNREACHABLE("every sabotage has a name");
 }
 
-Scenario draw_scenario(std::uint64_t seed) {
+Scenario draw_first_scenario(std::uint64_t seed) {
   RandomStream random{CounterRandom(seed).split("scenario")};
   Scenario scenario;
   scenario.seed = seed;
@@ -137,6 +137,30 @@ Scenario draw_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_first_scenario(seed);
+  RandomStream random{CounterRandom(seed).split("later scenario")};
+  FaultPlan& plan = scenario.faults;
+  if (random.below(4) == 0) {
+    plan.fail_alone_every = draw_interval(random, milliseconds(100), seconds(3));
+  }
+  const auto some_time = [&random] {
+    return milliseconds(1 + static_cast<std::int64_t>(random.below(4000)));
+  };
+  plan.stop_after = random.below(8) == 0 ? some_time() : Duration::zero();
+  plan.fail_after = random.below(32) == 0 ? some_time() : Duration::zero();
+  if (random.below(2) == 0) {
+    plan.end_takes = milliseconds(5 + static_cast<std::int64_t>(random.below(300)));
+  }
+  plan.drains_stragglers = random.below(4) == 0;
+  if (random.below(16) == 0) {  // more than a word of a set
+    scenario.microbatches = static_cast<std::uint32_t>(60 + random.below(80));
+    scenario.microbatch_time = milliseconds(1);
+    scenario.steps = 20 + random.below(20);
+  }
+  return scenario;
+}
+
 std::string describe(const Scenario& s) {
   const FaultPlan& f = s.faults;
   return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.initial_workers) +
@@ -152,9 +176,13 @@ std::string describe(const Scenario& s) {
          ms("speed_change", f.speed_change_every) + ms("mass_loss", f.mass_loss_every) +
          ms("coordinator_stall", f.coordinator_stall_every) + ms("repeat", f.repeat_every) +
          ms("corrupt", f.corrupt_every) + ms("missed_sum", f.missed_sum_every) +
+         ms("fail_alone", f.fail_alone_every) + (f.drains_stragglers ? " drains_stragglers" : "") +
          (f.restart_at_once ? " restart_at_once" : "") + (f.crash_on_view ? " crash_on_view" : "") +
          (f.slow_members ? " slow_members" : "") + "; delays" + ms("message", f.message_delay_max) +
          ms("sentinel", f.sentinel_delay_max) + ms("break", f.break_delay_max) +
+         ms("end", f.end_takes) +
+         (f.stop_after + f.fail_after > Duration::zero() ? "; after" : "") +
+         ms("stop", f.stop_after) + ms("fail", f.fail_after) +
          (f.clock_drift_per_mille == 0
               ? std::string()
               : "; clocks drift by " + std::to_string(f.clock_drift_per_mille) + " per mille");

@@ -33,10 +33,17 @@ struct FaultPlan {
       coordinator_stall_every{};  ///< the coordinator's host stands still for stall_max at most
   Duration repeat_every{};   ///< a message that a worker sent before reaches the coordinator again
   Duration corrupt_every{};  ///< a bit flips in what a worker holds
-  Duration missed_sum_every{};   ///< a member dies when only an observer lacks the sum
-  bool restart_at_once = false;  ///< who is killed is replaced within milliseconds
-  bool crash_on_view = false;    ///< whenever a view is published, somebody may crash right then
-  bool slow_members = false;     ///< every worker has its own speed, up to kSlowestFactor slower
+  Duration missed_sum_every{};  ///< a member dies when only an observer lacks the sum
+  Duration fail_alone_every{};  ///< a trainer fails by itself; its process goes on
+  Duration stop_after{};        ///< an operator stops the job then
+  Duration fail_after{};        ///< the engine gives the job up then: a loss is not finite, ...
+  /// What the members do together after the last step, at most; whoever is kept from it is not
+  /// done.
+  Duration end_takes{};
+  bool drains_stragglers = false;  ///< who is far too slow is asked to leave
+  bool restart_at_once = false;    ///< who is killed is replaced within milliseconds
+  bool crash_on_view = false;      ///< whenever a view is published, somebody may crash right then
+  bool slow_members = false;       ///< every worker has its own speed, up to kSlowestFactor slower
   /// The clock of each process is so much too fast or too slow at most.
   std::uint32_t clock_drift_per_mille = 0;
 
@@ -96,6 +103,8 @@ struct Scenario {
 
 /// Everything about the run with this seed.
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);
+/// Without the trouble that was added last: as it was when older seeds found something.
+[[nodiscard]] Scenario draw_first_scenario(std::uint64_t seed);
 /// One line for people.
 [[nodiscard]] std::string describe(const Scenario& scenario);
 

@@ -60,6 +60,22 @@ void SimWorld::start_faults() {
       give(coordinator_event::DrainAsked{*worker.id(), "drill"});
     }
   });
+  at_somebody(plan.fail_alone_every, [this](SimWorker& worker) {
+    if (worker.fails_alone()) {
+      failed_alone_.insert(worker.index());
+      disturbed();
+      tell("fails_alone", worker.id(), "");
+    }
+  });
+  if (plan.stop_after > Duration::zero()) {
+    queue_.after(plan.stop_after, [this] { stop_the_job(); });
+  }
+  if (plan.fail_after > Duration::zero()) {
+    queue_.after(plan.fail_after, [this] {
+      is_fail_asked_ = true;
+      give(coordinator_event::FailAsked{"loss is not finite"});
+    });
+  }
   every(plan.bad_link_every, [this] { break_a_link(); });
   every(plan.join_every, [this] {
     if (living().size() < 8) {
@@ -96,6 +112,14 @@ void SimWorld::lose_many() {
   }
 }
 
+void SimWorld::stop_the_job() {
+  disturbed();
+  tell("stop", std::nullopt, "");
+  liveness_.on_stop_asked(std::max(queue_.now(), Instant{} + scenario_.faults.faults_end),
+                          seconds(30));
+  give(coordinator_event::StopAsked{"an operator"});
+}
+
 /// As after a reconnection, or by somebody who listened: connections keep their order, but nothing
 /// keeps an old message from coming once more.
 void SimWorld::repeat_a_message() {
@@ -125,6 +149,14 @@ void SimWorld::maybe_crash_on_view(const View& view) {
   }
   const MemberId victim = view.members[random_.below(view.members.size())].id;
   at_worker(victim, draw_delay(milliseconds(30)), [](SimWorker& worker) { worker.die(false); });
+}
+
+void SimWorld::maybe_crash_at_end(const View& view) {
+  if (scenario_.faults.crash_on_view && random_.below(3) != 0 &&
+      queue_.now() - Instant{} < scenario_.faults.faults_end) {
+    const MemberId victim = view.members[random_.below(view.members.size())].id;
+    at_worker(victim, draw_delay(milliseconds(20)), [](SimWorker& worker) { worker.die(false); });
+  }
 }
 
 void SimWorld::break_a_link() {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr Duration kBadLinkTimeout = milliseconds(100);
 constexpr Duration kHopMax = milliseconds(1);
+constexpr Duration kLastWord = milliseconds(20);  // until a member hears that all are done
 constexpr std::size_t kShortSendOneIn = 16;
 
 }  // namespace
@@ -114,6 +115,7 @@ void SimGroup::end_connection(std::size_t from, std::size_t to, Duration late) {
     if (worker.runs(view_.id) && parts_[to].peers[from].channel) {
       static_cast<SimChannel&>(*parts_[to].peers[from].channel).end();
       pump(to);
+      (void)is_end_broken(to);
     }
   });
 }
@@ -277,6 +279,40 @@ void SimGroup::fail(std::size_t rank, MemberId culprit) {
 void SimGroup::cancel(Part& part) {
   part.exchange.reset();
   world_.lease_checker().on_end(part.id, view_.id);
+}
+
+// --- after the last step
+
+void SimGroup::at_end(MemberId member) {
+  const std::size_t rank = rank_of(member);
+  parts_[rank].at_end = true;
+  if (is_end_broken(rank)) {
+    return;
+  }
+  if (!std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.at_end; })) {
+    return;
+  }
+  for (const Part& part : parts_) {
+    world_.at_worker(part.id, world_.draw_delay(kLastWord),
+                     [id = view_.id](SimWorker& worker) { worker.on_all_at_end(id); });
+  }
+  world_.maybe_crash_at_end(view_);
+}
+
+/// Who waits there for the others sees that one goes which has not heard, either: it may have been
+/// the one to pass the word on.
+bool SimGroup::is_end_broken(std::size_t rank) {
+  if (!parts_[rank].at_end || parts_[rank].has_heard) {
+    return false;
+  }
+  for (std::size_t other = 0; other < parts_.size(); ++other) {
+    const auto* channel = static_cast<const SimChannel*>(parts_[rank].peers[other].channel.get());
+    if (channel != nullptr && channel->ended() && !parts_[other].has_heard) {
+      fail(rank, parts_[other].id);
+      return true;
+    }
+  }
+  return false;
 }
 
 // --- leaving

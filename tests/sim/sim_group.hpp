@@ -39,6 +39,11 @@ class SimGroup {
   /// Starts the member's part of a step's all-reduces; their end is SimWorker::on_reduced or
   /// on_group_broken, unless it leaves before.
   void contribute(MemberId member, std::uint64_t step, Contribution contribution);
+  /// The member has done its part of what follows the last step. All hear of it when all have, each
+  /// at its own moment; or the group breaks before.
+  void at_end(MemberId member);
+  /// The member has heard so: whatever it does now breaks nothing.
+  void heard_of_end(MemberId member) { parts_[rank_of(member)].has_heard = true; }
   /// The member's connections end after what it has sent, and its buffers are its own again.
   void leave(MemberId member);
   /// The member's host is off the network: nothing reaches the others, not even an end of file.
@@ -55,6 +60,8 @@ class SimGroup {
     MemberId id{};
     bool entered = false;
     bool left = false;
+    bool at_end = false;
+    bool has_heard = false;                   // that all are there
     std::vector<collectives::TcpPeer> peers;  // by rank; the channels are SimChannels
     std::vector<Instant> last_arrival;        // at the others, by rank: order is kept
     // The step under way.
@@ -75,6 +82,7 @@ class SimGroup {
   void begin_bucket(std::size_t rank);
   void pump(std::size_t rank);
   void finish_bucket(std::size_t rank);
+  [[nodiscard]] bool is_end_broken(std::size_t rank);
   void fail(std::size_t rank, MemberId culprit);
   void hand_over(std::size_t rank);
   void cancel(Part& part);

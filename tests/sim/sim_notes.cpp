@@ -32,6 +32,9 @@ void SimWorld::note(const coordinator_effect::Note& note) {
     ++result_.expelled;
     corruption_checker_.on_expelled(*note.member, healthy_members());
   }
+  if (note.kind == "straggler") {
+    budget_checker_.on_event();
+  }
   if (note.kind == "rebalance") {
     ++result_.rebalances;
     budget_checker_.on_event();
@@ -58,10 +61,14 @@ void SimWorld::evicted(MemberId member, const std::string& reason) {
   const bool has_bad_link = std::any_of(
       bad_links_.begin(), bad_links_.end(),
       [&](const auto& link) { return is_member(link.first) && is_member(link.second); });
+  const bool has_failed_alone =
+      std::any_of(last_members_.begin(), last_members_.end(),
+                  [this](MemberId id) { return failed_alone_.contains(worker_of_.at(id)); });
   const SimWorker& worker = *workers_[worker_of_.at(member)];
   const bool stood_still = worker.frozen_until() > Instant{} || !worker.alive();
   eviction_checker_.on_evicted(member, reason,
                                {.links_broke = has_bad_link,
+                                .failed_alone = has_failed_alone,
                                 .stood_still = stood_still,
                                 .brought_state = !commit_checker_.has_worked(member)});
 }

@@ -249,7 +249,9 @@ void SimWorker::observe(const ToySum& sum, std::uint64_t agreed) {
 
 void SimWorker::contribute_nothing() {
   if (position_ == world_.scenario().steps) {
-    if (has_finished()) {
+    if (ends_together()) {
+      do_the_rest();
+    } else if (has_finished()) {
       stop_trainer(false, std::nullopt);
     }
     return;

@@ -36,6 +36,14 @@ void SimWorker::die(bool silently) {
   world_.worker_died(index_, silently);
 }
 
+bool SimWorker::fails_alone() {
+  const bool has_view = view_.has_value();
+  if (has_view) {
+    stop_trainer(true, std::nullopt);
+  }
+  return has_view;
+}
+
 void SimWorker::heartbeat() {
   world_.to_coordinator(index_, Heartbeat{});
 }
@@ -193,7 +201,7 @@ void SimWorker::start_computing() {
   position_ = committed_;
   give(member_event::StateSynced{view_->id});
   if (committed_ == world_.scenario().steps) {
-    stop_trainer(false, std::nullopt);
+    do_the_rest();
     return;
   }
   const ViewMember& self = self_in_view();
@@ -231,6 +239,10 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   }
   if (!has_reported_progress_ || step % 4 == 0) {
     report_progress();
+  }
+  if (ends_together() && position_ == world_.scenario().steps) {  // whatever was asked for
+    do_the_rest();
+    return;
   }
   if (has_finished() || boundary) {
     work_on();
@@ -295,9 +307,32 @@ void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
 
 /// The members evaluate, compare their states and write a checkpoint after the last step, and say
 /// together that they are done. Who only observed has nothing that could be written: it is done
-/// when they are, and not if they die before.
+/// when they are, and not if they die before. If that takes its time, all are done together.
 bool SimWorker::has_finished() const {
-  return position_ == world_.scenario().steps && (!observes_ || end_is_known_);
+  const bool is_sure = !observes_ && !ends_together();
+  return position_ == world_.scenario().steps && (is_sure || end_is_known_);
+}
+
+bool SimWorker::ends_together() const {
+  return world_.scenario().faults.end_takes > Duration::zero();
+}
+
+/// Observers do their part of it, too, as in the product.
+void SimWorker::do_the_rest() {
+  if (!ends_together()) {
+    stop_trainer(false, std::nullopt);
+    return;
+  }
+  in_view_after(world_.draw_delay(world_.scenario().faults.end_takes),
+                [](SimWorker& w) { w.group().at_end(*w.id_); });
+}
+
+void SimWorker::on_all_at_end(ViewId view) {
+  if (runs(view)) {
+    end_is_known_ = true;
+    group().heard_of_end(*id_);
+    stop_trainer(false, std::nullopt);
+  }
 }
 
 void SimWorker::tell_end() {
@@ -323,7 +358,7 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispu
   take_state_if_caught_up();
   const ViewId view = view_->id;
   const bool finished = has_finished();
-  if (finished && !observes_) {
+  if (finished && !observes_ && !ends_together()) {
     tell_end();
   }
   group().leave(*id_);

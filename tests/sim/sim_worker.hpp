@@ -39,6 +39,8 @@ class SimWorker {
   /// Ends the process; `silently` means that its host is off the network.
   void die(bool silently);
   void heartbeat();
+  /// Its trainer fails, and names nobody. False if it has no view.
+  bool fails_alone();
   void set_microbatch_time(Duration time) { microbatch_time_ = time; }
 
   // What arrives.
@@ -50,6 +52,8 @@ class SimWorker {
   void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
                   std::optional<std::uint64_t> agreed);
   void on_group_broken(ViewId view, MemberId culprit);
+  /// All members have done what follows the last step.
+  void on_all_at_end(ViewId view);
   /// A member that has the state is done with the last step.
   void on_end(ViewId view);
   /// A donor's part of the state at the beginning of view `since`.
@@ -85,6 +89,8 @@ class SimWorker {
   void contribute();
   void commit(const ToySum& sum);
   [[nodiscard]] bool has_finished() const;
+  [[nodiscard]] bool ends_together() const;
+  void do_the_rest();
   void tell_end();
   void stop_trainer(bool failed, std::optional<MemberId> culprit,
                     elastic::Dispute dispute = elastic::Dispute::kNone);

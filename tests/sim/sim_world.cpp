@@ -45,6 +45,9 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   options.rebalance.sustained = milliseconds(100);
   options.rebalance.interval = milliseconds(300);
   options.observe_from_bytes = 1;
+  if (scenario.faults.drains_stragglers) {
+    options.stragglers = {3.0, milliseconds(300)};
+  }
   return options;
 }
 
@@ -98,7 +101,8 @@ RunResult SimWorld::run() {
          liveness_.on_time(queue_.now(), coordinator_.phase()) && queue_.run_one()) {
   }
   result_.failed = liveness_.failed() ? 1 : 0;
-  if (liveness_.ended() && !liveness_.failed()) {
+  result_.stopped = liveness_.stopped() ? 1 : 0;
+  if (liveness_.ended() && !liveness_.failed() && !liveness_.stopped()) {
     commit_checker_.on_end(scenario_.steps);
     sample_checker_.on_end(scenario_.steps);
   }
@@ -331,16 +335,22 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
   } else if (std::holds_alternative<RecoveryDone>(effect)) {
     ++result_.recoveries;
   } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
-    liveness_.on_ended(ended->outcome, corruption_checker_.any());
+    liveness_.on_ended(ended->outcome, corruption_checker_.any() || is_fail_asked_);
   }
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {
-  return {{"views", views},           {"lost", losses},
-          {"joined", joins},          {"left", leaves},
-          {"evicted", evictions},     {"changes completed", recoveries},
-          {"expelled", expelled},     {"failed", failed},
-          {"rebalances", rebalances}, {"microbatches kept", kept_sums}};
+  return {{"views", views},
+          {"lost", losses},
+          {"joined", joins},
+          {"left", leaves},
+          {"evicted", evictions},
+          {"changes completed", recoveries},
+          {"expelled", expelled},
+          {"failed", failed},
+          {"stopped", stopped},
+          {"rebalances", rebalances},
+          {"microbatches kept", kept_sums}};
 }
 
 RunResult simulate(const Scenario& scenario) {

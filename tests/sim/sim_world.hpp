@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,7 @@ struct RunResult {
   std::uint64_t recoveries = 0;
   std::uint64_t expelled = 0;  ///< their states were wrong
   std::uint64_t failed = 0;    ///< jobs that could not tell who was wrong
+  std::uint64_t stopped = 0;   ///< jobs, because an operator asked for it
   std::uint64_t rebalances = 0;
   std::uint64_t kept_sums = 0;    ///< microbatches that did not have to be computed again
   std::uint64_t fingerprint = 0;  ///< equal for two runs of the same scenario
@@ -109,6 +111,8 @@ class SimWorld {
   [[nodiscard]] bool misses_this_sum(MemberId observer);
   /// An observer gives up what it has, because its donors do not answer.
   void on_state_given_up() { disturbed(); }
+  /// The members of this view are done; not all of them know.
+  void maybe_crash_at_end(const elastic::View& view);
   /// A step's sums are complete on some member of the view.
   void on_reduced(ViewId view, std::uint64_t step,
                   const std::vector<elastic::MicrobatchSet>& parts);
@@ -162,6 +166,7 @@ class SimWorld {
   void maybe_crash_on_view(const elastic::View& view);
   void break_a_link();
   void lose_many();
+  void stop_the_job();
   void repeat_a_message();
   void keep_enough_workers();
   [[nodiscard]] std::vector<std::size_t> living() const;
@@ -187,8 +192,10 @@ class SimWorld {
   elastic::Coordinator coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::vector<Connection> connections_;
-  std::vector<Machine> machines_;                      // by worker
-  SimClock clock_;                                     // of the coordinator
+  std::vector<Machine> machines_;       // by worker
+  SimClock clock_;                      // of the coordinator
+  std::set<std::size_t> failed_alone_;  // workers
+  bool is_fail_asked_ = false;
   std::uint64_t flips_ = 0;                            // bits flipped so far
   bool next_sum_is_missed_ = false;                    // by an observer
   std::vector<std::deque<elastic::Message>> sent_;     // by worker: the last few to the coordinator

@@ -18,6 +18,7 @@ class EvictionChecker {
   /// What has happened that can explain an eviction.
   struct Causes {
     bool links_broke = false;    ///< between members of its view
+    bool failed_alone = false;   ///< a trainer of its view did
     bool stood_still = false;    ///< it did, or its messages were under way for long
     bool was_unheard = false;    ///< its connection to the coordinator ended
     bool brought_state = false;  ///< it has not worked yet, or not since it was evicted
@@ -38,7 +39,7 @@ class EvictionChecker {
     const auto begins = [reason](std::string_view words) { return reason.starts_with(words); };
     if (begins("other members could not exchange data") || begins("it is cut off") ||
         begins("its group broke again and again")) {
-      return causes.links_broke;
+      return causes.links_broke || causes.failed_alone;
     }
     if (begins("did not leave the group within")) {
       return causes.stood_still;

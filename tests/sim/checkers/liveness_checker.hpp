@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -21,22 +22,31 @@ class LivenessChecker {
     violations_.add("the job does not end; the coordinator is " + phase);
     return false;
   }
+  /// An operator wants the job to end: from `calm_from` on that takes no longer than `most`.
+  void on_stop_asked(Instant calm_from, Duration most) {
+    is_stop_asked_ = true;
+    bound_ = std::min(bound_, calm_from + most);
+  }
   /// `may_fail`: something happened that a job need not survive.
   void on_ended(elastic::Outcome outcome, bool may_fail = false) {
     failed_ = outcome == elastic::Outcome::kFailed && may_fail;
-    violations_.expect(outcome == elastic::Outcome::kDone || failed_,
+    stopped_ = outcome == elastic::Outcome::kStopped && is_stop_asked_;
+    violations_.expect(outcome == elastic::Outcome::kDone || failed_ || stopped_,
                        "the job ended, but is not done");
     violations_.expect(!ended_, "the job ended twice");
     ended_ = true;
   }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] bool stopped() const { return stopped_; }
 
  private:
   Violations& violations_;
   Instant bound_;
   bool ended_ = false;
   bool failed_ = false;
+  bool is_stop_asked_ = false;
+  bool stopped_ = false;
 };
 
 }  // namespace mayfly::sim
