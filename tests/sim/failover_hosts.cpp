@@ -31,6 +31,9 @@ CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
   if (!is_standby && scenario.broken == BrokenCore::kIgnoresQuorum) {
     options.quorum = false;
   }
+  if (scenario.broken == BrokenCore::kGivesUpEarly) {
+    options.min_workers_timeout /= 2;
+  }
   return options;
 }
 
@@ -64,6 +67,12 @@ void FailoverWorld::start_host(std::size_t index) {
     }
     host.ends_again = host.ends_again || contents.ended.has_value();
     host.log = ViewLog::compact(contents);
+    if (scenario_.broken == BrokenCore::kForgetsPauses) {
+      contents.is_paused = false;
+    }
+    if (scenario_.broken == BrokenCore::kForgetsTheEnd) {
+      contents.ended.reset();
+    }
     host.durable_bytes = host.log.size();
     host.core = std::make_unique<Coordinator>(options, contents);
   }
@@ -336,6 +345,11 @@ void FailoverWorld::to_host(std::size_t index, const Message& message) {
       ENSURE(decoded.ok(), "what we encode can be decoded");
       Message told = std::move(decoded).value();
       auto* resume = std::get_if<Resume>(&told);
+      if (resume != nullptr && resume->view && resume->last &&
+          scenario_.broken == BrokenCore::kForgetsCommits) {
+        resume->committed = resume->last->committed = resume->view->committed;
+        resume->last->held = {};
+      }
       if (resume != nullptr && resume->view) {
         reigns_.on_known(*resume->view, "member " + std::to_string(value(arrived.member)));
         if (arrived.host > 0 && scenario_.broken == BrokenCore::kTakesOverAlone) {

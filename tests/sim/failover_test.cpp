@@ -45,10 +45,14 @@ TEST(Failover, ASeedAlwaysGivesTheSameRun) {
 }
 
 /// What the checkers say of the first of 300 seeds in which they see it.
-std::string first_finding(BrokenCore broken, std::uint64_t first = 1) {
+std::string first_finding(BrokenCore broken, std::uint64_t first = 1,
+                          void (*change)(FailoverScenario&) = nullptr) {
   for (std::uint64_t seed = first; seed < first + 300; ++seed) {
     FailoverScenario scenario = draw_first_failover(seed);
     scenario.broken = broken;
+    if (change != nullptr) {
+      change(scenario);
+    }
     const FailoverResult result = simulate(scenario);
     if (!result.violations.empty()) {
       return result.violations.front();
@@ -82,6 +86,49 @@ TEST(FailoverCheckers, FindAMemberIdThatIsUsedAgain) {
 TEST(FailoverCheckers, FindAnEvictedMemberThatForgetsItsVotes) {
   EXPECT_THAT(first_finding(BrokenCore::kForgetsWhenEvicted, 2700),  // one seed in 800 finds it
               testing::HasSubstr("obeys incarnation"));
+}
+
+TEST(FailoverCheckers, FindAJobThatGoesOnThoughItIsPaused) {
+  const auto with_long_pauses = [](FailoverScenario& scenario) {  // that outlive a coordinator
+    scenario.standbys = 0;
+    scenario.cut_every = scenario.disk_full_every = Duration::zero();
+    scenario.loses_log_tails = false;
+    scenario.pause_every = seconds(1);
+    scenario.pause_max = seconds(8);
+  };
+  EXPECT_EQ(first_finding(BrokenCore::kNone, 1, with_long_pauses), "nothing");
+  EXPECT_THAT(first_finding(BrokenCore::kForgetsPauses, 1, with_long_pauses),
+              testing::HasSubstr("is paused"));
+}
+
+TEST(FailoverCheckers, FindAJobThatIsGivenUpTooEarly) {
+  EXPECT_THAT(first_finding(BrokenCore::kGivesUpEarly),
+              testing::HasSubstr("given up for want of members"));
+}
+
+TEST(FailoverCheckers, FindAViewAfterTheEndOnRecord) {
+  const auto with_many_ends = [](FailoverScenario& scenario) {  // of coordinators, and soon of jobs
+    scenario.standbys = 0;
+    scenario.cut_every = scenario.disk_full_every = Duration::zero();
+    scenario.loses_log_tails = false;
+    scenario.workers = 6;
+    scenario.steps = 20;
+    scenario.coordinator_crash_every = milliseconds(100);
+    scenario.down_max = milliseconds(200);
+  };
+  EXPECT_EQ(first_finding(BrokenCore::kNone, 1, with_many_ends), "nothing");
+  EXPECT_THAT(first_finding(BrokenCore::kForgetsTheEnd, 1, with_many_ends),
+              testing::HasSubstr("end is on record"));
+}
+
+TEST(FailoverCheckers, FindACommitThatIsUndone) {
+  const auto where_all_come_back = [](FailoverScenario& scenario) {
+    scenario.cut_every = scenario.disk_full_every = Duration::zero();
+    scenario.resume_timeout = seconds(2);
+  };
+  EXPECT_EQ(first_finding(BrokenCore::kNone, 1, where_all_come_back), "nothing");
+  EXPECT_THAT(first_finding(BrokenCore::kForgetsCommits, 1, where_all_come_back),
+              testing::HasSubstr("undoes step"));
 }
 
 TEST(FailoverCheckers, FindAMemberThatObeysAnOldReign) {

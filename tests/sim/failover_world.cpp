@@ -98,7 +98,9 @@ FailoverScenario draw_failover(std::uint64_t seed) {
 const std::vector<BrokenCore>& all_broken_cores() {
   static const std::vector<BrokenCore> all = {
       BrokenCore::kTakesOverAlone,   BrokenCore::kIgnoresQuorum,   BrokenCore::kObeysOldReigns,
-      BrokenCore::kBelievesTornLogs, BrokenCore::kReusesMemberIds, BrokenCore::kForgetsWhenEvicted};
+      BrokenCore::kBelievesTornLogs, BrokenCore::kReusesMemberIds, BrokenCore::kForgetsWhenEvicted,
+      BrokenCore::kForgetsPauses,    BrokenCore::kGivesUpEarly,    BrokenCore::kForgetsTheEnd,
+      BrokenCore::kForgetsCommits};
   return all;
 }
 
@@ -111,6 +113,10 @@ const char* name_of(BrokenCore broken) {
     case BrokenCore::kBelievesTornLogs: return "believes-torn-logs";
     case BrokenCore::kReusesMemberIds: return "reuses-member-ids";
     case BrokenCore::kForgetsWhenEvicted: return "forgets-when-evicted";
+    case BrokenCore::kForgetsPauses: return "forgets-pauses";
+    case BrokenCore::kGivesUpEarly: return "gives-up-early";
+    case BrokenCore::kForgetsTheEnd: return "forgets-the-end";
+    case BrokenCore::kForgetsCommits: return "forgets-commits";
   }
   UNREACHABLE("every broken core has a name");
 }

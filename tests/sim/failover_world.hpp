@@ -35,6 +35,10 @@ enum class BrokenCore {
   kBelievesTornLogs,    ///< a damaged view at the end of the log is taken for real
   kReusesMemberIds,     ///< a resumed coordinator counts members from 1 again
   kForgetsWhenEvicted,  ///< who joins again keeps its id, but not what it has promised and seen
+  kForgetsPauses,       ///< a resumed coordinator goes on with a job that is paused
+  kGivesUpEarly,        ///< a coordinator without members waits for a part of the time only
+  kForgetsTheEnd,       ///< a resumed coordinator goes on with a job that has ended
+  kForgetsCommits,      ///< of who comes back stopped, only what its view began with is believed
 };
 
 struct FailoverScenario {
