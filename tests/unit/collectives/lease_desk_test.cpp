@@ -263,6 +263,14 @@ TEST(LeaseDesk, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
   const Grants over = desk.wants(k1);
   ASSERT_EQ(over.size(), 1u);
   EXPECT_EQ(over[0].lease.kind, LeaseKind::kOver);
+
+TEST(LeaseDesk, HasNothingForWhoIsNoWorkerOfTheView) {
+  SyncPlan plan = plan_of("bsp", 4, 1);
+  LeaseDesk desk(plan, {});
+  (void)desk.set_workers({k1});
+  EXPECT_TRUE(desk.connected(k2, 0).empty());
+  EXPECT_TRUE(desk.confirmed(k2, 1).empty());
+  EXPECT_EQ(desk.connected(k1, 0).size(), 1u);
 }
 
 }  // namespace

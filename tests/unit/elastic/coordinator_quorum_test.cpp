@@ -242,6 +242,20 @@ TEST(CoordinatorQuorum, TheViewAfterTwoInDoubtStillNeedsAMajorityOfTheOneBeforeT
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k4}));
   ASSERT_EQ(job.view().bases.size(), 3u);
   EXPECT_EQ(job.view().bases.front().id, before.id);
+
+TEST(CoordinatorQuorum, ViewsInDoubtAreNotCountedForEver) {
+  CoordinatorHarness job = primary(3);
+  for (std::size_t views = 1; views <= kViewBasesMax; ++views) {
+    for (const MemberId member : {k1, k2, k3}) {
+      job.stopped(member, 1);  // it has given its part of the first step, and got nothing
+    }
+    ASSERT_EQ(job.view().bases.size(), views);
+  }
+  for (const MemberId member : {k1, k2, k3}) {
+    job.stopped(member, 1);
+  }
+  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_TRUE(job.noted("no_quorum"));
 }
 
 TEST(CoordinatorQuorum, TheDeadOfAnOlderBaseConsentToo) {

@@ -253,6 +253,29 @@ TEST(CoordinatorResume, AJoinerThatIsReadyStillObservesIfItsStateIsLarge) {
     ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
     EXPECT_EQ(job.view().has_observers(), bytes > 0);
   }
+
+TEST(CoordinatorResume, AnObserverThatCatchesUpBeforeItIsInChargeStarts) {
+  View view = old_view(5, 3);
+  view.members[2] = {k3, "", {}, 0, 0, ViewId{5}};
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  return_running(job, k3, view);
+  job.say(k3, CaughtUp{ViewId{5}, Step{12}});
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  return_running(job, k2, view);
+  EXPECT_EQ(job.coordinator.phase(), "stopping");
+}
+
+TEST(CoordinatorResume, TheStoreOfTheLastViewServesThoseThatAreBack) {
+  const View view = old_view(5, 3);
+  CoordinatorHarness job = resumed(view);
+  return_running(job, k1, view);
+  job.say(k1, StoreGet{view.id, "reports"});
+  return_running(job, k2, view);
+  job.say(k2, StoreSet{view.id, "reports", Bytes(3)});
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  ASSERT_EQ(job.sent<StoreValue>(k1).size(), 1u);
+  EXPECT_EQ(job.sent<StoreValue>(k1)[0], (StoreValue{view.id, "reports", Bytes(3)}));
 }
 
 /// The one before may have died between the log and the run directory.

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "elastic/core/member.hpp"
 
 // A member whose coordinator is away, comes back, or is replaced.
@@ -256,6 +258,23 @@ TEST(MemberTurnedAway, TriesTheOthersIfThisOneIsNotInCharge) {
   EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(no_quorum)), nullptr);
 }
 
+TEST(MemberTurnedAway, ForGoodItLeavesAndIsDoneIfItHasFinished) {
+  for (const bool finished : {false, true}) {
+    Member member = running_member();
+    auto last = stopped_at(1, 9);
+    last.finished = finished;
+    (void)member.handle(last);
+    (void)member.handle(member_event::CoordinatorLost{});
+    const auto effects =
+        member.handle(member_event::Received{Refused{"the job has ended", Refusal::kFinal}});
+    const auto* leave = only<member_effect::Leave>(effects);
+    ASSERT_NE(leave, nullptr);
+    EXPECT_EQ(leave->reason, finished ? DismissReason::kJobDone : DismissReason::kJobFailed);
+    EXPECT_EQ(leave->detail, "the job has ended");
+    EXPECT_FALSE(leave->may_rejoin);
+  }
+}
+
 TEST(MemberTurnedAway, IsWelcomeAsANewMemberIfTheJobWentOnWithoutIt) {
   Member member = running_member();
   (void)member.handle(member_event::CoordinatorLost{});
@@ -356,6 +375,19 @@ TEST(MemberGivenUp, FailsWhenItWouldNeedTheLostCoordinator) {
   ASSERT_NE(only<member_effect::Leave>(at_once), nullptr);
   EXPECT_EQ(only<member_effect::Leave>(at_once)->reason, DismissReason::kJobFailed);
   EXPECT_EQ(only<member_effect::Leave>(at_once)->detail, "the coordinator is gone");
+}
+
+TEST(MemberGivenUp, LeavesAtOnceWhenItIsAskedTo) {
+  Member member = running_member();
+  (void)member.handle(member_event::CoordinatorGivenUp{});  // it is there
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::CoordinatorGivenUp{});
+  const auto effects = member.handle(member_event::LeaveAsked{"notice"});
+  const auto is_leave = [](const MemberEffect& effect) {
+    const auto* leave = std::get_if<member_effect::Leave>(&effect);
+    return leave != nullptr && leave->reason == DismissReason::kDrained;
+  };
+  EXPECT_TRUE(std::any_of(effects.begin(), effects.end(), is_leave));
 }
 
 TEST(MemberGivenUp, IsTakenBackByAWelcome) {
