@@ -44,13 +44,16 @@ class Pmi:
         self.pairs[rank][1].close()
 
     def _serve(self, connection):
+        has_left = False
         try:
             for line in connection.makefile("r"):
                 fields = dict(word.split("=", 1) for word in line.split())
                 connection.sendall((self._answer(fields) + "\n").encode())
+                has_left = fields["cmd"] == "finalize"
         except (OSError, threading.BrokenBarrierError):
             pass
-        self.barrier.abort()
+        if not has_left:  # one that has may be ahead of others that just leave the barrier
+            self.barrier.abort()
 
     def _answer(self, fields):
         command = fields["cmd"]

@@ -263,6 +263,7 @@ TEST(LeaseDesk, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
   const Grants over = desk.wants(k1);
   ASSERT_EQ(over.size(), 1u);
   EXPECT_EQ(over[0].lease.kind, LeaseKind::kOver);
+}
 
 TEST(LeaseDesk, HasNothingForWhoIsNoWorkerOfTheView) {
   SyncPlan plan = plan_of("bsp", 4, 1);

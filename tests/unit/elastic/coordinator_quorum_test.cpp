@@ -242,6 +242,7 @@ TEST(CoordinatorQuorum, TheViewAfterTwoInDoubtStillNeedsAMajorityOfTheOneBeforeT
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k4}));
   ASSERT_EQ(job.view().bases.size(), 3u);
   EXPECT_EQ(job.view().bases.front().id, before.id);
+}
 
 TEST(CoordinatorQuorum, ViewsInDoubtAreNotCountedForEver) {
   CoordinatorHarness job = primary(3);

@@ -253,6 +253,7 @@ TEST(CoordinatorResume, AJoinerThatIsReadyStillObservesIfItsStateIsLarge) {
     ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
     EXPECT_EQ(job.view().has_observers(), bytes > 0);
   }
+}
 
 TEST(CoordinatorResume, AnObserverThatCatchesUpBeforeItIsInChargeStarts) {
   View view = old_view(5, 3);
