@@ -21,7 +21,7 @@ void SimWorld::every(Duration mean, std::function<void()> fault) {
   });
 }
 
-void SimWorld::start_faults() {
+void SimWorld::start_faults_of_workers() {
   const FaultPlan& plan = scenario_.faults;
   const auto at_somebody = [this](Duration mean, std::function<void(SimWorker&)> what) {
     every(mean, [this, what = std::move(what)] {
@@ -67,6 +67,11 @@ void SimWorld::start_faults() {
       tell("fails_alone", worker.id(), "");
     }
   });
+}
+
+void SimWorld::start_faults() {
+  const FaultPlan& plan = scenario_.faults;
+  start_faults_of_workers();
   if (plan.stop_after > Duration::zero()) {
     queue_.after(plan.stop_after, [this] { stop_the_job(); });
   }

@@ -162,6 +162,7 @@ class SimWorld {
 
   // sim_faults.cpp: trouble
   void start_faults();
+  void start_faults_of_workers();
   void every(Duration mean, std::function<void()> fault);
   void maybe_crash_on_view(const elastic::View& view);
   void break_a_link();
