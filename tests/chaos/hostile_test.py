@@ -79,9 +79,11 @@ def change_members(job):
     return time.monotonic() - begin
 
 
-def expect_told(text, door, who, words):
-    """The log names those who came: one line each, but few lines."""
-    lines = [line for line in text.splitlines() if f"{door}: turned {who}" in line]
+def expect_told(text, door, who, words, verb="turned"):
+    """The log names those who came: one line each, but few lines. Who might have been a worker of
+    ours is "refused", as its user looks for the reason; others are "turned away".
+    """
+    lines = [line for line in text.splitlines() if f"{door}: {verb} {who}" in line]
     expect(lines, f"the log says nothing of {who} at the {door}:\n{text[-2000:]}")
     expect(len(lines) < 150, f"{len(lines)} lines in the log")
     for word in words:
@@ -174,7 +176,7 @@ def wrong_token_and_replay():
     for old in (sock, replayed):
         old.close()
     expect_told(job.coordinator_log(), "control port", "127.0.0.1",
-                ["wrong token", "protocol version 0"])
+                ["wrong token", "protocol version 0"], verb="refused")
     expect(not job.events("lost"), job.events("lost"))
     job.finish()
 
