@@ -308,16 +308,17 @@ Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part)
 /// another job.
 Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerParts& parts,
                                           const Bytes& token, const elastic::MemberClient& client,
-                                          nn::ModelState state, bool is_foreign) {
-  const bool has_state = !config.resume.empty();
+                                          StartingState start) {
+  nn::ModelState state = std::move(start.state);
+  const bool has_state = start.checkpoint.has_value();
   if (parts.transport == nullptr || (!has_state && !client.joins_late())) {
     return state;
   }
   TransferQuestion question;
   question.step = state.committed;
   question.has_state = has_state;
-  question.is_foreign = has_state && is_foreign;
-  question.digest = has_state ? nn::digest_of(state) : Digest{};
+  question.is_foreign = start.is_foreign;
+  question.digest = start.checkpoint.value_or(Digest{});
   Result<std::optional<nn::CheckpointFiles>> better =
       ask_for_better_state(coordinator_endpoints(config), token, question);
   if (!better.ok()) {
@@ -359,10 +360,10 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
-  const bool is_foreign = start.is_foreign;
-  bool is_new = true;
-  nn::ModelState state = std::move(start.state);
-  Result<std::unique_ptr<PsServer>> server = start_carried_server(*parts.job, *parts.layout, state);
+  std::optional<StartingState> first = std::move(start);
+  nn::ModelState state;
+  Result<std::unique_ptr<PsServer>> server =
+      start_carried_server(*parts.job, *parts.layout, first->state);
   if (!server.ok()) {
     return fail(server.error(), kExitFailed);
   }
@@ -376,13 +377,14 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       const bool refused = joined.error().code == Errc::kRefused;
       return fail(with_advice(config, joined.error()), refused ? kExitUsage : kExitFailed);
     }
-    if (std::exchange(is_new, false)) {
-      Result<nn::ModelState> settled = settle_first_state(
-          config, parts, token.value(), *joined.value(), std::move(state), is_foreign);
+    if (first) {
+      Result<nn::ModelState> settled =
+          settle_first_state(config, parts, token.value(), *joined.value(), *std::move(first));
       if (!settled.ok()) {
         return fail(settled.error(), kExitUsage);
       }
       state = std::move(settled).value();
+      first.reset();
     }
     Part part = take_part(config, parts, token.value(), *joined.value(), std::move(state),
                           server.value().get(), signals);

@@ -8,8 +8,7 @@
 //   from which byte on it wants it (a transfer that broke goes on where it was); the files follow
 //   one after the other, and the coordinator says whether they are safe on its disk.
 // - Question, "this is what I would start with": the coordinator answers that this is right, that
-// it
-//   is wrong, or sends an Offer of what to start with instead, and then the files.
+//   it is wrong, or sends an Offer of what to start with instead, and then the files.
 //
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 
@@ -47,7 +46,7 @@ struct TransferOffer {
 /// What a worker would start with, before it takes part.
 struct TransferQuestion {
   Step step{};
-  Digest digest;            ///< nn::digest_of the state
+  Digest digest;            ///< of the checkpoint, as it was written
   bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
   bool has_state = false;   ///< it is from a checkpoint at all
 };

@@ -32,8 +32,10 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents,
     return Error{Errc::kInvalidInput,
                  fmt::format("{} was written with another --reduction", loaded.value().path)};
   }
-  const bool is_foreign = loaded.value().info.fingerprint != job.fingerprint;
-  StartingState start{std::move(state), "", is_foreign};
+  StartingState start;
+  start.state = std::move(state);
+  start.checkpoint = loaded.value().info.digest;
+  start.is_foreign = loaded.value().info.fingerprint != job.fingerprint;
   std::optional<nn::LossScale>& kept = start.state.loss_scale;
   if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
     start.remark = fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",
@@ -54,8 +56,8 @@ Result<StartingState> joining_state(const Job& job, const ReductionLayout& layou
   if (!job.config.resume.empty()) {
     return resumed_state(job, exponents, first_loss_scale(job.dtype));
   }
-  StartingState start{nn::make_undrawn_state(job.model, exponents, collectives::kUnsetExponent),
-                      ""};
+  StartingState start;
+  start.state = nn::make_undrawn_state(job.model, exponents, collectives::kUnsetExponent);
   start.state.loss_scale = first_loss_scale(job.dtype);
   if (!job.initial_weights.has_value()) {
     return start;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "base/digest.hpp"
 #include "base/result.hpp"
 #include "engine/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
@@ -11,8 +13,11 @@ namespace mayfly::engine {
 
 struct StartingState {
   nn::ModelState state;
-  std::string remark;       ///< what the user should know about it; often empty
-  bool is_foreign = false;  ///< from a checkpoint of a job with other settings
+  std::string remark;  ///< what the user should know about it; often empty
+  /// Of the checkpoint that `state` was made of, as it was written; the state may differ, as the
+  /// loss scale goes with fp16. Nothing without config.resume.
+  std::optional<Digest> checkpoint;
+  bool is_foreign = false;  ///< that checkpoint is of a job with other settings
 };
 
 /// The state a job starts from: that of config.resume; else the initial state of (model, seed),
