@@ -40,6 +40,9 @@ struct CoordinatorOptions {
   /// A step needs every member, so what members have committed differs by one step at most. False
   /// with parameter servers, which count the steps.
   bool steps_need_everybody = true;
+  /// The job's last step: who says that the job is over before it is evicted. Nothing if steps are
+  /// not the members' to count (parameter servers).
+  std::optional<Step> last_step;
   std::uint32_t max_workers = kMembersMax;
   /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
   /// arrival, until there is a place.
@@ -297,8 +300,6 @@ class Coordinator {
                                                   const Stopped& stopped) const;
   void judge_claims();
   void judge_finish();
-  [[nodiscard]] bool may_disagree_about_end(Step last);
-  void judge_said_finished();
   [[nodiscard]] static bool is_claimant(const Peer& peer);
   void evict_liars(Step lower);
   void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars);
@@ -374,8 +375,8 @@ class Coordinator {
   MemberId last_id_{};
   Step committed_{};
   Step undone_{};  // the highest that was committed before every holder of it was lost
-  std::optional<Step> end_disputed_at_;     // after it some had finished and others had not
-  std::map<MemberId, Step> said_finished_;  // in such a dispute, after this step
+  /// Of members that had done the last step and had not finished when most of the others had.
+  std::map<MemberId, std::uint32_t> unfinished_views_;
   bool pause_asked_ = false;
   std::optional<std::string> stop_asked_;
   bool is_finishing_ = false;  // the job is to be stopped, and some have done its last step

@@ -23,7 +23,6 @@ void Coordinator::advance() {
   if (phase_ == Phase::kEnded || phase_ == Phase::kResuming) {
     return;
   }
-  judge_said_finished();
   const bool may_end = stop_asked_ && !is_anyone_active();
   if (!may_end) {  // else whoever leaves may have to write the last checkpoint: go_on() decides
     dismiss_leavers();

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "base/check.hpp"
 #include "elastic/core/coordinator.hpp"
@@ -9,6 +8,12 @@
 // others is evicted, with a note that says why; nothing it says can stop the job.
 
 namespace mayfly::elastic {
+namespace {
+
+// Where links break again and again at the end of a job, honest members have needed four.
+constexpr std::uint32_t kUnfinishedViewsMax = 8;
+
+}  // namespace
 namespace {
 
 std::string step_text(Step step) {
@@ -104,67 +109,37 @@ void Coordinator::evict_liars(Step lower) {
 }
 
 /// Before they say that they have finished, the members of a view do what follows the last step
-/// together. Who is kept from it, because a member died or the group broke in the middle, says
-/// truly that it has not finished, beside others that have. The next view brings them together
-/// again: only once for the same step unless somebody was lost, as a liar would break every view.
-bool Coordinator::may_disagree_about_end(Step last) {
-  const bool somebody_was_lost =
-      std::any_of(view_->members.begin(), view_->members.end(), [this](const ViewMember& member) {
-        const auto place = peers_.find(member.id);
-        return place == peers_.end() || place->second.phase == Peer::Phase::kDismissed;
-      });
-  const bool is_first_time = std::exchange(end_disputed_at_, last) != last;
-  return somebody_was_lost || (stop_is_immediate_ && is_first_time);
-}
-
-/// Whether a step is the last one is the same for all. If members that committed it disagree and
-/// nothing explains that, the fewer are wrong, or those that say so: a job that is really done
-/// finds out again. If something explains it, those that say so are remembered until it shows.
+/// together. Who is kept from it, because a member died or a group broke in the middle, says truly
+/// that it has not finished, beside others that have; the next view brings them together again. So
+/// only who says that the job is over before its last step is wrong for sure, and who never gets
+/// there although most of the others do, view after view.
 void Coordinator::judge_finish() {
-  std::vector<MemberId> finished;
-  std::vector<MemberId> unfinished;
-  std::optional<Step> last;
-  for (const auto& [id, peer] : peers_) {
-    if (is_claimant(peer) && peer.stopped.finished) {
-      finished.push_back(id);
-      last = std::min(last.value_or(peer.committed), peer.committed);
-    }
+  if (!options_.last_step) {
+    return;
   }
+  const Step last = *options_.last_step;
+  std::vector<std::pair<MemberId, std::string>> liars;
+  std::vector<MemberId> unfinished;
+  std::size_t finished = 0;
   for (const auto& [id, peer] : peers_) {
-    if (last && is_claimant(peer) && !peer.stopped.finished && peer.committed >= *last) {
+    if (!is_claimant(peer)) {
+      continue;
+    }
+    if (peer.stopped.finished && peer.committed < last) {
+      liars.emplace_back(id, "says that " + step_text(peer.committed) +
+                                 " is the last one; the job's last is " + step_text(last));
+    } else if (peer.stopped.finished) {
+      ++finished;
+    } else if (peer.committed >= last) {
       unfinished.push_back(id);
     }
   }
-  if (finished.empty() || unfinished.empty()) {
-    return;
-  }
-  if (may_disagree_about_end(*last)) {
-    for (const MemberId id : finished) {
-      said_finished_[id] = peers_.at(id).committed;
-    }
-    return;
-  }
-  const bool is_over = finished.size() > unfinished.size();
-  std::vector<std::pair<MemberId, std::string>> liars;
-  for (const MemberId id : is_over ? unfinished : finished) {
-    liars.emplace_back(id, std::string("says that ") + step_text(*last) +
-                               (is_over ? " is not" : " is") + " the last one; others disagree");
-  }
-  evict_all(liars);
-}
-
-/// Others have committed a step after the one that was the last for these.
-void Coordinator::judge_said_finished() {
-  std::erase_if(said_finished_, [this](const auto& said) { return !peers_.contains(said.first); });
-  std::vector<std::pair<MemberId, std::string>> liars;
-  for (const auto& [id, step] : said_finished_) {
-    const auto went_on = std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      const bool is_member =
-          entry.second.phase == Peer::Phase::kActive || is_claimant(entry.second);
-      return is_member && !said_finished_.contains(entry.first) && entry.second.committed > step;
-    });
-    if (static_cast<std::size_t>(went_on) >= said_finished_.size()) {
-      liars.emplace_back(id, "said that " + step_text(step) + " is the last one; others disagree");
+  if (finished > unfinished.size()) {
+    for (const MemberId id : unfinished) {
+      if (++unfinished_views_[id] == kUnfinishedViewsMax) {
+        liars.emplace_back(id, "has not finished in " + std::to_string(kUnfinishedViewsMax) +
+                                   " views in which most of the others have");
+      }
     }
   }
   evict_all(liars);

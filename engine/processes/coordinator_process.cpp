@@ -297,6 +297,7 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
   core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
   core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
   core.fingerprint = job_->fingerprint;
+  core.last_step = Step{job_->total_steps};
   core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
   core.stalls.evict_floor = milliseconds(config.hang_max_ms);
   core.stalls.report_only = config.hang_max_ms == 0;
@@ -309,6 +310,7 @@ elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
       core.initial_workers += config.ps;
     }
     core.steps_need_everybody = false;
+    core.last_step.reset();
     core.counts_as_worker = is_worker;  // workers say what is lost with a server
     core.rebalance.enabled = false;
     core.observe_from_bytes = UINT64_MAX;

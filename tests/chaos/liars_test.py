@@ -143,7 +143,7 @@ def false_alarm():
 def end():
     def finished(stopped):
         stopped.finished = 1
-    play("the end", Liar(finished), "is the last one; others disagree")
+    play("the end", Liar(finished), "is the last one; the job's last is step")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
                               std::uint64_t identity) {
   CoordinatorOptions options;
   options.initial_workers = scenario.workers;
+  options.last_step = Step{scenario.steps};
   options.stop_timeout = seconds(2);
   options.seed = scenario.seed;
   options.identity = identity;

@@ -35,6 +35,7 @@ Duration longest_step(const Scenario& scenario) {
 CoordinatorOptions options_of(const Scenario& scenario) {
   CoordinatorOptions options;
   options.microbatches = scenario.microbatches;
+  options.last_step = Step{scenario.steps};
   options.initial_workers = scenario.initial_workers;
   options.min_workers = scenario.min_workers;
   options.view_max = scenario.view_max;
