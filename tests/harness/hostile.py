@@ -12,7 +12,7 @@ import time
 
 CHALLENGE, HELLO, WELCOME, REFUSED, READY, STOPPED, FORMED, SYNCED, PROGRESS = range(9)
 HEARTBEAT, DISMISS = 9, 18
-WORKER, SENTINEL, OPERATOR = range(3)
+WORKER, SENTINEL, OPERATOR, TRANSFER = range(4)
 GROUP_MAGIC = int.from_bytes(b"mymesh01", "little")
 PART_MAGIC = int.from_bytes(b"mypart01", "little")
 

@@ -69,17 +69,23 @@ class LyingProxy:
             for sock in (worker, coordinator):
                 sock.settimeout(None)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._start(self._pass_on, coordinator, worker, lambda kind, body: body)
-            self._start(self._pass_on, worker, coordinator, self.lie)
+            is_transfer = threading.Event()
+            self._start(self._pass_on, coordinator, worker, lambda kind, body: body, is_transfer)
+            self._start(self._pass_on, worker, coordinator, self.lie, is_transfer)
 
     @staticmethod
-    def _pass_on(source, target, change):
+    def _pass_on(source, target, change, is_transfer):
+        """Messages, and on a connection for checkpoints whatever follows the handshake."""
         try:
-            while True:
+            while not is_transfer.is_set():
                 kind, body = hostile.receive_frame(source)
+                if kind == hostile.HELLO and body[4] == hostile.TRANSFER:
+                    is_transfer.set()  # before the coordinator can answer
                 body = change(kind, body)
                 if body is not None:
                     target.sendall(hostile.frame(kind, body))
+            while data := source.recv(1 << 16):
+                target.sendall(data)
         except OSError:
             pass
         for sock in (source, target):
