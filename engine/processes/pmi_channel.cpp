@@ -88,7 +88,7 @@ class PmiChannel final : public RankChannel {
 Result<void> PmiChannel::send(const std::string& line) {
   std::string left = line + "\n";
   while (!left.empty()) {
-    const ssize_t n = ::write(launcher_.get(), left.data(), left.size());
+    const ssize_t n = ::send(launcher_.get(), left.data(), left.size(), MSG_NOSIGNAL);
     if (n > 0) {
       left.erase(0, static_cast<std::size_t>(n));
     } else if (errno == EAGAIN) {
