@@ -92,6 +92,7 @@ struct JobConfig {
   std::uint32_t min_workers = 1;
   std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds
+  std::uint32_t max_restarts = 0;    ///< local workers started in place of those that died
   double silence_max_ms = 300;       ///< a worker silent for longer is evicted (adaptive upwards)
   double starved_max_ms = 1000;      ///< the same if its machine answers and it is not stopped
   /// A worker whose trainer stands still for longer is evicted (adaptive upwards); 0 = only

@@ -163,6 +163,8 @@ void append_membership(std::vector<Setting>& list) {
                       "of the workers so many stay idle until another is lost or leaves"));
   list.push_back(make("min_workers_timeout", &C::min_workers_timeout,
                       "seconds to wait for them before the job ends (exit code 4)"));
+  list.push_back(make("max_restarts", &C::max_restarts,
+                      "of `mayfly train`: so often a local worker that died is replaced"));
   list.push_back(make("silence_max_ms", &C::silence_max_ms,
                       "a worker silent for longer is evicted (adaptive upwards)"));
   list.push_back(make("starved_max_ms", &C::starved_max_ms,

@@ -157,8 +157,29 @@ Result<void> LocalLauncher::start_server(std::uint32_t index) {
   return {};
 }
 
+/// One that carries a parameter server is not replaced: its shards are a part of the job.
+bool LocalLauncher::replace(const Worker& dead) {
+  const JobConfig& config = process_->config();
+  const bool was_wanted =
+      !dead.is_server && !dead.told_to_leave && !dead.is_leaving && !dead.is_killed_by_plan;
+  const bool is_over = process_->recorder().end().has_value() || interrupts_ > 0;
+  if (!was_wanted || !dead.has_failed || dead.has_refused || is_over || carries_servers(config) ||
+      restarts_ >= config.max_restarts) {
+    return false;
+  }
+  ++restarts_;
+  const std::string what = fmt::format("a local worker died ({})", dead.end);
+  const Result<void> started = start_worker();
+  process_->note("restart",
+                 started.ok() ? fmt::format("{}: worker {} takes its place, restart {} of {}", what,
+                                            workers_.size() - 1, restarts_, config.max_restarts)
+                              : fmt::format("{}: {}", what, started.error().detail));
+  return started.ok();
+}
+
 void LocalLauncher::poll_workers() {
   bool any_running = false;
+  std::vector<Worker> dead;
   for (const cloud_hooks::ServerStatus& status : provider_.poll()) {
     const auto worker = std::find_if(workers_.begin(), workers_.end(),
                                      [&](const Worker& w) { return w.id == status.id; });
@@ -170,6 +191,8 @@ void LocalLauncher::poll_workers() {
     worker->running = false;
     worker->end = how_it_ended(status);
     worker->has_refused = status.signal == 0 && status.exit_code == kExitUsage;
+    worker->has_failed = status.signal != 0 || status.exit_code != kExitDone;
+    dead.push_back(*worker);
     log::info(fmt::format("local worker {} ended: {}", worker - workers_.begin(), worker->end));
   }
   const elastic::JobStatus status = process_->server().status();
@@ -182,6 +205,9 @@ void LocalLauncher::poll_workers() {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     servers += workers_[i].is_server && workers_[i].running ? 1 : 0;
     last = workers_[i].is_server ? last : i;
+  }
+  for (const Worker& worker : dead) {
+    any_running = replace(worker) || any_running;
   }
   const bool others = status.members.size() > servers;
   if (!any_running && !others && !process_->recorder().end().has_value()) {
@@ -284,6 +310,7 @@ void LocalLauncher::play(const ChaosEvent& event) {
   if (event.kind == ChaosKind::kStop) {
     wakes_.push_back({*target, monotonic_now() + milliseconds(event.for_ms)});
   }
+  workers_[*target].is_killed_by_plan |= event.kind == ChaosKind::kKill;
   (void)provider_.signal(workers_[*target].id, signal);  // it may have ended this instant
   process_->note("chaos", fmt::format("chaos: {} local worker {}", what, *target));
 }

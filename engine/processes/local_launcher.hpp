@@ -49,9 +49,11 @@ class LocalLauncher {
     bool is_server = false;   // a parameter server: its number is not one of a worker's
     bool is_leaving = false;  // was seen as a member on its way out
     bool told_to_leave = false;
+    bool is_killed_by_plan = false;  // and so is not replaced
     bool was_member = false;
     bool is_lost = false;      // was a member, is none now: its process ends, or joins again
     bool has_refused = false;  // ended because what it was told cannot be done here
+    bool has_failed = false;   // was killed or ended with an error
     std::string end;           // how it ended
 
     /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
@@ -68,6 +70,9 @@ class LocalLauncher {
   Result<void> start_server(std::uint32_t index);
   [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
   void poll_workers();
+  /// Starts another in place of a worker that has just died, as often as --max-restarts allows.
+  /// True if one was started.
+  bool replace(const Worker& dead);
   void follow_membership(const elastic::JobStatus& status);
   /// Before the first view nothing has been computed yet. If a worker cannot start then (its GPU
   /// has too little memory), the command is refused with its reason, as it would be if we had known
@@ -96,6 +101,7 @@ class LocalLauncher {
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
   std::optional<Instant> scale_waits_since_;
+  std::uint32_t restarts_ = 0;
   std::vector<Worker> workers_;         // in the order of starting
   std::vector<Wake> wakes_;             // stopped workers to be continued
   std::optional<std::string> refusal_;  // why no worker will ever compute

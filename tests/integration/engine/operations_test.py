@@ -65,6 +65,31 @@ def pause_and_resume():
     run.remove()
 
 
+def dead_workers_are_replaced():
+    """As often as --max-restarts says; not who was drained or killed by --chaos."""
+    run = Run(SMALL_JOB + LONG + ["--workers", "2", "--max-restarts", "2", "--chaos",
+                                  "kill@step=8:worker=1"])
+    run.wait_for_step(8)
+    wait_for_members(run, 1)
+    expect(run.command("scale", "2").returncode == 0, "scale failed")
+    for _ in range(2):
+        members = wait_for_members(run, 2)
+        mayfly_run.kill(members[0]["pid"])
+        others = {members[0]["id"], members[1]["id"]}
+        deadline = time.monotonic() + 60
+        while {m["id"] for m in wait_for_members(run, 2)} <= others:
+            expect(time.monotonic() < deadline, "the dead one is not replaced")
+    restarts = [e["detail"] for e in run.lines("events.jsonl") if e["kind"] == "restart"]
+    expect(len(restarts) == 2 and restarts[1].endswith("restart 2 of 2"), f"{restarts}")
+    mayfly_run.kill(wait_for_members(run, 2)[0]["pid"])
+    wait_for_members(run, 1)
+    run.command("stop")
+    expect(run.wait() == 3, "stop failed")
+    restarts = [e for e in run.lines("events.jsonl") if e["kind"] == "restart"]
+    expect(len(restarts) == 2, f"{restarts}")
+    run.remove()
+
+
 def scale_right_after_a_loss():
     """A dead process counts no more, even while the kernel still frees its memory."""
     run = Run(SMALL_JOB + LONG + ["--workers", "2", "--resident-mib", "1500"])
