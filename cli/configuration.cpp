@@ -21,8 +21,8 @@ Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
 
 }  // namespace
 
-Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
-                                         engine::JobConfig config) {
+Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, const Context& context,
+                                           engine::JobConfig config) {
   if (Result<void> done = apply_file(config, arguments.option("config")); !done.ok()) {
     return done.error();
   }
@@ -35,13 +35,23 @@ Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const
       return done.error();
     }
   }
+  return config;
+}
+
+Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
+                                         engine::JobConfig start) {
+  Result<engine::JobConfig> collected = collect_settings(arguments, context, std::move(start));
+  if (!collected.ok()) {
+    return collected;
+  }
+  engine::JobConfig& config = collected.value();
   if (Result<void> done = engine::spell_out_switch_order(config); !done.ok()) {
     return done.error();
   }
   if (Result<void> valid = engine::validate(config); !valid.ok()) {
     return valid.error();
   }
-  return config;
+  return collected;
 }
 
 }  // namespace mayfly::cli

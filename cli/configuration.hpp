@@ -10,7 +10,12 @@
 namespace mayfly::cli {
 
 /// By precedence: flag, environment, the file of --config, and `config` for what nobody says.
-/// kInvalidInput with the source of what is wrong.
+/// kInvalidInput with the source of what is wrong; whether they go together is not looked at yet.
+[[nodiscard]] Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments,
+                                                         const Context& context,
+                                                         engine::JobConfig config = {});
+
+/// The same, ready to be used: what does not go together is kInvalidInput, too.
 [[nodiscard]] Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments,
                                                        const Context& context,
                                                        engine::JobConfig config = {});

@@ -60,6 +60,9 @@ struct Services {
   std::function<int(const engine::PsBenchOptions&)> bench_ps;
   std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
   std::function<int(const engine::EnginesBenchOptions&)> bench_engines;
+  /// What the coordinators that a worker names say of their job
+  /// (engine/processes/job_settings.hpp).
+  std::function<Result<engine::JobConfig>(const engine::JobConfig& own)> ask_for_job_settings;
 };
 
 struct Context {

@@ -57,13 +57,59 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
 
 }  // namespace
 
-int train(const ParsedArguments& arguments, Context& context) {
-  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+namespace {
+
+/// Who joins a running job: its settings are the coordinator's where the command says nothing else.
+/// What launchers start has been told all of them.
+int join_as(const char* what, bool is_server, const ParsedArguments& arguments, Context& context) {
+  Result<engine::JobConfig> own = collect_settings(arguments, context);
+  if (!own.ok()) {
+    return context.complain(own.error());
+  }
+  std::string coordinator = own.value().coordinator;
+  if (coordinator.empty() && !own.value().run_dir.empty()) {
+    Result<std::string> endpoint = endpoint_of_run(own.value().run_dir);
+    if (!endpoint.ok()) {
+      return context.complain(endpoint.error());
+    }
+    coordinator = std::move(endpoint).value();
+  }
+  if (coordinator.empty()) {
+    return context.complain(std::string(what) + " needs --coordinator HOST:PORT[,HOST:PORT...]",
+                            kExitUsage);
+  }
+  engine::JobConfig job;
+  if (!own.value().launched) {
+    own.value().coordinator = coordinator;
+    Result<engine::JobConfig> told = context.services.ask_for_job_settings(own.value());
+    if (!told.ok()) {
+      const Errc code = told.error().code;
+      return code == Errc::kRefused ? context.complain(told.error().detail, kExitUsage)
+                                    : context.complain(told.error());
+    }
+    job = std::move(told).value();
+  }
+  job.ps_server = is_server;
+  job.coordinator = coordinator;
+  Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(job));
   if (!config.ok()) {
     return context.complain(config.error());
   }
-  if (!config.value().coordinator.empty()) {
-    return join(config.value(), context);
+  config.value().ps_server = is_server;  // whatever the job's file says of its other processes
+  config.value().coordinator = coordinator;
+  return join(config.value(), context);
+}
+
+}  // namespace
+
+int train(const ParsedArguments& arguments, Context& context) {
+  const Result<engine::JobConfig> own = collect_settings(arguments, context);
+  if (own.ok() && !own.value().coordinator.empty()) {
+    return join_as("train", false, arguments, context);
+  }
+  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+  if (!config.ok()) {
+    return context.complain(config.error());
   }
   if (engine::has_standbys(config.value())) {
     return context.complain(
@@ -83,40 +129,12 @@ int train(const ParsedArguments& arguments, Context& context) {
   return context.services.train(config.value(), listener);
 }
 
-namespace {
-
-int join_as(const char* what, engine::JobConfig config, Context& context) {
-  if (config.coordinator.empty() && !config.run_dir.empty()) {
-    Result<std::string> endpoint = endpoint_of_run(config.run_dir);
-    if (!endpoint.ok()) {
-      return context.complain(endpoint.error());
-    }
-    config.coordinator = std::move(endpoint).value();
-  }
-  if (config.coordinator.empty()) {
-    return context.complain(std::string(what) + " needs --coordinator HOST:PORT[,HOST:PORT...]",
-                            kExitUsage);
-  }
-  return join(config, context);
-}
-
-}  // namespace
-
 int worker(const ParsedArguments& arguments, Context& context) {
-  Result<engine::JobConfig> config = resolve_config(arguments, context);
-  return config.ok() ? join_as("worker", std::move(config).value(), context)
-                     : context.complain(config.error());
+  return join_as("worker", false, arguments, context);
 }
 
 int ps_server(const ParsedArguments& arguments, Context& context) {
-  engine::JobConfig start;
-  start.ps_server = true;
-  Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(start));
-  if (!config.ok()) {
-    return context.complain(config.error());
-  }
-  config.value().ps_server = true;  // whatever the job's file says of its other processes
-  return join_as("ps-server", std::move(config).value(), context);
+  return join_as("ps-server", true, arguments, context);
 }
 
 int coordinator(const ParsedArguments& arguments, Context& context) {

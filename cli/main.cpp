@@ -16,6 +16,7 @@
 #include "engine/bench/group/group_rank.hpp"
 #include "engine/bench/ps_bench.hpp"
 #include "engine/compare/compare.hpp"
+#include "engine/processes/job_settings.hpp"
 
 extern char** environ;
 
@@ -48,12 +49,25 @@ int bench_elastic(const std::string& name, const engine::ElasticBenchOptions& op
 }
 
 cli::Services real_services() {
-  return {engine::run_train,         engine::run_coordinator, engine::run_worker,
-          engine::run_launched_rank, engine::inside_launcher, elastic::fork_sentinel,
-          elastic::send_command,     bench_elastic,           pause_for,
-          engine::bench_step,        engine::bench_data,      engine::bench_allreduce,
-          engine::bench_reform,      engine::run_bench_rank,  engine::run_compare,
-          engine::bench_ps,          engine::run_tune_switch, engine::bench_engines};
+  return {engine::run_train,
+          engine::run_coordinator,
+          engine::run_worker,
+          engine::run_launched_rank,
+          engine::inside_launcher,
+          elastic::fork_sentinel,
+          elastic::send_command,
+          bench_elastic,
+          pause_for,
+          engine::bench_step,
+          engine::bench_data,
+          engine::bench_allreduce,
+          engine::bench_reform,
+          engine::run_bench_rank,
+          engine::run_compare,
+          engine::bench_ps,
+          engine::run_tune_switch,
+          engine::bench_engines,
+          engine::ask_for_job_settings};
 }
 
 int run(const std::vector<std::string>& words) {

@@ -8,8 +8,8 @@ mayfly_library(engine
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
           parameter_server/sgd_shard.cpp processes/backend.cpp
           processes/coordinator_commands.cpp processes/coordinator_main.cpp
-          processes/coordinator_process.cpp processes/exit_codes.cpp processes/launched_by.cpp
-          processes/launched_rank.cpp
+          processes/coordinator_process.cpp processes/exit_codes.cpp processes/job_settings.cpp
+          processes/launched_by.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/member_records.cpp
           processes/network_interface.cpp processes/pmi_channel.cpp processes/pmix_channel.cpp
           processes/rank_marks.cpp processes/rejoin_limit.cpp

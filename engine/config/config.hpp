@@ -170,6 +170,9 @@ struct Setting {
   std::function<Result<void>(JobConfig&, std::string_view)> set;
   std::function<std::string(const JobConfig&)> get;
   bool repeats = false;  ///< a flag given again adds to it, with a semicolon
+  /// It is about one process or its machine. All others are the job's: a worker takes them from its
+  /// coordinator (engine/processes/job_settings.hpp).
+  bool is_own = false;
 };
 [[nodiscard]] const std::vector<Setting>& settings();
 
@@ -205,6 +208,10 @@ struct Setting {
 
 /// The resolved configuration as TOML that apply_toml reads back to the same values.
 [[nodiscard]] std::string to_toml(const JobConfig& config);
+/// The same without what is one process's own; with those settings `also` that this job's processes
+/// share all the same.
+[[nodiscard]] std::string job_settings_toml(const JobConfig& config,
+                                            const std::vector<std::string>& also = {});
 
 /// The known name nearest to `name` by edit distance (case and dashes do not count), or empty if
 /// none is near.

@@ -8,6 +8,11 @@ namespace {
 
 using setting_kinds::make;
 
+Setting own(Setting setting) {
+  setting.is_own = true;
+  return setting;
+}
+
 void append_training(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(
@@ -21,9 +26,9 @@ void append_training(std::vector<Setting>& list) {
                       "else 32 or 224 by the model"));
   list.push_back(
       make("skip_corrupt", &C::skip_corrupt, "leave unusable images out and count them"));
-  list.push_back(make("cache_dir", &C::cache_dir,
-                      "folder for decoded images and images' sizes; empty = .cache beside the "
-                      "run directory"));
+  list.push_back(own(make("cache_dir", &C::cache_dir,
+                          "folder for decoded images and images' sizes; empty = .cache beside the "
+                          "run directory")));
   list.push_back(make("seed", &C::seed, "of initial weights, sample order and augmentation"));
   list.push_back(make("init_from", &C::init_from,
                       "start with these weights: a safetensors file, a checkpoint or a run "
@@ -45,13 +50,14 @@ void append_training(std::vector<Setting>& list) {
 
 void append_computing(std::vector<Setting>& list) {
   using C = JobConfig;
+  list.push_back(own(make("workers", &C::workers,
+                          "local workers to start (train), or to wait for (coordinator)")));
+  list.push_back(own(
+      make("threads", &C::threads, "compute threads per worker; 0 = cores / workers, at least 1")));
   list.push_back(
-      make("workers", &C::workers, "local workers to start (train), or to wait for (coordinator)"));
-  list.push_back(
-      make("threads", &C::threads, "compute threads per worker; 0 = cores / workers, at least 1"));
-  list.push_back(make("loader_threads", &C::loader_threads,
-                      "threads per worker that prepare data; 0 = 1, or as many as compute threads "
-                      "if images are decoded while training"));
+      own(make("loader_threads", &C::loader_threads,
+               "threads per worker that prepare data; 0 = 1, or as many as compute threads "
+               "if images are decoded while training")));
   list.push_back(make("backend", &C::backend,
                       "gradient exchange: tcp, gloo, mpi (under mpirun) or nccl (GPUs)"));
   list.push_back(
@@ -72,11 +78,11 @@ void append_computing(std::vector<Setting>& list) {
   list.push_back(make("conv_kernels", &C::conv_kernels,
                       "convolutions: auto (the faster by layer), direct or winograd"));
   list.push_back(
-      make("bind_host", &C::bind_host,
-           "address, or network interface, on which this process listens; auto = where its "
-           "connection to the coordinator comes from (workers), the interface of the "
-           "default route (coordinator), or 127.0.0.1 if all are on one host; 0.0.0.0 or "
-           ":: (all) for `mayfly coordinator` only"));
+      own(make("bind_host", &C::bind_host,
+               "address, or network interface, on which this process listens; auto = where its "
+               "connection to the coordinator comes from (workers), the interface of the "
+               "default route (coordinator), or 127.0.0.1 if all are on one host; 0.0.0.0 or "
+               ":: (all) for `mayfly coordinator` only")));
 }
 
 constexpr const char* kColocated = "colocated";
@@ -130,9 +136,9 @@ void append_parameter_servers(std::vector<Setting>& list) {
                       "with it: so many means of the loss in a row"));
   list.push_back(make("ps_hashes", &C::ps_hashes,
                       "check a hash of all gradients and parameters on their way"));
-  list.push_back(make("ps_index", &C::ps_index,
-                      "of `mayfly ps-server`: which one of the servers it is, from 0"));
-  list.push_back(make("ps_server", &C::ps_server, "set by `mayfly ps-server`"));
+  list.push_back(own(make("ps_index", &C::ps_index,
+                          "of `mayfly ps-server`: which one of the servers it is, from 0")));
+  list.push_back(own(make("ps_server", &C::ps_server, "set by `mayfly ps-server`")));
   list.push_back(make("straggler", &C::straggler,
                       "while a worker is much slower than the others, in bsp: none, greedy = "
                       "updates as in asp, elastic = it gets no slices"));
@@ -144,27 +150,30 @@ void append_parameter_servers(std::vector<Setting>& list) {
 
 void append_membership(std::vector<Setting>& list) {
   using C = JobConfig;
-  list.push_back(make("coordinator", &C::coordinator,
-                      "HOST:PORT of a running coordinator, then those of its standbys, with "
-                      "commas; empty = start one"));
-  list.push_back(make("coordinator_timeout", &C::coordinator_timeout,
-                      "seconds that a worker with nothing to do waits for a coordinator that is "
-                      "away"));
-  list.push_back(make("standby", &C::standby,
-                      "of `mayfly coordinator`: takes over the job if its coordinator dies"));
-  list.push_back(make("quorum", &C::quorum,
-                      "of `mayfly coordinator`: the job has standbys, so an unplanned change needs "
-                      "a majority of the last view"));
-  list.push_back(make("port", &C::port, "of our own coordinator; 0 = any free port"));
-  list.push_back(make("token_file", &C::token_file,
-                      "the job's secret; empty = token in the run directory, made if missing"));
-  list.push_back(make("min_workers", &C::min_workers, "with fewer workers the job waits"));
-  list.push_back(make("spares", &C::spares,
-                      "of the workers so many stay idle until another is lost or leaves"));
-  list.push_back(make("min_workers_timeout", &C::min_workers_timeout,
-                      "seconds to wait for them before the job ends (exit code 4)"));
-  list.push_back(make("max_restarts", &C::max_restarts,
-                      "of `mayfly train`: so often a local worker that died is replaced"));
+  list.push_back(own(make("coordinator", &C::coordinator,
+                          "HOST:PORT of a running coordinator, then those of its standbys, with "
+                          "commas; empty = start one")));
+  list.push_back(
+      own(make("coordinator_timeout", &C::coordinator_timeout,
+               "seconds that a worker with nothing to do waits for a coordinator that is "
+               "away")));
+  list.push_back(own(make("standby", &C::standby,
+                          "of `mayfly coordinator`: takes over the job if its coordinator dies")));
+  list.push_back(
+      own(make("quorum", &C::quorum,
+               "of `mayfly coordinator`: the job has standbys, so an unplanned change needs "
+               "a majority of the last view")));
+  list.push_back(own(make("port", &C::port, "of our own coordinator; 0 = any free port")));
+  list.push_back(
+      own(make("token_file", &C::token_file,
+               "the job's secret; empty = token in the run directory, made if missing")));
+  list.push_back(own(make("min_workers", &C::min_workers, "with fewer workers the job waits")));
+  list.push_back(own(make("spares", &C::spares,
+                          "of the workers so many stay idle until another is lost or leaves")));
+  list.push_back(own(make("min_workers_timeout", &C::min_workers_timeout,
+                          "seconds to wait for them before the job ends (exit code 4)")));
+  list.push_back(own(make("max_restarts", &C::max_restarts,
+                          "of `mayfly train`: so often a local worker that died is replaced")));
   list.push_back(make("silence_max_ms", &C::silence_max_ms,
                       "a worker silent for longer is evicted (adaptive upwards)"));
   list.push_back(make("starved_max_ms", &C::starved_max_ms,
@@ -181,84 +190,90 @@ void append_membership(std::vector<Setting>& list) {
   list.push_back(make("observe_from_mib", &C::observe_from_mib,
                       "a joiner takes a state of so many MiB while the others go on; a smaller one "
                       "is sent to it at a step boundary"));
-  list.push_back(make("resident_mib", &C::resident_mib,
-                      "memory that each worker holds for nothing, for benchmarks of recovery"));
-  list.push_back(make("notice", &C::notice,
-                      "a worker leaves in time when its cloud says that it takes the server: gce, "
-                      "ec2, ec2-rebalance, azure or file:PATH; empty = none but signals"));
-  list.push_back(make("chaos", &C::chaos,
-                      "scripted faults for local workers, e.g. "
-                      "kill@step=200:worker=1,join@step=300"));
+  list.push_back(
+      own(make("resident_mib", &C::resident_mib,
+               "memory that each worker holds for nothing, for benchmarks of recovery")));
+  list.push_back(
+      own(make("notice", &C::notice,
+               "a worker leaves in time when its cloud says that it takes the server: gce, "
+               "ec2, ec2-rebalance, azure or file:PATH; empty = none but signals")));
+  list.push_back(own(make("chaos", &C::chaos,
+                          "scripted faults for local workers, e.g. "
+                          "kill@step=200:worker=1,join@step=300")));
   list.push_back(make("inject", &C::inject,
                       "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also "
                       "slow=2.5x, stop=50%; several: again, or with semicolons"));
   list.back().repeats = true;
   list.push_back(
-      make("worker_number", &C::worker_number,
-           "of `mayfly worker`: which worker it is to --inject and --ps colocated, from 0; "
-           "launchers set it"));
+      own(make("worker_number", &C::worker_number,
+               "of `mayfly worker`: which worker it is to --inject and --ps colocated, from 0; "
+               "launchers set it")));
 }
 
 void append_cloud(std::vector<Setting>& list) {
   using C = JobConfig;
-  list.push_back(make("server", &C::server,
-                      "of a worker: the name of what it runs on, as the cloud provider knows it"));
-  list.push_back(make("cloud_provider", &C::cloud_provider,
-                      "of `mayfly coordinator`: who starts workers: local, exec, slurm, gce or "
-                      "ec2; empty = nobody"));
-  list.push_back(make("cloud_offers", &C::cloud_offers,
-                      "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
-                      "commas"));
-  list.push_back(make("cloud_max_workers", &C::cloud_max_workers,
-                      "`mayfly scale` goes no higher; 0 = as --workers says"));
   list.push_back(
-      make("cloud_on_demand_floor", &C::cloud_on_demand_floor, "so many workers on demand"));
-  list.push_back(make("cloud_budget", &C::cloud_budget,
-                      "for the whole job, in the currency of the offers; 0 = no limit"));
-  list.push_back(make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
-                      "for all servers together; 0 = no limit"));
-  list.push_back(make("cloud_lifetime_hours", &C::cloud_lifetime_hours,
-                      "after which a server ends by itself; 0 = never"));
-  list.push_back(make("cloud_start_timeout", &C::cloud_start_timeout,
-                      "seconds for a server to start, and then for its worker to join"));
-  list.push_back(make("cloud_back_to_spot", &C::cloud_back_to_spot,
-                      "seconds without a refusal before a spot server takes the place of one on "
-                      "demand; 0 = never"));
-  list.push_back(make("cloud_job", &C::cloud_job,
-                      "label of the job's servers; empty = the name of the run directory"));
+      own(make("server", &C::server,
+               "of a worker: the name of what it runs on, as the cloud provider knows it")));
+  list.push_back(own(make("cloud_provider", &C::cloud_provider,
+                          "of `mayfly coordinator`: who starts workers: local, exec, slurm, gce or "
+                          "ec2; empty = nobody")));
+  list.push_back(own(make("cloud_offers", &C::cloud_offers,
+                          "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
+                          "commas")));
+  list.push_back(own(make("cloud_max_workers", &C::cloud_max_workers,
+                          "`mayfly scale` goes no higher; 0 = as --workers says")));
   list.push_back(
-      make("cloud_command", &C::cloud_command, "of exec: the program and its arguments"));
-  list.push_back(make("cloud_sbatch", &C::cloud_sbatch, "of slurm: more options for sbatch"));
-  list.push_back(make("cloud_options", &C::cloud_options,
-                      "of gce and ec2: words KEY=VALUE, such as project=P or image=I"));
-  list.push_back(make("cloud_worker_args", &C::cloud_worker_args,
-                      "more arguments for `mayfly worker` on the servers"));
-  list.push_back(make("cloud_startup", &C::cloud_startup,
-                      "file with the script that a new server runs; empty = made by us, for a "
-                      "shared file system or the bundle"));
-  list.push_back(make("cloud_bundle", &C::cloud_bundle,
-                      "archive of scripts/worker-bundle that new servers get from the coordinator, "
-                      "with their start script; empty = none"));
-  list.push_back(make("cloud_bundle_port", &C::cloud_bundle_port,
-                      "on which the coordinator serves it; 0 = any free port"));
-  list.push_back(make("cloud_coordinators", &C::cloud_coordinators,
-                      "HOST:PORT of each coordinator of a job with standbys, with commas, for the "
-                      "workers on its servers; empty = this one"));
+      own(make("cloud_on_demand_floor", &C::cloud_on_demand_floor, "so many workers on demand")));
+  list.push_back(own(make("cloud_budget", &C::cloud_budget,
+                          "for the whole job, in the currency of the offers; 0 = no limit")));
+  list.push_back(own(make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
+                          "for all servers together; 0 = no limit")));
+  list.push_back(own(make("cloud_lifetime_hours", &C::cloud_lifetime_hours,
+                          "after which a server ends by itself; 0 = never")));
+  list.push_back(own(make("cloud_start_timeout", &C::cloud_start_timeout,
+                          "seconds for a server to start, and then for its worker to join")));
   list.push_back(
-      make("cloud_dry_run", &C::cloud_dry_run, "print what would be asked for, and end"));
+      own(make("cloud_back_to_spot", &C::cloud_back_to_spot,
+               "seconds without a refusal before a spot server takes the place of one on "
+               "demand; 0 = never")));
+  list.push_back(own(make("cloud_job", &C::cloud_job,
+                          "label of the job's servers; empty = the name of the run directory")));
+  list.push_back(
+      own(make("cloud_command", &C::cloud_command, "of exec: the program and its arguments")));
+  list.push_back(own(make("cloud_sbatch", &C::cloud_sbatch, "of slurm: more options for sbatch")));
+  list.push_back(own(make("cloud_options", &C::cloud_options,
+                          "of gce and ec2: words KEY=VALUE, such as project=P or image=I")));
+  list.push_back(own(make("cloud_worker_args", &C::cloud_worker_args,
+                          "more arguments for `mayfly worker` on the servers")));
+  list.push_back(own(make("cloud_startup", &C::cloud_startup,
+                          "file with the script that a new server runs; empty = made by us, for a "
+                          "shared file system or the bundle")));
+  list.push_back(
+      own(make("cloud_bundle", &C::cloud_bundle,
+               "archive of scripts/worker-bundle that new servers get from the coordinator, "
+               "with their start script; empty = none")));
+  list.push_back(own(make("cloud_bundle_port", &C::cloud_bundle_port,
+                          "on which the coordinator serves it; 0 = any free port")));
+  list.push_back(
+      own(make("cloud_coordinators", &C::cloud_coordinators,
+               "HOST:PORT of each coordinator of a job with standbys, with commas, for the "
+               "workers on its servers; empty = this one")));
+  list.push_back(
+      own(make("cloud_dry_run", &C::cloud_dry_run, "print what would be asked for, and end")));
 }
 
 void append_records(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(
-      make("run_dir", &C::run_dir, "folder of this run; empty = runs/<model>-<date>-<time>"));
+      own(make("run_dir", &C::run_dir, "folder of this run; empty = runs/<model>-<date>-<time>")));
   list.push_back(
       make("checkpoint_every", &C::checkpoint_every, "steps; 0 = by time alone, and at the end"));
   list.push_back(make("checkpoint_minutes", &C::checkpoint_minutes,
                       "one when the last is so old; 0 = none for that"));
   list.push_back(make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest stay"));
   list.push_back(
-      make("resume", &C::resume, "a checkpoint folder, or a run directory (its latest)"));
+      own(make("resume", &C::resume, "a checkpoint folder, or a run directory (its latest)")));
   list.push_back(
       make("digest_every", &C::digest_every, "steps between state digests in metrics.jsonl"));
   list.push_back(
@@ -269,13 +284,14 @@ void append_records(std::vector<Setting>& list) {
   list.push_back(make("evaluate", &C::evaluate, "measure test accuracy at the end"));
   list.push_back(make("ledger", &C::ledger, "record which samples each worker computed"));
   list.push_back(make("tensorboard", &C::tensorboard, "write TensorBoard event files"));
-  list.push_back(make("trace", &C::trace,
-                      "write where time goes to this file, for Perfetto; auto = trace.json in "
-                      "the run directory, empty = do not"));
+  list.push_back(own(make("trace", &C::trace,
+                          "write where time goes to this file, for Perfetto; auto = trace.json in "
+                          "the run directory, empty = do not")));
   list.push_back(
-      make("trace_steps", &C::trace_steps, "steps of each view that are traced: FIRST:END"));
-  list.push_back(make("quiet", &C::quiet, "no progress line"));
-  list.push_back(make("launched", &C::launched, "set by launchers for the workers they start"));
+      own(make("trace_steps", &C::trace_steps, "steps of each view that are traced: FIRST:END")));
+  list.push_back(own(make("quiet", &C::quiet, "no progress line")));
+  list.push_back(
+      own(make("launched", &C::launched, "set by launchers for the workers they start")));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -199,6 +200,13 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+std::string line_of(const Setting& setting, const JobConfig& config) {
+  const std::string text = setting.get(config);
+  const bool is_word = setting.kind == SettingKind::kWhole && !is_number(text);
+  const bool is_text = setting.kind == SettingKind::kText || is_word;
+  return setting.name + " = " + (is_text ? quoted(text) : text) + "\n";
+}
+
 }  // namespace
 
 Result<void> apply_toml(JobConfig& config, const std::string& text, const std::string& file_name) {
@@ -231,10 +239,16 @@ Result<void> apply_toml(JobConfig& config, const std::string& text, const std::s
 std::string to_toml(const JobConfig& config) {
   std::string out;
   for (const Setting& setting : settings()) {
-    const std::string text = setting.get(config);
-    const bool is_word = setting.kind == SettingKind::kWhole && !is_number(text);
-    const bool is_text = setting.kind == SettingKind::kText || is_word;
-    out += setting.name + " = " + (is_text ? quoted(text) : text) + "\n";
+    out += line_of(setting, config);
+  }
+  return out;
+}
+
+std::string job_settings_toml(const JobConfig& config, const std::vector<std::string>& also) {
+  std::string out;
+  for (const Setting& setting : settings()) {
+    const bool is_shared = std::find(also.begin(), also.end(), setting.name) != also.end();
+    out += !setting.is_own || is_shared ? line_of(setting, config) : "";
   }
   return out;
 }

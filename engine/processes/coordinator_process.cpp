@@ -18,6 +18,7 @@
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/backend.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/processes/job_settings.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
@@ -354,11 +355,11 @@ Result<void> CoordinatorProcess::start_server() {
 
 void CoordinatorProcess::begin_transfers() {
   receiver_ = std::make_unique<CheckpointReceiver>(
-      *job_, starting_point_,
+      *job_, starting_point_, settings_to_tell(job_->config),
       CheckpointReceiver::Hooks{
           [this](const ReceivedCheckpoint& received) { recorder_->checkpoint_received(received); },
           [this](const std::string& why) { recorder_->checkpoint_refused(why); },
-          [this] { return state_lost_at(); }});
+          [this] { return step_without_holder(); }});
   recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
   });
@@ -371,8 +372,9 @@ void CoordinatorProcess::end_transfers() {
   }
 }
 
-/// Those that come new have no state before they are members.
-std::optional<Step> CoordinatorProcess::state_lost_at() const {
+/// Those that come new have no state before they are members. A job that is resumed begins with
+/// that of its checkpoint, which its workers need not have.
+std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held = std::any_of(
       status.members.begin(), status.members.end(), [](const elastic::MemberStatus& member) {
@@ -380,8 +382,13 @@ std::optional<Step> CoordinatorProcess::state_lost_at() const {
             member.phase == "active" || member.phase == "returning" || member.phase == "leaving";
         return may_hold || member.committed > Step{};
       });
-  const bool is_under_way = status.view != ViewId{} && status.in_charge;
-  return is_under_way && !is_held ? std::optional(status.committed) : std::nullopt;
+  if (is_held || !status.in_charge) {
+    return std::nullopt;
+  }
+  if (status.view != ViewId{}) {
+    return std::max(status.committed, Step{starting_point_.step});
+  }
+  return job_->config.resume.empty() ? std::nullopt : std::optional(Step{starting_point_.step});
 }
 
 void CoordinatorProcess::announce_return() {

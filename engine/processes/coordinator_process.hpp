@@ -77,7 +77,7 @@ class CoordinatorProcess {
   void announce_return();
   void begin_transfers();
   void end_transfers();
-  [[nodiscard]] std::optional<Step> state_lost_at() const;
+  [[nodiscard]] std::optional<Step> step_without_holder() const;
   // On the server's thread, which may run before server_ is set:
   elastic::CommandReply answer(const elastic::CoordinatorServer& server,
                                const elastic::Command& command);

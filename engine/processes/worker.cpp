@@ -303,15 +303,16 @@ Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part)
                     : Result<nn::ModelState>(start.error());
 }
 
-/// What a worker that is new takes part with: what it has, or the newest checkpoint of the job if
-/// its coordinator has that and no member has the state any more. kRefused if what it has is of
-/// another job.
+/// What a worker that is new takes part with: what it has, or the newest checkpoint of the job, or
+/// that which the job is resumed from, if its coordinator has that and no member has the state.
+/// kRefused if what it has is of another job.
 Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerParts& parts,
                                           const Bytes& token, const elastic::MemberClient& client,
                                           StartingState start) {
   nn::ModelState state = std::move(start.state);
   const bool has_state = start.checkpoint.has_value();
-  if (parts.transport == nullptr || (!has_state && !client.joins_late())) {
+  const bool may_lack_state = client.joins_late() || !config.launched;
+  if (parts.transport == nullptr || (!has_state && !may_lack_state)) {
     return state;
   }
   TransferQuestion question;
@@ -331,14 +332,16 @@ Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerP
   if (!better.value()) {
     return state;
   }
-  Result<nn::ModelState> given = nn::decode_checkpoint(parts.job->model, *better.value());
-  if (given.ok()) {
-    log::info(
-        fmt::format("nobody has the job's state any more: starting with the coordinator's "
-                    "checkpoint of step {}",
-                    value(given.value().committed)));
+  Result<StartingState> given = state_of_checkpoint(*parts.job, *parts.layout, *better.value(),
+                                                    "the coordinator's checkpoint");
+  if (!given.ok()) {
+    return std::move(given).error();
   }
-  return given;
+  log::info(
+      fmt::format("nobody has the job's state: starting with the coordinator's checkpoint of "
+                  "step {}",
+                  value(given.value().state.committed)));
+  return std::move(given).value().state;
 }
 
 /// Where others find this worker's gradients, or the parameters that it carries.

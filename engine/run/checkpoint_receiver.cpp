@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "elastic/net/sockets.hpp"
-#include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -38,9 +38,11 @@ std::optional<std::string> difference(const Fingerprint& ours, const Fingerprint
 
 }  // namespace
 
-CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start, Hooks hooks)
+CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start, std::string settings,
+                                       Hooks hooks)
     : job_(job),
       start_(std::move(start)),
+      settings_(std::move(settings)),
       hooks_(std::move(hooks)),
       folder_(job.config.run_dir + "/checkpoints"),
       thread_([this] { run(); }) {}
@@ -110,9 +112,16 @@ Result<void> CheckpointReceiver::serve(const Visitor& visitor) {
   if (!request.ok()) {
     return request.error();
   }
-  return request.value().kind == TransferRequest::Kind::kOffer
-             ? receive(visitor, request.value().offer)
-             : answer(visitor, request.value().question);
+  switch (request.value().kind) {
+    case TransferRequest::Kind::kOffer: return receive(visitor, request.value().offer);
+    case TransferRequest::Kind::kQuestion: return answer(visitor, request.value().question);
+    case TransferRequest::Kind::kSettings: {
+      TransferAnswer answer;
+      answer.text = settings_;
+      return send_frame(fd, encode(answer));
+    }
+  }
+  UNREACHABLE("a decoded request has a known kind");
 }
 
 std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOffer& offer) const {
@@ -236,6 +245,30 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(
   return std::nullopt;
 }
 
+/// What this worker should start with instead, as nobody holds the job's state.
+std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
+    const TransferQuestion& asked) const {
+  const std::optional<Step> last = hooks_.step_without_holder();
+  if (!last) {
+    return std::nullopt;
+  }
+  const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
+    const Step step = checkpoint.info.committed;
+    return step <= *last && (step > asked.step || !asked.has_state);
+  };
+  Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);
+  if (newest.ok() && is_useful(newest.value()) &&
+      !difference(job_.fingerprint, newest.value().info.fingerprint)) {
+    return std::move(newest).value();
+  }
+  if (job_.config.resume.empty()) {
+    return std::nullopt;
+  }
+  Result<LoadedCheckpoint> start = load_checkpoint(job_.config.resume);
+  return start.ok() && is_useful(start.value()) ? std::optional(std::move(start).value())
+                                                : std::nullopt;
+}
+
 Result<void> CheckpointReceiver::answer(const Visitor& visitor, const TransferQuestion& question) {
   const int fd = visitor.socket.get();
   TransferAnswer answer;
@@ -245,24 +278,17 @@ Result<void> CheckpointReceiver::answer(const Visitor& visitor, const TransferQu
     answer.text = *reason;
     return send_frame(fd, encode(answer));
   }
-  const std::optional<Step> lost_at = hooks_.state_lost_at();
-  if (!lost_at) {
-    return send_frame(fd, encode(answer));
-  }
-  const Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);
-  const bool is_useful = newest.ok() && newest.value().info.committed > question.step &&
-                         newest.value().info.committed <= *lost_at &&
-                         !difference(job_.fingerprint, newest.value().info.fingerprint);
-  if (!is_useful) {
+  const std::optional<LoadedCheckpoint> better = better_than(question);
+  if (!better) {
     return send_frame(fd, encode(answer));
   }
   answer.verdict = TransferAnswer::Verdict::kTransfer;
-  answer.offer = offer_of(newest.value().info.committed, newest.value().files);
+  answer.offer = offer_of(better->info.committed, better->files);
   if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
     return said;
   }
   for (const TransferOffer::File& file : answer.offer.files) {
-    ByteSpan left(newest.value().files.at(file.name));
+    ByteSpan left(better->files.at(file.name));
     while (!left.empty()) {
       const ByteSpan chunk = left.first(std::min<std::size_t>(left.size(), 256U << 10));
       if (Result<void> sent = elastic::send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);

@@ -1,8 +1,9 @@
 #pragma once
 
 // The coordinator's side of checkpoints that travel (checkpoint_transfer.hpp): takes what workers
-// have written into its own run directory, and gives the newest to a worker that joins when nobody
-// holds the job's state any more. One connection after the other, on a thread of its own.
+// have written into its own run directory, and gives the newest, or that which the job is resumed
+// from, to a worker that joins when nobody holds the job's state; tells workers the settings of the
+// job. One connection after the other, on a thread of its own.
 
 #include <atomic>
 #include <condition_variable>
@@ -15,6 +16,7 @@
 
 #include "base/unique_fd.hpp"
 #include "engine/job.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/run_history.hpp"
 
@@ -35,12 +37,12 @@ class CheckpointReceiver {
     /// On the receiver's thread.
     std::function<void(const ReceivedCheckpoint&)> on_received;
     std::function<void(const std::string& why)> on_refused;
-    /// The last committed step, if the job is under way and nobody holds its state any more.
-    std::function<std::optional<Step>()> state_lost_at;
+    /// If nobody holds the job's state: the last committed step, or that which the job begins with.
+    std::function<std::optional<Step>()> step_without_holder;
   };
 
-  /// `start`: what the job was resumed from, if it was.
-  CheckpointReceiver(const Job& job, StartingPoint start, Hooks hooks);
+  /// `start`: what the job was resumed from, if it was. `settings`: what is told to who asks.
+  CheckpointReceiver(const Job& job, StartingPoint start, std::string settings, Hooks hooks);
   /// Breaks off what is under way.
   ~CheckpointReceiver();
 
@@ -63,9 +65,11 @@ class CheckpointReceiver {
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
   [[nodiscard]] bool has(const TransferOffer& offer) const;
+  [[nodiscard]] std::optional<LoadedCheckpoint> better_than(const TransferQuestion& asked) const;
 
   const Job& job_;
   const StartingPoint start_;
+  const std::string settings_;
   const Hooks hooks_;
   const std::string folder_;                    // of checkpoints
   std::optional<IncomingCheckpoint> incoming_;  // the thread's: what broke off goes on

@@ -11,7 +11,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kFrameBytesMax = 64U << 10;
-constexpr std::size_t kTextBytesMax = 4096;
+constexpr std::size_t kTextBytesMax = 32U << 10;  // settings may have long lists
 constexpr std::size_t kNameBytesMax = 64;
 constexpr std::uint64_t kFileBytesMax = std::uint64_t{4} << 30;  // as checkpoint_store
 constexpr std::size_t kChunkBytes = 256U << 10;
@@ -51,6 +51,22 @@ TransferOffer get_offer(WireReader& in) {
     offer.files.push_back(std::move(file));
   }
   return offer;
+}
+
+void put(WireWriter& out, const TransferQuestion& question) {
+  out.put(value(question.step));
+  put(out, question.digest);
+  out.put(static_cast<std::uint8_t>(question.is_foreign));
+  out.put(static_cast<std::uint8_t>(question.has_state));
+}
+
+TransferQuestion get_question(WireReader& in) {
+  TransferQuestion question;
+  question.step = Step{in.get<std::uint64_t>()};
+  question.digest = get_digest(in);
+  question.is_foreign = in.get<std::uint8_t>() != 0;
+  question.has_state = in.get<std::uint8_t>() != 0;
+  return question;
 }
 
 /// Exactly the files of a checkpoint, so that no name leads out of its folder.
@@ -99,13 +115,10 @@ TransferOffer offer_of(Step step, const nn::CheckpointFiles& files) {
 Bytes encode(const TransferRequest& request) {
   WireWriter out;
   out.put(request.kind);
-  if (request.kind == TransferRequest::Kind::kOffer) {
-    put(out, request.offer);
-  } else {
-    out.put(value(request.question.step));
-    put(out, request.question.digest);
-    out.put(static_cast<std::uint8_t>(request.question.is_foreign));
-    out.put(static_cast<std::uint8_t>(request.question.has_state));
+  switch (request.kind) {
+    case TransferRequest::Kind::kOffer: put(out, request.offer); break;
+    case TransferRequest::Kind::kQuestion: put(out, request.question); break;
+    case TransferRequest::Kind::kSettings: break;
   }
   return out.take();
 }
@@ -129,19 +142,20 @@ Bytes encode(const TransferReceipt& receipt) {
 Result<TransferRequest> decode_transfer_request(ByteSpan bytes) {
   WireReader in(bytes);
   TransferRequest request;
-  const auto kind = in.get<std::uint8_t>();
-  request.kind = static_cast<TransferRequest::Kind>(kind);
-  if (kind == static_cast<std::uint8_t>(TransferRequest::Kind::kOffer)) {
-    request.offer = get_offer(in);
-    const bool is_sound = is_checkpoint(request.offer);
-    return checked(in, std::move(request), is_sound);
+  bool is_sound = true;
+  switch (const auto kind = in.get<std::uint8_t>(); TransferRequest::Kind{kind}) {
+    case TransferRequest::Kind::kOffer:
+      request.offer = get_offer(in);
+      is_sound = is_checkpoint(request.offer);
+      break;
+    case TransferRequest::Kind::kQuestion:
+      request.kind = TransferRequest::Kind::kQuestion;
+      request.question = get_question(in);
+      break;
+    case TransferRequest::Kind::kSettings: request.kind = TransferRequest::Kind::kSettings; break;
+    default: is_sound = false; break;
   }
-  request.question.step = Step{in.get<std::uint64_t>()};
-  request.question.digest = get_digest(in);
-  request.question.is_foreign = in.get<std::uint8_t>() != 0;
-  request.question.has_state = in.get<std::uint8_t>() != 0;
-  return checked(in, std::move(request),
-                 kind == static_cast<std::uint8_t>(TransferRequest::Kind::kQuestion));
+  return checked(in, std::move(request), is_sound);
 }
 
 Result<TransferAnswer> decode_transfer_answer(ByteSpan bytes) {

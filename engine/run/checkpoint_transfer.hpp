@@ -9,6 +9,7 @@
 //   one after the other, and the coordinator says whether they are safe on its disk.
 // - Question, "this is what I would start with": the coordinator answers that this is right, that
 //   it is wrong, or sends an Offer of what to start with instead, and then the files.
+// - Settings, "what is this job?": the coordinator answers with the settings of its job as a text.
 //
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 
@@ -52,7 +53,7 @@ struct TransferQuestion {
 };
 
 struct TransferRequest {
-  enum class Kind : std::uint8_t { kOffer = 0, kQuestion = 1 };
+  enum class Kind : std::uint8_t { kOffer = 0, kQuestion = 1, kSettings = 2 };
   Kind kind = Kind::kOffer;
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion
@@ -65,7 +66,7 @@ struct TransferAnswer {
     kRefused = 2,  ///< for good, `text` says why
   };
   Verdict verdict = Verdict::kNothing;
-  std::string text;
+  std::string text;         ///< why it is refused, or the settings
   std::uint64_t first = 0;  ///< of an offer: from this byte on
   TransferOffer offer;      ///< of a question: what travels
 };

@@ -13,29 +13,36 @@ std::optional<nn::LossScale> first_loss_scale(nn::Dtype dtype) {
   return dtype == nn::Dtype::kFp16 ? std::optional(nn::LossScale{}) : std::nullopt;
 }
 
-/// With `scale` where activations are fp16, if the checkpoint has none.
-Result<StartingState> resumed_state(const Job& job, std::size_t exponents,
-                                    const std::optional<nn::LossScale>& scale) {
-  Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
-  if (!loaded.ok()) {
-    return std::move(loaded).error();
+std::size_t exponents_of(const Job& job, const ReductionLayout& layout) {
+  return job.exact() ? layout.blocks().block_count() : 0;
+}
+
+}  // namespace
+
+Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout& layout,
+                                          const nn::CheckpointFiles& files,
+                                          const std::string& path) {
+  const Result<nn::CheckpointInfo> info = nn::decode_manifest(files.at(nn::kManifestFile));
+  if (!info.ok()) {
+    return info.error();
   }
-  Result<nn::ModelState> decoded = nn::decode_checkpoint(job.model, loaded.value().files);
+  Result<nn::ModelState> decoded = nn::decode_checkpoint(job.model, files);
   if (!decoded.ok()) {
     return std::move(decoded).error();
   }
+  const std::size_t exponents = exponents_of(job, layout);
   nn::ModelState state = std::move(decoded).value();
   if (state.committed == Step{0}) {  // imported weights: no step has chosen a reduction yet
     state.exponents.assign(exponents, collectives::kUnsetExponent);
   }
   if (state.exponents.size() != exponents) {
-    return Error{Errc::kInvalidInput,
-                 fmt::format("{} was written with another --reduction", loaded.value().path)};
+    return Error{Errc::kInvalidInput, fmt::format("{} was written with another --reduction", path)};
   }
   StartingState start;
   start.state = std::move(state);
-  start.checkpoint = loaded.value().info.digest;
-  start.is_foreign = loaded.value().info.fingerprint != job.fingerprint;
+  start.checkpoint = info.value().digest;
+  start.is_foreign = info.value().fingerprint != job.fingerprint;
+  const std::optional<nn::LossScale> scale = first_loss_scale(job.dtype);
   std::optional<nn::LossScale>& kept = start.state.loss_scale;
   if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
     start.remark = fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",
@@ -49,15 +56,15 @@ Result<StartingState> resumed_state(const Job& job, std::size_t exponents,
   return start;
 }
 
-}  // namespace
-
 Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout) {
-  const std::size_t exponents = job.exact() ? layout.blocks().block_count() : 0;
   if (!job.config.resume.empty()) {
-    return resumed_state(job, exponents, first_loss_scale(job.dtype));
+    const Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
+    return loaded.ok() ? state_of_checkpoint(job, layout, loaded.value().files, loaded.value().path)
+                       : Result<StartingState>(loaded.error());
   }
   StartingState start;
-  start.state = nn::make_undrawn_state(job.model, exponents, collectives::kUnsetExponent);
+  start.state =
+      nn::make_undrawn_state(job.model, exponents_of(job, layout), collectives::kUnsetExponent);
   start.state.loss_scale = first_loss_scale(job.dtype);
   if (!job.initial_weights.has_value()) {
     return start;

@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "engine/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
+#include "nn/checkpoint.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
@@ -24,6 +25,12 @@ struct StartingState {
 /// with the weights of config.init_from if it is set. Errors name the file and what is wrong with
 /// it: torn, another model, another reduction, changed since the job was prepared.
 [[nodiscard]] Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout);
+
+/// That of a checkpoint: what a worker of this job takes part with. `path` is for error texts.
+[[nodiscard]] Result<StartingState> state_of_checkpoint(const Job& job,
+                                                        const ReductionLayout& layout,
+                                                        const nn::CheckpointFiles& files,
+                                                        const std::string& path);
 
 /// The same, but weights that depend on the seed alone are not drawn yet: a worker that joins a job
 /// which is under way never needs them.

@@ -45,6 +45,10 @@ class CliTest : public ::testing::Test {
       ++sentinels_forked_;
       return std::unique_ptr<elastic::Sentinel>(std::make_unique<NoSentinel>());
     };
+    s.ask_for_job_settings = [this](const engine::JobConfig& own) {
+      settings_asked_of_ = own.coordinator;
+      return told_settings_;
+    };
     s.send_command = [this](const std::string& endpoint, ByteSpan, const elastic::Command& command,
                             Duration) -> Result<elastic::CommandReply> {
       asked_ = endpoint + " " + command.verb + " " + command.argument;
@@ -70,6 +74,8 @@ class CliTest : public ::testing::Test {
   bool inside_launcher_ = false;
   int sentinels_forked_ = 0;
   std::string asked_;
+  std::string settings_asked_of_;  // endpoints
+  Result<engine::JobConfig> told_settings_ = engine::JobConfig();
   Result<elastic::CommandReply> reply_ = elastic::CommandReply{true, "fine"};
 
  private:

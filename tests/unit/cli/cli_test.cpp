@@ -101,6 +101,39 @@ TEST_F(CliTest, AWorkerFindsTheCoordinatorOfItsRunDirectory) {
   EXPECT_EQ(config_.coordinator, "127.0.0.1:4242");
 }
 
+TEST_F(CliTest, AWorkerTakesTheJobsSettingsFromItsCoordinator) {
+  engine::JobConfig job;
+  job.lr = 7;
+  job.seed = 7;
+  job.sync = "bsp";
+  told_settings_ = job;
+  context_.environment = {{"MAYFLY_SEED", "2"}};
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1,i:2", "--momentum", "0.5"}), 0) << err();
+  EXPECT_EQ(settings_asked_of_, "h:1,i:2");
+  EXPECT_EQ(config_.coordinator, "h:1,i:2");
+  EXPECT_EQ(config_.lr, 7);
+  EXPECT_EQ(config_.seed, 2u) << "its own words are on top";
+  EXPECT_EQ(config_.momentum, 0.5);
+  EXPECT_FALSE(config_.ps_server);
+  EXPECT_EQ(run({"ps-server", "--coordinator", "h:1"}), 0) << err();
+  EXPECT_EQ(config_.sync, "bsp");
+  EXPECT_TRUE(config_.ps_server);
+}
+
+TEST_F(CliTest, AWorkerOfALauncherIsToldEverythingByIt) {
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched"}), 0) << err();
+  EXPECT_EQ(settings_asked_of_, "");
+}
+
+TEST_F(CliTest, AWorkerThatIsRefusedTheSettingsIsExitCode2) {
+  told_settings_ = Error{Errc::kRefused, "wrong token"};
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1"}), 2);
+  EXPECT_EQ(err(), "mayfly: wrong token\n");
+  told_settings_ = Error{Errc::kPeerLost, "cannot connect"};
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1"}), 1);
+  EXPECT_EQ(started_, "");
+}
+
 TEST_F(CliTest, HelpListsEveryCommandAndEveryFlag) {
   EXPECT_EQ(run({"--help"}), 0);
   for (const char* command : {"train", "worker", "coordinator", "status", "scale", "drain", "pause",

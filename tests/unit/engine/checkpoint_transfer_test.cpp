@@ -98,7 +98,7 @@ class Receiving : public ::testing::Test {
   }
 
   void open(StartingPoint start = {}) {
-    receiver.emplace(*job, std::move(start),
+    receiver.emplace(*job, std::move(start), "lr = 7\n",
                      CheckpointReceiver::Hooks{[this](const ReceivedCheckpoint& one) {
                                                  const std::lock_guard lock(mutex);
                                                  received.push_back(one);
@@ -108,7 +108,7 @@ class Receiving : public ::testing::Test {
                                                  refusals.push_back(why);
                                                },
                                                [this] {
-                                                 return lost_at.load()
+                                                 return lost_at.load() > 0 || is_unheld_at_start
                                                             ? std::optional(Step{lost_at.load()})
                                                             : std::nullopt;
                                                }});
@@ -160,6 +160,7 @@ class Receiving : public ::testing::Test {
   std::vector<ReceivedCheckpoint> received;
   std::vector<std::string> refusals;
   std::atomic<std::uint64_t> lost_at{0};
+  std::atomic<bool> is_unheld_at_start{false};
   std::optional<CheckpointReceiver> receiver;
 };
 
@@ -259,6 +260,29 @@ TEST_F(Receiving, GivesTheNewestCheckpointWhenNobodyHasTheState) {
   EXPECT_EQ(ask(connect().get(), question(20, true, false)).verdict,
             TransferAnswer::Verdict::kNothing)
       << "the worker has as much";
+}
+
+TEST_F(Receiving, TellsTheSettings) {
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kSettings;
+  EXPECT_EQ(ask(connect().get(), request).text, "lr = 7\n");
+}
+
+TEST_F(Receiving, GivesWhatTheJobIsResumedFromToWhoHasNothing) {
+  receiver.reset();
+  const std::string start = folder / "other/checkpoints";
+  ASSERT_TRUE(save_checkpoint(start, files(0), Step{0}, 3).ok());
+  job->config.resume = folder_of_checkpoint(start, Step{0});
+  open({0, to_string(Digest{3, 4})});
+  EXPECT_EQ(ask(connect().get(), question(0, false, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "somebody has the state";
+  is_unheld_at_start = true;
+  EXPECT_EQ(ask(connect().get(), question(0, false, false)).verdict,
+            TransferAnswer::Verdict::kTransfer);
+  EXPECT_EQ(ask(connect().get(), question(0, true, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "it has that, too";
 }
 
 TEST_F(Receiving, RefusesAWorkerThatWouldBringAnotherJobsState) {

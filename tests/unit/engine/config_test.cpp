@@ -111,6 +111,25 @@ TEST(Toml, OfTheDefaultsReadsBackToTheDefaults) {
   EXPECT_EQ(to_toml(back), to_toml(JobConfig{}));
 }
 
+TEST(Config, WorkersAreToldTheJobsSettingsAndNoProcessesOwn) {
+  JobConfig job;
+  job.lr = 7;
+  job.phases = "bsp:50%,asp{lr=0.5x}";
+  job.run_dir = "runs/here";
+  job.workers = 9;
+  job.cloud_command = "secret --key";
+  const std::string told = job_settings_toml(job);
+  EXPECT_THAT(told, HasSubstr("lr = 7\n"));
+  for (const char* own : {"run_dir", "workers", "threads", "token_file", "coordinator", "cloud_"}) {
+    EXPECT_THAT(told, Not(HasSubstr("\n" + std::string(own)))) << own;
+  }
+  EXPECT_THAT(job_settings_toml(job, {"workers"}), HasSubstr("\nworkers = 9\n"));
+  JobConfig worker;
+  ASSERT_TRUE(apply_toml(worker, told, "told").ok());
+  EXPECT_EQ(worker.phases, job.phases);
+  EXPECT_EQ(job_settings_toml(worker), told);
+}
+
 TEST(Toml, UnknownKeyIsAnErrorWithLineAndNearestName) {
   JobConfig config;
   const std::string error =

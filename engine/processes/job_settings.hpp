@@ -1,0 +1,22 @@
+#pragma once
+
+// A worker on another host is told two things, where the coordinator is and the job's token. All
+// settings of the job come from the coordinator.
+
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+/// What a coordinator answers who asks for the settings of its job, as TOML.
+[[nodiscard]] std::string settings_to_tell(const JobConfig& job);
+
+/// Asks the coordinators that `own` names, with the token of `own`, for the settings of their job:
+/// the defaults with those in place of them, on which a process puts its own. Waits as long as a
+/// worker does for its coordinator, and says what for. kInvalidInput without a token; kRefused with
+/// the coordinator's reason; the failure of the last attempt if none answers.
+[[nodiscard]] Result<JobConfig> ask_for_job_settings(const JobConfig& own);
+
+}  // namespace mayfly::engine
