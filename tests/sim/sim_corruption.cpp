@@ -16,16 +16,18 @@ std::size_t SimWorld::healthy_members() const {
       }));
 }
 
-bool SimWorld::is_anyone_right(const View& view, MemberId but) const {
-  return std::any_of(view.members.begin(), view.members.end(),
-                     [this, but](const ViewMember& member) {
-                       return member.id != but && !worker_at(member.id).observes() &&
-                              !corruption_checker_.is_wrong(member.id);
-                     });
+/// A right observer could not object, and does not answer for the sum if it leaves before it has
+/// got that; meanwhile it may have taken its state and look like one that works.
+bool SimWorld::is_anyone_right(std::uint64_t step, const View& view, MemberId but) {
+  const SimGroup& group = group_of(view);
+  return std::any_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+    return member.id != but && group.has_compared(member.id, step) &&
+           !corruption_checker_.is_wrong(member.id);
+  });
 }
 
-void SimWorld::on_wrong_commit(MemberId member, const View& view) {
-  if (is_anyone_right(view, member)) {
+void SimWorld::on_wrong_commit(MemberId member, std::uint64_t step, const View& view) {
+  if (is_anyone_right(step, view, member)) {
     corruption_checker_.on_wrong_commit(member);
   }
 }
@@ -33,7 +35,7 @@ void SimWorld::on_wrong_commit(MemberId member, const View& view) {
 bool SimWorld::comes_from_wrong(const ToySum& sum, std::uint64_t step, const View& view,
                                 MemberId observer) {
   const ToyState right = commit_checker_.expected(step - 1);
-  return corruption_checker_.any() && !is_anyone_right(view, observer) &&
+  return corruption_checker_.any() && !is_anyone_right(step, view, observer) &&
          update(right, sum) != commit_checker_.expected(step);
 }
 

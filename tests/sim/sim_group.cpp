@@ -142,11 +142,19 @@ void SimGroup::contribute(MemberId member, std::uint64_t step, Contribution cont
   part.lanes[kGradientLanes + 2] = check;
   part.lanes[kGradientLanes + 3] = check * check;
   part.lanes[kGradientLanes + 4] = contribution.state_check ? 1 : 0;
+  if (contribution.state_check) {
+    compared_[step].insert(member);
+  }
   part.bucket = 0;
   world_.lease_checker().on_start(member, view_.id);
   if (rank < reducing()) {
     begin_bucket(rank);
   }
+}
+
+bool SimGroup::has_compared(MemberId member, std::uint64_t step) const {
+  const auto place = compared_.find(step);
+  return place != compared_.end() && place->second.contains(member);
 }
 
 std::span<std::uint64_t> SimGroup::bucket_of(Part& part) const {

@@ -44,6 +44,9 @@ class SimGroup {
   void at_end(MemberId member);
   /// The member has heard so: whatever it does now breaks nothing.
   void heard_of_end(MemberId member) { parts_[rank_of(member)].has_heard = true; }
+  /// In the all-reduce of this step the member compared its state with the others': who observes
+  /// does not, even if it has caught up and takes its state a moment later.
+  [[nodiscard]] bool has_compared(MemberId member, std::uint64_t step) const;
   /// The member's connections end after what it has sent, and its buffers are its own again.
   void leave(MemberId member);
   /// The member's host is off the network: nothing reaches the others, not even an end of file.
@@ -100,6 +103,7 @@ class SimGroup {
   std::optional<MemberId> gone_;  // the first that left
   std::set<std::pair<std::size_t, std::size_t>> cut_;
   std::map<std::uint64_t, std::vector<elastic::MicrobatchSet>> contributed_;  // by step, then rank
+  std::map<std::uint64_t, std::set<MemberId>> compared_;                      // by step
   std::set<std::uint64_t> reduced_;                                           // steps
 };
 

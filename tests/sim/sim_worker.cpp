@@ -294,7 +294,7 @@ void SimWorker::commit(const ToySum& sum) {
     world_.commit_checker().on_commit(*id_, committed_, state_);
   } else {
     world_.commit_checker().on_wrong(*id_, committed_);
-    world_.on_wrong_commit(*id_, *view_);
+    world_.on_wrong_commit(*id_, committed_, *view_);
   }
   world_.sample_checker().on_commit(*id_, committed_, sum.samples);
 }

@@ -93,13 +93,13 @@ class SimWorld {
   [[nodiscard]] CommitChecker& commit_checker() { return commit_checker_; }
   [[nodiscard]] SampleChecker& sample_checker() { return sample_checker_; }
   [[nodiscard]] CorruptionChecker& corruption_checker() { return corruption_checker_; }
-  /// A member of the view that works holds the right state.
-  [[nodiscard]] bool is_anyone_right(const elastic::View& view, MemberId but) const;
+  /// Another member held its state against the sum of this step, and it is right.
+  [[nodiscard]] bool is_anyone_right(std::uint64_t step, const elastic::View& view, MemberId but);
   /// The sum of a step is wrong, and only the observer could have known.
   [[nodiscard]] bool comes_from_wrong(const ToySum& sum, std::uint64_t step,
                                       const elastic::View& view, MemberId observer);
   /// A member whose state is wrong committed a step of this view.
-  void on_wrong_commit(MemberId member, const elastic::View& view);
+  void on_wrong_commit(MemberId member, std::uint64_t step, const elastic::View& view);
   [[nodiscard]] const SimWorker& worker_at(MemberId member) const;
   /// Those of the last view that could vote on whose state is wrong.
   [[nodiscard]] std::size_t healthy_members() const;
