@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/time.hpp"
@@ -30,8 +31,16 @@ class SuspicionChecker {
     Still& still = still_[worker];
     const bool is_new = now > still.until;
     still.since = is_new ? now : still.since;
-    still.is_starved = kind == Standstill::kStarved && (is_new || still.is_starved);
+    // If it starves before its next beat, that it is stopped may be the last that its sentinel
+    // said: nobody heard that it went on, or only before those words, which come on another
+    // connection. What nobody can know does not win it more time than a stopped process has.
+    const bool seems_stopped = still.stopped_until && now <= *still.stopped_until + kBeatMax;
+    still.is_starved =
+        kind == Standstill::kStarved && !seems_stopped && (is_new || still.is_starved);
     still.until = std::max(still.until, until);
+    if (kind == Standstill::kStopped) {
+      still.stopped_until = std::max(still.stopped_until.value_or(until), until);
+    }
   }
   /// A living worker was evicted because it was silent. Before `listening_since` nobody listened,
   /// and what it said then may be heard after the judgement.
@@ -57,12 +66,14 @@ class SuspicionChecker {
   }
 
  private:
-  static constexpr Duration kWaking = milliseconds(50);  // until it is heard from again
+  static constexpr Duration kWaking = milliseconds(50);   // until it is heard from again
+  static constexpr Duration kBeatMax = milliseconds(23);  // between beats, by the slowest clock
 
   struct Still {
     Instant since;
     Instant until;
-    bool is_starved = false;  // and nothing else
+    bool is_starved = false;               // and nothing else
+    std::optional<Instant> stopped_until;  // the last of these
   };
 
   Violations& violations_;
