@@ -142,7 +142,9 @@ void Coordinator::on(const coordinator_event::FailAsked& event) {
 }
 
 void Coordinator::on(const coordinator_event::Tick& /*event*/) {
-  for (const MemberId silent : detector_.suspects(now_)) {
+  const std::vector<MemberId> suspects = detector_.suspects(now_);
+  excuse_own_pause(detector_.own_pause());
+  for (const MemberId silent : suspects) {
     if (!leaves_somebody(silent) && detector_.silence(silent, now_) < options_.stop_timeout) {
       continue;  // a suspicion may be wrong, and without the last one nothing goes on
     }

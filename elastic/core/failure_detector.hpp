@@ -41,6 +41,8 @@ class FailureDetector {
   /// silence_max: we were not listening, and what waits to be read may be both that somebody was
   /// stopped and that it goes on.
   [[nodiscard]] std::vector<MemberId> suspects(Instant now);
+  /// How long the pause of our own was that the last call of suspects() ended; zero if none did.
+  [[nodiscard]] Duration own_pause() const { return own_pause_; }
   /// Members that have been silent for a while, each again every third of silence_max: whoever asks
   /// their machines can tell host_answers().
   [[nodiscard]] std::vector<MemberId> to_probe(Instant now);
@@ -69,6 +71,7 @@ class FailureDetector {
   Duration starved_max_;
   Instant last_look_;
   bool has_looked_ = false;
+  Duration own_pause_{};
   std::optional<Instant> listening_since_;  // after the last pause of our own
   std::map<MemberId, Watched> watched_;
 };

@@ -66,6 +66,34 @@ TEST(CoordinatorStopDeadline, WhoDoesNotComeToTheBoundaryIsToldToStopAtOnceAndHa
   EXPECT_EQ(job.view_members(), (Members{k1}));
 }
 
+/// What the members said meanwhile is read after the first tick. They used to be evicted there, and
+/// a commit was undone with them.
+TEST(CoordinatorStopDeadline, DoesNotPassWhileTheCoordinatorItselfStandsStill) {
+  CoordinatorHarness job = job_of_three();
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.pass(seconds(1), {k1, k2});
+  job.now = job.now + 3 * kStopTimeout;
+  job.give(coordinator_event::Tick{});
+  EXPECT_FALSE(job.noted("evicted"));
+  job.stopped(k1, 11);
+  job.pass(kStopTimeout - seconds(1) - milliseconds(10), {k1, k2});
+  EXPECT_FALSE(job.noted("evicted"));
+  job.pass(milliseconds(10), {k1, k2});
+  EXPECT_TRUE(job.noted("evicted")) << "the rest of its time is all that it gets";
+  EXPECT_EQ(job.view_members(), (Members{k1}));
+}
+
+TEST(CoordinatorStopDeadline, OfWhoIsToldAfterAStandstillOfTheCoordinatorIsTheUsualOne) {
+  CoordinatorHarness job = job_of_three();
+  job.now = job.now + seconds(3);
+  job.give(coordinator_event::ConnectionLost{k3, "killed"});
+  job.give(coordinator_event::Tick{});
+  job.pass(kStopTimeout - milliseconds(10), {k1, k2});
+  EXPECT_FALSE(job.noted("evicted"));
+  job.pass(milliseconds(10), {k1, k2});
+  EXPECT_TRUE(job.noted("evicted"));
+}
+
 /// A change that is settled leaves nothing behind.
 TEST(CoordinatorStopDeadline, OfTheNextChangeBeginsWithThat) {
   CoordinatorHarness job = job_of_three();
