@@ -9,6 +9,8 @@ namespace mayfly::elastic {
 namespace {
 
 constexpr int kViewsInARow = 3;
+// A link that has not broken in so many views that did break elsewhere has carried their data.
+constexpr int kElsewhereMax = 8;
 
 const BreakReport* find(const std::vector<BreakReport>& reports, MemberId member) {
   const auto place = std::find_if(reports.begin(), reports.end(),
@@ -65,34 +67,52 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
     rows_.clear();
     return std::nullopt;
   }
-  std::map<Link, Row> rows;
+  std::map<Link, Row> broken;
   for (const BreakReport& report : reports) {
     if (report.failed && report.culprit == accused && report.member != *accused) {
       const Link link = std::minmax(report.member, *accused);
-      rows[link] = grown(link, *accused);
+      broken[link] = grown(link, *accused);
     }
   }
-  ENSURE(!rows.empty(), "the root of a chain of blame is blamed by somebody");
-  rows_ = std::move(rows);
+  ENSURE(!broken.empty(), "the root of a chain of blame is blamed by somebody");
+  remember(broken);
   const auto longest = std::max_element(
-      rows_.begin(), rows_.end(),
+      broken.begin(), broken.end(),
       [](const auto& one, const auto& other) { return one.second.views < other.second.views; });
   const auto [link, row] = *longest;
-  if (rows_.size() < 2 && row.views < kViewsInARow) {
+  if (broken.size() < 2 && row.views < kViewsInARow) {
     return std::nullopt;
   }
-  const bool is_between_two = rows_.size() < 2 && row.is_mutual && may_be_evicted(link.second);
-  rows_.clear();
-  return is_between_two ? link.second : *accused;
+  const bool is_between_two = broken.size() < 2 && row.is_mutual && may_be_evicted(link.second);
+  const MemberId goes = is_between_two ? link.second : *accused;
+  std::erase_if(rows_, [goes](const auto& entry) {
+    return entry.first.first == goes || entry.first.second == goes;
+  });
+  return goes;
+}
+
+/// Of several bad links any may be the first to be noticed, and then the others do not show: views
+/// broke by the dozen while each row began anew whenever it was another one's turn.
+void BlameRecord::remember(const std::map<Link, Row>& broken) {
+  for (auto& [link, row] : rows_) {
+    ++row.elsewhere;
+  }
+  std::erase_if(rows_, [](const auto& entry) {
+    const bool broke_alone = entry.first.first == entry.first.second;
+    return broke_alone || entry.second.elsewhere > kElsewhereMax;
+  });
+  for (const auto& [link, row] : broken) {
+    rows_[link] = row;
+  }
 }
 
 BlameRecord::Row BlameRecord::grown(const Link& link, MemberId accused) const {
   const auto before = rows_.find(link);
   if (before == rows_.end()) {
-    return {1, accused, false};
+    return {1, accused, false, 0};
   }
   const Row& row = before->second;
-  return {row.views + 1, accused, row.is_mutual || row.accused != accused};
+  return {row.views + 1, accused, row.is_mutual || row.accused != accused, 0};
 }
 
 std::optional<MemberId> BlameRecord::broke_alone(MemberId first,

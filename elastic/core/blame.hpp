@@ -26,9 +26,10 @@ class BlameRecord {
   /// The group of a view broke by itself; `first` reported it before anybody was told to stop.
   /// `reports` are those of all members of the view that still are connected. Returns whom to
   /// evict: `first`, if it blames itself; somebody blamed by two members, or by the same in three
-  /// such views in a row. Of two that blame only each other, at once or in turns, the one with the
-  /// larger id goes. Whose group alone broke in three such views in a row, and who blames nobody,
-  /// goes, too.
+  /// such views. Others in between may have broken elsewhere, as of several bad links only the one
+  /// that is noticed first shows. Of two that blame only each other, at once or in turns, the one
+  /// with the larger id goes. Whose group alone broke in three such views in a row, and who blames
+  /// nobody, goes, too.
   [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,
                                                     const std::vector<BreakReport>& reports);
   /// A view ended in another way: rows are broken.
@@ -40,13 +41,15 @@ class BlameRecord {
 
   /// Between which two members data did not pass, the smaller id first; who broke alone: itself.
   using Link = std::pair<MemberId, MemberId>;
-  /// Views in a row that broke there.
+  /// Views that broke there, without one that ended in another way between them.
   struct Row {
     int views = 0;
     MemberId accused{};      ///< in the last of them
     bool is_mutual = false;  ///< either end has accused the other one
+    int elsewhere = 0;       ///< views since then, which broke elsewhere
   };
   [[nodiscard]] Row grown(const Link& link, MemberId accused) const;
+  void remember(const std::map<Link, Row>& broken);
 
   std::map<Link, Row> rows_;
 };

@@ -66,6 +66,36 @@ TEST(BlameRecord, AViewThatEndedOtherwiseBreaksTheRow) {
   }
 }
 
+// Only the first one that is noticed shows in each view.
+TEST(BlameRecord, TwoBadLinksThatBreakViewsInTurnsAreBothFound) {
+  BlameRecord record;
+  std::vector<MemberId> gone;
+  for (int view = 0; view < 6; ++view) {
+    const bool is_first = view % 2 == 0;
+    const std::vector<BreakReport> reports =
+        is_first ? std::vector{blames(k1, k2), was_told(k2), was_told(k3), was_told(k9)}
+                 : std::vector{was_told(k1), was_told(k2), blames(k3, k9), was_told(k9)};
+    if (const auto culprit = record.group_broke(is_first ? k1 : k3, reports)) {
+      gone.push_back(*culprit);
+    }
+  }
+  EXPECT_EQ(gone, (std::vector<MemberId>{k2, k9}));
+}
+
+TEST(BlameRecord, ALinkThatLastedThroughManyBreaksElsewhereIsForgiven) {
+  BlameRecord record;
+  const std::vector<BreakReport> once = {blames(k1, k2), was_told(k2)};
+  EXPECT_EQ(record.group_broke(k1, once), std::nullopt);
+  EXPECT_EQ(record.group_broke(k1, once), std::nullopt);
+  for (std::uint32_t view = 0; view < 9; ++view) {  // never the same one twice
+    const MemberId other{10 + view};
+    EXPECT_EQ(
+        record.group_broke(k3, {was_told(k1), was_told(k2), blames(k3, other), was_told(other)}),
+        std::nullopt);
+  }
+  EXPECT_EQ(record.group_broke(k1, once), std::nullopt);
+}
+
 TEST(BlameRecord, ABreakWithoutACulpritBlamesNobody) {
   BlameRecord record;
   EXPECT_EQ(record.group_broke(k1, {{k1, true, false, {}}, was_told(k2)}), std::nullopt);
