@@ -183,8 +183,11 @@ std::uint32_t Coordinator::count_redone(const View& view) const {
   return of_lost.minus(held).count();
 }
 
+/// A coordinator that finds no view in its log begins the job, with whoever comes first: the first
+/// view must not be missing there while its members run it. Of later ones the log may lack the
+/// last, as then the next coordinator waits for members, and they know it.
 void Coordinator::announce(const View& view, const std::optional<View>& before) {
-  append(log_record::ViewPublished{view}, options_.quorum && view.bases.empty());
+  append(log_record::ViewPublished{view}, !before);
   const bool by_delta = before && before->members.size() >= options_.delta_from_members;
   std::vector<MemberId> know_before;
   std::vector<MemberId> others;

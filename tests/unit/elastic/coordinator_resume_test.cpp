@@ -36,6 +36,7 @@ TEST(CoordinatorLog, SaysWhoWeAreBeforeAnythingElseAndEachViewBeforeItIsSent) {
     const auto* append = std::get_if<coordinator_effect::Append>(&harness.effects[i]);
     const auto* send = std::get_if<coordinator_effect::SendToAll>(&harness.effects[i]);
     if (append != nullptr && std::holds_alternative<log_record::ViewPublished>(append->record)) {
+      EXPECT_TRUE(append->durable) << "who finds no view begins the job with other workers";
       logged = i;
     } else if (send != nullptr && std::holds_alternative<NewView>(send->message)) {
       sent = i;
@@ -43,6 +44,22 @@ TEST(CoordinatorLog, SaysWhoWeAreBeforeAnythingElseAndEachViewBeforeItIsSent) {
   }
   EXPECT_LT(logged, sent);
   EXPECT_LT(sent, harness.effects.size());
+}
+
+TEST(CoordinatorLog, LaterViewsMayBeMissingAsMembersKnowThem) {
+  for (const bool has_quorum : {false, true}) {
+    CoordinatorHarness job = has_quorum ? primary(3) : running_job(3, 1);
+    lose(job, {job.view_members()[2]});
+    job.stopped(job.view_members()[0], 1);
+    job.stopped(job.view_members()[1], 1);
+    std::vector<bool> durable;
+    for (const auto& append : job.all<coordinator_effect::Append>()) {
+      if (std::holds_alternative<log_record::ViewPublished>(append.record)) {
+        durable.push_back(append.durable);
+      }
+    }
+    EXPECT_EQ(durable, std::vector<bool>{false});
+  }
 }
 
 TEST(CoordinatorLog, RemembersPausesAndTheEnd) {
