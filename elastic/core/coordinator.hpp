@@ -217,6 +217,8 @@ class Coordinator {
   void take_charge_if_due();
   void take_charge();
   void place(MemberId id, Peer& peer);
+  void place_beside(Peer& peer, bool is_ready);
+  [[nodiscard]] bool holds_newest_state(MemberId id, const Resume& told) const;
   void place_late(MemberId id, Peer& peer);
   void fence(MemberId id, Peer& peer);
   void on(MemberId id, Peer& peer, const Resume& resume) { hear(id, peer, resume); }

@@ -342,15 +342,18 @@ void Coordinator::place(MemberId id, Peer& peer) {
   peer.leave_reason = told.is_leaving ? told.leave_reason : peer.leave_reason;
   peer.join.reset();
   if (!has_part(told)) {
-    peer.phase = told.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading;
     peer.stopped = {};  // for consent()
     peer.stopped.view = told.view ? told.view->id : ViewId{};
     peer.stopped.contributed = !told.last || told.last->contributed;
-    Join& join = peer.join.emplace();
-    join.connected = join.ready = now_;
+    place_beside(peer, told.phase == ResumePhase::kReady);
     return;
   }
   const bool is_last = told.view->id == view_->id;
+  if (!is_in_view(id) && holds_newest_state(id, told)) {
+    peer.stopped = *told.last;
+    place_beside(peer, true);
+    return;
+  }
   if (!is_in_view(id) || (!is_last && told.phase == ResumePhase::kRunning)) {
     fence(id, peer);
     return;
@@ -370,6 +373,46 @@ void Coordinator::place(MemberId id, Peer& peer) {
     peer.phase = Peer::Phase::kStopped;
     peer.stopped = *told.last;
   }
+}
+
+/// It has no part in the last view, and may have one in the next.
+void Coordinator::place_beside(Peer& peer, bool is_ready) {
+  peer.phase = is_ready ? Peer::Phase::kReady : Peer::Phase::kLoading;
+  peer.observes = ViewId{};
+  peer.caught_up.reset();
+  peer.donors.clear();
+  Join& join = peer.join.emplace();
+  join.connected = join.ready = now_;
+}
+
+/// The last view left it out, but of those who are here nobody has as much: members of that view
+/// were lost before they told us, or before they entered it, and the job would go back. Two states
+/// of the same step are equal if they are of the same view. Otherwise, with rounded sums, the step
+/// may have been done twice with other bits: then the one of the later view counts, or the one that
+/// somebody brings who has been in none. Parameter servers count steps that nobody here holds.
+bool Coordinator::holds_newest_state(MemberId id, const Resume& told) const {
+  const bool is_sound = told.phase == ResumePhase::kStopped &&
+                        told.last->dispute == Dispute::kNone && !told.last->is_unsound;
+  if (!is_sound || !options_.steps_need_everybody) {
+    return false;
+  }
+  const auto has_more = [&](Step committed, ViewId view) {
+    const bool is_other_state = view > told.view->id || view == ViewId{};
+    return committed > told.committed || (committed == told.committed && is_other_state);
+  };
+  return std::none_of(peers_.begin(), peers_.end(), [&](const Peers::value_type& entry) {
+    const auto& [other, peer] = entry;
+    if (other == id) {
+      return false;
+    }
+    if (peer.resume) {
+      const ViewId view = peer.resume->view ? peer.resume->view->id : ViewId{};
+      const bool works = peer.resume->phase == ResumePhase::kRunning && view == view_->id;
+      return works || has_more(peer.resume->committed, view);  // how far it comes is not known yet
+    }
+    return peer.phase == Peer::Phase::kActive ||
+           (peer.is_candidate() && has_more(peer.committed, peer.stopped.view));
+  });
 }
 
 /// One that comes when we are in charge: it was lost, and its view is not replaced yet.

@@ -166,6 +166,57 @@ TEST(CoordinatorResume, AMemberThatTheLastViewLeftOutIsToldSoAndMayJoinAnew) {
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
 }
 
+TEST(CoordinatorResume, AMemberThatTheLastViewLeftOutGivesItsStateIfNobodyElseHasIt) {
+  View unseen = old_view(5, 3, 12);
+  unseen.members.erase(unseen.members.begin() + 1);
+  CoordinatorHarness job = resumed(unseen);
+  const MemberId joiner = job.join();
+  ASSERT_TRUE(come_back(job, k2, 4));
+  Resume resume = stopped_in(job, old_view(4, 3), 12, MicrobatchSet::range(2, 3));
+  resume.is_leaving = true;  // it was let go, and has not heard so
+  resume.leave_reason = "notice";
+  job.say(k2, resume);
+  job.pass(milliseconds(2100), {k2, joiner});
+  EXPECT_TRUE(job.sent<Dismiss>(k2).empty());
+  ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k2, joiner}));
+  EXPECT_EQ(job.view().committed, Step{12});
+  EXPECT_EQ(job.view().source, Rank{0});
+  EXPECT_FALSE(job.noted("restarted"));
+  job.stopped(k2, 12, MicrobatchSet::range(2, 3));  // what it held before
+  job.stopped(joiner, 12);
+  EXPECT_FALSE(job.noted("evicted"));
+  ASSERT_EQ(job.sent<Dismiss>(k2).size(), 1u) << "the joiner has the state now";
+  EXPECT_EQ(job.sent<Dismiss>(k2)[0].reason, DismissReason::kDrained);
+}
+
+TEST(CoordinatorResume, AMemberThatTheLastViewLeftOutIsNotNeededIfAnotherHasAsMuch) {
+  View view = old_view(5, 3, 11);
+  view.members.erase(view.members.begin() + 1);
+  for (const std::uint64_t committed : {11, 12}) {  // 12: perhaps with other bits in each view
+    CoordinatorHarness job = resumed(view);
+    return_stopped(job, k2, old_view(4, 3), committed);
+    return_stopped(job, k1, view, 12);
+    job.pass(milliseconds(2100), {k1, k2});
+    EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1}));
+    ASSERT_EQ(job.sent<Dismiss>(k2).size(), 1u);
+    EXPECT_EQ(job.sent<Dismiss>(k2)[0].reason, DismissReason::kEvicted);
+  }
+}
+
+TEST(CoordinatorResume, AMemberThatFoundADisputeDoesNotGiveItsState) {
+  View unseen = old_view(5, 3, 12);
+  unseen.members.erase(unseen.members.begin() + 1);
+  CoordinatorHarness job = resumed(unseen);
+  const MemberId joiner = job.join();
+  ASSERT_TRUE(come_back(job, k2, 4));
+  Resume resume = stopped_in(job, old_view(4, 3), 12);
+  resume.last->dispute = Dispute::kState;
+  job.say(k2, resume);
+  job.pass(milliseconds(2100), {k2, joiner});
+  EXPECT_EQ(job.sent<Dismiss>(k2).size(), 1u);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{joiner}));
+}
+
 TEST(CoordinatorResume, OneThatComesWhenTheJobHasGoneOnIsRefused) {
   const View view = old_view(5, 2);
   CoordinatorHarness job = resumed(view);
