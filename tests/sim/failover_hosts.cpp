@@ -261,14 +261,33 @@ void FailoverWorld::published(std::size_t index, const View& view) {
   if (scenario_.cut_every == Duration::zero() && scenario_.disk_full_every == Duration::zero() &&
       scenario_.resume_timeout >= seconds(2)) {
     for (const auto& worker : workers_) {
-      const bool holds_more =
-          worker->alive && worker->has_state && worker->committed > value(view.committed);
+      const bool holds_more = worker->alive && worker->has_state && !worker->is_left_behind &&
+                              worker->committed > value(view.committed);
+      if (holds_more && !is_known_to(index, *worker)) {
+        worker->is_left_behind = true;
+        continue;
+      }
       violations_.expect(!holds_more, [&] {
         return "view " + std::to_string(value(view.id)) + " undoes step " +
                std::to_string(worker->committed) + ", which a living member has";
       });
     }
   }
+}
+
+/// With standbys those who live need not all come to the same coordinator: a majority of a view
+/// goes on with one of them, while the others wait at another one until that sends them away. A
+/// step that only they have committed cannot be told from one that only the dead have, and is done
+/// again. Whoever has told this coordinator what it holds must not be forgotten.
+bool FailoverWorld::is_known_to(std::size_t index, const Worker& worker) const {
+  if (scenario_.standbys == 0) {
+    return true;
+  }
+  if (!worker.link) {
+    return false;
+  }
+  const Link& link = links_[*worker.link];
+  return link.host == index && link.life == hosts_[index]->life && link.has_told_state;
 }
 
 void FailoverWorld::ended(std::size_t index, Outcome outcome) {
@@ -346,6 +365,7 @@ void FailoverWorld::to_host(std::size_t index, const Message& message) {
       ENSURE(decoded.ok(), "what we encode can be decoded");
       Message told = std::move(decoded).value();
       auto* resume = std::get_if<Resume>(&told);
+      links_[index].has_told_state |= resume != nullptr || std::holds_alternative<Ready>(told);
       if (resume != nullptr && resume->view && resume->last &&
           scenario_.broken == BrokenCore::kForgetsCommits) {
         resume->committed = resume->last->committed = resume->view->committed;

@@ -32,6 +32,7 @@ struct FailoverWorld::Link {
   Instant last_up;
   Instant last_down;
   MemberId member{};
+  bool has_told_state = false;  // the coordinator has heard what its worker holds
 };
 
 struct FailoverWorld::Worker {
@@ -45,8 +46,9 @@ struct FailoverWorld::Worker {
   std::optional<Incarnation> obeys;  // a broken one: whomever it talks to
   // The trainer.
   std::uint64_t committed = 0;
-  bool has_state = true;  // that it could go on with; not while it joins again
-  Instant last_progress;  // said
+  bool has_state = true;        // that it could go on with; not while it joins again
+  bool is_left_behind = false;  // the job has gone on elsewhere from an earlier step than its own
+  Instant last_progress;        // said
   elastic::MicrobatchSet held;
   std::optional<elastic::View> view;
   std::uint64_t generation = 0;

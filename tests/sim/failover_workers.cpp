@@ -214,6 +214,7 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
     reigns_.on_obeyed(worker.member->id(), incarnation_of(run->view.id));
     worker.view = run->view;
     worker.has_state = true;
+    worker.is_left_behind = false;
     ++worker.generation;
     worker.boundary = worker.contributed = worker.has_finished = false;
     enter(index);

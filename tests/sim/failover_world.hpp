@@ -158,6 +158,7 @@ class FailoverWorld {
   void close_at_host(std::size_t link, Duration delay);
   void note(std::size_t host, const elastic::coordinator_effect::Note& note);
   void published(std::size_t host, const elastic::View& view);
+  [[nodiscard]] bool is_known_to(std::size_t host, const Worker& worker) const;
   void ended(std::size_t host, elastic::Outcome outcome);
 
   // failover_workers.cpp: members
