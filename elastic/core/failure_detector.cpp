@@ -61,8 +61,9 @@ std::vector<MemberId> FailureDetector::suspects(Instant now) {
   const Duration gap = has_looked_ ? now - last_look_ : Duration::zero();
   has_looked_ = true;
   last_look_ = now;
-  own_pause_ = gap * kLooksPerSilence > silence_max_ ? gap : Duration::zero();
-  if (own_pause_ > Duration::zero()) {
+  own_pause_ = Duration::zero();
+  if (gap * kLooksPerSilence > silence_max_) {
+    own_pause_ = gap;
     for (auto& [member, watched] : watched_) {
       watched.last = std::max(watched.last, std::min(now, watched.last + gap));
       watched.answered_at = std::max(watched.answered_at, std::min(now, watched.answered_at + gap));

@@ -101,6 +101,8 @@ ELASTIC = [
         ("stop-told-late", "an immediate stop within a planned one has no deadline of its own",
          "  stop_deadline_ = now_ + options_.stop_timeout;\n  tell_active(false);\n",
          "  tell_active(false);\n"),
+        ("stop-own-pause", "members are given no time to stop while the coordinator stands still",
+         "std::min(*stop_deadline_ + pause, latest);", "std::min(*stop_deadline_, latest);"),
     ),
     *_in(
         "elastic/core/coordinator_admission.cpp",
@@ -215,6 +217,8 @@ ELASTIC = [
          "  rows_.clear();\n  const Row row = grown({first, first}, first);\n"),
         ("blame-finished", "a member that is done may be evicted for its links",
          "    return own != nullptr && !own->finished;\n", "    return own != nullptr;\n"),
+        ("blame-elsewhere", "a link is forgotten when a view breaks elsewhere",
+         "entry.second.elsewhere > kElsewhereMax;", "entry.second.elsewhere > 0;"),
     ),
     *_in(
         "elastic/core/rebalance.cpp",

@@ -94,6 +94,20 @@ TEST(CoordinatorStopDeadline, OfWhoIsToldAfterAStandstillOfTheCoordinatorIsTheUs
   EXPECT_TRUE(job.noted("evicted"));
 }
 
+TEST(CoordinatorWaiting, TakesNoTimeWhileTheCoordinatorItselfStandsStill) {
+  CoordinatorOptions options;
+  options.min_workers = 2;
+  options.min_workers_timeout = seconds(5);
+  CoordinatorHarness job = running_job(2, 10, options);
+  job.give(coordinator_event::ConnectionLost{k2, "reset"});
+  job.stopped(k1, 10);
+  job.now = job.now + seconds(60);
+  job.give(coordinator_event::Tick{});
+  EXPECT_FALSE(job.outcome()) << "a worker that came meanwhile is heard of only now";
+  (void)job.join();
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
 /// A change that is settled leaves nothing behind.
 TEST(CoordinatorStopDeadline, OfTheNextChangeBeginsWithThat) {
   CoordinatorHarness job = job_of_three();

@@ -365,20 +365,6 @@ TEST(CoordinatorLeave, TooFewWorkersForTooLongEndsTheJobWithACheckpoint) {
   EXPECT_TRUE(job.sent<Dismiss>(k1)[0].write_checkpoint);
 }
 
-TEST(CoordinatorLeave, WhileTheCoordinatorStandsStillItDoesNotWaitForWorkers) {
-  CoordinatorOptions chosen = options();
-  chosen.min_workers = 2;
-  chosen.min_workers_timeout = seconds(5);
-  CoordinatorHarness job = running_job(2, 10, chosen);
-  job.give(coordinator_event::ConnectionLost{k2, "reset"});
-  job.stopped(k1, 10);
-  job.now = job.now + seconds(60);
-  job.give(coordinator_event::Tick{});
-  EXPECT_FALSE(job.outcome()) << "a worker that came meanwhile is heard of only now";
-  (void)job.join();
-  EXPECT_EQ(job.coordinator.phase(), "running");
-}
-
 // --- broken groups
 
 TEST(CoordinatorBreak, AFailedGroupIsStoppedForEverybodyAndFormedAgain) {
