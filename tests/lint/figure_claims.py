@@ -520,11 +520,24 @@ def million(results):
     yield f"{run['views'] / 1e6:.1f} million views, {run['lost'] / 1e6:.1f} million lost members"
 
 
+def worlds(results):
+    """Each world's share of failing seeds, before what they found was mended."""
+    runs = {run["world"]: run for run in results.rows("simulator-worlds", kind="simulation")}
+    for world, run in runs.items():
+        failed = results.rows("simulator-worlds", kind="failing_seed", world=world)
+        assert run["failing"] == len(failed)
+    failing = [runs[world]["failing"] for world in ("membership", "failover", "parameter-servers")]
+    yield (f"{runs['membership']['seeds']:,}, {runs['failover']['seeds']:,} and "
+           f"{runs['parameter-servers']['seeds']:,} seeds")
+    yield f"{commit_of(results, 'simulator-worlds')}: {failing[0]}, {failing[1]} and none failed"
+    assert failing[2] == 0
+
+
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed, "servers": servers},
     "docs/benchmarks.md": {"allreduce": all_reduce, "reform": reform, "exchange": exchange,
                            "compare": compare, "jpeg": jpeg, "settings": settings,
                            "elasticity": elasticity, "cloud": cloud},
-    "docs/HACKING.md": {"million": million},
+    "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
 }
