@@ -10,6 +10,7 @@
 #include "elastic/net/first_session.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
+#include "engine/processes/network_interface.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 
 namespace mayfly::engine {
@@ -65,6 +66,9 @@ std::string settings_to_tell(const JobConfig& job) {
 }
 
 Result<JobConfig> ask_for_job_settings(const JobConfig& own) {
+  if (Result<void> usable = check_reachable_host(own.bind_host); !usable.ok()) {
+    return std::move(usable).error();
+  }
   const Result<Bytes> token = token_of(own);
   if (!token.ok()) {
     return token.error();

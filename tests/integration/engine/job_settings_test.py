@@ -30,8 +30,8 @@ def remove(job):
     shutil.rmtree(job.folder)
 
 
-def undisturbed(extra=()):
-    run = Run(JOB + ["--workers", "1", "--threads", "1"] + list(extra))
+def undisturbed(extra=(), workers=1):
+    run = Run(JOB + ["--workers", str(workers), "--threads", "1"] + list(extra))
     digest = run.finish()["final_digest"]
     run.remove()
     return digest
@@ -65,7 +65,7 @@ def servers_are_told():
     job.start_server(job.endpoint(), 0)
     for _ in range(2):
         job.start_worker(job.endpoint())
-    expect(job.run.finish()["final_digest"] == undisturbed(servers), "other bits")
+    expect(job.run.finish()["final_digest"] == undisturbed(servers, workers=2), "other bits")
     remove(job)
 
 
