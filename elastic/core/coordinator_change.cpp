@@ -133,16 +133,18 @@ void Coordinator::tell_active(bool at_boundary) {
   }
 }
 
-/// While we stood still ourselves nobody could be heard: what members said in time may be read only
-/// after this tick, and a member that is evicted before takes its sums and its commit with it. What
-/// was told since gets no more than its usual time.
+/// While we stood still ourselves nobody could be heard: what members said in time, or that they
+/// came back, may be read only after this tick, and a member that is evicted or given up before
+/// takes its sums and its commit with it. What was told since gets no more than its usual time.
 void Coordinator::excuse_own_pause(Duration pause) {
   if (stop_deadline_) {
     const Instant latest = std::max(*stop_deadline_, now_ + options_.stop_timeout);
     stop_deadline_ = std::min(*stop_deadline_ + pause, latest);
   }
-  if (waiting_since_) {
-    waiting_since_ = std::min(*waiting_since_ + pause, now_);
+  for (std::optional<Instant>* since : {&waiting_since_, &collecting_since_, &first_return_}) {
+    if (*since) {
+      *since = std::min(**since + pause, now_);
+    }
   }
 }
 

@@ -131,6 +131,32 @@ TEST(CoordinatorResume, WhoDoesNotComeBackInTimeIsLost) {
       << "sums are kept";
 }
 
+/// Who came back while the coordinator itself stood still is read after its first tick.
+TEST(CoordinatorResume, TheTimeToComeBackDoesNotPassWhileTheCoordinatorItselfStandsStill) {
+  const View view = old_view(5, 2);
+  CoordinatorHarness job = resumed(view);
+  job.pass(seconds(1), {});
+  return_running(job, k1, view);
+  job.pass(milliseconds(500), {k1});
+  job.now = job.now + seconds(5);
+  job.give(coordinator_event::Tick{});
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  return_running(job, k2, view);
+  EXPECT_EQ(job.coordinator.phase(), "running");
+}
+
+TEST(CoordinatorResume, MembersAreNotGivenUpForAStandstillOfTheCoordinatorItself) {
+  const View view = old_view(5, 2, 0);
+  CoordinatorHarness job = resumed(view);
+  const MemberId fresh = job.join();
+  job.pass(seconds(1), {fresh});
+  job.now = job.now + seconds(40);
+  job.give(coordinator_event::Tick{});
+  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  job.pass(seconds(30), {fresh});
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{fresh}));
+}
+
 TEST(CoordinatorResume, IsNotFooledByALogThatHasLostTheLastView) {
   CoordinatorHarness job = resumed(old_view(5, 3));
   const View newer = old_view(6, 2, 14);
