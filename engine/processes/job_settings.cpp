@@ -38,15 +38,9 @@ Result<std::string> ask(const std::vector<std::string>& endpoints, ByteSpan toke
   if (!found.ok()) {
     return std::move(found).error();
   }
-  const int fd = found.value().session.fd.get();
   TransferRequest request;
   request.kind = TransferRequest::Kind::kSettings;
-  if (Result<void> sent = send_frame(fd, encode(request)); !sent.ok()) {
-    return std::move(sent).error();
-  }
-  const Result<Bytes> heard = receive_frame(fd);
-  const Result<TransferAnswer> answer =
-      heard.ok() ? decode_transfer_answer(heard.value()) : heard.error();
+  const Result<TransferAnswer> answer = request_transfer(found.value().session.fd.get(), request);
   return answer.ok() ? Result<std::string>(answer.value().text)
                      : Result<std::string>(answer.error());
 }

@@ -201,6 +201,17 @@ Result<Bytes> receive_frame(int fd) {
   return payload;
 }
 
+Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request) {
+  if (Result<void> sent = send_frame(fd, encode(request)); !sent.ok()) {
+    return std::move(sent).error();
+  }
+  Result<Bytes> heard = receive_frame(fd);
+  if (!heard.ok()) {
+    return std::move(heard).error();
+  }
+  return decode_transfer_answer(heard.value());
+}
+
 IncomingCheckpoint::IncomingCheckpoint(TransferOffer offer) : offer_(std::move(offer)) {}
 
 /// Room is made as bytes come, so that nobody gets more memory by a word than by sending.

@@ -90,6 +90,8 @@ struct TransferReceipt {
 // On a connection; every wait ends after kTransferIdleMax. kPeerLost, kDeadline, kCorrupt.
 [[nodiscard]] Result<void> send_frame(int fd, ByteSpan payload);
 [[nodiscard]] Result<Bytes> receive_frame(int fd);
+/// Sends what a worker wants, and receives the coordinator's answer.
+[[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request);
 
 /// A checkpoint that is being received.
 class IncomingCheckpoint {

@@ -146,12 +146,7 @@ Result<void> CheckpointUploader::attempt(const std::string& endpoint, const Item
   const int fd = session.value().fd.get();
   TransferRequest request;
   request.offer = item.offer;
-  if (Result<void> sent = send_frame(fd, encode(request)); !sent.ok()) {
-    return sent;
-  }
-  const Result<Bytes> heard = receive_frame(fd);
-  const Result<TransferAnswer> answer =
-      heard.ok() ? decode_transfer_answer(heard.value()) : heard.error();
+  const Result<TransferAnswer> answer = request_transfer(fd, request);
   if (!answer.ok()) {
     return answer.error();
   }
@@ -214,12 +209,7 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
   TransferRequest request;
   request.kind = TransferRequest::Kind::kQuestion;
   request.question = question;
-  if (Result<void> sent = send_frame(fd, encode(request)); !sent.ok()) {
-    return std::move(sent).error();
-  }
-  const Result<Bytes> heard = receive_frame(fd);
-  Result<TransferAnswer> answer =
-      heard.ok() ? decode_transfer_answer(heard.value()) : heard.error();
+  Result<TransferAnswer> answer = request_transfer(fd, request);
   if (!answer.ok()) {
     return std::move(answer).error();
   }
