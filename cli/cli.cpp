@@ -42,14 +42,15 @@ Subcommand status_command() {
 }
 
 Subcommand cloud_command() {
-  return {{"cloud",
-           "list or release a job's servers, or look what is missing to ask for some",
-           "list JOB | release JOB | doctor",
-           {kConfig, kJson},
-           {"cloud_provider", "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers",
-            "cloud_job", "run_dir"},
-           false},
-          cloud};
+  return {
+      {"cloud",
+       "list or release a job's servers, or look what is missing to ask for some",
+       "list JOB | release JOB | doctor",
+       {kConfig, kJson},
+       {"cloud_provider", "hosts", "hostfile", "ssh", "remote_dir", "remote_program",
+        "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers", "cloud_job", "run_dir"},
+       false},
+      cloud};
 }
 
 /// Of the jobs that `compare` and `tune-switch` run.
@@ -192,6 +193,16 @@ Subcommand token_command() {
           token};
 }
 
+Subcommand bundle_command() {
+  return {{"bundle",
+           "pack this program and its libraries into one archive, for machines that have neither",
+           "FILE",
+           {},
+           {},
+           false},
+          bundle};
+}
+
 bool asks_for_help(const std::string& word) {
   return word == "--help" || word == "-h" || word == "help";
 }
@@ -298,6 +309,7 @@ const std::vector<Subcommand>& subcommands() {
         false},
        import_weights},
       token_command(),
+      bundle_command(),
       comparison(),
       switch_tuning(),
       simulation(),

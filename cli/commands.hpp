@@ -38,6 +38,8 @@ int evaluator(const ParsedArguments& arguments, Context& context);
 int export_weights(const ParsedArguments& arguments, Context& context);
 int import_weights(const ParsedArguments& arguments, Context& context);
 
+// bundle_command.cpp: this program for machines that have it not.
+int bundle(const ParsedArguments& arguments, Context& context);
 // token_command.cpp: the secret of a job whose processes are started by hand.
 int token(const ParsedArguments& arguments, Context& context);
 

@@ -46,6 +46,23 @@ ProgressLine make_listener(const engine::JobConfig& config, Context& context) {
                       monotonic_now);
 }
 
+/// The coordinator here, and workers there.
+int train_on_hosts(const ParsedArguments& arguments, Context& context) {
+  Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  if (!config.value().cloud_provider.empty() && config.value().cloud_provider != "ssh") {
+    return context.complain("--hosts needs no --cloud-provider", kExitUsage);
+  }
+  if (!config.value().chaos.empty()) {
+    return context.complain("--chaos is for local workers, not for --hosts", kExitUsage);
+  }
+  config.value().cloud_provider = "ssh";
+  ProgressLine listener = make_listener(config.value(), context);
+  return context.services.coordinator(config.value(), listener);
+}
+
 int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
   Result<std::unique_ptr<elastic::Sentinel>> sentinel = sentinel_of(context);
   if (!sentinel.ok()) {
@@ -106,6 +123,9 @@ int train(const ParsedArguments& arguments, Context& context) {
   const Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (own.ok() && !own.value().coordinator.empty()) {
     return join_as("train", false, arguments, context);
+  }
+  if (own.ok() && !(own.value().hosts.empty() && own.value().hostfile.empty())) {
+    return train_on_hosts(arguments, context);
   }
   const Result<engine::JobConfig> config = resolve_config(arguments, context);
   if (!config.ok()) {

@@ -118,6 +118,7 @@ void record_end(ServerStatus& server, int wait_status) {
   } else {
     server.exit_code = WEXITSTATUS(wait_status);
     server.detail = "exit code " + std::to_string(server.exit_code);
+    server.failed = server.exit_code != 0;
   }
 }
 

@@ -1,7 +1,7 @@
 # Settings, the run directory and checkpoints on disk: what the command line and the
 # engine share. It starts no thread and opens no socket.
 mayfly_library(engine_config
-  SOURCES cloud/cloud_offers.cpp cloud/cloud_provider.cpp config/config.cpp
+  SOURCES cloud/cloud_offers.cpp cloud/cloud_provider.cpp cloud/hosts.cpp config/config.cpp
           config/config_settings.cpp config/config_toml.cpp config/config_validate.cpp
           config/derived_settings.cpp config/device_choice.cpp config/toml_keys.cpp
           faults/injection_plan.cpp
@@ -11,4 +11,5 @@ mayfly_library(engine_config
           run/tensorboard.cpp run/unfinished_run.cpp
   PUBLIC mayfly_base mayfly_datasets_core mayfly_nn mayfly_elastic_core mayfly_parameter_server_core
          mayfly_cloud_hooks mayfly_cloud_hooks_gce mayfly_cloud_hooks_ec2
-  PRIVATE mayfly_cloud_hooks_notice fmt::fmt tomlplusplus::tomlplusplus Boost::json)
+  PRIVATE mayfly_cloud_hooks_bundle mayfly_cloud_hooks_notice fmt::fmt
+          tomlplusplus::tomlplusplus Boost::json)

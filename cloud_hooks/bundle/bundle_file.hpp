@@ -1,6 +1,6 @@
 #pragma once
 
-// The file that new servers get: what a worker needs, packed by scripts/worker-bundle.
+// The file that new servers get: what a worker needs, packed by `mayfly bundle`.
 
 #include <cstdint>
 #include <string>

@@ -106,6 +106,8 @@ struct ServerStatus {
   std::optional<Duration> uptime;
   std::optional<double> price_per_hour;  ///< that is really paid, where the provider knows it
   std::string detail;                    ///< for people: why it ended, what it waits for
+  /// It is gone because what it ran ended with an error, and not because it was taken away.
+  bool failed = false;
 
   // Only of processes on this host:
   int pid = 0;        ///< otherwise 0

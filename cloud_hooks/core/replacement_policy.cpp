@@ -220,17 +220,19 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
       track(now, status, pending);
     }
   }
-  std::vector<std::pair<std::string, std::string>> gone;
+  std::vector<std::pair<std::string, ServerStatus>> gone;
+  ServerStatus unlisted;
+  unlisted.detail = "no longer listed";
   for (const auto& [id, server] : servers_) {
     const auto at = listed.find(id);
     if (at == listed.end() && list_asked_ >= server.seen + options_.absence_grace) {
-      gone.emplace_back(id, "no longer listed");
+      gone.emplace_back(id, unlisted);
     } else if (at != listed.end() && !at->second->alive()) {
-      gone.emplace_back(id, at->second->detail);
+      gone.emplace_back(id, *at->second);
     }
   }
-  for (const auto& [id, why] : gone) {
-    server_gone(now, id, why);
+  for (const auto& [id, status] : gone) {
+    server_gone(now, id, status);
   }
   settle_limbo();
 }
@@ -269,9 +271,14 @@ void ReplacementPolicy::granted_and_gone(Instant now, const ServerStatus& status
   bill_the_missing(pending);
   const double price = status.price_per_hour.value_or(book_.terms(pending.offer).price_per_hour);
   bill_.open(status.id, price, pending.sent);
-  (void)book_.out_of_stock(pending.offer, now, {});
-  tell("server_refused", "granted and gone at once: " + status.detail, status.id,
-       bill_.close(status.id, now));
+  const double cost = bill_.close(status.id, now);
+  if (status.failed) {
+    failed_to_start(now, pending.offer, status.id,
+                    to_string(book_.terms(pending.offer).offer) + ": " + status.detail);
+  } else {
+    (void)book_.out_of_stock(pending.offer, now, {});
+  }
+  tell("server_refused", "granted and gone at once: " + status.detail, status.id, cost);
 }
 
 /// The request itself stands on the bill for those of its servers that nobody has seen.
@@ -352,16 +359,19 @@ void ReplacementPolicy::came_to_nothing(Instant now, const std::string& id, cons
     (void)book_.out_of_stock(*server.offer, now, {});
     return;
   }
-  if (book_.failed_to_start(*server.offer, now)) {
+  failed_to_start(now, *server.offer, id, describe(server));
+}
+
+void ReplacementPolicy::failed_to_start(Instant now, std::size_t offer, const std::string& id,
+                                        const std::string& what) {
+  if (book_.failed_to_start(offer, now)) {
     tell("offer_stopped",
-         describe(server) +
-             ": three servers in a row started without a worker "
-             "joining the job",
-         id);
+         what + ": three servers in a row started without a worker joining the job", id);
   }
 }
 
-void ReplacementPolicy::server_gone(Instant now, const std::string& id, const std::string& why) {
+void ReplacementPolicy::server_gone(Instant now, const std::string& id,
+                                    const ServerStatus& status) {
   const auto found = servers_.find(id);
   const Server server = found->second;
   servers_.erase(found);
@@ -373,13 +383,16 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id, const st
   }
   if (server.offer) {
     book_.quota_freed(*server.offer);
-    if (server.stage == Stage::kAwaited) {
+    if (server.stage == Stage::kAwaited && status.failed) {
+      failed_to_start(now, *server.offer, id, describe(server) + ": " + status.detail);
+    } else if (server.stage == Stage::kAwaited) {
       (void)book_.out_of_stock(*server.offer, now, {});  // shown for a moment, then taken back
     }
   }
   told_exhausted_ = false;
   const double cost = bill_.close(id, now);
-  tell("server_ended", describe(server) + (why.empty() ? "" : ": " + why), id, cost);
+  tell("server_ended", describe(server) + (status.detail.empty() ? "" : ": " + status.detail), id,
+       cost);
 }
 
 void ReplacementPolicy::on(Instant, const policy_event::Closing&) {

@@ -237,7 +237,9 @@ class ReplacementPolicy {
   void track(Instant now, const ServerStatus& status, const Pending* pending);
   void refresh(Instant now, Server& server, const ServerStatus& status);
   void came_to_nothing(Instant now, const std::string& id, const Server& server);
-  void server_gone(Instant now, const std::string& id, const std::string& why);
+  void failed_to_start(Instant now, std::size_t offer, const std::string& id,
+                       const std::string& what);
+  void server_gone(Instant now, const std::string& id, const ServerStatus& status);
 
   // replacement_members.cpp: workers and their servers.
   void on(Instant now, const policy_event::Joined& event);

@@ -1,8 +1,8 @@
 #pragma once
 
 // Servers by a user's program: one run per call, a JSON object on its standard input, one on its
-// standard output (docs/cloud.md has the contract; examples/cloud has programs for gcloud, aws, az,
-// kubectl and ssh). Any thread, several at once.
+// standard output (docs/cloud.md has the contract; examples/cloud has programs for gcloud, aws, az
+// and kubectl). Any thread, several at once.
 
 #include <memory>
 #include <string>

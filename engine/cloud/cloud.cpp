@@ -112,8 +112,10 @@ Result<std::string> Cloud::make_startup_text() {
   if (!token.ok()) {
     return token;
   }
-  return config.cloud_bundle.empty() ? startup_text(config, coordinators_, token.value())
-                                     : serve_bundle(token.value());
+  const bool is_copied = config.cloud_provider == "ssh";
+  return is_copied || config.cloud_bundle.empty()
+             ? startup_text(config, coordinators_, token.value())
+             : serve_bundle(token.value());
 }
 
 /// Returns what tells a server where to fetch it.
@@ -261,6 +263,26 @@ void Cloud::finish() {
   remember(*last.all);
 }
 
+/// What is asked for and refused over and over is said once.
+bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
+  const std::lock_guard lock(memory_mutex_);
+  if (fact.kind == "server_granted" || fact.kind == "server_joined") {
+    said_.clear();
+    return true;
+  }
+  const bool comes_again = fact.kind == "server_requested" || fact.kind == "server_refused" ||
+                           fact.kind == "offers_exhausted";
+  return !comes_again || std::exchange(said_[fact.kind], fact.detail) != fact.detail;
+}
+
+/// Nobody works, and nobody will: there is nothing to wait for.
+void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
+  const bool is_for_hosts = process_.config().cloud_provider == "ssh";
+  if (is_for_hosts && fact.kind == "offer_stopped" && process_.server().status().members.empty()) {
+    process_.server().fail("no worker can start: " + fact.detail);
+  }
+}
+
 void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
   std::vector<std::pair<std::string, std::string>> fields;
   if (!fact.detail.empty()) {
@@ -289,9 +311,11 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     fields.emplace_back("per_hour", json_number(fact.all->per_hour));
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;
-  const std::string line =
-      is_for_people(fact.kind) ? fmt::format("{}{}: {}", fact.kind, server, fact.detail) : "";
+  const std::string line = is_for_people(fact.kind) && is_news(fact)
+                               ? fmt::format("{}{}: {}", fact.kind, server, fact.detail)
+                               : "";
   process_.recorder().fact(fact.kind, fields, line);
+  end_if_hopeless(fact);
 }
 
 void Cloud::remember(const cloud_hooks::PolicyStatus& status) {

@@ -4,6 +4,7 @@
 // what is no longer wanted. Decisions are made in cloud_hooks/core/replacement_policy, on threads
 // of cloud_hooks/provider_driver; the job waits for none of it.
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,13 +50,16 @@ class Cloud final : public cloud_hooks::DriverListener {
   Result<std::string> serve_bundle(const std::string& token);
   [[nodiscard]] bool may_release_after_end() const;
   void take_charge();
+  [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);
+  void end_if_hopeless(const cloud_hooks::CloudFact& fact);
   void lose_charge();
 
   CoordinatorProcess& process_;
   std::string coordinators_;  // for workers
   std::string startup_text_;
   std::string label_;
-  std::mutex memory_mutex_;  // guards the file that remember() writes
+  std::mutex memory_mutex_;                  // guards the file that remember() writes, and:
+  std::map<std::string, std::string> said_;  // of each kind that comes again: what was said last
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
   std::unique_ptr<cloud_hooks::BundleServer> bundle_;
   std::optional<Instant> not_in_charge_since_;

@@ -105,6 +105,13 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
     options.absence_grace = Duration(0);
     options.rejoin_patience = seconds(5);
   }
+  if (config.cloud_provider == "ssh") {  // hosts that come back are wanted at once; asking is free
+    options.list_every = seconds(5);
+    options.absence_grace = seconds(5);
+    options.rejoin_patience = seconds(5);
+    options.backoff.max = seconds(10);
+    options.lifetime_max = Duration(0);
+  }
   if (config.standby) {  // what the one before has spent, its run directory knows
     options.restarted = true;
     options.spent_is_known = false;
@@ -124,7 +131,7 @@ namespace {
 /// What goes along with a request, without the token.
 Result<std::string> text_to_show(const JobConfig& config, const std::string& coordinators) {
   const std::string token = "(the token)";
-  if (config.cloud_bundle.empty()) {
+  if (config.cloud_provider == "ssh" || config.cloud_bundle.empty()) {
     return startup_text(config, coordinators, token);
   }
   const Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <map>
 
+#include "base/digest.hpp"
+#include "base/file.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/ec2/ec2_provider.hpp"
 #include "cloud_hooks/exec/exec_provider.hpp"
@@ -14,6 +16,7 @@
 #include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/slurm/slurm_provider.hpp"
 #include "engine/cloud/cloud_offers.hpp"
+#include "engine/cloud/hosts.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -51,6 +54,17 @@ Made make_slurm(const JobConfig& config, const std::string& label) {
   options.log_dir = logs_of(config);
   options.sbatch_words = std::move(words).value();
   return cloud_hooks::make_slurm_provider(std::move(options));
+}
+
+Made make_ssh(const JobConfig& config, const std::string& label,
+              const std::shared_ptr<cloud_hooks::SshMemory>& memory) {
+  Result<cloud_hooks::SshProviderOptions> options = ssh_options(config, label);
+  if (!options.ok()) {
+    return std::move(options).error();
+  }
+  options.value().log_dir = logs_of(config);
+  return std::unique_ptr<Provider>(
+      cloud_hooks::make_ssh_provider(std::move(options).value(), memory));
 }
 
 Made make_local(const JobConfig& config, std::vector<std::string> argv) {
@@ -124,6 +138,7 @@ struct Common {
       std::make_shared<cloud_hooks::SharedGoogleToken>();
   std::shared_ptr<cloud_hooks::SharedAwsRole> role = std::make_shared<cloud_hooks::SharedAwsRole>();
   std::shared_ptr<cloud_hooks::Ec2Promises> promises = std::make_shared<cloud_hooks::Ec2Promises>();
+  std::shared_ptr<cloud_hooks::SshMemory> hosts = cloud_hooks::make_ssh_memory();
 };
 
 Made make_gce(const JobConfig& config, const std::string& label, const Common& common) {
@@ -204,6 +219,9 @@ Made make_one(const JobConfig& config, const std::string& label,
   if (config.cloud_provider == "local") {
     return make_local(config, std::move(local_argv));
   }
+  if (config.cloud_provider == "ssh") {
+    return make_ssh(config, label, common.hosts);
+  }
   if (config.cloud_provider == "exec") {
     return make_exec(config, label);
   }
@@ -219,10 +237,26 @@ Made make_one(const JobConfig& config, const std::string& label,
   return Error{Errc::kInvalidInput, "there is no cloud provider '" + config.cloud_provider + "'"};
 }
 
+/// Hosts are shared by jobs of several coordinators, whose run directories may have the same name;
+/// a job is known by its token, which stays when it is started again.
+std::string token_mark(const JobConfig& config) {
+  constexpr std::size_t kTokenBytesMax = 4096;
+  constexpr std::size_t kDigits = 8;
+  const std::string path =
+      config.token_file.empty() ? config.run_dir + "/token" : config.token_file;
+  const Result<std::string> token = read_text_file(path, kTokenBytesMax);
+  if (!token.ok()) {
+    return {};
+  }
+  std::string mark = to_string(digest_of(std::as_bytes(std::span(token.value()))));
+  mark.resize(kDigits);
+  return mark;
+}
+
 }  // namespace
 
 std::vector<std::string> cloud_provider_names() {
-  return {"local", "exec", "slurm", "gce", "ec2"};
+  return {"local", "ssh", "exec", "slurm", "gce", "ec2"};
 }
 
 std::string cloud_label(const JobConfig& config) {
@@ -235,6 +269,11 @@ std::string cloud_label(const JobConfig& config) {
   for (const char c : name.substr(0, kCharactersMax)) {
     const auto byte = static_cast<unsigned char>(c);
     label += std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
+  }
+  if (config.cloud_provider == "ssh" && config.cloud_job.empty()) {
+    const std::string mark = token_mark(config);
+    label += mark.empty() ? "" : "-";
+    label += mark;
   }
   return label.empty() ? "job" : label;
 }

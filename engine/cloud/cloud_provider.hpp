@@ -17,7 +17,8 @@ namespace mayfly::engine {
 [[nodiscard]] std::vector<std::string> cloud_provider_names();
 
 /// The label of the job's servers: cloud_job, or else the name of the run directory, as every
-/// provider can write it: [a-z0-9-], at most 40 characters.
+/// provider can write it: [a-z0-9-], at most 40 characters. On hosts over ssh also a mark of the
+/// job's token, where there is one.
 [[nodiscard]] std::string cloud_label(const JobConfig& config);
 
 /// The provider that config.cloud_provider names, for the job of that label. `local_argv` is what

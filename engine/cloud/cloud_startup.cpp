@@ -78,6 +78,19 @@ printf '%s\n' "$token" >token
   --bind-host "${WORKER_HOST:-$(hostname -I | cut -d' ' -f1)}" {notice}{worker_args}
 )";
 
+/// On a host over ssh, in a folder of its own: start PROGRAM SLOTS (cloud_hooks/ssh).
+constexpr const char* kOnHost = R"(#!/bin/sh
+umask 077
+printf '%s\n' {token} >token
+program=$1 slots=$2 threads=
+if [ "$slots" -gt 1 ]; then
+  threads=$(($(nproc) / slots))
+  [ "$threads" -ge 1 ] || threads=1
+fi
+exec "$program" worker --coordinator {coordinators} --token-file token --run-dir run \
+  ${threads:+--threads "$threads"} {worker_args}
+)";
+
 using Marks = std::vector<std::pair<std::string_view, std::string>>;
 
 /// Each mark {NAME} by its text. What is put in is not looked at again.
@@ -148,6 +161,11 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
                                  {"{run_dir}", absolute(config.run_dir)},
                                  {"{worker_args}", config.cloud_worker_args},
                                  {"{token}", token}});
+  }
+  if (config.cloud_provider == "ssh") {
+    return filled(kOnHost, {{"{token}", shell_quoted(token)},
+                            {"{coordinators}", shell_quoted(coordinators)},
+                            {"{worker_args}", config.cloud_worker_args}});
   }
   if (is_machine_of_a_cloud(config)) {
     return Error{Errc::kInvalidInput, "cloud_provider " + config.cloud_provider +

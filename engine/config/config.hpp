@@ -106,6 +106,13 @@ struct JobConfig {
   double observe_from_mib = 8;
   std::string server;  ///< of a worker: its provider's name for what it runs on; see docs/cloud.md
 
+  // Workers on hosts that are reached by ssh; see docs/hosts.md.
+  std::string hosts;     ///< NAME or NAME:SLOTS, with commas; empty = none
+  std::string hostfile;  ///< file with a host per line instead
+  std::string ssh = "ssh -o BatchMode=yes -o ConnectTimeout=5";  ///< the program and its options
+  std::string remote_dir = ".cache/mayfly";  ///< on the hosts, for the program and the workers
+  std::string remote_program;  ///< path of mayfly on the hosts; empty = this one is copied
+
   // Servers that `mayfly coordinator` asks for; see docs/cloud.md and engine/cloud/cloud.hpp.
   std::string
       cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves

@@ -210,14 +210,30 @@ void append_membership(std::vector<Setting>& list) {
                "launchers set it")));
 }
 
+void append_hosts(std::vector<Setting>& list) {
+  using C = JobConfig;
+  list.push_back(
+      own(make("hosts", &C::hosts,
+               "hosts on which `mayfly train` starts workers over ssh: a,b or a:2,b:4")));
+  list.push_back(own(make("hostfile", &C::hostfile,
+                          "file with a host per line instead, as mpirun reads it: NAME slots=N")));
+  list.push_back(own(make("ssh", &C::ssh, "the program ssh and its options")));
+  list.push_back(own(make("remote_dir", &C::remote_dir,
+                          "folder on the hosts for the program and its workers, from the home "
+                          "directory")));
+  list.push_back(own(make("remote_program", &C::remote_program,
+                          "path of mayfly on the hosts; empty = this program is copied there")));
+}
+
 void append_cloud(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(
       own(make("server", &C::server,
                "of a worker: the name of what it runs on, as the cloud provider knows it")));
-  list.push_back(own(make("cloud_provider", &C::cloud_provider,
-                          "of `mayfly coordinator`: who starts workers: local, exec, slurm, gce or "
-                          "ec2; empty = nobody")));
+  list.push_back(
+      own(make("cloud_provider", &C::cloud_provider,
+               "of `mayfly coordinator`: who starts workers: local, ssh, exec, slurm, gce "
+               "or ec2; empty = nobody")));
   list.push_back(own(make("cloud_offers", &C::cloud_offers,
                           "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
                           "commas")));
@@ -249,10 +265,9 @@ void append_cloud(std::vector<Setting>& list) {
   list.push_back(own(make("cloud_startup", &C::cloud_startup,
                           "file with the script that a new server runs; empty = made by us, for a "
                           "shared file system or the bundle")));
-  list.push_back(
-      own(make("cloud_bundle", &C::cloud_bundle,
-               "archive of scripts/worker-bundle that new servers get from the coordinator, "
-               "with their start script; empty = none")));
+  list.push_back(own(make("cloud_bundle", &C::cloud_bundle,
+                          "archive of `mayfly bundle` that new servers get from the coordinator, "
+                          "with their start script; empty = none")));
   list.push_back(own(make("cloud_bundle_port", &C::cloud_bundle_port,
                           "on which the coordinator serves it; 0 = any free port")));
   list.push_back(
@@ -303,6 +318,7 @@ const std::vector<Setting>& settings() {
     append_computing(all);
     append_parameter_servers(all);
     append_membership(all);
+    append_hosts(all);
     append_cloud(all);
     append_records(all);
     return all;

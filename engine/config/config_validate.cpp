@@ -312,6 +312,9 @@ Complaint check_cloud(const JobConfig& c) {
   if (const auto offers = parse_offers(c.cloud_offers); !offers.ok()) {
     return offers.error().detail;
   }
+  if (!c.hosts.empty() && !c.hostfile.empty()) {
+    return std::string("hosts and hostfile say the same; give one of them");
+  }
   if (c.cloud_provider.empty()) {
     return {};
   }
@@ -321,6 +324,9 @@ Complaint check_cloud(const JobConfig& c) {
   }
   if (c.cloud_max_workers > elastic::kMembersMax) {
     return "cloud_max_workers is above " + std::to_string(elastic::kMembersMax);
+  }
+  if (c.cloud_provider == "ssh" && c.hosts.empty() && c.hostfile.empty()) {
+    return std::string("cloud_provider ssh needs hosts or hostfile");
   }
   if (c.cloud_provider == "exec" && c.cloud_command.empty()) {
     return std::string("cloud_provider exec needs cloud_command");

@@ -11,11 +11,13 @@
 #include "base/log.hpp"
 #include "base/prompt_thread.hpp"
 #include "engine/cloud/cloud.hpp"
+#include "engine/cloud/hosts.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/processes/signal_watcher.hpp"
+#include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -57,6 +59,17 @@ Result<void> check_host_for_cloud(const JobConfig& config) {
 }  // namespace
 
 int run_coordinator(const JobConfig& config, RunListener& listener) {
+  if (config.cloud_provider == "ssh" && !config.cloud_dry_run) {
+    JobConfig resolved = config;
+    resolve_defaults(resolved);
+    const Result<JobConfig> prepared =
+        prepare_hosts(config, resolved.cache_dir, holds_unfinished_job(config.run_dir),
+                      [&](const std::string& line) { listener.on_event(line); });
+    if (!prepared.ok()) {
+      return refuse(prepared.error(), kExitUsage);
+    }
+    return run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn);
+  }
   return run_coordinator(config, listener, CoordinatorProcess::Unfinished::kGoOn);
 }
 

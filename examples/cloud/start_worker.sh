@@ -1,6 +1,6 @@
 #!/bin/sh
 # What a new machine of Compute Engine or EC2 runs (cloud_startup): fetches the bundle that
-# scripts/worker-bundle made, checks it, and trains until its cloud takes the machine or the job
+# `mayfly bundle` made, checks it, and trains until its cloud takes the machine or the job
 # is over. Fill in the two lines below and the marks in braces; see docs/cloud_providers.md.
 bundle_url=https://storage.googleapis.com/YOUR-BUCKET/mayfly-worker.tar.gz
 bundle_sha256=PUT-THE-HASH-HERE

@@ -27,8 +27,7 @@ def bundle_of(binary):
     with open(path + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(binary):
-            subprocess.run([os.path.join(ROOT, "scripts", "worker-bundle"), path, binary],
-                           check=True, capture_output=True)
+            subprocess.run([binary, "bundle", path], check=True, capture_output=True)
     return path
 
 

@@ -29,9 +29,7 @@ def ask(example, words, body, **request):
                 file.write("#!/bin/sh\n" + body + "\n")
             os.chmod(os.path.join(folder, name), 0o755)
         environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], PROJECT="p",
-                           IMAGE="i", RESOURCE_GROUP="g", SSH_COMMAND="sh " + folder + "/ssh")
-        with open(os.path.join(folder, "ssh"), "w") as file:
-            file.write('host=$1; shift; eval "$*"\n')
+                           IMAGE="i", RESOURCE_GROUP="g")
         done = subprocess.run([os.path.join(EXAMPLES, example)] + words, text=True, timeout=60,
                               input=json.dumps(dict(REQUEST, **request)), capture_output=True,
                               env=environment, check=False)
@@ -68,32 +66,7 @@ def grants():
     expect(ask("az.sh", [], "true", op="doctor")["findings"][0]["ok"], "az doctor")
 
 
-def ssh():
-    state = "/tmp/mayfly-server"
-    if os.path.exists(state):
-        print(f"ssh.py left out: {state} is somebody's")
-        return
-    with tempfile.NamedTemporaryFile("w", suffix=".hosts") as hosts:
-        hosts.write("this-host # a comment\n")
-        hosts.flush()
-        try:
-            first = ask("ssh.py", [hosts.name], "")
-            expect([s["id"] for s in first["servers"]] == ["this-host"], first)
-            again = ask("ssh.py", [hosts.name], "")
-            expect(len(again["servers"]) == 1 and "error" not in again, again)
-            other = ask("ssh.py", [hosts.name], "", request_id="other")
-            expect(other["error"]["kind"] == "capacity", other)
-            expect(len(ask("ssh.py", [hosts.name], "", op="list")["servers"]) == 1, "listed")
-            expect(ask("ssh.py", [hosts.name], "", op="release", server="this-host") == {}, "")
-        finally:
-            ask("ssh.py", [hosts.name], "", op="release", server="this-host")
-            for suffix in ("", ".sh", ".log"):
-                if os.path.exists(state + suffix):
-                    os.remove(state + suffix)
-
-
 def main():
-    ssh()
     if shutil.which("jq") is None:
         print("skipped: the shell examples need jq")
         return mayfly_run.SKIP

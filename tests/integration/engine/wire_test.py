@@ -104,14 +104,15 @@ def refused():
 
 
 def other_wire_refused():
-    """All members must have the same wire: a worker that was given another one is refused."""
+    """All members must have the same wire: a worker that is given another one is refused."""
     run = Run(INT16 + ["--workers", "2", "--steps", "400"])
     run.wait_for_step(2)
     with open(run.path("coordinator")) as f:
         endpoint = f.read().strip()
     done = subprocess.run(
         [mayfly_run.BINARY, "worker", "--coordinator", endpoint, "--run-dir", run.run_dir,
-         "--steps", "400", "--wire", "fp32"] + SMALL_JOB, capture_output=True, text=True, timeout=60)
+         "--steps", "400", "--wire", "fp32"] + SMALL_JOB,
+        capture_output=True, text=True, timeout=60)
     expect(done.returncode == 2 and "wire" in done.stderr, f"{done.returncode} {done.stderr}")
     run.remove()
 

@@ -251,6 +251,28 @@ TEST(ReplacementPolicy, AServerWhoseWorkerStaysAwayIsReleased) {
   EXPECT_EQ(desk.releases, std::vector<std::string>{"s2"});
 }
 
+/// What it runs fails, at once and always; a server that was taken away says nothing of that kind.
+TEST(ReplacementPolicy, TheThirdServerInARowWhoseWorkerFailedBeforeItJoinedStopsTheOffer) {
+  for (const bool failed : {true, false}) {
+    ReplacementOptions options = two_zones();
+    options.offers = {{offer("a"), 1.0, 1.0}};
+    options.target = 1;
+    Desk desk(options);
+    for (int failures = 1; failures <= 3; ++failures) {
+      ASSERT_FALSE(desk.requests.empty()) << failures;
+      desk.grant(desk.requests[0]);
+      ServerStatus gone = Desk::server("s" + std::to_string(failures), {});
+      gone.state = ServerState::kGone;
+      gone.failed = failed;
+      gone.detail = "no data set";
+      desk.feed(policy_event::Listed{std::vector<ServerStatus>{gone}});
+      EXPECT_EQ(desk.was_told("offer_stopped"), failed && failures == 3) << failures;
+      desk.wait(seconds(300));
+    }
+    EXPECT_EQ(desk.requests.empty(), failed);
+  }
+}
+
 TEST(ReplacementPolicy, AServerThatBringsNoWorkerIsGivenUpAndTheThirdStopsTheOffer) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};

@@ -1,0 +1,144 @@
+#include "engine/cloud/hosts.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/shell_words.hpp"
+#include "cloud_hooks/bundle/bundle_file.hpp"
+#include "cloud_hooks/program_bundle.hpp"
+#include "engine/cloud/cloud_provider.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kHostfileBytesMax = std::size_t{1} << 20;
+constexpr const char* kProcedural = "procedural";
+
+/// "~" is what a shell here would have put in; a script there takes it literally.
+std::string remote_folder(std::string path) {
+  if (path.starts_with("~/")) {
+    path.erase(0, 2);
+  }
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  return path;
+}
+
+bool says(const JobConfig& config, const char* flag) {
+  return config.cloud_worker_args.find(flag) != std::string::npos;
+}
+
+/// What of our own settings is meant for the workers, too.
+std::string worker_args(const JobConfig& config) {
+  std::string args = config.cloud_worker_args;
+  if (config.threads != 0 && !says(config, "--threads")) {
+    args += fmt::format(" --threads {}", config.threads);
+  }
+  if (config.loader_threads != 0 && !says(config, "--loader-threads")) {
+    args += fmt::format(" --loader-threads {}", config.loader_threads);
+  }
+  if (!config.data.starts_with(kProcedural) && !says(config, "--data")) {
+    args += " --data " + shell_quoted(std::filesystem::absolute(config.data).string());
+  }
+  return args;
+}
+
+}  // namespace
+
+Result<std::vector<cloud_hooks::ssh::Host>> hosts_of(const JobConfig& config) {
+  if (config.hostfile.empty()) {
+    Result<std::vector<cloud_hooks::ssh::Host>> hosts = cloud_hooks::ssh::parse_hosts(config.hosts);
+    return hosts.ok() ? std::move(hosts)
+                      : Error{Errc::kInvalidInput, "--hosts: " + hosts.error().detail};
+  }
+  const Result<std::string> text = read_text_file(config.hostfile, kHostfileBytesMax);
+  if (!text.ok()) {
+    return Error{Errc::kInvalidInput, "--hostfile: " + text.error().detail};
+  }
+  Result<std::vector<cloud_hooks::ssh::Host>> hosts =
+      cloud_hooks::ssh::parse_hostfile(text.value());
+  return hosts.ok() ? std::move(hosts)
+                    : Error{Errc::kInvalidInput, config.hostfile + ": " + hosts.error().detail};
+}
+
+Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
+                                                    const std::string& label) {
+  Result<std::vector<cloud_hooks::ssh::Host>> hosts = hosts_of(config);
+  if (!hosts.ok()) {
+    return std::move(hosts).error();
+  }
+  Result<std::vector<std::string>> words = split_words(config.ssh);
+  if (!words.ok() || words.value().empty()) {
+    return Error{Errc::kInvalidInput,
+                 "--ssh: " + (words.ok() ? "no program" : words.error().detail)};
+  }
+  cloud_hooks::SshProviderOptions options;
+  options.hosts = std::move(hosts).value();
+  options.words = std::move(words).value();
+  options.places = {remote_folder(config.remote_dir), label, "", config.remote_program};
+  if (config.remote_program.empty() && !config.cloud_bundle.empty()) {
+    const Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);
+    if (!bundle.ok()) {
+      return Error{Errc::kInvalidInput, "cloud_bundle: " + bundle.error().detail};
+    }
+    options.bundle = config.cloud_bundle;
+    options.places.sha256 = bundle.value().sha256;
+  }
+  return options;
+}
+
+Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
+                                bool is_begun,
+                                const std::function<void(const std::string&)>& tell) {
+  const Result<std::vector<cloud_hooks::ssh::Host>> hosts = hosts_of(config);
+  if (!hosts.ok()) {
+    return hosts.error();
+  }
+  const std::uint32_t slots = std::accumulate(
+      hosts.value().begin(), hosts.value().end(), 0U,
+      [](std::uint32_t sum, const cloud_hooks::ssh::Host& host) { return sum + host.slots; });
+  JobConfig job = config;
+  if (job.workers > slots) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("--workers {}: the hosts have room for {}; write HOST:N for N workers "
+                             "on one",
+                             job.workers, slots)};
+  }
+  if (job.workers == JobConfig().workers) {
+    job.workers = slots;
+  }
+  job.cloud_max_workers = slots;
+  job.cloud_worker_args = worker_args(config);
+  if (job.remote_program.empty() && job.cloud_bundle.empty()) {
+    Result<std::string> packed = cloud_hooks::packed_own_program(cache_dir);
+    if (!packed.ok()) {
+      return Error{Errc::kIo,
+                   "the program cannot be packed for the hosts: " + packed.error().detail};
+    }
+    job.cloud_bundle = std::move(packed).value();
+  }
+  Result<cloud_hooks::SshProviderOptions> options = ssh_options(job, cloud_label(job));
+  if (!options.ok()) {
+    return std::move(options).error();
+  }
+  options.value().log_dir.clear();
+  const auto provider =
+      cloud_hooks::make_ssh_provider(std::move(options).value(), cloud_hooks::make_ssh_memory());
+  std::string faults;
+  for (const cloud_hooks::Finding& finding : provider->install()) {
+    if (finding.ok || is_begun) {
+      tell(finding.text);
+    } else {
+      faults += (faults.empty() ? "" : "\n") + finding.text;
+    }
+  }
+  return faults.empty() ? Result<JobConfig>(std::move(job))
+                        : Result<JobConfig>(Error{Errc::kInvalidInput, faults});
+}
+
+}  // namespace mayfly::engine

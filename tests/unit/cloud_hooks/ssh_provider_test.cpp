@@ -1,0 +1,219 @@
+#include "cloud_hooks/ssh/ssh_provider.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/ssh/ssh_text.hpp"
+
+namespace mayfly::cloud_hooks {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ssh::Host;
+
+const std::string kId = "6f1f3c1e-0000-4000-8000-000000000001";
+const std::string kOther = "7a2f3c1e-0000-4000-8000-000000000002";
+
+TEST(SshHosts, AreNamesWithSlotsAndCommas) {
+  const auto hosts = ssh::parse_hosts("a, me@b:2,[fd00::1]:4,fd00::2,10.0.0.1:1");
+  ASSERT_TRUE(hosts.ok());
+  EXPECT_EQ(
+      hosts.value(),
+      (std::vector<Host>{{"a", 1}, {"me@b", 2}, {"fd00::1", 4}, {"fd00::2", 1}, {"10.0.0.1", 1}}));
+}
+
+TEST(SshHosts, AreRefusedIfAShellOrSshCouldTakeThemForSomethingElse) {
+  for (const char* text : {"", "a,", "-oProxyCommand=x", "a b", "a;b", "$(x)", "a:0", "a:x", "[a",
+                           "[a]x", "a,a", "a:1,a:2", "../x"}) {
+    EXPECT_FALSE(ssh::parse_hosts(text).ok()) << text;
+  }
+}
+
+TEST(SshHostfile, IsReadAsMpirunReadsIt) {
+  const auto hosts = ssh::parse_hostfile("# ours\n\n a slots=2 # two\nb:3\nc max_slots=4\n");
+  ASSERT_TRUE(hosts.ok());
+  EXPECT_EQ(hosts.value(), (std::vector<Host>{{"a", 2}, {"b", 3}, {"c", 1}}));
+  for (const char* text : {"", "# nobody\n", "a\nb slots=0\n", "a more words\n", "a\na\n"}) {
+    EXPECT_FALSE(ssh::parse_hostfile(text).ok()) << text;
+  }
+}
+
+TEST(SshReport, LeavesOutWhatALoginScriptSays) {
+  const auto report = ssh::parse_report(
+      "Welcome!\nmayfly-host Linux/x86_64 512 flock tar\nmayfly-program\nmayfly-server "
+      "a.b.6f1f3c1e "
+      "gone id mayfly: no data set\nmayfly-server a.c running id2\nmayfly-end\n");
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->system, "Linux/x86_64");
+  EXPECT_EQ(report->free_mib, 512u);
+  EXPECT_EQ(report->missing, "flock tar");
+  EXPECT_TRUE(report->has_program);
+  ASSERT_EQ(report->servers.size(), 2u);
+  EXPECT_EQ(report->servers[0].detail, "mayfly: no data set");
+  EXPECT_EQ(report->servers[0].state, ServerState::kGone);
+  EXPECT_EQ(ssh::host_of(report->servers[0].id), "a.b");
+  EXPECT_EQ(report->servers[1].state, ServerState::kRunning);
+  EXPECT_FALSE(ssh::parse_report("mayfly-host Linux/x86_64 512\n")) << "cut off";
+}
+
+/// Hosts that are folders, reached by a program in place of ssh.
+class SshProviderTest : public ::testing::Test {
+ protected:
+  SshProviderTest() {
+    ::signal(SIGPIPE, SIG_IGN);
+    folder_ = fs::temp_directory_path() / ("mayfly_ssh_" + std::to_string(::getpid()));
+    for (const char* host : {"a", "b"}) {
+      fs::create_directories(folder_ / host);
+    }
+    fs::create_directories(folder_ / "logs");
+    const std::string program = (folder_ / "ssh").string();
+    std::ofstream(program) << "#!/bin/sh\ncd " << folder_.string()
+                           << "/\"$1\" && [ ! -e off ] || { echo 'No route to host' >&2; exit 255; "
+                              "}\nexport HOME=$PWD; shift; exec sh -c \"$*\"\n";
+    ::chmod(program.c_str(), 0755);
+    options_.hosts = {{"a", 1}, {"b", 1}};
+    options_.words = {program};
+    options_.places = {"mf", "job", "", "/bin/sh"};
+    options_.log_dir = (folder_ / "logs").string();
+    request_.request_id = kId;
+    request_.startup_text = "echo began; exec sleep 60\n";
+  }
+  ~SshProviderTest() override {
+    for (const ServerStatus& server : listed()) {
+      (void)provider()->release(server.id);
+    }
+    fs::remove_all(folder_);
+  }
+
+  /// Each call is by another object, as each of the coordinator's threads has one.
+  std::unique_ptr<SshProvider> provider() { return make_ssh_provider(options_, memory_); }
+  std::vector<ServerStatus> listed() {
+    return std::get<std::vector<ServerStatus>>(provider()->list());
+  }
+  std::string log_of(const std::string& id) {
+    const Result<std::string> text = read_text_file(options_.log_dir + "/" + id + ".log", 1 << 20);
+    return text.ok() ? text.value() : "";
+  }
+
+  fs::path folder_;
+  SshProviderOptions options_;
+  std::shared_ptr<SshMemory> memory_ = make_ssh_memory();
+  ServerRequest request_;
+};
+
+TEST_F(SshProviderTest, ARepeatedRequestFindsItsServer) {
+  const RequestOutcome first = provider()->request(request_);
+  ASSERT_EQ(first.servers.size(), 1u) << first.error->detail;
+  const RequestOutcome again = provider()->request(request_);
+  ASSERT_EQ(again.servers.size(), 1u);
+  EXPECT_EQ(again.servers[0].id, first.servers[0].id);
+  EXPECT_EQ(listed().size(), 1u);
+}
+
+TEST_F(SshProviderTest, EachHostHasAsManyAsItHasRoomFor) {
+  ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
+  request_.request_id = kOther;
+  ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
+  const auto servers = listed();
+  ASSERT_EQ(servers.size(), 2u);
+  EXPECT_NE(ssh::host_of(servers[0].id), ssh::host_of(servers[1].id));
+  request_.request_id = "8a2f3c1e-0000-4000-8000-000000000003";
+  const RequestOutcome third = provider()->request(request_);
+  ASSERT_TRUE(third.error);
+  EXPECT_EQ(third.error->kind, ProviderErrorKind::kCapacity);
+  EXPECT_EQ(third.error->detail, "a: has no room; b: has no room");
+}
+
+TEST_F(SshProviderTest, ReleaseEndsTheWholeGroupBringsTheLogAndLeavesNothing) {
+  request_.startup_text = "echo began; sleep 61 & sleep 62; echo never\n";
+  const RequestOutcome begun = provider()->request(request_);
+  ASSERT_EQ(begun.servers.size(), 1u);
+  const std::string id = begun.servers[0].id;
+  const fs::path server = folder_ / ssh::host_of(id) / "mf/servers" / ("job." + id);
+  pid_t pid = 0;
+  std::ifstream(server / "process") >> pid;
+  ASSERT_GT(pid, 1);
+  EXPECT_FALSE(provider()->release(id));
+  for (int tries = 0; tries < 200 && ::kill(-pid, 0) == 0; ++tries) {
+    std::this_thread::sleep_for(milliseconds(50));  // until somebody has waited for it
+  }
+  EXPECT_NE(::kill(-pid, 0), 0) << "the group is gone";
+  EXPECT_FALSE(fs::exists(server));
+  EXPECT_EQ(log_of(id), "began\n");
+  EXPECT_TRUE(listed().empty());
+  EXPECT_FALSE(provider()->release(id)) << "again";
+}
+
+TEST_F(SshProviderTest, OneThatEndsAtOnceHasFailedAndItsHostRests) {
+  options_.hosts = {{"a", 1}};
+  request_.startup_text = "echo 'mayfly: no data set'; exit 2\n";
+  ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
+  std::vector<ServerStatus> servers = listed();
+  for (int tries = 0; tries < 200 && !servers.empty() && servers[0].alive(); ++tries) {
+    std::this_thread::sleep_for(milliseconds(50));
+    servers = listed();
+  }
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].state, ServerState::kGone);
+  EXPECT_TRUE(servers[0].failed);
+  EXPECT_NE(servers[0].detail.find("no data set (log: "), std::string::npos) << servers[0].detail;
+  EXPECT_EQ(log_of(servers[0].id), "mayfly: no data set\n");
+  request_.request_id = kOther;
+  const RequestOutcome next = provider()->request(request_);
+  ASSERT_TRUE(next.error);
+  EXPECT_EQ(next.error->detail, "a: its last worker ended at once: mayfly: no data set");
+}
+
+TEST_F(SshProviderTest, AHostThatDoesNotAnswerKeepsItsServerForAWhile) {
+  options_.hosts = {{"a", 1}};
+  const RequestOutcome begun = provider()->request(request_);
+  ASSERT_EQ(begun.servers.size(), 1u);
+  ASSERT_EQ(listed().size(), 1u);
+  std::ofstream(folder_ / "a/off") << "";
+  const auto servers = listed();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].state, ServerState::kRunning);
+  EXPECT_EQ(servers[0].detail, "No route to host");
+  const auto refused = provider()->release(begun.servers[0].id);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->kind, ProviderErrorKind::kRate);
+  fs::remove(folder_ / "a/off");
+}
+
+TEST_F(SshProviderTest, AReusedProcessIdIsNotItsServer) {
+  options_.hosts = {{"a", 1}};
+  const RequestOutcome begun = provider()->request(request_);
+  ASSERT_EQ(begun.servers.size(), 1u);
+  const fs::path server = folder_ / "a/mf/servers" / ("job." + begun.servers[0].id);
+  pid_t pid = 0;
+  std::string born;
+  std::string boot;
+  std::ifstream(server / "process") >> pid >> born >> boot;
+  ::kill(-pid, SIGKILL);
+  std::ofstream(server / "process") << ::getpid() << " " << born << "0 " << boot << "\n";
+  const auto servers = listed();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].state, ServerState::kGone);
+}
+
+TEST_F(SshProviderTest, SaysWhatAHostLacks) {
+  options_.places.program = "/nowhere/mayfly";
+  std::ofstream(folder_ / "b/off") << "";
+  const std::vector<Finding> findings = provider()->examine();
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0], (Finding{false, "a: there is no program /nowhere/mayfly"}));
+  EXPECT_EQ(findings[1], (Finding{false, "b: No route to host"}));
+  fs::remove(folder_ / "b/off");
+}
+
+}  // namespace
+}  // namespace mayfly::cloud_hooks
