@@ -97,7 +97,7 @@ struct CoordinatorOptions {
   /// be stopped, resume_timeout is enough.
   Duration abandon_timeout = seconds(30);
   /// With a quorum: members that wait here for so long for others, up to twice that, are sent to
-  /// the next coordinator.
+  /// another coordinator.
   Duration quorum_timeout = seconds(3);
 };
 

@@ -160,7 +160,7 @@ void Coordinator::wait_for_quorum(const std::string& detail) {
   wait(detail);
 }
 
-/// Never the same twice: two groups of members that went round the list in step would never meet.
+/// Never the same twice: two groups of members that changed places in step would never meet.
 Duration Coordinator::quorum_patience() const {
   const auto most = static_cast<std::uint64_t>(options_.quorum_timeout.count());
   const auto since = static_cast<std::uint64_t>(no_quorum_since_->ns);
@@ -185,10 +185,14 @@ void Coordinator::check_quorum_time() {
 
 /// Perhaps there are enough elsewhere. Those who come back must say again whom they obey.
 void Coordinator::send_away(const std::string& detail) {
-  note("no_quorum", std::nullopt, "members are sent to the next coordinator: " + detail);
+  note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
+  const auto skip = static_cast<std::uint32_t>(
+      CounterRandom(options_.identity)
+          .split("elsewhere")
+          .below(static_cast<std::uint64_t>(now_.ns), std::uint64_t{1} << 32));
   for (auto place = peers_.begin(); place != peers_.end();) {
     if (place->second.phase != Peer::Phase::kDismissed) {
-      send(place->first, NoQuorum{detail});
+      send(place->first, NoQuorum{detail, skip});
     }
     effects_.emplace_back(coordinator_effect::Disconnect{place->first});
     detector_.forget(place->first);

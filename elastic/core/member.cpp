@@ -87,8 +87,8 @@ Member::Effects Member::on(const member_event::Received& event) {
 }
 
 Member::Effects Member::obey(const Message& message) {
-  if (std::holds_alternative<NoQuorum>(message)) {
-    return {member_effect::TryElsewhere{}};
+  if (const auto* lack = std::get_if<NoQuorum>(&message)) {
+    return {member_effect::TryElsewhere{lack->skip}};
   }
   if (const auto* asked = std::get_if<Stop>(&message)) {
     return stop(*asked);

@@ -140,8 +140,10 @@ struct Adopt {
   Incarnation incarnation{};
   std::uint64_t author = 0;
 };
-/// Close the present connection and try the next coordinator of the list.
-struct TryElsewhere {};
+/// Close the present connection and try another coordinator of the list.
+struct TryElsewhere {
+  std::uint32_t skip = 0;  ///< as in NoQuorum
+};
 }  // namespace member_effect
 
 using MemberEffect =

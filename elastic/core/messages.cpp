@@ -254,6 +254,7 @@ void fields(auto& io, Is<Left> auto& m) {
 }
 void fields(auto& io, Is<NoQuorum> auto& m) {
   io.people_text(m.detail);
+  io.plain(m.skip);
 }
 
 void fields(auto& io, Is<StoreValue> auto& m) {

@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 8;
+inline constexpr std::uint32_t kProtocolVersion = 9;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -252,9 +252,12 @@ struct Dismiss {
   friend bool operator==(const Dismiss&, const Dismiss&) = default;
 };
 /// This coordinator cannot take charge: too few members of the last view came. Try the others. Not
-/// an end: the member keeps its id.
+/// an end: the member keeps its id. All that come here are told the same number: with n
+/// coordinators in the list, the next one to try is 1 + skip % (n - 1) places further on. Two
+/// groups that both took the next one could go round the list for long and never meet.
 struct NoQuorum {
   std::string detail;
+  std::uint32_t skip = 0;
   friend bool operator==(const NoQuorum&, const NoQuorum&) = default;
 };
 

@@ -33,8 +33,8 @@ class CoordinatorSearch {
 
   /// Begins a search, the one who was lost first. `seed` as in ReconnectPlan.
   void begin(std::size_t lost, std::uint64_t seed);
-  /// The one who answered is of no use: the search goes on with the others.
-  void go_on_elsewhere();
+  /// The one who answered is of no use: the search goes on with the others, `skip` as in NoQuorum.
+  void go_on_elsewhere(std::uint32_t skip);
   /// No more attempts.
   void stop();
 

@@ -66,7 +66,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void on_answer(std::size_t endpoint, Answer answer);
   void repeat_unheard();
   void lose_coordinator();
-  void leave_coordinator();
+  void leave_coordinator(std::uint32_t skip);
   void check_patience(Instant now);
   void send(const Message& message) {
     if (connection_ != nullptr) {
@@ -81,7 +81,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void apply(effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask); }
   void apply(effect::Leave& leave);
   void apply(effect::Adopt& adopt);
-  void apply(effect::TryElsewhere& /*elsewhere*/) { is_unwelcome_ = true; }
+  void apply(effect::TryElsewhere& elsewhere) { unwelcome_skip_ = elsewhere.skip; }
   void end_views_up_to(ViewId view);
   void schedule_beat();
   void shut_down();
@@ -100,8 +100,8 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::atomic<std::uint64_t> connections_ = 0;
   Instant last_heard_;
   Instant last_sent_;
-  bool is_unwelcome_ = false;           // the present coordinator is of no use
-  std::optional<Instant> needy_since_;  // without the coordinator that the machine needs
+  std::optional<std::uint32_t> unwelcome_skip_;  // the present coordinator is of no use
+  std::optional<Instant> needy_since_;           // without the coordinator that the machine needs
   bool is_given_up_ = false;
   MemberHandler* handler_ = nullptr;
   std::vector<MemberEvent> early_events_;  // that came before start()
@@ -187,8 +187,9 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
   if (const auto* refused = std::get_if<Refused>(&answer.verdict)) {
     log::debug(options_.endpoints[endpoint] + " refuses: " + refused->reason);
     handle(event::Received{*refused});
-    if (std::exchange(is_unwelcome_, false) || handler_ == nullptr) {
-      search_.go_on_elsewhere();
+    const auto skip = std::exchange(unwelcome_skip_, std::nullopt);
+    if (skip || handler_ == nullptr) {
+      search_.go_on_elsewhere(skip.value_or(0));
     }
     return;
   }
@@ -246,14 +247,14 @@ void Client::lose_coordinator() {
 
 /// The one we are connected to is not in charge, or must not be obeyed. Patience goes on from where
 /// the search began, or a member that is sent from one to the next would never give up.
-void Client::leave_coordinator() {
+void Client::leave_coordinator(std::uint32_t skip) {
   if (connection_ == nullptr) {
     return;  // it has refused us; the search goes on
   }
   connection_->close("this coordinator is not in charge");
   connection_.reset();
   search_.begin(endpoint_, value(welcome_.member));
-  search_.go_on_elsewhere();
+  search_.go_on_elsewhere(skip);
   handle(event::CoordinatorLost{});
 }
 
@@ -323,9 +324,8 @@ void Client::handle(const MemberEvent& each) {
   for (MemberEffect& one : effects) {
     std::visit([this](auto& which) { apply(which); }, one);
   }
-  if (is_unwelcome_ && connection_ != nullptr) {
-    is_unwelcome_ = false;
-    leave_coordinator();
+  if (unwelcome_skip_ && connection_ != nullptr) {
+    leave_coordinator(*std::exchange(unwelcome_skip_, std::nullopt));
   }
   flight_.write_if_asked();
 }

@@ -39,4 +39,11 @@ ReconnectPlan::Attempt ReconnectPlan::next(Instant now) {
   return attempt;
 }
 
+void ReconnectPlan::try_elsewhere(std::uint32_t skip) {
+  loyal_until_ = Instant{};
+  if (options_.endpoints > 1) {
+    endpoint_ = (endpoint_ + skip % (options_.endpoints - 1)) % options_.endpoints;
+  }
+}
+
 }  // namespace mayfly::elastic

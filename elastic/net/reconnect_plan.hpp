@@ -31,8 +31,9 @@ class ReconnectPlan {
 
   /// The next attempt.
   [[nodiscard]] Attempt next(Instant now);
-  /// The one that was tried last knows that it is not in charge: no more loyalty to it.
-  void try_elsewhere() { loyal_until_ = Instant{}; }
+  /// The one that was tried last knows that it is not in charge: no more loyalty to it. The next
+  /// one is further on in the list by `skip` places more (see NoQuorum), but not that one itself.
+  void try_elsewhere(std::uint32_t skip);
 
  private:
   ReconnectOptions options_;

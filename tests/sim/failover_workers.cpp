@@ -128,10 +128,10 @@ void FailoverWorld::connect(std::size_t index) {
   });
 }
 
-void FailoverWorld::reconnect(std::size_t index, bool elsewhere) {
+void FailoverWorld::reconnect(std::size_t index, bool elsewhere, std::uint32_t skip) {
   Worker& worker = *workers_[index];
-  if (elsewhere) {
-    worker.address = (worker.address + 1) % hosts_.size();
+  if (elsewhere && hosts_.size() > 1) {
+    worker.address = (worker.address + 1 + skip % (hosts_.size() - 1)) % hosts_.size();
   }
   after(kRetry, [this, index] { connect(index); });
 }
@@ -224,14 +224,14 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
     }
   } else if (std::holds_alternative<member_effect::AskForBoundary>(effect)) {
     worker.boundary = worker.view.has_value();
-  } else if (std::holds_alternative<member_effect::TryElsewhere>(effect)) {
+  } else if (const auto* elsewhere = std::get_if<member_effect::TryElsewhere>(&effect)) {
     if (worker.link) {
       links_[*worker.link].open_at_worker = false;
       close_at_host(*worker.link, draw(milliseconds(5)));
       worker.link.reset();
       give_member(index, member_event::CoordinatorLost{});
     }
-    reconnect(index, true);
+    reconnect(index, true, elsewhere->skip);
   } else if (const auto* leave = std::get_if<member_effect::Leave>(&effect)) {
     tell("member " + std::to_string(value(worker.member->id())) + " leaves: " + leave->detail);
     if (leave->may_rejoin) {

@@ -167,7 +167,7 @@ class FailoverWorld {
   void tell_of_death(std::size_t worker, std::size_t host, const elastic::Hello& who);
   void give_up_if_alone(std::size_t worker);
   void connect(std::size_t worker);
-  void reconnect(std::size_t worker, bool elsewhere);
+  void reconnect(std::size_t worker, bool elsewhere, std::uint32_t skip = 0);
   void beat(std::size_t worker);
   void on_message(std::size_t worker, const elastic::Message& message);
   void on_lost(std::size_t worker);

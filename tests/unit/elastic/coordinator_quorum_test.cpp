@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "elastic/core/coordinator.hpp"
 #include "tests/unit/elastic/resume_fixture.hpp"
 
@@ -31,6 +33,27 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   EXPECT_EQ(job.sent<NoQuorum>(k2).size(), 1u);
   EXPECT_EQ(job.coordinator.phase(), "resuming");
   EXPECT_FALSE(job.outcome());
+}
+
+/// Two groups that both went to the next coordinator of the list, in turns, went round it for 80 s
+/// (failover, seed 1158608).
+TEST(CoordinatorQuorum, AMinorityIsSentToThatOrAnotherCoordinatorButAllOfItToTheSame) {
+  CoordinatorHarness job = primary(5);
+  const View view = job.view();
+  lose(job, {k3, k4, k5});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  std::set<std::uint32_t> of_three;  // coordinators
+  for (std::size_t rounds = 1; rounds <= 12; ++rounds) {
+    job.pass(seconds(7), {k1, k2});
+    ASSERT_EQ(job.sent<NoQuorum>(k1).size(), rounds);
+    ASSERT_EQ(job.sent<NoQuorum>(k2).size(), rounds);
+    EXPECT_EQ(job.sent<NoQuorum>(k1).back().skip, job.sent<NoQuorum>(k2).back().skip);
+    of_three.insert(job.sent<NoQuorum>(k1).back().skip % 2);
+    return_stopped(job, k1, view, 1);
+    return_stopped(job, k2, view, 1);
+  }
+  EXPECT_EQ(of_three.size(), 2u);
 }
 
 TEST(CoordinatorQuorum, OfTwoHalvesTheOneWithTheFirstMemberGoesOn) {

@@ -254,8 +254,11 @@ TEST(MemberTurnedAway, TriesTheOthersIfThisOneIsNotInCharge) {
   const auto elsewhere = member_event::Received{Refused{"standby", Refusal::kElsewhere}};
   EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(elsewhere)), nullptr);
   (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});
-  const auto no_quorum = member_event::Received{NoQuorum{"1 of 3"}};
-  EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(no_quorum)), nullptr);
+  const auto no_quorum = member_event::Received{NoQuorum{"1 of 3", 5}};
+  const auto effects = member.handle(no_quorum);
+  const auto* other = only<member_effect::TryElsewhere>(effects);
+  ASSERT_NE(other, nullptr);
+  EXPECT_EQ(other->skip, 5u);
 }
 
 TEST(MemberTurnedAway, ForGoodItLeavesAndIsDoneIfItHasFinished) {

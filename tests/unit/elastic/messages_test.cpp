@@ -77,7 +77,7 @@ std::vector<Message> examples() {
           MicrobatchSet::range(2, 1), 1.5F, true, "notice"},
       Left{Incarnation{4}},
       ReportsTaken{1234567},
-      NoQuorum{"2 of 5"},
+      NoQuorum{"2 of 5", 7},
   };
 }
 

@@ -66,8 +66,21 @@ TEST(ReconnectPlan, IsLoyalForHalfASecondThenGoesRoundTheList) {
 
 TEST(ReconnectPlan, ACoordinatorThatSendsItAwayIsNotTriedFirst) {
   ReconnectPlan plan(options_of(2), 0, 7, kStart);
-  plan.try_elsewhere();
+  plan.try_elsewhere(0);
   EXPECT_EQ(plan.next(kStart).endpoint, 1u);
+}
+
+TEST(ReconnectPlan, ACoordinatorThatSendsItAwaySaysToWhichOfTheOthers) {
+  for (const std::size_t endpoints : {1, 2, 3, 5}) {
+    std::set<std::size_t> seen;
+    for (std::uint32_t skip = 0; skip < 20; ++skip) {
+      ReconnectPlan plan(options_of(endpoints), 0, 7, kStart);
+      plan.try_elsewhere(skip);
+      seen.insert(plan.next(kStart).endpoint);
+    }
+    EXPECT_EQ(seen.size(), std::max<std::size_t>(1, endpoints - 1));
+    EXPECT_EQ(seen.count(0), endpoints == 1 ? 1u : 0u) << "not to the same one again";
+  }
 }
 
 TEST(ReconnectPlan, MembersDoNotAllComeAtTheSameMoment) {
