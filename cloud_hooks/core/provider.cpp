@@ -50,6 +50,9 @@ std::optional<Market> market_of(const std::string& name) {
 }
 
 std::string to_string(const Offer& offer) {
+  if (offer == Offer{}) {  // of a provider that has no types, zones and markets
+    return "a server";
+  }
   const std::string type = offer.machine_type.empty() ? "a server" : offer.machine_type;
   const std::string zone = offer.zone.empty() ? "" : " in " + offer.zone;
   return type + zone + (offer.market == Market::kSpot ? " (spot)" : " (on demand)");

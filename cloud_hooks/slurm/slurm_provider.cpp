@@ -66,7 +66,13 @@ class SlurmProvider final : public Provider {
     if (auto* error = std::get_if<ProviderError>(&output)) {
       return std::move(*error);
     }
-    return slurm::parse_queue(std::get<std::string>(output));
+    std::vector<ServerStatus> servers = slurm::parse_queue(std::get<std::string>(output));
+    for (ServerStatus& server : servers) {
+      if (server.failed && !options_.log_dir.empty()) {
+        server.detail += ", log " + options_.log_dir + "/slurm-" + server.id + ".log";
+      }
+    }
+    return servers;
   }
 
   Capabilities capabilities() const override {

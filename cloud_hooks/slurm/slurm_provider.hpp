@@ -13,8 +13,9 @@
 namespace mayfly::cloud_hooks {
 
 struct SlurmProviderOptions {
-  std::string job;                        ///< part of every Slurm job's name
-  std::string log_dir;                    ///< of the jobs' output, on the nodes too; empty = none
+  std::string job;  ///< part of every Slurm job's name
+  /// Of the jobs' output. Slurm fails a job whose node has no such folder. Empty = none.
+  std::string log_dir;
   std::vector<std::string> sbatch_words;  ///< more options for sbatch, for example --gres=gpu:1
   std::uint32_t notice_seconds = 60;      ///< of warning (SIGUSR1) before a job's time is over
   std::uint32_t count_max = 32;           ///< jobs in one request

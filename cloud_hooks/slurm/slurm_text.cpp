@@ -108,6 +108,7 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     server.offer.machine_type = fields[4] == kNoFeature ? "" : fields[4];
     server.request_id = fields[6].substr(0, fields[6].find(' '));
     server.detail = fields[1];
+    server.failed = fields[1] == "FAILED";  // to launch, too; not PREEMPTED, CANCELLED, NODE_FAIL
     if (!fields[5].empty() && fields[5] != "None") {
       server.detail += " (" + fields[5] + ")";
     }

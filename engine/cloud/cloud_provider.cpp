@@ -51,7 +51,7 @@ Made make_slurm(const JobConfig& config, const std::string& label) {
   }
   cloud_hooks::SlurmProviderOptions options;
   options.job = label;
-  options.log_dir = logs_of(config);
+  options.log_dir = config.cloud_bundle.empty() ? logs_of(config) : "/tmp";  // of the node's own
   options.sbatch_words = std::move(words).value();
   return cloud_hooks::make_slurm_provider(std::move(options));
 }

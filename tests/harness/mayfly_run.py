@@ -165,6 +165,17 @@ class Run:
         """Members that committed the last recorded step."""
         return next((m["members"] for m in reversed(self.last_steps()) if "members" in m), 0)
 
+    def events(self, kind):
+        return [event for event in self.lines("events.jsonl") if event.get("kind") == kind]
+
+    def wait_for(self, what, is_true):
+        """Until it is true; the job must not end before."""
+        end = time.monotonic() + self.timeout
+        while not is_true():
+            expect(time.monotonic() < end and self.process.poll() is None,
+                   f"waited for {what}\n{self.logs()}")
+            time.sleep(0.05)
+
     def wait_for_step(self, step):
         while True:
             has_ended = self.process.poll() is not None  # asked first: it may end meanwhile

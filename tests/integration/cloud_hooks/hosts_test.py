@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 
 import mayfly_run
 from mayfly_run import Run, SMALL_JOB, expect, lingering
@@ -29,18 +28,6 @@ elif [ -e "$home/refuses" ]; then
 fi
 cd "$home" && HOME=$home exec sh -c "$*"
 """
-
-
-class HostsRun(Run):
-    def events(self, kind):
-        return [event for event in self.lines("events.jsonl") if event.get("kind") == kind]
-
-    def wait_for(self, what, is_true):
-        end = time.monotonic() + self.timeout
-        while not is_true():
-            expect(time.monotonic() < end and self.process.poll() is None,
-                   f"waited for {what}\n{self.logs()}")
-            time.sleep(0.05)
 
 
 class Hosts:
@@ -85,8 +72,8 @@ class Hosts:
 
 
 def started(hosts, names, *more, run_dir=None, steps=STEPS):
-    return HostsRun(SMALL_JOB + steps + ["--hosts", names, "--ssh", hosts.ssh, "--threads", "1",
-                                         "--bind-host", "127.0.0.1", *more], run_dir=run_dir)
+    return Run(SMALL_JOB + steps + ["--hosts", names, "--ssh", hosts.ssh, "--threads", "1",
+                                    "--bind-host", "127.0.0.1", *more], run_dir=run_dir)
 
 
 def ends_well(run, hosts, digest):

@@ -100,7 +100,8 @@ def scale_right_after_a_loss():
         expect(run.command("scale", "2").returncode == 0, "scale failed")
         wait_for_members(run, 2)
     run.command("stop")
-    expect(run.wait() == 3, "stop failed")
+    code = run.wait()
+    expect(code == 3, f"exit code {code} after stop\n{run.logs()}")
     run.remove()
 
 

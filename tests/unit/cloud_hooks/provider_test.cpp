@@ -36,6 +36,7 @@ TEST(StatusIn, WhoIsNotListedIsGone) {
 TEST(Offer, IsReadable) {
   EXPECT_EQ(to_string(Offer{"n1", "here", Market::kSpot}), "n1 in here (spot)");
   EXPECT_EQ(to_string(Offer{"", "", Market::kOnDemand}), "a server (on demand)");
+  EXPECT_EQ(to_string(Offer{}), "a server");
 }
 
 }  // namespace

@@ -115,6 +115,16 @@ TEST_F(FakeSlurm, ListsAndReleases) {
   EXPECT_FALSE(provider->release("99"));  // nobody knows it: as good as released
 }
 
+TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
+  file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|" + kId + " spot\n" +
+                    "42|PREEMPTED|0:09|spot|(null)|None|x spot\n");
+  const auto servers = std::get<std::vector<ServerStatus>>(make_slurm_provider(options_)->list());
+  ASSERT_EQ(servers.size(), 2u);
+  EXPECT_TRUE(servers[0].failed);
+  EXPECT_EQ(servers[0].detail, "FAILED (JobLaunchFailure), log /logs/slurm-41.log");
+  EXPECT_FALSE(servers[1].failed);
+}
+
 TEST_F(FakeSlurm, RefusalsBecomeTheFiveKinds) {
   const auto provider = make_slurm_provider(options_);
   const auto kind = [&](const std::string& complaint) {

@@ -1,0 +1,174 @@
+"""Hosts on one machine that share no disk: each is a network namespace of network.py and has its
+own processes, host name, /tmp, /root, /run and /dev/shm, an sshd, and nothing of this repository.
+Its power can be cut: the link goes silent, and then all its processes end at once. Needs root,
+Linux' namespaces, and sshd and ssh of OpenSSH.
+"""
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import network
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OWN_FOLDERS = ("tmp", "root", "home", "var/tmp")  # a disk; the last one hides where it is
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Pid 1 of a host. What is mounted here, nobody else sees; the last line reaps what others leave.
+BOOT = """
+set -e
+mount --make-rprivate /
+mount -t proc proc /proc
+mount --bind {disk}/hosts /etc/hosts
+mkdir -p {disk}/repository
+mount --bind {disk}/repository {root}
+for folder in {folders}; do mount --bind {disk}/$folder /$folder; done
+mount -t tmpfs -o mode=755 run /run
+mount -t tmpfs -o mode=1777 shm /dev/shm
+mkdir -p /run/sshd
+hostname {name}
+/usr/sbin/sshd -D -e -f /root/sshd_config 2>>/root/sshd.log </dev/null &
+touch /run/up
+exec sh -c 'while :; do sleep 1000 & wait; done'
+"""
+
+SSHD = """Port 22
+ListenAddress {address}
+HostKey /root/host_key
+AuthorizedKeysFile /root/.ssh/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+PidFile none
+MaxStartups 100
+"""
+
+
+def reason_to_skip():
+    """Why this machine cannot do it, or None."""
+    for program in ("ssh", "ssh-keygen", "unshare", "nsenter"):
+        if shutil.which(program) is None:
+            return f"the command `{program}` is missing"
+    if not os.path.exists("/usr/sbin/sshd"):
+        return "sshd is missing"
+    lack = network.reason_to_skip()
+    if lack is not None:
+        return lack
+    try:
+        lab = Lab(1)
+    except RuntimeError as error:
+        return f"no host of namespaces: {error}"
+    code, said = lab.run(0, ["ssh", "-o", "BatchMode=yes", lab.address(0), "true"], timeout=20)
+    lab.switch_off()
+    lab.remove()
+    return None if code == 0 else f"its sshd does not let us in: {said}"
+
+
+class Lab(network.Network):
+    """Hosts h0, h1, ...; host 0 is where the user is, and its key opens all others."""
+
+    def __init__(self, hosts):
+        super().__init__(hosts)
+        self.folder = tempfile.mkdtemp(prefix="mayfly-lab-", dir="/var/tmp")
+        self.boots = {}  # the process that is outside of a host and ends with it
+        atexit.register(self.switch_off)  # before the namespaces go
+        key = os.path.join(self.folder, "key")
+        self._keygen(key)
+        known = ""
+        for host in range(hosts):
+            for folder in OWN_FOLDERS + ("root/.ssh",):
+                os.makedirs(self.disk(host, folder), exist_ok=True)
+            os.chmod(self.disk(host, "tmp"), 0o1777)
+            self._keygen(self.disk(host, "root/host_key"))
+            shutil.copy(key + ".pub", self.disk(host, "root/.ssh/authorized_keys"))
+            self._write(host, "root/sshd_config", SSHD.format(address=self.address(host)))
+            # As Debian's installer writes it: a host's own name means 127.0.1.1 to itself.
+            names = [f"127.0.1.1 h{host}" if other == host else f"{self.address(other)} h{other}"
+                     for other in range(hosts)]
+            self._write(host, "hosts", "\n".join(["127.0.0.1 localhost"] + names) + "\n")
+            with open(self.disk(host, "root/host_key.pub")) as file:
+                known += f"h{host},{self.address(host)} {file.read()}"
+        shutil.copy(key, self.disk(0, "root/.ssh/id_ed25519"))
+        self._write(0, "root/.ssh/known_hosts", known)
+        for host in range(hosts):
+            self.power_on(host)
+
+    @staticmethod
+    def _keygen(path):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+
+    def _write(self, host, name, text):
+        with open(self.disk(host, name), "w") as file:
+            file.write(text)
+
+    def disk(self, host, *parts):
+        """Where this machine sees the host's files, such as root/run."""
+        return os.path.join(self.folder, f"h{host}", *parts)
+
+    def power_on(self, host):
+        script = BOOT.format(disk=self.disk(host), root=ROOT, folders=" ".join(OWN_FOLDERS),
+                             name=f"h{host}")
+        self._hub("link", "set", f"p{host}", "master", "br0")
+        with open(self.disk(host, "boot.log"), "wb") as log:
+            boot = subprocess.Popen(
+                self.command(host, ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork",
+                                    "--kill-child", "sh", "-c", script]),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.boots[host] = boot
+        end = time.monotonic() + 30
+        while not self._is_up(host):
+            if boot.poll() is not None or time.monotonic() > end:
+                with open(self.disk(host, "boot.log")) as log:
+                    raise RuntimeError(f"h{host} does not boot: {log.read()}")
+            time.sleep(0.02)
+
+    def _is_up(self, host):
+        try:
+            return os.path.exists(f"/proc/{self._init(host)}/root/run/up") and not \
+                os.path.exists(f"/proc/{self._init(host)}/root{ROOT}/CMakeLists.txt")
+        except (OSError, IndexError):
+            return False
+
+    def _init(self, host):
+        """The process that is pid 1 there."""
+        outer = self.boots[host].pid
+        with open(f"/proc/{outer}/task/{outer}/children") as file:
+            return int(file.read().split()[0])
+
+    def power_off(self, host):
+        """No packet says so: the link is silent before the first process ends."""
+        self.pull_out(host)
+        self.boots[host].kill()  # and with it, at once, all that runs there (--kill-child)
+        self.boots[host].wait()
+
+    def switch_off(self):
+        for boot in self.boots.values():
+            boot.kill()
+            boot.wait()
+        self.boots = {}
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, host, words, output):
+        """A command on a host as from its console, in /root; its output goes into the file."""
+        pid = str(self._init(host))
+        with open(output, "wb") as file:
+            return subprocess.Popen(
+                ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-r", "-w", "env", "-i",
+                 "HOME=/root", "USER=root", "PATH=" + PATH, "sh", "-c", 'cd /root; exec "$@"', "-"]
+                + list(words), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+
+    def run(self, host, words, timeout=60):
+        """(exit code, output) of a command on a host."""
+        path = os.path.join(self.folder, "output")
+        process = self.start(host, words, path)
+        try:
+            code = process.wait(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        with open(path, errors="replace") as file:
+            return code, file.read()

@@ -1,0 +1,154 @@
+"""Goal: from hosts with nothing but an sshd to the model in the user's hands, by one command; and
+the same when a host loses its power, is cut off, or the user's own machine does."""
+import os
+import shutil
+import subprocess
+import time
+
+import lab_of_hosts
+import mayfly_run
+from fake_cloud_job import bundle_of
+from lab_of_hosts import Lab
+from mayfly_run import Run, SMALL_JOB, expect, lingering
+
+STEPS = ["--steps", "60"]
+PROGRAM = "/root/mayfly/mayfly"
+
+
+def undisturbed():
+    oracle = Run(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"])
+    expect(oracle.wait() == 0, oracle.logs())
+    digest = oracle.summary()["final_digest"]
+    oracle.remove()
+    return digest
+
+
+def lab_with_program(hosts):
+    """The user has the program in his home directory; the other hosts know nothing of it."""
+    lab = Lab(hosts)
+    subprocess.run(["tar", "-xzf", bundle_of(mayfly_run.BINARY), "-C", lab.disk(0, "root")],
+                   check=True)
+    return lab
+
+
+class LabRun(Run):
+    """`mayfly train --hosts` on host 0."""
+
+    def __init__(self, lab, names, *more):
+        self.lab = lab
+        self.names = names
+        self.more = list(more)
+        self.folder = lab.disk(0, "root")
+        self.run_dir = os.path.join(self.folder, "run")
+        self.output_path = os.path.join(self.folder, "output.txt")
+        self.timeout = 200
+        self.begin()
+
+    def begin(self):
+        self.started = time.monotonic()
+        self.process = self.lab.start(
+            0, [PROGRAM, "train", "--run-dir", "run", "--hosts", self.names, "--threads", "1"]
+            + SMALL_JOB + STEPS + self.more, self.output_path)
+
+    def ends_well(self, digest):
+        code = self.wait()
+        expect(code == 0, f"exit code {code}\n{self.logs()}")
+        expect(self.summary()["final_digest"] == digest, f"other bits\n{self.logs()}")
+        shown = self.lab.run(0, [PROGRAM, "digest", "run"])
+        expect(shown[0] == 0 and digest in shown[1], f"the model is not at home: {shown}")
+
+
+def nothing_is_left(lab, hosts):
+    for host in hosts:
+        servers = lab.disk(host, "root/.cache/mayfly/servers")
+        expect(os.listdir(servers) == [], f"on h{host}: {os.listdir(servers)}")
+        code, found = lab.run(host, ["pgrep", "-a", "mayfly"])
+        expect(code == 1, f"processes on h{host}: {found}")
+
+
+def one_command():
+    digest = undisturbed()
+    lab = lab_with_program(4)
+    run = LabRun(lab, "h1,h2,h3")
+    run.ends_well(digest)
+    expect(run.output().count("got the program") == 3, run.output())
+    nothing_is_left(lab, (1, 2, 3))
+
+
+def power_cut():
+    """One host goes without a word and comes back; the spare has taken its place."""
+    digest = undisturbed()
+    lab = lab_with_program(4)
+    run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30))
+    run.wait_for_step(6)
+    used = [host for host in (1, 2, 3) if os.listdir(lab.disk(host, "root/.cache/mayfly/servers"))]
+    expect(len(used) == 2, f"workers on {used}")
+    lab.power_off(used[0])
+    spare = 6 - sum(used)
+    run.wait_for("a worker on the spare host", lambda: any(
+        event["server"].startswith(f"h{spare}.") for event in run.events("server_joined")))
+    lab.power_on(used[0])
+    run.ends_well(digest)
+    nothing_is_left(lab, (used[1], spare))
+
+
+def own_machine_loses_power():
+    """The workers go on; the same command takes them up again."""
+    digest = undisturbed()
+    lab = lab_with_program(3)
+    run = LabRun(lab, "h1,h2", *lingering(6, 30))
+    run.wait_for_step(6)
+    lab.power_off(0)
+    run.process.wait()
+    time.sleep(1)
+    lab.power_on(0)
+    run.begin()
+    run.ends_well(digest)
+    joined = [event["server"] for event in run.events("server_joined")]
+    expect(len(set(joined)) == 2, f"other workers: {joined}\n{run.logs()}")
+    nothing_is_left(lab, (1, 2))
+
+
+def refused_in_one_line():
+    lab = lab_with_program(4)
+    os.remove(lab.disk(1, "root/.ssh/authorized_keys"))
+    full = lab.disk(2, "root/.cache")
+    os.makedirs(full)
+    with open(os.path.join(full, "mayfly"), "w"):
+        pass  # a file where the folder should be
+    lab.pull_out(3)
+    run = LabRun(lab, "h1,h2,h3,h9", "--ssh", "ssh -o BatchMode=yes -o ConnectTimeout=2")
+    expect(run.wait() == 2, run.output())
+    for word in ("h1: ", "Permission denied", "h2: cannot make the folder", "h3: ssh: connect to",
+                 "h9: ssh: Could not resolve"):
+        expect(word in run.output(), f"not '{word}' in {run.output()}")
+    expect(not os.path.exists(run.run_dir), "nothing is made")
+
+
+def half_a_copy():
+    """What an interrupted copy has left is not used."""
+    lab = lab_with_program(2)
+    run = LabRun(lab, "h1")
+    expect(run.wait() == 0, run.output())
+    programs = lab.disk(1, "root/.cache/mayfly/programs")
+    (name,) = os.listdir(programs)
+    shutil.rmtree(os.path.join(programs, name))
+    os.makedirs(os.path.join(programs, ".copy-1-0", "mayfly"))
+    shutil.rmtree(run.run_dir)
+    run.begin()
+    expect(run.wait() == 0 and "h1: got the program" in run.output(), run.output())
+
+
+def main():
+    lack = lab_of_hosts.reason_to_skip()
+    if lack is not None:
+        print(f"skipped: {lack}")
+        return mayfly_run.SKIP
+    return mayfly_run.main({
+        "one_command": one_command, "power_cut": power_cut,
+        "own_machine": own_machine_loses_power, "refused": refused_in_one_line,
+        "half_a_copy": half_a_copy})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
