@@ -86,7 +86,7 @@ def power_cut():
     lab.power_off(used[0])
     spare = 6 - sum(used)
     run.wait_for("a worker on the spare host", lambda: any(
-        event["server"].startswith(f"h{spare}.") for event in run.events("server_joined")))
+        event["server"].startswith(f"h{spare}.") for event in run.events("server_granted")))
     lab.power_on(used[0])
     run.ends_well(digest)
     nothing_is_left(lab, (used[1], spare))

@@ -531,6 +531,13 @@ def worlds(results):
            f"{runs['parameter-servers']['seeds']:,} seeds")
     yield f"{commit_of(results, 'simulator-worlds')}: {failing[0]}, {failing[1]} and none failed"
     assert failing[2] == 0
+    runs = {run["world"]: run for run in
+            results.rows("simulator-worlds-mended", kind="simulation")}
+    membership, failover = runs["membership"], runs["failover"]
+    yield f"{membership['seeds']:,} of membership and {failover['seeds']:,} of failover"
+    yield (f"{commit_of(results, 'simulator-worlds-mended')}, "
+           f"{membership['failing']} and none failed")
+    assert failover["failing"] == 0
 
 
 DOCUMENTS = {

@@ -99,6 +99,8 @@ def scale_right_after_a_loss():
         wait_for_members(run, 1)
         expect(run.command("scale", "2").returncode == 0, "scale failed")
         wait_for_members(run, 2)
+        while run.last_members() != 2:  # the state is on both: else the next kill loses it
+            time.sleep(0.05)
     run.command("stop")
     code = run.wait()
     expect(code == 3, f"exit code {code} after stop\n{run.logs()}")
