@@ -538,6 +538,9 @@ def worlds(results):
     yield (f"{commit_of(results, 'simulator-worlds-mended')}, "
            f"{membership['failing']} and none failed")
     assert failover["failing"] == 0
+    (failed,) = results.rows("simulator-worlds-mended", kind="failing_seed")
+    took_ms = int(failed["violations"][0].split(" took ")[1].split()[0])
+    yield f"seed {failed['seed']}, in which a step takes {took_ms / 1000:.1f} s"
 
 
 DOCUMENTS = {
