@@ -248,9 +248,8 @@ std::string token_mark(const JobConfig& config) {
   if (!token.ok()) {
     return {};
   }
-  std::string mark = to_string(digest_of(std::as_bytes(std::span(token.value()))));
-  mark.resize(kDigits);
-  return mark;
+  const std::string digits = to_string(digest_of(std::as_bytes(std::span(token.value()))));
+  return std::string("-").append(digits, 0, kDigits);
 }
 
 }  // namespace
@@ -261,21 +260,18 @@ std::vector<std::string> cloud_provider_names() {
 
 std::string cloud_label(const JobConfig& config) {
   constexpr std::size_t kCharactersMax = 40;
+  const bool is_for_hosts = config.cloud_provider == "ssh" && config.cloud_job.empty();
+  const std::string mark = is_for_hosts ? token_mark(config) : "";
   std::string name = config.cloud_job;
   if (name.empty()) {
     name = std::filesystem::path(config.run_dir).lexically_normal().filename().string();
   }
   std::string label;
-  for (const char c : name.substr(0, kCharactersMax)) {
+  for (const char c : name.substr(0, kCharactersMax - mark.size())) {
     const auto byte = static_cast<unsigned char>(c);
     label += std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
   }
-  if (config.cloud_provider == "ssh" && config.cloud_job.empty()) {
-    const std::string mark = token_mark(config);
-    label += mark.empty() ? "" : "-";
-    label += mark;
-  }
-  return label.empty() ? "job" : label;
+  return label.empty() ? std::string("job").append(mark) : label.append(mark);
 }
 
 Made make_cloud_provider(const JobConfig& config, const std::string& label,

@@ -10,17 +10,14 @@ import mayfly_run
 from fake_cloud_job import bundle_of
 from lab_of_hosts import Lab
 from mayfly_run import Run, SMALL_JOB, expect, lingering
+from oracle import Oracle
 
 STEPS = ["--steps", "60"]
 PROGRAM = "/root/mayfly/mayfly"
 
 
 def undisturbed():
-    oracle = Run(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"])
-    expect(oracle.wait() == 0, oracle.logs())
-    digest = oracle.summary()["final_digest"]
-    oracle.remove()
-    return digest
+    return Oracle(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"]).summary["final_digest"]
 
 
 def lab_with_program(hosts):

@@ -10,6 +10,7 @@ import tempfile
 
 import mayfly_run
 from mayfly_run import Run, SMALL_JOB, expect, lingering
+from oracle import Oracle
 
 STEPS = ["--steps", "60"]
 SSH = """#!/bin/sh
@@ -88,11 +89,7 @@ def ends_well(run, hosts, digest):
 
 
 def undisturbed():
-    oracle = Run(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"])
-    expect(oracle.wait() == 0, oracle.logs())
-    digest = oracle.summary()["final_digest"]
-    oracle.remove()
-    return digest
+    return Oracle(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"]).summary["final_digest"]
 
 
 def three_workers_on_two_hosts():
@@ -148,6 +145,11 @@ def killed_coordinator_goes_on():
     run.stop_hard()
     before = hosts.servers()
     expect(len(before) == 2, f"workers outlive us: {before}")
+    listed = subprocess.run(
+        [mayfly_run.BINARY, "cloud", "list", "--cloud-provider", "ssh", "--hosts", "a,b", "--ssh",
+         hosts.ssh, "--run-dir", run.run_dir], capture_output=True, text=True, timeout=60,
+        check=False)
+    expect("2 servers" in listed.stdout, f"{listed.stdout} {listed.stderr}")
     again = started(hosts, "a,b", *lingering(6, 30), run_dir=run.run_dir)
     again.wait_for("the same workers", lambda: len(again.events("server_adopted")) == 2)
     expect(hosts.servers() == before, "nothing is started anew")

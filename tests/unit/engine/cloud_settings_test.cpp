@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+
+#include "base/file.hpp"
 #include "engine/cloud/cloud_offers.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/config/config.hpp"
@@ -112,6 +116,26 @@ TEST(CloudLabel, IsWhatEveryProviderCanWrite) {
   EXPECT_EQ(cloud_label(config), "my-run-1");
   config.cloud_job = "Other";
   EXPECT_EQ(cloud_label(config), "other");
+}
+
+/// Run directories of two coordinators may have the same name, and hosts serve both.
+TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
+  JobConfig config;
+  config.cloud_provider = "ssh";
+  config.run_dir = "/runs/" + std::string(60, 'a');
+  config.token_file = ::testing::TempDir() + "mayfly_label_token";
+  std::set<std::string> labels;
+  for (const char* token : {"one", "two"}) {
+    ASSERT_TRUE(write_file_atomic(config.token_file, token).ok());
+    const std::string label = cloud_label(config);
+    labels.insert(label);
+    JobConfig named;  // `mayfly cloud list LABEL`
+    named.cloud_provider = "ssh";
+    named.cloud_job = label;
+    EXPECT_EQ(cloud_label(named), label);
+  }
+  EXPECT_EQ(labels.size(), 2u);
+  std::filesystem::remove(config.token_file);
 }
 
 TEST(SplitWords, KeepsQuotedSpaces) {
