@@ -145,7 +145,7 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   const std::vector<MemberId> suspects = detector_.suspects(now_);
   excuse_own_pause(detector_.own_pause());
   for (const MemberId silent : suspects) {
-    if (!leaves_somebody(silent) && detector_.silence(silent, now_) < options_.stop_timeout) {
+    if (!somebody_else_works(silent) && detector_.silence(silent, now_) < options_.stop_timeout) {
       continue;  // a suspicion may be wrong, and without the last one nothing goes on
     }
     lose(silent, detector_.reason(silent, now_), true);

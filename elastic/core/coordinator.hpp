@@ -269,7 +269,9 @@ class Coordinator {
                const std::string& detail, bool may_rejoin = false);
   void dismiss_leavers();
   [[nodiscard]] bool may_leave(MemberId id, const Peer& peer) const;
+  [[nodiscard]] bool works(const Peer& peer) const;
   [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
+  [[nodiscard]] bool somebody_else_works(MemberId member) const;
   [[nodiscard]] std::size_t free_places(Peer::Phase of_members) const;
 
   // coordinator_change.cpp: from one view to the next

@@ -167,12 +167,22 @@ bool Coordinator::may_leave(MemberId id, const Peer& peer) const {
   });
 }
 
+bool Coordinator::works(const Peer& peer) const {
+  const bool computes = !options_.counts_as_worker || options_.counts_as_worker(peer.address);
+  return computes && (peer.phase == Peer::Phase::kActive || peer.is_candidate()) &&
+         !peer.lacks_state();
+}
+
 bool Coordinator::leaves_somebody(MemberId leaver) const {
   return std::any_of(peers_.begin(), peers_.end(), [this, leaver](const Peers::value_type& entry) {
-    const auto& [id, peer] = entry;
-    const bool computes = !options_.counts_as_worker || options_.counts_as_worker(peer.address);
-    const bool works = computes && (peer.phase == Peer::Phase::kActive || peer.is_candidate());
-    return id != leaver && works && !peer.leaving && !peer.lacks_state();
+    return entry.first != leaver && works(entry.second) && !entry.second.leaving;
+  });
+}
+
+/// Who has to go stays until there is another one, and has no time to wait for one that is silent.
+bool Coordinator::somebody_else_works(MemberId member) const {
+  return std::any_of(peers_.begin(), peers_.end(), [this, member](const Peers::value_type& entry) {
+    return entry.first != member && works(entry.second);
   });
 }
 

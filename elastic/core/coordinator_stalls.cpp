@@ -20,7 +20,7 @@ void Coordinator::judge_stalls() {
   for (const Stall& stall : stalls_.judge(active)) {
     if (!stall.evict) {
       note("stalled", stall.member, sentence_about(stall));
-    } else if (leaves_somebody(stall.member)) {
+    } else if (somebody_else_works(stall.member)) {
       evict(stall.member, "hangs: " + sentence_about(stall));
     }
   }

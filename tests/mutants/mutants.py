@@ -112,7 +112,10 @@ ELASTIC = [
         ("evicted-not-fenced", "an evicted member takes its place again",
          "  fenced_.insert(id);\n", ""),
         ("observer-suffices", "a member that lacks the state is enough to go on with",
-         "works && !peer.leaving && !peer.lacks_state();", "works && !peer.leaving;"),
+         " &&\n         !peer.lacks_state();\n", ";\n"),
+        ("leavers-are-nobody", "who has to go waits long for a silent one",
+         "return entry.first != member && works(entry.second);",
+         "return entry.first != member && works(entry.second) && !entry.second.leaving;"),
     ),
     *_in(
         "elastic/core/coordinator_claims.cpp",

@@ -8,6 +8,8 @@
 namespace mayfly::elastic {
 namespace {
 
+using Members = std::vector<MemberId>;
+
 constexpr MemberId k1{1};
 
 TEST(CoordinatorLastMember, IsGivenUpOnlyAfterALongSilence) {
@@ -36,6 +38,29 @@ TEST(CoordinatorLastMember, OfTwoSilentOnesOneGoesOn) {
   CoordinatorHarness job = running_job(2);
   job.pass(seconds(9), {});
   EXPECT_EQ(job.coordinator.members().size(), 1u);
+}
+
+// Both servers of a job may be taken away at nearly the same time, one of them without a word.
+TEST(CoordinatorLastMember, WhoHasToGoSoonIsNotKeptWaitingForASilentOne) {
+  CoordinatorHarness job = running_job(2);
+  job.say(k1, LeaveRequest{"notice"});
+  job.stopped(k1, 10);
+  job.pass(seconds(1), {k1});
+  EXPECT_TRUE(job.noted("lost"));
+  EXPECT_EQ(job.view_members(), (Members{k1}));
+}
+
+TEST(CoordinatorLastMember, ASilentJoinerIsNotTakenInForOneThatHasToGo) {
+  CoordinatorOptions options;
+  options.view_max = 1;
+  CoordinatorHarness job = running_job(1, 10, options);
+  (void)job.join(10);
+  job.pass(milliseconds(200), {k1});
+  job.say(k1, LeaveRequest{"notice"});
+  job.pass(milliseconds(400), {k1});
+  job.stopped(k1, 11);
+  EXPECT_TRUE(job.noted("lost"));
+  EXPECT_EQ(job.view_members(), (Members{k1}));
 }
 
 }  // namespace

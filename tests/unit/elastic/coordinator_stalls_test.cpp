@@ -81,6 +81,17 @@ TEST_F(CoordinatorStallsTest, EvictsTheOneThatHangsAndNobodyElse) {
   EXPECT_TRUE(recoveries[0].recovery.detail.starts_with("hangs: rank 1 computes microbatch 0"));
 }
 
+TEST_F(CoordinatorStallsTest, WhoHasToGoIsNotKeptWaitingForOneThatHangs) {
+  positions_[0].activity = positions_[2].activity = Activity::kExchange;
+  job_.say(members_[0], LeaveRequest{"notice"});
+  job_.say(members_[2], LeaveRequest{"notice"});
+  stand_still(seconds(6));
+  EXPECT_EQ(job_.sent<Dismiss>(members_[1]).size(), 1u);
+  job_.stopped(members_[0], 1);
+  job_.stopped(members_[2], 1);
+  EXPECT_EQ(job_.view_members(), (std::vector<MemberId>{members_[0], members_[2]}));
+}
+
 TEST_F(CoordinatorStallsTest, ACommonCauseEvictsNobody) {
   stand_still(seconds(600));
   EXPECT_EQ(job_.coordinator.members().size(), 3u);
