@@ -73,14 +73,20 @@ RecoveryRecord recovery_of(const json::object& o) {
 struct EventReader {
   RunHistory history;
   std::size_t metrics_begin = 0;
+  bool has_restarted = false;
 
   void read(const json::object& event) {
     const std::string kind = text(event, "kind");
     if (kind == "started") {
-      history = {};
+      *this = {};
       metrics_begin = whole(event, "metrics_bytes");
     } else if (kind == "view" && event.contains("members")) {  // and not the note of it
       (void)history.view_published(whole(event, "view"), json::serialize(event.at("members")));
+      history.current_step = event.contains("committed") ? whole(event, "committed") : 0;
+    } else if (kind == "restarted" && event.contains("undone_samples")) {
+      has_restarted = true;
+      history.undone_samples += whole(event, "undone_samples");
+      history.forget_after(whole(event, "step"));
     } else if (kind == "recovery") {
       history.recoveries.push_back(recovery_of(event.at("recovery").as_object()));
     } else if (kind == "evaluation") {
@@ -92,8 +98,7 @@ struct EventReader {
     } else if (kind == "fell_back") {
       history.fell_back_at = whole(event, "at");
       history.fell_back_to = whole(event, "step");
-      history.checkpoints.erase(history.checkpoints.upper_bound(history.fell_back_to),
-                                history.checkpoints.end());
+      history.forget_after(history.fell_back_to);
     }
   }
 };
@@ -140,8 +145,33 @@ std::uint64_t RunHistory::fall_back(std::uint64_t step, std::uint64_t samples_pe
   const std::uint64_t undone = std::min(samples, steps * samples_per_step);
   samples -= undone;
   undone_samples += undone;
-  last_step = step;
+  last_step = current_step = step;
+  forget_after(step);
   return steps;
+}
+
+std::uint64_t RunHistory::restart(std::uint64_t step, std::uint64_t samples_per_step) {
+  const std::uint64_t undone = current_step - std::min(step, current_step);
+  undone_samples += undone * samples_per_step;
+  forget_after(step);
+  return undone;
+}
+
+void RunHistory::reached(std::uint64_t step, const std::string& digest) {
+  if (step < current_step) {
+    last_digest.clear();
+  }
+  if (!digest.empty()) {
+    last_digest = digest;
+  }
+  current_step = step;
+}
+
+void RunHistory::forget_after(std::uint64_t step) {
+  checkpoints.erase(checkpoints.upper_bound(step), checkpoints.end());
+  if (evaluation && evaluation->step > step) {
+    evaluation.reset();
+  }
 }
 
 Result<RunHistory> read_run_history(const std::string& run_dir) {
@@ -152,11 +182,17 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
     return read.error();
   }
   RunHistory history = std::move(events.history);
+  const std::uint64_t of_last_view = history.current_step;
   if (Result<void> read =
           for_each_line(run_dir + "/metrics.jsonl", events.metrics_begin,
                         [&](const json::object& metric) { read_metric(history, metric); });
       !read.ok()) {
     return read.error();
+  }
+  // How many of the steps are computed again by now is not on record; the next report says it.
+  history.current_step = history.last_step;
+  if (events.has_restarted && of_last_view < history.last_step) {
+    history.reached(of_last_view, "");
   }
   return history;
 }

@@ -32,6 +32,9 @@ struct RunHistory {
   StartingPoint start;           ///< not on record
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
+  /// Of the state that the job has: less than last_step after the loss of all who had that, until
+  /// the steps are computed again. They are on record once.
+  std::uint64_t current_step = 0;
   std::set<std::uint64_t> missing;   ///< between them, without a record
   std::uint64_t samples = 0;         ///< of the steps up to last_step, each once
   std::uint64_t undone_samples = 0;  ///< of steps that were committed and undone again
@@ -41,7 +44,7 @@ struct RunHistory {
   std::uint64_t fell_back_to = 0;    ///< a step
   double train_seconds = 0;          ///< from the first commit to the last, by the members' clocks
   double data_wait_seconds = 0;
-  std::string last_digest;
+  std::string last_digest;  ///< the newest that is known
   std::optional<EvaluationResult> evaluation;
   std::string last_checkpoint;
   std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
@@ -52,6 +55,16 @@ struct RunHistory {
 
   /// The steps after this one are undone; a step has so many samples. How many steps those are.
   std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
+
+  /// The state after this step is the newest that is left; those after it are computed again. How
+  /// many steps are undone.
+  std::uint64_t restart(std::uint64_t step, std::uint64_t samples_per_step);
+
+  /// The job has the state after this step.
+  void reached(std::uint64_t step, const std::string& digest);
+
+  /// Checkpoints and evaluation of steps that are undone.
+  void forget_after(std::uint64_t step);
 
   /// False: it is on record already. A view that only shares out the work anew is no change.
   bool view_published(std::uint64_t id, const std::string& members) {

@@ -49,6 +49,10 @@ void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note
     fields.emplace_back("member", json_number(value(*note.member)));
   }
   fields.emplace_back("detail", json_string(note.detail));
+  if (note.kind == "restarted") {
+    restart_ = note.detail;  // the view that follows says the step
+    return;
+  }
   directory_.event(note.kind, fields);
   const std::string who =
       note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
@@ -85,14 +89,22 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
   }
   const std::string members = fmt::format("[{}]", fmt::join(ids, ","));
   bool is_new = false;
+  std::uint64_t undone = 0;
   std::optional<PsServersNews> servers;
   {
     const std::lock_guard lock(mutex_);
     is_new = history_.view_published(value(view.id), members);
     servers = roles_ ? roles_->follow(view) : std::nullopt;
+    if (is_new && !roles_) {
+      undone = restart_ ? history_.restart(value(view.committed), job_.config.global_batch) : 0;
+      history_.reached(value(view.committed), "");
+    }
   }
   if (!is_new) {
     return;  // the coordinator before this one told it
+  }
+  if (restart_) {
+    record_restart(*std::exchange(restart_, std::nullopt), value(view.committed), undone);
   }
   directory_.event("view", {{"view", json_number(value(view.id))},
                             {"committed", json_number(value(view.committed))},
@@ -100,6 +112,17 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
   if (servers) {
     record(*servers, view.id);
   }
+}
+
+/// The steps are computed again, with the same bits; their records stay.
+void RunRecorder::record_restart(const std::string& reason, std::uint64_t step,
+                                 std::uint64_t undone) {
+  directory_.event("restarted", {{"step", json_number(step)},
+                                 {"undone_steps", json_number(undone)},
+                                 {"undone_samples", json_number(undone * job_.config.global_batch)},
+                                 {"detail", json_string(reason)}});
+  log::warning("restarted: " + reason);
+  listener_.on_event(reason);
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
@@ -145,6 +168,9 @@ void RunRecorder::receive(const StepRecord& record) {
   {
     const std::lock_guard lock(mutex_);
     RunHistory& h = history_;
+    if (record.step >= h.current_step) {
+      h.reached(record.step, record.digest);
+    }
     if (record.step <= h.last_step && h.missing.erase(record.step) == 0) {
       return;  // repeated after a change of view, or of the coordinator
     }
@@ -165,9 +191,6 @@ void RunRecorder::receive(const StepRecord& record) {
     h.train_seconds += record.seconds;
     // The first step is not part of the training time either.
     h.data_wait_seconds += record.seconds > 0 ? record.wait_ms / 1000 : 0;
-    if (!record.digest.empty() && record.step == h.last_step) {
-      h.last_digest = record.digest;
-    }
   }
   directory_.metric(metric);
   listener_.on_step(metric, job_.total_steps);
@@ -270,8 +293,8 @@ void RunRecorder::receive(const NoteRecord& record) {
 void RunRecorder::receive(const StateRecord& record) {
   {
     const std::lock_guard lock(mutex_);
-    if (record.step >= history_.last_step) {
-      history_.last_digest = record.digest;
+    if (record.step >= history_.current_step) {
+      history_.reached(record.step, record.digest);
     }
   }
   directory_.event("state",
@@ -288,8 +311,6 @@ void RunRecorder::receive(const FallBackRecord& record) {
     history_.fell_back_at = record.at;
     history_.fell_back_to = record.step;
     undone = history_.fall_back(record.step, job_.config.global_batch);
-    history_.checkpoints.erase(history_.checkpoints.upper_bound(record.step),
-                               history_.checkpoints.end());
   }
   directory_.event("fell_back", {{"step", json_number(record.step)},
                                  {"at", json_number(record.at)},
@@ -316,7 +337,7 @@ void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) 
 
 std::uint64_t RunRecorder::last_step() const {
   const std::lock_guard lock(mutex_);
-  return history_.last_step;
+  return history_.current_step;
 }
 
 std::vector<elastic::Recovery> RunRecorder::recoveries() const {

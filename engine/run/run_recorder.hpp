@@ -69,7 +69,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// The same with more fields (name, JSON value); an empty line is not told to the listener.
   void fact(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& fields,
             const std::string& line);
-  /// The last committed step on record.
+  /// The last committed step of the state that the job has.
   [[nodiscard]] std::uint64_t last_step() const;
   /// Of the last committed step.
   [[nodiscard]] double images_per_second() const;
@@ -91,6 +91,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:
+  void record_restart(const std::string& reason, std::uint64_t step, std::uint64_t undone);
   void receive(const StepRecord& record);
   void receive(const EvaluationRecord& record);
   void receive(const CheckpointRecord& record);
@@ -115,8 +116,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::mutex transfer_mutex_;
   TransferHandler on_transfer_;  // guarded by transfer_mutex_
   std::mutex output_mutex_;      // the directory and the listener are used by one thread at a time
-  SaidFailure checkpoint_failures_;  // guarded by output_mutex_
-  SaidFailure refusals_;             // guarded by output_mutex_
+  SaidFailure checkpoint_failures_;     // guarded by output_mutex_
+  SaidFailure refusals_;                // guarded by output_mutex_
+  std::optional<std::string> restart_;  // why; guarded by output_mutex_, until the view of it
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;  // or had news
   // Guarded by mutex_:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/json_text.hpp"
@@ -34,8 +36,9 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   Summary s;
   s.outcome = to_text(end.outcome);
   s.detail = end.detail;
-  s.steps = has_steps ? history_.last_step : history_.start.step;
-  s.samples = history_.samples;
+  s.steps = std::max(history_.current_step, history_.start.step);
+  const std::uint64_t lacks = history_.last_step - std::min(s.steps, history_.last_step);
+  s.samples = history_.samples - std::min(history_.samples, lacks * job_.config.global_batch);
   s.undone_samples = history_.undone_samples;
   s.retried_steps = history_.retried_steps;
   s.skipped_steps =
@@ -48,7 +51,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   }
   s.train_seconds = train_seconds();
   s.data_wait_seconds = history_.data_wait_seconds;
-  const auto timed_steps = static_cast<double>(history_.last_step - history_.first_step);
+  const auto timed_steps = static_cast<double>(s.steps - std::min(s.steps, history_.first_step));
   s.images_per_second =
       s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
   s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
@@ -87,14 +90,14 @@ void RunRecorder::note_missing_records() {
 std::optional<std::string> RunRecorder::unsaved_state() const {
   const std::lock_guard lock(mutex_);
   // The record of the last commit may be lost with its speaker, but not the checkpoint.
-  const std::uint64_t last = history_.last_step;
+  const std::uint64_t last = history_.current_step;
   if (newest_here_ && value(*newest_here_) >= last) {
     return std::nullopt;
   }
   if (unsaved_ && unsaved_->step >= last) {
     return "the last state is lost: " + unsaved_->text;
   }
-  if (last == 0) {
+  if (last <= history_.start.step) {
     return std::nullopt;  // nothing was computed
   }
   // Who wrote it may have told a coordinator that died.

@@ -115,6 +115,37 @@ def all_workers_lost():
     remove(job)
 
 
+def stopped_after_a_loss():
+    """A job that is stopped before it is back where it was ends at the step that it has."""
+    job = cluster(2, steps=100000,
+                  extra=["--checkpoint-every", "20", "--digest-every", "1"] + lingering(20))
+    first = start_workers(job, 2)
+    job.run.wait_for_step(38)
+    for worker in first:
+        worker.kill()
+    job.wait_for(lambda: len(events(job, "lost")) >= 2, "both are lost")
+    before = job.run.last_step()
+    expect(before < 40, f"the next checkpoint is not written yet: step {before}")
+    start_workers(job, 1)
+    job.wait_for(lambda: events(job, "joined")[2:], "the next one has joined")
+    job.run.process.terminate()
+    code = job.run.wait()
+    summary = job.run.summary()
+    expect(code == 3 and summary["outcome"] == "stopped", f"{code} {summary}")
+    steps = summary["steps"]
+    expect(20 <= steps < before, f"{before} {summary}")
+    metrics = {m["step"]: m for m in job.run.lines("metrics.jsonl")}
+    expect(summary["final_digest"] == metrics[steps]["digest"], f"{metrics[steps]} {summary}")
+    expect(summary["samples"] == sum(metrics[s]["samples"] for s in range(1, steps + 1)), summary)
+    restarted = events(job, "restarted")
+    expect([e["step"] for e in restarted] == [20], restarted)
+    expect(restarted[0]["undone_steps"] == before - 20, restarted)
+    expect(summary["undone_samples"] == sum(metrics[s]["samples"] for s in range(21, before + 1)),
+           summary)
+    expect_here(job, steps)
+    remove(job)
+
+
 def foreign_checkpoints():
     """A worker with a checkpoint of another job is refused once, and the job is not disturbed."""
     other = Run(job_of(8, ["--workers", "1", "--seed", "5"]))
@@ -171,5 +202,6 @@ def not_taken():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "done": done, "stopped": stopped, "by_time": by_time,
-        "all_workers_lost": all_workers_lost, "foreign_checkpoints": foreign_checkpoints,
+        "all_workers_lost": all_workers_lost, "stopped_after_a_loss": stopped_after_a_loss,
+        "foreign_checkpoints": foreign_checkpoints,
         "coordinator_restarted": coordinator_restarted, "not_taken": not_taken}))

@@ -103,6 +103,31 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
   EXPECT_TRUE(h.missing.empty());
 }
 
+TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
+  const auto run = start();
+  run->event("view", {{"view", "1"}, {"committed", "0"}, {"members", "[1]"}});
+  for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
+    run->metric(metric(step, "digest"));
+  }
+  run->event("checkpoint", {{"step", "2"}, {"detail", json_string("runs/a/step-2")}});
+  run->event("checkpoint", {{"step", "5"}, {"detail", json_string("lost with its server")}});
+  run->evaluation(4, 0.5, 1.25);
+  run->event("restarted", {{"step", "2"}, {"undone_steps", "4"}, {"undone_samples", "400"}});
+  run->event("view", {{"view", "2"}, {"committed", "2"}, {"members", "[2]"}});
+  RunHistory h = history();
+  EXPECT_EQ(h.last_step, 6u);
+  EXPECT_EQ(h.current_step, 2u);
+  EXPECT_EQ(h.last_digest, "");
+  EXPECT_EQ(h.undone_samples, 400u);
+  EXPECT_THAT(h.checkpoints, ElementsAre(2));
+  EXPECT_FALSE(h.evaluation.has_value());
+  h.reached(6, "again");
+  run->metric(metric(7));
+  run->event("view", {{"view", "3"}, {"committed", "7"}, {"members", "[2,3]"}});
+  EXPECT_EQ(history().current_step, 7u);
+  EXPECT_EQ(h.last_digest, "again");
+}
+
 TEST_F(RunHistoryTest, EventsAreReadBack) {
   const auto run = start();
   RecoveryRecord recovery;
