@@ -280,6 +280,7 @@ class Coordinator {
   void begin_change(bool immediate, const std::string& cause, std::vector<MemberId> members);
   void stop_now(const std::string& cause);
   void tell_active(bool at_boundary);
+  void tell_to_stop(MemberId id, const Peer& peer, bool at_boundary);
   void excuse_own_pause(Duration pause);
   void check_stop_deadline();
   void judge_blame();

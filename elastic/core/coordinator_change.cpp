@@ -127,10 +127,14 @@ void Coordinator::stop_now(const std::string& cause) {
 void Coordinator::tell_active(bool at_boundary) {
   for (const auto& [id, peer] : peers_) {
     if (peer.phase == Peer::Phase::kActive) {
-      const bool ends = stop_asked_ || pause_asked_;
-      send(id, Stop{view_->id, at_boundary, at_boundary && !ends && !peer.leaving});
+      tell_to_stop(id, peer, at_boundary);
     }
   }
+}
+
+void Coordinator::tell_to_stop(MemberId id, const Peer& peer, bool at_boundary) {
+  const bool ends = stop_asked_ || pause_asked_;
+  send(id, Stop{view_->id, at_boundary, at_boundary && !ends && !peer.leaving});
 }
 
 /// While we stood still ourselves nobody could be heard: what members said in time, or that they

@@ -198,6 +198,9 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
 void Coordinator::on(MemberId id, Peer& peer, const ViewWanted& wanted) {
   if (peer.phase == Peer::Phase::kActive && wanted.view == view_->id && !peer.formed) {
     send(id, NewView{*view_});
+    if (phase_ == Phase::kStopping) {  // what it was told before it had the view was lost on it
+      tell_to_stop(id, peer, !stop_is_immediate_);
+    }
   }
 }
 

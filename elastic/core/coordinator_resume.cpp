@@ -426,7 +426,7 @@ void Coordinator::place_late(MemberId id, Peer& peer) {
     return;
   }
   if (phase_ == Phase::kStopping) {
-    send(id, Stop{view_->id, !stop_is_immediate_});
+    tell_to_stop(id, peer, !stop_is_immediate_);
   } else {
     phase_ = Phase::kRunning;
     begin_change(true, "lost", {});

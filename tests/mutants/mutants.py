@@ -159,6 +159,8 @@ ELASTIC = [
         ("ready-step", "the step of a member that comes with a state is not looked at",
          "  peer.phase = Peer::Phase::kReady;\n  peer.committed = ready.committed;\n",
          "  peer.phase = Peer::Phase::kReady;\n"),
+        ("stop-not-repeated", "who asks for a view that has to end is not told so",
+         "    if (phase_ == Phase::kStopping) {  // what", "    if (false) {  // what"),
     ),
     *_in(
         "elastic/core/member.cpp",

@@ -118,5 +118,26 @@ TEST(ViewDelta, WhoCannotUseItAsksForTheWholeView) {
   EXPECT_EQ(job.sent<NewView>(one).back().view, job.view());
 }
 
+TEST(ViewDelta, WhoAsksForAViewThatMustEndIsToldSoAgain) {
+  CoordinatorOptions options;
+  options.initial_workers = 3;
+  options.delta_from_members = 1;
+  CoordinatorHarness job(options);
+  const MemberId one = job.join();
+  const MemberId two = job.join();
+  const MemberId three = job.join();
+  job.give(coordinator_event::ConnectionLost{three, "reset"});
+  job.stopped(one, 0);
+  job.stopped(two, 0);
+  const ViewId ends = job.view().id;
+  job.give(coordinator_event::ConnectionLost{two, "reset"});
+  job.clear();
+  job.say(one, ViewWanted{ends});  // the word to stop came before it had the view
+  ASSERT_EQ(job.sent<NewView>(one).size(), 1u);
+  ASSERT_EQ(job.sent<Stop>(one).size(), 1u);
+  EXPECT_EQ(job.sent<Stop>(one)[0].view, ends);
+  EXPECT_FALSE(job.sent<Stop>(one)[0].at_boundary);
+}
+
 }  // namespace
 }  // namespace mayfly::elastic
