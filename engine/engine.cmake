@@ -12,14 +12,15 @@ mayfly_library(engine
           processes/launched_by.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/member_records.cpp
           processes/network_interface.cpp processes/pmi_channel.cpp processes/pmix_channel.cpp
-          processes/rank_marks.cpp processes/rejoin_limit.cpp
+          processes/rank_marks.cpp processes/rejoin_limit.cpp processes/run_place.cpp
           processes/resident_memory.cpp processes/signal_watcher.cpp processes/worker.cpp
           processes/worker_join.cpp reduction/bucket_tuner.cpp reduction/device_wire.cpp
           reduction/gradient_buckets.cpp
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
-          run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/ledger.cpp run/records.cpp
+          run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/job_facts.cpp run/ledger.cpp
+          run/records.cpp
           run/run_recorder.cpp
           run/run_recorder_end.cpp run/run_recorder_servers.cpp
           run/trace.cpp state/initial_weights.cpp state/observer.cpp state/starting_state.cpp

@@ -18,7 +18,7 @@ namespace mayfly::engine {
 namespace {
 
 std::uint64_t steps_for_epochs(double epochs, const Job& job) {
-  const double samples = epochs * static_cast<double>(job.data.train->size());
+  const double samples = epochs * static_cast<double>(job.facts.train_samples);
   return static_cast<std::uint64_t>(std::llround(samples / job.config.global_batch));
 }
 
@@ -31,7 +31,6 @@ void derive_steps(Job& job) {
       config.eval_every_epochs > 0
           ? std::max<std::uint64_t>(1, steps_for_epochs(config.eval_every_epochs, job))
           : 0;
-  job.microbatches = config.global_batch / config.microbatch;
   job.schedule.base = config.lr;
   job.schedule.total_steps = job.total_steps;
   job.schedule.warmup_steps =
@@ -60,8 +59,8 @@ Fingerprint fingerprint_of(const Job& job) {
   };
   return {{"version", kVersion},
           {"model", c.model},
-          {"data", job.data.name},
-          {"data content", to_string(job.data.digest)},
+          {"data", job.facts.data},
+          {"data content", to_string(job.facts.data_digest)},
           {"image_size", fmt::format("{}", job.model.image_size)},
           {"seed", fmt::format("{}", c.seed)},
           {"initial weights",
@@ -88,11 +87,11 @@ Fingerprint fingerprint_of(const Job& job) {
           {"synchronisation", synchronisation_of(c)},
           {"injection", c.inject.empty() ? "none" : c.inject},
           {"standby coordinators", has_standbys(c) ? "yes" : "no"},
-          {"device", computed_by(job.device)},
-          {"instruction set", computed_by(job.isa)},
+          {"device", computed_by(job.facts.device)},
+          {"instruction set", computed_by(job.facts.isa)},
           {"dtype", nn::name_of(job.dtype)},
-          {"convolution kernels", computed_by(job.conv_kernels)},
-          {kEngines, computed_by(uses_cuda(c.device) ? "" : "none")}};
+          {"convolution kernels", computed_by(job.facts.conv_kernels)},
+          {kEngines, computed_by(job.facts.device.starts_with("cuda") ? "" : "none")}};
 }
 
 /// On a GPU convolutions are cuDNN's: which of its engines compute those of this network.
@@ -104,7 +103,7 @@ Result<void> note_engines(Job& job) {
   if (!table.ok()) {
     return table.error();
   }
-  job.conv_kernels = nn::cuda::engines_fingerprint(
+  job.facts.conv_kernels = nn::cuda::engines_fingerprint(
       table.value(), nn::cuda::convolutions_of_step(job.model, job.config.microbatch, job.dtype));
   return {};
 }
@@ -154,32 +153,52 @@ Result<void> derive_exchange(Job& job) {
   return {};
 }
 
-/// What the bits depend on besides the configuration.
+/// What the bits depend on besides the configuration and the data.
 Result<void> fix_arithmetic(Job& job) {
-  const Result<nn::Dtype> dtype = nn::parse_dtype(job.config.dtype);
-  if (!dtype.ok()) {
-    return dtype.error();
-  }
   Result<std::string> device = device_identity(job.config.device);
   if (!device.ok()) {
     return std::move(device).error();
   }
-  job.device = std::move(device).value();
-  job.dtype = dtype.value();
+  job.facts.device = std::move(device).value();
   if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do
-    job.isa = "any";
+    job.facts.isa = "any";
     return {};
   }
-  Result<std::string> isa = nn::cpu::select_isa(job.config.isa, dtype.value());
+  Result<std::string> isa = nn::cpu::select_isa(job.config.isa, job.dtype);
   if (!isa.ok()) {
     return std::move(isa).error();
   }
   if (Result<void> set = nn::cpu::select_conv_kernels(job.config.conv_kernels); !set.ok()) {
     return set;
   }
-  job.isa = isa.value();
-  job.conv_kernels = nn::cpu::conv_kernels_fingerprint();
+  job.facts.isa = isa.value();
+  job.facts.conv_kernels = nn::cpu::conv_kernels_fingerprint();
   return {};
+}
+
+void note_data(Job& job, datasets::DatasetPair data) {
+  job.facts.data = data.name;
+  job.facts.data_digest = data.digest;
+  job.facts.classes = data.classes;
+  job.facts.image_size = data.train->image_size();
+  job.facts.train_samples = data.train->size();
+  job.facts.left_out = data.left_out;
+  job.data = std::move(data);
+}
+
+Result<void> derive_model(Job& job) {
+  Result<nn::Model> model =
+      nn::make_model(job.config.model, job.facts.classes, job.facts.image_size);
+  if (!model.ok()) {
+    return Error{model.error().code, job.config.data + ": " + model.error().detail};
+  }
+  job.model = std::move(model).value();
+  return {};
+}
+
+void derive_rest(Job& job) {
+  derive_steps(job);
+  job.fingerprint = fingerprint_of(job);
 }
 
 }  // namespace
@@ -192,46 +211,63 @@ void settle_engines(Job& job, const std::string& engines) {
   }
 }
 
-Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
+Result<std::unique_ptr<Job>> begin_job(const JobConfig& config) {
   auto job = std::make_unique<Job>();
   job->config = config;
   if (uses_parameter_servers(config)) {  // they sum floats, in an order of their own
     job->config.reduction = "fp32";
     job->config.wire = "auto";
   }
-  if (Result<void> fixed = fix_arithmetic(*job); !fixed.ok()) {
-    return std::move(fixed).error();
+  const Result<nn::Dtype> dtype = nn::parse_dtype(config.dtype);
+  if (!dtype.ok()) {
+    return dtype.error();
   }
+  job->dtype = dtype.value();
+  const Result<nn::ScheduleKind> kind = nn::parse_schedule_kind(config.lr_schedule);
+  if (!kind.ok()) {
+    return kind.error();
+  }
+  job->schedule.kind = kind.value();
+  job->microbatches = config.global_batch / config.microbatch;
   if (Result<void> derived = derive_exchange(*job); !derived.ok()) {
     return std::move(derived).error();
   }
+  if (Result<void> noted = note_initial_weights(*job); !noted.ok()) {
+    return std::move(noted).error();
+  }
+  return job;
+}
 
+Result<void> complete_job(Job& job, JobFacts facts) {
+  job.facts = std::move(facts);
+  if (Result<void> derived = derive_model(job); !derived.ok()) {
+    return derived;
+  }
+  derive_rest(job);
+  return {};
+}
+
+Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
+  Result<std::unique_ptr<Job>> begun = begin_job(config);
+  if (!begun.ok()) {
+    return begun;
+  }
+  Job& job = *begun.value();
+  if (Result<void> fixed = fix_arithmetic(job); !fixed.ok()) {
+    return std::move(fixed).error();
+  }
   Result<datasets::DatasetPair> data = open_data(config);
   if (!data.ok()) {
     return std::move(data).error();
   }
-  job->data = std::move(data).value();
-
-  Result<nn::Model> model =
-      nn::make_model(config.model, job->data.classes, job->data.train->image_size());
-  if (!model.ok()) {
-    return Error{model.error().code, config.data + ": " + model.error().detail};
-  }
-  job->model = std::move(model).value();
-  for (const auto& note : {&note_engines, &note_initial_weights}) {
-    if (Result<void> noted = note(*job); !noted.ok()) {
-      return std::move(noted).error();
+  note_data(job, std::move(data).value());
+  for (const auto& step : {&derive_model, &note_engines}) {
+    if (Result<void> derived = step(job); !derived.ok()) {
+      return std::move(derived).error();
     }
   }
-
-  Result<nn::ScheduleKind> kind = nn::parse_schedule_kind(config.lr_schedule);
-  if (!kind.ok()) {
-    return std::move(kind).error();
-  }
-  job->schedule.kind = kind.value();
-  derive_steps(*job);
-  job->fingerprint = fingerprint_of(*job);
-  return job;
+  derive_rest(job);
+  return begun;
 }
 
 }  // namespace mayfly::engine

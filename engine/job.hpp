@@ -21,29 +21,40 @@ namespace mayfly::engine {
 /// What must be equal on all workers of a job, as (name, value) in a fixed order.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
+/// What a job takes from the data set and from the machine that computes it, not from its settings.
+struct JobFacts {
+  std::string data;  ///< datasets::DatasetPair::name
+  Digest data_digest;
+  int classes = 0;
+  int image_size = 0;  ///< pixels a side that the network sees
+  std::uint64_t train_samples = 0;
+  datasets::LeftOut left_out;
+  std::string device;        ///< device_identity() of the one that computes
+  std::string isa;           ///< instruction set the arithmetic is fixed to
+  std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), cuda::engines_fingerprint()
+};
+
 /// A configuration with everything derived from it and from the data set. Immutable once prepared,
 /// but for settle_engines(); equal on all workers, which is what the fingerprint asserts.
 struct Job {
   JobConfig config;
   nn::Model model;
-  datasets::DatasetPair data;
+  datasets::DatasetPair data;  ///< without images in a process that was told the facts
+  JobFacts facts;
   nn::Schedule schedule;
   std::uint64_t total_steps = 0;
   std::uint64_t evaluate_every_steps = 0;  ///< 0 = only at the end
   std::uint32_t microbatches = 0;          ///< per step
-  std::string device;                      ///< device_identity() of the one that computes
-  std::string isa;                         ///< instruction set the arithmetic is fixed to
   nn::Dtype dtype = nn::Dtype::kFp32;      ///< of activations
   Wire wire = Wire::kInt32;                ///< of the gradients of parameters
   BucketSize bucket_size;
-  std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), cuda::engines_fingerprint()
   std::optional<Digest> initial_weights;  ///< of init_from's content, if the job starts from it
   Fingerprint fingerprint;
 
   [[nodiscard]] bool exact() const { return is_exact(wire); }
   [[nodiscard]] double epochs_at(std::uint64_t step) const {
     return static_cast<double>(step) * config.global_batch /
-           static_cast<double>(data.train->size());
+           static_cast<double>(facts.train_samples);
   }
 };
 
@@ -52,6 +63,15 @@ struct Job {
 /// convolution kernels (nn::cpu::select_isa, select_conv_kernels). Errors are the user's to mend:
 /// exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
+
+/// The same in a coordinator that has neither the data set nor the device that computes: what can
+/// be known without the facts. It may not be used for more than its `config` and `microbatches`
+/// before complete_job().
+[[nodiscard]] Result<std::unique_ptr<Job>> begin_job(const JobConfig& config);
+
+/// Derives the rest from what a worker says of its own job. `job.config` stays as it is.
+/// kInvalidInput if no such job can be.
+[[nodiscard]] Result<void> complete_job(Job& job, JobFacts facts);
 
 /// What a GPU's engine says of itself (nn::StepEngine::engines), for the fingerprint, which left it
 /// open: only a worker's engine knows. Before the worker joins.

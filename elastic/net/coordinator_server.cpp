@@ -44,6 +44,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   ~Server() override;
 
   [[nodiscard]] std::string endpoint() const override { return endpoint_; }
+  void begin(std::function<CoordinatorOptions()> core) override;
   void drain(MemberId member, std::string reason) override {
     post_event(event::DrainAsked{member, std::move(reason)});
   }
@@ -69,6 +70,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void schedule_tick();
   void post_event(CoordinatorEvent each);
   void handle(const CoordinatorEvent& each);
+  void handle_before_it_begins(const CoordinatorEvent& each);
   void apply(Instant, effect::Accept& a) {
     sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome comes next
   }
@@ -94,7 +96,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void refresh_status(Instant now);
   /// Members of the last view may not be back yet; their sentinels may come first.
   [[nodiscard]] bool awaits_members() const {
-    return core_.phase() == "resuming" || core_.phase() == "standby";
+    return core_ && (core_->phase() == "resuming" || core_->phase() == "standby");
   }
   void count_report(std::uint64_t session);
   void confirm_reports();
@@ -107,7 +109,8 @@ class Server final : public CoordinatorServer, private SessionOwner {
   std::string endpoint_;
   const std::unique_ptr<DurableViewLog> view_log_;
   const bool has_standbys_;
-  Coordinator core_;
+  std::optional<Coordinator> core_;  // of one that begins later: from then on
+  bool is_over_ = false;             // the job was stopped before it began
   FlightRecorder flight_;
   CoordinatorObserver& observer_;
   ControlSessions sessions_;
@@ -152,6 +155,10 @@ std::string reachable_endpoint(const std::string& host, std::uint16_t port) {
   return to_string(Endpoint{wildcard ? "127.0.0.1" : host, port});
 }
 
+bool wants_to_take_part(const Hello& hello) {
+  return hello.role == Role::kWorker || hello.role == Role::kSentinel;
+}
+
 Coordinator make_core(CoordinatorOptions options, const DurableViewLog* log) {
   if (log == nullptr || options.standby) {
     return Coordinator(std::move(options));
@@ -164,11 +171,13 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
                                    local_port(listener.get()))),
       view_log_(std::move(options.view_log)),
       has_standbys_(options.core.quorum),
-      core_(make_core(std::move(options.core), view_log_.get())),
       flight_(options.flight_path),
       observer_(observer),
       sessions_(io_, std::move(listener), options.host.find(':') != std::string::npos,
                 std::move(options.token), *this) {
+  if (!options.begins_later) {
+    core_.emplace(make_core(std::move(options.core), view_log_.get()));
+  }
   refresh_status(monotonic_now());
   sessions_.start();
   schedule_tick();
@@ -188,7 +197,7 @@ Server::~Server() {
 }
 
 void Server::schedule_tick() {
-  is_quiet_ = core_.is_undisturbed();
+  is_quiet_ = !core_ || core_->is_undisturbed();
   tick_timer_.expires_after(is_quiet_ ? kQuietTickInterval : kTickInterval);
   tick_timer_.async_wait([this](const error_code& error) {
     if (error || sessions_.shutting_down()) {
@@ -210,6 +219,9 @@ void Server::schedule_tick() {
 
 void Server::on_hello(const Session& session, Hello hello) {
   const std::uint64_t id = session.id;
+  if (!core_ && wants_to_take_part(hello)) {
+    return sessions_.refuse(id, Refused{"the job has not begun", Refusal::kElsewhere});
+  }
   switch (hello.role) {
     case Role::kWorker: handle(event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
@@ -297,6 +309,9 @@ void Server::handle_operator(const Session& session, const Message& message) {
 }
 
 CommandReply Server::run_command(const Command& command) {
+  if (!core_ && (command.verb == "drain" || command.verb == "pause" || command.verb == "resume")) {
+    return {false, "the job has not begun"};
+  }
   if (command.verb == "drain") {
     return drain_command(command.argument);
   }
@@ -337,12 +352,15 @@ void Server::post_event(CoordinatorEvent each) {
 }
 
 void Server::handle(const CoordinatorEvent& each) {
+  if (!core_) {
+    return handle_before_it_begins(each);
+  }
   if (must_not_lead_) {
     return;
   }
   const Instant now = monotonic_now();
   flight_.heard(now, each);
-  std::vector<CoordinatorEffect> effects = core_.handle(now, each);
+  std::vector<CoordinatorEffect> effects = core_->handle(now, each);
   flight_.decided(now, effects);
   const auto is_fact = [](const auto& one) { return !is_message(one) && !is_report(one); };
   const bool is_news = is_order(each) || std::any_of(effects.begin(), effects.end(), is_fact);
@@ -363,17 +381,38 @@ void Server::handle(const CoordinatorEvent& each) {
     }
   }
   flight_.write_if_asked();
-  if (is_quiet_ && !core_.is_undisturbed() && !sessions_.shutting_down()) {
+  if (is_quiet_ && !core_->is_undisturbed() && !sessions_.shutting_down()) {
     schedule_tick();  // sooner
   }
 }
 
+void Server::begin(std::function<CoordinatorOptions()> core) {
+  asio::post(io_, [this, core = std::move(core)] {
+    if (!core_ && !is_over_ && !sessions_.shutting_down()) {
+      core_.emplace(make_core(core(), view_log_.get()));
+      handle(event::Tick{});
+    }
+  });
+}
+
+void Server::handle_before_it_begins(const CoordinatorEvent& each) {
+  const auto* stop = std::get_if<event::StopAsked>(&each);
+  const auto* fail = std::get_if<event::FailAsked>(&each);
+  if (is_over_ || (stop == nullptr && fail == nullptr)) {
+    return;
+  }
+  is_over_ = true;
+  observer_.on_ended(fail != nullptr ? Outcome::kFailed : Outcome::kStopped,
+                     fail != nullptr ? fail->reason : stop->reason);
+}
+
 void Server::refresh_status(Instant now) {
   status_since_ = now;
-  JobStatus fresh{core_.phase(),   core_.committed(),    ViewId{},
-                  core_.members(), core_.is_in_charge(), news_};
-  if (core_.view()) {
-    fresh.view = core_.view()->id;
+  JobStatus fresh{"waiting", Step{}, ViewId{}, {}, true, news_};
+  if (core_) {
+    fresh = {core_->phase(),   core_->committed(),    ViewId{},
+             core_->members(), core_->is_in_charge(), news_};
+    fresh.view = core_->view() ? core_->view()->id : ViewId{};
   }
   const std::lock_guard lock(status_mutex_);
   status_ = std::move(fresh);

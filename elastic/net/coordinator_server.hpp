@@ -5,6 +5,7 @@
 // carries out its effects. Everything runs on one thread of its own.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct CoordinatorServerOptions {
   Bytes token;                     ///< the job's secret
   std::string flight_path;         ///< file of the flight recorder; empty = none
   CoordinatorOptions core;
+  /// `core` is not known yet, and comes with CoordinatorServer::begin(). Until then whoever would
+  /// take part is sent away for a while, and the job is "waiting"; not with standbys.
+  bool begins_later = false;
   /// Opened and begun, or going on; the server keeps it locked. Null: nothing is remembered.
   std::unique_ptr<DurableViewLog> view_log;
 };
@@ -74,6 +78,9 @@ class CoordinatorServer {
   [[nodiscard]] virtual std::string endpoint() const = 0;
 
   // Any thread:
+  /// Once, of a server that begins later: takes workers in from now on, with the options that are
+  /// returned on the server's thread. Nothing happens if the job was stopped meanwhile.
+  virtual void begin(std::function<CoordinatorOptions()> core) = 0;
   virtual void drain(MemberId member, std::string reason) = 0;
   virtual void pause(bool paused) = 0;
   virtual void stop(std::string reason) = 0;

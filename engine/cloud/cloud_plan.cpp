@@ -20,6 +20,7 @@
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/processes/run_place.hpp"
 
 namespace mayfly::engine {
 namespace {

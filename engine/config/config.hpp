@@ -157,6 +157,7 @@ struct JobConfig {
   std::string trace;  ///< file for trace events; auto = <run-dir>/trace.json, empty = none
   std::string trace_steps = "0:50";  ///< of each view, see engine/run/trace.hpp
   bool quiet = false;                ///< no progress line
+  bool tells_facts = false;          ///< the coordinator has no data set; see tell_facts()
   bool launched = false;             ///< a launcher's child: Ctrl-C is for the launcher to handle
 };
 

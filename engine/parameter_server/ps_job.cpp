@@ -62,7 +62,7 @@ parameter_server::DivergenceOptions divergence_of(const Job& job, std::uint32_t 
   options.falls_back = config.on_divergence == "bsp";
   options.factor = config.divergence_factor;
   options.windows = config.divergence_windows;
-  options.uniform_loss = std::log(static_cast<double>(job.data.classes));
+  options.uniform_loss = std::log(static_cast<double>(job.facts.classes));
   const std::uint64_t steps =
       std::clamp<std::uint64_t>(job.total_steps / kMeansPerJob, 1, kMeanSteps);
   options.slices = static_cast<std::uint32_t>(steps * slices);

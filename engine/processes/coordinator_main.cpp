@@ -16,6 +16,7 @@
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/processes/signal_watcher.hpp"
 #include "engine/run/unfinished_run.hpp"
 
@@ -104,7 +105,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
                      "this coordinator starts no workers itself; start them with `mayfly "
                      "worker --coordinator HOST:PORT`, or drain one"};
       },
-      std::move(run_lock));
+      std::move(run_lock), CoordinatorProcess::Facts::kMayCome);
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
   }

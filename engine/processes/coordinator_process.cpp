@@ -1,13 +1,12 @@
 #include "engine/processes/coordinator_process.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
+#include <atomic>
 #include <filesystem>
-#include <thread>
+#include <future>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -20,28 +19,19 @@
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/job_facts.hpp"
 #include "engine/run/run_records.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/state/state_parts.hpp"
+#include "engine/training/device.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-std::string fresh_run_dir(const std::string& model) {
-  std::tm now{};
-  const std::time_t seconds_now = std::time(nullptr);
-  localtime_r(&seconds_now, &now);
-  const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", model, now);
-  std::string path = base;
-  for (int copy = 2; std::filesystem::exists(path); ++copy) {
-    path = fmt::format("{}-{}", base, copy);
-  }
-  return path;
-}
 
 Result<Bytes> read_or_make_token(const std::string& path) {
   Result<Bytes> there = elastic::read_token_file(path);
@@ -79,6 +69,23 @@ Result<void> take_over(JobConfig& config) {
   return {};
 }
 
+/// Not for good, as workers elsewhere may have it.
+bool is_not_here(const JobConfig& config) {
+  std::error_code ignored;
+  const bool is_made = config.data == "procedural" || config.data.starts_with("procedural:");
+  const bool has_data = is_made || std::filesystem::exists(config.data, ignored);
+  return !has_data || (uses_cuda(config.device) && !device_identity(config.device).ok());
+}
+
+/// Of the run directory of a job that goes on or is resumed, or of one of its checkpoints.
+Result<JobFacts> facts_on_record(const JobConfig& config, bool goes_on) {
+  if (goes_on || config.resume.empty()) {
+    return read_facts(config.run_dir);
+  }
+  Result<JobFacts> facts = read_facts(config.resume);
+  return facts.ok() ? std::move(facts) : read_facts(config.resume + "/../..");
+}
+
 /// Every worker would refuse wrong starting weights; says so before anything is started. Returns
 /// what the user should know about them.
 Result<std::string> try_starting_state(const Job& job) {
@@ -90,52 +97,15 @@ Result<std::string> try_starting_state(const Job& job) {
 
 }  // namespace
 
-void resolve_defaults(JobConfig& config) {
-  if (config.run_dir.empty()) {
-    config.run_dir = fresh_run_dir(config.model);
-  }
-  if (config.token_file.empty()) {
-    config.token_file = config.run_dir + "/token";
-  }
-  if (config.cache_dir.empty()) {
-    const std::filesystem::path parent = std::filesystem::path(config.run_dir).parent_path();
-    config.cache_dir = (parent / ".cache").string();
-  }
-  if (config.threads == 0) {
-    const std::uint32_t workers = std::max(1U, config.workers);
-    config.threads =
-        uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / workers);
-  }
-}
-
 bool is_nothing_left(const Job& job, std::uint64_t step) {
   const std::string& run_dir = job.config.run_dir;
   return !job.config.resume.empty() && step >= job.total_steps &&
          (says_done(run_dir) || !std::filesystem::exists(run_dir + "/events.jsonl"));
 }
 
-/// Who starts without a name in the same second gets the next one.
-Result<LockFile> lock_run_directory(JobConfig& config) {
-  const bool may_choose = config.run_dir.empty();
-  while (true) {
-    if (may_choose) {
-      config.run_dir = fresh_run_dir(config.model);
-    }
-    const std::string path = view_log_path(config.run_dir) + ".lock";
-    Result<LockFile> lock = may_choose ? LockFile::take(path, Duration(0)) : LockFile::take(path);
-    const bool is_taken = !lock.ok() && lock.error().code == Errc::kRefused;
-    if (is_taken && !may_choose) {
-      return Error{Errc::kRefused, lock.error().detail + ": a coordinator of this job is running"};
-    }
-    if (!is_taken) {
-      return lock;
-    }
-  }
-}
-
 Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
     JobConfig config, RunListener& listener, Unfinished unfinished, ScaleHandler on_scale,
-    std::optional<LockFile> lock) {
+    std::optional<LockFile> lock, Facts facts) {
   if (!lock) {
     Result<LockFile> taken = lock_run_directory(config);
     if (!taken.ok()) {
@@ -145,7 +115,7 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
   }
   lock->sign();
   std::unique_ptr<CoordinatorProcess> process(
-      new CoordinatorProcess(listener, std::move(on_scale), *std::move(lock)));
+      new CoordinatorProcess(listener, std::move(on_scale), *std::move(lock), facts));
   const Result<void> opened = process->open(std::move(config), unfinished);
   if (opened.ok() && process->server_ != nullptr) {
     return process;
@@ -165,7 +135,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   if (Result<void> prepared = prepare(std::move(config)); !prepared.ok()) {
     return prepared;
   }
-  if (!goes_on_ && is_nothing_left(*job_, starting_point_.step)) {
+  if (!goes_on_ && !lacks_facts_ && is_nothing_left(*job_, starting_point_.step)) {
     listener_.on_event(fmt::format("nothing is left to do: {} is of step {}, the job's last is {}",
                                    job_->config.resume, starting_point_.step, job_->total_steps));
     return {};
@@ -179,7 +149,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   if (!start_remark_.empty() && !goes_on_) {
     note("init", start_remark_);
   }
-  if (const datasets::LeftOut& images = job_->data.left_out; images.count > 0 && !goes_on_) {
+  if (const datasets::LeftOut& images = job_->facts.left_out; images.count > 0 && !goes_on_) {
     // Opening the data has said it on the terminal; workers with other data are refused.
     recorder_->fact("images_left_out", {{"images", to_json(images)}}, "");
   }
@@ -237,16 +207,76 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
     starting_point_ = {value(loaded.value().info.committed), to_string(loaded.value().info.digest)};
   }
   Result<std::unique_ptr<Job>> job = prepare_job(config);
-  if (!job.ok()) {
+  if (job.ok()) {
+    job_ = std::move(job).value();
+  } else if (facts_ == Facts::kHere || !is_not_here(config)) {
     return std::move(job).error();
+  } else if (Result<void> begun = prepare_without_data(config, job.error()); !begun.ok()) {
+    return begun;
   }
-  job_ = std::move(job).value();
+  if (lacks_facts_) {
+    return {};
+  }
   Result<std::string> remark = try_starting_state(*job_);
   if (!remark.ok()) {
     return remark.error();
   }
   start_remark_ = std::move(remark).value();
   return {};
+}
+
+/// With the facts that are on record, or those that the first worker tells. A standby is told
+/// nothing, and a job that was under way must have them on record.
+Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
+  Result<std::unique_ptr<Job>> begun = begin_job(config);
+  if (!begun.ok()) {
+    return std::move(begun).error();
+  }
+  job_ = std::move(begun).value();
+  Result<JobFacts> facts = facts_on_record(config, goes_on_);
+  if (facts.ok()) {
+    return complete_job(*job_, std::move(facts).value());
+  }
+  const bool is_new = config.resume.empty() && !view_log_->contents().view;
+  if (facts.error().code != Errc::kNotFound || config.standby || !is_new) {
+    return facts.error().code == Errc::kNotFound ? lack : facts.error();
+  }
+  lacks_facts_ = true;
+  listener_.on_event(lack.detail + "; workers are taken in when the first has said what it has");
+  return {};
+}
+
+/// For whoever goes on with the job.
+Result<void> CoordinatorProcess::keep_facts() {
+  return write_file_atomic(facts_path(job_->config.run_dir), to_json(job_->facts) + "\n");
+}
+
+/// On the thread of transfers, while the server takes nobody in. Others read `job_->config` only.
+Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
+  Result<std::unique_ptr<Job>> tried = begin_job(job_->config);
+  if (!tried.ok()) {
+    return std::move(tried).error();
+  }
+  if (Result<void> completed = complete_job(*tried.value(), facts); !completed.ok()) {
+    return completed;
+  }
+  if (const Result<std::string> start = try_starting_state(*tried.value()); !start.ok()) {
+    return start.error();
+  }
+  bool is_complete = false;
+  auto called = std::make_shared<std::promise<void>>();
+  const std::future<void> answer = called->get_future();
+  server_->begin([this, &facts, &is_complete, called = std::move(called)] {
+    is_complete = complete_job(*job_, facts).ok();
+    return core_options();
+  });
+  answer.wait();  // until the server is done with it, which goes with it if the job has ended
+  if (!is_complete) {
+    return Error{Errc::kRefused, "the job is over"};
+  }
+  recorder_->note("data", fmt::format("the job's data set is {}, {} training images of {} classes",
+                                      facts.data, facts.train_samples, facts.classes));
+  return keep_facts();
 }
 
 Result<void> CoordinatorProcess::open_run_directory() {
@@ -337,7 +367,10 @@ Result<void> CoordinatorProcess::start_server() {
   options.host = std::move(host).value();
   options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token).value();
-  options.core = core_options();
+  options.begins_later = lacks_facts_;
+  if (!lacks_facts_) {
+    options.core = core_options();
+  }
   options.flight_path = config.run_dir + "/logs/flight-coordinator.log";
   if (goes_on_) {
     announce_return();
@@ -350,6 +383,9 @@ Result<void> CoordinatorProcess::start_server() {
   }
   server_ = std::move(server).value();
   begin_transfers();
+  if (Result<void> kept = lacks_facts_ ? Result<void>() : keep_facts(); !kept.ok()) {
+    return kept;
+  }
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
 }
 
@@ -359,7 +395,9 @@ void CoordinatorProcess::begin_transfers() {
       CheckpointReceiver::Hooks{
           [this](const ReceivedCheckpoint& received) { recorder_->checkpoint_received(received); },
           [this](const std::string& why) { recorder_->checkpoint_refused(why); },
-          [this] { return step_without_holder(); }});
+          [this] { return step_without_holder(); },
+          lacks_facts_ ? [this](const JobFacts& facts) { return take_facts(facts); }
+                       : std::function<Result<void>(const JobFacts&)>()});
   recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
   });

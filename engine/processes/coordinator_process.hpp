@@ -28,6 +28,10 @@ class CoordinatorProcess {
   /// with it.
   enum class Unfinished { kRefuse, kGoOn };
 
+  /// Whether the data set and the device have to be here; else the first worker may say what they
+  /// are, and nobody is taken in before.
+  enum class Facts { kHere, kMayCome };
+
   /// Locks the run directory (unless `lock` does so already) before it looks at it, prepares the
   /// job, creates the directory's config.toml, token and `coordinator` file (our endpoint), and
   /// starts the server. Defaults that depend on the moment or on the machine (run_dir, threads,
@@ -39,7 +43,8 @@ class CoordinatorProcess {
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
                                                            ScaleHandler on_scale,
-                                                           std::optional<LockFile> lock = {});
+                                                           std::optional<LockFile> lock = {},
+                                                           Facts facts = Facts::kHere);
 
   [[nodiscard]] const JobConfig& config() const { return job_->config; }
   [[nodiscard]] const Job& job() const { return *job_; }
@@ -66,11 +71,17 @@ class CoordinatorProcess {
   int finish(JobEnd end);
 
  private:
-  CoordinatorProcess(RunListener& listener, ScaleHandler on_scale, LockFile lock)
-      : lock_(std::move(lock)), listener_(listener), on_scale_(std::move(on_scale)) {}
+  CoordinatorProcess(RunListener& listener, ScaleHandler on_scale, LockFile lock, Facts facts)
+      : lock_(std::move(lock)),
+        listener_(listener),
+        on_scale_(std::move(on_scale)),
+        facts_(facts) {}
   Result<void> open(JobConfig config, Unfinished unfinished);
   Result<void> open_view_log(const std::string& run_dir, Unfinished unfinished);
   Result<void> prepare(JobConfig config);
+  Result<void> prepare_without_data(const JobConfig& config, const Error& lack);
+  Result<void> take_facts(const JobFacts& facts);
+  Result<void> keep_facts();
   Result<void> open_run_directory();
   Result<void> start_server();
   [[nodiscard]] elastic::CoordinatorOptions core_options() const;
@@ -86,8 +97,10 @@ class CoordinatorProcess {
   LockFile lock_;  // of the run directory; goes last
   RunListener& listener_;
   ScaleHandler on_scale_;
-  bool goes_on_ = false;    // with the job that the view log holds
-  bool only_ends_ = false;  // and that job has ended
+  const Facts facts_;
+  bool lacks_facts_ = false;  // until a worker tells them
+  bool goes_on_ = false;      // with the job that the view log holds
+  bool only_ends_ = false;    // and that job has ended
   std::unique_ptr<Job> job_;
   std::string start_remark_;      // what the user should know of the state it starts from
   StartingPoint starting_point_;  // of a job that is resumed from a checkpoint
@@ -108,12 +121,5 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
 /// nothing else to do. A run that died between its last checkpoint and its summary has the rest of
 /// that left.
 [[nodiscard]] bool is_nothing_left(const Job& job, std::uint64_t step);
-
-/// The lock of the run directory, under which everything in it is read and written. Chooses the
-/// directory if `config` names none. kRefused if another process has it.
-[[nodiscard]] Result<LockFile> lock_run_directory(JobConfig& config);
-
-/// Fills in what depends on the machine and the moment; see CoordinatorProcess::start.
-void resolve_defaults(JobConfig& config);
 
 }  // namespace mayfly::engine

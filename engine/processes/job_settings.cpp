@@ -12,6 +12,7 @@
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/job_facts.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -29,20 +30,37 @@ Result<Bytes> token_of(const JobConfig& own) {
 }
 
 /// Once, of whichever coordinator answers first.
-Result<std::string> ask(const std::vector<std::string>& endpoints, ByteSpan token,
-                        Instant deadline) {
+Result<TransferAnswer> ask_once(const std::vector<std::string>& endpoints, ByteSpan token,
+                                const TransferRequest& request, Instant deadline) {
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
   Result<elastic::FirstSession> found =
       elastic::open_first_session(endpoints, token, hello, deadline);
-  if (!found.ok()) {
-    return std::move(found).error();
+  return found.ok() ? request_transfer(found.value().session.fd.get(), request)
+                    : Result<TransferAnswer>(std::move(found).error());
+}
+
+/// Again if it goes away meanwhile. kRefused also if it answers that.
+Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request) {
+  const Result<Bytes> token = token_of(own);
+  if (!token.ok()) {
+    return token.error();
   }
-  TransferRequest request;
-  request.kind = TransferRequest::Kind::kSettings;
-  const Result<TransferAnswer> answer = request_transfer(found.value().session.fd.get(), request);
-  return answer.ok() ? Result<std::string>(answer.value().text)
-                     : Result<std::string>(answer.error());
+  const std::vector<std::string> endpoints = coordinator_endpoints(own);
+  const Instant deadline = monotonic_now() + kWaitMax;
+  Result<TransferAnswer> answer = ask_once(endpoints, token.value(), request, deadline);
+  while (!answer.ok() && answer.error().code == Errc::kPeerLost && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kRetryAfter);
+    answer = ask_once(endpoints, token.value(), request, deadline);
+  }
+  const bool is_refused = answer.ok() ? answer.value().verdict == TransferAnswer::Verdict::kRefused
+                                      : answer.error().code == Errc::kRefused;
+  if (is_refused) {
+    return Error{Errc::kRefused,
+                 fmt::format("the coordinator at {} refuses this worker: {}", own.coordinator,
+                             answer.ok() ? answer.value().text : answer.error().detail)};
+  }
+  return answer;
 }
 
 }  // namespace
@@ -63,29 +81,27 @@ Result<JobConfig> ask_for_job_settings(const JobConfig& own) {
   if (Result<void> usable = check_reachable_host(own.bind_host); !usable.ok()) {
     return std::move(usable).error();
   }
-  const Result<Bytes> token = token_of(own);
-  if (!token.ok()) {
-    return token.error();
-  }
-  const std::vector<std::string> endpoints = coordinator_endpoints(own);
-  const Instant deadline = monotonic_now() + kWaitMax;
-  Result<std::string> text = ask(endpoints, token.value(), deadline);
-  while (!text.ok() && text.error().code == Errc::kPeerLost && monotonic_now() < deadline) {
-    std::this_thread::sleep_for(kRetryAfter);  // it went away meanwhile
-    text = ask(endpoints, token.value(), deadline);
-  }
-  if (!text.ok() && text.error().code == Errc::kRefused) {
-    return Error{Errc::kRefused, fmt::format("the coordinator at {} refuses this worker: {}",
-                                             own.coordinator, text.error().detail)};
-  }
-  if (!text.ok()) {
-    return std::move(text).error();
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kSettings;
+  const Result<TransferAnswer> answer = ask(own, request);
+  if (!answer.ok()) {
+    return answer.error();
   }
   JobConfig job;
-  if (Result<void> read = apply_toml(job, text.value(), "the coordinator's settings"); !read.ok()) {
+  if (Result<void> read = apply_toml(job, answer.value().text, "the coordinator's settings");
+      !read.ok()) {
     return std::move(read).error();
   }
+  job.tells_facts = answer.value().verdict == TransferAnswer::Verdict::kTransfer;
   return job;
+}
+
+Result<void> tell_facts(const JobConfig& own, const JobFacts& facts) {
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kFacts;
+  request.facts = to_json(facts);
+  const Result<TransferAnswer> answer = ask(own, request);
+  return answer.ok() ? Result<void>() : answer.error();
 }
 
 }  // namespace mayfly::engine

@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "engine/config/config.hpp"
+#include "engine/job.hpp"
 
 namespace mayfly::engine {
 
@@ -18,5 +19,9 @@ namespace mayfly::engine {
 /// worker does for its coordinator, and says what for. kInvalidInput without a token; kRefused with
 /// the coordinator's reason; the failure of the last attempt if none answers.
 [[nodiscard]] Result<JobConfig> ask_for_job_settings(const JobConfig& own);
+
+/// Tells a coordinator without a data set what this worker's job is like, and returns when it takes
+/// workers in. kRefused with the coordinator's reason.
+[[nodiscard]] Result<void> tell_facts(const JobConfig& own, const JobFacts& facts);
 
 }  // namespace mayfly::engine

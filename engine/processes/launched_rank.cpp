@@ -35,6 +35,7 @@
 #include "engine/processes/network_interface.hpp"
 #include "engine/processes/rank_channel.hpp"
 #include "engine/processes/rank_marks.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {

@@ -23,10 +23,12 @@
 #include "engine/processes/backend.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/processes/job_settings.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/processes/rejoin_limit.hpp"
 #include "engine/processes/resident_memory.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/processes/worker_join.hpp"
 #include "engine/run/checkpoint_uploader.hpp"
 #include "engine/state/starting_state.hpp"
@@ -444,6 +446,11 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   Result<StartingState> start = fresh_state(parts);
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
+  }
+  if (config.tells_facts) {
+    if (Result<void> told = tell_facts(config, parts.job->facts); !told.ok()) {
+      return fail(told.error(), kExitUsage);
+    }
   }
   const int code = take_parts(config, parts, sentinel.get(), std::move(start).value(), signals);
   signals.has_left();

@@ -12,6 +12,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "elastic/net/sockets.hpp"
+#include "engine/run/job_facts.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -45,6 +46,7 @@ CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start, std:
       settings_(std::move(settings)),
       hooks_(std::move(hooks)),
       folder_(job.config.run_dir + "/checkpoints"),
+      lacks_facts_(hooks_.on_facts != nullptr),
       thread_([this] { run(); }) {}
 
 CheckpointReceiver::~CheckpointReceiver() {
@@ -112,16 +114,42 @@ Result<void> CheckpointReceiver::serve(const Visitor& visitor) {
   if (!request.ok()) {
     return request.error();
   }
-  switch (request.value().kind) {
+  const TransferRequest::Kind kind = request.value().kind;
+  const bool may_lack_facts =
+      kind == TransferRequest::Kind::kSettings || kind == TransferRequest::Kind::kFacts;
+  if (lacks_facts_ && !may_lack_facts) {  // nobody can be a worker yet
+    return Error{Errc::kInvalidInput, "the job is not complete"};
+  }
+  switch (kind) {
     case TransferRequest::Kind::kOffer: return receive(visitor, request.value().offer);
     case TransferRequest::Kind::kQuestion: return answer(visitor, request.value().question);
-    case TransferRequest::Kind::kSettings: {
-      TransferAnswer answer;
-      answer.text = settings_;
-      return send_frame(fd, encode(answer));
-    }
+    case TransferRequest::Kind::kSettings: return tell_settings(visitor);
+    case TransferRequest::Kind::kFacts: return take_facts(visitor, request.value().facts);
   }
   UNREACHABLE("a decoded request has a known kind");
+}
+
+Result<void> CheckpointReceiver::tell_settings(const Visitor& visitor) const {
+  TransferAnswer answer;
+  answer.verdict = lacks_facts_ ? TransferAnswer::Verdict::kTransfer : answer.verdict;
+  answer.text = settings_;
+  return send_frame(visitor.socket.get(), encode(answer));
+}
+
+Result<void> CheckpointReceiver::take_facts(const Visitor& visitor, const std::string& text) {
+  TransferAnswer answer;
+  if (lacks_facts_) {
+    const Result<JobFacts> facts = parse_facts(text);
+    const Result<void> taken = facts.ok() ? hooks_.on_facts(facts.value()) : facts.error();
+    lacks_facts_ = !taken.ok();
+    if (!taken.ok()) {
+      hooks_.on_refused(
+          fmt::format("a worker on {} is not taken: {}", visitor.host, taken.error().detail));
+      answer.verdict = TransferAnswer::Verdict::kRefused;
+      answer.text = taken.error().detail;
+    }
+  }
+  return send_frame(visitor.socket.get(), encode(answer));
 }
 
 std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOffer& offer) const {

@@ -39,6 +39,9 @@ class CheckpointReceiver {
     std::function<void(const std::string& why)> on_refused;
     /// If nobody holds the job's state: the last committed step, or that which the job begins with.
     std::function<std::optional<Step>()> step_without_holder;
+    /// If the job is not complete: a worker's facts of it. Returns when the job is complete, or why
+    /// it cannot be with these. Null: the job is complete, and nobody is asked for facts.
+    std::function<Result<void>(const JobFacts&)> on_facts;
   };
 
   /// `start`: what the job was resumed from, if it was. `settings`: what is told to who asks.
@@ -62,6 +65,8 @@ class CheckpointReceiver {
   [[nodiscard]] Result<void> receive(const Visitor& visitor, const TransferOffer& offer);
   [[nodiscard]] Result<void> save(const Visitor& visitor, Instant began, std::uint64_t travelled);
   [[nodiscard]] Result<void> answer(const Visitor& visitor, const TransferQuestion& question);
+  [[nodiscard]] Result<void> tell_settings(const Visitor& visitor) const;
+  [[nodiscard]] Result<void> take_facts(const Visitor& visitor, const std::string& text);
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
   [[nodiscard]] bool has(const TransferOffer& offer) const;
@@ -73,6 +78,7 @@ class CheckpointReceiver {
   const Hooks hooks_;
   const std::string folder_;                    // of checkpoints
   std::optional<IncomingCheckpoint> incoming_;  // the thread's: what broke off goes on
+  bool lacks_facts_;                            // the thread's: the job is not complete
   std::atomic<int> pending_{0};
   std::atomic<int> serving_{-1};  // the descriptor that ~CheckpointReceiver() shuts down
 

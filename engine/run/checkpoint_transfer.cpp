@@ -119,6 +119,9 @@ Bytes encode(const TransferRequest& request) {
     case TransferRequest::Kind::kOffer: put(out, request.offer); break;
     case TransferRequest::Kind::kQuestion: put(out, request.question); break;
     case TransferRequest::Kind::kSettings: break;
+    case TransferRequest::Kind::kFacts:
+      out.put_string(request.facts.substr(0, kTextBytesMax));
+      break;
   }
   return out.take();
 }
@@ -153,6 +156,10 @@ Result<TransferRequest> decode_transfer_request(ByteSpan bytes) {
       request.question = get_question(in);
       break;
     case TransferRequest::Kind::kSettings: request.kind = TransferRequest::Kind::kSettings; break;
+    case TransferRequest::Kind::kFacts:
+      request.kind = TransferRequest::Kind::kFacts;
+      request.facts = in.get_string(kTextBytesMax);
+      break;
     default: is_sound = false; break;
   }
   return checked(in, std::move(request), is_sound);

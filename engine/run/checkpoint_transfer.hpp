@@ -9,7 +9,10 @@
 //   one after the other, and the coordinator says whether they are safe on its disk.
 // - Question, "this is what I would start with": the coordinator answers that this is right, that
 //   it is wrong, or sends an Offer of what to start with instead, and then the files.
-// - Settings, "what is this job?": the coordinator answers with the settings of its job as a text.
+// - Settings, "what is this job?": the coordinator answers with the settings of its job as a text,
+//   and with kTransfer if it has no data set and wants the facts of the job.
+// - Facts, "this is what I have": those of a worker's own job (engine/run/job_facts.hpp). The
+//   coordinator answers when it knows them, from this worker or another.
 //
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 
@@ -53,10 +56,11 @@ struct TransferQuestion {
 };
 
 struct TransferRequest {
-  enum class Kind : std::uint8_t { kOffer = 0, kQuestion = 1, kSettings = 2 };
+  enum class Kind : std::uint8_t { kOffer = 0, kQuestion = 1, kSettings = 2, kFacts = 3 };
   Kind kind = Kind::kOffer;
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion
+  std::string facts;          ///< kFacts
 };
 
 struct TransferAnswer {

@@ -46,8 +46,8 @@ StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file
   const std::string view_log = view_log_path(run_dir);
   for (const fs::path& file :
        {run / "config.toml", run / "events.jsonl", run / "metrics.jsonl", run / "coordinator",
-        run / "cloud.json", run / "logs" / "coordinator.log", fs::path(token_file),
-        fs::path(view_log)}) {
+        run / "cloud.json", run / "facts.json", run / "logs" / "coordinator.log",
+        fs::path(token_file), fs::path(view_log)}) {
     if (is_absent(file)) {
       files_.push_back(file);
     }
@@ -65,8 +65,9 @@ void StartFiles::keep_contents() {
   const auto is_older = [this](const fs::path& file) {
     return std::find(files_.begin(), files_.end(), file) == files_.end();
   };
-  for (const fs::path& file : {run_ / "config.toml", run_ / "coordinator", run_ / "cloud.json",
-                               fs::path(view_log_path(run_)), fs::path(summary_path(run_))}) {
+  for (const fs::path& file :
+       {run_ / "config.toml", run_ / "coordinator", run_ / "cloud.json", run_ / "facts.json",
+        fs::path(view_log_path(run_)), fs::path(summary_path(run_))}) {
     if (Result<Bytes> content = read_file(file, kContentMax); content.ok() && is_older(file)) {
       contents_.emplace(file, std::move(content).value());
     }

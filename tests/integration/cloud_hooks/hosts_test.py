@@ -109,6 +109,17 @@ def three_workers_on_two_hosts():
     hosts.remove()
 
 
+def data_on_the_hosts_only():
+    digest = undisturbed()
+    hosts = Hosts("a", "b")
+    run = started(hosts, "a,b", "--data", "/nowhere/images", "--cloud-worker-args",
+                  "--data procedural:512")
+    ends_well(run, hosts, digest)
+    expect("no data set '/nowhere/images'" in run.output(), run.output())
+    run.remove()
+    hosts.remove()
+
+
 def killed_worker_is_replaced():
     digest = undisturbed()
     hosts = Hosts("a", "b")
@@ -222,6 +233,7 @@ def hostfile_is_read():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "three_workers": three_workers_on_two_hosts,
+        "data_on_the_hosts": data_on_the_hosts_only,
         "killed_worker": killed_worker_is_replaced,
         "lost_host": lost_host_gives_way_to_a_spare,
         "killed_coordinator": killed_coordinator_goes_on,

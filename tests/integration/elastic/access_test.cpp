@@ -249,5 +249,63 @@ TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
   EXPECT_EQ(reply.error().code, Errc::kDeadline);
 }
 
+/// A server that begins later; its options come with begin().
+class NotBegun : public testing::Test {
+ protected:
+  NotBegun() {
+    CoordinatorServerOptions options;
+    options.token = token_;
+    options.begins_later = true;
+    server_ = start_coordinator(std::move(options), observer_).value();
+  }
+  [[nodiscard]] Result<Answer> ask(Role role) const {
+    Hello hello;
+    hello.role = role;
+    return ask_for_admission(server_->endpoint(), token_, hello, monotonic_now() + kHangBound);
+  }
+  void begin() {
+    server_->begin([] {
+      CoordinatorOptions core;
+      core.initial_workers = 1;
+      return core;
+    });
+  }
+
+  const Bytes token_ = make_token();
+  RecordingObserver observer_;
+  std::unique_ptr<CoordinatorServer> server_;
+};
+
+TEST_F(NotBegun, SendsWorkersAwayForAWhile) {
+  EXPECT_EQ(server_->status().phase, "waiting");
+  const Result<Answer> early = ask(Role::kWorker);
+  ASSERT_TRUE(early.ok()) << early.error().detail;
+  EXPECT_EQ(std::get<Refused>(early.value().verdict).refusal, Refusal::kElsewhere);
+  server_->drain(MemberId{1}, "nobody");
+  server_->pause(true);
+  begin();
+  begin();  // once
+  const Instant deadline = monotonic_now() + kHangBound;
+  Result<Answer> taken = ask(Role::kWorker);
+  while (taken.ok() && !std::holds_alternative<Welcome>(taken.value().verdict) &&
+         monotonic_now() < deadline) {
+    taken = ask(Role::kWorker);
+  }
+  ASSERT_TRUE(taken.ok()) << taken.error().detail;
+  EXPECT_TRUE(std::holds_alternative<Welcome>(taken.value().verdict));
+}
+
+TEST_F(NotBegun, EndsWhenItIsStoppedAndStaysSo) {
+  server_->stop("no patience");
+  EXPECT_TRUE(observer_.wait_until(
+      [](const auto& seen) { return seen.outcomes == std::vector{Outcome::kStopped}; }, "the end"));
+  server_->fail("too late");
+  begin();
+  const Result<Answer> late = ask(Role::kWorker);
+  ASSERT_TRUE(late.ok()) << late.error().detail;
+  EXPECT_TRUE(std::holds_alternative<Refused>(late.value().verdict));
+  EXPECT_EQ(observer_.seen().outcomes.size(), 1u);
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

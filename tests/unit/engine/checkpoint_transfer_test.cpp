@@ -15,6 +15,7 @@
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/job_facts.hpp"
 #include "engine/state/starting_state.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -111,7 +112,8 @@ class Receiving : public ::testing::Test {
                                                  return lost_at.load() > 0 || is_unheld_at_start
                                                             ? std::optional(Step{lost_at.load()})
                                                             : std::nullopt;
-                                               }});
+                                               },
+                                               {}});
   }
 
   nn::CheckpointFiles files(std::uint64_t step) const {
@@ -266,6 +268,44 @@ TEST_F(Receiving, TellsTheSettings) {
   TransferRequest request;
   request.kind = TransferRequest::Kind::kSettings;
   EXPECT_EQ(ask(connect().get(), request).text, "lr = 7\n");
+}
+
+TEST_F(Receiving, AsksForFactsUntilItsJobIsComplete) {
+  receiver.reset();
+  CheckpointReceiver::Hooks hooks;
+  std::vector<std::string> refused;
+  std::vector<JobFacts> taken;
+  hooks.on_refused = [&](const std::string& why) { refused.push_back(why); };
+  hooks.on_facts = [&](const JobFacts& facts) {
+    taken.push_back(facts);
+    return facts.image_size == 32 ? Result<void>() : Error{Errc::kInvalidInput, "a small image"};
+  };
+  receiver.emplace(*job, StartingPoint{}, "lr = 7\n", hooks);
+  TransferRequest settings;
+  settings.kind = TransferRequest::Kind::kSettings;
+  const auto is_asked = [&] {
+    return ask(connect().get(), settings).verdict == TransferAnswer::Verdict::kTransfer;
+  };
+  EXPECT_TRUE(is_asked());
+  TransferRequest facts;
+  facts.kind = TransferRequest::Kind::kFacts;
+  facts.facts = "nothing";
+  EXPECT_EQ(ask(connect().get(), facts).verdict, TransferAnswer::Verdict::kRefused);
+  JobFacts small = job->facts;
+  small.image_size = 16;
+  facts.facts = to_json(small);
+  EXPECT_EQ(ask(connect().get(), facts).text, "a small image");
+  EXPECT_TRUE(is_asked());
+  UniqueFd early = connect();
+  EXPECT_TRUE(send_frame(early.get(), encode(question(10, true, false))).ok());
+  EXPECT_FALSE(receive_frame(early.get()).ok()) << "nobody can be a worker yet";
+  facts.facts = to_json(job->facts);
+  EXPECT_EQ(ask(connect().get(), facts).verdict, TransferAnswer::Verdict::kNothing);
+  EXPECT_FALSE(is_asked());
+  EXPECT_EQ(ask(connect().get(), facts).verdict, TransferAnswer::Verdict::kNothing);
+  receiver.reset();
+  EXPECT_EQ(taken.size(), 2u) << "those of a second worker are not looked at";
+  EXPECT_EQ(refused.size(), 2u);
 }
 
 TEST_F(Receiving, GivesWhatTheJobIsResumedFromToWhoHasNothing) {

@@ -1,0 +1,18 @@
+#pragma once
+
+// Where a run has its files, and who may write them.
+
+#include "base/lock_file.hpp"
+#include "base/result.hpp"
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+/// The lock of the run directory, under which everything in it is read and written. Chooses the
+/// directory if `config` names none. kRefused if another process has it.
+[[nodiscard]] Result<LockFile> lock_run_directory(JobConfig& config);
+
+/// Fills in what depends on the machine and the moment; see CoordinatorProcess::start.
+void resolve_defaults(JobConfig& config);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,24 @@
+#pragma once
+
+// The facts of a job (JobFacts) as a text: what a worker tells a coordinator that has no data set,
+// and the file `facts.json` of a run directory, from which a coordinator goes on without asking.
+
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/job.hpp"
+
+namespace mayfly::engine {
+
+/// One line of JSON.
+[[nodiscard]] std::string to_json(const JobFacts& facts);
+
+/// kCorrupt if the text does not say all of them, or one that cannot be.
+[[nodiscard]] Result<JobFacts> parse_facts(const std::string& text);
+
+[[nodiscard]] std::string facts_path(const std::string& run_dir);
+
+/// Of a run directory. kNotFound if it has none.
+[[nodiscard]] Result<JobFacts> read_facts(const std::string& run_dir);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,80 @@
+#include "engine/run/job_facts.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobConfig small_job() {
+  JobConfig config;
+  config.data = "procedural:64";
+  config.global_batch = 16;
+  config.microbatch = 4;
+  config.epochs = 3;
+  return config;
+}
+
+TEST(JobFacts, MakeTheSameJobAsTheData) {
+  const std::unique_ptr<Job> worker = prepare_job(small_job()).value();
+  JobConfig elsewhere = small_job();
+  elsewhere.data = "/nowhere";
+  EXPECT_FALSE(prepare_job(elsewhere).ok());
+  const std::unique_ptr<Job> job = begin_job(elsewhere).value();
+  const Result<JobFacts> facts = parse_facts(to_json(worker->facts));
+  ASSERT_TRUE(facts.ok()) << facts.error().detail;
+  ASSERT_TRUE(complete_job(*job, facts.value()).ok());
+  EXPECT_EQ(job->fingerprint, worker->fingerprint);
+  EXPECT_EQ(job->total_steps, 12u);
+  EXPECT_EQ(job->epochs_at(4), 1);
+}
+
+TEST(JobFacts, OfWhichNoModelCanBeAreRefused) {
+  const std::unique_ptr<Job> worker = prepare_job(small_job()).value();
+  const std::unique_ptr<Job> job = begin_job(small_job()).value();
+  JobFacts facts = worker->facts;
+  facts.image_size = 3;
+  EXPECT_FALSE(complete_job(*job, facts).ok());
+}
+
+TEST(JobFacts, AreReadFromTheRunDirectory) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder / "";
+  EXPECT_EQ(read_facts(run).error().code, Errc::kNotFound);
+  const std::unique_ptr<Job> job = prepare_job(small_job()).value();
+  std::ofstream(facts_path(run)) << to_json(job->facts) << "\n";
+  EXPECT_EQ(read_facts(run).value().data_digest, job->facts.data_digest);
+  std::ofstream(facts_path(run)) << "{}";
+  EXPECT_EQ(read_facts(run).error().code, Errc::kCorrupt);
+  EXPECT_THAT(read_facts(run).error().detail, HasSubstr("facts.json: these are no facts"));
+}
+
+TEST(JobFacts, NoTextMakesTheReaderFail) {
+  const std::unique_ptr<Job> job = prepare_job(small_job()).value();
+  const std::string sound = to_json(job->facts);
+  for (std::size_t i = 0; i < sound.size(); ++i) {
+    EXPECT_FALSE(parse_facts(sound.substr(0, i)).ok());
+    for (const char other : {'0', '"', '-', '}', '\xff'}) {
+      std::string text = sound;
+      text[i] = other;
+      (void)parse_facts(text);
+    }
+  }
+  for (const char* name : {"\"classes\":", "\"image_size\":", "\"train_samples\":"}) {
+    for (const char* value : {"0", "-1", "1e30"}) {
+      std::string text = sound;
+      const std::size_t begin = text.find(name) + std::string(name).size();
+      text.replace(begin, text.find(',', begin) - begin, value);
+      EXPECT_FALSE(parse_facts(text).ok()) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::engine
