@@ -8,6 +8,7 @@ mayfly_library(engine
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
           parameter_server/sgd_shard.cpp processes/backend.cpp
           processes/coordinator_commands.cpp processes/coordinator_main.cpp
+          processes/coordinator_options.cpp
           processes/coordinator_process.cpp processes/exit_codes.cpp processes/job_settings.cpp
           processes/launched_by.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/member_records.cpp
@@ -18,7 +19,7 @@ mayfly_library(engine
           reduction/gradient_buckets.cpp
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
-          run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
+          run/checkpoint_copier.cpp run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
           run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/job_facts.cpp run/ledger.cpp
           run/records.cpp
           run/run_recorder.cpp

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "engine/config/device_choice.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
@@ -209,6 +210,13 @@ void settle_engines(Job& job, const std::string& engines) {
       text = engines;
     }
   }
+}
+
+bool lacks_data_or_device(const JobConfig& config) {
+  std::error_code ignored;
+  const bool is_made = config.data == "procedural" || config.data.starts_with("procedural:");
+  const bool has_data = is_made || std::filesystem::exists(config.data, ignored);
+  return !has_data || (uses_cuda(config.device) && !device_identity(config.device).ok());
 }
 
 Result<std::unique_ptr<Job>> begin_job(const JobConfig& config) {

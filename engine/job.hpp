@@ -64,6 +64,10 @@ struct Job {
 /// exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
 
+/// Whether prepare_job() fails because the data set or the GPU is not on this machine, as it may be
+/// on others.
+[[nodiscard]] bool lacks_data_or_device(const JobConfig& config);
+
 /// The same in a coordinator that has neither the data set nor the device that computes: what can
 /// be known without the facts. It may not be used for more than its `config` and `microbatches`
 /// before complete_job().

@@ -147,6 +147,7 @@ struct JobConfig {
   /// A checkpoint when the last one is so old, at the next step with a digest; 0 = none for that.
   double checkpoint_minutes = 5;
   std::uint32_t keep_checkpoints = 3;
+  std::string checkpoint_to;        ///< where they go as well; see engine/run/checkpoint_copier.hpp
   std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
   std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
   std::uint64_t audit_every = 0;    ///< steps between audits (engine/training/audit.hpp); 0 = none

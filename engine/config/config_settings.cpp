@@ -287,6 +287,10 @@ void append_records(std::vector<Setting>& list) {
   list.push_back(make("checkpoint_minutes", &C::checkpoint_minutes,
                       "one when the last is so old; 0 = none for that"));
   list.push_back(make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest stay"));
+  list.push_back(own(
+      make("checkpoint_to", &C::checkpoint_to,
+           "a folder to which each checkpoint goes as well, or a command with {} for its folder "
+           "and {name} for that folder's name: 'rclone copy {} remote:runs/a/{name}'")));
   list.push_back(
       own(make("resume", &C::resume, "a checkpoint folder, or a run directory (its latest)")));
   list.push_back(

@@ -13,9 +13,9 @@
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
-#include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/backend.hpp"
+#include "engine/processes/coordinator_options.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/network_interface.hpp"
@@ -27,8 +27,6 @@
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "engine/state/starting_state.hpp"
-#include "engine/state/state_parts.hpp"
-#include "engine/training/device.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -67,23 +65,6 @@ Result<void> take_over(JobConfig& config) {
   }
   config = std::move(merged).value();
   return {};
-}
-
-/// Not for good, as workers elsewhere may have it.
-bool is_not_here(const JobConfig& config) {
-  std::error_code ignored;
-  const bool is_made = config.data == "procedural" || config.data.starts_with("procedural:");
-  const bool has_data = is_made || std::filesystem::exists(config.data, ignored);
-  return !has_data || (uses_cuda(config.device) && !device_identity(config.device).ok());
-}
-
-/// Of the run directory of a job that goes on or is resumed, or of one of its checkpoints.
-Result<JobFacts> facts_on_record(const JobConfig& config, bool goes_on) {
-  if (goes_on || config.resume.empty()) {
-    return read_facts(config.run_dir);
-  }
-  Result<JobFacts> facts = read_facts(config.resume);
-  return facts.ok() ? std::move(facts) : read_facts(config.resume + "/../..");
 }
 
 /// Every worker would refuse wrong starting weights; says so before anything is started. Returns
@@ -209,13 +190,13 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (job.ok()) {
     job_ = std::move(job).value();
-  } else if (facts_ == Facts::kHere || !is_not_here(config)) {
+  } else if (facts_ == Facts::kHere || !lacks_data_or_device(config)) {
     return std::move(job).error();
   } else if (Result<void> begun = prepare_without_data(config, job.error()); !begun.ok()) {
     return begun;
   }
-  if (lacks_facts_) {
-    return {};
+  if (Result<void> usable = check_copies(); !usable.ok() || lacks_facts_) {
+    return usable;
   }
   Result<std::string> remark = try_starting_state(*job_);
   if (!remark.ok()) {
@@ -233,7 +214,7 @@ Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, c
     return std::move(begun).error();
   }
   job_ = std::move(begun).value();
-  Result<JobFacts> facts = facts_on_record(config, goes_on_);
+  Result<JobFacts> facts = facts_on_record(config.run_dir, goes_on_ ? "" : config.resume);
   if (facts.ok()) {
     return complete_job(*job_, std::move(facts).value());
   }
@@ -268,7 +249,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   const std::future<void> answer = called->get_future();
   server_->begin([this, &facts, &is_complete, called = std::move(called)] {
     is_complete = complete_job(*job_, facts).ok();
-    return core_options();
+    return core_options(*job_, is_standby_);
   });
   answer.wait();  // until the server is done with it, which goes with it if the job has ended
   if (!is_complete) {
@@ -310,48 +291,6 @@ Result<void> CoordinatorProcess::open_run_directory() {
   return {};
 }
 
-elastic::CoordinatorOptions CoordinatorProcess::core_options() const {
-  const JobConfig& config = job_->config;
-  elastic::CoordinatorOptions core;
-  core.microbatches = job_->microbatches;
-  core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
-  if (config.spares > 0) {
-    core.view_max = config.workers - config.spares;
-  }
-  core.min_workers = config.min_workers;
-  core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
-  core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
-  core.state_part_names = StateParts(job_->model).names();
-  core.rebalance.enabled = config.rebalance;
-  core.stragglers.factor = config.evict_stragglers;
-  core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
-  core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
-  core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
-  core.fingerprint = job_->fingerprint;
-  core.last_step = Step{job_->total_steps};
-  core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
-  core.stalls.evict_floor = milliseconds(config.hang_max_ms);
-  core.stalls.report_only = config.hang_max_ms == 0;
-  if (!job_->bucket_size.tuned) {
-    core.bucket_names =
-        bucket_names(job_->model, ReductionLayout(job_->model, job_->bucket_size.elements));
-  }
-  if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
-    if (!carries_servers(config)) {
-      core.initial_workers += config.ps;
-    }
-    core.steps_need_everybody = false;
-    core.last_step.reset();
-    core.counts_as_worker = is_worker;  // workers say what is lost with a server
-    core.rebalance.enabled = false;
-    core.observe_from_bytes = UINT64_MAX;
-  }
-  core.identity = elastic::make_identity();
-  core.quorum = has_standbys(config);
-  core.standby = config.standby && view_log_->contents().job == 0;
-  return core;
-}
-
 Result<void> CoordinatorProcess::start_server() {
   const JobConfig& config = job_->config;
   Result<Bytes> token = read_or_make_token(config.token_file);
@@ -367,9 +306,10 @@ Result<void> CoordinatorProcess::start_server() {
   options.host = std::move(host).value();
   options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token).value();
+  is_standby_ = config.standby && view_log_->contents().job == 0;
   options.begins_later = lacks_facts_;
   if (!lacks_facts_) {
-    options.core = core_options();
+    options.core = core_options(*job_, is_standby_);
   }
   options.flight_path = config.run_dir + "/logs/flight-coordinator.log";
   if (goes_on_) {
@@ -382,6 +322,7 @@ Result<void> CoordinatorProcess::start_server() {
     return std::move(server).error();
   }
   server_ = std::move(server).value();
+  begin_copies();
   begin_transfers();
   if (Result<void> kept = lacks_facts_ ? Result<void>() : keep_facts(); !kept.ok()) {
     return kept;
@@ -389,11 +330,61 @@ Result<void> CoordinatorProcess::start_server() {
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
 }
 
+/// A run that is resumed with other settings goes on in its own copy, too.
+Result<void> CoordinatorProcess::check_copies() const {
+  const JobConfig& config = job_->config;
+  const bool may_hold_others = goes_on_ || lacks_facts_ || !config.resume.empty();
+  return config.checkpoint_to.empty()
+             ? Result<void>()
+             : check_copy_target(copy_target_of(config),
+                                 may_hold_others ? Fingerprint() : job_->fingerprint);
+}
+
+void CoordinatorProcess::begin_copies() {
+  const JobConfig& config = job_->config;
+  if (config.checkpoint_to.empty()) {
+    return;
+  }
+  copier_ = std::make_unique<CheckpointCopier>(
+      config, CheckpointCopier::Hooks{
+                  [this](Step step, const std::string& where, Duration took) {
+                    recorder_->checkpoint_copied(step, where, took);
+                  },
+                  [this](const std::string& why) { recorder_->checkpoint_not_copied(why); }});
+  if (goes_on_) {  // the coordinator before us may have died over it
+    const Result<LoadedCheckpoint> newest = load_checkpoint(config.run_dir);
+    if (newest.ok()) {
+      copier_->copy(newest.value().info.committed, newest.value().path);
+    }
+  }
+}
+
+/// A job whose last checkpoint is not where it should be has failed.
+void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
+  if (copier_ == nullptr) {
+    return;
+  }
+  const Result<void> copied = copier_->finish();
+  copier_.reset();
+  if (!copied.ok() && has_result) {
+    end.outcome = elastic::Outcome::kFailed;
+    end.detail = fmt::format(
+        "the last checkpoint is in {}/checkpoints, but not where "
+        "--checkpoint-to says: {}",
+        job_->config.run_dir, copied.error().detail);
+  }
+}
+
 void CoordinatorProcess::begin_transfers() {
   receiver_ = std::make_unique<CheckpointReceiver>(
       *job_, starting_point_, settings_to_tell(job_->config),
       CheckpointReceiver::Hooks{
-          [this](const ReceivedCheckpoint& received) { recorder_->checkpoint_received(received); },
+          [this](const ReceivedCheckpoint& received) {
+            recorder_->checkpoint_received(received);
+            if (copier_ != nullptr && server_->status().in_charge) {
+              copier_->copy(received.step, received.path);
+            }
+          },
           [this](const std::string& why) { recorder_->checkpoint_refused(why); },
           [this] { return step_without_holder(); },
           lacks_facts_ ? [this](const JobFacts& facts) { return take_facts(facts); }
@@ -465,6 +456,7 @@ int CoordinatorProcess::finish(JobEnd end) {
     end.outcome = elastic::Outcome::kFailed;
     end.detail = *unsaved;
   }
+  finish_copies(end, has_result);
   if (!recorder_->write_summary(end) && has_result) {
     end.outcome = elastic::Outcome::kFailed;
   }

@@ -13,6 +13,7 @@
 #include "elastic/net/durable_view_log.hpp"
 #include "engine/job.hpp"
 #include "engine/processes/launch.hpp"
+#include "engine/run/checkpoint_copier.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/run_recorder.hpp"
 #include "engine/run/start_files.hpp"
@@ -84,8 +85,10 @@ class CoordinatorProcess {
   Result<void> keep_facts();
   Result<void> open_run_directory();
   Result<void> start_server();
-  [[nodiscard]] elastic::CoordinatorOptions core_options() const;
   void announce_return();
+  Result<void> check_copies() const;
+  void begin_copies();
+  void finish_copies(JobEnd& end, bool has_result);
   void begin_transfers();
   void end_transfers();
   [[nodiscard]] std::optional<Step> step_without_holder() const;
@@ -98,6 +101,7 @@ class CoordinatorProcess {
   RunListener& listener_;
   ScaleHandler on_scale_;
   const Facts facts_;
+  bool is_standby_ = false;
   bool lacks_facts_ = false;  // until a worker tells them
   bool goes_on_ = false;      // with the job that the view log holds
   bool only_ends_ = false;    // and that job has ended
@@ -109,6 +113,7 @@ class CoordinatorProcess {
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<elastic::CoordinatorServer> server_;
+  std::unique_ptr<CheckpointCopier> copier_;      // null without --checkpoint-to
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 

@@ -21,22 +21,6 @@ constexpr std::size_t kVisitorsMax = 64;
 constexpr std::size_t kManifestBytesMax = 1U << 20;
 constexpr std::uint64_t kSpareBytes = 16U << 20;  // that the disk keeps for the run's records
 
-/// The first setting in which the checkpoint's job is another one, for people. What the coordinator
-/// leaves open (see settle_engines()) may be anything.
-std::optional<std::string> difference(const Fingerprint& ours, const Fingerprint& theirs) {
-  for (const auto& [name, value] : ours) {
-    const auto other = std::find_if(theirs.begin(), theirs.end(),
-                                    [&](const auto& each) { return each.first == name; });
-    if (other == theirs.end()) {
-      return fmt::format("{}: the checkpoint does not say it", name);
-    }
-    if (!value.empty() && value != other->second) {
-      return fmt::format("{}: the job has {}, the checkpoint {}", name, value, other->second);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start, std::string settings,

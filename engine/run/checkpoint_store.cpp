@@ -1,6 +1,7 @@
 #include "engine/run/checkpoint_store.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -234,6 +235,22 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   }
   prune(checkpoints, value(committed), keep);
   return target.string();
+}
+
+std::optional<std::string> difference(
+    const std::vector<std::pair<std::string, std::string>>& ours,
+    const std::vector<std::pair<std::string, std::string>>& theirs) {
+  for (const auto& [name, value] : ours) {
+    const auto other = std::find_if(theirs.begin(), theirs.end(),
+                                    [&](const auto& each) { return each.first == name; });
+    if (other == theirs.end()) {
+      return fmt::format("{}: the checkpoint does not say it", name);
+    }
+    if (!value.empty() && value != other->second) {
+      return fmt::format("{}: the job has {}, the checkpoint {}", name, value, other->second);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace mayfly::engine

@@ -5,7 +5,10 @@
 // .step-N.tmp, synced and renamed.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
@@ -33,5 +36,11 @@ struct LoadedCheckpoint {
 
 /// Where a checkpoint of this step is, or would be.
 [[nodiscard]] std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed);
+
+/// The first setting in which a checkpoint's job is another one, for people; what of ours is left
+/// open (see settle_engines()) may be anything.
+[[nodiscard]] std::optional<std::string> difference(
+    const std::vector<std::pair<std::string, std::string>>& ours,
+    const std::vector<std::pair<std::string, std::string>>& theirs);
 
 }  // namespace mayfly::engine

@@ -97,4 +97,12 @@ Result<JobFacts> read_facts(const std::string& run_dir) {
                           Error{Errc::kCorrupt, facts_path(run_dir) + ": " + facts.error().detail});
 }
 
+Result<JobFacts> facts_on_record(const std::string& run_dir, const std::string& resume) {
+  if (resume.empty()) {
+    return read_facts(run_dir);
+  }
+  Result<JobFacts> facts = read_facts(resume);
+  return facts.ok() ? std::move(facts) : read_facts(resume + "/../..");
+}
+
 }  // namespace mayfly::engine

@@ -21,4 +21,8 @@ namespace mayfly::engine {
 /// Of a run directory. kNotFound if it has none.
 [[nodiscard]] Result<JobFacts> read_facts(const std::string& run_dir);
 
+/// The same, or of the run directory or checkpoint that the job is resumed from, if it is.
+[[nodiscard]] Result<JobFacts> facts_on_record(const std::string& run_dir,
+                                               const std::string& resume);
+
 }  // namespace mayfly::engine

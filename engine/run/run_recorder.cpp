@@ -276,6 +276,22 @@ void RunRecorder::checkpoint_refused(const std::string& why) {
   }
 }
 
+void RunRecorder::checkpoint_copied(Step step, const std::string& where, Duration took) {
+  const std::lock_guard output(output_mutex_);
+  directory_.event("checkpoint_copied", {{"step", json_number(value(step))},
+                                         {"to", json_string(where)},
+                                         {"ms", json_number(to_ms(took))}});
+  copy_failures_.is_over();
+}
+
+void RunRecorder::checkpoint_not_copied(const std::string& why) {
+  const std::lock_guard output(output_mutex_);
+  directory_.event("checkpoint_not_copied", {{"detail", json_string(why)}});
+  if (copy_failures_.is_news(why)) {
+    listener_.on_event(why + "; it is tried again");
+  }
+}
+
 void RunRecorder::receive(const FatalRecord& record) {
   directory_.event("fatal", {{"detail", json_string(record.reason)}});
   server_->fail(record.reason);

@@ -64,6 +64,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void checkpoint_received(const ReceivedCheckpoint& received);
   /// One does not come here, or a worker is not taken for what it would start with.
   void checkpoint_refused(const std::string& why);
+  /// One is where --checkpoint-to says, or did not get there.
+  void checkpoint_copied(Step step, const std::string& where, Duration took);
+  void checkpoint_not_copied(const std::string& why);
   /// A fact that the launcher knows.
   void note(const std::string& kind, const std::string& detail);
   /// The same with more fields (name, JSON value); an empty line is not told to the listener.
@@ -118,6 +121,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::mutex output_mutex_;      // the directory and the listener are used by one thread at a time
   SaidFailure checkpoint_failures_;     // guarded by output_mutex_
   SaidFailure refusals_;                // guarded by output_mutex_
+  SaidFailure copy_failures_;           // guarded by output_mutex_
   std::optional<std::string> restart_;  // why; guarded by output_mutex_, until the view of it
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;  // or had news
