@@ -308,6 +308,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     fields.emplace_back("coming", json_number(std::uint64_t{fact.all->coming}));
     fields.emplace_back("billing", json_number(std::uint64_t{fact.all->billing}));
     fields.emplace_back("spent", json_number(fact.all->spent));
+    process_.recorder().costs(fact.all->spent);
     fields.emplace_back("per_hour", json_number(fact.all->per_hour));
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;

@@ -7,6 +7,7 @@
 
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 
@@ -75,11 +76,13 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
   }
   return fmt::format(
       R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
-      R"("model":{},"run_dir":{},)"
+      R"("model":{},"run_dir":{},"checkpoint":{},"cost":{},)"
       R"("members":[{}],"recoveries":[{}]}})",
       json_string(status.phase), value(status.committed), job_->total_steps,
       recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
-      json_string(job_->config.run_dir), members, recoveries_json(recorder_->recoveries()));
+      json_string(job_->config.run_dir), json_string(recorder_->last_checkpoint()),
+      recorder_->cost() ? json_number(*recorder_->cost()) : "null", members,
+      recoveries_json(recorder_->recoveries()));
 }
 
 }  // namespace mayfly::engine

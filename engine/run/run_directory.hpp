@@ -46,6 +46,14 @@ struct RecoveryRecord {
   std::string detail;  ///< why the first of the members was lost, or what broke
 };
 
+/// A member's part in a run: the steps that it computed are after `first_step` up to `last_step`.
+struct WorkerStay {
+  std::uint64_t member = 0;
+  std::string host;  ///< as it calls itself
+  std::uint64_t first_step = 0;
+  std::uint64_t last_step = 0;
+};
+
 struct Summary {
   std::string outcome;  ///< done, stopped, failed, too_few_workers
   std::string detail;
@@ -63,6 +71,8 @@ struct Summary {
   double data_wait_seconds = 0;  ///< the steps' data_wait_ms together
   std::uint32_t membership_changes = 0;
   std::vector<RecoveryRecord> recoveries;
+  std::vector<WorkerStay> workers;  ///< in the order in which they came
+  std::optional<double> cost;       ///< of servers, in the unit of their prices
   std::string reduction, backend, device, isa, dtype, conv_kernels, model, data;
   std::uint64_t seed = 0;
   std::string last_checkpoint;

@@ -69,6 +69,16 @@ RecoveryRecord recovery_of(const json::object& o) {
   return r;
 }
 
+std::vector<std::pair<std::uint64_t, std::string>> members_of(const json::object& view) {
+  const json::array& ids = view.at("members").as_array();
+  const json::array& hosts = view.at("hosts").as_array();
+  std::vector<std::pair<std::uint64_t, std::string>> members;
+  for (std::size_t i = 0; i < std::min(ids.size(), hosts.size()); ++i) {
+    members.emplace_back(ids[i].to_number<std::uint64_t>(), hosts[i].as_string());
+  }
+  return members;
+}
+
 /// The events of one part of a run, in order.
 struct EventReader {
   RunHistory history;
@@ -83,6 +93,9 @@ struct EventReader {
     } else if (kind == "view" && event.contains("members")) {  // and not the note of it
       (void)history.view_published(whole(event, "view"), json::serialize(event.at("members")));
       history.current_step = event.contains("committed") ? whole(event, "committed") : 0;
+      if (event.contains("hosts")) {
+        history.took_part(history.current_step, members_of(event));
+      }
     } else if (kind == "restarted" && event.contains("undone_samples")) {
       has_restarted = true;
       history.undone_samples += whole(event, "undone_samples");
@@ -165,6 +178,33 @@ void RunHistory::reached(std::uint64_t step, const std::string& digest) {
     last_digest = digest;
   }
   current_step = step;
+}
+
+void RunHistory::took_part(std::uint64_t committed,
+                           const std::vector<std::pair<std::uint64_t, std::string>>& members) {
+  std::set<std::uint64_t> now;
+  for (const auto& [id, host] : members) {
+    now.insert(id);
+    if (!present.contains(id)) {
+      workers.push_back({id, host, committed, committed});
+    }
+  }
+  for (WorkerStay& stay : workers) {
+    if (present.contains(stay.member) && !now.contains(stay.member)) {
+      stay.last_step = std::max(stay.last_step, committed);
+    }
+  }
+  present = std::move(now);
+}
+
+std::vector<WorkerStay> RunHistory::stays() const {
+  std::vector<WorkerStay> all = workers;
+  for (WorkerStay& stay : all) {
+    if (present.contains(stay.member)) {
+      stay.last_step = std::max(stay.last_step, current_step);
+    }
+  }
+  return all;
 }
 
 void RunHistory::forget_after(std::uint64_t step) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -52,6 +53,8 @@ struct RunHistory {
   std::uint64_t view = 0;    ///< the last one
   std::uint32_t views = 0;   ///< that had other members than the one before
   std::string view_members;  ///< of the last one, as JSON
+  std::vector<WorkerStay> workers;
+  std::set<std::uint64_t> present;  ///< members of the last view
 
   /// The steps after this one are undone; a step has so many samples. How many steps those are.
   std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
@@ -59,6 +62,13 @@ struct RunHistory {
   /// The state after this step is the newest that is left; those after it are computed again. How
   /// many steps are undone.
   std::uint64_t restart(std::uint64_t step, std::uint64_t samples_per_step);
+
+  /// A view after this step has these members, as (id, host).
+  void took_part(std::uint64_t committed,
+                 const std::vector<std::pair<std::uint64_t, std::string>>& members);
+
+  /// `workers`, those who are present with the steps up to now.
+  [[nodiscard]] std::vector<WorkerStay> stays() const;
 
   /// The job has the state after this step.
   void reached(std::uint64_t step, const std::string& digest);

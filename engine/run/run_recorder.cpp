@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/log.hpp"
 #include "engine/run/json_text.hpp"
@@ -88,6 +89,11 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
     ids.push_back(value(member.id));
   }
   const std::string members = fmt::format("[{}]", fmt::join(ids, ","));
+  const std::vector<std::pair<std::uint64_t, std::string>> stays = hosts_of(ids);
+  std::vector<std::string> hosts;
+  for (const auto& [id, host] : stays) {
+    hosts.push_back(json_string(host));
+  }
   bool is_new = false;
   std::uint64_t undone = 0;
   std::optional<PsServersNews> servers;
@@ -99,6 +105,9 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
       undone = restart_ ? history_.restart(value(view.committed), job_.config.global_batch) : 0;
       history_.reached(value(view.committed), "");
     }
+    if (is_new) {
+      history_.took_part(value(view.committed), stays);
+    }
   }
   if (!is_new) {
     return;  // the coordinator before this one told it
@@ -108,10 +117,27 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
   }
   directory_.event("view", {{"view", json_number(value(view.id))},
                             {"committed", json_number(value(view.committed))},
-                            {"members", members}});
+                            {"members", members},
+                            {"hosts", json_array(hosts)}});
   if (servers) {
     record(*servers, view.id);
   }
+}
+
+/// With the host that each is on, as far as it has said it.
+std::vector<std::pair<std::uint64_t, std::string>> RunRecorder::hosts_of(
+    const std::vector<std::uint64_t>& ids) const {
+  std::map<std::uint64_t, std::string> known;
+  if (server_ != nullptr) {
+    for (const elastic::MemberStatus& member : server_->status().members) {
+      known[value(member.id)] = member.host;
+    }
+  }
+  std::vector<std::pair<std::uint64_t, std::string>> hosts;
+  for (const std::uint64_t id : ids) {
+    hosts.emplace_back(id, known[id]);
+  }
+  return hosts;
 }
 
 /// The steps are computed again, with the same bits; their records stay.
@@ -121,7 +147,6 @@ void RunRecorder::record_restart(const std::string& reason, std::uint64_t step,
                                  {"undone_steps", json_number(undone)},
                                  {"undone_samples", json_number(undone * job_.config.global_batch)},
                                  {"detail", json_string(reason)}});
-  log::warning("restarted: " + reason);
   listener_.on_event(reason);
 }
 
@@ -349,6 +374,21 @@ void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) 
     end_ = JobEnd{outcome, detail};
   }
   ended_.notify_all();
+}
+
+void RunRecorder::costs(double spent) {
+  const std::lock_guard lock(mutex_);
+  cost_ = spent;
+}
+
+std::optional<double> RunRecorder::cost() const {
+  const std::lock_guard lock(mutex_);
+  return cost_;
+}
+
+std::string RunRecorder::last_checkpoint() const {
+  const std::lock_guard lock(mutex_);
+  return history_.last_checkpoint;
 }
 
 std::uint64_t RunRecorder::last_step() const {

@@ -74,6 +74,12 @@ class RunRecorder final : public elastic::CoordinatorObserver {
             const std::string& line);
   /// The last committed step of the state that the job has.
   [[nodiscard]] std::uint64_t last_step() const;
+  /// What the job's servers have cost so far, in the unit of their prices.
+  void costs(double spent);
+  /// None if nobody has said it.
+  [[nodiscard]] std::optional<double> cost() const;
+  /// The folder of the newest that was written, here or on a worker; empty if there is none.
+  [[nodiscard]] std::string last_checkpoint() const;
   /// Of the last committed step.
   [[nodiscard]] double images_per_second() const;
   [[nodiscard]] std::optional<JobEnd> end() const;
@@ -94,6 +100,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:
+  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::string>> hosts_of(
+      const std::vector<std::uint64_t>& ids) const;
   void record_restart(const std::string& reason, std::uint64_t step, std::uint64_t undone);
   void receive(const StepRecord& record);
   void receive(const EvaluationRecord& record);
@@ -137,6 +145,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::vector<elastic::Recovery> recoveries_;
   std::vector<elastic::Join> joins_;
   double images_per_second_ = 0;
+  std::optional<double> cost_;
   std::optional<PsRoles> roles_;  // of a job with parameter servers
 };
 

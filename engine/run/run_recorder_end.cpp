@@ -56,6 +56,8 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
       s.train_seconds > 0 ? timed_steps * job_.config.global_batch / s.train_seconds : 0;
   s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
   s.recoveries = history_.recoveries;
+  s.workers = history_.stays();
+  s.cost = cost_;
   s.reduction = job_.config.reduction;
   s.backend = job_.config.backend;
   s.device = job_.facts.device;

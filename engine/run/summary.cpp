@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/run/json_text.hpp"
@@ -10,6 +11,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr double kDataWaitShare = 0.05;  // of the training time; less is not worth a line
+constexpr std::size_t kHostsShown = 8;
 
 std::string with_thousands(std::uint64_t number) {
   std::string digits = std::to_string(number);
@@ -47,6 +49,31 @@ std::string recovery_line(const RecoveryRecord& r) {
       "(told {:.1f}, stopped {:.1f}, formed {:.1f}, synced {:.1f}), {} microbatches redone",
       r.cause, who.empty() ? "?" : who, r.step, r.step_ms, r.told_ms, r.stopped_ms, r.formed_ms,
       r.synced_ms, r.redone_microbatches);
+}
+
+/// Of a job on several hosts: "3 on node-a, 1 on node-b".
+std::string hosts_line(const std::vector<WorkerStay>& workers) {
+  std::vector<std::pair<std::string, int>> hosts;
+  for (const WorkerStay& stay : workers) {
+    const auto place = std::find_if(hosts.begin(), hosts.end(),
+                                    [&](const auto& host) { return host.first == stay.host; });
+    if (place == hosts.end()) {
+      hosts.emplace_back(stay.host, 1);
+    } else {
+      ++place->second;
+    }
+  }
+  if (hosts.size() < 2) {
+    return {};
+  }
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(hosts.size(), kHostsShown); ++i) {
+    parts.push_back(fmt::format("{} on {}", hosts[i].second, hosts[i].first));
+  }
+  if (hosts.size() > kHostsShown) {
+    parts.push_back(fmt::format("and others on {} more hosts", hosts.size() - kHostsShown));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -192,11 +219,22 @@ std::string to_json(const Summary& s) {
   for (const RecoveryRecord& recovery : s.recoveries) {
     recoveries.push_back(to_json(recovery));
   }
+  std::vector<std::string> workers;
+  for (const WorkerStay& stay : s.workers) {
+    workers.push_back(JsonObject()
+                          .add("member", json_number(stay.member))
+                          .add("host", json_string(stay.host))
+                          .add("first_step", json_number(stay.first_step))
+                          .add("last_step", json_number(stay.last_step))
+                          .text());
+  }
   return object.add("images_per_second", json_number(s.images_per_second))
       .add("train_seconds", json_number(s.train_seconds))
       .add("data_wait_seconds", json_number(s.data_wait_seconds))
       .add("membership_changes", json_number(std::uint64_t{s.membership_changes}))
       .add("recoveries", json_array(recoveries))
+      .add("workers", json_array(workers))
+      .add("cost", s.cost ? json_number(*s.cost) : "null")
       .add("reduction", json_string(s.reduction))
       .add("backend", json_string(s.backend))
       .add("device", json_string(s.device))
@@ -231,6 +269,12 @@ std::string to_text(const Summary& s) {
   out += line("membership", fmt::format("{} changes", s.membership_changes));
   for (const RecoveryRecord& recovery : s.recoveries) {
     out += line("", recovery_line(recovery));
+  }
+  if (const std::string where = hosts_line(s.workers); !where.empty()) {
+    out += line("workers", where);
+  }
+  if (s.cost && *s.cost > 0) {
+    out += line("cost", fmt::format("{:.4g}", *s.cost));
   }
   if (!s.final_digest.empty()) {
     out += line("digest", s.final_digest);

@@ -69,6 +69,10 @@ def one_command():
     run = LabRun(lab, "h1,h2,h3")
     run.ends_well(digest)
     expect(run.output().count("got the program") == 3, run.output())
+    expect(run.output().count("1 on h") == 3, run.output())
+    workers = run.summary()["workers"]
+    expect(sorted(worker["host"] for worker in workers) == ["h1", "h2", "h3"], workers)
+    expect(all(worker["last_step"] == 60 for worker in workers), workers)
     nothing_is_left(lab, (1, 2, 3))
 
 

@@ -77,6 +77,8 @@ Summary full_summary() {
   recovery.step_ms = 41.125;
   recovery.detail = "the worker's process died";
   s.recoveries = {recovery};
+  s.workers = {{1, "node-a", 0, 3910}, {2, "node-a", 0, 200}, {4, "node-b", 200, 3910}};
+  s.cost = 0.4211;
   s.reduction = "exact";
   s.backend = "tcp";
   s.device = "cpu";
@@ -231,7 +233,8 @@ TEST(Summary, AsJsonHoldsEveryPromisedField) {
 TEST(Summary, AsTextSaysWhatPeopleAskFor) {
   const std::string text = to_text(full_summary());
   for (const char* part : {"Done: 3,910 steps", "932 images/s", "81.62 %", "41.1 ms", "lost",
-                           "0123456789abcdef0123456789abcdef", "runs/x/checkpoints/step-3910"}) {
+                           "0123456789abcdef0123456789abcdef", "runs/x/checkpoints/step-3910",
+                           "workers       2 on node-a, 1 on node-b", "cost          0.4211"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

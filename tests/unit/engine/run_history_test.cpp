@@ -128,6 +128,25 @@ TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   EXPECT_EQ(h.last_digest, "again");
 }
 
+TEST_F(RunHistoryTest, WhoTookPartIsReadBack) {
+  const auto run = start();
+  run->event("view",
+             {{"view", "1"}, {"committed", "0"}, {"members", "[1,2]"}, {"hosts", R"(["a","b"])"}});
+  run->event("view",
+             {{"view", "2"}, {"committed", "1"}, {"members", "[1,3]"}, {"hosts", R"(["a","b"])"}});
+  for (const std::uint64_t step : {1, 2, 3}) {
+    run->metric(metric(step));
+  }
+  const std::vector<WorkerStay> stays = history().stays();
+  ASSERT_EQ(stays.size(), 3u);
+  EXPECT_EQ(stays[0].host, "a");
+  EXPECT_EQ(stays[0].last_step, 3u);
+  EXPECT_EQ(stays[1].member, 2u);
+  EXPECT_EQ(stays[1].last_step, 1u);
+  EXPECT_EQ(stays[2].first_step, 1u);
+  EXPECT_EQ(stays[2].last_step, 3u);
+}
+
 TEST_F(RunHistoryTest, EventsAreReadBack) {
   const auto run = start();
   RecoveryRecord recovery;
