@@ -84,6 +84,8 @@ struct EventReader {
   RunHistory history;
   std::size_t metrics_begin = 0;
   bool has_restarted = false;
+  std::uint64_t state_step = 0;
+  std::string state_digest;
 
   void read(const json::object& event) {
     const std::string kind = text(event, "kind");
@@ -100,6 +102,9 @@ struct EventReader {
       has_restarted = true;
       history.undone_samples += whole(event, "undone_samples");
       history.forget_after(whole(event, "step"));
+    } else if (kind == "state") {
+      state_step = whole(event, "step");
+      state_digest = text(event, "digest");
     } else if (kind == "recovery") {
       history.recoveries.push_back(recovery_of(event.at("recovery").as_object()));
     } else if (kind == "evaluation") {
@@ -143,6 +148,7 @@ void read_metric(RunHistory& history, const json::object& metric) {
     const json::value* digest = metric.if_contains("digest");
     if (digest != nullptr) {
       history.last_digest = std::string(digest->as_string());
+      history.digest_step = step;
     }
   }
 }
@@ -176,8 +182,17 @@ void RunHistory::reached(std::uint64_t step, const std::string& digest) {
   }
   if (!digest.empty()) {
     last_digest = digest;
+    digest_step = step;
   }
   current_step = step;
+}
+
+void RunHistory::has_state_of(std::uint64_t step, const std::string& digest) {
+  for (std::uint64_t lost = last_step + 1; last_step > 0 && lost <= step; ++lost) {
+    missing.insert(lost);
+  }
+  last_step = last_step > 0 ? std::max(last_step, step) : 0;
+  reached(step, digest);
 }
 
 void RunHistory::took_part(std::uint64_t committed,
@@ -233,6 +248,11 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
   history.current_step = history.last_step;
   if (events.has_restarted && of_last_view < history.last_step) {
     history.reached(of_last_view, "");
+  } else if (std::max(of_last_view, events.state_step) > history.last_step) {
+    history.has_state_of(std::max(of_last_view, events.state_step), "");
+  }
+  if (events.state_step > 0 && events.state_step == history.current_step) {
+    history.reached(events.state_step, events.state_digest);
   }
   return history;
 }

@@ -46,6 +46,7 @@ struct RunHistory {
   double train_seconds = 0;          ///< from the first commit to the last, by the members' clocks
   double data_wait_seconds = 0;
   std::string last_digest;  ///< the newest that is known
+  std::uint64_t digest_step = 0;
   std::optional<EvaluationResult> evaluation;
   std::string last_checkpoint;
   std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
@@ -70,8 +71,11 @@ struct RunHistory {
   /// `workers`, those who are present with the steps up to now.
   [[nodiscard]] std::vector<WorkerStay> stays() const;
 
-  /// The job has the state after this step.
+  /// The job has the state after this step; its record is here.
   void reached(std::uint64_t step, const std::string& digest);
+
+  /// The same of a step whose record, and those before it, may have been lost with who had them.
+  void has_state_of(std::uint64_t step, const std::string& digest);
 
   /// Checkpoints and evaluation of steps that are undone.
   void forget_after(std::uint64_t step);

@@ -103,7 +103,7 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
     servers = roles_ ? roles_->follow(view) : std::nullopt;
     if (is_new && !roles_) {
       undone = restart_ ? history_.restart(value(view.committed), job_.config.global_batch) : 0;
-      history_.reached(value(view.committed), "");
+      history_.has_state_of(value(view.committed), "");
     }
     if (is_new) {
       history_.took_part(value(view.committed), stays);
@@ -335,7 +335,7 @@ void RunRecorder::receive(const StateRecord& record) {
   {
     const std::lock_guard lock(mutex_);
     if (record.step >= history_.current_step) {
-      history_.reached(record.step, record.digest);
+      history_.has_state_of(record.step, record.digest);
     }
   }
   directory_.event("state",

@@ -111,7 +111,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const NoteRecord& record);
   void receive(const StateRecord& record);
   void receive(const FallBackRecord& record);
-  [[nodiscard]] double train_seconds() const;  // under mutex_
+  // Under mutex_:
+  [[nodiscard]] double train_seconds() const;
+  [[nodiscard]] std::uint64_t samples_of(std::uint64_t step) const;
+  [[nodiscard]] std::string digest_of(std::uint64_t step) const;
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();
   // run_recorder_servers.cpp:

@@ -30,21 +30,40 @@ double RunRecorder::train_seconds() const {
   return goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
 }
 
+/// Of the steps up to this one, each once, whether or not its record came.
+std::uint64_t RunRecorder::samples_of(std::uint64_t step) const {
+  const std::uint64_t batch = job_.config.global_batch;
+  const std::uint64_t all = history_.samples + history_.missing.size() * batch;
+  const std::uint64_t later = history_.last_step - std::min(step, history_.last_step);
+  return all - std::min(all, later * batch);
+}
+
+/// Of the state after this step, empty if nobody has said it. Who had it may be gone, but not its
+/// checkpoint.
+std::string RunRecorder::digest_of(std::uint64_t step) const {
+  if (history_.digest_step == step && !history_.last_digest.empty()) {
+    return history_.last_digest;
+  }
+  if (step == history_.start.step) {
+    return history_.start.digest;
+  }
+  const Result<LoadedCheckpoint> here =
+      load_checkpoint(folder_of_checkpoint(job_.config.run_dir + "/checkpoints", Step{step}));
+  return here.ok() ? to_string(here.value().info.digest) : std::string();
+}
+
 Summary RunRecorder::make_summary(const JobEnd& end) const {
   const std::lock_guard lock(mutex_);
-  const bool has_steps = history_.last_step > 0;  // of this part of the run
   Summary s;
   s.outcome = to_text(end.outcome);
   s.detail = end.detail;
   s.steps = std::max(history_.current_step, history_.start.step);
-  const std::uint64_t lacks = history_.last_step - std::min(s.steps, history_.last_step);
-  s.samples = history_.samples - std::min(history_.samples, lacks * job_.config.global_batch);
+  s.samples = samples_of(s.steps);
   s.undone_samples = history_.undone_samples;
   s.retried_steps = history_.retried_steps;
   s.skipped_steps =
       job_.dtype == nn::Dtype::kFp16 ? std::optional(history_.skipped_steps) : std::nullopt;
-  s.final_digest =
-      has_steps || !history_.last_digest.empty() ? history_.last_digest : history_.start.digest;
+  s.final_digest = digest_of(s.steps);
   if (history_.evaluation.has_value()) {
     s.test_top1 = history_.evaluation->top1;
     s.test_loss = history_.evaluation->loss;

@@ -128,6 +128,20 @@ TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   EXPECT_EQ(h.last_digest, "again");
 }
 
+TEST_F(RunHistoryTest, RecordsThatWereLostWithWhoHadThemAreMissing) {
+  const auto run = start();
+  for (const std::uint64_t step : {1, 2}) {
+    run->metric(metric(step, "digest"));
+  }
+  run->event("view", {{"view", "2"}, {"committed", "5"}, {"members", "[3]"}});
+  EXPECT_EQ(history().current_step, 5u);
+  EXPECT_THAT(history().missing, ElementsAre(3, 4, 5));
+  EXPECT_EQ(history().digest_step, 2u);
+  run->event("state", {{"step", "5"}, {"digest", json_string("of five")}});
+  EXPECT_EQ(history().last_digest, "of five");
+  EXPECT_EQ(history().digest_step, 5u);
+}
+
 TEST_F(RunHistoryTest, WhoTookPartIsReadBack) {
   const auto run = start();
   run->event("view",
