@@ -375,9 +375,18 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   }
 }
 
+/// What the coordinator before us has taken; an earlier part of the run may have gone further.
+std::optional<Step> CoordinatorProcess::newest_here() const {
+  const Result<LoadedCheckpoint> newest = load_checkpoint(job_->config.run_dir);
+  const bool is_of_this_part =
+      newest.ok() && recorder_->has_heard_of_checkpoint(newest.value().info.committed);
+  return is_of_this_part ? std::optional(newest.value().info.committed) : std::nullopt;
+}
+
 void CoordinatorProcess::begin_transfers() {
   receiver_ = std::make_unique<CheckpointReceiver>(
-      *job_, starting_point_, settings_to_tell(job_->config),
+      *job_, starting_point_, goes_on_ ? newest_here() : std::nullopt,
+      settings_to_tell(job_->config),
       CheckpointReceiver::Hooks{
           [this](const ReceivedCheckpoint& received) {
             recorder_->checkpoint_received(received);

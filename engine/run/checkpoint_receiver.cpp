@@ -12,6 +12,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "elastic/net/sockets.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/run/job_facts.hpp"
 
 namespace mayfly::engine {
@@ -23,13 +24,15 @@ constexpr std::uint64_t kSpareBytes = 16U << 20;  // that the disk keeps for the
 
 }  // namespace
 
-CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start, std::string settings,
+CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start,
+                                       std::optional<Step> newest, std::string settings,
                                        Hooks hooks)
     : job_(job),
       start_(std::move(start)),
       settings_(std::move(settings)),
       hooks_(std::move(hooks)),
       folder_(job.config.run_dir + "/checkpoints"),
+      newest_(newest),
       lacks_facts_(hooks_.on_facts != nullptr),
       thread_([this] { run(); }) {}
 
@@ -169,11 +172,21 @@ bool CheckpointReceiver::has(const TransferOffer& offer) const {
   return true;
 }
 
+/// Of a worker that was cut off for a while. Parameter servers may fall back, and then an earlier
+/// step is the newest.
+bool CheckpointReceiver::comes_too_late(const TransferOffer& offer) const {
+  return newest_ && offer.step < *newest_ && !uses_parameter_servers(job_.config);
+}
+
 Result<void> CheckpointReceiver::receive(const Visitor& visitor, const TransferOffer& offer) {
   const int fd = visitor.socket.get();
   const Instant began = monotonic_now();
   TransferAnswer answer;
+  if (comes_too_late(offer)) {
+    return send_frame(fd, encode(answer));
+  }
   if (has(offer)) {
+    newest_ = offer.step;
     hooks_.on_received(
         {offer.step, folder_of_checkpoint(folder_, offer.step), visitor.host, 0, Duration(0)});
     return send_frame(fd, encode(answer));
@@ -236,6 +249,7 @@ Result<void> CheckpointReceiver::save(const Visitor& visitor, Instant began,
   if (!saved.ok()) {
     return std::move(saved).error();
   }
+  newest_ = step;
   hooks_.on_received({step, saved.value(), visitor.host, travelled, monotonic_now() - began});
   return {};
 }

@@ -44,8 +44,10 @@ class CheckpointReceiver {
     std::function<Result<void>(const JobFacts&)> on_facts;
   };
 
-  /// `start`: what the job was resumed from, if it was. `settings`: what is told to who asks.
-  CheckpointReceiver(const Job& job, StartingPoint start, std::string settings, Hooks hooks);
+  /// `start`: what the job was resumed from, if it was. `newest`: what a coordinator before us has
+  /// taken. `settings`: what is told to who asks.
+  CheckpointReceiver(const Job& job, StartingPoint start, std::optional<Step> newest,
+                     std::string settings, Hooks hooks);
   /// Breaks off what is under way.
   ~CheckpointReceiver();
 
@@ -70,6 +72,7 @@ class CheckpointReceiver {
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
   [[nodiscard]] bool has(const TransferOffer& offer) const;
+  [[nodiscard]] bool comes_too_late(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<LoadedCheckpoint> better_than(const TransferQuestion& asked) const;
 
   const Job& job_;
@@ -78,6 +81,7 @@ class CheckpointReceiver {
   const Hooks hooks_;
   const std::string folder_;                    // of checkpoints
   std::optional<IncomingCheckpoint> incoming_;  // the thread's: what broke off goes on
+  std::optional<Step> newest_;                  // the thread's: here, of this part of the run
   bool lacks_facts_;                            // the thread's: the job is not complete
   std::atomic<int> pending_{0};
   std::atomic<int> serving_{-1};  // the descriptor that ~CheckpointReceiver() shuts down

@@ -386,6 +386,11 @@ std::optional<double> RunRecorder::cost() const {
   return cost_;
 }
 
+bool RunRecorder::has_heard_of_checkpoint(Step step) const {
+  const std::lock_guard lock(mutex_);
+  return history_.checkpoints.contains(value(step));
+}
+
 std::string RunRecorder::last_checkpoint() const {
   const std::lock_guard lock(mutex_);
   return history_.last_checkpoint;

@@ -78,6 +78,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void costs(double spent);
   /// None if nobody has said it.
   [[nodiscard]] std::optional<double> cost() const;
+  /// Whether a checkpoint of this step was written since the job was last started.
+  [[nodiscard]] bool has_heard_of_checkpoint(Step step) const;
   /// The folder of the newest that was written, here or on a worker; empty if there is none.
   [[nodiscard]] std::string last_checkpoint() const;
   /// Of the last committed step.

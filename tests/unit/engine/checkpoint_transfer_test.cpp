@@ -98,8 +98,8 @@ class Receiving : public ::testing::Test {
     open();
   }
 
-  void open(StartingPoint start = {}) {
-    receiver.emplace(*job, std::move(start), "lr = 7\n",
+  void open(StartingPoint start = {}, std::optional<Step> newest = {}) {
+    receiver.emplace(*job, std::move(start), newest, "lr = 7\n",
                      CheckpointReceiver::Hooks{[this](const ReceivedCheckpoint& one) {
                                                  const std::lock_guard lock(mutex);
                                                  received.push_back(one);
@@ -196,6 +196,30 @@ TEST_F(Receiving, WhatBreaksGoesOnWhereItWas) {
   EXPECT_EQ(received[1].bytes, 0U);
 }
 
+// A worker that was cut off brings what it had when it comes back.
+TEST_F(Receiving, AnOlderOneThatComesLateIsNotTakenForTheNewest) {
+  const nn::CheckpointFiles newest = files(40);
+  const TransferRequest request = offering(40, newest);
+  {
+    const UniqueFd fd = connect();
+    ASSERT_EQ(ask(fd.get(), request).verdict, TransferAnswer::Verdict::kTransfer);
+    ASSERT_TRUE(send(fd.get(), all_of(request.offer, newest)).ok());
+    ASSERT_TRUE(decode_transfer_receipt(receive_frame(fd.get()).value()).value().is_safe);
+  }
+  EXPECT_EQ(ask(connect().get(), offering(30, files(30))).verdict,
+            TransferAnswer::Verdict::kNothing);
+  EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, newest);
+  receiver.reset();
+  ASSERT_EQ(received.size(), 1u);
+  open({}, Step{40});  // as a coordinator that is started again
+  EXPECT_EQ(ask(connect().get(), offering(30, files(30))).verdict,
+            TransferAnswer::Verdict::kNothing);
+  receiver.reset();
+  open({});  // of a part that was resumed from an earlier step
+  EXPECT_EQ(ask(connect().get(), offering(30, files(30))).verdict,
+            TransferAnswer::Verdict::kTransfer);
+}
+
 TEST_F(Receiving, WhatIsNotWhatWasOfferedIsNotKept) {
   const nn::CheckpointFiles own = files(20);
   const TransferRequest request = offering(20, own);
@@ -280,7 +304,7 @@ TEST_F(Receiving, AsksForFactsUntilItsJobIsComplete) {
     taken.push_back(facts);
     return facts.image_size == 32 ? Result<void>() : Error{Errc::kInvalidInput, "a small image"};
   };
-  receiver.emplace(*job, StartingPoint{}, "lr = 7\n", hooks);
+  receiver.emplace(*job, StartingPoint{}, std::nullopt, "lr = 7\n", hooks);
   TransferRequest settings;
   settings.kind = TransferRequest::Kind::kSettings;
   const auto is_asked = [&] {
