@@ -140,10 +140,15 @@ class Lab(network.Network):
             return int(file.read().split()[0])
 
     def power_off(self, host):
-        """No packet says so: the link is silent before the first process ends."""
+        """No packet says so: the link is silent before the first process ends. What the kernel
+        would still send for connections of before goes with the network namespace."""
         self.pull_out(host)
         self.boots[host].kill()  # and with it, at once, all that runs there (--kill-child)
         self.boots[host].wait()
+        self._hub("link", "del", f"p{host}")
+        self._run("netns", "del", f"{self.name}h{host}")
+        self._run("netns", "add", f"{self.name}h{host}")
+        self._interface(host)
 
     def switch_off(self):
         for boot in self.boots.values():

@@ -2,12 +2,14 @@
 
 Every host has one interface, plugged into a bridge in a namespace of the network's own. A
 partition is a bridge per side; a host that is pulled out is on none. Packets are dropped without a
-word, as when a machine vanishes: no end of file, no reset. Needs root and Linux' veth and bridge.
+word, as when a machine vanishes: no end of file, no reset. Needs root and Linux' veth and bridge;
+what loses packets between hosts (lose) also nft.
 """
 import atexit
 import itertools
 import os
 import subprocess
+import sys
 
 _numbers = itertools.count(1)
 
@@ -35,6 +37,19 @@ def reason_to_skip():
             _ip("netns", "del", name)
 
 
+def reason_not_to_lose():
+    """Why packets cannot be lost on their way through a bridge here, or None."""
+    try:
+        nobody = Network(0)
+        nobody.lose("all", (None, None), percent=50)
+        nobody.remove()
+        return None
+    except FileNotFoundError:
+        return "the command `nft` is missing"
+    except RuntimeError as error:
+        return f"packets cannot be lost: {error}"
+
+
 class Network:
     """Hosts by number, 0, 1, ...; all see each other until they are cut."""
 
@@ -44,6 +59,9 @@ class Network:
         atexit.register(self.remove)
         self._run("netns", "add", self.name + "hub")
         self.bridges = 0
+        self.losses = {}
+        self.unplugged = set()
+        self.wires = {}  # the process that holds back what a host sends and gets
         self._bridge()
         for host in range(hosts):
             self._add(host)
@@ -67,8 +85,15 @@ class Network:
         space = f"{self.name}h{host}"
         self._run("netns", "add", space)
         self.spaces.append(space)
-        self._hub("link", "add", f"p{host}", "type", "veth", "peer", "name", "eth0", "netns", space)
-        self._hub("link", "set", f"p{host}", "master", "br0", "up")
+        self._interface(host)
+        self._hub("link", "set", f"p{host}", "master", "br0")
+
+    def _interface(self, host):
+        """The host's one, and its port, which is on no bridge yet."""
+        space = f"{self.name}h{host}"
+        self._hub("link", "add", f"p{host}", "type", "veth", "peer", "name", "eth0", "address",
+                  f"02:00:00:00:00:{host + 1:02x}", "netns", space)
+        self._hub("link", "set", f"p{host}", "down" if host in self.unplugged else "up")
         for words in (["addr", "add", self.address(host) + "/16", "dev", "eth0"],
                       ["link", "set", "eth0", "up"], ["link", "set", "lo", "up"]):
             self._run("-n", space, *words)
@@ -91,11 +116,80 @@ class Network:
 
     def pull_out(self, host):
         """The host sees nobody any more, and nobody it."""
+        self.shorten(host)
         self._hub("link", "set", f"p{host}", "nomaster")
 
-    def heal(self):
-        for host in range(len(self.spaces) - 1):
+    def unplug(self, host):
+        """The same, and it is told: its interface has no carrier."""
+        self.unplugged.add(host)
+        self._hub("link", "set", f"p{host}", "down")
+
+    def plug(self, host):
+        self.unplugged.discard(host)
+        self._hub("link", "set", f"p{host}", "up")
+
+    def lose(self, name, *ways, percent=100):
+        """That part of the packets on these ways, pairs (sender, receiver) of which None is
+        anybody, is lost until `lose_no_more(name)`. A packet has up to 64 KiB."""
+        self.losses[name] = (ways, percent)
+        self._filter()
+
+    def lose_no_more(self, name):
+        self.losses.pop(name, None)
+        self._filter()
+
+    def _filter(self):
+        lines = ["add table bridge lab",
+                 "add chain bridge lab forward { type filter hook forward priority 0; }",
+                 "flush chain bridge lab forward"]
+        for ways, percent in self.losses.values():
+            chance = f"numgen random mod 1000 < {10 * percent:.0f} " if percent < 100 else ""
+            for way in ways:
+                ends = "".join(f'{end} {{ "p{host}", "q{host}" }} ' for end, host in
+                               zip(("iifname", "oifname"), way) if host is not None)
+                lines.append(f"add rule bridge lab forward {ends}{chance}drop")
+        done = subprocess.run(["ip", "netns", "exec", self.name + "hub", "nft", "-f", "-"],
+                              input="\n".join(lines), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"nft: {done.stderr.strip()}")
+
+    def delay(self, host, milliseconds):
+        """What the host sends or gets arrives so much later, until `shorten`. Its port p is on a
+        bridge through a wire, d and q, then."""
+        near, far = f"d{host}", f"q{host}"
+        self._hub("link", "add", near, "type", "veth", "peer", "name", far)
+        self._hub("link", "set", near, "up")
+        self._hub("link", "set", far, "up")
+        wire = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wire.py")
+        self.wires[host] = subprocess.Popen(
+            ["ip", "netns", "exec", self.name + "hub", sys.executable, "-B", wire, f"p{host}", near,
+             str(milliseconds)], stdout=subprocess.PIPE)
+        if self.wires[host].stdout.readline() != b"ready\n":
+            raise RuntimeError(f"no wire for host {host}")
+        self._hub("link", "set", f"p{host}", "nomaster")
+        self._hub("link", "set", far, "master", "br0")
+
+    def shorten(self, host):
+        if host in self.wires:
+            self._hub("link", "del", f"d{host}")
+            self._cut_wire(host)
             self._hub("link", "set", f"p{host}", "master", "br0")
+
+    def _cut_wire(self, host):
+        wire = self.wires.pop(host)
+        wire.kill()
+        wire.wait()
+        wire.stdout.close()
+
+    def heal(self):
+        had_losses = bool(self.losses)
+        self.losses = {}
+        self.unplugged = set()
+        for host in range(len(self.spaces) - 1):
+            self.shorten(host)
+            self._hub("link", "set", f"p{host}", "master", "br0", "up")
+        if had_losses:
+            self._filter()
 
     def mute(self, sender, receiver):
         """One way only: what `sender` says to `receiver` is lost from now on."""
@@ -107,6 +201,8 @@ class Network:
                   self.address(receiver) + "/32")
 
     def remove(self):
+        for host in list(self.wires):
+            self._cut_wire(host)
         for space in self.spaces:
             _ip("netns", "del", space)
         self.spaces = []

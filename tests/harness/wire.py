@@ -1,0 +1,63 @@
+"""A cable between two network interfaces that is so many milliseconds long, in both directions, for
+kernels without netem: wire.py LEFT RIGHT MILLISECONDS. Says `ready`, then works until it is killed.
+
+The kernel's own header goes along with each frame (PACKET_VNET_HDR), so that one of 64 KiB, which
+is for a device to cut and to give a checksum, passes as it is.
+"""
+import collections
+import select
+import socket
+import sys
+import time
+
+SOL_PACKET = 263  # of Linux, as the next four
+PACKET_VNET_HDR = 15
+PACKET_IGNORE_OUTGOING = 23
+ETH_P_ALL = 3
+SO_RCVBUFFORCE = 33
+FRAME_BYTES_MAX = 1 << 17
+FRAMES_AT_ONCE = 64
+
+
+def port(name):
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    opened.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+    opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+    opened.bind((name, ETH_P_ALL))
+    opened.setblocking(False)
+    return opened
+
+
+def take(source, line, delay):
+    for _ in range(FRAMES_AT_ONCE):
+        try:
+            line.append((time.monotonic() + delay, source.recv(FRAME_BYTES_MAX)))
+        except OSError:  # no more, or the interface is down
+            return
+
+
+def give(sink, line):
+    while line and line[0][0] <= time.monotonic():
+        try:
+            sink.send(line.popleft()[1])
+        except OSError:
+            pass  # as on a cable, what cannot be sent is lost
+
+
+def main(left, right, delay):
+    ports = port(left), port(right)
+    lines = collections.deque(), collections.deque()  # what came in at each, with when it is due
+    print("ready", flush=True)
+    while True:
+        due = [line[0][0] for line in lines if line]
+        wait = max(0.0, min(due) - time.monotonic()) if due else None
+        readable, _, _ = select.select(ports, [], [], wait)
+        for side in (0, 1):
+            if ports[side] in readable:
+                take(ports[side], lines[side], delay)
+            give(ports[1 - side], lines[side])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]) / 1000)

@@ -1,0 +1,343 @@
+"""Goal: whatever becomes of the hosts of `mayfly train --hosts`, of the user's own machine and of
+the network between them, the job ends with the bits of the undisturbed run, with nothing lost, with
+the model where the command was typed, and with no process left.
+Method: per seed, a job on two or three hosts and one from which it is started, and which works now
+and then, too; two to five faults, each with its end: power off and on (of all workers at once now
+and then; on host 0 the same command follows), a cable pulled out, a host that falls silent, a pair
+of hosts that are cut off from each other or in one direction only, two groups, loss, delay. They
+overlap as they like. Every step has to be on record once with the oracle's digest and samples. No
+host that is in reach when the command ends may have a process or a folder of the job; those that
+were out of reach may, until `mayfly cloud release`, the way that docs/hosts.md gives.
+
+  MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; a failing one is printed with its schedule.
+"""
+import glob
+import os
+import shutil
+import tempfile
+import time
+
+import lab_of_hosts
+import mayfly_run
+import network
+from mayfly_run import SMALL_JOB, Failure, expect
+from oracle import Oracle
+from ssh_test import PROGRAM, STEPS, LabRun, lab_with_program
+
+LAST_STEP = int(STEPS[1])
+BATCH = int(SMALL_JOB[SMALL_JOB.index("--global-batch") + 1])
+HOSTS = 4
+HOME = 0  # where the command is typed
+TIMEOUT_S = 300  # of a schedule
+KINDS = ["power"] * 4 + ["unplug", "silence", "cut", "one_way", "split"] * 2 + ["loss", "delay"]
+
+
+def undisturbed():
+    return Oracle(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"])
+
+
+class Fault:
+    """`hosts`: those that it hits; of a pair in one direction the sender first; of a split one
+    side."""
+
+    def __init__(self, random, number, hosts):
+        self.name = f"fault{number}"
+        self.kind = random.choice(KINDS)
+        self.all = hosts
+        self.hosts = getattr(self, "_hosts_of_" + self.kind, self._any_host)(random)
+        self.amount = {"loss": random.choice([1, 3, 10, 30]),
+                       "delay": random.choice([1, 5, 20, 80])}.get(self.kind)
+        self.for_s = 0.2 + 7.8 * random.random() ** 2  # as often below 2.2 as above
+        # Most begin at a step; others a while after the one before, as a job may stand still then.
+        by_step = number == 1 or random.random() < 0.6
+        self.step = random.randint(1, LAST_STEP * 3 // 4) if by_step else None
+        self.after_s = random.uniform(0, 0.3 if self.step else 3)
+
+    def _any_host(self, random):
+        return [random.randrange(self.all)]
+
+    def _hosts_of_power(self, random):
+        chance = random.random()
+        if chance < 0.3:
+            return [HOME]
+        return list(range(0 if chance < 0.35 else 1, self.all)) if chance < 0.45 else \
+            [random.randrange(1, self.all)]
+
+    def _hosts_of_cut(self, random):
+        return random.sample(range(self.all), 2)
+
+    _hosts_of_one_way = _hosts_of_cut
+
+    def _hosts_of_split(self, random):
+        return sorted(random.sample(range(self.all), random.randint(1, self.all - 1)))
+
+    def ways(self):
+        """On which packets are lost: pairs (sender, receiver)."""
+        one, other = self.hosts[0], self.hosts[-1]
+        if self.kind in ("silence", "loss"):
+            return [(one, None), (None, one)]
+        if self.kind == "one_way":
+            return [(one, other)]
+        others = [other] if self.kind == "cut" else \
+            [host for host in range(self.all) if host not in self.hosts]
+        near = [one] if self.kind == "cut" else self.hosts
+        return [way for a in near for b in others for way in ((a, b), (b, a))]
+
+    def out_of_reach(self):
+        """Other hosts than the one on which the command runs that it cannot reach meanwhile."""
+        if self.kind in ("power", "unplug", "silence"):
+            found = range(self.all) if HOME in self.hosts else self.hosts
+        elif self.kind in ("loss", "delay"):
+            found = []
+        else:
+            found = [host for way in self.ways() if HOME in way for host in way]
+        return set(found) - {HOME}
+
+    def __str__(self):
+        begin = f"at step {self.step}, {self.after_s:.2f} s later" if self.step else \
+            f"{self.after_s:.2f} s after the last one"
+        names = ", ".join(f"h{host}" for host in self.hosts)
+        amount = {"loss": f" {self.amount} %", "delay": f" {self.amount} ms"}.get(self.kind, "")
+        return f"{begin}: {self.kind}{amount} {names} for {self.for_s:.2f} s"
+
+
+class Schedule:
+    """What happens in one run, all drawn from the seed."""
+
+    def __init__(self, seed):
+        random = mayfly_run.rng(seed)
+        self.hosts = random.choice([3, 4, 4])
+        workers = [f"h{host}" for host in range(1, self.hosts)]
+        if random.random() < 0.25:
+            workers.append(network.Network.address(HOME))
+        self.names = ",".join(workers)
+        has_spare = random.random() < 0.25
+        self.workers = len(workers) - (1 if has_spare and len(workers) > 2 else 0)
+        faults = [Fault(random, number + 1, self.hosts) for number in range(random.randint(2, 5))]
+        by_step = iter(sorted((f for f in faults if f.step), key=lambda fault: fault.step))
+        self.faults = [next(by_step) if fault.step else fault for fault in faults]
+
+    def lines(self):
+        return [f"{self.workers} workers on {self.names}"] + [str(fault) for fault in self.faults]
+
+
+class Play:
+    """One schedule in a lab in which all is well."""
+
+    def __init__(self, schedule, lab):
+        self.lab, self.schedule = lab, schedule
+        self.begun = time.monotonic()
+        self.history = []
+        self.coming = list(schedule.faults)
+        self.due = None  # when the first of these begins, once that is known
+        self.active = {}  # when they end, by fault
+        self.off = set()
+        self.has_summary = False  # when the power of its host was cut
+        shutil.rmtree(lab.disk(HOME, "root/run"), ignore_errors=True)
+        # Longer steps that keep no processor busy: a job of ten seconds.
+        self.run = LabRun(lab, schedule.names, "--workers", str(schedule.workers),
+                          "--checkpoint-every", "5", "--inject", "delay=30ms")
+        self.run.timeout = TIMEOUT_S
+        self.last_begin = self.begun
+
+    def say(self, text):
+        clock = time.strftime("%H:%M:%S") + f".{time.time() % 1 * 1000:03.0f}"
+        self.history.append(f"{clock}, step {self.run.last_step()}: {text}")
+
+    # --- what happens
+
+    def play(self):
+        while not self.has_ended():
+            expect(time.monotonic() - self.begun < TIMEOUT_S,
+                   f"still running after {TIMEOUT_S} s")
+            if self.is_due():
+                fault = self.coming.pop(0)
+                self.due, self.last_begin = None, time.monotonic()
+                self.active[fault] = time.monotonic() + fault.for_s
+                self.say(fault)
+                getattr(self, "begin_" + fault.kind, self.begin_loss)(fault)
+            for fault in [f for f, end in self.active.items() if time.monotonic() >= end]:
+                del self.active[fault]
+                self.end(fault)
+            time.sleep(0.02)
+        self.say(f"the command has ended with {self.run.process.returncode}")
+
+    def has_ended(self):
+        return self.run.process.poll() is not None and (HOME not in self.off or self.has_summary)
+
+    def is_due(self):
+        if not self.coming:
+            return False
+        fault = self.coming[0]
+        if self.due is None and fault.step is None:
+            self.due = self.last_begin + fault.after_s
+        elif self.due is None and self.run.last_step() >= fault.step:
+            self.due = time.monotonic() + fault.after_s
+        return self.due is not None and time.monotonic() >= self.due
+
+    def end(self, fault):
+        self.say(f"{fault.kind}{''.join(f' h{host}' for host in fault.hosts)} ends")
+        getattr(self, "end_" + fault.kind, self.end_loss)(fault)
+
+    def begin_power(self, fault):
+        fault.hosts = [host for host in fault.hosts if host not in self.off]
+        for host in fault.hosts:
+            self.lab.power_off(host)
+            self.off.add(host)
+        if HOME in fault.hosts:
+            self.run.process.wait()
+            self.has_summary = os.path.exists(self.run.path("summary.json"))
+
+    def end_power(self, fault):
+        for host in fault.hosts:
+            self.lab.power_on(host)
+            self.off.discard(host)
+        if HOME in fault.hosts and not self.has_summary:
+            os.replace(self.run.output_path, self.run.output_path + f".before-{fault.name}")
+            self.run.begin()
+
+    def begin_unplug(self, fault):
+        self.lab.unplug(fault.hosts[0])
+
+    def end_unplug(self, fault):
+        if not any(f.kind == "unplug" and f.hosts == fault.hosts for f in self.active):
+            self.lab.plug(fault.hosts[0])
+
+    def begin_delay(self, fault):
+        if not self.off.intersection(fault.hosts) and fault.hosts[0] not in self.lab.wires:
+            self.lab.delay(fault.hosts[0], fault.amount)
+
+    def end_delay(self, fault):
+        self.lab.shorten(fault.hosts[0])
+
+    def begin_loss(self, fault):
+        """Also what loses all packets of some."""
+        self.lab.lose(fault.name, *fault.ways(), percent=fault.amount or 100)
+
+    def end_loss(self, fault):
+        self.lab.lose_no_more(fault.name)
+
+    # --- what has to be true then
+
+    def check(self):
+        run = self.run
+        expect(run.process.returncode == 0 or self.has_summary,
+               f"exit code {run.process.returncode}")
+        summary, oracle = run.summary(), undisturbed()
+        shown = {key: summary[key] for key in ("outcome", "steps", "samples", "final_digest")}
+        expected = {"outcome": "done", "steps": LAST_STEP, "samples": LAST_STEP * BATCH,
+                    "final_digest": oracle.summary["final_digest"]}
+        expect(shown == expected, f"{shown} is not {expected}")
+        metrics = sorted(run.metrics(), key=lambda m: m["step"])
+        expect([m["step"] for m in metrics] == list(range(1, LAST_STEP + 1)),
+               f"not every step is on record once: {[m['step'] for m in metrics]}")
+        for one, other in zip(metrics, sorted(oracle.metrics, key=lambda m: m["step"])):
+            for key in ("digest", "sample_hash", "samples"):
+                expect(one[key] == other[key], f"{key} of step {one['step']}: {one} is not {other}")
+        self.check_hosts()
+        code, text = self.lab.run(HOME, [PROGRAM, "digest", "run"])
+        expect(code == 0 and expected["final_digest"] in text, f"no model at home: {text}")
+        return summary["membership_changes"]
+
+    def check_hosts(self):
+        """First as the command has left them; then all, once those that were away are back."""
+        away = self.off.union(*(fault.out_of_reach() for fault in self.active))
+        self.nothing_is_left([host for host in range(self.schedule.hosts) if host not in away])
+        self.mend()
+        if away:
+            code, text = self.lab.run(HOME, [
+                PROGRAM, "cloud", "release", "--cloud-provider", "ssh", "--hosts",
+                self.schedule.names, "--run-dir", "run"])
+            expect(code == 0, f"cloud release: {text}")
+            self.nothing_is_left(range(self.schedule.hosts))
+
+    def mend(self):
+        self.lab.heal()
+        for host in sorted(self.off):
+            self.lab.power_on(host)
+        self.off.clear()
+
+    def nothing_is_left(self, hosts):
+        for host in hosts:
+            servers = self.lab.disk(host, "root/.cache/mayfly/servers")
+            found = os.listdir(servers) if os.path.isdir(servers) else []
+            expect(found == [], f"left on h{host}: {found}")
+            code, found = self.lab.run(host, ["pgrep", "-a", "mayfly"])
+            expect(code == 1, f"processes on h{host}: {found}")
+
+    def summary_line(self):
+        struck = len(self.schedule.faults) - len(self.coming)
+        return (f"{struck} of {len(self.schedule.faults)} faults, "
+                f"{self.run.summary()['membership_changes']} changes, "
+                f"{len(self.run.events('restarted'))} times back to a checkpoint")
+
+    # --- when it is not
+
+    def keep(self):
+        """Copies what is on the hosts' disks; returns where."""
+        folder = tempfile.mkdtemp(prefix="mayfly-test-schedule-")
+        for host in range(self.schedule.hosts):
+            for part in ("root/run", "root/.cache/mayfly/servers"):
+                if os.path.isdir(self.lab.disk(host, part)):
+                    shutil.copytree(self.lab.disk(host, part),
+                                    os.path.join(folder, f"h{host}", os.path.basename(part)))
+        for name in glob.glob(self.run.output_path + "*"):
+            shutil.copy(name, folder)
+        return folder
+
+    def logs(self):
+        """Of the command, and of workers that have not come home."""
+        text = self.run.logs()
+        for host in range(self.schedule.hosts):
+            for name in glob.glob(self.lab.disk(host, "root/.cache/mayfly/servers/*/log")):
+                with open(name, errors="replace") as file:
+                    text += f"\n--- h{host} {os.path.basename(os.path.dirname(name))}\n" + \
+                        "\n".join(file.read().splitlines()[-25:])
+        return text
+
+
+def begin_anew(lab):
+    """After a failure: nothing of it is left, but the program is on the hosts already."""
+    for host in range(HOSTS):
+        lab.power_off(host)
+        shutil.rmtree(lab.disk(host, "root/.cache/mayfly/servers"), ignore_errors=True)
+    lab.heal()
+    for host in range(HOSTS):
+        lab.power_on(host)
+
+
+def play(seed, lab):
+    schedule = Schedule(seed)
+    lines = schedule.lines()
+    begin = time.monotonic()
+    played = Play(schedule, lab)
+    try:
+        played.play()
+        changes = played.check()
+    except Failure as failure:
+        what = "\n  ".join(lines + ["what happened:"] + played.history)
+        text = f"seed {seed}: {failure}\n  {what}\nkept in {played.keep()}\n{played.logs()}"
+        begin_anew(lab)
+        raise Failure(text) from failure
+    print(f"seed {seed}: {time.monotonic() - begin:.0f} s, {played.summary_line()}; "
+          f"{'; '.join(lines)}", flush=True)
+    return changes
+
+
+def random_schedules():
+    undisturbed()
+    lab = lab_with_program(HOSTS)
+    failed = mayfly_run.play_seeds(lambda seed: play(seed, lab), 3, "hosts")
+    expect(failed == 0, "see above")
+
+
+def main():
+    lack = lab_of_hosts.reason_to_skip() or network.reason_not_to_lose()
+    if lack is not None:
+        print(f"skipped: {lack}")
+        return mayfly_run.SKIP
+    return mayfly_run.main({"random": random_schedules})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
