@@ -69,13 +69,16 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
     if (!prepared.ok()) {
       return refuse(prepared.error(), kExitUsage);
     }
-    return run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn);
+    return run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn,
+                           CoordinatorProcess::Facts::kMayCome);
   }
-  return run_coordinator(config, listener, CoordinatorProcess::Unfinished::kGoOn);
+  return run_coordinator(config, listener, CoordinatorProcess::Unfinished::kGoOn,
+                         CoordinatorProcess::Facts::kMayCome);
 }
 
 int run_coordinator(const JobConfig& config, RunListener& listener,
-                    CoordinatorProcess::Unfinished unfinished, std::optional<LockFile> run_lock) {
+                    CoordinatorProcess::Unfinished unfinished, CoordinatorProcess::Facts facts,
+                    std::optional<LockFile> run_lock) {
   if (config.cloud_dry_run) {
     return show_cloud_plan(config);
   }
@@ -105,7 +108,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
                      "this coordinator starts no workers itself; start them with `mayfly "
                      "worker --coordinator HOST:PORT`, or drain one"};
       },
-      std::move(run_lock), CoordinatorProcess::Facts::kMayCome);
+      std::move(run_lock), facts);
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
   }

@@ -148,7 +148,7 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
       return run_coordinator(config, listener,
                              restarts == 0 ? CoordinatorProcess::Unfinished::kRefuse
                                            : CoordinatorProcess::Unfinished::kGoOn,
-                             std::move(lock));
+                             CoordinatorProcess::Facts::kHere, std::move(lock));
     }
     for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
       ::signal(ignored, SIG_IGN);

@@ -45,7 +45,11 @@ UsePAM no
 StrictModes no
 PidFile none
 MaxStartups 100
+{environment}
 """
+# Hosts see nothing of our environment but what makes the processor an older one.
+MASK = "MAYFLY_TEST_MAX_ISA"
+MASKED = [f"{MASK}={os.environ[MASK]}"] if MASK in os.environ else []
 
 
 def reason_to_skip():
@@ -85,7 +89,9 @@ class Lab(network.Network):
             os.chmod(self.disk(host, "tmp"), 0o1777)
             self._keygen(self.disk(host, "root/host_key"))
             shutil.copy(key + ".pub", self.disk(host, "root/.ssh/authorized_keys"))
-            self._write(host, "root/sshd_config", SSHD.format(address=self.address(host)))
+            self._write(host, "root/sshd_config", SSHD.format(
+                address=self.address(host),
+                environment="".join(f"SetEnv {setting}" for setting in MASKED)))
             # As Debian's installer writes it: a host's own name means 127.0.1.1 to itself.
             names = [f"127.0.1.1 h{host}" if other == host else f"{self.address(other)} h{other}"
                      for other in range(hosts)]
@@ -163,8 +169,8 @@ class Lab(network.Network):
         with open(output, "wb") as file:
             return subprocess.Popen(
                 ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-r", "-w", "env", "-i",
-                 "HOME=/root", "USER=root", "PATH=" + PATH, "sh", "-c", 'cd /root; exec "$@"', "-"]
-                + list(words), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+                 "HOME=/root", "USER=root", "PATH=" + PATH, *MASKED, "sh", "-c",
+                 'cd /root; exec "$@"', "-"] + list(words), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
 
     def run(self, host, words, timeout=60):
         """(exit code, output) of a command on a host."""

@@ -541,6 +541,14 @@ def worlds(results):
     (failed,) = results.rows("simulator-worlds-mended", kind="failing_seed")
     took_ms = int(failed["violations"][0].split(" took ")[1].split()[0])
     yield f"seed {failed['seed']}, in which a step takes {took_ms / 1000:.1f} s"
+    since = "simulator-worlds-since"
+    runs = {run["world"]: run for run in results.rows(since, kind="simulation")}
+    membership, failover = runs["membership"], runs["failover"]
+    yield f"{membership['seeds']:,} of membership and {failover['seeds']:,} of failover"
+    yield f"{commit_of(results, since)}, {membership['failing']} and none failed"
+    assert failover["failing"] == 0
+    (failed,) = results.rows(since, kind="failing_seed")
+    yield f"seed {failed['seed']}, a fault of the simulator"
 
 
 DOCUMENTS = {

@@ -89,6 +89,7 @@ void SimWorld::start_faults() {
   });
   every(plan.mass_loss_every, [this] { lose_many(); });
   every(plan.coordinator_stall_every, [this] {
+    stalled_since_ = queue_.now() < stalled_until_ ? stalled_since_ : queue_.now();
     stalled_until_ =
         std::max(stalled_until_, queue_.now() + draw_delay(scenario_.faults.stall_max));
     disturbed();

@@ -125,7 +125,8 @@ void SimWorld::stand_still(std::size_t index, Standstill kind) {
   if (kind == Standstill::kFrozen) {
     machine.deaf_until = std::max(machine.deaf_until, until);
   }
-  suspicion_checker_.on_standstill(index, kind, queue_.now(), until);
+  const Instant deaf_since = queue_.now() < stalled_until_ ? stalled_since_ : queue_.now();
+  suspicion_checker_.on_standstill(index, kind, queue_.now(), until, deaf_since);
 }
 
 void SimWorld::suspected(MemberId member) {

@@ -197,9 +197,10 @@ class SimWorld {
   SimClock clock_;                      // of the coordinator
   std::set<std::size_t> failed_alone_;  // workers
   bool is_fail_asked_ = false;
-  std::uint64_t flips_ = 0;                            // bits flipped so far
-  bool next_sum_is_missed_ = false;                    // by an observer
-  std::vector<std::deque<elastic::Message>> sent_;     // by worker: the last few to the coordinator
+  std::uint64_t flips_ = 0;                         // bits flipped so far
+  bool next_sum_is_missed_ = false;                 // by an observer
+  std::vector<std::deque<elastic::Message>> sent_;  // by worker: the last few to the coordinator
+  Instant stalled_since_;
   Instant stalled_until_;                              // the coordinator's host
   std::deque<elastic::CoordinatorEvent> backlog_;      // of what it has not seen yet
   std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by worker, when first needed

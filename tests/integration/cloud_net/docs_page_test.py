@@ -43,7 +43,8 @@ class Page:
         self.cloud = FakeCloud("--run-startup", "--folder", os.path.join(self.folder, "cloud"))
         self.cloud.control("set", zones=ZONES, boot_s=0.2)
         at = self.cloud.addresses
-        keep = {name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ}
+        keep = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "MAYFLY_TEST_MAX_ISA")
+                if name in os.environ}
         self.environment = {**keep, "SSL_CERT_FILE": at["ca_file"],
                             "GCE_METADATA_HOST": at["metadata"].partition("//")[2]}
         shutil.copy(bundle_of(mayfly_run.BINARY), self.folder)

@@ -27,9 +27,12 @@ class SuspicionChecker {
   SuspicionChecker(Violations& violations, Duration silence, Duration starved, bool is_sharp)
       : violations_(violations), silence_(silence), starved_(starved), is_sharp_(is_sharp) {}
 
-  void on_standstill(std::size_t worker, Standstill kind, Instant now, Instant until) {
+  /// `deaf_since`: since when nobody listens to what workers say, or now.
+  void on_standstill(std::size_t worker, Standstill kind, Instant now, Instant until,
+                     Instant deaf_since) {
     Still& still = still_[worker];
-    const bool is_new = now > still.until;
+    // Else nobody can have heard that it went on meanwhile.
+    const bool is_new = now > still.until + kBeatMax && deaf_since > still.until;
     still.since = is_new ? now : still.since;
     // If it starves before its next beat, that it is stopped may be the last that its sentinel
     // said: nobody heard that it went on, or only before those words, which come on another
