@@ -52,6 +52,15 @@ void wait_for_last_reports(CoordinatorProcess& process) {
   }
 }
 
+Result<std::string> scale_with(Cloud* cloud, std::uint32_t count) {
+  if (cloud != nullptr) {
+    return cloud->scale(count);
+  }
+  return Error{Errc::kUnsupported,
+               "this coordinator starts no workers itself; start them with `mayfly worker "
+               "--coordinator HOST:PORT`, or drain one"};
+}
+
 /// New servers are told where we are.
 Result<void> check_host_for_cloud(const JobConfig& config) {
   return config.cloud_provider.empty() ? Result<void>() : check_reachable_host(config.bind_host);
@@ -100,14 +109,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   std::atomic<Cloud*> asking = nullptr;
   Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
       config, listener, unfinished,
-      [&asking](std::uint32_t count) -> Result<std::string> {
-        if (Cloud* cloud = asking.load(); cloud != nullptr) {
-          return cloud->scale(count);
-        }
-        return Error{Errc::kUnsupported,
-                     "this coordinator starts no workers itself; start them with `mayfly "
-                     "worker --coordinator HOST:PORT`, or drain one"};
-      },
+      [&asking](std::uint32_t count) { return scale_with(asking.load(), count); },
       std::move(run_lock), facts);
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);

@@ -170,7 +170,8 @@ class Lab(network.Network):
             return subprocess.Popen(
                 ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-r", "-w", "env", "-i",
                  "HOME=/root", "USER=root", "PATH=" + PATH, *MASKED, "sh", "-c",
-                 'cd /root; exec "$@"', "-"] + list(words), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+                 'cd /root; exec "$@"', "-"] + list(words),
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
 
     def run(self, host, words, timeout=60):
         """(exit code, output) of a command on a host."""
