@@ -228,8 +228,8 @@ Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, c
 }
 
 /// For whoever goes on with the job.
-Result<void> CoordinatorProcess::keep_facts() {
-  return write_file_atomic(facts_path(job_->config.run_dir), to_json(job_->facts) + "\n");
+Result<void> CoordinatorProcess::keep_facts(const JobFacts& facts) const {
+  return write_file_atomic(facts_path(job_->config.run_dir), to_json(facts) + "\n");
 }
 
 /// On the thread of transfers, while the server takes nobody in. Others read `job_->config` only.
@@ -244,6 +244,9 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   if (const Result<std::string> start = try_starting_state(*tried.value()); !start.ok()) {
     return start.error();
   }
+  if (Result<void> kept = keep_facts(facts); !kept.ok()) {  // before anybody is taken in
+    return kept;
+  }
   bool is_complete = false;
   auto called = std::make_shared<std::promise<void>>();
   const std::future<void> answer = called->get_future();
@@ -257,7 +260,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   }
   recorder_->note("data", fmt::format("the job's data set is {}, {} training images of {} classes",
                                       facts.data, facts.train_samples, facts.classes));
-  return keep_facts();
+  return {};
 }
 
 Result<void> CoordinatorProcess::open_run_directory() {
@@ -324,7 +327,7 @@ Result<void> CoordinatorProcess::start_server() {
   server_ = std::move(server).value();
   begin_copies();
   begin_transfers();
-  if (Result<void> kept = lacks_facts_ ? Result<void>() : keep_facts(); !kept.ok()) {
+  if (Result<void> kept = lacks_facts_ ? Result<void>() : keep_facts(job_->facts); !kept.ok()) {
     return kept;
   }
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");

@@ -82,7 +82,7 @@ class CoordinatorProcess {
   Result<void> prepare(JobConfig config);
   Result<void> prepare_without_data(const JobConfig& config, const Error& lack);
   Result<void> take_facts(const JobFacts& facts);
-  Result<void> keep_facts();
+  [[nodiscard]] Result<void> keep_facts(const JobFacts& facts) const;
   Result<void> open_run_directory();
   Result<void> start_server();
   void announce_return();
