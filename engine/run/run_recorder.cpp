@@ -313,7 +313,7 @@ void RunRecorder::checkpoint_not_copied(const std::string& why) {
   const std::lock_guard output(output_mutex_);
   directory_.event("checkpoint_not_copied", {{"detail", json_string(why)}});
   if (copy_failures_.is_news(why)) {
-    listener_.on_event(why + "; it is tried again");
+    listener_.on_event(why);
   }
 }
 
