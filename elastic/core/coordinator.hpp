@@ -263,7 +263,8 @@ class Coordinator {
   /// What was open in the job's fingerprint is what this worker says.
   void settle_fingerprint(const std::vector<std::pair<std::string, std::string>>& worker);
   void lose(MemberId id, const std::string& detail, bool still_connected);
-  void evict(MemberId id, const std::string& reason);
+  /// `told`: kEvicted, or kCorrupted if it may not use its state again.
+  void evict(MemberId id, const std::string& reason, DismissReason told = DismissReason::kEvicted);
   void remove(Peers::iterator place, const std::string& why);
   void dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
                const std::string& detail, bool may_rejoin = false);
@@ -308,7 +309,7 @@ class Coordinator {
   void judge_finish();
   [[nodiscard]] static bool is_claimant(const Peer& peer);
   void evict_liars(Step lower);
-  void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars);
+  void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars, DismissReason told);
   void forget_claims();
 
   // coordinator_publish.cpp: the next view

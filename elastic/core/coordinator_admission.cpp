@@ -103,10 +103,10 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
   remove(place, detail);
 }
 
-void Coordinator::evict(MemberId id, const std::string& reason) {
+void Coordinator::evict(MemberId id, const std::string& reason, DismissReason told) {
   const auto place = peers_.find(id);
   ENSURE(place != peers_.end(), "only members can be evicted");
-  send(id, Dismiss{DismissReason::kEvicted, false, reason, true});
+  send(id, Dismiss{told, false, reason, true});
   fenced_.insert(id);
   effects_.emplace_back(coordinator_effect::Disconnect{id});
   note("evicted", id, reason);

@@ -105,7 +105,9 @@ void Coordinator::evict_liars(Step lower) {
                                  ", while the others are at " + step_text(lower));
     }
   }
-  evict_all(liars);
+  // An honest worker that went on alone, or was with those that the job has lost, is ahead as well.
+  // It is welcome without that state, and would be evicted with it again and again.
+  evict_all(liars, DismissReason::kCorrupted);
 }
 
 /// Before they say that they have finished, the members of a view do what follows the last step
@@ -142,12 +144,13 @@ void Coordinator::judge_finish() {
       }
     }
   }
-  evict_all(liars);
+  evict_all(liars, DismissReason::kEvicted);
 }
 
-void Coordinator::evict_all(const std::vector<std::pair<MemberId, std::string>>& liars) {
+void Coordinator::evict_all(const std::vector<std::pair<MemberId, std::string>>& liars,
+                            DismissReason told) {
   for (const auto& [id, reason] : liars) {
-    evict(id, reason);
+    evict(id, reason, told);
   }
   if (!liars.empty()) {
     forget_claims();

@@ -239,6 +239,9 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
       if (former && scenario_.broken == BrokenCore::kForgetsWhenEvicted) {
         former = Former{former->id, former->job, Incarnation{1}, former->author, {}, false, {}};
       }
+      if (leave->reason == DismissReason::kCorrupted) {
+        worker.committed = 0;  // nothing that it holds may be used again
+      }
       rejoin(index, former);
     } else {
       kill_worker(index);

@@ -62,6 +62,17 @@ TEST_F(Liars, WhoIsAheadOfWhatTheOthersCanHaveCommittedIsEvicted) {
   EXPECT_FALSE(job.noted("restarted"));
 }
 
+TEST_F(Liars, WhoComesFurtherAheadThanTheJobCanBeJoinsAgainWithoutThatState) {
+  const MemberId late = job.join(90);
+  job.stopped(a, 4);
+  job.stopped(b, 4);
+  job.stopped(c, 4);
+  expect_evicted(late, "says that it has committed step 90, while the others are at step 4");
+  ASSERT_EQ(job.sent<Dismiss>(late).size(), 1U);
+  EXPECT_EQ(job.sent<Dismiss>(late)[0].reason, DismissReason::kCorrupted);
+  EXPECT_TRUE(job.sent<Dismiss>(late)[0].may_rejoin);
+}
+
 TEST_F(Liars, ProgressThatNobodyElseMadeIsForgottenWithItsAuthor) {
   job.say(a, Progress{job.view().id, Step{1'000'000}, 0});
   job.failed(b, 4);
