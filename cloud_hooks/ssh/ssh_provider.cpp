@@ -60,7 +60,7 @@ class SshMemory {
  public:
   struct HostState {
     std::optional<Instant> answered;
-    std::vector<ServerStatus> servers;  // when it answered last
+    std::vector<ServerStatus> servers;  // when it answered last, and those started since
     std::map<std::string, Instant> started;
     int failures = 0;  // in a row
     Instant rests_until{};
@@ -110,8 +110,8 @@ class SshProviderImpl final : public SshProvider {
             ssh::start_script(options_.places, host, id, request.request_id, request.startup_text));
         const ssh::Outcome started = ssh::parse_outcome(output.ok() ? output.value() : "");
         if (started.word == "done") {
-          remember_start(host, id);
           outcome.servers.push_back(server_on(id, request));
+          remember_start(host, outcome.servers.back());
           return outcome;
         }
         if (started.word.empty()) {  // it may have begun
@@ -264,6 +264,7 @@ class SshProviderImpl final : public SshProvider {
 
   Seen look_at(const ssh::Host& host) {
     Seen seen;
+    const Instant began = monotonic_now();
     const Result<std::string> output = run(host, ssh::look_script(options_.places));
     if (!output.ok()) {
       seen.lack = output.error().detail;
@@ -277,7 +278,13 @@ class SshProviderImpl final : public SshProvider {
     const std::lock_guard lock(memory_->mutex);
     SshMemory::HostState& state = memory_->hosts[host.name];
     state.answered = monotonic_now();
-    state.servers = seen.report->servers;
+    const std::vector<ServerStatus> before = std::exchange(state.servers, seen.report->servers);
+    for (const ServerStatus& server : before) {  // the answer may be older than these
+      const auto started = state.started.find(server.id);
+      if (started != state.started.end() && started->second > began && !has(state, server.id)) {
+        state.servers.push_back(server);
+      }
+    }
     return seen;
   }
 
@@ -394,9 +401,19 @@ class SshProviderImpl final : public SshProvider {
     return server;
   }
 
-  void remember_start(const ssh::Host& host, const std::string& id) {
+  /// The host may be silent from now on.
+  void remember_start(const ssh::Host& host, const ServerStatus& server) {
     const std::lock_guard lock(memory_->mutex);
-    memory_->hosts[host.name].started[id] = monotonic_now();
+    SshMemory::HostState& state = memory_->hosts[host.name];
+    state.answered = state.started[server.id] = monotonic_now();
+    if (!has(state, server.id)) {
+      state.servers.push_back(server);
+    }
+  }
+
+  static bool has(const SshMemory::HostState& state, const std::string& id) {
+    return std::any_of(state.servers.begin(), state.servers.end(),
+                       [&](const ServerStatus& server) { return server.id == id; });
   }
 
   /// It ended by itself. True if that was soon after its start.

@@ -189,6 +189,19 @@ TEST_F(SshProviderTest, AHostThatDoesNotAnswerKeepsItsServerForAWhile) {
   fs::remove(folder_ / "a/off");
 }
 
+TEST_F(SshProviderTest, AHostThatIsSilentRightAfterAStartKeepsThatServer) {
+  const RequestOutcome begun = provider()->request(request_);
+  ASSERT_EQ(begun.servers.size(), 1u);
+  const std::string& id = begun.servers[0].id;
+  const fs::path off = folder_ / ssh::host_of(id) / "off";
+  std::ofstream(off).put('x');
+  const auto servers = listed();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].id, id);
+  EXPECT_TRUE(servers[0].alive());
+  fs::remove(off);
+}
+
 TEST_F(SshProviderTest, AReusedProcessIdIsNotItsServer) {
   options_.hosts = {{"a", 1}};
   const RequestOutcome begun = provider()->request(request_);
