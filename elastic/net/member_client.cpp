@@ -33,8 +33,6 @@ using boost::system::error_code;
 // The sentinel beats as often by itself.
 constexpr Duration kHeartbeatInterval = milliseconds(100);
 constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
-// A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
-constexpr std::size_t kReportBytesMax = std::size_t{16} << 20;
 // Only if there is another coordinator to go to. Its beats come every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
 
@@ -65,6 +63,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void connect(std::size_t endpoint, UniqueFd fd);
   void on_answer(std::size_t endpoint, Answer answer);
   void repeat_unheard();
+  void send_reports();
   void lose_coordinator();
   void leave_coordinator(std::uint32_t skip);
   void check_patience(Instant now);
@@ -105,7 +104,8 @@ class Client final : public MemberClient, public ConnectionOwner {
   bool is_given_up_ = false;
   MemberHandler* handler_ = nullptr;
   std::vector<MemberEvent> early_events_;  // that came before start()
-  ReportQueue reports_{kReportBytesMax};
+  ReportQueue own_reports_;
+  ReportQueue& reports_;
   std::vector<StoreSet> sets_;  // of views that are not over
   PendingGets gets_;
   bool has_left_ = false;
@@ -126,7 +126,9 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
             return hello;
           },
           [this](std::size_t index, Answer answer) { on_answer(index, std::move(answer)); }),
-      endpoint_(endpoint) {
+      endpoint_(endpoint),
+      reports_(options_.reports != nullptr ? *options_.reports : own_reports_) {
+  reports_.begin_job(welcome_.job);
   if (options_.former) {
     early_events_.emplace_back(event::Received{session.welcome});
   } else if (options_.sentinel != nullptr) {
@@ -150,6 +152,7 @@ void Client::start(MemberHandler& handler) {
     for (const MemberEvent& each : std::exchange(early_events_, {})) {
       handle(each);
     }
+    send_reports();
   });
 }
 
@@ -209,9 +212,8 @@ void Client::repeat_unheard() {
   if (options_.sentinel != nullptr) {
     options_.sentinel->follow(endpoint_);
   }
-  reports_.begin_connection();
-  for (const Bytes& each : reports_.all()) {
-    send(Report{each});
+  if (handler_ != nullptr) {  // else start() sends them
+    send_reports();
   }
   for (const StoreSet& each : sets_) {
     send(each);
@@ -221,6 +223,14 @@ void Client::repeat_unheard() {
   }
   if (handler_ != nullptr) {
     handler_->coordinator_returned(reports_.take_dropped());
+  }
+}
+
+/// All that nobody has taken yet, as the first reports of this connection.
+void Client::send_reports() {
+  reports_.begin_connection();
+  for (const Bytes& each : reports_.all()) {
+    send(Report{each});
   }
 }
 
@@ -362,7 +372,9 @@ void Client::end_views_up_to(ViewId view) {
 
 void Client::send_report(Bytes payload) {
   asio::post(io_, [this, payload = std::move(payload)]() mutable {
-    send(Report{payload});
+    if (handler_ != nullptr) {  // else start() sends it
+      send(Report{payload});
+    }
     reports_.add(std::move(payload));
   });
 }

@@ -22,6 +22,7 @@
 
 namespace mayfly::elastic {
 
+class ReportQueue;
 class Sentinel;
 
 struct MemberClientOptions {
@@ -38,6 +39,9 @@ struct MemberClientOptions {
   std::vector<std::pair<std::string, std::string>> fingerprint;
   /// What was left of the last member of this process, if it is to join again as that one.
   std::optional<Former> former = {};
+  /// What earlier members of this process have reported and nobody has taken: sent before anything
+  /// else, and the place of this one's reports. Must outlive the client; null = a new one.
+  ReportQueue* reports = nullptr;
 };
 
 /// Carries out the machine's effects. Called on the control thread; must not block.

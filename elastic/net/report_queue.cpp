@@ -4,6 +4,22 @@
 
 namespace mayfly::elastic {
 
+void ReportQueue::begin_job(std::uint64_t job) {
+  if (job == 0) {
+    return;
+  }
+  if (job_ != 0 && job_ != job) {
+    clear();
+  }
+  job_ = job;
+}
+
+void ReportQueue::clear() {
+  while (!reports_.empty()) {
+    drop_first();
+  }
+}
+
 void ReportQueue::add(Bytes payload) {
   bytes_ += payload.size();
   reports_.push_back(std::move(payload));

@@ -2,7 +2,8 @@
 
 // Reports of a member that the coordinator has not yet said it took. A coordinator may die with
 // what it was sent, so a report is kept until then and sent again to whoever is the coordinator
-// next; the receiver drops what it already has. One thread.
+// next; the receiver drops what it already has. A worker that is evicted and joins again keeps its
+// queue, too: the job goes on from steps that perhaps only it has reported. One thread at a time.
 
 #include <cstdint>
 #include <deque>
@@ -13,9 +14,16 @@ namespace mayfly::elastic {
 
 class ReportQueue {
  public:
-  /// Keeps at most `bytes_max` bytes of payload: beyond that the oldest are dropped and counted.
-  explicit ReportQueue(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+  // A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
+  static constexpr std::size_t kBytesMax = std::size_t{16} << 20;
 
+  /// Keeps at most `bytes_max` bytes of payload: beyond that the oldest are dropped and counted.
+  explicit ReportQueue(std::size_t bytes_max = kBytesMax) : bytes_max_(bytes_max) {}
+
+  /// What comes now is of this job (0 = not known); reports of another one are dropped.
+  void begin_job(std::uint64_t job);
+  /// As after a wrong result: what it says of its steps must not be told.
+  void clear();
   void add(Bytes payload);
   /// A new connection begins; all() must be sent on it again, in order.
   void begin_connection() { connection_begin_ = first_; }
@@ -32,6 +40,7 @@ class ReportQueue {
   const std::size_t bytes_max_;
   std::deque<Bytes> reports_;
   std::size_t bytes_ = 0;
+  std::uint64_t job_ = 0;
   std::uint64_t first_ = 0;             // number of reports_.front(), counted from the beginning
   std::uint64_t connection_begin_ = 0;  // number of the first one sent on this connection
   std::uint64_t dropped_ = 0;

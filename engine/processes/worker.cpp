@@ -15,6 +15,7 @@
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
+#include "elastic/net/report_queue.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/faults/chaos_plan.hpp"
@@ -219,10 +220,17 @@ struct Part {
   bool comes_back = false;  ///< it left only to join again without its parameter server
 };
 
+/// What this worker knows of the job's steps that the coordinator may not know. It outlives a
+/// membership: the job may go on from steps that only a worker has reported that was cut off.
+struct Untold {
+  elastic::ReportQueue reports;
+  std::deque<StepRecord> steps;  ///< the last ones
+};
+
 /// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
 Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
-               elastic::MemberClient& client, nn::ModelState initial, PsServer* server,
-               LeaveSignals& signals) {
+               elastic::MemberClient& client, nn::ModelState initial,
+               std::deque<StepRecord>& recent_records, PsServer* server, LeaveSignals& signals) {
   if (parts.transport == nullptr) {
     PsWorkerParts ps{*parts.job,   *parts.layout, *parts.loader,
                      *parts.pool,  *parts.board,  delay_of(config, parts),
@@ -247,8 +255,8 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   const Step committed = initial.committed;
   const std::uint64_t state_bytes = nn::packed_state_size(initial);
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints, *parts.board, parts.trace.get(), parts.faults.get(),
-                   parts.device.parts.sums.get()},
+                   link, checkpoints, *parts.board, recent_records, parts.trace.get(),
+                   parts.faults.get(), parts.device.parts.sums.get()},
                   std::move(initial));
   client.start(link);
   if (client.joins_late()) {
@@ -363,6 +371,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     return fail(token.error(), kExitUsage);
   }
   RejoinLimit limit;
+  Untold untold;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
   std::optional<StartingState> first = std::move(start);
@@ -376,7 +385,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,
                  {address_of(parts, server.value().get()), parts.job->fingerprint, token.value(),
-                  sentinel, std::move(former)},
+                  sentinel, std::move(former), &untold.reports},
                  timeout);
     if (!joined.ok()) {
       const bool refused = joined.error().code == Errc::kRefused;
@@ -392,13 +401,17 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       first.reset();
     }
     Part part = take_part(config, parts, token.value(), *joined.value(), std::move(state),
-                          server.value().get(), signals);
+                          untold.steps, server.value().get(), signals);
     joined.value().reset();  // says the last words
     server.value().reset();  // what it held is of no use to the job any more
     if (!may_rejoin(part, limit, signals)) {
       return exit_code_of(part.leave);
     }
     former = std::move(part.leave.former);
+    if (part.leave.reason == elastic::DismissReason::kCorrupted) {
+      untold.reports.clear();
+      untold.steps.clear();
+    }
     Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part));
     if (!kept.ok()) {
       return fail(kept.error(), kExitFailed);

@@ -22,6 +22,7 @@ Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
   options.server = config.server;
   options.fingerprint = facts.fingerprint;
   options.former = facts.former;
+  options.reports = facts.reports;
   std::error_code absent;
   if (const std::string logs = config.run_dir + "/logs";
       std::filesystem::is_directory(logs, absent)) {

@@ -27,6 +27,7 @@ struct JoinFacts {
   const Bytes& token;
   elastic::Sentinel* sentinel = nullptr;    ///< null = none
   std::optional<elastic::Former> former{};  ///< who we were before, if we join again
+  elastic::ReportQueue* reports = nullptr;  ///< what of it nobody has taken; null = nothing
 };
 
 /// Connects to the coordinator that `config` names. Errors as of elastic::connect_member().

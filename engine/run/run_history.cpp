@@ -101,7 +101,9 @@ struct EventReader {
     } else if (kind == "restarted" && event.contains("undone_samples")) {
       has_restarted = true;
       history.undone_samples += whole(event, "undone_samples");
-      history.forget_after(whole(event, "step"));
+      history.undone_views = history.view;
+      history.undone_after = whole(event, "step");
+      history.forget_after(history.undone_after);
     } else if (kind == "state") {
       state_step = whole(event, "step");
       state_digest = text(event, "digest");
@@ -172,6 +174,8 @@ std::uint64_t RunHistory::fall_back(std::uint64_t step, std::uint64_t samples_pe
 std::uint64_t RunHistory::restart(std::uint64_t step, std::uint64_t samples_per_step) {
   const std::uint64_t undone = current_step - std::min(step, current_step);
   undone_samples += undone * samples_per_step;
+  undone_views = view - std::min<std::uint64_t>(view, 1);
+  undone_after = step;
   forget_after(step);
   return undone;
 }

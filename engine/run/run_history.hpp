@@ -56,13 +56,22 @@ struct RunHistory {
   std::string view_members;  ///< of the last one, as JSON
   std::vector<WorkerStay> workers;
   std::set<std::uint64_t> present;  ///< members of the last view
+  // Of the last restart: what views up to this one committed after this step is undone.
+  std::uint64_t undone_views = 0;
+  std::uint64_t undone_after = 0;
 
   /// The steps after this one are undone; a step has so many samples. How many steps those are.
   std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
 
-  /// The state after this step is the newest that is left; those after it are computed again. How
-  /// many steps are undone.
+  /// The state after this step is the newest that is left; those after it are computed again, from
+  /// the present view on. How many steps are undone.
   std::uint64_t restart(std::uint64_t step, std::uint64_t samples_per_step);
+
+  /// Whether the job has gone back behind this step since that view committed it: its record came
+  /// late, from a worker that was cut off.
+  [[nodiscard]] bool is_undone(std::uint64_t step, std::uint64_t in_view) const {
+    return step > undone_after && in_view <= undone_views;
+  }
 
   /// A view after this step has these members, as (id, host).
   void took_part(std::uint64_t committed,

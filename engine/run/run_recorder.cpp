@@ -193,6 +193,9 @@ void RunRecorder::receive(const StepRecord& record) {
   {
     const std::lock_guard lock(mutex_);
     RunHistory& h = history_;
+    if (h.is_undone(record.step, record.view)) {
+      return;
+    }
     if (record.step >= h.current_step) {
       h.reached(record.step, record.digest);
     }

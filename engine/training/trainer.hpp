@@ -45,6 +45,8 @@ struct TrainerParts {
   WorkerLink& link;
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
+  /// Of the last steps, for a new speaker to repeat; from one membership to the next.
+  std::deque<StepRecord>& recent_records;
   Trace* trace = nullptr;                          ///< null = none
   StateFaults* faults = nullptr;                   ///< null = none
   collectives::DeviceSums* device_sums = nullptr;  ///< those of `pool`; null = in host memory
@@ -216,7 +218,6 @@ class Trainer {
   Instant last_commit_;
   Duration last_step_{};               // between the last two commits
   Duration waited_at_commit_{};        // of the loader
-  std::deque<StepRecord> recent_;      // the last steps' records, for a new speaker to repeat
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 
   std::optional<collectives::AbortSignal> over_;   // raised when the present view is

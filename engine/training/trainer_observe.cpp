@@ -42,7 +42,7 @@ void Trainer::begin_observing(const elastic::View& view) {
   }
   if (observes_) {
     position_ = view.committed;
-    recent_.clear();  // they will have come from others
+    parts_.recent_records.clear();  // they will have come from others
   }
   if (observer_.has_value()) {
     observer_->resume_after(view.committed);

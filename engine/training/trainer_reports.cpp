@@ -55,9 +55,9 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced,
   if (speaks_) {
     parts_.client.send_report(encode_record(record));
   }
-  recent_.push_back(std::move(record));
-  if (recent_.size() > kRecentRecords) {
-    recent_.pop_front();
+  parts_.recent_records.push_back(std::move(record));
+  if (parts_.recent_records.size() > kRecentRecords) {
+    parts_.recent_records.pop_front();
   }
 }
 
@@ -73,7 +73,7 @@ void Trainer::repeat_recent_records(const elastic::View& view) {
   told_connection_ = parts_.client.connections();
   // The source too: the last commit may be known only to it and to a speaker that is lost.
   if (speaks_ || rank_ == view.source) {
-    for (const StepRecord& record : recent_) {
+    for (const StepRecord& record : parts_.recent_records) {
       parts_.client.send_report(encode_record(record));
     }
   }

@@ -1,16 +1,20 @@
 // A coordinator that goes away and comes back, with real connections on loopback.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 #include <thread>
 
+#include "elastic/net/report_queue.hpp"
 #include "tests/integration/elastic/test_job.hpp"
 
 namespace mayfly::elastic {
 namespace {
 
+using ::testing::Contains;
+using ::testing::Pair;
 using Workers = std::vector<std::unique_ptr<ToyWorker>>;
 
 /// A view of so many running members.
@@ -107,6 +111,22 @@ TEST(Failover, ReportsOfTheTimeWithoutACoordinatorArriveLater) {
   }
   job.observer().wait_until([&](const auto& seen) { return seen_numbers(seen).size() == 49; },
                             "all reports");
+}
+
+TEST(Failover, WhatAMemberCouldNotReportComesFromTheNextOneOfItsProcess) {
+  TestJob job(1);
+  ReportQueue reports;
+  std::unique_ptr<ToyWorker> worker = job.add_worker(true, &reports);
+  worker->wait_for_view(job.observer().wait_for_view({worker->id()}).id);
+  job.kill_coordinator();
+  worker->client().send_report({std::byte{7}});
+  worker.reset();
+  job.restart_coordinator();
+  worker = job.add_worker(true, &reports);
+  worker->client().send_report({std::byte{8}});
+  job.observer().wait_until([](const auto& seen) { return seen.reports.size() >= 2; },
+                            "both reports");
+  EXPECT_THAT(job.observer().seen().reports, Contains(Pair(worker->id(), Bytes{std::byte{7}})));
 }
 
 TEST(Failover, AWaitForAKeyOutlastsTheCoordinator) {

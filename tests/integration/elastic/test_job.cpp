@@ -230,18 +230,20 @@ void TestJob::restart_coordinator() {
 }
 
 Result<std::unique_ptr<MemberClient>> TestJob::connect(
-    Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint) {
+    Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint,
+    ReportQueue* reports) {
   MemberClientOptions options;
   options.endpoints = {endpoint_};
   options.coordinator_timeout = coordinator_timeout_;
   options.token = std::move(token);
   options.address = "toy";
   options.fingerprint = std::move(fingerprint);
+  options.reports = reports;
   return connect_member(options, monotonic_now() + kHangBound);
 }
 
-std::unique_ptr<ToyWorker> TestJob::add_worker(bool ready) {
-  Result<std::unique_ptr<MemberClient>> client = connect(token_);
+std::unique_ptr<ToyWorker> TestJob::add_worker(bool ready, ReportQueue* reports) {
+  Result<std::unique_ptr<MemberClient>> client = connect(token_, {}, reports);
   EXPECT_TRUE(client.ok());
   return std::make_unique<ToyWorker>(std::move(client).value(), ready);
 }

@@ -112,9 +112,11 @@ class TestJob {
   void kill_coordinator();
   void restart_coordinator();
 
-  std::unique_ptr<ToyWorker> add_worker(bool ready = true);
+  /// `reports`: of an earlier worker of the same process, or null.
+  std::unique_ptr<ToyWorker> add_worker(bool ready = true, ReportQueue* reports = nullptr);
   [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect(
-      Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint = {});
+      Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint = {},
+      ReportQueue* reports = nullptr);
   /// Of members that are added from now on.
   void set_coordinator_timeout(Duration timeout) { coordinator_timeout_ = timeout; }
 

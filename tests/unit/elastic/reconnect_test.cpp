@@ -127,6 +127,17 @@ TEST(ReportQueue, ANewConnectionCountsFromItsOwnBeginning) {
   EXPECT_EQ(held(queue), (std::vector<int>{4, 5}));
 }
 
+TEST(ReportQueue, WhatIsOfAnotherJobIsDropped) {
+  ReportQueue queue(1000);
+  queue.begin_job(5);
+  queue.add(report(1));
+  queue.begin_job(0);  // a standby does not know it
+  queue.begin_job(5);
+  EXPECT_EQ(held(queue), (std::vector<int>{1}));
+  queue.begin_job(6);
+  EXPECT_EQ(held(queue), (std::vector<int>{}));
+}
+
 TEST(ReportQueue, DropsTheOldestBeyondItsBoundAndSaysHowMany) {
   ReportQueue queue(30);
   for (int i = 0; i < 5; ++i) {

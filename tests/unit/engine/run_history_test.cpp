@@ -121,11 +121,24 @@ TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   EXPECT_EQ(h.undone_samples, 400u);
   EXPECT_THAT(h.checkpoints, ElementsAre(2));
   EXPECT_FALSE(h.evaluation.has_value());
+  EXPECT_TRUE(h.is_undone(3, 1)) << "of the view before, and late";
+  EXPECT_FALSE(h.is_undone(3, 2));
+  EXPECT_FALSE(h.is_undone(2, 1));
   h.reached(6, "again");
   run->metric(metric(7));
   run->event("view", {{"view", "3"}, {"committed", "7"}, {"members", "[2,3]"}});
   EXPECT_EQ(history().current_step, 7u);
   EXPECT_EQ(h.last_digest, "again");
+}
+
+TEST_F(RunHistoryTest, WhatIsUndoneIsTheSameBeforeAndAfterTheCoordinatorIsStartedAgain) {
+  RunHistory h;
+  h.current_step = 9;
+  EXPECT_TRUE(h.view_published(4, "[1]"));
+  EXPECT_EQ(h.restart(5, 100), 4U);
+  EXPECT_TRUE(h.is_undone(6, 3));
+  EXPECT_FALSE(h.is_undone(6, 4));
+  EXPECT_FALSE(h.is_undone(5, 3));
 }
 
 TEST_F(RunHistoryTest, RecordsThatWereLostWithWhoHadThemAreMissing) {
