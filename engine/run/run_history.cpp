@@ -242,16 +242,23 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
   }
   RunHistory history = std::move(events.history);
   const std::uint64_t of_last_view = history.current_step;
-  if (Result<void> read =
-          for_each_line(run_dir + "/metrics.jsonl", events.metrics_begin,
-                        [&](const json::object& metric) { read_metric(history, metric); });
+  std::uint64_t since_restart = of_last_view;
+  if (Result<void> read = for_each_line(run_dir + "/metrics.jsonl", events.metrics_begin,
+                                        [&](const json::object& metric) {
+                                          read_metric(history, metric);
+                                          if (whole(metric, "view") > history.undone_views) {
+                                            since_restart =
+                                                std::max(since_restart, whole(metric, "step"));
+                                          }
+                                        });
       !read.ok()) {
     return read.error();
   }
-  // How many of the steps are computed again by now is not on record; the next report says it.
+  // Steps that are computed again are not recorded again: if the job is among them, the next report
+  // says how far it is.
   history.current_step = history.last_step;
-  if (events.has_restarted && of_last_view < history.last_step) {
-    history.reached(of_last_view, "");
+  if (events.has_restarted && since_restart < history.last_step) {
+    history.reached(since_restart, "");
   } else if (std::max(of_last_view, events.state_step) > history.last_step) {
     history.has_state_of(std::max(of_last_view, events.state_step), "");
   }

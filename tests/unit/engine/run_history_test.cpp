@@ -131,6 +131,24 @@ TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   EXPECT_EQ(h.last_digest, "again");
 }
 
+TEST_F(RunHistoryTest, AJobThatHasPassedWhereItWasBeforeIsAtItsLastStep) {
+  const auto run = start();
+  run->event("view", {{"view", "1"}, {"committed", "0"}, {"members", "[1]"}});
+  for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
+    StepMetric m = metric(step, "digest of " + std::to_string(step));
+    m.view = step <= 4 ? 1 : 2;
+    if (step == 5) {
+      run->event("restarted", {{"step", "2"}, {"undone_steps", "2"}, {"undone_samples", "200"}});
+      run->event("view", {{"view", "2"}, {"committed", "2"}, {"members", "[2]"}});
+    }
+    run->metric(m);
+  }
+  const RunHistory h = history();
+  EXPECT_EQ(h.current_step, 6u);
+  EXPECT_EQ(h.last_digest, "digest of 6");
+  EXPECT_EQ(h.undone_samples, 200u);
+}
+
 TEST_F(RunHistoryTest, WhatIsUndoneIsTheSameBeforeAndAfterTheCoordinatorIsStartedAgain) {
   RunHistory h;
   h.current_step = 9;
