@@ -75,4 +75,18 @@ struct OpenOptions {
 /// warning in the log.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
+/// Whether `spec` names a set that is computed and has no files.
+[[nodiscard]] bool is_procedural(const std::string& spec);
+
+/// What open_dataset() reads of a folder or file.
+struct DatasetFiles {
+  std::string root;                ///< the folder that the names are relative to
+  std::vector<std::string> names;  ///< ascending; sub-folders with '/'
+  bool is_file = false;            ///< one tar: it is the data set, not the folder that it is in
+};
+
+/// The files of `spec`, without reading them. kNotFound if there is no data set, kInvalidInput for
+/// a procedural one, kIo.
+[[nodiscard]] Result<DatasetFiles> files_of_dataset(const std::string& spec);
+
 }  // namespace mayfly::datasets

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "datasets/cifar.hpp"
@@ -34,6 +35,13 @@ Result<DatasetPair> with_size(Result<DatasetPair> opened, int wanted) {
                                         " is possible for image folders and tars only"};
 }
 
+Error no_data_set_in(const std::string& folder) {
+  return {Errc::kNotFound,
+          folder +
+              " holds no data set: expected CIFAR binaries (data_batch_1.bin ... or "
+              "train.bin) or an image folder (train/CLASS/*.jpg, test/CLASS/*.jpg)"};
+}
+
 Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& options) {
   for (const CifarFormat* format : {&cifar10_format(), &cifar100_format()}) {
     if (const std::optional<std::string> place = find_cifar(*format, folder)) {
@@ -44,16 +52,79 @@ Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& op
   if (fs::is_directory(fs::path(folder) / "train", ignored)) {
     return open_image_folder(folder, options);
   }
-  return Error{Errc::kNotFound,
-               folder +
-                   " holds no data set: expected CIFAR binaries (data_batch_1.bin ... or "
-                   "train.bin) or an image folder (train/CLASS/*.jpg, test/CLASS/*.jpg)"};
+  return no_data_set_in(folder);
+}
+
+/// Adds the names of all files in a sub-folder of `root`, whatever they are.
+Result<void> add_files(const fs::path& root, const char* part, std::vector<std::string>& names) {
+  std::error_code failure;
+  const auto through_links = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator it(root / part, through_links, failure), end;
+       !failure && it != end; it.increment(failure)) {
+    if (it->is_regular_file(failure)) {
+      names.push_back(it->path().lexically_relative(root).generic_string());
+    }
+  }
+  return failure ? Result<void>(Error{Errc::kIo, "cannot read " + (root / part).string() + ": " +
+                                                     failure.message()})
+                 : Result<void>();
+}
+
+Result<DatasetFiles> files_of_folder(const std::string& folder) {
+  DatasetFiles files;
+  std::error_code ignored;
+  for (const CifarFormat* format : {&cifar10_format(), &cifar100_format()}) {
+    if (const std::optional<std::string> place = find_cifar(*format, folder)) {
+      files.root = *place;
+      files.names = format->train_files;
+      files.names.push_back(format->test_file);
+      files.names.push_back(format->names_file);
+      std::erase_if(files.names, [&](const std::string& name) {
+        return name.empty() || !fs::exists(fs::path(*place) / name, ignored);
+      });
+      std::sort(files.names.begin(), files.names.end());
+      return files;
+    }
+  }
+  files.root = folder;
+  for (const char* part : {"train", "test"}) {
+    if (!fs::is_directory(fs::path(folder) / part, ignored)) {
+      continue;
+    }
+    if (Result<void> added = add_files(folder, part, files.names); !added.ok()) {
+      return std::move(added).error();
+    }
+  }
+  if (files.names.empty()) {
+    return no_data_set_in(folder);
+  }
+  std::sort(files.names.begin(), files.names.end());
+  return files;
 }
 
 }  // namespace
 
+bool is_procedural(const std::string& spec) {
+  return spec == "procedural" || spec.starts_with("procedural:");
+}
+
+Result<DatasetFiles> files_of_dataset(const std::string& spec) {
+  std::error_code ignored;
+  if (is_procedural(spec)) {
+    return Error{Errc::kInvalidInput, "a procedural data set has no files"};
+  }
+  if (fs::is_directory(spec, ignored)) {
+    return files_of_folder(spec);
+  }
+  if (!fs::exists(spec, ignored)) {
+    return Error{Errc::kNotFound, "no data set '" + spec + "': no such folder or file"};
+  }
+  const fs::path path = fs::absolute(spec);
+  return DatasetFiles{path.parent_path().string(), {path.filename().string()}, true};
+}
+
 Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options) {
-  if (spec == "procedural" || spec.rfind("procedural:", 0) == 0) {
+  if (is_procedural(spec)) {
     return with_size(open_procedural(spec, options.seed), options.image_size);
   }
   std::error_code ignored;

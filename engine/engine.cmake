@@ -9,7 +9,8 @@ mayfly_library(engine
           parameter_server/sgd_shard.cpp processes/backend.cpp
           processes/coordinator_commands.cpp processes/coordinator_main.cpp
           processes/coordinator_options.cpp
-          processes/coordinator_process.cpp processes/exit_codes.cpp processes/job_settings.cpp
+          processes/coordinator_process.cpp processes/data_source.cpp
+          processes/exit_codes.cpp processes/job_settings.cpp
           processes/launched_by.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/member_records.cpp
           processes/network_interface.cpp processes/pmi_channel.cpp processes/pmix_channel.cpp
@@ -20,6 +21,7 @@ mayfly_library(engine
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_copier.cpp run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
+          run/data_transfer.cpp
           run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/job_facts.cpp run/ledger.cpp
           run/records.cpp
           run/run_recorder.cpp

@@ -214,8 +214,8 @@ void settle_engines(Job& job, const std::string& engines) {
 
 bool lacks_data_or_device(const JobConfig& config) {
   std::error_code ignored;
-  const bool is_made = config.data == "procedural" || config.data.starts_with("procedural:");
-  const bool has_data = is_made || std::filesystem::exists(config.data, ignored);
+  const bool has_data =
+      datasets::is_procedural(config.data) || std::filesystem::exists(config.data, ignored);
   return !has_data || (uses_cuda(config.device) && !device_identity(config.device).ok());
 }
 

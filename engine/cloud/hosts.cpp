@@ -45,6 +45,9 @@ std::string worker_args(const JobConfig& config) {
   if (!config.data.starts_with(kProcedural) && !says(config, "--data")) {
     args += " --data " + shell_quoted(std::filesystem::absolute(config.data).string());
   }
+  if (!config.data_from.empty() && !says(config, "--cache-dir")) {
+    args += " --cache-dir ../../cache";  // of the worker's own folder, which goes with the worker
+  }
   return args;
 }
 

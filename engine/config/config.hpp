@@ -19,6 +19,7 @@ struct JobConfig {
   // What is trained.
   std::string model = "resnet20";
   std::string data = "procedural";  ///< see datasets/dataset.hpp
+  std::string data_from;  ///< for who has not got it; see engine/processes/data_source.hpp
   /// Height = width in pixels of what the network sees; 0 = that of the images if all have one
   /// small size, else the model's usual one (32 or 224).
   std::uint32_t image_size = 0;

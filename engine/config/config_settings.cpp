@@ -21,6 +21,9 @@ void append_training(std::vector<Setting>& list) {
   list.push_back(make("data", &C::data,
                       "folder with CIFAR binaries or images, a tar of images, or "
                       "procedural[:SAMPLES]"));
+  list.push_back(make("data_from", &C::data_from,
+                      "where a worker that has no --data gets it: 'coordinator', a folder or tar, "
+                      "the URL of a tar, or a command that fills {}: 'aws s3 sync s3://b/d {}'"));
   list.push_back(make("image_size", &C::image_size,
                       "pixels a side that the network sees; 0 = as small equal images have it, "
                       "else 32 or 224 by the model"));

@@ -387,6 +387,7 @@ std::optional<Step> CoordinatorProcess::newest_here() const {
 }
 
 void CoordinatorProcess::begin_transfers() {
+  data_sender_ = std::make_unique<DataSender>(job_->config.data, job_->facts.data_digest);
   receiver_ = std::make_unique<CheckpointReceiver>(
       *job_, starting_point_, goes_on_ ? newest_here() : std::nullopt,
       settings_to_tell(job_->config),
@@ -400,7 +401,10 @@ void CoordinatorProcess::begin_transfers() {
           [this](const std::string& why) { recorder_->checkpoint_refused(why); },
           [this] { return step_without_holder(); },
           lacks_facts_ ? [this](const JobFacts& facts) { return take_facts(facts); }
-                       : std::function<Result<void>(const JobFacts&)>()});
+                       : std::function<Result<void>(const JobFacts&)>(),
+          [this](UniqueFd socket, std::string host) {
+            data_sender_->take(std::move(socket), std::move(host));
+          }});
   recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
   });
@@ -410,6 +414,7 @@ void CoordinatorProcess::end_transfers() {
   if (receiver_ != nullptr) {
     recorder_->serve_transfers(nullptr);
     receiver_.reset();
+    data_sender_.reset();
   }
 }
 

@@ -15,6 +15,7 @@
 #include "engine/processes/launch.hpp"
 #include "engine/run/checkpoint_copier.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
+#include "engine/run/data_transfer.hpp"
 #include "engine/run/run_recorder.hpp"
 #include "engine/run/start_files.hpp"
 
@@ -114,7 +115,8 @@ class CoordinatorProcess {
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<elastic::CoordinatorServer> server_;
-  std::unique_ptr<CheckpointCopier> copier_;      // null without --checkpoint-to
+  std::unique_ptr<CheckpointCopier> copier_;  // null without --checkpoint-to
+  std::unique_ptr<DataSender> data_sender_;
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 

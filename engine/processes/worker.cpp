@@ -23,6 +23,7 @@
 #include "engine/parameter_server/ps_process.hpp"
 #include "engine/processes/backend.hpp"
 #include "engine/processes/coordinator_process.hpp"
+#include "engine/processes/data_source.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/launch.hpp"
@@ -448,6 +449,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     const int code = run_ps_server(config, std::move(sentinel), signals);
     signals.has_left();
     return code;
+  }
+  if (Result<void> fetched = fetch_data(config); !fetched.ok()) {
+    return fail(fetched.error(), kExitUsage);
   }
   WorkerParts parts;
   if (sentinel != nullptr) {

@@ -73,7 +73,7 @@ void CheckpointReceiver::run() {
     if (is_closing_) {
       return;
     }
-    const Visitor visitor = std::move(visitors_.front());
+    Visitor visitor = std::move(visitors_.front());
     visitors_.pop_front();
     serving_ = visitor.socket.get();
     lock.unlock();
@@ -86,7 +86,7 @@ void CheckpointReceiver::run() {
   }
 }
 
-Result<void> CheckpointReceiver::serve(const Visitor& visitor) {
+Result<void> CheckpointReceiver::serve(Visitor& visitor) {
   const int fd = visitor.socket.get();
   if (Result<void> said =
           elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax);
@@ -102,8 +102,9 @@ Result<void> CheckpointReceiver::serve(const Visitor& visitor) {
     return request.error();
   }
   const TransferRequest::Kind kind = request.value().kind;
-  const bool may_lack_facts =
-      kind == TransferRequest::Kind::kSettings || kind == TransferRequest::Kind::kFacts;
+  const bool may_lack_facts = kind == TransferRequest::Kind::kSettings ||
+                              kind == TransferRequest::Kind::kFacts ||
+                              kind == TransferRequest::Kind::kData;
   if (lacks_facts_ && !may_lack_facts) {  // nobody can be a worker yet
     return Error{Errc::kInvalidInput, "the job is not complete"};
   }
@@ -112,6 +113,7 @@ Result<void> CheckpointReceiver::serve(const Visitor& visitor) {
     case TransferRequest::Kind::kQuestion: return answer(visitor, request.value().question);
     case TransferRequest::Kind::kSettings: return tell_settings(visitor);
     case TransferRequest::Kind::kFacts: return take_facts(visitor, request.value().facts);
+    case TransferRequest::Kind::kData: return pass_on(visitor);
   }
   UNREACHABLE("a decoded request has a known kind");
 }
@@ -121,6 +123,19 @@ Result<void> CheckpointReceiver::tell_settings(const Visitor& visitor) const {
   answer.verdict = lacks_facts_ ? TransferAnswer::Verdict::kTransfer : answer.verdict;
   answer.text = settings_;
   return send_frame(visitor.socket.get(), encode(answer));
+}
+
+/// To who sends the data set, if that is here.
+Result<void> CheckpointReceiver::pass_on(Visitor& visitor) {
+  if (lacks_facts_ || hooks_.on_data == nullptr) {
+    TransferAnswer answer;
+    answer.verdict = TransferAnswer::Verdict::kRefused;
+    answer.text = "it has no data set to send, as its --data is not there";
+    return send_frame(visitor.socket.get(), encode(answer));
+  }
+  serving_ = -1;
+  hooks_.on_data(std::move(visitor.socket), visitor.host);
+  return {};
 }
 
 Result<void> CheckpointReceiver::take_facts(const Visitor& visitor, const std::string& text) {

@@ -42,6 +42,8 @@ class CheckpointReceiver {
     /// If the job is not complete: a worker's facts of it. Returns when the job is complete, or why
     /// it cannot be with these. Null: the job is complete, and nobody is asked for facts.
     std::function<Result<void>(const JobFacts&)> on_facts;
+    /// Serves a worker that asks for the data set, elsewhere than on the receiver's thread.
+    std::function<void(UniqueFd socket, std::string host)> on_data = {};
   };
 
   /// `start`: what the job was resumed from, if it was. `newest`: what a coordinator before us has
@@ -63,11 +65,12 @@ class CheckpointReceiver {
   };
 
   void run();
-  [[nodiscard]] Result<void> serve(const Visitor& visitor);
+  [[nodiscard]] Result<void> serve(Visitor& visitor);
   [[nodiscard]] Result<void> receive(const Visitor& visitor, const TransferOffer& offer);
   [[nodiscard]] Result<void> save(const Visitor& visitor, Instant began, std::uint64_t travelled);
   [[nodiscard]] Result<void> answer(const Visitor& visitor, const TransferQuestion& question);
   [[nodiscard]] Result<void> tell_settings(const Visitor& visitor) const;
+  [[nodiscard]] Result<void> pass_on(Visitor& visitor);
   [[nodiscard]] Result<void> take_facts(const Visitor& visitor, const std::string& text);
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;

@@ -118,7 +118,8 @@ Bytes encode(const TransferRequest& request) {
   switch (request.kind) {
     case TransferRequest::Kind::kOffer: put(out, request.offer); break;
     case TransferRequest::Kind::kQuestion: put(out, request.question); break;
-    case TransferRequest::Kind::kSettings: break;
+    case TransferRequest::Kind::kSettings:
+    case TransferRequest::Kind::kData: break;
     case TransferRequest::Kind::kFacts:
       out.put_string(request.facts.substr(0, kTextBytesMax));
       break;
@@ -156,6 +157,7 @@ Result<TransferRequest> decode_transfer_request(ByteSpan bytes) {
       request.question = get_question(in);
       break;
     case TransferRequest::Kind::kSettings: request.kind = TransferRequest::Kind::kSettings; break;
+    case TransferRequest::Kind::kData: request.kind = TransferRequest::Kind::kData; break;
     case TransferRequest::Kind::kFacts:
       request.kind = TransferRequest::Kind::kFacts;
       request.facts = in.get_string(kTextBytesMax);

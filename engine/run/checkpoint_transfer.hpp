@@ -14,6 +14,8 @@
 // - Facts, "this is what I have": those of a worker's own job (engine/run/job_facts.hpp). The
 //   coordinator answers when it knows them, from this worker or another.
 //
+// - Data, "I have no data set": engine/run/data_transfer.hpp goes on from there.
+//
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 
 #include <cstdint>
@@ -56,7 +58,13 @@ struct TransferQuestion {
 };
 
 struct TransferRequest {
-  enum class Kind : std::uint8_t { kOffer = 0, kQuestion = 1, kSettings = 2, kFacts = 3 };
+  enum class Kind : std::uint8_t {
+    kOffer = 0,
+    kQuestion = 1,
+    kSettings = 2,
+    kFacts = 3,
+    kData = 4
+  };
   Kind kind = Kind::kOffer;
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion

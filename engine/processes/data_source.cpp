@@ -1,0 +1,336 @@
+#include "engine/processes/data_source.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/digest.hpp"
+#include "base/file.hpp"
+#include "base/lock_file.hpp"
+#include "base/log.hpp"
+#include "base/shell_words.hpp"
+#include "cloud_hooks/program_runner.hpp"
+#include "datasets/dataset.hpp"
+#include "elastic/net/first_session.hpp"
+#include "elastic/net/job_token.hpp"
+#include "engine/config/device_choice.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/data_transfer.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kFetchMax = seconds(6L * 3600);
+constexpr Duration kSilenceMax = seconds(60);  // of the coordinator, as for being taken in
+constexpr Duration kRetryAfter = seconds(1);
+constexpr Duration kSayEvery = seconds(10);
+constexpr std::uint64_t kSpareBytes = 64U << 20;
+
+Error io_error(const std::string& what, const fs::path& path, const std::error_code& why) {
+  return {Errc::kIo, fmt::format("cannot {} {}: {}", what, path.string(), why.message())};
+}
+
+/// A folder of the cache that comes to be complete or not at all.
+class Place {
+ public:
+  explicit Place(fs::path path) : path_(std::move(path)) {}
+
+  [[nodiscard]] bool is_there() const {
+    std::error_code absent;
+    return fs::exists(path_, absent);
+  }
+  /// Waits for another worker of the host that is about to fill it.
+  [[nodiscard]] Result<LockFile> lock() const {
+    Result<LockFile> lock = LockFile::take(path_.string() + ".lock", Duration(0));
+    if (lock.ok() || lock.error().code != Errc::kRefused) {
+      return lock;
+    }
+    log::info(fmt::format("waiting for another worker of this host that fetches the data set to {}",
+                          path_.string()));
+    return LockFile::take(path_.string() + ".lock", kFetchMax);
+  }
+  /// The empty folder to fill.
+  [[nodiscard]] Result<std::string> begin() const {
+    std::error_code ignored;
+    fs::remove_all(partial(), ignored);
+    const Result<void> made = make_directories(partial());
+    return made.ok() ? Result<std::string>(partial()) : made.error();
+  }
+  [[nodiscard]] Result<void> finish() const {
+    const int folder = ::open(partial().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {  // a complete folder has its bytes, also after a loss of power
+      ::syncfs(folder);
+      ::close(folder);
+    }
+    std::error_code failure;
+    fs::rename(partial(), path_, failure);
+    return failure ? Result<void>(io_error("make", path_, failure)) : Result<void>();
+  }
+  void give_up() const {
+    std::error_code ignored;
+    fs::remove_all(partial(), ignored);
+  }
+  /// The data set in it: the only file or folder if there is one, as archives have it.
+  [[nodiscard]] std::string data() const {
+    std::error_code failure;
+    std::vector<fs::path> inside;
+    for (fs::directory_iterator it(path_, failure), end; !failure && it != end;
+         it.increment(failure)) {
+      inside.push_back(it->path());
+    }
+    return inside.size() == 1 ? inside.front().string() : path_.string();
+  }
+
+ private:
+  [[nodiscard]] std::string partial() const { return path_.string() + ".partial"; }
+  fs::path path_;
+};
+
+Result<void> check_room(const std::string& folder, std::uint64_t bytes) {
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder, unknown);
+  if (!unknown && space.available < bytes + kSpareBytes) {
+    return Error{Errc::kIo,
+                 fmt::format("{} has {} MiB left, the data set needs {}; see --cache-dir", folder,
+                             space.available >> 20, (bytes + kSpareBytes) >> 20)};
+  }
+  return {};
+}
+
+/// Says every few seconds how far it is.
+class Progress {
+ public:
+  explicit Progress(std::uint64_t bytes) : bytes_(bytes) {}
+  void operator()(std::uint64_t received) {
+    if (const Instant now = monotonic_now(); now - said_ > kSayEvery) {
+      said_ = now;
+      log::info(fmt::format("{} of {} MiB of the data set are here", received >> 20, bytes_ >> 20));
+    }
+  }
+
+ private:
+  std::uint64_t bytes_;
+  Instant said_ = monotonic_now();
+};
+
+// --- from the coordinator
+
+/// The connection on which the data set comes, after its head. kDeadline: others are served now.
+struct DataConnection {
+  elastic::FirstSession session;
+  DataHead head;
+  [[nodiscard]] int fd() const { return session.session.fd.get(); }
+};
+
+Result<DataConnection> ask_for_data(const JobConfig& config, const Bytes& token) {
+  elastic::Hello hello;
+  hello.role = elastic::Role::kTransfer;
+  Result<elastic::FirstSession> session = elastic::open_first_session(
+      coordinator_endpoints(config), token, hello, monotonic_now() + kSilenceMax);
+  if (!session.ok()) {
+    return std::move(session).error();
+  }
+  DataConnection connection{std::move(session).value(), {}};
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kData;
+  const Result<TransferAnswer> answer = request_transfer(connection.fd(), request);
+  if (!answer.ok()) {
+    return answer.error();
+  }
+  if (answer.value().verdict == TransferAnswer::Verdict::kRefused) {
+    return Error{Errc::kRefused, answer.value().text};
+  }
+  if (answer.value().verdict == TransferAnswer::Verdict::kNothing) {
+    return Error{Errc::kDeadline, "the coordinator sends the data set to others now"};
+  }
+  const Result<DataHead> head = receive_data_head(connection.fd());
+  if (!head.ok()) {
+    return head.error();
+  }
+  connection.head = head.value();
+  return connection;
+}
+
+/// Again if the connection breaks or the coordinator has no time, as long as it is there.
+Result<DataConnection> keep_asking(const JobConfig& config, const Bytes& token) {
+  const Instant deadline = monotonic_now() + kFetchMax;
+  while (true) {
+    Result<DataConnection> connection = ask_for_data(config, token);
+    const bool may_try_again = !connection.ok() && (connection.error().code == Errc::kDeadline ||
+                                                    connection.error().code == Errc::kPeerLost);
+    if (!may_try_again || monotonic_now() > deadline) {
+      return connection;
+    }
+    std::this_thread::sleep_for(kRetryAfter);
+  }
+}
+
+Result<void> receive_all(const JobConfig& config, const Bytes& token, DataConnection connection,
+                         const std::string& folder) {
+  IncomingData incoming(folder);
+  Progress progress(connection.head.bytes);
+  const auto tell = [&progress](std::uint64_t received) { progress(received); };
+  while (true) {
+    Result<void> received = incoming.receive(connection.fd(), connection.head, tell);
+    const bool has_broken = !received.ok() && (received.error().code == Errc::kPeerLost ||
+                                               received.error().code == Errc::kDeadline);
+    if (!has_broken) {
+      return received;
+    }
+    log::info("the data set is fetched again from where it broke off: " + received.error().detail);
+    Result<DataConnection> again = keep_asking(config, token);
+    if (!again.ok()) {
+      return std::move(again).error();
+    }
+    connection = std::move(again).value();
+  }
+}
+
+Result<std::string> fetch_from_coordinator(const JobConfig& config) {
+  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  if (!token.ok()) {
+    return token.error();
+  }
+  Result<DataConnection> connection = keep_asking(config, token.value());
+  if (!connection.ok()) {
+    return std::move(connection).error();
+  }
+  const DataHead head = connection.value().head;
+  const Place place(fs::path(config.cache_dir) / ("data-" + to_string(head.digest)));
+  if (place.is_there()) {
+    return place.data();
+  }
+  const Result<LockFile> lock = place.lock();
+  if (!lock.ok()) {
+    return lock.error();
+  }
+  if (place.is_there()) {
+    return place.data();
+  }
+  const Result<std::string> folder = place.begin();
+  if (!folder.ok()) {
+    return folder;
+  }
+  log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB", head.files,
+                        head.bytes >> 20));
+  Result<void> fetched = check_room(folder.value(), head.bytes);
+  if (fetched.ok()) {
+    fetched = receive_all(config, token.value(), std::move(connection).value(), folder.value());
+  }
+  if (fetched.ok()) {
+    fetched = place.finish();
+  }
+  if (!fetched.ok()) {
+    place.give_up();
+    return std::move(fetched).error();
+  }
+  return place.data();
+}
+
+// --- from elsewhere
+
+/// Copies what a data set consists of.
+Result<void> copy_data(const std::string& from, const std::string& folder) {
+  const Result<datasets::DatasetFiles> files = datasets::files_of_dataset(from);
+  if (!files.ok()) {
+    return files.error();
+  }
+  for (const std::string& name : files.value().names) {
+    const fs::path target = fs::path(folder) / name;
+    if (Result<void> made = make_directories(target.parent_path().string()); !made.ok()) {
+      return made;
+    }
+    std::error_code failure;
+    fs::copy_file(fs::path(files.value().root) / name, target, failure);
+    if (failure) {
+      return io_error("copy " + files.value().root + "/" + name + " to", target, failure);
+    }
+  }
+  return {};
+}
+
+/// What fetches and unpacks a tar.
+std::string command_for_url(const std::string& url) {
+  return fmt::format(
+      "curl -fsSL --retry 5 -o {{}}/archive {} && tar -xf {{}}/archive -C {{}} && rm {{}}/archive",
+      shell_quoted(url));
+}
+
+Result<void> run_command(std::string command, const std::string& folder) {
+  const std::string quoted = shell_quoted(folder);
+  for (std::size_t at = 0; (at = command.find("{}", at)) != std::string::npos;
+       at += quoted.size()) {
+    command.replace(at, 2, quoted);
+  }
+  cloud_hooks::ProgramCall call;
+  call.argv = {"sh", "-c", command};
+  call.timeout = kFetchMax;
+  const Result<cloud_hooks::ProgramResult> ran = cloud_hooks::run_program(call);
+  if (!ran.ok()) {
+    return ran.error();
+  }
+  return ran.value().succeeded() ? Result<void>()
+                                 : Error{Errc::kIo, "its command failed: " + ran.value().summary()};
+}
+
+Result<std::string> fetch_from_elsewhere(const JobConfig& config) {
+  const std::string& from = config.data_from;
+  const Place place(fs::path(config.cache_dir) /
+                    ("data-" + to_string(digest_of(std::as_bytes(std::span(from))))));
+  const Result<LockFile> lock = place.lock();
+  if (!lock.ok()) {
+    return lock.error();
+  }
+  if (place.is_there()) {
+    return place.data();
+  }
+  const Result<std::string> folder = place.begin();
+  if (!folder.ok()) {
+    return folder;
+  }
+  log::info("fetching the data set: " + from);
+  const bool is_url = from.starts_with("http://") || from.starts_with("https://");
+  const bool is_command = from.find("{}") != std::string::npos;
+  Result<void> fetched = is_url       ? run_command(command_for_url(from), folder.value())
+                         : is_command ? run_command(from, folder.value())
+                                      : copy_data(from, folder.value());
+  if (fetched.ok()) {
+    fetched = place.finish();
+  }
+  if (!fetched.ok()) {
+    place.give_up();
+    return std::move(fetched).error();
+  }
+  return place.data();
+}
+
+}  // namespace
+
+Result<void> fetch_data(JobConfig& config) {
+  std::error_code absent;
+  if (config.data_from.empty() || datasets::is_procedural(config.data) ||
+      fs::exists(config.data, absent)) {
+    return {};
+  }
+  Result<std::string> fetched = config.data_from == "coordinator" ? fetch_from_coordinator(config)
+                                                                  : fetch_from_elsewhere(config);
+  if (!fetched.ok()) {
+    return Error{fetched.error().code,
+                 fmt::format("{} is not here and cannot be fetched (--data-from {}): {}",
+                             config.data, config.data_from, fetched.error().detail)};
+  }
+  config.data = std::move(fetched).value();
+  log::info("the data set is in " + config.data);
+  return {};
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,145 @@
+"""Goal: a worker whose host has no copy of the data set gets it from where --data-from says, once,
+and trains to the same bits; where it cannot be had, one line says why and nothing is left behind.
+Method: workers with cache folders of their own, and a --data that only the coordinator has.
+"""
+import http.server
+import os
+import shutil
+import tempfile
+import threading
+
+from cluster import Cluster
+from image_folder_test import JOB, image_folder
+from mayfly_run import Run, expect, main
+
+NOWHERE = "/nowhere/images"
+
+
+class Job:
+    """A coordinator that has the data set, and workers that have not."""
+
+    def __init__(self, data_from, coordinator_has=True):
+        self.data = image_folder()
+        self.cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + ["--threads", "1"])
+        here = self.data if coordinator_has else NOWHERE
+        self.cluster.start_coordinator(2, extra=["--data", here, "--data-from", data_from])
+
+    def cache(self, name):
+        return os.path.join(self.cluster.folder, "cache-" + name)
+
+    def worker(self, cache):
+        return self.cluster.start_worker(
+            self.cluster.endpoint(), extra=["--data", NOWHERE, "--cache-dir", self.cache(cache)])
+
+    def finish(self):
+        summary = self.cluster.run.finish()
+        expect(summary["outcome"] == "done", str(summary))
+        expect(summary["final_digest"] == undisturbed(self.data), "the bits of a local run")
+
+    def kept(self, cache):
+        """Data sets in a worker's cache."""
+        return sorted(name for name in os.listdir(self.cache(cache))
+                      if name.startswith("data-") and not name.endswith(".lock"))
+
+    def remove(self):
+        self.cluster.run.remove()
+        shutil.rmtree(self.cluster.folder, ignore_errors=True)
+        shutil.rmtree(self.data)
+
+
+def undisturbed(data):
+    run = Run(JOB + ["--data", data, "--workers", "1"])
+    digest = run.finish()["final_digest"]
+    run.remove()
+    return digest
+
+
+def expect_refused(worker, *texts):
+    worker.process.wait(60)
+    expect(worker.process.returncode == 2, f"exit code {worker.process.returncode}")
+    for text in texts:
+        expect(text in worker.output(), f"{text!r} in {worker.output()}")
+
+
+def from_coordinator():
+    job = Job("coordinator")
+    first, second = job.worker("a"), job.worker("b")
+    job.finish()
+    for worker, cache in ((first, "a"), (second, "b")):
+        expect("fetching the data set from the coordinator: 19 files" in worker.output(),
+               worker.output())
+        expect(len(job.kept(cache)) == 1, str(job.kept(cache)))
+    job.remove()
+
+
+def once_for_a_host():
+    job = Job("coordinator")
+    workers = [job.worker("shared"), job.worker("shared")]
+    job.finish()
+    fetched = sum("fetching the data set" in worker.output() for worker in workers)
+    expect(fetched == 1, f"{fetched} workers have fetched it")
+    expect(len(job.kept("shared")) == 1, str(job.kept("shared")))
+    job.remove()
+
+
+def from_a_folder():
+    source = image_folder()
+    job = Job(source)
+    job.worker("a"), job.worker("b")
+    job.finish()
+    shutil.rmtree(source)
+    job.remove()
+
+
+def by_a_command():
+    source = image_folder()
+    job = Job(f"cp -r {source}/. {{}}")
+    job.worker("a"), job.worker("a")
+    job.finish()
+    shutil.rmtree(source)
+    job.remove()
+
+
+def from_a_url():
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    shutil.move(image_folder(), os.path.join(folder, "images"))
+    archive = shutil.make_archive(os.path.join(folder, "set"), "gztar", folder, "images")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=folder)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    job = Job(f"http://127.0.0.1:{server.server_port}/{os.path.basename(archive)}")
+    job.worker("a"), job.worker("b")
+    job.finish()
+    job.remove()
+    missing = Job(f"http://127.0.0.1:{server.server_port}/nothing.tar")
+    expect_refused(missing.worker("a"), "cannot be fetched", "404")
+    expect(not missing.kept("a"), str(missing.kept("a")))
+    missing.cluster.run.stop_hard()
+    missing.remove()
+    server.shutdown()
+    shutil.rmtree(folder)
+
+
+def refused():
+    job = Job("coordinator", coordinator_has=False)
+    expect_refused(job.worker("a"), NOWHERE + " is not here and cannot be fetched",
+                   "it has no data set to send")
+    job.cluster.run.stop_hard()
+    job.remove()
+    job = Job("echo no such bucket >&2; false {}")
+    expect_refused(job.worker("a"), "cannot be fetched", "no such bucket")
+    expect(not job.kept("a"), str(job.kept("a")))
+    job.cluster.run.stop_hard()
+    job.remove()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main({case.__name__: case for case in (
+        from_coordinator, once_for_a_host, from_a_folder, by_a_command, from_a_url, refused)}))

@@ -1,0 +1,164 @@
+// A data set on its way from the coordinator to a worker. Whole jobs are in
+// tests/integration/engine/data_from_test.py.
+
+#include "engine/run/data_transfer.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.hpp"
+#include "elastic/net/sockets.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kLarge = (3U << 20) + 17;
+
+/// An image folder, as far as its files matter, and a worker's folder.
+class DataTransferTest : public ::testing::Test {
+ protected:
+  DataTransferTest() {
+    write("train/a/1.jpg", std::string(kLarge, 'x'));
+    write("train/b/empty.jpg", "");
+    write("train/b/2.jpg", "second");
+    write("test/a/3.jpg", "third");
+    write("notes.txt", "no part of the data set");
+    fs::create_directories(target());
+  }
+  void write(const std::string& name, const std::string& content) {
+    const fs::path path = fs::path(source()) / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << content;
+  }
+  [[nodiscard]] std::string source() const { return folder_ / "source"; }
+  [[nodiscard]] std::string target() const { return folder_ / "target"; }
+  [[nodiscard]] std::string received(const std::string& name) const {
+    return read_text_file(target() + "/" + name, 16U << 20).value();
+  }
+
+  /// The worker's end of a connection on which `sender` was asked for its data.
+  static UniqueFd ask(DataSender& sender) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    sender.take(UniqueFd(ends[0]), "a worker");
+    return UniqueFd(ends[1]);
+  }
+  static TransferAnswer answer_on(const UniqueFd& socket) {
+    return decode_transfer_answer(receive_frame(socket.get()).value()).value();
+  }
+  /// After an answer that it comes.
+  static DataHead head_on(const UniqueFd& socket) {
+    EXPECT_EQ(answer_on(socket).verdict, TransferAnswer::Verdict::kTransfer);
+    return receive_data_head(socket.get()).value();
+  }
+  /// Breaks the connection when so many bytes have come.
+  static Result<void> receive_until(DataSender& sender, IncomingData& incoming,
+                                    std::uint64_t bytes) {
+    const UniqueFd socket = ask(sender);
+    const DataHead head = head_on(socket);
+    return incoming.receive(socket.get(), head, [&](std::uint64_t so_far) {
+      if (so_far >= bytes) {
+        ::shutdown(socket.get(), SHUT_RDWR);
+      }
+    });
+  }
+
+  testing::TemporaryFolder folder_;
+  const Digest digest_{1, 2};
+};
+
+constexpr std::uint64_t kAll = ~std::uint64_t{0};
+
+TEST_F(DataTransferTest, BringsWhatTheDataSetConsistsOf) {
+  DataSender sender(source(), digest_);
+  IncomingData incoming(target());
+  const UniqueFd socket = ask(sender);
+  const DataHead head = head_on(socket);
+  EXPECT_EQ(head, (DataHead{digest_, "", 4, kLarge + 11}));
+  std::uint64_t last = 0;
+  ASSERT_TRUE(incoming.receive(socket.get(), head, [&](std::uint64_t n) { last = n; }).ok());
+  EXPECT_EQ(last, head.bytes);
+  EXPECT_EQ(received("train/a/1.jpg"), std::string(kLarge, 'x'));
+  EXPECT_EQ(received("train/b/2.jpg"), "second");
+  EXPECT_EQ(received("train/b/empty.jpg"), "");
+  EXPECT_EQ(received("test/a/3.jpg"), "third");
+  EXPECT_FALSE(fs::exists(target() + "/notes.txt"));
+}
+
+TEST_F(DataTransferTest, GoesOnWhereAConnectionBroke) {
+  DataSender sender(source(), digest_);
+  IncomingData incoming(target());
+  for (const std::uint64_t at :
+       {std::uint64_t{3}, std::uint64_t{1} << 20, std::uint64_t{2} << 20}) {
+    const Result<void> broken = receive_until(sender, incoming, at);
+    ASSERT_FALSE(broken.ok());
+    EXPECT_EQ(broken.error().code, Errc::kPeerLost) << broken.error().detail;
+  }
+  ASSERT_TRUE(receive_until(sender, incoming, kAll).ok());
+  EXPECT_EQ(received("train/a/1.jpg"), std::string(kLarge, 'x'));
+  EXPECT_EQ(received("train/b/2.jpg"), "second");
+}
+
+TEST_F(DataTransferTest, ATarIsOneFile) {
+  std::ofstream(folder_ / "images.tar") << "a tar";
+  DataSender sender(folder_ / "images.tar", digest_);
+  const UniqueFd socket = ask(sender);
+  EXPECT_EQ(head_on(socket), (DataHead{digest_, "images.tar", 1, 5}));
+}
+
+TEST_F(DataTransferTest, AFileThatIsNotWhatItWasIsFoundByItsHash) {
+  DataSender sender(source(), digest_);
+  IncomingData incoming(target());
+  ASSERT_FALSE(receive_until(sender, incoming, 1U << 20).ok());
+  write("train/a/1.jpg", std::string(kLarge, 'y'));
+  const Result<void> received = receive_until(sender, incoming, kAll);
+  ASSERT_FALSE(received.ok());
+  EXPECT_EQ(received.error().code, Errc::kCorrupt);
+  EXPECT_THAT(received.error().detail, HasSubstr("train/a/1.jpg did not arrive as it was sent"));
+}
+
+TEST_F(DataTransferTest, AnotherDataSetIsNotTakenUpInTheMiddle) {
+  DataSender sender(source(), digest_);
+  IncomingData incoming(target());
+  ASSERT_FALSE(receive_until(sender, incoming, 1U << 20).ok());
+  DataSender other(source(), {3, 4});
+  EXPECT_EQ(receive_until(other, incoming, kAll).error().code, Errc::kCorrupt);
+}
+
+TEST_F(DataTransferTest, SomeAreServedAtOnceAndTheOthersComeAgain) {
+  DataSender sender(source(), digest_);
+  std::vector<UniqueFd> served;
+  for (int i = 0; i < 8; ++i) {
+    served.push_back(ask(sender));
+    (void)head_on(served.back());
+  }
+  EXPECT_EQ(answer_on(ask(sender)).verdict, TransferAnswer::Verdict::kNothing);
+}
+
+TEST_F(DataTransferTest, WhoHasNoneSaysSo) {
+  DataSender sender(folder_ / "nothing", digest_);
+  const TransferAnswer answer = answer_on(ask(sender));
+  EXPECT_EQ(answer.verdict, TransferAnswer::Verdict::kRefused);
+  EXPECT_THAT(answer.text, HasSubstr("no data set"));
+}
+
+TEST(DataTransfer, NoNameLeadsOutOfItsFolder) {
+  EXPECT_TRUE(is_inside("train/a/1.jpg"));
+  for (const char* name : {"", "/etc/passwd", "..", "a/../../b", "a//../b", "./a", "a/"}) {
+    EXPECT_FALSE(is_inside(name)) << name;
+  }
+  EXPECT_FALSE(is_inside(std::string("a\0b", 3)));
+  EXPECT_FALSE(decode_data_head(encode(DataHead{{}, "../x", 1, 1})).ok());
+}
+
+}  // namespace
+}  // namespace mayfly::engine
