@@ -194,6 +194,29 @@ JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
   return config;
 }
 
+/// Says on which host the model is: launchers give rank 0 to a host that nobody has named.
+class HostNamer final : public RunListener {
+ public:
+  explicit HostNamer(RunListener& listener) : listener_(listener) {}
+
+  void on_step(const StepMetric& metric, std::uint64_t total_steps) override {
+    listener_.on_step(metric, total_steps);
+  }
+  void on_event(const std::string& line) override { listener_.on_event(line); }
+  void on_summary(const Summary& summary) override {
+    Summary named = summary;
+    std::error_code failure;
+    const auto path = std::filesystem::absolute(named.last_checkpoint, failure);
+    if (!named.last_checkpoint.empty() && !failure) {
+      named.last_checkpoint = host_name() + ":" + path.string();
+    }
+    listener_.on_summary(named);
+  }
+
+ private:
+  RunListener& listener_;
+};
+
 /// One rank on its way into the job.
 class LaunchedRank {
  public:
@@ -274,7 +297,9 @@ std::optional<int> LaunchedRank::start_coordinator() {
     if (own.bind_host == kAutoHost && self_.is_on_one_host()) {
       own.bind_host = kLoopback;
     }
-    ::_exit(keep_coordinator(own, listener_, std::move(lock).value()));
+    HostNamer namer(listener_);
+    ::_exit(
+        keep_coordinator(own, self_.is_on_one_host() ? listener_ : namer, std::move(lock).value()));
   }
   return std::nullopt;
 }

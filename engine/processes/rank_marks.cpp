@@ -19,12 +19,6 @@ constexpr Duration kSayAfter = seconds(3);
 constexpr Duration kGiveUpAfter = seconds(20);
 constexpr Duration kLookInterval = milliseconds(50);
 
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string folder_of_marks(const std::string& run_dir) {
   return run_dir + "/ranks";
 }
@@ -73,6 +67,12 @@ std::size_t count_marks(const std::string& run_dir) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
 
 std::string text_of_nothing_shared(const std::string& run_dir, const LaunchedBy& self,
                                    const std::string& host_name) {

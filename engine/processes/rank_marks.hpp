@@ -18,6 +18,9 @@ namespace mayfly::engine {
 /// Of every other rank. kInvalidInput with what to do if rank 0 has no such directory.
 [[nodiscard]] Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self);
 
+/// Of this host.
+[[nodiscard]] std::string host_name();
+
 /// Why ranks that share no files cannot meet, and what to do about it. Pure.
 [[nodiscard]] std::string text_of_nothing_shared(const std::string& run_dir, const LaunchedBy& self,
                                                  const std::string& host_name);
