@@ -71,6 +71,9 @@ class SlurmProvider final : public Provider {
       if (server.failed && !options_.log_dir.empty()) {
         server.detail += ", log " + options_.log_dir + "/slurm-" + server.id + ".log";
       }
+      if (server.failed && server.detail.find("JobLaunchFailure") != std::string::npos) {
+        server.detail += ": is that folder there? Nodes that do not see it need --cloud-bundle";
+      }
     }
     return servers;
   }
@@ -147,6 +150,9 @@ class SlurmProvider final : public Provider {
     }
     words.push_back("--output=" + (options_.log_dir.empty() ? std::string("/dev/null")
                                                             : options_.log_dir + "/slurm-%j.log"));
+    if (!slurm::speaks_of_a_share(options_.sbatch_words)) {
+      words.push_back("--exclusive");  // or Slurm fills one node, which would take all with it
+    }
     words.insert(words.end(), options_.sbatch_words.begin(), options_.sbatch_words.end());
     return words;
   }

@@ -16,10 +16,12 @@ struct SlurmProviderOptions {
   std::string job;  ///< part of every Slurm job's name
   /// Of the jobs' output. Slurm fails a job whose node has no such folder. Empty = none.
   std::string log_dir;
-  std::vector<std::string> sbatch_words;  ///< more options for sbatch, for example --gres=gpu:1
-  std::uint32_t notice_seconds = 60;      ///< of warning (SIGUSR1) before a job's time is over
-  std::uint32_t count_max = 32;           ///< jobs in one request
-  Duration timeout = seconds(30);         ///< of each of Slurm's programs
+  /// More options for sbatch, for example --gres=gpu:1. A worker gets a node of its own unless they
+  /// say what part of one.
+  std::vector<std::string> sbatch_words;
+  std::uint32_t notice_seconds = 60;  ///< of warning (SIGUSR1) before a job's time is over
+  std::uint32_t count_max = 32;       ///< jobs in one request
+  Duration timeout = seconds(30);     ///< of each of Slurm's programs
 };
 
 /// Of an offer, the zone is the partition and the machine type a constraint (a node feature); both

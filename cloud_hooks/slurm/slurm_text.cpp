@@ -8,7 +8,7 @@
 namespace mayfly::cloud_hooks::slurm {
 namespace {
 
-constexpr std::size_t kFields = 7;
+constexpr std::size_t kFields = 8;
 constexpr const char* kNoFeature = "(null)";
 
 std::vector<std::string> fields_of(const std::string& line) {
@@ -51,6 +51,13 @@ ServerState state_of(const std::string& word) {
     }
   }
   return ServerState::kGone;  // COMPLETED, CANCELLED, FAILED, PREEMPTED, NODE_FAIL, TIMEOUT, ...
+}
+
+/// What a job's script has put behind the request's id and the market in its comment.
+std::string last_words_in(const std::string& comment) {
+  const std::size_t market = comment.find(' ');
+  const std::size_t words = market == std::string::npos ? market : comment.find(' ', market + 1);
+  return words == std::string::npos ? "" : comment.substr(words + 1);
 }
 
 bool is_job_number(const std::string& text) {
@@ -106,13 +113,22 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     server.uptime = parse_time(fields[2]);
     server.offer.zone = fields[3];
     server.offer.machine_type = fields[4] == kNoFeature ? "" : fields[4];
-    server.request_id = fields[6].substr(0, fields[6].find(' '));
+    const std::string& comment = fields[7];
+    const std::string last_words = last_words_in(comment);
+    server.request_id = comment.substr(0, comment.find(' '));
     server.detail = fields[1];
     server.failed = fields[1] == "FAILED";  // to launch, too; not PREEMPTED, CANCELLED, NODE_FAIL
     if (!fields[5].empty() && fields[5] != "None") {
       server.detail += " (" + fields[5] + ")";
     }
-    if (fields[6].find("on_demand") != std::string::npos) {
+    if (!fields[6].empty()) {
+      server.detail += " on " + fields[6];
+    }
+    if (!last_words.empty()) {
+      server.detail += ", last words: " + last_words;
+    }
+    if (comment.substr(0, comment.size() - last_words.size()).find("on_demand") !=
+        std::string::npos) {
       server.offer.market = Market::kOnDemand;
     }
     servers.push_back(std::move(server));
@@ -159,6 +175,16 @@ ProviderErrorKind kind_of(const std::string& complaint) {
     }
   }
   return ProviderErrorKind::kConfig;
+}
+
+bool speaks_of_a_share(const std::vector<std::string>& words) {
+  static constexpr std::array kBeginnings = {
+      "--exclusive", "--oversubscribe", "--share",  "--cpus", "--cores", "--mem", "--gres",
+      "--gpus",      "--tres",          "--ntasks", "-s",     "-c",      "-G",    "-n"};
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::any_of(kBeginnings.begin(), kBeginnings.end(),
+                       [&](const char* beginning) { return word.starts_with(beginning); });
+  });
 }
 
 std::string script_of(const std::string& startup_text) {

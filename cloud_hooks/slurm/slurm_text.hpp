@@ -12,7 +12,7 @@
 namespace mayfly::cloud_hooks::slurm {
 
 /// The fields that parse_queue() reads, for squeue --format.
-inline constexpr const char* kQueueFormat = "%i|%T|%M|%P|%f|%r|%k";
+inline constexpr const char* kQueueFormat = "%i|%T|%M|%P|%f|%r|%N|%k";
 
 /// The name that all of a job's servers have in Slurm: "mayfly-JOB".
 [[nodiscard]] std::string name_of(const std::string& job);
@@ -28,6 +28,9 @@ inline constexpr const char* kQueueFormat = "%i|%T|%M|%P|%f|%r|%k";
 
 /// What a complaint of sbatch, scancel or squeue means for us.
 [[nodiscard]] ProviderErrorKind kind_of(const std::string& complaint);
+
+/// True if options of sbatch say what part of a node a job gets.
+[[nodiscard]] bool speaks_of_a_share(const std::vector<std::string>& words);
 
 /// The script for sbatch: the start-up text, with MAYFLY_SERVER set to the job's number.
 [[nodiscard]] std::string script_of(const std::string& startup_text);

@@ -277,8 +277,11 @@ bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
 
 /// Nobody works, and nobody will: there is nothing to wait for.
 void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
-  const bool is_for_hosts = process_.config().cloud_provider == "ssh";
-  if (is_for_hosts && fact.kind == "offer_stopped" && process_.server().status().members.empty()) {
+  const JobConfig& config = process_.config();
+  const bool has_one_offer = config.cloud_offers.find(',') == std::string::npos;
+  const bool is_last_offer =
+      config.cloud_provider == "ssh" || (config.cloud_provider == "slurm" && has_one_offer);
+  if (is_last_offer && fact.kind == "offer_stopped" && process_.server().status().members.empty()) {
     process_.server().fail("no worker can start: " + fact.detail);
   }
 }

@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/shell_words.hpp"
+#include "engine/processes/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -27,6 +28,7 @@ token={token}
 sha256={sha256}
 
 umask 077
+home=
 {at_exit}home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX") && cd "$home" || exit 1
 access=$(printf 'mayfly bundle\n%s\n' "$token" | sha256sum | cut -d' ' -f1)
 printf 'Authorization: Bearer %s\n' "$access" >access
@@ -75,8 +77,36 @@ rm bundle
 printf '%s\n' "$token" >token
 {name}
 {run}./mayfly/mayfly worker --coordinator {coordinators} --token-file token --run-dir run \
-  --bind-host "${WORKER_HOST:-$(hostname -I | cut -d' ' -f1)}" {notice}{worker_args}
+  --bind-host "${WORKER_HOST:-{bind_host}}" {notice}{worker_args}{end}
 )";
+constexpr const char* kFirstAddress = "$(hostname -I | cut -d' ' -f1)";
+
+/// A node of Slurm goes on when a job is over, so nothing is left there but the log. What a job has
+/// said last stands in its comment if it failed: the coordinator does not see the node's files.
+/// Slurm's warnings may come to the script only.
+constexpr const char* kAtExitOfSlurm = R"(
+at_exit() {
+  code=$?
+  trap '' TERM USR1  # scancel's go to all processes of a job, also to these
+  cd / && rm -rf "$home"
+  if [ "$code" != 0 ]; then
+    words=$(grep . "/tmp/slurm-$SLURM_JOB_ID.log" | tail -n 1 | tr -cd '[:print:]' | cut -c -300)
+    comment=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%k)
+    scontrol update JobId="$SLURM_JOB_ID" Comment="$comment $words"
+  fi
+}
+trap at_exit EXIT
+trap 'exit 143' TERM USR1
+)";
+constexpr const char* kWaitOfSlurm = R"( &
+worker=$! code=0
+trap 'kill -TERM "$worker" || :' TERM USR1
+wait "$worker" || code=$?
+while kill -0 "$worker" 2>/dev/null; do  # a signal ends the wait, too
+  code=0
+  wait "$worker" || code=$?
+done
+exit "$code")";
 
 /// On a host over ssh, in a folder of its own: start PROGRAM SLOTS (cloud_hooks/ssh).
 constexpr const char* kOnHost = R"(#!/bin/sh
@@ -175,7 +205,10 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
   }
   const bool is_loopback =
       coordinators.starts_with("127.") || coordinators.starts_with("localhost");
-  const std::string host = is_loopback ? "127.0.0.1" : "\"$(hostname -I | cut -d' ' -f1)\"";
+  const std::string host = is_loopback ? "127.0.0.1"
+                           : config.cloud_provider == "slurm"
+                               ? kAutoHost
+                               : fmt::format("\"{}\"", kFirstAddress);
   return fmt::format(
       "#!/bin/sh\n"
       "# Starts a worker; for machines that see the same files as the coordinator.\n"
@@ -204,11 +237,14 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
   }
   const bool is_gce = config.cloud_provider == "gce";
   const bool is_ec2 = config.cloud_provider == "ec2";
+  const bool is_slurm = config.cloud_provider == "slurm";
   return filled(kStart, {{"{bundle_sha256}", bundle_sha256},
                          {"{name}", is_gce   ? kNameOnGce
                                     : is_ec2 ? kNameOnEc2
                                              : ""},
-                         {"{run}", is_machine_of_a_cloud(config) ? "" : "exec "},
+                         {"{run}", is_machine_of_a_cloud(config) || is_slurm ? "" : "exec "},
+                         {"{end}", is_slurm ? kWaitOfSlurm : ""},
+                         {"{bind_host}", is_slurm ? kAutoHost : kFirstAddress},
                          {"{coordinators}", shell_quoted(coordinators)},
                          {"{notice}", is_gce   ? "--notice gce "
                                       : is_ec2 ? "--notice ec2 "
@@ -220,7 +256,9 @@ std::string fetching_text(const JobConfig& config, const std::string& address,
                           const std::string& token, const std::string& start_sha256) {
   // A machine without a worker only costs money. (Compute Engine deletes a Spot machine that stops;
   // EC2 terminates one that was started with user data of ours.)
-  const char* at_exit = is_machine_of_a_cloud(config) ? "trap 'shutdown -P now' EXIT\n" : "";
+  const char* at_exit = is_machine_of_a_cloud(config)      ? "trap 'shutdown -P now' EXIT\n"
+                        : config.cloud_provider == "slurm" ? kAtExitOfSlurm
+                                                           : "";
   return filled(kFetching, {{"{address}", shell_quoted(address)},
                             {"{token}", shell_quoted(token)},
                             {"{sha256}", shell_quoted(start_sha256)},

@@ -142,7 +142,7 @@ class SlurmSite final : public ProviderSite {
       for w; do case "$w" in --comment=*) c=${w#--comment=};; --partition=*) p=${w#*=};;
         --job-name=*) n=${w#*=};; esac; done
       id=$(($(cat "$D/queue" | wc -l) + 41)); cat >/dev/null
-      echo "$n $id|RUNNING|0:05|$p|(null)|None|$c" >> "$D/queue"
+      echo "$n $id|RUNNING|0:05|$p|(null)|None|n1|$c" >> "$D/queue"
       [ ! -e "$D/lose" ] || { rm "$D/lose"; echo "sbatch: error: Socket timed out" >&2; exit 1; }
       echo "$id")");
     program("squeue", R"(

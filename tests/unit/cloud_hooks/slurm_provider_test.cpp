@@ -31,7 +31,7 @@ class FakeSlurm : public ::testing::Test {
       [ ! -e "$D/refuse" ] || { cat "$D/refuse" >&2; exit 1; }
       n=$(($(ls "$D/jobs" | wc -l) + 41)); cat > "$D/jobs/$n"; echo "$@" > "$D/words"
       for w; do case "$w" in --comment=*) c=${w#--comment=};; --partition=*) p=${w#*=};; esac; done
-      echo "$n|PENDING|0:00|$p|(null)|Priority|$c" >> "$D/queue"
+      echo "$n|PENDING|0:00|$p|(null)|Priority||$c" >> "$D/queue"
       [ ! -e "$D/silent" ] || sleep 60
       echo "$n")");
     program("squeue", R"(cat "$D/queue" 2>/dev/null; true)");
@@ -102,6 +102,19 @@ TEST_F(FakeSlurm, ARepeatedRequestSubmitsOnlyWhatIsMissing) {
   EXPECT_EQ(again.servers[0].id, "41");
 }
 
+TEST_F(FakeSlurm, AWorkerGetsANodeUnlessTheUserSaysWhatPartOfOne) {
+  const auto is_exclusive = [&](std::vector<std::string> words) {
+    options_.sbatch_words = std::move(words);
+    return make_slurm_provider(options_)->preview(request_).find("--exclusive") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(is_exclusive({}));
+  EXPECT_TRUE(is_exclusive({"--account=a", "--qos=b"}));
+  EXPECT_FALSE(is_exclusive({"--gres=gpu:1"}));
+  EXPECT_FALSE(is_exclusive({"--account=a", "-c", "4"}));
+  EXPECT_FALSE(is_exclusive({"--oversubscribe"}));
+}
+
 TEST_F(FakeSlurm, ListsAndReleases) {
   const auto provider = make_slurm_provider(options_);
   ASSERT_FALSE(provider->request(request_).error);
@@ -116,13 +129,20 @@ TEST_F(FakeSlurm, ListsAndReleases) {
 }
 
 TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
-  file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|" + kId + " spot\n" +
-                    "42|PREEMPTED|0:09|spot|(null)|None|x spot\n");
+  file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|n3|" + kId + " spot\n" +
+                    "42|PREEMPTED|0:09|spot|(null)|None|n3|x spot\n" +
+                    "43|FAILED|0:09|spot|(null)|NonZeroExitCode|n4|x spot no data | on_demand\n");
   const auto servers = std::get<std::vector<ServerStatus>>(make_slurm_provider(options_)->list());
-  ASSERT_EQ(servers.size(), 2u);
+  ASSERT_EQ(servers.size(), 3u);
   EXPECT_TRUE(servers[0].failed);
-  EXPECT_EQ(servers[0].detail, "FAILED (JobLaunchFailure), log /logs/slurm-41.log");
+  EXPECT_EQ(servers[0].detail,
+            "FAILED (JobLaunchFailure) on n3, log /logs/slurm-41.log: is that folder there? Nodes "
+            "that do not see it need --cloud-bundle");
   EXPECT_FALSE(servers[1].failed);
+  EXPECT_EQ(servers[2].detail,
+            "FAILED (NonZeroExitCode) on n4, last words: no data | on_demand, log "
+            "/logs/slurm-43.log");
+  EXPECT_EQ(servers[2].offer.market, Market::kSpot);
 }
 
 TEST_F(FakeSlurm, RefusalsBecomeTheFiveKinds) {
@@ -145,9 +165,9 @@ TEST_F(FakeSlurm, RefusalsBecomeTheFiveKinds) {
 
 TEST(SlurmText, ReadsTheQueueInTheOrderOfNumbers) {
   const auto servers = slurm::parse_queue(
-      "100|RUNNING|1-02:03:04|gpu|a100|None|id on_demand\n"
+      "100|RUNNING|1-02:03:04|gpu|a100|None|n1|id on_demand\n"
       "garbage\n"
-      "99|PREEMPTED|5:06|gpu|(null)|None|\n");
+      "99|PREEMPTED|5:06|gpu|(null)|None||\n");
   ASSERT_EQ(servers.size(), 2u);
   EXPECT_EQ(servers[0].id, "99");
   EXPECT_FALSE(servers[0].alive());

@@ -68,6 +68,37 @@ TEST(CloudStartup, WhatIsServedHoldsTheBundlesHashAndNoSecret) {
   }
 }
 
+TEST(CloudStartup, AJobOfSlurmLeavesNothingOnItsNodeAndItsLastWordsInItsComment) {
+  const JobConfig config = config_for("slurm");
+  const std::string fetching = fetching_text(config, "a:1", "t", std::string(64, 'a'));
+  EXPECT_EQ(complaint_about(fetching), "");
+  EXPECT_TRUE(holds(fetching, "rm -rf \"$home\""));
+  EXPECT_TRUE(holds(fetching, "scontrol update"));
+  const std::string start = served_start(config, "a:1", std::string(64, 'b')).value();
+  EXPECT_FALSE(holds(start, "exec ")) << "somebody has to clean up";
+  EXPECT_TRUE(holds(start, "--bind-host \"${WORKER_HOST:-auto}\""));
+}
+
+/// The script's end of served_start(), with another program in place of the worker.
+int code_of_ended_worker(const std::string& worker) {
+  std::string start = served_start(config_for("slurm"), "a:1", "b").value();
+  const std::size_t begin = start.find("./mayfly/mayfly");
+  const std::size_t end = start.find(" &\n", begin);
+  start.replace(begin, end - begin, worker);
+  start.replace(0, begin, "");
+  const TemporaryFolder folder;
+  std::ofstream(folder / "script") << "set -eu\n" << start;
+  return WEXITSTATUS(std::system(("sh '" + (folder / "script") + "'").c_str()));
+}
+
+TEST(CloudStartup, AJobOfSlurmEndsAsItsWorkerDoesAndPassesWarningsOn) {
+  EXPECT_EQ(code_of_ended_worker("sh -c 'exit 0'"), 0);
+  EXPECT_EQ(code_of_ended_worker("sh -c 'exit 7'"), 7);
+  EXPECT_EQ(code_of_ended_worker("sh -c 'trap \"sleep 0.1; exit 5\" TERM; kill -USR1 $PPID; "
+                                 "while :; do sleep 0.01; done'"),
+            5);
+}
+
 TEST(CloudStartup, AUsersScriptIsServedWithItsMarksButNeverWithTheToken) {
   const TemporaryFolder folder;
   JobConfig config = config_for("gce");
