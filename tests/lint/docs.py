@@ -30,6 +30,7 @@ def name_problems(root, path, text):
 # What our documents say about the launcher's.
 MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery", "kill-on-bad-exit",
                 "mca", "mpi", "oversubscribe"}
+SLURMS_FLAGS = {"cpus-per-task", "exclusive", "gres", "mem", "ntasks-per-node"}
 
 
 def flag_problems(root, path, text):
@@ -44,7 +45,7 @@ def flag_problems(root, path, text):
     ours += [line.split("mayfly ", 1)[1] for line in text.replace("\\\n", " ").splitlines()
              if re.search(r"mayfly (train|worker|coordinator|eval|bench|simulate)\b", line)]
     for flag in sorted({flag for part in ours for flag in re.findall(r"--([a-z][a-z-]*)", part)}):
-        if flag not in known | MPIRUN_FLAGS and flag.replace("-", "_") not in known:
+        if flag not in known | MPIRUN_FLAGS | SLURMS_FLAGS and flag.replace("-", "_") not in known:
             yield f"{path.relative_to(root)}: there is no flag --{flag}"
 
 
