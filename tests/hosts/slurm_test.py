@@ -74,6 +74,27 @@ def launched_by_srun():
     expect(code == 2 and "Done" not in output and "srun --mpi=pmi2" in output, output)
 
 
+def node_that_srun_loses():
+    """The others go on; srun ends when Slurm has noticed, with the exit code of those."""
+    digest = undisturbed()
+    lab = lab_with_program(3, 1, 2, 3)
+    output = lab.disk(0, "root", "output.txt")
+    process = lab.start(0, lab.words(
+        ["timeout", "-k", "5", "150", "salloc", "--no-kill", "-N", "3", "-n", "3", "srun",
+         "--no-kill", "--mpi=pmi2"] + train("run") + lingering(6, 30)), output)
+    run = Run.attach(lab.disk(1, "root"), process, 150)  # rank 0's
+    shutil.copy(output, run.output_path)
+    run.wait_for_step(6)
+    lab.power_off(3)
+    code = process.wait()
+    with open(output) as file:
+        said = file.read()
+    expect(code == 0, f"exit code {code}\n{said}")
+    summary = run.summary()
+    expect(summary["final_digest"] == digest and summary["membership_changes"] == 1, said)
+    expect("checkpoint    h1:/root/run/checkpoints/step-40" in said, said)
+
+
 BATCH = """#!/bin/sh
 #SBATCH --nodes=3 --ntasks-per-node=1 --output=/root/job.log
 srun --mpi=pmi2 {train}
@@ -231,7 +252,8 @@ def main():
         print(f"skipped: {lack}")
         return mayfly_run.SKIP
     return mayfly_run.main({
-        "srun": launched_by_srun, "sbatch": launched_in_a_batch_script,
+        "srun": launched_by_srun, "srun_lost_node": node_that_srun_loses,
+        "sbatch": launched_in_a_batch_script,
         "mpirun": launched_by_mpirun, "from_nothing": brought_along_and_home,
         "provider": asked_for_by_the_coordinator, "lost_node": node_that_is_lost,
         "own_machine": own_machine_loses_power,

@@ -30,7 +30,7 @@ def name_problems(root, path, text):
 # What our documents say about the launcher's.
 MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery", "kill-on-bad-exit",
                 "mca", "mpi", "oversubscribe"}
-SLURMS_FLAGS = {"cpus-per-task", "exclusive", "gres", "mem", "ntasks-per-node"}
+SLURMS_FLAGS = {"cpus-per-task", "exclusive", "gres", "mem", "no-kill", "ntasks-per-node"}
 
 
 def flag_problems(root, path, text):
