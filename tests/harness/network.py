@@ -3,7 +3,7 @@
 Every host has one interface, plugged into a bridge in a namespace of the network's own. A
 partition is a bridge per side; a host that is pulled out is on none. Packets are dropped without a
 word, as when a machine vanishes: no end of file, no reset. Needs root and Linux' veth and bridge;
-what loses packets between hosts (lose) also nft.
+what loses packets between hosts (lose) also nft, what limits their rate (limit) tc.
 """
 import atexit
 import itertools
@@ -50,6 +50,19 @@ def reason_not_to_lose():
         return f"packets cannot be lost: {error}"
 
 
+def reason_not_to_limit():
+    """Why a host's rate cannot be limited here, or None."""
+    try:
+        one = Network(1)
+        one.limit(0, 100)
+        one.remove()
+        return None
+    except FileNotFoundError:
+        return "the command `tc` is missing"
+    except RuntimeError as error:
+        return f"no limit for a host's rate: {error}"
+
+
 class Network:
     """Hosts by number, 0, 1, ...; all see each other until they are cut."""
 
@@ -62,6 +75,7 @@ class Network:
         self.losses = {}
         self.unplugged = set()
         self.wires = {}  # the process that holds back what a host sends and gets
+        self.limited = set()
         self._bridge()
         for host in range(hosts):
             self._add(host)
@@ -90,6 +104,7 @@ class Network:
 
     def _interface(self, host):
         """The host's one, and its port, which is on no bridge yet."""
+        self.limited.discard(host)
         space = f"{self.name}h{host}"
         self._hub("link", "add", f"p{host}", "type", "veth", "peer", "name", "eth0", "address",
                   f"02:00:00:00:00:{host + 1:02x}", "netns", space)
@@ -181,12 +196,37 @@ class Network:
         wire.wait()
         wire.stdout.close()
 
+    def limit(self, host, megabits):
+        """As much per second in each direction, until `limit_no_more`. Packets have 1500 bytes at
+        most then: what is larger than the burst is cut."""
+        for space, device in self._both_ends(host):
+            self._queue(space, "replace", "dev", device, "root", "tbf", "rate",
+                        f"{megabits}mbit", "burst", "3000", "latency", "50ms")
+        self.limited.add(host)
+
+    def limit_no_more(self, host):
+        if host in self.limited:
+            self.limited.remove(host)
+            for space, device in self._both_ends(host):
+                self._queue(space, "del", "dev", device, "root")
+
+    def _both_ends(self, host):
+        return (f"{self.name}h{host}", "eth0"), (self.name + "hub", f"p{host}")
+
+    @staticmethod
+    def _queue(space, *words):
+        done = subprocess.run(["tc", "-n", space, "qdisc"] + list(words), capture_output=True,
+                              text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"tc qdisc {' '.join(words)}: {done.stderr.strip()}")
+
     def heal(self):
         had_losses = bool(self.losses)
         self.losses = {}
         self.unplugged = set()
         for host in range(len(self.spaces) - 1):
             self.shorten(host)
+            self.limit_no_more(host)
             self._hub("link", "set", f"p{host}", "master", "br0", "up")
         if had_losses:
             self._filter()

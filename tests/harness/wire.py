@@ -10,10 +10,11 @@ import socket
 import sys
 import time
 
-SOL_PACKET = 263  # of Linux, as the next four
+SOL_PACKET = 263  # of Linux, as the next five
 PACKET_VNET_HDR = 15
 PACKET_IGNORE_OUTGOING = 23
 ETH_P_ALL = 3
+SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33
 FRAME_BYTES_MAX = 1 << 17
 FRAMES_AT_ONCE = 64
@@ -23,7 +24,8 @@ def port(name):
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     opened.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
     opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-    opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+    for buffer in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):  # no frame is lost for want of room in them
+        opened.setsockopt(socket.SOL_SOCKET, buffer, 1 << 24)
     opened.bind((name, ETH_P_ALL))
     opened.setblocking(False)
     return opened
