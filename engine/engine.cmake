@@ -14,6 +14,7 @@ mayfly_library(engine
           processes/launched_by.cpp processes/launched_rank.cpp
           processes/local_launcher.cpp processes/member_records.cpp
           processes/network_interface.cpp processes/pmi_channel.cpp processes/pmix_channel.cpp
+          processes/peer_reach.cpp
           processes/rank_marks.cpp processes/rejoin_limit.cpp processes/run_place.cpp
           processes/resident_memory.cpp processes/signal_watcher.cpp processes/worker.cpp
           processes/worker_join.cpp reduction/bucket_tuner.cpp reduction/device_wire.cpp

@@ -28,6 +28,7 @@
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/launch.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/processes/peer_reach.hpp"
 #include "engine/processes/rejoin_limit.hpp"
 #include "engine/processes/resident_memory.hpp"
 #include "engine/processes/run_place.hpp"
@@ -90,6 +91,7 @@ struct WorkerParts {
   DeviceExchange device;  // empty = none; goes before the pool, as it waits for its engine's stream
   std::unique_ptr<StateFaults> faults;
   std::unique_ptr<PsReach> reach = std::make_unique<PsReach>();
+  std::unique_ptr<PeerReach> peer_reach = std::make_unique<PeerReach>();
   elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
   elastic::ProgressBoard* board = &own_board;
 };
@@ -219,6 +221,7 @@ struct Part {
   elastic::member_effect::Leave leave;
   nn::ModelState state;
   bool comes_back = false;  ///< it left only to join again without its parameter server
+  std::vector<std::string> unproven_peers{};  ///< see Trainer
 };
 
 /// What this worker knows of the job's steps that the coordinator may not know. It outlives a
@@ -263,15 +266,16 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   if (client.joins_late()) {
     trainer.prepare_to_observe();
   }
-  client.post(elastic::member_event::Loaded{committed, state_bytes});
   signals.tell(&client);
+  parts.peer_reach->wait([&link](Duration most) { return link.wait_for_order(most); });
+  client.post(elastic::member_event::Loaded{committed, state_bytes});
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
   elastic::member_effect::Leave leave = trainer.run();
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
   signals.tell(nullptr);
   client.send_report(
       encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
-  return {std::move(leave), trainer.take_state()};
+  return {std::move(leave), trainer.take_state(), false, trainer.unproven_peers()};
 }
 
 /// Waits until the worker may join again; false if it should not: nobody wants it, it was asked to
@@ -408,6 +412,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     if (!may_rejoin(part, limit, signals)) {
       return exit_code_of(part.leave);
     }
+    parts.peer_reach->evicted(part.unproven_peers, monotonic_now());
     former = std::move(part.leave.former);
     if (part.leave.reason == elastic::DismissReason::kCorrupted) {
       untold.reports.clear();

@@ -114,6 +114,7 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   speaks_ = rank_ == elastic::speaker_of(view);
   first_step_of_view_ = true;
   steps_of_view_ = 0;
+  peers_.clear();
   if (parts_.trace != nullptr) {
     parts_.trace->at_step(0);
   }
@@ -130,6 +131,9 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   spec.key = view.key;
   for (const elastic::ViewMember& member : view.members) {
     spec.peers.push_back({member.id, member.address});
+    if (member.id != parts_.client.id()) {
+      peers_.push_back(member.address);
+    }
   }
   RendezvousOverControl store(parts_.client, view.id);
   spec.store = &store;

@@ -64,6 +64,11 @@ class Trainer {
 
   /// The last step in this worker's state.
   [[nodiscard]] Step committed() const { return state_.committed; }
+  /// Where the others of the last view are, if no step of it was committed here: perhaps some
+  /// cannot be reached. After run().
+  [[nodiscard]] std::vector<std::string> unproven_peers() const {
+    return steps_of_view_ == 0 ? peers_ : std::vector<std::string>();
+  }
   /// The state, for the same worker's next part in the job. After run().
   [[nodiscard]] nn::ModelState take_state();
 
@@ -212,8 +217,9 @@ class Trainer {
   bool speaks_ = false;  // for all members of it
   bool first_step_of_view_ = true;
   std::uint64_t steps_of_view_ = 0;
-  std::optional<Step> evaluated_;  // last step evaluated in this view
-  std::uint64_t prefetched_ = 0;   // step that was last requested from the loader
+  std::vector<std::string> peers_;  // the others of this view
+  std::optional<Step> evaluated_;   // last step evaluated in this view
+  std::uint64_t prefetched_ = 0;    // step that was last requested from the loader
   Instant last_progress_;
   Instant last_commit_;
   Duration last_step_{};               // between the last two commits

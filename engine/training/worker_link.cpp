@@ -57,6 +57,11 @@ WorkerLink::Order WorkerLink::next_order() {
   return order;
 }
 
+bool WorkerLink::wait_for_order(Duration most) {
+  std::unique_lock lock(mutex_);
+  return arrived_.wait_for(lock, most, [this] { return !orders_.empty(); });
+}
+
 void WorkerLink::attach(collectives::Group& group, collectives::AbortSignal& over) {
   const std::lock_guard lock(mutex_);
   group_ = &group;

@@ -37,6 +37,8 @@ class WorkerLink final : public elastic::MemberHandler {
   // Trainer:
   /// Blocks until there is an order.
   [[nodiscard]] Order next_order();
+  /// Waits for one, that long at most; true if there is one.
+  [[nodiscard]] bool wait_for_order(Duration most);
   /// From now on abort_group(group's view) aborts this group and raises `over`. If the view is
   /// already over, at once.
   void attach(collectives::Group& group, collectives::AbortSignal& over);
