@@ -267,7 +267,9 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
     trainer.prepare_to_observe();
   }
   signals.tell(&client);
-  parts.peer_reach->wait([&link](Duration most) { return link.wait_for_order(most); });
+  if (client.joins_late()) {  // else nobody is at work whom a broken link would keep from it
+    parts.peer_reach->wait([&link](Duration most) { return link.wait_for_order(most); });
+  }
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
   elastic::member_effect::Leave leave = trainer.run();

@@ -5,6 +5,7 @@ The kernel's own header goes along with each frame (PACKET_VNET_HDR), so that on
 is for a device to cut and to give a checksum, passes as it is.
 """
 import collections
+import os
 import select
 import socket
 import sys
@@ -47,7 +48,16 @@ def give(sink, line):
             pass  # as on a cable, what cannot be sent is lost
 
 
+def never_wait_for_a_processor():
+    """A cable does not; a machine busy with other tests would look like one that breaks."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:
+        os.nice(-20)
+
+
 def main(left, right, delay):
+    never_wait_for_a_processor()
     ports = port(left), port(right)
     lines = collections.deque(), collections.deque()  # what came in at each, with when it is due
     print("ready", flush=True)

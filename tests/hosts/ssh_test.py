@@ -31,21 +31,21 @@ def lab_with_program(hosts):
 class LabRun(Run):
     """`mayfly train --hosts` on host 0."""
 
-    def __init__(self, lab, names, *more):
+    def __init__(self, lab, names, *more, job=tuple(SMALL_JOB + STEPS), timeout=200):
         self.lab = lab
         self.names = names
-        self.more = list(more)
+        self.more = [*job, *more]
         self.folder = lab.disk(0, "root")
         self.run_dir = os.path.join(self.folder, "run")
         self.output_path = os.path.join(self.folder, "output.txt")
-        self.timeout = 200
+        self.timeout = timeout
         self.begin()
 
     def begin(self):
         self.started = time.monotonic()
         self.process = self.lab.start(
             0, [PROGRAM, "train", "--run-dir", "run", "--hosts", self.names, "--threads", "1"]
-            + SMALL_JOB + STEPS + self.more, self.output_path)
+            + self.more, self.output_path)
 
     def ends_well(self, digest):
         code = self.wait()
