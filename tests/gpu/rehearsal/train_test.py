@@ -146,7 +146,7 @@ def state():
     run = Run(seldom + ["--workers", "1", "--threads", "1"])
     evaluated = run.finish()
     run.remove()
-    for chaos in (None, "kill@step=13:worker=1,join@step=16,kill@step=25:worker=0"):
+    for chaos in (None, "kill@step=17:worker=1,join@step=19,kill@step=27:worker=0"):
         run = Run(seldom + GPU + ["--workers", "3", "--keep-checkpoints", "10"] +
                   (["--chaos", chaos] if chaos else []))
         summary = run.finish()
