@@ -42,7 +42,8 @@ std::string worker_args(const JobConfig& config) {
   if (config.loader_threads != 0 && !says(config, "--loader-threads")) {
     args += fmt::format(" --loader-threads {}", config.loader_threads);
   }
-  if (!config.data.starts_with(kProcedural) && !says(config, "--data")) {
+  if (!config.data.starts_with(kProcedural) && !says(config, "--data ") &&
+      !says(config, "--data=")) {
     args += " --data " + shell_quoted(std::filesystem::absolute(config.data).string());
   }
   if (!config.data_from.empty() && !says(config, "--cache-dir")) {

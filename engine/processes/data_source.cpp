@@ -6,16 +6,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/lock_file.hpp"
 #include "base/log.hpp"
 #include "base/shell_words.hpp"
+#include "base/unique_fd.hpp"
 #include "cloud_hooks/program_runner.hpp"
 #include "datasets/dataset.hpp"
 #include "elastic/net/first_session.hpp"
@@ -44,11 +47,43 @@ class Place {
  public:
   explicit Place(fs::path path) : path_(std::move(path)) {}
 
+  /// Its path, when it is there: an earlier worker has filled it, or `fill` does, given an empty
+  /// folder; or why not, and then nothing is left. Waits for a worker of this host that is about
+  /// it.
+  [[nodiscard]] Result<std::string> filled(
+      const std::function<Result<void>(const std::string& empty)>& fill) const {
+    if (is_there()) {
+      return path_.string();
+    }
+    const Result<LockFile> held = lock();
+    if (!held.ok()) {
+      return held.error();
+    }
+    if (is_there()) {
+      return path_.string();
+    }
+    const std::string partial = path_.string() + ".partial";
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    Result<void> done = make_directories(partial);
+    if (done.ok()) {
+      done = fill(partial);
+    }
+    if (done.ok()) {
+      done = take_place(partial);
+    }
+    if (!done.ok()) {
+      fs::remove_all(partial, ignored);
+      return std::move(done).error();
+    }
+    return path_.string();
+  }
+
+ private:
   [[nodiscard]] bool is_there() const {
     std::error_code absent;
     return fs::exists(path_, absent);
   }
-  /// Waits for another worker of the host that is about to fill it.
   [[nodiscard]] Result<LockFile> lock() const {
     Result<LockFile> lock = LockFile::take(path_.string() + ".lock", Duration(0));
     if (lock.ok() || lock.error().code != Errc::kRefused) {
@@ -58,40 +93,16 @@ class Place {
                           path_.string()));
     return LockFile::take(path_.string() + ".lock", kFetchMax);
   }
-  /// The empty folder to fill.
-  [[nodiscard]] Result<std::string> begin() const {
-    std::error_code ignored;
-    fs::remove_all(partial(), ignored);
-    const Result<void> made = make_directories(partial());
-    return made.ok() ? Result<std::string>(partial()) : made.error();
-  }
-  [[nodiscard]] Result<void> finish() const {
-    const int folder = ::open(partial().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {  // a complete folder has its bytes, also after a loss of power
-      ::syncfs(folder);
-      ::close(folder);
+  [[nodiscard]] Result<void> take_place(const std::string& partial) const {
+    const UniqueFd folder(::open(partial.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.valid()) {  // a complete folder has its bytes, also after a loss of power
+      ::syncfs(folder.get());
     }
     std::error_code failure;
-    fs::rename(partial(), path_, failure);
+    fs::rename(partial, path_, failure);
     return failure ? Result<void>(io_error("make", path_, failure)) : Result<void>();
   }
-  void give_up() const {
-    std::error_code ignored;
-    fs::remove_all(partial(), ignored);
-  }
-  /// The data set in it: the only file or folder if there is one, as archives have it.
-  [[nodiscard]] std::string data() const {
-    std::error_code failure;
-    std::vector<fs::path> inside;
-    for (fs::directory_iterator it(path_, failure), end; !failure && it != end;
-         it.increment(failure)) {
-      inside.push_back(it->path());
-    }
-    return inside.size() == 1 ? inside.front().string() : path_.string();
-  }
 
- private:
-  [[nodiscard]] std::string partial() const { return path_.string() + ".partial"; }
   fs::path path_;
 };
 
@@ -206,34 +217,14 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config) {
   }
   const DataHead head = connection.value().head;
   const Place place(fs::path(config.cache_dir) / ("data-" + to_string(head.digest)));
-  if (place.is_there()) {
-    return place.data();
-  }
-  const Result<LockFile> lock = place.lock();
-  if (!lock.ok()) {
-    return lock.error();
-  }
-  if (place.is_there()) {
-    return place.data();
-  }
-  const Result<std::string> folder = place.begin();
-  if (!folder.ok()) {
-    return folder;
-  }
-  log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB", head.files,
-                        head.bytes >> 20));
-  Result<void> fetched = check_room(folder.value(), head.bytes);
-  if (fetched.ok()) {
-    fetched = receive_all(config, token.value(), std::move(connection).value(), folder.value());
-  }
-  if (fetched.ok()) {
-    fetched = place.finish();
-  }
-  if (!fetched.ok()) {
-    place.give_up();
-    return std::move(fetched).error();
-  }
-  return place.data();
+  Result<std::string> folder = place.filled([&](const std::string& empty) {
+    log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB",
+                          head.files, head.bytes >> 20));
+    Result<void> room = check_room(empty, head.bytes);
+    return room.ok() ? receive_all(config, token.value(), std::move(connection).value(), empty)
+                     : room;
+  });
+  return folder.ok() && !head.file.empty() ? folder.value() + "/" + head.file : std::move(folder);
 }
 
 // --- from elsewhere
@@ -258,6 +249,17 @@ Result<void> copy_data(const std::string& from, const std::string& folder) {
   return {};
 }
 
+/// Of what an archive or a command has put there: the data set is the only entry, if there is one.
+std::string only_entry_of(const std::string& folder) {
+  std::error_code failure;
+  std::vector<fs::path> inside;
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    inside.push_back(it->path());
+  }
+  return inside.size() == 1 ? inside.front().string() : folder;
+}
+
 /// What fetches and unpacks a tar.
 std::string command_for_url(const std::string& url) {
   return fmt::format(
@@ -272,7 +274,7 @@ Result<void> run_command(std::string command, const std::string& folder) {
     command.replace(at, 2, quoted);
   }
   cloud_hooks::ProgramCall call;
-  call.argv = {"sh", "-c", command};
+  call.argv = {"sh", "-c", "exec 1>&2\n" + command};  // some say each file that they copy
   call.timeout = kFetchMax;
   const Result<cloud_hooks::ProgramResult> ran = cloud_hooks::run_program(call);
   if (!ran.ok()) {
@@ -286,31 +288,15 @@ Result<std::string> fetch_from_elsewhere(const JobConfig& config) {
   const std::string& from = config.data_from;
   const Place place(fs::path(config.cache_dir) /
                     ("data-" + to_string(digest_of(std::as_bytes(std::span(from))))));
-  const Result<LockFile> lock = place.lock();
-  if (!lock.ok()) {
-    return lock.error();
-  }
-  if (place.is_there()) {
-    return place.data();
-  }
-  const Result<std::string> folder = place.begin();
-  if (!folder.ok()) {
-    return folder;
-  }
-  log::info("fetching the data set: " + from);
-  const bool is_url = from.starts_with("http://") || from.starts_with("https://");
-  const bool is_command = from.find("{}") != std::string::npos;
-  Result<void> fetched = is_url       ? run_command(command_for_url(from), folder.value())
-                         : is_command ? run_command(from, folder.value())
-                                      : copy_data(from, folder.value());
-  if (fetched.ok()) {
-    fetched = place.finish();
-  }
-  if (!fetched.ok()) {
-    place.give_up();
-    return std::move(fetched).error();
-  }
-  return place.data();
+  const Result<std::string> folder = place.filled([&from](const std::string& empty) {
+    log::info("fetching the data set: " + from);
+    const bool is_url = from.starts_with("http://") || from.starts_with("https://");
+    const bool is_command = from.find("{}") != std::string::npos;
+    return is_url       ? run_command(command_for_url(from), empty)
+           : is_command ? run_command(from, empty)
+                        : copy_data(from, empty);
+  });
+  return folder.ok() ? only_entry_of(folder.value()) : folder;
 }
 
 }  // namespace

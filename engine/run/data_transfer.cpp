@@ -187,35 +187,32 @@ void DataSender::serve(Visit& visit) {
   visit.is_over = true;
 }
 
+void DataSender::look_at_files() {
+  files_ = datasets::files_of_dataset(data_);
+  if (!files_->ok()) {
+    return;
+  }
+  for (const std::string& name : files_->value().names) {
+    std::error_code unknown;
+    const auto size = fs::file_size(files_->value().root + "/" + name, unknown);
+    bytes_ += unknown ? 0 : size;
+  }
+}
+
 Result<void> DataSender::send_to(int fd) {
   TransferAnswer answer;
   DataHead head;
-  datasets::DatasetFiles files;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!files_) {
-      files_ = datasets::files_of_dataset(data_);
-      for (const std::string& name :
-           files_->ok() ? files_->value().names : std::vector<std::string>()) {
-        std::error_code unknown;
-        const auto size = fs::file_size(files_->value().root + "/" + name, unknown);
-        bytes_ += unknown ? 0 : size;
-      }
-    }
-    if (files_->ok()) {
-      files = files_->value();
-      head = {digest_, files.is_file ? files.names.front() : "", files.names.size(), bytes_};
-      answer.verdict = TransferAnswer::Verdict::kTransfer;
-    } else {
-      answer.verdict = TransferAnswer::Verdict::kRefused;
-      answer.text = "it has no data set to send: " + files_->error().detail;
-    }
+  std::call_once(looked_, [this] { look_at_files(); });
+  if (!files_->ok()) {
+    answer.verdict = TransferAnswer::Verdict::kRefused;
+    answer.text = "it has no data set to send: " + files_->error().detail;
+    return send_frame(fd, encode(answer));
   }
+  const datasets::DatasetFiles& files = files_->value();
+  head = {digest_, files.is_file ? files.names.front() : "", files.names.size(), bytes_};
+  answer.verdict = TransferAnswer::Verdict::kTransfer;
   if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
     return said;
-  }
-  if (answer.verdict == TransferAnswer::Verdict::kRefused) {
-    return {};
   }
   if (Result<void> said = send_frame(fd, encode(head)); !said.ok()) {
     return said;

@@ -64,12 +64,15 @@ class DataSender {
   void serve(Visit& visit);
   Result<void> send_to(int fd);
 
+  void look_at_files();
+
   const std::string data_;
   const Digest digest_;
-  std::mutex mutex_;
-  std::optional<Result<datasets::DatasetFiles>> files_;  // guarded by mutex_, as all below
+  std::once_flag looked_;  // by whoever is asked first; what it finds stays
+  std::optional<Result<datasets::DatasetFiles>> files_;
   std::uint64_t bytes_ = 0;
-  bool is_closing_ = false;
+  std::mutex mutex_;
+  bool is_closing_ = false;  // guarded by mutex_, as all below
   std::list<Visit> visits_;
 };
 

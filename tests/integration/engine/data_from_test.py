@@ -18,8 +18,10 @@ NOWHERE = "/nowhere/images"
 class Job:
     """A coordinator that has the data set, and workers that have not."""
 
-    def __init__(self, data_from, coordinator_has=True):
-        self.data = image_folder()
+    def __init__(self, data_from, coordinator_has=True, as_tar=False):
+        self.folder = self.data = image_folder()
+        if as_tar:
+            self.data = shutil.make_archive(os.path.join(self.folder, "set"), "tar", self.folder)
         self.cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + ["--threads", "1"])
         here = self.data if coordinator_has else NOWHERE
         self.cluster.start_coordinator(2, extra=["--data", here, "--data-from", data_from])
@@ -44,7 +46,7 @@ class Job:
     def remove(self):
         self.cluster.run.remove()
         shutil.rmtree(self.cluster.folder, ignore_errors=True)
-        shutil.rmtree(self.data)
+        shutil.rmtree(self.folder)
 
 
 def undisturbed(data):
@@ -82,6 +84,14 @@ def once_for_a_host():
     job.remove()
 
 
+def tar_of_coordinator():
+    job = Job("coordinator", as_tar=True)
+    workers = [job.worker("a"), job.worker("a")]
+    job.finish()
+    expect(any("/set.tar" in worker.output() for worker in workers), workers[0].output())
+    job.remove()
+
+
 def from_a_folder():
     source = image_folder()
     job = Job(source)
@@ -93,7 +103,8 @@ def from_a_folder():
 
 def by_a_command():
     source = image_folder()
-    job = Job(f"cp -r {source}/. {{}}")
+    says_much = "yes copied | head -c 3000000"
+    job = Job(f"{says_much}; cp -r {source}/. {{}}")
     job.worker("a"), job.worker("a")
     job.finish()
     shutil.rmtree(source)
@@ -142,4 +153,5 @@ def refused():
 
 if __name__ == "__main__":
     raise SystemExit(main({case.__name__: case for case in (
-        from_coordinator, once_for_a_host, from_a_folder, by_a_command, from_a_url, refused)}))
+        from_coordinator, tar_of_coordinator, once_for_a_host, from_a_folder, by_a_command,
+        from_a_url, refused)}))
