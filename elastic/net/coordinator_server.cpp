@@ -82,7 +82,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
     const bool is_end = std::holds_alternative<log_record::JobEnded>(a.record);
     must_not_lead_ = must_not_lead_ || (!is_written && a.durable && !is_end);
   }
-  void apply(Instant, effect::Send& s) { sessions_.send_to_worker(s.member, s.message); }
+  void apply(Instant, effect::Send& s);
   void apply(Instant, effect::SendToAll& s) { sessions_.send_to_workers(s.members, s.message); }
   void apply(Instant, effect::Probe& p) { sessions_.probe(p.member); }
   void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
@@ -266,6 +266,15 @@ void Server::handle_worker(const Session& session, Message message) {
   if (reports) {
     count_report(session.id);  // now that it is on record
   }
+}
+
+/// Who is dismissed keeps what it does not know to have been taken, and says it again when it
+/// joins anew: so it hears of that before.
+void Server::apply(Instant /*now*/, effect::Send& s) {
+  if (std::holds_alternative<Dismiss>(s.message)) {
+    confirm_reports();
+  }
+  sessions_.send_to_worker(s.member, s.message);
 }
 
 void Server::count_report(std::uint64_t session) {
