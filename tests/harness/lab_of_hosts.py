@@ -47,6 +47,7 @@ PidFile none
 MaxStartups 100
 {environment}
 """
+SSHD_LISTENS = ":0016 00000000:0000 0A "  # as /proc/net/tcp has it: port 22, any peer, LISTEN
 # Hosts see nothing of our environment but what makes the processor an older one.
 MASK = "MAYFLY_TEST_MAX_ISA"
 MASKED = [f"{MASK}={os.environ[MASK]}"] if MASK in os.environ else []
@@ -134,8 +135,11 @@ class Lab(network.Network):
 
     def _is_up(self, host):
         try:
-            return os.path.exists(f"/proc/{self._init(host)}/root/run/up") and not \
-                os.path.exists(f"/proc/{self._init(host)}/root{ROOT}/CMakeLists.txt")
+            process = f"/proc/{self._init(host)}"
+            with open(f"{process}/net/tcp") as sockets:
+                sshd_listens = any(SSHD_LISTENS in line for line in sockets)
+            return sshd_listens and os.path.exists(f"{process}/root/run/up") and not \
+                os.path.exists(f"{process}/root{ROOT}/CMakeLists.txt")
         except (OSError, IndexError):
             return False
 
