@@ -218,8 +218,9 @@ TEST(ExactSum, ErrorAgainstDoublesIsMillionths) {
         error += difference * difference;
         norm += exact[i] * exact[i];
       }
-      // Seen: 5e-6 for 64, less than 1e-6 for eight.
-      EXPECT_LE(std::sqrt(error / norm), microbatches > 8 ? 8e-6 : 1e-6)
+      // As a rule 5e-6 for 64 and less than 1e-6 for eight; up to twice that where the largest value
+      // lies just above a power of two, so that the grid is twice as coarse.
+      EXPECT_LE(std::sqrt(error / norm), microbatches > 8 ? 1.6e-5 : 2e-6)
           << microbatches << " microbatches at " << scale;
     }
   }
