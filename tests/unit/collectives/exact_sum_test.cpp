@@ -218,8 +218,8 @@ TEST(ExactSum, ErrorAgainstDoublesIsMillionths) {
         error += difference * difference;
         norm += exact[i] * exact[i];
       }
-      // As a rule 5e-6 for 64 and less than 1e-6 for eight; up to twice that where the largest value
-      // lies just above a power of two, so that the grid is twice as coarse.
+      // As a rule 5e-6 for 64 and less than 1e-6 for eight; up to twice that where the largest
+      // value lies just above a power of two, so that the grid is twice as coarse.
       EXPECT_LE(std::sqrt(error / norm), microbatches > 8 ? 1.6e-5 : 2e-6)
           << microbatches << " microbatches at " << scale;
     }
