@@ -13,14 +13,6 @@
 namespace mayfly {
 namespace {
 
-Error os_error(const std::string& what, const std::string& path) {
-  const bool is_no_path = errno == ELOOP || errno == ENOTDIR || errno == ENAMETOOLONG;
-  const Errc code = errno == ENOENT ? Errc::kNotFound
-                    : is_no_path    ? Errc::kInvalidInput
-                                    : Errc::kIo;
-  return {code, what + " " + path + ": " + std::strerror(errno)};
-}
-
 Result<void> write_all(int fd, ByteSpan content, const std::string& path) {
   while (!content.empty()) {
     const ssize_t n = ::write(fd, content.data(), content.size());
@@ -28,7 +20,7 @@ Result<void> write_all(int fd, ByteSpan content, const std::string& path) {
       continue;
     }
     if (n < 0) {
-      return os_error("cannot write", path);
+      return file_error("cannot write", path);
     }
     content = content.subspan(static_cast<std::size_t>(n));
   }
@@ -38,13 +30,13 @@ Result<void> write_all(int fd, ByteSpan content, const std::string& path) {
 Result<void> write_and_sync(const std::string& path, ByteSpan content) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) {
-    return os_error("cannot create", path);
+    return file_error("cannot create", path);
   }
   if (Result<void> written = write_all(fd.get(), content, path); !written.ok()) {
     return written;
   }
   if (::fsync(fd.get()) != 0) {
-    return os_error("cannot sync", path);
+    return file_error("cannot sync", path);
   }
   return {};
 }
@@ -60,15 +52,23 @@ void sync_parent(const std::string& path) {
 
 }  // namespace
 
+Error file_error(const std::string& what, const std::string& path) {
+  const bool is_no_path = errno == ELOOP || errno == ENOTDIR || errno == ENAMETOOLONG;
+  const Errc code = errno == ENOENT ? Errc::kNotFound
+                    : is_no_path    ? Errc::kInvalidInput
+                                    : Errc::kIo;
+  return {code, what + " " + path + ": " + std::strerror(errno)};
+}
+
 Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
   // Non-blocking, or a named pipe that nobody writes to would be waited for before it is refused.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
-    return os_error("cannot open", path);
+    return file_error("cannot open", path);
   }
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) {
-    return os_error("cannot stat", path);
+    return file_error("cannot stat", path);
   }
   if (!S_ISREG(info.st_mode)) {
     return Error{Errc::kInvalidInput, path + " is not a regular file"};
@@ -86,7 +86,7 @@ Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
       continue;
     }
     if (n < 0) {
-      return os_error("cannot read", path);
+      return file_error("cannot read", path);
     }
     if (n == 0) {
       return Error{Errc::kCorrupt, path + " became shorter while it was read"};
@@ -108,7 +108,7 @@ Result<void> write_file_atomic(const std::string& path, ByteSpan content) {
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
   Result<void> written = write_and_sync(temporary, content);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = os_error("cannot rename to", path);
+    written = file_error("cannot rename to", path);
   }
   if (!written.ok()) {
     ::unlink(temporary.c_str());
@@ -129,6 +129,12 @@ Result<void> make_directories(const std::string& path) {
     return Error{Errc::kIo, "cannot create folder " + path + ": " + failure.message()};
   }
   return {};
+}
+
+std::string own_program() {
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  return failure ? "mayfly" : program.string();
 }
 
 }  // namespace mayfly

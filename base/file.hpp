@@ -9,6 +9,10 @@
 
 namespace mayfly {
 
+/// "WHAT PATH: reason" of errno: kNotFound if there is no such file, kInvalidInput if the path
+/// itself is at fault, otherwise kIo.
+[[nodiscard]] Error file_error(const std::string& what, const std::string& path);
+
 /// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes;
 /// kInvalidInput if it is no regular file: a folder, a device or a named pipe is not waited for.
 [[nodiscard]] Result<Bytes> read_file(const std::string& path, std::size_t size_max);
@@ -20,6 +24,9 @@ namespace mayfly {
 /// left behind.
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
+
+/// The path of the program that runs, or "mayfly" where the system does not tell.
+[[nodiscard]] std::string own_program();
 
 /// Creates a folder and its parents; an existing one is fine.
 [[nodiscard]] Result<void> make_directories(const std::string& path);

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr auto kRetryDelay = std::chrono::milliseconds(10);
 constexpr int kOpenAttemptsMax = 100;  // others may remove it and its folder again and again
 
-Error os_error(const std::string& what, const std::string& path) {
+Error lock_error(const std::string& what, const std::string& path) {
   return {Errc::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno)};
 }
 
@@ -49,7 +49,7 @@ Result<LockFile> LockFile::take(const std::string& path, Duration patience) {
       continue;  // whoever had it has removed it
     }
     if (errno != EWOULDBLOCK && errno != EINTR) {
-      const Error failure = os_error("lock", path);
+      const Error failure = lock_error("lock", path);
       std::move(lock).discard();
       return failure;
     }
@@ -79,7 +79,7 @@ Result<void> LockFile::open() {
     }
     errno = ENOENT;
   }
-  return os_error("open", path_);
+  return lock_error("open", path_);
 }
 
 Result<void> LockFile::make_folders() {

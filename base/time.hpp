@@ -23,6 +23,8 @@ struct Instant {
   friend constexpr Duration operator-(Instant a, Instant b) { return Duration(a.ns - b.ns); }
 };
 
+inline constexpr double kSecondsPerHour = 3600;
+
 /// Milliseconds with fraction, for records and people.
 [[nodiscard]] constexpr double to_ms(Duration d) {
   return static_cast<double>(d.count()) / 1e6;

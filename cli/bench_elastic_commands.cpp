@@ -19,7 +19,8 @@ const std::vector<std::string> kJobSettings = {
     "microbatch",     "reduction",   "wire",       "resident_mib", "silence_max_ms",
     "starved_max_ms", "hang_max_ms", "rebalance",  "bucket_kib",   "dtype"};
 
-const OptionSpec kJson = {"json", "", "one JSON object per event and one with the percentiles"};
+const OptionSpec kEventsAsJson = {"json", "",
+                                  "one JSON object per event and one with the percentiles"};
 
 CommandSpec spec_of(const std::string& name, const std::string& help,
                     std::vector<OptionSpec> options) {
@@ -27,7 +28,7 @@ CommandSpec spec_of(const std::string& name, const std::string& help,
   spec.name = "bench " + name;
   spec.help = help;
   spec.options = std::move(options);
-  spec.options.push_back(kJson);
+  spec.options.push_back(kEventsAsJson);
   spec.settings = kJobSettings;
   return spec;
 }

@@ -11,7 +11,7 @@
 namespace mayfly::cli {
 namespace {
 
-const OptionSpec kJson = {"json", "", "print JSON"};
+const OptionSpec kAsJson = {"json", "", "print JSON"};
 const OptionSpec kConfig = {"config", "FILE", "settings from a TOML file"};
 const OptionSpec kRunDir = {"run-dir", "DIR",
                             "take the endpoint and token from this run directory"};
@@ -28,7 +28,7 @@ Subcommand order(std::string name, std::string help, std::string positionals,
   return {{std::move(name),
            std::move(help),
            std::move(positionals),
-           {kRunDir, kTokenFile, kTimeout, kJson},
+           {kRunDir, kTokenFile, kTimeout, kAsJson},
            {},
            false},
           run};
@@ -46,7 +46,7 @@ Subcommand cloud_command() {
       {"cloud",
        "list or release a job's servers, or look what is missing to ask for some",
        "list JOB | release JOB | doctor",
-       {kConfig, kJson},
+       {kConfig, kAsJson},
        {"cloud_provider", "hosts", "hostfile", "ssh", "remote_dir", "remote_program",
         "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers", "cloud_job", "run_dir"},
        false},
@@ -98,7 +98,7 @@ Subcommand switch_tuning() {
             {"probes", "N", "points at most, besides bsp alone (default 5; 3 with --quick)"},
             {"first-seed", "S", "of each point's runs (default 1)"},
             {"quick", "", "a small job, for a look"},
-            kJson},
+            kAsJson},
            kComparedSettings,
            false},
           tune_switch};
@@ -118,7 +118,7 @@ Subcommand comparison() {
         {"seeds", "N", "runs of each (default 3; 1 with --quick)"},
         {"first-seed", "S", "the first of them (default 1)"},
         {"quick", "", "a small job, for a look"},
-        kJson},
+        kAsJson},
        kComparedSettings,
        false},
       compare};
@@ -270,7 +270,7 @@ const std::vector<Subcommand>& subcommands() {
          {"image-size", "PIXELS",
           "that the network sees (default: as in the run, else by the data)"},
          {"skip-corrupt", "", "leave unusable images out and count them"},
-         kJson},
+         kAsJson},
         {},
         false},
        evaluate},
@@ -280,21 +280,21 @@ const std::vector<Subcommand>& subcommands() {
         "CHECKPOINT | --kernels | --memory",
         {{"kernels", "", "the kernel of each of --model's convolutions"},
          {"memory", "", "where a compute thread has the tensors of a --microbatch"},
-         kJson},
+         kAsJson},
         {"model", "image_size", "microbatch", "isa", "dtype", "conv_kernels"},
         false},
        inspect},
       {{"digest",
         "verify a checkpoint and print the digest of its state",
         "CHECKPOINT",
-        {kJson},
+        {kAsJson},
         {},
         false},
        digest},
       {{"export",
         "write a checkpoint's weights as safetensors with torchvision's names",
         "CHECKPOINT",
-        {{"output", "FILE", "the file to write; must not exist"}, kJson},
+        {{"output", "FILE", "the file to write; must not exist"}, kAsJson},
         {},
         false},
        export_weights},
@@ -304,7 +304,7 @@ const std::vector<Subcommand>& subcommands() {
         {{"model", "NAME", "network that the weights are for"},
          {"classes", "N", "its class count; default: the file's"},
          {"output", "FOLDER", "where to write the checkpoint step-0; must not exist"},
-         kJson},
+         kAsJson},
         {},
         false},
        import_weights},
@@ -313,7 +313,7 @@ const std::vector<Subcommand>& subcommands() {
       comparison(),
       switch_tuning(),
       simulation(),
-      {{"version", "print the version", "", {kJson}, {}, false}, version}};
+      {{"version", "print the version", "", {kAsJson}, {}, false}, version}};
   return list;
 }
 

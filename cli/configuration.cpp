@@ -6,8 +6,6 @@
 namespace mayfly::cli {
 namespace {
 
-constexpr std::size_t kConfigBytesMax = 1 << 20;
-
 Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
   if (path.empty()) {
     return {};

@@ -9,6 +9,9 @@
 
 namespace mayfly::cli {
 
+/// Upper bound on a configuration file.
+inline constexpr std::size_t kConfigBytesMax = 1 << 20;
+
 /// By precedence: flag, environment, the file of --config, and `config` for what nobody says.
 /// kInvalidInput with the source of what is wrong; whether they go together is not looked at yet.
 [[nodiscard]] Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments,

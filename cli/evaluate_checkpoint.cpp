@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/file.hpp"
+#include "cli/configuration.hpp"
 #include "engine/config/config.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
@@ -15,8 +16,6 @@ namespace mayfly::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kConfigBytesMax = 1 << 20;
 
 /// The settings of the run that wrote the checkpoint, from RUN/config.toml above
 /// RUN/checkpoints/step-N; the defaults if the checkpoint was moved elsewhere.
@@ -42,8 +41,8 @@ Result<std::string> data_of(const ParsedArguments& arguments, const std::string&
                                         " is not inside a run directory with a config.toml"};
 }
 
-Result<std::uint32_t> number_of(const ParsedArguments& arguments, const std::string& name,
-                                std::uint32_t max) {
+Result<std::uint32_t> small_number_of(const ParsedArguments& arguments, const std::string& name,
+                                      std::uint32_t max) {
   const std::string text = arguments.option(name, "0");
   std::uint32_t number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -58,7 +57,7 @@ Result<std::uint32_t> number_of(const ParsedArguments& arguments, const std::str
 /// The size asked for, else the run's, if it is the run's data; else it is left to the data.
 Result<datasets::OpenOptions> open_options(const ParsedArguments& arguments,
                                            const OpenCheckpoint& checkpoint) {
-  const Result<std::uint32_t> image_size = number_of(arguments, "image-size", 4096);
+  const Result<std::uint32_t> image_size = small_number_of(arguments, "image-size", 4096);
   if (!image_size.ok()) {
     return image_size.error();
   }
@@ -106,7 +105,7 @@ Result<EvaluationMeans> evaluation_means(const ParsedArguments& arguments,
                                          const std::string& usual_threads) {
   ParsedArguments asked = arguments;
   asked.options.try_emplace("threads", usual_threads);
-  const Result<std::uint32_t> threads = number_of(asked, "threads", 1024);
+  const Result<std::uint32_t> threads = small_number_of(asked, "threads", 1024);
   if (!threads.ok()) {
     return threads.error();
   }

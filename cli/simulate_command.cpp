@@ -22,8 +22,8 @@ namespace {
 constexpr unsigned kThreadsMax = 256;
 constexpr std::size_t kLinesShown = 40;
 
-Result<std::uint64_t> number_of(const ParsedArguments& arguments, const std::string& name,
-                                std::uint64_t otherwise) {
+Result<std::uint64_t> count_of(const ParsedArguments& arguments, const std::string& name,
+                               std::uint64_t otherwise) {
   const std::string text = arguments.option(name);
   if (text.empty()) {
     return otherwise;
@@ -66,10 +66,10 @@ Result<std::string> sabotage_of(const ParsedArguments& arguments, const sim::Wor
 
 Result<sim::SweepOptions> sweep_options(const ParsedArguments& arguments) {
   sim::SweepOptions options;
-  const Result<std::uint64_t> seeds = number_of(arguments, "seeds", options.seeds);
-  const Result<std::uint64_t> first = number_of(arguments, "first-seed", options.first_seed);
+  const Result<std::uint64_t> seeds = count_of(arguments, "seeds", options.seeds);
+  const Result<std::uint64_t> first = count_of(arguments, "first-seed", options.first_seed);
   const Result<std::uint64_t> jobs =
-      number_of(arguments, "jobs", std::max(1U, std::thread::hardware_concurrency()));
+      count_of(arguments, "jobs", std::max(1U, std::thread::hardware_concurrency()));
   const Result<const sim::World*> world = world_of(arguments);
   if (!world.ok()) {
     return world.error();
@@ -199,7 +199,7 @@ std::string line_of(const sim::ScaleRow& row) {
 
 /// `mayfly simulate --members 10,100,1000`: means per change.
 int measure(const ParsedArguments& arguments, Context& context) {
-  const Result<std::uint64_t> changes = number_of(arguments, "changes", 10);
+  const Result<std::uint64_t> changes = count_of(arguments, "changes", 10);
   if (!changes.ok() || changes.value() < 1 || changes.value() > 100'000) {
     return context.complain("--changes expects 1 to 100000", kExitUsage);
   }
@@ -248,7 +248,7 @@ int simulate(const ParsedArguments& arguments, Context& context) {
     return measure(arguments, context);
   }
   if (!arguments.option("replay").empty()) {
-    const Result<std::uint64_t> seed = number_of(arguments, "replay", 0);
+    const Result<std::uint64_t> seed = count_of(arguments, "replay", 0);
     return seed.ok() ? replay(seed.value(), options.value(), context)
                      : context.complain(seed.error());
   }

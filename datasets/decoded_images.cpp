@@ -14,7 +14,7 @@ namespace mayfly::datasets {
 namespace {
 
 // Files "FMCACHE2" may lack healthy images: their writer could not read on after a damaged header.
-constexpr std::uint64_t kMagic = 0x3345484341434d46;  // "FMCACHE3"
+constexpr std::uint64_t kCacheMagic = 0x3345484341434d46;  // "FMCACHE3"
 constexpr std::size_t kNameBytesMax = 255;
 constexpr std::size_t kClassesMax = std::size_t{1} << 16;
 constexpr std::size_t kPageBytes = 4096;
@@ -96,7 +96,7 @@ Bytes encode_fields(const Header& header) {
 Bytes encode_header(const Header& header) {
   const Bytes fields = encode_fields(header);
   WireWriter writer;
-  writer.put(kMagic);
+  writer.put(kCacheMagic);
   writer.put_bytes(fields);
   put_digest(writer, digest_of(fields));
   Bytes bytes = writer.take();
@@ -107,7 +107,7 @@ Bytes encode_header(const Header& header) {
 Result<Header> decode_header(ByteSpan bytes) {
   const Error damaged{Errc::kCorrupt, "the header is damaged"};
   WireReader outer(bytes);
-  if (outer.get<std::uint64_t>() != kMagic) {
+  if (outer.get<std::uint64_t>() != kCacheMagic) {
     return Error{Errc::kCorrupt, "damaged or of another version"};
   }
   const Bytes fields = outer.get_bytes(kFieldsBytesMax);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kClassesMax = 65'536;  // labels have 16 bits
+constexpr std::size_t kLabelsMax = 65'536;  // labels have 16 bits
 constexpr const char* kForm = "expected train/CLASS/*.jpg and test/CLASS/*.jpg";
 
 bool is_jpeg_name(const std::string& file) {
@@ -135,9 +135,9 @@ Result<void> arrange_images(const std::string& source, EncodedImages& images) {
                                             " has test images but no training images"};
     }
   }
-  if (classes.size() > kClassesMax) {
+  if (classes.size() > kLabelsMax) {
     return Error{Errc::kInvalidInput, source + " has " + std::to_string(classes.size()) +
-                                          " classes, at most " + std::to_string(kClassesMax) +
+                                          " classes, at most " + std::to_string(kLabelsMax) +
                                           " are possible"};
   }
   return {};

@@ -8,21 +8,17 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::datasets {
 namespace {
 
-Error os_error(const char* what, const std::string& path) {
-  return {errno == ENOENT ? Errc::kNotFound : Errc::kIo,
-          std::string(what) + ' ' + path + ": " + std::strerror(errno)};
-}
-
 // Reads until `size` bytes or the end of the file; the bytes that were there.
 Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& buffer) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {
-    return os_error("cannot open", path);
+    return file_error("cannot open", path);
   }
   if (buffer.size() < size) {
     buffer.resize(size);
@@ -34,7 +30,7 @@ Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& 
       continue;
     }
     if (n < 0) {
-      return os_error("cannot read", path);
+      return file_error("cannot read", path);
     }
     if (n == 0) {
       break;

@@ -14,7 +14,7 @@ namespace mayfly::datasets {
 namespace {
 
 // Files "FMSIZES1" may lack healthy images: their writer could not read on after a damaged header.
-constexpr std::uint64_t kMagic = 0x3253455a49534d46;  // "FMSIZES2"
+constexpr std::uint64_t kSizesMagic = 0x3253455a49534d46;  // "FMSIZES2"
 constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 14;
 constexpr std::size_t kChunk = 64;  // images that a thread takes at a time
 constexpr std::size_t kImagesMax = UINT32_MAX;
@@ -102,7 +102,7 @@ Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages&
 
 Bytes encode_sizes(const EncodedImages& images) {
   WireWriter writer;
-  writer.put(kMagic);
+  writer.put(kSizesMagic);
   writer.put(static_cast<std::uint32_t>(images.size()));
   for (const EncodedImage& image : images) {
     writer.put(static_cast<std::uint16_t>(image.width));
@@ -127,7 +127,7 @@ bool load_sizes(const std::string& path, EncodedImages& images) {
   }
   const ByteSpan content = ByteSpan(file.value()).first(size - sizeof(Digest));
   WireReader reader(file.value());
-  if (reader.get<std::uint64_t>() != kMagic || reader.get<std::uint32_t>() != images.size()) {
+  if (reader.get<std::uint64_t>() != kSizesMagic || reader.get<std::uint32_t>() != images.size()) {
     return false;
   }
   WireReader end(ByteSpan(file.value()).subspan(content.size()));

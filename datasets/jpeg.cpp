@@ -7,7 +7,7 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr int kSideMax = 16'384;
+constexpr int kJpegSideMax = 16'384;
 constexpr std::int64_t kPixelsMax = std::int64_t{1} << 26;
 
 // libjpeg's decompressor, for one image: a header that fails leaves it amid its marker parser,
@@ -38,8 +38,8 @@ Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
                           &colours) != 0) {
     return handle.error();
   }
-  if (header.width < 1 || header.height < 1 || header.width > kSideMax ||
-      header.height > kSideMax || std::int64_t{header.width} * header.height > kPixelsMax) {
+  if (header.width < 1 || header.height < 1 || header.width > kJpegSideMax ||
+      header.height > kJpegSideMax || std::int64_t{header.width} * header.height > kPixelsMax) {
     return Error{Errc::kCorrupt, "claims to be " + std::to_string(header.width) + 'x' +
                                      std::to_string(header.height) + " pixels"};
   }

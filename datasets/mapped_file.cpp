@@ -7,27 +7,19 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::datasets {
-namespace {
-
-Error os_error(const std::string& what, const std::string& path) {
-  const Errc code = errno == ENOENT ? Errc::kNotFound : Errc::kIo;
-  return {code, what + ' ' + path + ": " + std::strerror(errno)};
-}
-
-}  // namespace
-
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
   // Non-blocking, or a named pipe would be waited for before it is refused.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
-    return os_error("cannot open", path);
+    return file_error("cannot open", path);
   }
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) {
-    return os_error("cannot stat", path);
+    return file_error("cannot stat", path);
   }
   if (!S_ISREG(info.st_mode)) {
     return Error{Errc::kInvalidInput, path + " is not a regular file"};
@@ -37,7 +29,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   if (size > 0) {
     data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
     if (data == MAP_FAILED) {
-      return os_error("cannot map", path);
+      return file_error("cannot map", path);
     }
   }
   return std::shared_ptr<const MappedFile>(

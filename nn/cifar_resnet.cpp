@@ -6,13 +6,13 @@ namespace mayfly::nn {
 namespace {
 
 constexpr int kStages = 3;
-constexpr int kStemChannels = 16;
+constexpr int kCifarStemChannels = 16;
 
 }  // namespace
 
 void describe_cifar_resnet(Model& model, int depth) {
   ModelBuilder builder(model);
-  int channels = kStemChannels;
+  int channels = kCifarStemChannels;
   int size = model.image_size;
   model.stem = builder.conv_and_norm("conv1", "bn1", {3, channels, 3, 1, size});
   const int blocks_per_stage = (depth - 2) / (2 * kStages);

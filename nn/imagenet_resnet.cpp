@@ -8,7 +8,7 @@
 namespace mayfly::nn {
 namespace {
 
-constexpr int kStemChannels = 64;
+constexpr int kImagenetStemChannels = 64;
 constexpr int kExpansion = 4;  // of a bottleneck's output over its 3x3 convolution
 
 struct Plan {
@@ -59,12 +59,13 @@ BlockSpec bottleneck(ModelBuilder& builder, const std::string& prefix, const Blo
 void describe_imagenet_resnet(Model& model, int depth) {
   const Plan plan = plan_for(depth);
   ModelBuilder builder(model);
-  model.stem = builder.conv_and_norm("conv1", "bn1", {3, kStemChannels, 7, 2, model.image_size});
+  model.stem =
+      builder.conv_and_norm("conv1", "bn1", {3, kImagenetStemChannels, 7, 2, model.image_size});
   model.stem_pool = true;
-  int channels = kStemChannels;
+  int channels = kImagenetStemChannels;
   int size = model.stem.output_size() / 2;
   for (std::size_t stage = 0; stage < plan.blocks.size(); ++stage) {
-    const int width = kStemChannels << stage;
+    const int width = kImagenetStemChannels << stage;
     const int out = plan.bottleneck ? width * kExpansion : width;
     for (int i = 0; i < plan.blocks[stage]; ++i) {
       const std::string prefix = fmt::format("layer{}.{}.", stage + 1, i);

@@ -31,7 +31,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kHeadBytesMax = 8 * 1024;
-constexpr std::size_t kBlockBytes = 64 * 1024;
+constexpr std::size_t kReplyBlockBytes = 64 * 1024;
 constexpr Duration kClosingMax = seconds(2);
 constexpr auto kSweepInterval = std::chrono::milliseconds(100);
 constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
@@ -144,9 +144,9 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void send_block() {
-    block_.resize(kBlockBytes);
+    block_.resize(kReplyBlockBytes);
     const auto wanted =
-        static_cast<std::size_t>(std::min<std::uint64_t>(kBlockBytes, reply_.bytes - sent_));
+        static_cast<std::size_t>(std::min<std::uint64_t>(kReplyBlockBytes, reply_.bytes - sent_));
     const std::size_t count = home_.read(reply_.body, reply_.first + sent_, wanted, block_.data());
     if (count == 0) {
       close();  // fewer bytes than announced tell the client that something is wrong

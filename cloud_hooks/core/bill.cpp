@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace mayfly::cloud_hooks {
-namespace {
-
-constexpr double kSecondsPerHour = 3600;
-
-}  // namespace
 
 void Bill::open(const std::string& item, double price_per_hour, Instant since) {
   const auto [at, is_new] = items_.try_emplace(item, Item{price_per_hour, since});

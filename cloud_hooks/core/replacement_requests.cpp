@@ -9,7 +9,6 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
 constexpr Duration kLifetimeLeast = seconds(60);
 constexpr std::uint32_t kBurstLeast = 2;  // losses of one offer in a batch
 

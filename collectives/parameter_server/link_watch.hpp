@@ -19,6 +19,9 @@ enum class LinkFault : std::uint8_t {
 /// How far a connection is, of those who make it.
 enum class LinkPhase : std::uint8_t { kNone, kConnecting, kGreeting, kReady };
 
+/// Between two attempts to connect again.
+inline constexpr Duration kRetryInterval = milliseconds(20);
+
 class LinkWatch {
  public:
   void view_came(Instant now) {

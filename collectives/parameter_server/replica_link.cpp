@@ -11,11 +11,7 @@
 #include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::parameter_server {
-namespace {
-
-constexpr Duration kRetryInterval = milliseconds(20);
-
-}  // namespace
+namespace {}  // namespace
 
 ReplicaLink::ReplicaLink(std::uint32_t shard, bool payload_hashes, GradientOf gradient_of,
                          OnTaken on_taken, OnUnreachable on_unreachable)

@@ -14,11 +14,7 @@
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
-namespace {
-
-constexpr Duration kRetryInterval = milliseconds(20);
-
-}  // namespace
+namespace {}  // namespace
 
 Header Clients::header_of(MessageType type, std::uint32_t shard) const {
   Header header;

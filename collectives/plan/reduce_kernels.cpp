@@ -30,13 +30,13 @@ void keep_larger(T* __restrict dst, const T* __restrict src, std::size_t count) 
 }
 
 constexpr std::int32_t kMagnitudeMask = 0x7fffffff;
-constexpr std::int32_t kInfinityPattern = 0x7f800000;
+constexpr std::int32_t kInfinity = 0x7f800000;
 constexpr std::int32_t kCanonicalNan = 0x7fc00000;
 
 // Maps float patterns to integers that order as the floats do, NaNs above all; its own inverse
 // (except that all NaNs come back as one).
 std::int32_t ordered(std::int32_t pattern) {
-  const bool is_nan = (pattern & kMagnitudeMask) > kInfinityPattern;
+  const bool is_nan = (pattern & kMagnitudeMask) > kInfinity;
   const std::int32_t flipped = pattern < 0 ? pattern ^ kMagnitudeMask : pattern;
   return is_nan ? kCanonicalNan : flipped;
 }

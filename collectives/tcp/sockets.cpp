@@ -15,6 +15,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/address_list.hpp"
+
 namespace mayfly::collectives {
 namespace {
 
@@ -30,11 +32,6 @@ constexpr int kIdleQuestionSeconds = 1;  // the least that the system can do
 Error system_error(const std::string& what, int number) {
   return {Errc::kIo, fmt::format("{}: {}", what, std::strerror(number))};
 }
-
-struct AddressListDeleter {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-using AddressList = std::unique_ptr<addrinfo, AddressListDeleter>;
 
 Result<AddressList> resolve(const std::string& host, std::uint16_t port, int flags) {
   addrinfo hints{};

@@ -18,7 +18,7 @@ namespace {
 constexpr int kRetryMs = 2;
 // Of connections to one member that it closes without a word, though it lives: too many others may
 // have come between us and its answer.
-constexpr int kUnansweredMax = 20;
+constexpr int kAttemptsMax = 20;
 
 // Which of two members connects.
 bool connects(std::size_t from, std::size_t to) {
@@ -222,7 +222,7 @@ class TcpFormation {
   Result<void> advance_outgoing(std::size_t rank) {
     const Result<bool> welcome = outgoing_[rank]->advance();
     if (!welcome.ok() && outgoing_[rank]->was_left_unanswered() &&
-        ++unanswered_[rank] < kUnansweredMax) {
+        ++unanswered_[rank] < kAttemptsMax) {
       outgoing_[rank].reset();  // if it is gone, nobody will listen there
       return {};
     }

@@ -10,11 +10,6 @@ namespace {
 
 constexpr const char* kCoordinatorGone = "the coordinator is gone";
 
-bool contains(const View& view, MemberId member) {
-  return std::any_of(view.members.begin(), view.members.end(),
-                     [member](const ViewMember& m) { return m.id == member; });
-}
-
 }  // namespace
 
 Member::Member(const Welcome& welcome)
@@ -204,7 +199,7 @@ Member::Effects Member::stop(const Stop& stop) {
 Member::Effects Member::start(const View& view) {
   const std::optional<View>& newest = former_ ? former_->view : view_;
   const bool is_news = phase_ == Phase::kWaiting && (!newest || view.id > newest->id);
-  if (!is_news || incarnation_of(view.id) != incarnation_ || !contains(view, self_)) {
+  if (!is_news || incarnation_of(view.id) != incarnation_ || member_of(view, self_) == nullptr) {
     return {};
   }
   phase_ = Phase::kRunning;

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -16,6 +17,9 @@
 #include "elastic/net/frame.hpp"
 
 namespace mayfly::elastic {
+
+/// For the last messages of a connection to be acknowledged.
+inline constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 
 class Connection;
 

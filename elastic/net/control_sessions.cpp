@@ -20,7 +20,6 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
-constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 constexpr Duration kHandshakeTimeout = seconds(5);
 constexpr Duration kSweepInterval = milliseconds(100);
 constexpr Duration kOperatorIdleMax = seconds(30);

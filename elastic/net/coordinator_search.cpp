@@ -11,9 +11,6 @@ namespace {
 
 using boost::system::error_code;
 
-// Of connecting and the handshake; a coordinator that answers at all does so in a millisecond.
-constexpr Duration kAttemptTimeout = seconds(1);
-
 }  // namespace
 
 CoordinatorSearch::CoordinatorSearch(boost::asio::io_context& io,

@@ -25,8 +25,6 @@ namespace mayfly::elastic {
 namespace {
 
 namespace asio = boost::asio;
-namespace event = coordinator_event;
-namespace effect = coordinator_effect;
 using boost::system::error_code;
 
 // While steps are made nothing that matters waits for a tick but the end of a silence; each one
@@ -46,11 +44,15 @@ class Server final : public CoordinatorServer, private SessionOwner {
   [[nodiscard]] std::string endpoint() const override { return endpoint_; }
   void begin(std::function<CoordinatorOptions()> core) override;
   void drain(MemberId member, std::string reason) override {
-    post_event(event::DrainAsked{member, std::move(reason)});
+    post_event(coordinator_event::DrainAsked{member, std::move(reason)});
   }
-  void pause(bool paused) override { post_event(event::PauseAsked{paused}); }
-  void stop(std::string reason) override { post_event(event::StopAsked{std::move(reason)}); }
-  void fail(std::string reason) override { post_event(event::FailAsked{std::move(reason)}); }
+  void pause(bool paused) override { post_event(coordinator_event::PauseAsked{paused}); }
+  void stop(std::string reason) override {
+    post_event(coordinator_event::StopAsked{std::move(reason)});
+  }
+  void fail(std::string reason) override {
+    post_event(coordinator_event::FailAsked{std::move(reason)});
+  }
   [[nodiscard]] JobStatus status() const override {
     const std::lock_guard lock(status_mutex_);
     return status_;
@@ -71,28 +73,32 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void post_event(CoordinatorEvent each);
   void handle(const CoordinatorEvent& each);
   void handle_before_it_begins(const CoordinatorEvent& each);
-  void apply(Instant, effect::Accept& a) {
+  void apply(Instant, coordinator_effect::Accept& a) {
     sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome comes next
   }
-  void apply(Instant, effect::Refuse& r) {
+  void apply(Instant, coordinator_effect::Refuse& r) {
     sessions_.refuse(r.connection, Refused{r.reason, r.refusal});
   }
-  void apply(Instant, effect::Append& a) {
+  void apply(Instant, coordinator_effect::Append& a) {
     const bool is_written = view_log_ == nullptr || view_log_->append(a.record, a.durable);
     const bool is_end = std::holds_alternative<log_record::JobEnded>(a.record);
     must_not_lead_ = must_not_lead_ || (!is_written && a.durable && !is_end);
   }
-  void apply(Instant, effect::Send& s);
-  void apply(Instant, effect::SendToAll& s) { sessions_.send_to_workers(s.members, s.message); }
-  void apply(Instant, effect::Probe& p) { sessions_.probe(p.member); }
-  void apply(Instant, effect::Disconnect& d) { sessions_.disconnect(d.member); }
-  void apply(Instant now, effect::Note& note) { observer_.on_note(now, note); }
-  void apply(Instant now, effect::ViewPublished& v) { observer_.on_view(now, v.view); }
-  void apply(Instant now, effect::ViewTakenOver& v) { observer_.on_view(now, v.view); }
-  void apply(Instant, effect::RecoveryDone& r) { observer_.on_recovery(r.recovery); }
-  void apply(Instant, effect::JoinDone& j) { observer_.on_join(j.join); }
-  void apply(Instant, effect::ReportReceived& r) { observer_.on_report(r.member, r.payload); }
-  void apply(Instant, effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
+  void apply(Instant, coordinator_effect::Send& s);
+  void apply(Instant, coordinator_effect::SendToAll& s) {
+    sessions_.send_to_workers(s.members, s.message);
+  }
+  void apply(Instant, coordinator_effect::Probe& p) { sessions_.probe(p.member); }
+  void apply(Instant, coordinator_effect::Disconnect& d) { sessions_.disconnect(d.member); }
+  void apply(Instant now, coordinator_effect::Note& note) { observer_.on_note(now, note); }
+  void apply(Instant now, coordinator_effect::ViewPublished& v) { observer_.on_view(now, v.view); }
+  void apply(Instant now, coordinator_effect::ViewTakenOver& v) { observer_.on_view(now, v.view); }
+  void apply(Instant, coordinator_effect::RecoveryDone& r) { observer_.on_recovery(r.recovery); }
+  void apply(Instant, coordinator_effect::JoinDone& j) { observer_.on_join(j.join); }
+  void apply(Instant, coordinator_effect::ReportReceived& r) {
+    observer_.on_report(r.member, r.payload);
+  }
+  void apply(Instant, coordinator_effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
   void refresh_status(Instant now);
   /// Members of the last view may not be back yet; their sentinels may come first.
   [[nodiscard]] bool awaits_members() const {
@@ -130,23 +136,23 @@ class Server final : public CoordinatorServer, private SessionOwner {
 };
 
 bool is_report(const CoordinatorEffect& effect) {
-  return std::holds_alternative<effect::ReportReceived>(effect);
+  return std::holds_alternative<coordinator_effect::ReportReceived>(effect);
 }
 
 /// Messages say nothing that status() has, but for who is to leave.
 bool is_message(const CoordinatorEffect& effect) {
-  return std::holds_alternative<effect::Send>(effect) ||
-         std::holds_alternative<effect::SendToAll>(effect);
+  return std::holds_alternative<coordinator_effect::Send>(effect) ||
+         std::holds_alternative<coordinator_effect::SendToAll>(effect);
 }
 
 /// Changes who is to leave or what the job does, though perhaps nothing but messages follows.
 bool is_order(const CoordinatorEvent& event) {
-  if (const auto* received = std::get_if<event::Received>(&event)) {
+  if (const auto* received = std::get_if<coordinator_event::Received>(&event)) {
     return std::holds_alternative<LeaveRequest>(received->message);
   }
-  return std::holds_alternative<event::DrainAsked>(event) ||
-         std::holds_alternative<event::PauseAsked>(event) ||
-         std::holds_alternative<event::StopAsked>(event);
+  return std::holds_alternative<coordinator_event::DrainAsked>(event) ||
+         std::holds_alternative<coordinator_event::PauseAsked>(event) ||
+         std::holds_alternative<coordinator_event::StopAsked>(event);
 }
 
 /// Where to connect to: a wildcard address can be listened on but not connected to.
@@ -203,9 +209,9 @@ void Server::schedule_tick() {
     if (error || sessions_.shutting_down()) {
       return;
     }
-    handle(event::Tick{});
+    handle(coordinator_event::Tick{});
     for (const MemberId member : sessions_.answered_probes()) {
-      handle(event::HostAnswers{member});
+      handle(coordinator_event::HostAnswers{member});
     }
     const Instant now = monotonic_now();
     sessions_.tick(now);
@@ -223,7 +229,7 @@ void Server::on_hello(const Session& session, Hello hello) {
     return sessions_.refuse(id, Refused{"the job has not begun", Refusal::kElsewhere});
   }
   switch (hello.role) {
-    case Role::kWorker: handle(event::WorkerConnected{id, std::move(hello)}); return;
+    case Role::kWorker: handle(coordinator_event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
       if (!sessions_.has_worker(hello.member) && !awaits_members()) {
         return sessions_.refuse(id, Refused{fmt::format("no member {}", value(hello.member))});
@@ -250,7 +256,7 @@ void Server::on_session_message(const Session& session, Message message) {
 void Server::on_session_lost(const Session& session, const std::string& detail) {
   taken_.erase(session.id);
   if (session.stage == SessionStage::kWorker) {
-    handle(event::ConnectionLost{session.member, detail});
+    handle(coordinator_event::ConnectionLost{session.member, detail});
   } else if (session.stage == SessionStage::kSentinel) {
     // Says nothing about the worker; if its host died, silence will show it.
     log::debug(fmt::format("sentinel of member {} is gone: {}", value(session.member), detail));
@@ -262,7 +268,7 @@ void Server::handle_worker(const Session& session, Message message) {
     return sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
   const bool reports = std::holds_alternative<Report>(message);
-  handle(event::Received{session.member, std::move(message)});
+  handle(coordinator_event::Received{session.member, std::move(message)});
   if (reports) {
     count_report(session.id);  // now that it is on record
   }
@@ -270,7 +276,7 @@ void Server::handle_worker(const Session& session, Message message) {
 
 /// Who is dismissed keeps what it does not know to have been taken, and says it again when it
 /// joins anew: so it hears of that before.
-void Server::apply(Instant /*now*/, effect::Send& s) {
+void Server::apply(Instant /*now*/, coordinator_effect::Send& s) {
   if (std::holds_alternative<Dismiss>(s.message)) {
     confirm_reports();
   }
@@ -300,10 +306,10 @@ void Server::beat(Instant now) {
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
-    handle(event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
+    handle(coordinator_event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
-    handle(event::SentinelReport{session.member, died->detail, died->is_dead, died->incarnation,
-                                 died->author});
+    handle(coordinator_event::SentinelReport{session.member, died->detail, died->is_dead,
+                                             died->incarnation, died->author});
   } else {
     sessions_.close(session.id, std::string("unexpected ") + name_of(message));
   }
@@ -325,11 +331,11 @@ CommandReply Server::run_command(const Command& command) {
     return drain_command(command.argument);
   }
   if (command.verb == "pause" || command.verb == "resume") {
-    handle(event::PauseAsked{command.verb == "pause"});
+    handle(coordinator_event::PauseAsked{command.verb == "pause"});
     return {true, command.verb == "pause" ? "pausing at the next step boundary" : "resuming"};
   }
   if (command.verb == "stop") {
-    handle(event::StopAsked{command.argument.empty() ? "operator" : command.argument});
+    handle(coordinator_event::StopAsked{command.argument.empty() ? "operator" : command.argument});
     return {true, "stopping at the next step boundary"};
   }
   refresh_status(monotonic_now());
@@ -346,7 +352,7 @@ CommandReply Server::drain_command(const std::string& argument) {
   if (!sessions_.has_worker(MemberId{number})) {
     return {false, fmt::format("no member {}", number)};
   }
-  handle(event::DrainAsked{MemberId{number}, "operator"});
+  handle(coordinator_event::DrainAsked{MemberId{number}, "operator"});
   return {true, fmt::format("draining member {} at the next step boundary", number)};
 }
 
@@ -399,14 +405,14 @@ void Server::begin(std::function<CoordinatorOptions()> core) {
   asio::post(io_, [this, core = std::move(core)] {
     if (!core_ && !is_over_ && !sessions_.shutting_down()) {
       core_.emplace(make_core(core(), view_log_.get()));
-      handle(event::Tick{});
+      handle(coordinator_event::Tick{});
     }
   });
 }
 
 void Server::handle_before_it_begins(const CoordinatorEvent& each) {
-  const auto* stop = std::get_if<event::StopAsked>(&each);
-  const auto* fail = std::get_if<event::FailAsked>(&each);
+  const auto* stop = std::get_if<coordinator_event::StopAsked>(&each);
+  const auto* fail = std::get_if<coordinator_event::FailAsked>(&each);
   if (is_over_ || (stop == nullptr && fail == nullptr)) {
     return;
   }

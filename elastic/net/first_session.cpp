@@ -13,8 +13,6 @@ namespace mayfly::elastic {
 namespace {
 
 constexpr auto kRetryDelay = std::chrono::milliseconds(50);
-// With others to ask, one that does not answer is not waited for.
-constexpr Duration kAttemptTimeout = seconds(1);
 // Without an answer to the first packet; another attempt is as good as waiting on.
 constexpr Duration kConnectMax = milliseconds(1500);
 // Whoever starts a worker a moment before its coordinator need not read about it.

@@ -15,6 +15,10 @@
 
 namespace mayfly::elastic {
 
+/// For connecting and the handshake where there are several coordinators to ask: one that does not
+/// answer is not waited for. One that answers at all does so in a millisecond.
+inline constexpr Duration kAttemptTimeout = seconds(1);
+
 /// A coordinator's answer to Hello.
 struct Answer {
   UniqueFd fd;

@@ -26,13 +26,10 @@ namespace mayfly::elastic {
 namespace {
 
 namespace asio = boost::asio;
-namespace event = member_event;
-namespace effect = member_effect;
 using boost::system::error_code;
 
 // The sentinel beats as often by itself.
 constexpr Duration kHeartbeatInterval = milliseconds(100);
-constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 // Only if there is another coordinator to go to. Its beats come every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
 
@@ -49,7 +46,7 @@ class Client final : public MemberClient, public ConnectionOwner {
     asio::post(io_, [this, each = std::move(each)] { handle(each); });
   }
   void send_progress(const Progress& p) override {
-    post(event::Progressed{p.view, p.committed, p.microbatch_ms});
+    post(member_event::Progressed{p.view, p.committed, p.microbatch_ms});
   }
   void send_report(Bytes payload) override;
   [[nodiscard]] std::uint64_t connections() const override { return connections_; }
@@ -74,13 +71,13 @@ class Client final : public MemberClient, public ConnectionOwner {
     }
   }
   void handle(const MemberEvent& each);
-  void apply(effect::Send& send_out) { send(send_out.message); }
-  void apply(effect::RunView& run);
-  void apply(effect::AbortGroup& abort);
-  void apply(effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask); }
-  void apply(effect::Leave& leave);
-  void apply(effect::Adopt& adopt);
-  void apply(effect::TryElsewhere& elsewhere) { unwelcome_skip_ = elsewhere.skip; }
+  void apply(member_effect::Send& send_out) { send(send_out.message); }
+  void apply(member_effect::RunView& run);
+  void apply(member_effect::AbortGroup& abort);
+  void apply(member_effect::AskForBoundary& ask) { handler_->ask_for_boundary(ask); }
+  void apply(member_effect::Leave& leave);
+  void apply(member_effect::Adopt& adopt);
+  void apply(member_effect::TryElsewhere& elsewhere) { unwelcome_skip_ = elsewhere.skip; }
   void end_views_up_to(ViewId view);
   void schedule_beat();
   void shut_down();
@@ -130,7 +127,7 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
       reports_(options_.reports != nullptr ? *options_.reports : own_reports_) {
   reports_.begin_job(welcome_.job);
   if (options_.former) {
-    early_events_.emplace_back(event::Received{session.welcome});
+    early_events_.emplace_back(member_event::Received{session.welcome});
   } else if (options_.sentinel != nullptr) {
     options_.sentinel->adopt(session.welcome.incarnation, session.welcome.author);
   }
@@ -189,7 +186,7 @@ void Client::connect(std::size_t endpoint, UniqueFd fd) {
 void Client::on_answer(std::size_t endpoint, Answer answer) {
   if (const auto* refused = std::get_if<Refused>(&answer.verdict)) {
     log::debug(options_.endpoints[endpoint] + " refuses: " + refused->reason);
-    handle(event::Received{*refused});
+    handle(member_event::Received{*refused});
     const auto skip = std::exchange(unwelcome_skip_, std::nullopt);
     if (skip || handler_ == nullptr) {
       search_.go_on_elsewhere(skip.value_or(0));
@@ -198,7 +195,7 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
   }
   connect(endpoint, std::move(answer.fd));
   // The machine answers with Resume, which must be the first that the coordinator hears of us.
-  handle(event::Received{std::get<Welcome>(answer.verdict)});
+  handle(member_event::Received{std::get<Welcome>(answer.verdict)});
   if (connection_ != nullptr) {
     repeat_unheard();
   }
@@ -252,7 +249,7 @@ void Client::on_closed(Connection& connection, const std::string& detail) {
 void Client::lose_coordinator() {
   needy_since_.reset();  // it may have been in charge
   search_.begin(endpoint_, value(welcome_.member));
-  handle(event::CoordinatorLost{});
+  handle(member_event::CoordinatorLost{});
 }
 
 /// The one we are connected to is not in charge, or must not be obeyed. Patience goes on from where
@@ -265,7 +262,7 @@ void Client::leave_coordinator(std::uint32_t skip) {
   connection_.reset();
   search_.begin(endpoint_, value(welcome_.member));
   search_.go_on_elsewhere(skip);
-  handle(event::CoordinatorLost{});
+  handle(member_event::CoordinatorLost{});
 }
 
 /// Whatever we say counts as a beat, so the next is due an interval after our last words.
@@ -295,7 +292,7 @@ void Client::check_patience(Instant now) {
   } else if (connection_ == nullptr) {
     needy_since_ = needy_since_.value_or(now);
     if (now - *needy_since_ > options_.coordinator_timeout && !std::exchange(is_given_up_, true)) {
-      handle(event::CoordinatorGivenUp{});
+      handle(member_event::CoordinatorGivenUp{});
     }
   }
 }
@@ -315,7 +312,7 @@ void Client::on_message(Connection& connection, Message message) {
     if (const auto* lack = std::get_if<NoQuorum>(&message)) {
       log::info(options_.endpoints[endpoint_] + " is not in charge: " + lack->detail);
     }
-    handle(event::Received{std::move(message)});
+    handle(member_event::Received{std::move(message)});
   }
 }
 
@@ -340,26 +337,26 @@ void Client::handle(const MemberEvent& each) {
   flight_.write_if_asked();
 }
 
-void Client::apply(effect::RunView& run) {
+void Client::apply(member_effect::RunView& run) {
   if (value(run.view.id) > 0) {
     end_views_up_to(ViewId{value(run.view.id) - 1});
   }
   handler_->run_view(run.view);
 }
 
-void Client::apply(effect::AbortGroup& abort) {
+void Client::apply(member_effect::AbortGroup& abort) {
   end_views_up_to(abort.view);
   handler_->abort_group(abort.view);
 }
 
-void Client::apply(effect::Leave& leave) {
+void Client::apply(member_effect::Leave& leave) {
   has_left_ = true;
   search_.stop();
   gets_.end();  // no coordinator answers who is no member any more
   handler_->leave(leave);
 }
 
-void Client::apply(effect::Adopt& adopt) {
+void Client::apply(member_effect::Adopt& adopt) {
   if (options_.sentinel != nullptr) {
     options_.sentinel->adopt(adopt.incarnation, adopt.author);
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/address_list.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::elastic {
@@ -19,10 +20,6 @@ namespace {
 struct FreeInterfaces {
   void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
 };
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-
 constexpr const char* kLoopback = "127.0.0.1";
 
 std::string numeric(const sockaddr* address) {
@@ -54,7 +51,7 @@ std::optional<std::string> sender_towards(const std::string& to) {
   if (::getaddrinfo(to.c_str(), "9", &hints, &raw) != 0) {
     return std::nullopt;
   }
-  const std::unique_ptr<addrinfo, FreeAddresses> found(raw);
+  const AddressList found(raw);
   const UniqueFd fd(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof own;

@@ -12,22 +12,18 @@
 #include <cstring>
 #include <memory>
 
+#include "base/address_list.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/own_addresses.hpp"
 
 namespace mayfly::elastic {
 namespace {
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
 Error os_error(Errc code, const std::string& what, int number) {
   return {code, what + ": " + std::strerror(number)};
 }
 
-Result<Addresses> resolve(const Endpoint& endpoint, bool to_listen) {
+Result<AddressList> resolve(const Endpoint& endpoint, bool to_listen) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -38,7 +34,7 @@ Result<Addresses> resolve(const Endpoint& endpoint, bool to_listen) {
   if (rc != 0) {
     return Error{Errc::kIo, "cannot resolve " + endpoint.host + ": " + ::gai_strerror(rc)};
   }
-  return Addresses(list);
+  return AddressList(list);
 }
 
 UniqueFd open_socket(const addrinfo& address) {
@@ -123,7 +119,7 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 Result<UniqueFd> listen_tcp(const Endpoint& endpoint) {
-  Result<Addresses> addresses = resolve(endpoint, true);
+  Result<AddressList> addresses = resolve(endpoint, true);
   if (!addresses.ok()) {
     return std::move(addresses).error();
   }
@@ -170,7 +166,7 @@ Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline) {
   }
   Result<UniqueFd> last = Error{Errc::kIo, "no address for " + name};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Result<Addresses> address = resolve({all[i], endpoint.port}, false);
+    const Result<AddressList> address = resolve({all[i], endpoint.port}, false);
     if (!address.ok()) {
       return address.error();
     }

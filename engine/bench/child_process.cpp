@@ -116,11 +116,6 @@ bool ChildProcess::wait_until(Instant deadline) {
   return true;
 }
 
-std::string own_program() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
-}
-
 std::string last_line_of(const std::string& path) {
   const Result<std::string> text = read_text_file(path, kLogBytesMax);
   if (!text.ok()) {

@@ -43,8 +43,6 @@ class ChildProcess {
   pid_t pid_ = -1;  // -1: none, or reaped
 };
 
-/// The program's own file.
-[[nodiscard]] std::string own_program();
 /// The last line of a text file that is not empty, or nothing.
 [[nodiscard]] std::string last_line_of(const std::string& path);
 

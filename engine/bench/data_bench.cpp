@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kMicrobatch = 16;
 constexpr std::uint32_t kMicrobatchesPerStep = 8;
 
-struct ThreadRate {
+struct LoaderRate {
   std::uint64_t images = 0;
   double cpu_seconds = 0;
   double seconds = 0;
@@ -28,8 +28,8 @@ struct ThreadRate {
 };
 
 /// Takes microbatches for so long; nobody prepares them ahead, so take() does the work.
-ThreadRate take_for(datasets::Loader& loader, std::atomic<std::uint64_t>& next, double seconds) {
-  ThreadRate rate;
+LoaderRate take_for(datasets::Loader& loader, std::atomic<std::uint64_t>& next, double seconds) {
+  LoaderRate rate;
   const Instant begin = monotonic_now();
   const double cpu_begin = thread_cpu_seconds();
   while (rate.seconds < seconds) {
@@ -50,10 +50,10 @@ ThreadRate take_for(datasets::Loader& loader, std::atomic<std::uint64_t>& next, 
 }
 
 void print(const DataBenchOptions& options, const datasets::DatasetPair& data,
-           const std::vector<ThreadRate>& rates) {
+           const std::vector<LoaderRate>& rates) {
   double per_second = 0;
   double per_cpu_second = 0;
-  for (const ThreadRate& rate : rates) {
+  for (const LoaderRate& rate : rates) {
     per_second += static_cast<double>(rate.images) / rate.seconds;
     per_cpu_second += static_cast<double>(rate.images) / rate.cpu_seconds;
   }
@@ -88,9 +88,9 @@ int bench_data(const DataBenchOptions& options) {
   loading.threads = 0;
   const std::unique_ptr<datasets::Loader> loader = datasets::make_loader(data.value(), loading);
   std::atomic<std::uint64_t> next{0};
-  std::vector<ThreadRate> rates(options.threads);
+  std::vector<LoaderRate> rates(options.threads);
   std::vector<std::thread> threads;
-  for (ThreadRate& rate : rates) {
+  for (LoaderRate& rate : rates) {
     threads.emplace_back([&] {
       rate = take_for(*loader, next, options.seconds / 5);  // warm-up
       if (!rate.failure.has_value()) {
@@ -101,7 +101,7 @@ int bench_data(const DataBenchOptions& options) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  for (const ThreadRate& rate : rates) {
+  for (const LoaderRate& rate : rates) {
     if (rate.failure.has_value()) {
       log::error(rate.failure->detail);
       return kExitFailed;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/file.hpp"
 #include "engine/bench/child_process.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"

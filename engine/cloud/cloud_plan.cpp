@@ -25,17 +25,9 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
-
 std::uint64_t random_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) ^ device();
-}
-
-std::string own_program() {
-  std::error_code failure;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-  return failure ? "mayfly" : program.string();
 }
 
 }  // namespace

@@ -148,12 +148,6 @@ std::string absolute(const std::string& path) {
   return failure ? path : full.lexically_normal().string();
 }
 
-std::string own_program() {
-  std::error_code failure;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-  return failure ? "mayfly" : program.string();
-}
-
 bool is_machine_of_a_cloud(const JobConfig& config) {
   return config.cloud_provider == "gce" || config.cloud_provider == "ec2";
 }

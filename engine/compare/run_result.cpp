@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kFileBytesMax = std::size_t{1} << 30;
+constexpr std::size_t kRunFileBytesMax = std::size_t{1} << 30;
 constexpr std::size_t kLossPoints = 60;
 
 double real(const json::object& object, const char* name) {
@@ -45,7 +45,7 @@ Result<void> use_json(const std::string& what, std::string_view line,
 
 Result<void> for_each_line(const std::string& path,
                            const std::function<void(const json::object&)>& use) {
-  const Result<std::string> content = read_text_file(path, kFileBytesMax);
+  const Result<std::string> content = read_text_file(path, kRunFileBytesMax);
   if (!content.ok()) {
     return content.error();
   }
@@ -159,7 +159,7 @@ double numbers_per_step(const std::string& run_dir) {
 
 Result<void> read_summary(const std::string& run_dir, RunResult& result) {
   const std::string path = run_dir + "/summary.json";
-  const Result<std::string> summary = read_text_file(path, kFileBytesMax);
+  const Result<std::string> summary = read_text_file(path, kRunFileBytesMax);
   if (!summary.ok()) {
     return summary.error();
   }

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kPollInterval = seconds(1);
-constexpr std::size_t kFileBytesMax = std::size_t{1} << 30;
+constexpr std::size_t kResultsBytesMax = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Result<void> RunSet::check_settings(const std::string& name, const std::string& 
   if (!fs::exists(file)) {
     return write_file_atomic(file, std::string_view(settings));
   }
-  const Result<std::string> before = read_text_file(file, kFileBytesMax);
+  const Result<std::string> before = read_text_file(file, kResultsBytesMax);
   if (!before.ok()) {
     return before.error();
   }
@@ -52,7 +52,7 @@ Result<void> RunSet::read_results() {
   if (!fs::exists(path("results.jsonl"))) {
     return {};
   }
-  const Result<std::string> text = read_text_file(path("results.jsonl"), kFileBytesMax);
+  const Result<std::string> text = read_text_file(path("results.jsonl"), kResultsBytesMax);
   if (!text.ok()) {
     return text.error();
   }

@@ -16,7 +16,8 @@ namespace {
 
 namespace flow = parameter_server::flow;
 
-constexpr Duration kTurn = milliseconds(200);  // a backstop: everything that happens wakes us
+constexpr Duration kSnapshotTurn =
+    milliseconds(200);  // a backstop: everything that happens wakes us
 constexpr Duration kReportTimeout = seconds(60);
 constexpr Duration kStateTimeout = seconds(60);
 
@@ -36,7 +37,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
     if (gives_up) {
       return std::nullopt;  // a shard may be gone: the view says
     }
-    clients_->wait(monotonic_now() + kTurn);
+    clients_->wait(monotonic_now() + kSnapshotTurn);
   }
   nn::ModelState state = blank_state();
   for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {

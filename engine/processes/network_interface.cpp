@@ -10,6 +10,7 @@
 #include <array>
 #include <memory>
 
+#include "base/address_list.hpp"
 #include "elastic/net/own_addresses.hpp"
 #include "elastic/net/sockets.hpp"
 
@@ -58,13 +59,12 @@ bool stands_for_all(const sockaddr* address) {
 Result<void> check_reachable_host(const std::string& host) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(without_brackets(host).c_str(), nullptr, &hints, &found) != 0) {
+  addrinfo* raw = nullptr;
+  if (::getaddrinfo(without_brackets(host).c_str(), nullptr, &hints, &raw) != 0) {
     return {};  // a name; whoever listens on it finds out
   }
-  const bool is_all = stands_for_all(found->ai_addr);
-  ::freeaddrinfo(found);
-  if (is_all) {
+  const AddressList found(raw);
+  if (stands_for_all(found->ai_addr)) {
     return Error{Errc::kInvalidInput,
                  fmt::format("--bind-host {}: others must be told one address at which they reach "
                              "this process; name one of this machine, or a network interface, or "

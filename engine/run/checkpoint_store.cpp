@@ -19,8 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
-constexpr std::size_t kNameBytesMax = 256;
+constexpr std::size_t kFolderNameBytesMax = 256;
 constexpr std::string_view kPrefix = "step-";
 
 bool is_there(const fs::path& path) {
@@ -97,7 +96,8 @@ fs::path hidden(const fs::path& target, const char* suffix) {
 /// The folder that `latest` names; without one (a crash before the first was named), the newest.
 Result<fs::path> latest_in(const fs::path& checkpoints) {
   if (is_there(checkpoints / "latest")) {
-    Result<std::string> text = read_text_file((checkpoints / "latest").string(), kNameBytesMax);
+    Result<std::string> text =
+        read_text_file((checkpoints / "latest").string(), kFolderNameBytesMax);
     if (!text.ok()) {
       return std::move(text).error();
     }
@@ -189,7 +189,7 @@ Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
   LoadedCheckpoint loaded;
   loaded.path = folder.value().string();
   for (const char* name : {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile}) {
-    Result<Bytes> content = read_file((folder.value() / name).string(), kFileBytesMax);
+    Result<Bytes> content = read_file((folder.value() / name).string(), kCheckpointFileBytesMax);
     if (!content.ok()) {
       const Errc code =
           content.error().code == Errc::kNotFound ? Errc::kCorrupt : content.error().code;

@@ -4,6 +4,7 @@
 // text file that names the newest. A folder named step-N is always complete: it is written as
 // .step-N.tmp, synced and renamed.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
+
+/// Upper bound on one file of a checkpoint.
+inline constexpr std::size_t kCheckpointFileBytesMax = std::size_t{4} << 30;
 
 struct LoadedCheckpoint {
   nn::CheckpointInfo info;

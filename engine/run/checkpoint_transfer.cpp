@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "elastic/net/sockets.hpp"
+#include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr std::size_t kFrameBytesMax = 64U << 10;
 constexpr std::size_t kTextBytesMax = 32U << 10;  // settings may have long lists
 constexpr std::size_t kNameBytesMax = 64;
-constexpr std::uint64_t kFileBytesMax = std::uint64_t{4} << 30;  // as checkpoint_store
 constexpr std::size_t kChunkBytes = 256U << 10;
 constexpr std::array kNames = {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile};
 
@@ -71,9 +71,9 @@ TransferQuestion get_question(WireReader& in) {
 
 /// Exactly the files of a checkpoint, so that no name leads out of its folder.
 bool is_checkpoint(const TransferOffer& offer) {
-  const bool is_bounded =
-      std::all_of(offer.files.begin(), offer.files.end(),
-                  [](const TransferOffer::File& file) { return file.bytes <= kFileBytesMax; });
+  const bool is_bounded = std::all_of(
+      offer.files.begin(), offer.files.end(),
+      [](const TransferOffer::File& file) { return file.bytes <= kCheckpointFileBytesMax; });
   return is_bounded && offer.files.size() == kNames.size() &&
          std::all_of(kNames.begin(), kNames.end(), [&](const char* name) {
            return std::any_of(offer.files.begin(), offer.files.end(),
@@ -89,11 +89,11 @@ Result<T> checked(const WireReader& in, T message, bool is_sound) {
   return message;
 }
 
-Instant idle_deadline() {
+}  // namespace
+
+Instant transfer_deadline() {
   return monotonic_now() + kTransferIdleMax;
 }
-
-}  // namespace
 
 std::uint64_t TransferOffer::bytes() const {
   std::uint64_t sum = 0;
@@ -191,20 +191,20 @@ Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes) {
 Result<void> send_frame(int fd, ByteSpan payload) {
   WireWriter frame;
   frame.put_bytes(payload);
-  return elastic::send_exactly(fd, frame.take(), idle_deadline());
+  return elastic::send_exactly(fd, frame.take(), transfer_deadline());
 }
 
 Result<Bytes> receive_frame(int fd) {
   std::uint32_t length = 0;
   const auto header = std::as_writable_bytes(std::span<std::uint32_t, 1>(&length, 1));
-  if (Result<void> got = elastic::receive_exactly(fd, header, idle_deadline()); !got.ok()) {
+  if (Result<void> got = elastic::receive_exactly(fd, header, transfer_deadline()); !got.ok()) {
     return std::move(got).error();
   }
   if (length > kFrameBytesMax) {
     return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
   }
   Bytes payload(length);
-  if (Result<void> got = elastic::receive_exactly(fd, payload, idle_deadline()); !got.ok()) {
+  if (Result<void> got = elastic::receive_exactly(fd, payload, transfer_deadline()); !got.ok()) {
     return std::move(got).error();
   }
   return payload;
@@ -230,7 +230,7 @@ Result<void> IncomingCheckpoint::receive(int fd) {
     const std::uint64_t count = std::min<std::uint64_t>(all - received_, kChunkBytes);
     bytes_.resize(received_ + count);
     const std::span<std::byte> target = std::span(bytes_).subspan(received_, count);
-    if (Result<void> got = elastic::receive_exactly(fd, target, idle_deadline()); !got.ok()) {
+    if (Result<void> got = elastic::receive_exactly(fd, target, transfer_deadline()); !got.ok()) {
       return got;
     }
     received_ += count;

@@ -33,6 +33,8 @@ namespace mayfly::engine {
 
 /// Longer than this nobody waits for the other side's next bytes.
 inline constexpr Duration kTransferIdleMax = seconds(10);
+/// A peer that sends or takes nothing until then is given up.
+[[nodiscard]] Instant transfer_deadline();
 
 /// What a checkpoint consists of.
 struct TransferOffer {

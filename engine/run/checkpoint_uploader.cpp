@@ -19,7 +19,7 @@ constexpr Duration kRetryAfter = seconds(1);
 /// With nobody to take it, a process that is to end does not wait for longer.
 constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
-constexpr std::size_t kChunkBytes = 128U << 10;
+constexpr std::size_t kUploadChunkBytes = 128U << 10;
 /// While a job trains. A tenth of what a network of 10 Gbit/s carries, and 2 % of a core.
 constexpr double kBytesPerSecond = 64.0 * (1 << 20);
 
@@ -176,7 +176,7 @@ Result<void> CheckpointUploader::send_files(int fd, const Item& item, std::uint6
     first -= skipped;
     ByteSpan left = ByteSpan(item.files.at(file.name)).subspan(skipped);
     while (!left.empty()) {
-      const ByteSpan chunk = left.first(std::min(left.size(), kChunkBytes));
+      const ByteSpan chunk = left.first(std::min(left.size(), kUploadChunkBytes));
       const Result<void> done =
           elastic::send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
       if (!done.ok()) {

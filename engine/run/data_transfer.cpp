@@ -24,12 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kVisitsMax = 8;
-constexpr std::size_t kNameBytesMax = 4096;
-constexpr std::size_t kChunkBytes = 256U << 10;
-
-Instant idle_deadline() {
-  return monotonic_now() + kTransferIdleMax;
-}
+constexpr std::size_t kPathBytesMax = 4096;
+constexpr std::size_t kDataChunkBytes = 256U << 10;
 
 Error io_error(const std::string& what, const std::string& path) {
   return {Errc::kIo,
@@ -68,7 +64,7 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
     return sent;
   }
   Digester digester;
-  Bytes chunk(kChunkBytes);
+  Bytes chunk(kDataChunkBytes);
   for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(size);) {
     const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
     if (got <= 0) {
@@ -78,7 +74,8 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
     const ByteSpan bytes = ByteSpan(chunk).first(count);
     digester.add(bytes);
     const std::uint64_t skipped = std::min(count, first - std::min(first, at));
-    const Result<void> sent = elastic::send_exactly(fd, bytes.subspan(skipped), idle_deadline());
+    const Result<void> sent =
+        elastic::send_exactly(fd, bytes.subspan(skipped), transfer_deadline());
     if (!sent.ok()) {
       return sent;
     }
@@ -115,7 +112,7 @@ Result<DataHead> decode_data_head(ByteSpan bytes) {
   DataHead head;
   head.digest.high = in.get<std::uint64_t>();
   head.digest.low = in.get<std::uint64_t>();
-  head.file = in.get_string(kNameBytesMax);
+  head.file = in.get_string(kPathBytesMax);
   head.files = in.get<std::uint64_t>();
   head.bytes = in.get<std::uint64_t>();
   const bool is_sound = head.file.empty() || (is_inside(head.file) && head.files == 1);
@@ -266,7 +263,7 @@ Result<bool> IncomingData::receive_file(int fd,
     return heard.error();
   }
   WireReader in(heard.value());
-  const std::string name = in.get_string(kNameBytesMax);
+  const std::string name = in.get_string(kPathBytesMax);
   const auto size = in.get<std::uint64_t>();
   if (!in.complete() || (!name.empty() && !is_inside(name)) || size < position_.bytes) {
     return Error{Errc::kCorrupt, "not a file of a data set"};
@@ -283,11 +280,11 @@ Result<bool> IncomingData::receive_file(int fd,
   if (!file.valid()) {
     return io_error("write", path);
   }
-  Bytes chunk(kChunkBytes);
+  Bytes chunk(kDataChunkBytes);
   while (position_.bytes < size) {
     const std::uint64_t count = std::min<std::uint64_t>(size - position_.bytes, chunk.size());
     const std::span<std::byte> target = std::span(chunk).first(count);
-    if (Result<void> got = elastic::receive_exactly(fd, target, idle_deadline()); !got.ok()) {
+    if (Result<void> got = elastic::receive_exactly(fd, target, transfer_deadline()); !got.ok()) {
       return std::move(got).error();
     }
     if (Result<void> written = write_all(file.get(), target, path); !written.ok()) {

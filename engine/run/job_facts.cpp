@@ -16,7 +16,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kFileBytesMax = 1U << 20;
+constexpr std::size_t kFactsBytesMax = 1U << 20;
 constexpr int kClassesMax = 1'000'000;
 constexpr int kImageSizeMax = 1 << 15;
 
@@ -87,7 +87,7 @@ std::string facts_path(const std::string& run_dir) {
 }
 
 Result<JobFacts> read_facts(const std::string& run_dir) {
-  const Result<std::string> content = read_text_file(facts_path(run_dir), kFileBytesMax);
+  const Result<std::string> content = read_text_file(facts_path(run_dir), kFactsBytesMax);
   if (!content.ok()) {
     return content.error();
   }

@@ -5,7 +5,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kTextBytesMax = 4096;
+constexpr std::size_t kRecordTextBytesMax = 4096;
 
 void put(WireWriter& out, const StepRecord& r) {
   out.put(r.step);
@@ -32,18 +32,18 @@ void put(WireWriter& out, const EvaluationRecord& r) {
 void put(WireWriter& out, const CheckpointRecord& r) {
   out.put(r.step);
   out.put(static_cast<std::uint8_t>(r.ok));
-  out.put_string(std::string_view(r.text).substr(0, kTextBytesMax));
+  out.put_string(std::string_view(r.text).substr(0, kRecordTextBytesMax));
 }
 void put(WireWriter& out, const FatalRecord& r) {
-  out.put_string(std::string_view(r.reason).substr(0, kTextBytesMax));
+  out.put_string(std::string_view(r.reason).substr(0, kRecordTextBytesMax));
 }
 void put(WireWriter& out, const WorkerRecord& r) {
   out.put(r.loader_wait_ms);
   out.put(r.steps);
 }
 void put(WireWriter& out, const NoteRecord& r) {
-  out.put_string(std::string_view(r.kind).substr(0, kTextBytesMax));
-  out.put_string(std::string_view(r.detail).substr(0, kTextBytesMax));
+  out.put_string(std::string_view(r.kind).substr(0, kRecordTextBytesMax));
+  out.put_string(std::string_view(r.detail).substr(0, kRecordTextBytesMax));
 }
 void put(WireWriter& out, const StateRecord& r) {
   out.put(r.step);
@@ -52,7 +52,7 @@ void put(WireWriter& out, const StateRecord& r) {
 void put(WireWriter& out, const FallBackRecord& r) {
   out.put(r.at);
   out.put(r.step);
-  out.put_string(std::string_view(r.reason).substr(0, kTextBytesMax));
+  out.put_string(std::string_view(r.reason).substr(0, kRecordTextBytesMax));
 }
 
 void get(WireReader& in, StepRecord& r) {
@@ -65,8 +65,8 @@ void get(WireReader& in, StepRecord& r) {
   r.learning_rate = in.get<double>();
   r.seconds = in.get<double>();
   r.wait_ms = in.get<double>();
-  r.sample_hash = in.get_string(kTextBytesMax);
-  r.digest = in.get_string(kTextBytesMax);
+  r.sample_hash = in.get_string(kRecordTextBytesMax);
+  r.digest = in.get_string(kRecordTextBytesMax);
   r.loss_scale = in.get<std::int32_t>();
   const auto skipped = in.get<std::uint8_t>();
   if (r.loss_scale < StepRecord::kNoScale || r.loss_scale > nn::LossScale::kMost || skipped > 1) {
@@ -88,27 +88,27 @@ void get(WireReader& in, CheckpointRecord& r) {
     in.fail();  // one encoding per record
   }
   r.ok = ok == 1;
-  r.text = in.get_string(kTextBytesMax);
+  r.text = in.get_string(kRecordTextBytesMax);
 }
 void get(WireReader& in, FatalRecord& r) {
-  r.reason = in.get_string(kTextBytesMax);
+  r.reason = in.get_string(kRecordTextBytesMax);
 }
 void get(WireReader& in, WorkerRecord& r) {
   r.loader_wait_ms = in.get<double>();
   r.steps = in.get<std::uint64_t>();
 }
 void get(WireReader& in, NoteRecord& r) {
-  r.kind = in.get_string(kTextBytesMax);
-  r.detail = in.get_string(kTextBytesMax);
+  r.kind = in.get_string(kRecordTextBytesMax);
+  r.detail = in.get_string(kRecordTextBytesMax);
 }
 void get(WireReader& in, StateRecord& r) {
   r.step = in.get<std::uint64_t>();
-  r.digest = in.get_string(kTextBytesMax);
+  r.digest = in.get_string(kRecordTextBytesMax);
 }
 void get(WireReader& in, FallBackRecord& r) {
   r.at = in.get<std::uint64_t>();
   r.step = in.get<std::uint64_t>();
-  r.reason = in.get_string(kTextBytesMax);
+  r.reason = in.get_string(kRecordTextBytesMax);
 }
 
 template <typename T>

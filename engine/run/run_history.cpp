@@ -14,7 +14,7 @@ namespace {
 namespace json = boost::json;
 
 // A line per step: some hundred bytes for each of many millions.
-constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
+constexpr std::size_t kHistoryBytesMax = std::size_t{4} << 30;
 
 std::uint64_t whole(const json::object& object, const char* name) {
   return object.at(name).to_number<std::uint64_t>();
@@ -30,7 +30,7 @@ std::string text(const json::object& object, const char* name) {
 /// not what we wrote ends here.
 Result<void> for_each_line(const std::string& path, std::size_t offset,
                            const std::function<void(const json::object&)>& use) {
-  const Result<std::string> content = read_text_file(path, kFileBytesMax);
+  const Result<std::string> content = read_text_file(path, kHistoryBytesMax);
   if (!content.ok()) {
     return content.error();
   }

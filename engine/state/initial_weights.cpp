@@ -11,7 +11,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
+constexpr std::size_t kWeightsBytesMax = std::size_t{4} << 30;
 
 Error about(const std::string& path, const Error& error) {
   return {error.code, path + ": " + error.detail};
@@ -45,7 +45,7 @@ Result<InitialWeights> read_initial_weights(const std::string& init_from,
   if (std::filesystem::is_directory(status)) {
     return from_checkpoint(init_from, model);
   }
-  Result<Bytes> content = read_file(init_from, kFileBytesMax);
+  Result<Bytes> content = read_file(init_from, kWeightsBytesMax);
   if (!content.ok()) {
     return std::move(content).error();
   }

@@ -17,7 +17,6 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kIdleMax = seconds(10);
 constexpr std::size_t kStepsAlwaysKept = 4;
 constexpr std::size_t kBlanksMax = 2;
 constexpr std::size_t kPageBytes = 4096;
@@ -170,7 +169,8 @@ Result<void> Observer::receive() {
     parts.push_back(
         {source_.donors[i], packed_.span().subspan(range.first, range.last - range.first)});
   }
-  if (Result<void> fetched = fetch_parts(source_.since, source_.key, parts, stop_.get(), kIdleMax);
+  if (Result<void> fetched =
+          fetch_parts(source_.since, source_.key, parts, stop_.get(), kStateIdleMax);
       !fetched.ok()) {
     return fetched;
   }

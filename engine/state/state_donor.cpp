@@ -26,7 +26,6 @@ constexpr std::size_t kConnectionsMax = 64;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 // Whoever connects says what it wants at once, and takes what it is sent.
 constexpr Duration kRequestTimeout = seconds(2);
-constexpr Duration kIdleMax = seconds(10);
 constexpr int kPollMs = 500;
 constexpr int kAcceptRetryMs = 100;
 
@@ -49,7 +48,7 @@ class StateDonor::Connection {
     return copy_->complete ? POLLOUT : short{0};
   }
   [[nodiscard]] bool timed_out(Instant now) const {
-    return now - last_progress_ > (copy_ == nullptr ? kRequestTimeout : kIdleMax);
+    return now - last_progress_ > (copy_ == nullptr ? kRequestTimeout : kStateIdleMax);
   }
   /// False: this connection is over.
   [[nodiscard]] bool advance(const StateDonor& donor) {

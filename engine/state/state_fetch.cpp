@@ -14,7 +14,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::size_t kFetchChunkBytes = std::size_t{1} << 20;
 
 /// One connection, from connect() to the last byte.
 class Incoming {
@@ -93,7 +93,7 @@ class Incoming {
   Result<void> receive_bytes() {
     const std::span<std::byte> rest = part_.into.subspan(received_ - sizeof(PartHeader));
     const collectives::Moved got =
-        collectives::receive_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
+        collectives::receive_some(fd_.get(), rest.data(), std::min(rest.size(), kFetchChunkBytes));
     received_ += got.bytes;
     return got.closed && !done() ? lost("it closed the connection") : Result<void>();
   }

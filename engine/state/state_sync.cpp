@@ -12,7 +12,6 @@ namespace {
 
 /// Fewer bytes come from one member sooner than from two.
 constexpr std::size_t kPartBytesMin = std::size_t{8} << 20;
-constexpr Duration kIdleMax = seconds(10);
 
 }  // namespace
 
@@ -65,7 +64,7 @@ Result<PackedBytes> fetch_state(const elastic::View& view,
                      packed.span().subspan(range.first, range.last - range.first),
                      view.members[value(senders[i])].id});
   }
-  if (Result<void> fetched = fetch_parts(view.id, view.key, parts, stop_fd, kIdleMax);
+  if (Result<void> fetched = fetch_parts(view.id, view.key, parts, stop_fd, kStateIdleMax);
       !fetched.ok()) {
     return fetched.error();
   }

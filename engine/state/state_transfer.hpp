@@ -15,8 +15,12 @@
 
 #include "base/digest.hpp"
 #include "base/ids.hpp"
+#include "base/time.hpp"
 
 namespace mayfly::engine {
+
+/// A side that hears nothing of the other for so long gives it up.
+inline constexpr Duration kStateIdleMax = seconds(10);
 
 /// Where a donor listens; has a fixed size because members exchange it within their group.
 struct DonorAddress {

@@ -15,7 +15,7 @@ using collectives::DeviceTransport;
 using collectives::Transport;
 using collectives::TransportModule;
 
-Error unusable(const Error& error) {
+Error no_nccl(const Error& error) {
   return {error.code, "backend nccl cannot be used: " + error.detail};
 }
 
@@ -54,7 +54,7 @@ Result<const TransportModule*> load_nccl() {
   const Result<const TransportModule*> module = collectives::load_transport_module("nccl");
   ENSURE(!module.ok() || module.value()->make_sum_calls != nullptr,
          "the module's groups work on a device");
-  return module.ok() ? module : unusable(module.error());
+  return module.ok() ? module : no_nccl(module.error());
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ Result<DeviceSumsParts> make_device_sums(const ReductionLayout& layout, bool exa
                                          std::uint32_t microbatches,
                                          const std::optional<nn::DeviceGradient>& gradient) {
   if (!gradient.has_value()) {
-    return unusable({Errc::kUnsupported, "gradients are not in the memory of a GPU"});
+    return no_nccl({Errc::kUnsupported, "gradients are not in the memory of a GPU"});
   }
   const Result<const TransportModule*> module = load_nccl();
   if (!module.ok()) {
@@ -97,14 +97,14 @@ Result<DeviceSumsParts> make_device_sums(const ReductionLayout& layout, bool exa
   Result<std::unique_ptr<collectives::SumCalls>> calls =
       module.value()->make_sum_calls(gradient->device);
   if (!calls.ok()) {
-    return unusable(calls.error());
+    return no_nccl(calls.error());
   }
   made.calls = std::move(calls).value();
   Result<std::unique_ptr<collectives::DeviceSums>> sums =
       collectives::DeviceSums::make(*made.calls, device_sums_shape(layout, exact, microbatches),
                                     {gradient->gradient, gradient->stream});
   if (!sums.ok()) {
-    return unusable(sums.error());
+    return no_nccl(sums.error());
   }
   made.sums = std::move(sums).value();
   return made;
@@ -122,7 +122,7 @@ Result<DeviceExchange> make_device_exchange(const Job& job, const ReductionLayou
   }
   Result<std::unique_ptr<Transport>> transport = pair(*module.value(), job, *gradient);
   if (!transport.ok()) {
-    return unusable(transport.error());
+    return no_nccl(transport.error());
   }
   return DeviceExchange{std::move(transport).value(), std::move(parts).value()};
 }

@@ -14,10 +14,8 @@
 namespace mayfly::engine {
 namespace {
 
-// Backstops only: the coordinator ends a view long before either passes, because it hears of a lost
-// member from the member's sentinel. They must outlast the slowest healthy step.
+// A backstop, as kStepTimeout.
 constexpr Duration kFormTimeout = seconds(30);
-constexpr Duration kStepTimeout = seconds(300);
 // Buckets of 128 KiB to 32 MiB.
 constexpr std::size_t kTunedElementsMin = std::size_t{32} << 10;
 constexpr std::size_t kTunedElementsMax = std::size_t{8} << 20;

@@ -52,6 +52,10 @@ struct TrainerParts {
   collectives::DeviceSums* device_sums = nullptr;  ///< those of `pool`; null = in host memory
 };
 
+/// A backstop only: the coordinator ends a view long before it passes, because it hears of a lost
+/// member from the member's sentinel. It must outlast the slowest healthy step.
+inline constexpr Duration kStepTimeout = seconds(300);
+
 class Trainer {
  public:
   Trainer(TrainerParts parts, nn::ModelState initial);

@@ -13,11 +13,6 @@
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-constexpr Duration kStepTimeout = seconds(300);  // as for a step
-
-}  // namespace
 
 /// The compute threads begin with the view's first step while this thread forms the group, which
 /// they do not need, and compares states. Whatever else they still have in hand is of no use if it

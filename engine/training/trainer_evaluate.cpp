@@ -10,7 +10,6 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kStepTimeout = seconds(300);  // as for a step
 constexpr Duration kReportTimeout = seconds(60);
 
 /// The chunks of the test set that the member of this rank evaluates; none if it lacks the state.

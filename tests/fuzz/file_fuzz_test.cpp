@@ -142,7 +142,7 @@ TEST_F(CheckpointFuzz, AChangedFileIsNeverAnotherState) {
 
 TEST(FileFuzz, AViewLogOnDiskGoesOnOrIsRefused) {
   log::open("fuzz", "", log::Level::kError);  // it warns of every torn tail
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::string path = folder / "view.log";
   const auto read = [&path](ByteSpan bytes) -> std::string {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text_of(bytes);

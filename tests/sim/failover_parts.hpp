@@ -5,6 +5,7 @@
 #include "base/bytes.hpp"
 #include "elastic/core/view_log.hpp"
 #include "tests/sim/failover_world.hpp"
+#include "tests/sim/fault_plan.hpp"
 #include "tests/sim/sim_clock.hpp"
 
 namespace mayfly::sim {

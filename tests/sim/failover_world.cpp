@@ -13,15 +13,9 @@ namespace {
 
 constexpr Duration kBound = seconds(90);
 
-Duration draw_interval(RandomStream& random, Duration least, Duration most) {
+Duration draw_between(RandomStream& random, Duration least, Duration most) {
   const auto width = static_cast<std::uint64_t>((most - least).count());
   return least + Duration(static_cast<std::int64_t>(random.below(width)));
-}
-
-std::string ms(const char* name, Duration time) {
-  return time == Duration::zero()
-             ? std::string()
-             : std::string(" ") + name + '=' + std::to_string(static_cast<long>(to_ms(time)));
 }
 
 }  // namespace
@@ -33,20 +27,20 @@ FailoverScenario draw_first_failover(std::uint64_t seed) {
   scenario.workers = static_cast<std::uint32_t>(1 + random.below(6));
   scenario.standbys = random.below(3) == 0 ? 0 : static_cast<std::uint32_t>(1 + random.below(2));
   scenario.steps = 100 + random.below(300);
-  scenario.coordinator_crash_every = draw_interval(random, milliseconds(300), seconds(5));
+  scenario.coordinator_crash_every = draw_between(random, milliseconds(300), seconds(5));
   if (random.below(2) == 0) {
-    scenario.worker_crash_every = draw_interval(random, milliseconds(400), seconds(5));
+    scenario.worker_crash_every = draw_between(random, milliseconds(400), seconds(5));
   }
   // Without standbys a view that is cut off as a whole goes on beside what follows it.
   if (scenario.standbys > 0 && random.below(3) != 0) {
-    scenario.cut_every = draw_interval(random, milliseconds(300), seconds(4));
+    scenario.cut_every = draw_between(random, milliseconds(300), seconds(4));
   }
   if (random.below(2) == 0) {
-    scenario.join_every = draw_interval(random, milliseconds(200), seconds(3));
+    scenario.join_every = draw_between(random, milliseconds(200), seconds(3));
   }
   scenario.loses_log_tails = scenario.standbys > 0 && random.below(2) == 0;
   if (random.below(2) == 0) {
-    scenario.disk_full_every = draw_interval(random, milliseconds(500), seconds(5));
+    scenario.disk_full_every = draw_between(random, milliseconds(500), seconds(5));
   }
   const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
   scenario.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
@@ -54,20 +48,20 @@ FailoverScenario draw_first_failover(std::uint64_t seed) {
   // may leave it out.
   if (scenario.standbys == 0 && scenario.disk_full_every == Duration::zero() &&
       random.below(2) == 0) {
-    scenario.pause_every = draw_interval(random, milliseconds(300), seconds(4));
+    scenario.pause_every = draw_between(random, milliseconds(300), seconds(4));
   }
   scenario.crash_on_view = random.below(3) == 0;
   scenario.crash_on_return = random.below(2) == 0;
   scenario.sentinels_tell_all = random.below(2) == 0;
   if (random.below(3) != 0) {
-    scenario.progress_every = draw_interval(random, milliseconds(10), milliseconds(200));
+    scenario.progress_every = draw_between(random, milliseconds(10), milliseconds(200));
   }
   if (random.below(3) == 0) {
-    scenario.min_workers_timeout = draw_interval(random, seconds(4), seconds(20));
+    scenario.min_workers_timeout = draw_between(random, seconds(4), seconds(20));
   }
   if (random.below(2) == 0) {
-    scenario.resume_timeout = draw_interval(random, milliseconds(300), seconds(4));
-    scenario.quorum_timeout = draw_interval(random, milliseconds(500), seconds(5));
+    scenario.resume_timeout = draw_between(random, milliseconds(300), seconds(4));
+    scenario.quorum_timeout = draw_between(random, milliseconds(500), seconds(5));
   }
   return scenario;
 }
@@ -76,13 +70,13 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   FailoverScenario scenario = draw_first_failover(seed);
   RandomStream random{CounterRandom(seed).split("later failover")};
   if (random.below(4) == 0) {
-    scenario.notice_every = draw_interval(random, milliseconds(300), seconds(3));
+    scenario.notice_every = draw_between(random, milliseconds(300), seconds(3));
   }
   if (random.below(4) == 0) {
-    scenario.give_up_after = draw_interval(random, milliseconds(500), seconds(4));
+    scenario.give_up_after = draw_between(random, milliseconds(500), seconds(4));
   }
   if (random.below(2) == 0) {
-    scenario.end_takes = draw_interval(random, milliseconds(5), milliseconds(500));
+    scenario.end_takes = draw_between(random, milliseconds(5), milliseconds(500));
   }
   if (random.below(2) == 0) {
     scenario.delta_from_members = static_cast<std::uint32_t>(1 + random.below(3));
@@ -90,7 +84,7 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   if (random.below(8) == 0) {
     scenario.replaces_nobody = true;
     scenario.join_every = Duration::zero();
-    scenario.min_workers_timeout = draw_interval(random, milliseconds(500), seconds(4));
+    scenario.min_workers_timeout = draw_between(random, milliseconds(500), seconds(4));
   }
   return scenario;
 }

@@ -69,13 +69,13 @@ const char* name_of(ExchangeKind kind) {
   UNREACHABLE("every kind of exchange has a name");
 }
 
+}  // namespace
+
 std::string ms(const char* name, Duration time) {
   return time == Duration::zero()
              ? std::string()
              : std::string(" ") + name + '=' + std::to_string(static_cast<long>(to_ms(time)));
 }
-
-}  // namespace
 
 const std::vector<Sabotage>& all_sabotages() {
   static const std::vector<Sabotage> all = {Sabotage::kKeepsStaleSums,

@@ -105,6 +105,8 @@ struct Scenario {
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);
 /// Without the trouble that was added last: as it was when older seeds found something.
 [[nodiscard]] Scenario draw_first_scenario(std::uint64_t seed);
+/// " NAME=MILLISECONDS" for such a line, or nothing if there is no such time.
+[[nodiscard]] std::string ms(const char* name, Duration time);
 /// One line for people.
 [[nodiscard]] std::string describe(const Scenario& scenario);
 

@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sim/parameter_server_checked.hpp"
 #include "tests/sim/parameter_server_checks.hpp"
 
 namespace mayfly::sim {
 namespace {
 
 using parameter_server::SyncPlan;
-
-const std::uint64_t kSeeds = seeds_asked();
 
 /// 30 % of bsp, which is 12 of 40 steps of 4 slices, then something that goes wrong after a while.
 PsOptions diverging(std::uint32_t shards, std::uint64_t seed) {
@@ -31,12 +30,6 @@ PsOptions with_faults(PsOptions options) {
   return options;
 }
 
-PsResult checked(const PsOptions& options) {
-  PsResult result = run_parameter_server(options);
-  EXPECT_EQ(violation(options, result), "") << named(options);
-  return result;
-}
-
 /// The job without the phase that diverged.
 PsResult in_rounds_only(const PsOptions& options) {
   PsOptions other;
@@ -49,7 +42,7 @@ PsResult in_rounds_only(const PsOptions& options) {
 TEST(DivergingJobs, EndWithTheBitsOfAJobInRoundsFromWhereAllWasWell) {
   std::uint64_t compared = 0;
   for (const std::uint32_t shards : {1U, 2U, 3U}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       const PsOptions options = with_faults(diverging(shards, seed));
       const PsResult result = checked(options);
       ASSERT_TRUE(result.rewind.has_value()) << named(options);
@@ -65,11 +58,11 @@ TEST(DivergingJobs, EndWithTheBitsOfAJobInRoundsFromWhereAllWasWell) {
       }
     }
   }
-  EXPECT_GT(compared, 3 * kSeeds * 8 / 10);
+  EXPECT_GT(compared, 3 * seeds_asked() * 8 / 10);
 }
 
 TEST(DivergingJobs, FallBackToTheNewestCutBeforeTheTrouble) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     PsOptions options = with_faults(diverging(static_cast<std::uint32_t>(1 + seed % 3), seed));
     options.rest_steps = {18, 24, 30, 36};
     options.diverges_from = 26 * 4 + seed % 8;
@@ -84,7 +77,7 @@ TEST(DivergingJobs, FallBackToTheNewestCutBeforeTheTrouble) {
 
 TEST(DivergingJobs, RecordNothingThatIsInDoubt) {
   std::uint64_t left_out = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     PsOptions options = with_faults(diverging(2, seed));
     options.snapshot_steps = {18, 22, 26, 30, 34, 38};
     options.diverges_from = 20 * 4 + 4 * (seed % 5);
@@ -98,7 +91,7 @@ TEST(DivergingJobs, RecordNothingThatIsInDoubt) {
 }
 
 TEST(DivergingJobs, GoOnAsTheyAreIfItWasNothing) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     PsOptions options = with_faults(diverging(2, seed));
     options.rest_steps = {18, 24, 30, 36};
     options.calm_from = options.diverges_from + 1;
@@ -109,7 +102,7 @@ TEST(DivergingJobs, GoOnAsTheyAreIfItWasNothing) {
 
 TEST(DivergingJobs, DoNotNoticeServersThatDie) {
   std::uint64_t takeovers = 0;
-  for (std::uint64_t seed = 1; seed <= 2 * kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 2 * seeds_asked(); ++seed) {
     PsOptions options = with_faults(diverging(static_cast<std::uint32_t>(2 + seed % 2), seed));
     options.rest_steps = {18, 24, 30, 36};
     options.followers = true;
@@ -120,11 +113,11 @@ TEST(DivergingJobs, DoNotNoticeServersThatDie) {
     ASSERT_TRUE(result.rewind.has_value()) << named(options);
     takeovers += result.takeovers;
   }
-  EXPECT_GT(takeovers, kSeeds);
+  EXPECT_GT(takeovers, seeds_asked());
 }
 
 TEST(DivergingJobs, ComeToRestWhenHeldOnlyAfterTheyHaveFallenBack) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     PsOptions options = with_faults(diverging(2, seed));
     options.holds = 3;
     ASSERT_TRUE(checked(options).rewind.has_value()) << named(options);

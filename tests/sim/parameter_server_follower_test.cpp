@@ -3,13 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sim/parameter_server_checked.hpp"
 #include "tests/sim/parameter_server_checks.hpp"
 #include "tests/sim/parameter_server_scenario.hpp"
 
 namespace mayfly::sim {
 namespace {
-
-const std::uint64_t kSeeds = seeds_asked();
 
 PsOptions with_followers(const std::string& phases, std::uint32_t shards, std::uint64_t seed) {
   PsOptions options;
@@ -23,19 +22,13 @@ PsOptions with_followers(const std::string& phases, std::uint32_t shards, std::u
   return options;
 }
 
-/// Runs a schedule; fails if a promise is broken.
-PsResult checked(const PsOptions& options) {
-  PsResult result = run_parameter_server(options);
-  EXPECT_EQ(violation(options, result), "") << named(options);
-  return result;
-}
-
-constexpr const char* kPhases[] = {"bsp", "asp", "ssp:1", "bsp:25%,asp", "asp:30%,bsp:30%,ssp:2"};
+constexpr const char* kFollowedPhases[] = {"bsp", "asp", "ssp:1", "bsp:25%,asp",
+                                           "asp:30%,bsp:30%,ssp:2"};
 
 TEST(Followers, TakeOverWithoutAnythingLostWhoeverElseDies) {
   std::uint64_t takeovers = 0;
-  for (const char* phases : kPhases) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (const char* phases : kFollowedPhases) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = with_followers(phases, static_cast<std::uint32_t>(2 + seed % 3), seed);
       options.server_kills = 1;
       const PsResult result = checked(options);
@@ -43,26 +36,26 @@ TEST(Followers, TakeOverWithoutAnythingLostWhoeverElseDies) {
       takeovers += result.takeovers;
     }
   }
-  EXPECT_GT(takeovers, 5 * kSeeds * 9 / 10) << "the schedules do not hit what they are for";
+  EXPECT_GT(takeovers, 5 * seeds_asked() * 9 / 10) << "the schedules do not hit what they are for";
 }
 
 TEST(Followers, OfServersTakenForDeadLetNobodyHearTwoLeaders) {
   std::uint64_t takeovers = 0;
-  for (const char* phases : kPhases) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (const char* phases : kFollowedPhases) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = with_followers(phases, static_cast<std::uint32_t>(2 + seed % 3), seed);
       options.zombies = 1;
       takeovers += checked(options).takeovers;
     }
   }
-  EXPECT_GT(takeovers, 5 * kSeeds * 9 / 10);
+  EXPECT_GT(takeovers, 5 * seeds_asked() * 9 / 10);
 }
 
 TEST(Followers, LostWithTheirLeadersEndTheJobAndOtherwiseItGoesOn) {
   std::uint64_t torn = 0;
   std::uint64_t survived = 0;
   for (const char* phases : {"bsp", "asp"}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = with_followers(phases, 4, seed);
       options.server_kills = 2;
       const PsResult result = checked(options);
@@ -70,13 +63,13 @@ TEST(Followers, LostWithTheirLeadersEndTheJobAndOtherwiseItGoesOn) {
       survived += result.torn ? 0 : 1;
     }
   }
-  EXPECT_GT(torn, kSeeds / 2);
-  EXPECT_GT(survived, kSeeds / 4);
+  EXPECT_GT(torn, seeds_asked() / 2);
+  EXPECT_GT(survived, seeds_asked() / 4);
 }
 
 TEST(Followers, HaveWhatSnapshotsAreTakenOf) {
   for (const char* phases : {"bsp", "asp", "ssp:1"}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = with_followers(phases, 2, seed);
       options.server_kills = 1;
       options.snapshot_steps = {5, 12};
@@ -86,7 +79,7 @@ TEST(Followers, HaveWhatSnapshotsAreTakenOf) {
 }
 
 TEST(Followers, OfTheFirstShardKnowItsLeases) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     PsOptions options = with_followers(seed % 2 == 0 ? "asp" : "bsp", 2, seed);
     options.server_kills = 1;
     options.holds = 1;
@@ -98,7 +91,7 @@ TEST(Followers, GoOnWithWhatTheirLeadersMadeOfStragglers) {
   std::uint64_t changes = 0;
   for (const auto policy :
        {parameter_server::StragglerPolicy::kGreedy, parameter_server::StragglerPolicy::kElastic}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds / 2; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked() / 2; ++seed) {
       PsOptions options = with_followers("bsp:60%,asp", 2, seed);
       options.steps = 60;
       options.slices_per_step = 12;
@@ -109,7 +102,7 @@ TEST(Followers, GoOnWithWhatTheirLeadersMadeOfStragglers) {
       changes += checked(options).straggler_changes.size();
     }
   }
-  EXPECT_GT(changes, kSeeds / 4);
+  EXPECT_GT(changes, seeds_asked() / 4);
 }
 
 /// As many workers as servers; worker i carries server i, and later ones none.
@@ -123,35 +116,35 @@ PsOptions colocated(const std::string& phases, std::uint32_t workers, std::uint6
 
 TEST(Colocated, WorkersAreLostWithTheirServersAndNothingElseIs) {
   std::uint64_t takeovers = 0;
-  for (const char* phases : kPhases) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (const char* phases : kFollowedPhases) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       const PsResult result =
           checked(colocated(phases, static_cast<std::uint32_t>(2 + seed % 3), seed));
       ASSERT_FALSE(result.torn) << named(colocated(phases, 2, seed));
       takeovers += result.takeovers;
     }
   }
-  EXPECT_GT(takeovers, 5 * kSeeds / 2) << "the schedules do not hit what they are for";
+  EXPECT_GT(takeovers, 5 * seeds_asked() / 2) << "the schedules do not hit what they are for";
 }
 
 TEST(Colocated, WorkersTakenForDeadTalkToTheirOwnServersAndNobodyElseHears) {
   std::uint64_t takeovers = 0;
-  for (const char* phases : kPhases) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (const char* phases : kFollowedPhases) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = colocated(phases, static_cast<std::uint32_t>(2 + seed % 3), seed);
       options.kills = 0;
       options.zombies = 1;
       takeovers += checked(options).takeovers;
     }
   }
-  EXPECT_GT(takeovers, 5 * kSeeds / 2);
+  EXPECT_GT(takeovers, 5 * seeds_asked() / 2);
 }
 
 TEST(Colocated, NeighboursLostTogetherEndTheJobAndOthersDoNot) {
   std::uint64_t torn = 0;
   std::uint64_t survived = 0;
   for (const char* phases : {"bsp", "asp"}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = colocated(phases, 4, seed);
       options.kills = 2;
       options.joins = 0;
@@ -160,8 +153,8 @@ TEST(Colocated, NeighboursLostTogetherEndTheJobAndOthersDoNot) {
       survived += !result.torn && result.takeovers >= 2 ? 1 : 0;
     }
   }
-  EXPECT_GT(torn, kSeeds / 2);
-  EXPECT_GT(survived, kSeeds / 8);
+  EXPECT_GT(torn, seeds_asked() / 2);
+  EXPECT_GT(survived, seeds_asked() / 8);
 }
 
 /// Schedules in which each of the broken machines can be seen.

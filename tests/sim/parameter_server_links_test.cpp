@@ -8,8 +8,6 @@
 namespace mayfly::sim {
 namespace {
 
-const std::uint64_t kSeeds = seeds_asked();
-
 PsOptions with_cut(const std::string& phases, std::uint32_t shards, std::uint64_t seed) {
   PsOptions options;
   options.seed = seed;
@@ -38,7 +36,7 @@ void expect_one_detection(const PsOptions& options, const PsResult& result) {
 
 TEST(CutLinks, CostOneDetectionAndNothingForEachTimeThatTheWorkerJoinsAgain) {
   for (const std::uint32_t shards : {1U, 2U, 3U}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds / 5; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked() / 5; ++seed) {
       PsOptions options = with_cut("bsp", shards, seed);
       options.steps = 200;
       const PsResult result = run_parameter_server(options);
@@ -53,7 +51,7 @@ TEST(CutLinks, LoseAndDoubleNothingInAnyPolicyWhoeverElseDies) {
   std::uint64_t reissued = 0;
   for (const std::uint32_t shards : {1U, 3U}) {
     for (const char* phases : {"bsp", "asp", "ssp:1", "bsp:25%,asp", "asp:30%,bsp:30%,ssp:2"}) {
-      for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
         PsOptions options = with_cut(phases, shards, seed);
         options.kills = static_cast<std::uint32_t>(seed % 3);
         options.joins = static_cast<std::uint32_t>(seed % 4);
@@ -64,11 +62,11 @@ TEST(CutLinks, LoseAndDoubleNothingInAnyPolicyWhoeverElseDies) {
       }
     }
   }
-  EXPECT_GT(reissued, 5 * kSeeds) << "the cuts do not hit what they are for";
+  EXPECT_GT(reissued, 5 * seeds_asked()) << "the cuts do not hit what they are for";
 }
 
 TEST(CutLinks, AreNotWaitedForInRoundsWithBackups) {
-  for (std::uint64_t seed = 1; seed <= kSeeds / 5; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked() / 5; ++seed) {
     PsOptions options = with_cut("backup:3-of-4", 1, seed);
     options.slices_per_step = 3;
     options.steps = 100;
@@ -82,7 +80,7 @@ TEST(CutLinks, AreNotWaitedForInRoundsWithBackups) {
 TEST(CutLinks, AndALostServerTogetherLoseNothing) {
   std::uint64_t takeovers = 0;
   for (const char* phases : {"bsp", "asp"}) {
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = with_cut(phases, static_cast<std::uint32_t>(2 + seed % 2), seed);
       options.followers = true;
       options.server_kills = 1;
@@ -92,7 +90,7 @@ TEST(CutLinks, AndALostServerTogetherLoseNothing) {
       takeovers += result.takeovers;
     }
   }
-  EXPECT_GT(takeovers, kSeeds / 2);
+  EXPECT_GT(takeovers, seeds_asked() / 2);
 }
 
 }  // namespace

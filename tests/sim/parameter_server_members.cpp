@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLatencyUs = 100;
 constexpr std::uint64_t kLoadUs = 2000;
-constexpr Duration kTick = milliseconds(10);
+constexpr Duration kServerTick = milliseconds(10);
 constexpr Duration kReportTimeout = seconds(60);  // as the product's
 
 constexpr const char* kWorker = "worker";
@@ -52,7 +52,7 @@ void PsMembers::tick() {
   }
   give(coordinator_event::Tick{});
   if (!has_ended()) {
-    queue_.after(kTick, [this] { tick(); });
+    queue_.after(kServerTick, [this] { tick(); });
   }
 }
 

@@ -11,8 +11,6 @@
 namespace mayfly::sim {
 namespace {
 
-const std::uint64_t kSeeds = seeds_asked();
-
 PsOptions coordinated(const std::string& phases, std::uint64_t seed) {
   PsOptions options;
   options.seed = seed;
@@ -90,7 +88,7 @@ TEST(PsOrders, ANewWorkerOrANoticeAtAnyPointNearTheEndOfAJobHarmsNothing) {
 TEST(PsWorld, EveryScheduleEndsAsItShould) {
   SweepOptions options;
   options.world = &parameter_server_world();
-  options.seeds = 10 * kSeeds;
+  options.seeds = 10 * seeds_asked();
   const SweepResult result = sweep(options);
   for (const Outcome& failure : result.first) {
     ADD_FAILURE() << story_of(failure, 40);

@@ -17,8 +17,6 @@ namespace {
 
 using parameter_server::SyncPlan;
 
-const std::uint64_t kSeeds = seeds_asked();
-
 /// On every shard every slice of the job exactly once, and nothing else.
 void expect_exactly_once(const PsOptions& options, const PsResult& result) {
   ASSERT_TRUE(result.done) << named(options) << " did not end";
@@ -60,7 +58,7 @@ TEST(ParameterServers, UseEverySliceExactlyOnceOnEveryShardWhoeverDies) {
   for (const std::uint32_t shards : {1U, 3U}) {
     for (const char* phases :
          {"bsp", "asp", "ssp:1", "ssp:0", "bsp:25%,asp", "asp:30%,bsp:30%,ssp:2"}) {
-      for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
         const PsOptions options = with_faults(phases, shards, seed);
         const PsResult result = run_parameter_server(options);
         expect_exactly_once(options, result);
@@ -72,8 +70,8 @@ TEST(ParameterServers, UseEverySliceExactlyOnceOnEveryShardWhoeverDies) {
       }
     }
   }
-  EXPECT_GT(reissued, 6 * kSeeds) << "the schedules do not hit what they are for";
-  EXPECT_GT(repeats, kSeeds / 2);
+  EXPECT_GT(reissued, 6 * seeds_asked()) << "the schedules do not hit what they are for";
+  EXPECT_GT(repeats, seeds_asked() / 2);
 }
 
 TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
@@ -84,7 +82,7 @@ TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
     const PsResult oracle = run_parameter_server(alone);
     ASSERT_TRUE(oracle.done);
     std::uint64_t compared = 0;
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
       PsOptions options = with_faults("bsp", shards, seed);
       options.workers = static_cast<std::uint32_t>(1 + seed % 8);
       const PsResult result = run_parameter_server(options);
@@ -97,7 +95,7 @@ TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
         ASSERT_EQ(result.shards[s].model, oracle.shards[s].model) << named(options);
       }
     }
-    EXPECT_GT(compared, kSeeds * 9 / 10);
+    EXPECT_GT(compared, seeds_asked() * 9 / 10);
   }
 }
 
@@ -217,7 +215,7 @@ TEST(ParameterServers, OfAspWithAStragglerLeaveItBehindAndBspDoesNot) {
 
 TEST(ParameterServers, WithBackupsDropTheLateAndTrainOnThemLater) {
   std::uint64_t late = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     PsOptions options = with_faults("backup:3-of-4", 1, seed);
     options.slices_per_step = 3;
     options.slow = {{0, 3.0}};
@@ -230,7 +228,7 @@ TEST(ParameterServers, WithBackupsDropTheLateAndTrainOnThemLater) {
     }
     late += result.late;
   }
-  EXPECT_GT(late, kSeeds);
+  EXPECT_GT(late, seeds_asked());
 }
 
 TEST(ParameterServers, ReplayedFromTheRecordedOrderGiveTheSameBits) {
@@ -252,7 +250,7 @@ TEST(ParameterServers, AreAFunctionOfTheirSeed) {
 }
 
 TEST(ParameterServers, TakeSnapshotsWhenEveryShardHasExactlyTheSlicesBefore) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     for (const char* phases : {"bsp", "asp", "ssp:1"}) {
       PsOptions options = with_faults(phases, 2, seed);
       options.snapshot_steps = {5, 12};
@@ -266,7 +264,7 @@ TEST(ParameterServers, TakeSnapshotsWhenEveryShardHasExactlyTheSlicesBefore) {
 
 TEST(ParameterServers, HeldComeToRestAtAStepsEndUnlessAViewGoesOn) {
   std::uint32_t quiet = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
     for (const char* phases : {"bsp", "asp", "ssp:1"}) {
       PsOptions options = with_faults(phases, static_cast<std::uint32_t>(1 + seed % 2), seed);
       options.holds = 1;
@@ -276,7 +274,7 @@ TEST(ParameterServers, HeldComeToRestAtAStepsEndUnlessAViewGoesOn) {
       quiet += run_parameter_server(options).quiet_moments;
     }
   }
-  EXPECT_GT(quiet, kSeeds * 3 * 9 / 10);
+  EXPECT_GT(quiet, seeds_asked() * 3 * 9 / 10);
 }
 
 TEST(ParameterServers, SwitchingBetweenBspAndBspChangesNothing) {

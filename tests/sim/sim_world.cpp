@@ -10,7 +10,7 @@ using namespace elastic;
 
 namespace {
 
-constexpr Duration kTick = milliseconds(10);
+constexpr Duration kMemberTick = milliseconds(10);
 constexpr Duration kSettling = seconds(30);
 
 /// When the slowest possible worker alone would surely have done everything.
@@ -272,7 +272,7 @@ void SimWorld::close_connection(std::size_t index) {
 
 void SimWorld::tick() {
   give(coordinator_event::Tick{});
-  queue_.after(clock_.real(kTick), [this] { tick(); });
+  queue_.after(clock_.real(kMemberTick), [this] { tick(); });
 }
 
 /// While its host stands still, everything waits for the coordinator; it then comes in order.

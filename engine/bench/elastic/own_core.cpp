@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "engine/bench/child_process.hpp"
 
 namespace mayfly::engine {

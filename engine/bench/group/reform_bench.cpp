@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/random.hpp"
 #include "engine/bench/child_process.hpp"
 #include "engine/bench/group/control_hub.hpp"
@@ -20,12 +21,12 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kStartTimeout = seconds(60);
+constexpr Duration kJoinTimeout = seconds(60);
 constexpr Duration kChangeTimeout = seconds(60);
 constexpr double kKillWithinSeconds = 0.05;  // any moment of an all-reduce
 constexpr const char* kName = "reform";
 
-struct Member {
+struct TeamMember {
   std::uint64_t id = 0;
   std::size_t connection = 0;
   std::string address;
@@ -61,7 +62,7 @@ class Driver {
     }
     trials_.push_back(planned.value());
     wait_a_while();
-    Member victim = take_victim();
+    TeamMember victim = take_victim();
     Result<ReformTrial> loss = change_view(&victim.process);
     hub_.close(victim.connection);
     if (!loss.ok()) {
@@ -79,10 +80,10 @@ class Driver {
         Duration(static_cast<std::int64_t>(random_.unit() * kKillWithinSeconds * 1e9)));
   }
 
-  Member take_victim() {
+  TeamMember take_victim() {
     const auto place =
         members_.begin() + static_cast<std::ptrdiff_t>(random_.below(members_.size()));
-    Member victim = std::move(*place);
+    TeamMember victim = std::move(*place);
     members_.erase(place);
     return victim;
   }
@@ -95,8 +96,8 @@ class Driver {
     if (!process.ok()) {
       return std::move(process).error();
     }
-    Member member{++last_id_, 0, {}, std::move(process).value()};
-    const Instant deadline = monotonic_now() + kStartTimeout;
+    TeamMember member{++last_id_, 0, {}, std::move(process).value()};
+    const Instant deadline = monotonic_now() + kJoinTimeout;
     while (member.address.empty()) {
       const Result<ControlHub::Message> message = hub_.next(deadline);
       if (!message.ok()) {
@@ -110,7 +111,7 @@ class Driver {
     return {};
   }
 
-  static Result<void> hear_from_new(const ControlHub::Message& message, Member& member) {
+  static Result<void> hear_from_new(const ControlHub::Message& message, TeamMember& member) {
     if (message.line.starts_with("hello ")) {
       member.connection = message.connection;
     } else if (message.connection != member.connection) {
@@ -128,7 +129,7 @@ class Driver {
   Result<ReformTrial> change_view(ChildProcess* victim = nullptr) {
     ++view_;
     std::string peers;
-    for (const Member& member : members_) {
+    for (const TeamMember& member : members_) {
       peers += fmt::format(" {} {}", member.id, member.address);
     }
     if (victim != nullptr) {
@@ -155,7 +156,7 @@ class Driver {
       if (!message.ok()) {
         return message.error();
       }
-      const bool ours = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
+      const bool ours = std::any_of(members_.begin(), members_.end(), [&](const TeamMember& m) {
         return m.connection == message.value().connection;
       });
       if (!ours) {
@@ -190,7 +191,7 @@ class Driver {
   const ReformBenchOptions& options_;
   ControlHub& hub_;
   RandomStream random_;
-  std::vector<Member> members_;
+  std::vector<TeamMember> members_;
   std::vector<ReformTrial> trials_;
   std::uint64_t view_ = 0;
   std::uint64_t last_id_ = 0;

@@ -12,15 +12,16 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr const char* kId = "5f2b8a1e-0c1d-4e2f-8a3b-4c5d6e7f8091";
-constexpr const char* kOtherId = "6f2b8a1e-0c1d-4e2f-8a3b-4c5d6e7f8092";
-constexpr Duration kHangBound = seconds(30);
+constexpr const char* kServerId = "5f2b8a1e-0c1d-4e2f-8a3b-4c5d6e7f8091";
+constexpr const char* kOtherServerId = "6f2b8a1e-0c1d-4e2f-8a3b-4c5d6e7f8092";
+constexpr Duration kProviderHangBound = seconds(30);
 
 class EveryProvider : public testing::TestWithParam<std::string> {
  protected:
   EveryProvider() : site_(make_provider_site(GetParam())), provider_(site_->provider("job-a")) {}
 
-  [[nodiscard]] ServerRequest request(std::uint32_t count, const std::string& id = kId) const {
+  [[nodiscard]] ServerRequest request(std::uint32_t count,
+                                      const std::string& id = kServerId) const {
     ServerRequest wanted;
     wanted.request_id = id;
     wanted.count = count;
@@ -50,7 +51,7 @@ class EveryProvider : public testing::TestWithParam<std::string> {
   }
   /// An end may take a moment; it comes.
   void expect_gone(const std::string& id) {
-    const Instant deadline = monotonic_now() + kHangBound;
+    const Instant deadline = monotonic_now() + kProviderHangBound;
     while (status(id).alive() && monotonic_now() < deadline) {
       std::this_thread::yield();
     }
@@ -75,7 +76,7 @@ TEST_P(EveryProvider, MakesWhatIsAskedForAndListsIt) {
   EXPECT_EQ(site_->alive(), 2u);
   EXPECT_EQ(ids_of(listed_alive()), ids_of(outcome.servers));
   for (const ServerStatus& server : listed_alive()) {
-    EXPECT_EQ(server.request_id, kId);
+    EXPECT_EQ(server.request_id, kServerId);
     EXPECT_EQ(server.offer, site_->offer());
     EXPECT_LE(server.id.size(), 128u);
     EXPECT_EQ(server.uptime.has_value(), provider_->capabilities().knows_uptime);
@@ -90,7 +91,7 @@ TEST_P(EveryProvider, TheSameRequestIsTheSameServersHoweverOftenItIsSent) {
   ASSERT_FALSE(again.error) << again.error->detail;
   EXPECT_EQ(ids_of(again.servers), ids_of(first.servers));
   EXPECT_EQ(site_->alive(), 2u);
-  ASSERT_FALSE(provider_->request(request(1, kOtherId)).error);
+  ASSERT_FALSE(provider_->request(request(1, kOtherServerId)).error);
   EXPECT_EQ(site_->alive(), 3u) << "another id is another request";
 }
 
@@ -140,7 +141,7 @@ TEST_P(EveryProvider, AServerThatVanishesIsGoneForGood) {
 
 TEST_P(EveryProvider, SeesNoOtherJobsServers) {
   const std::unique_ptr<Provider> other = site_->provider("job-b");
-  ASSERT_FALSE(other->request(request(1, kOtherId)).error);
+  ASSERT_FALSE(other->request(request(1, kOtherServerId)).error);
   EXPECT_TRUE(listed_alive().empty());
   EXPECT_EQ(listed(*other).size(), 1u);
 }
@@ -153,7 +154,7 @@ TEST_P(EveryProvider, ARefusalIsOneOfTheFiveKindsAndLeavesNothing) {
     if (!site_->refuse(kind)) {
       GTEST_SKIP() << "nobody refuses";
     }
-    std::string id = kId;
+    std::string id = kServerId;
     id.back() = digit++;
     const RequestOutcome outcome = provider_->request(request(1, id));
     ASSERT_TRUE(outcome.error) << to_string(kind);

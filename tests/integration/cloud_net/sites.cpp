@@ -30,7 +30,7 @@ class ImpatientClient final : public HttpSender {
   HttpClient client_;
 };
 
-std::int64_t now() {
+std::int64_t epoch_now() {
   return static_cast<std::int64_t>(wall_clock_seconds());
 }
 
@@ -47,7 +47,8 @@ std::unique_ptr<Provider> gce(const SiteOptions& site) {
   if (site.own_credentials) {
     tokens.key_file = cloud["key_file"];
   }
-  return make_gce_provider(options, tokens, impatient_client(site.answer_max), now, site.token)
+  return make_gce_provider(options, tokens, impatient_client(site.answer_max), epoch_now,
+                           site.token)
       .value();
 }
 
@@ -65,8 +66,8 @@ std::unique_ptr<Provider> ec2(const SiteOptions& site) {
   if (site.own_credentials) {
     credentials.fixed = {cloud["access_key"], cloud["secret_key"], ""};
   }
-  return make_ec2_provider(options, credentials, impatient_client(site.answer_max), now, nullptr,
-                           site.role)
+  return make_ec2_provider(options, credentials, impatient_client(site.answer_max), epoch_now,
+                           nullptr, site.role)
       .value();
 }
 

@@ -25,7 +25,7 @@ class CheckpointCommands : public CliTest {
     checkpoint_ = saved.ok() ? saved.value() : "";
   }
 
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const nn::Model model_ = nn::make_model("resnet20", 10).value();
   std::string checkpoint_;
   std::string digest_;

@@ -28,7 +28,7 @@ TEST_F(CliTest, TrainReceivesItsFlags) {
 }
 
 TEST_F(CliTest, FlagsBeatTheEnvironmentAndThatBeatsTheFile) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   std::ofstream(folder / "job.toml") << "lr = 1\nseed = 1\nworkers = 2\n";
   context_.environment = {{"MAYFLY_LR", "2"}, {"MAYFLY_SEED", "2"}};
   EXPECT_EQ(run({"train", "--lr", "3", "--config", folder / "job.toml"}), 0) << err();
@@ -43,7 +43,7 @@ TEST_F(CliTest, TheExitCodeIsTheJobs) {
 }
 
 TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   std::ofstream(folder / "bad.toml") << "workers = 2\nlrr = 1\n";
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"train", "--worker", "4"}, "did you mean '--workers'?"},
@@ -95,7 +95,7 @@ TEST_F(CliTest, TrainInsideALauncherIsALaunchedRankWithTheSentinelOfMain) {
 }
 
 TEST_F(CliTest, AWorkerFindsTheCoordinatorOfItsRunDirectory) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   std::ofstream(folder / "coordinator") << "127.0.0.1:4242\n";
   EXPECT_EQ(run({"worker", "--run-dir", folder.path()}), 0) << err();
   EXPECT_EQ(config_.coordinator, "127.0.0.1:4242");

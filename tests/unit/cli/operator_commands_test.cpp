@@ -19,7 +19,7 @@ class OperatorTest : public CliTest {
     std::ofstream(folder_ / "coordinator") << "127.0.0.1:4242";
   }
 
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const std::string token_file_ = folder_ / "token";
 };
 

@@ -23,7 +23,7 @@ TEST_F(CliTest, TokenPrintsAnotherOneEachTime) {
 }
 
 TEST_F(CliTest, TokenWritesAFileThatAWorkerTakes) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   EXPECT_EQ(run({"token", folder / "token"}), 0) << err();
   struct stat info {};
   ASSERT_EQ(::stat((folder / "token").c_str(), &info), 0);
@@ -32,7 +32,7 @@ TEST_F(CliTest, TokenWritesAFileThatAWorkerTakes) {
 }
 
 TEST_F(CliTest, TokenReplacesNothing) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   std::ofstream(folder / "token") << "something\n";
   EXPECT_EQ(run({"token", folder / "token"}), 2);
   EXPECT_THAT(err(), HasSubstr("already exists"));

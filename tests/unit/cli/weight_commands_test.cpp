@@ -47,7 +47,7 @@ class WeightCommands : public CliTest {
     EXPECT_EQ(left(), before);
   }
 
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const std::string file_ = folder_ / "weights.safetensors";
   const nn::Model model_ = nn::make_model("resnet20", 10).value();
   nn::ModelState state_;

@@ -4,7 +4,7 @@
 
 #include "tests/unit/cloud_hooks/market_world.hpp"
 
-namespace mayfly::cloud_hooks::testing {
+namespace mayfly::cloud_hooks::test_support {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
@@ -83,4 +83,4 @@ void MarketWorld::check_calm() {
   }
 }
 
-}  // namespace mayfly::cloud_hooks::testing
+}  // namespace mayfly::cloud_hooks::test_support

@@ -5,7 +5,7 @@
 #include "cloud_hooks/core/request_id.hpp"
 #include "tests/unit/cloud_hooks/market_world.hpp"
 
-namespace mayfly::cloud_hooks::testing {
+namespace mayfly::cloud_hooks::test_support {
 
 std::string MarketWorld::pool_key(const Offer& offer) {
   return offer.machine_type + to_string(offer.market);
@@ -238,4 +238,4 @@ ServerStatus MarketWorld::describe(const std::string& id) const {
   return status;
 }
 
-}  // namespace mayfly::cloud_hooks::testing
+}  // namespace mayfly::cloud_hooks::test_support

@@ -7,7 +7,7 @@
 
 #include "tests/unit/cloud_hooks/market_world.hpp"
 
-namespace mayfly::cloud_hooks::testing {
+namespace mayfly::cloud_hooks::test_support {
 namespace {
 
 constexpr std::uint64_t kMarkets = 10'000;
@@ -76,4 +76,4 @@ TEST(RandomMarkets, ChecksAreAwake) {
 }
 
 }  // namespace
-}  // namespace mayfly::cloud_hooks::testing
+}  // namespace mayfly::cloud_hooks::test_support

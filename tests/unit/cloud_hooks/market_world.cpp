@@ -4,13 +4,12 @@
 
 #include "cloud_hooks/core/request_id.hpp"
 
-namespace mayfly::cloud_hooks::testing {
+namespace mayfly::cloud_hooks::test_support {
 namespace {
 
 constexpr Duration kStormTime = std::chrono::minutes(90);
 constexpr Duration kCalmTime = std::chrono::minutes(50);
 constexpr Duration kEndTime = std::chrono::minutes(20);
-constexpr double kSecondsPerHour = 3600;
 
 }  // namespace
 
@@ -259,4 +258,4 @@ void MarketWorld::calm_down() {
   after(std::chrono::minutes(2), [this] { feed(policy_event::Scaled{wanted_}); });
 }
 
-}  // namespace mayfly::cloud_hooks::testing
+}  // namespace mayfly::cloud_hooks::test_support

@@ -19,7 +19,7 @@
 #include "base/random.hpp"
 #include "cloud_hooks/core/replacement_policy.hpp"
 
-namespace mayfly::cloud_hooks::testing {
+namespace mayfly::cloud_hooks::test_support {
 
 /// Ways to break the policy from outside, to see that the checks are awake.
 enum class Sabotage {
@@ -133,4 +133,4 @@ class MarketWorld {
   MarketResult result_;
 };
 
-}  // namespace mayfly::cloud_hooks::testing
+}  // namespace mayfly::cloud_hooks::test_support

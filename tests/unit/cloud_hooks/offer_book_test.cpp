@@ -9,18 +9,18 @@ constexpr Instant kStart{1'000'000'000'000};
 constexpr BackoffOptions kBackoff{.first = seconds(5), .max = seconds(40)};
 using Order = std::vector<std::size_t>;
 
-Offer offer(const std::string& zone, Market market = Market::kSpot,
-            const std::string& type = "gpu") {
+Offer zone_offer(const std::string& zone, Market market = Market::kSpot,
+                 const std::string& type = "gpu") {
   return {type, zone, market};
 }
 
 /// 0 to 2 are of one kind in three zones, 3 is on demand, 4 another machine; dearer and dearer.
 OfferBook book_of_five() {
-  return {{{offer("a"), 1, 1},
-           {offer("b"), 2, 1},
-           {offer("c"), 3, 1},
-           {offer("a", Market::kOnDemand), 4, 1},
-           {offer("a", Market::kSpot, "other"), 5, 1}},
+  return {{{zone_offer("a"), 1, 1},
+           {zone_offer("b"), 2, 1},
+           {zone_offer("c"), 3, 1},
+           {zone_offer("a", Market::kOnDemand), 4, 1},
+           {zone_offer("a", Market::kSpot, "other"), 5, 1}},
           kBackoff};
 }
 
@@ -73,17 +73,18 @@ TEST(OfferBook, RanksWhatMayBeAskedForNow) {
 }
 
 TEST(OfferBook, EquallyDearOffersAreAskedInTheOrderOfTheList) {
-  const OfferBook book({{offer("a"), 4, 2}, {offer("b"), 1, 1}, {offer("c"), 2, 1}}, kBackoff);
+  const OfferBook book({{zone_offer("a"), 4, 2}, {zone_offer("b"), 1, 1}, {zone_offer("c"), 2, 1}},
+                       kBackoff);
   EXPECT_EQ(book.ranking(kStart), (Order{1, 0, 2}));
 }
 
 TEST(OfferBook, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
-  OfferBook book({{offer("a"), 1, 1},
-                  {offer("b"), 2, 1},
-                  {offer("c"), 3, 1},
-                  {offer(""), 4, 1},
-                  {offer("b", Market::kOnDemand), 5, 1},
-                  {offer("b", Market::kSpot, "other"), 6, 1}},
+  OfferBook book({{zone_offer("a"), 1, 1},
+                  {zone_offer("b"), 2, 1},
+                  {zone_offer("c"), 3, 1},
+                  {zone_offer(""), 4, 1},
+                  {zone_offer("b", Market::kOnDemand), 5, 1},
+                  {zone_offer("b", Market::kSpot, "other"), 6, 1}},
                  kBackoff);
   (void)refused_for(book, 2, kStart, seconds(100));
   ProviderError error{ProviderErrorKind::kCapacity, "", {"c"}, {}};
@@ -184,9 +185,9 @@ TEST(OfferBook, AMeasuredSpeedIsOfTheMachineWhereverItIsAndMovesByAFifth) {
 
 TEST(OfferBook, FindsAnOfferByAllThatItSays) {
   const OfferBook book = book_of_five();
-  EXPECT_EQ(book.find(offer("a", Market::kOnDemand)), 3U);
-  EXPECT_EQ(book.find(offer("a", Market::kSpot, "other")), 4U);
-  EXPECT_EQ(book.find(offer("b", Market::kOnDemand)), std::nullopt);
+  EXPECT_EQ(book.find(zone_offer("a", Market::kOnDemand)), 3U);
+  EXPECT_EQ(book.find(zone_offer("a", Market::kSpot, "other")), 4U);
+  EXPECT_EQ(book.find(zone_offer("b", Market::kOnDemand)), std::nullopt);
 }
 
 }  // namespace

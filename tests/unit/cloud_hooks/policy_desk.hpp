@@ -9,7 +9,7 @@
 
 #include "cloud_hooks/core/replacement_policy.hpp"
 
-namespace mayfly::cloud_hooks::testing {
+namespace mayfly::cloud_hooks::test_support {
 
 inline Offer offer(const std::string& zone, Market market = Market::kSpot) {
   return {"gpu", zone, market};
@@ -119,4 +119,4 @@ inline ProviderError error_of(ProviderErrorKind kind) {
   return {kind, "because", {}, {}};
 }
 
-}  // namespace mayfly::cloud_hooks::testing
+}  // namespace mayfly::cloud_hooks::test_support

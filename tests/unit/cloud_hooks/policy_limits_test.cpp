@@ -7,9 +7,9 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-using testing::Desk;
-using testing::offer;
-using testing::two_zones;
+using test_support::Desk;
+using test_support::offer;
+using test_support::two_zones;
 
 std::uint32_t asked_for(const Desk& desk) {
   std::uint32_t count = 0;
@@ -151,7 +151,7 @@ TEST(PolicyTarget, GivesUpTheDearestButKeepsTheFloorOfServersOnDemand) {
   desk.grant(wanted[0]);
   desk.grant(wanted[1]);
   desk.grant(wanted[2]);
-  desk.refuse(wanted[3], testing::error_of(ProviderErrorKind::kCapacity));
+  desk.refuse(wanted[3], test_support::error_of(ProviderErrorKind::kCapacity));
   const std::vector<policy_effect::Request> instead = desk.requests;
   ASSERT_EQ(instead.size(), 1u);
   ASSERT_EQ(instead[0].request.offer.market, Market::kOnDemand);

@@ -14,7 +14,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr std::chrono::seconds kHangBound{60};
+constexpr std::chrono::seconds kDriverHangBound{60};
 
 /// What providers and the listener of a test have in common: what was done, and what must wait.
 class Scene {
@@ -33,14 +33,15 @@ class Scene {
     std::unique_lock lock(mutex_);
     ++begun_[what];
     changed_.notify_all();
-    changed_.wait_for(lock, kHangBound, [&] { return !held_.contains(what); });
+    changed_.wait_for(lock, kDriverHangBound, [&] { return !held_.contains(what); });
     ++done_[what];
     changed_.notify_all();
   }
   /// That it was begun so often; a failure of the test otherwise.
   void expect(const std::string& what, int times) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kHangBound, [&] { return begun_[what] >= times; })) << what;
+    EXPECT_TRUE(changed_.wait_for(lock, kDriverHangBound, [&] { return begun_[what] >= times; }))
+        << what;
   }
   int done(const std::string& what) {
     const std::lock_guard lock(mutex_);
@@ -66,7 +67,7 @@ class Granting final : public Provider {
     {
       const std::lock_guard lock(mutex_);
       for (std::uint32_t i = 0; i < request.count; ++i) {
-        servers_.push_back(testing::Desk::server("s" + std::to_string(++made_), request));
+        servers_.push_back(test_support::Desk::server("s" + std::to_string(++made_), request));
         outcome.servers.push_back(servers_.back());
       }
       number = ++requests_;
@@ -131,7 +132,7 @@ class Listener final : public DriverListener {
 class Driven : public ::testing::Test {
  protected:
   static ReplacementOptions options() {
-    ReplacementOptions options = testing::two_zones();
+    ReplacementOptions options = test_support::two_zones();
     options.provider.count_max = 1;
     return options;
   }
@@ -204,7 +205,7 @@ TEST_F(Driven, ARequestTellsHowLongItTookSinceTheLossWasHeardOf) {
 TEST_F(Driven, WhenTheJobEndsAllIsReleasedAndTold) {
   start(1);
   scene_.expect("server_granted", 2);
-  EXPECT_TRUE(driver_->finish(kHangBound));
+  EXPECT_TRUE(driver_->finish(kDriverHangBound));
   EXPECT_EQ(scene_.done("release"), 2);
   EXPECT_EQ(scene_.done("server_ended"), 2);
   EXPECT_GE(scene_.done("remember"), 1);

@@ -8,10 +8,10 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-using testing::Desk;
-using testing::error_of;
-using testing::offer;
-using testing::two_zones;
+using test_support::Desk;
+using test_support::error_of;
+using test_support::offer;
+using test_support::two_zones;
 
 TEST(ReplacementPolicy, AsksForTheTargetWhereSpeedCostsLeast) {
   Desk desk(two_zones());

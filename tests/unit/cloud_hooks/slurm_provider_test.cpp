@@ -15,7 +15,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-const std::string kId = "6f1f3c1e-0000-4000-8000-000000000001";
+const std::string kSlurmId = "6f1f3c1e-0000-4000-8000-000000000001";
 
 /// sbatch, squeue and scancel of our own, first in PATH, with a folder of jobs.
 class FakeSlurm : public ::testing::Test {
@@ -42,7 +42,7 @@ class FakeSlurm : public ::testing::Test {
     options_.job = "j";
     options_.log_dir = "/logs";
     options_.sbatch_words = {"--gres=gpu:1"};
-    request_.request_id = kId;
+    request_.request_id = kSlurmId;
     request_.offer = {"", "spot", Market::kSpot};
     request_.startup_text = "#!/bin/sh\nexec worker\n";
     request_.lifetime_max = seconds(90);
@@ -83,7 +83,7 @@ TEST_F(FakeSlurm, SubmitsOneJobPerServerWithLabelLimitAndWarning) {
         "--signal=B:USR1@60", "--gres=gpu:1", "--output=/logs/slurm-%j.log", "--parsable"}) {
     EXPECT_NE(words.find(word), std::string::npos) << word << " in " << words;
   }
-  EXPECT_NE(words.find("--comment=" + kId + " spot"), std::string::npos) << words;
+  EXPECT_NE(words.find("--comment=" + kSlurmId + " spot"), std::string::npos) << words;
   EXPECT_EQ(text_of("jobs/41"), "#!/bin/sh\nexport MAYFLY_SERVER=\"$SLURM_JOB_ID\"\nexec worker\n");
 }
 
@@ -122,14 +122,14 @@ TEST_F(FakeSlurm, ListsAndReleases) {
   ASSERT_EQ(servers.size(), 1u);
   EXPECT_EQ(servers[0].state, ServerState::kStarting);
   EXPECT_EQ(servers[0].offer, request_.offer);
-  EXPECT_EQ(servers[0].request_id, kId);
+  EXPECT_EQ(servers[0].request_id, kSlurmId);
   EXPECT_FALSE(provider->release("41"));
   EXPECT_FALSE(std::get<ServerStatus>(provider->status("41")).alive());
   EXPECT_FALSE(provider->release("99"));  // nobody knows it: as good as released
 }
 
 TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
-  file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|n3|" + kId + " spot\n" +
+  file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|n3|" + kSlurmId + " spot\n" +
                     "42|PREEMPTED|0:09|spot|(null)|None|n3|x spot\n" +
                     "43|FAILED|0:09|spot|(null)|NonZeroExitCode|n4|x spot no data | on_demand\n");
   const auto servers = std::get<std::vector<ServerStatus>>(make_slurm_provider(options_)->list());

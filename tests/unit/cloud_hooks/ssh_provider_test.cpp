@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 using ssh::Host;
 
-const std::string kId = "6f1f3c1e-0000-4000-8000-000000000001";
+const std::string kSshId = "6f1f3c1e-0000-4000-8000-000000000001";
 const std::string kOther = "7a2f3c1e-0000-4000-8000-000000000002";
 
 TEST(SshHosts, AreNamesWithSlotsAndCommas) {
@@ -84,7 +84,7 @@ class SshProviderTest : public ::testing::Test {
     options_.words = {program};
     options_.places = {"mf", "job", "", "/bin/sh"};
     options_.log_dir = (folder_ / "logs").string();
-    request_.request_id = kId;
+    request_.request_id = kSshId;
     request_.startup_text = "echo began; exec sleep 60\n";
   }
   ~SshProviderTest() override {

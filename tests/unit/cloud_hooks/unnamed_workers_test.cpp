@@ -7,8 +7,8 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-using testing::Desk;
-using testing::two_zones;
+using test_support::Desk;
+using test_support::two_zones;
 
 /// Two servers are granted, and two workers join that do not say where they run.
 void settle_unnamed(Desk& desk) {

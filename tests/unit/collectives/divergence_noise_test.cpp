@@ -16,7 +16,7 @@
 namespace mayfly::parameter_server {
 namespace {
 
-constexpr double kUniform = 2.3;  // ten classes
+constexpr double kUniformLoss = 2.3;  // ten classes
 constexpr int kRuns = 100;
 
 /// Of mean 0 and deviation 1.
@@ -74,10 +74,10 @@ std::vector<Noise> noises() {
 constexpr int kShort[] = {20, 40, 100};
 constexpr int kLong = 400;
 
-DivergenceOptions options() {
+DivergenceOptions noisy_options() {
   DivergenceOptions made;
   made.falls_back = true;
-  made.uniform_loss = kUniform;
+  made.uniform_loss = kUniformLoss;
   made.slices = 1;
   return made;
 }
@@ -85,7 +85,7 @@ DivergenceOptions options() {
 /// A loss that falls from that of a network that knows nothing, a quarter of the job in rounds.
 /// Then it rises by half for a while, as it does when gradients become old.
 double calm_loss(int mean, int means) {
-  const double falling = 0.1 + (kUniform - 0.1) * std::exp(-4.0 * mean / means);
+  const double falling = 0.1 + (kUniformLoss - 0.1) * std::exp(-4.0 * mean / means);
   const double since = static_cast<double>(mean - means / 4) / means;
   return since < 0 ? falling : falling * (1 + 0.5 * std::exp(-20 * since));
 }
@@ -96,7 +96,7 @@ int false_alarms(const Noise& noise, int means, bool has_rounds) {
   int doubts = 0;
   for (int run = 0; run < kRuns; ++run) {
     RandomStream random(CounterRandom(static_cast<std::uint64_t>(run)).split("loss"));
-    DivergenceWatch watch(options());
+    DivergenceWatch watch(noisy_options());
     double factor = 1;
     for (int mean = 0; mean < means && !watch.has_diverged(); ++mean) {
       factor = noise.next(random, factor);
@@ -142,7 +142,7 @@ std::vector<int> delays(const Noise& noise, const Divergence& divergence) {
   std::vector<int> found;
   for (int run = 0; run < kRuns; ++run) {
     RandomStream random(CounterRandom(static_cast<std::uint64_t>(run)).split("loss"));
-    DivergenceWatch watch(options());
+    DivergenceWatch watch(noisy_options());
     double factor = 1;
     int since = -kCalm;
     for (; !watch.has_diverged() && since < kMost; ++since) {
@@ -159,7 +159,7 @@ TEST(DivergenceNoise, OfJobsThatDivergeHidesNothing) {
   const std::vector<Divergence> divergences = {
       {"grows by a tenth with each", [](int since) { return 0.5 * std::pow(1.1, since); }, 35},
       {"grows by half with each", [](int since) { return 0.5 * std::pow(1.5, since); }, 15},
-      {"forgets all it knew", [](int) { return kUniform; }, 20},
+      {"forgets all it knew", [](int) { return kUniformLoss; }, 20},
       {"is ten times as high", [](int) { return 5.0; }, 10}};
   for (const Noise& noise : noises()) {
     for (const Divergence& divergence : divergences) {

@@ -14,7 +14,7 @@ namespace mayfly::collectives {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kDenormMin = std::numeric_limits<float>::denorm_min();
 
 // A gradient-like vector: heavy tails, and a scale of its own.
@@ -132,7 +132,7 @@ TEST(QuantizeAdd, ValuesBelowTheSmallestExponentBecomeZero) {
 }
 
 TEST(QuantizeAdd, ReportsInfinitiesAndNansWhereverTheyAre) {
-  for (const float bad : {kInfinity, -kInfinity, kNan, -kNan}) {
+  for (const float bad : {kInfinity, -kInfinity, kQuietNan, -kQuietNan}) {
     for (std::size_t at = 0; at < 37; ++at) {
       std::vector<float> gradient(37, 0.5F);
       gradient[at] = bad;

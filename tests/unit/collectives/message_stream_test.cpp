@@ -12,13 +12,13 @@
 namespace mayfly::parameter_server {
 namespace {
 
-constexpr std::size_t kElements = std::size_t{1} << 20;  // more than a socket takes at once
+constexpr std::size_t kManyElements = std::size_t{1} << 20;  // more than a socket takes at once
 
-struct Ends {
+struct StreamEnds {
   UniqueFd one, other;
 };
 
-Ends socket_pair() {
+StreamEnds socket_pair() {
   std::array<int, 2> ends{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
@@ -26,7 +26,7 @@ Ends socket_pair() {
 
 /// Moves all that is queued in `from`; the payload of its one message.
 std::vector<float> exchange(MessageStream& from, MessageStream& to) {
-  std::vector<float> got(kElements);
+  std::vector<float> got(kManyElements);
   bool is_whole = false;
   while (!is_whole) {
     EXPECT_TRUE(from.flush().ok());
@@ -45,13 +45,13 @@ std::vector<float> exchange(MessageStream& from, MessageStream& to) {
 }
 
 TEST(MessageStream, WhatIsUnderWayMayChangeOnceItIsCopied) {
-  Ends ends = socket_pair();
+  StreamEnds ends = socket_pair();
   Bytes spare;
-  spare.reserve(kElements * sizeof(float));
+  spare.reserve(kManyElements * sizeof(float));
   const std::byte* const memory = spare.data();
   MessageStream from(std::move(ends.one), 0, &spare);
-  MessageStream to(std::move(ends.other), kElements * sizeof(float));
-  std::vector<float> values(kElements);
+  MessageStream to(std::move(ends.other), kManyElements * sizeof(float));
+  std::vector<float> values(kManyElements);
   for (const float value : {1.0F, 2.0F, 3.0F}) {
     std::ranges::fill(values, value);
     Header header;
@@ -62,17 +62,17 @@ TEST(MessageStream, WhatIsUnderWayMayChangeOnceItIsCopied) {
     from.keep_copies();
     std::ranges::fill(values, -1.0F);
     const std::vector<float> got = exchange(from, to);
-    EXPECT_EQ(std::ranges::count(got, value), static_cast<std::ptrdiff_t>(kElements));
+    EXPECT_EQ(std::ranges::count(got, value), static_cast<std::ptrdiff_t>(kManyElements));
     EXPECT_FALSE(spare.empty()) << "nothing was copied";
     EXPECT_EQ(spare.data(), memory) << "the copy had memory of its own";
   }
 }
 
 TEST(MessageStream, SendsOnlyTheHeaderOfWhatLiesInASlot) {
-  Ends ends = socket_pair();
+  StreamEnds ends = socket_pair();
   MessageStream from(std::move(ends.one), 0);
-  MessageStream to(std::move(ends.other), kElements * sizeof(float));
-  const std::vector<float> values(kElements);
+  MessageStream to(std::move(ends.other), kManyElements * sizeof(float));
+  const std::vector<float> values(kManyElements);
   Header header;
   header.type = MessageType::kPush;
   header.slot = 1;
@@ -92,16 +92,16 @@ TEST(MessageStream, SendsOnlyTheHeaderOfWhatLiesInASlot) {
     ASSERT_EQ(got.size(), turn);
   }
   EXPECT_EQ(got[0].slot, 1U);
-  EXPECT_EQ(got[0].payload_bytes, kElements * sizeof(float));
+  EXPECT_EQ(got[0].payload_bytes, kManyElements * sizeof(float));
   EXPECT_EQ(got[0].payload_check, payload_hash(std::as_bytes(std::span(values)), {}));
   EXPECT_EQ(got[1].slot, 2U);
 }
 
 TEST(MessageStream, RefusesARunOfBytesForWhatLiesInASlot) {
-  Ends ends = socket_pair();
+  StreamEnds ends = socket_pair();
   MessageStream from(std::move(ends.one), 0);
-  MessageStream to(std::move(ends.other), kElements * sizeof(float));
-  std::vector<float> values(kElements);
+  MessageStream to(std::move(ends.other), kManyElements * sizeof(float));
+  std::vector<float> values(kManyElements);
   Header header;
   header.type = MessageType::kPush;
   header.slot = 1;
@@ -116,7 +116,7 @@ TEST(MessageStream, RefusesARunOfBytesForWhatLiesInASlot) {
 }
 
 TEST(MessageStream, HandsADescriptorOverWithWhatIsSentNextAndOnce) {
-  Ends ends = socket_pair();
+  StreamEnds ends = socket_pair();
   MessageStream from(std::move(ends.one), 0);
   MessageStream to(std::move(ends.other), 0);
   const UniqueFd sent(::memfd_create("test", MFD_CLOEXEC));

@@ -24,8 +24,9 @@
 namespace mayfly::parameter_server {
 namespace {
 
-constexpr std::size_t kElements = 100'003;  // 25 pages of 4 KiB and a bit, many turns of a socket
-constexpr std::uint64_t kPayload = kElements * sizeof(float);
+constexpr std::size_t kSharedElements =
+    100'003;  // 25 pages of 4 KiB and a bit, many turns of a socket
+constexpr std::uint64_t kPayload = kSharedElements * sizeof(float);
 constexpr std::uint64_t kKey = 77;
 constexpr Duration kTurn = milliseconds(200);
 
@@ -38,9 +39,9 @@ class SumState final : public ShardState {
  public:
   void apply(std::span<const SliceGradient> slices, const Update& /*update*/) override {
     for (const SliceGradient& slice : slices) {
-      ASSERT_EQ(slice.sum.size(), kElements);
+      ASSERT_EQ(slice.sum.size(), kSharedElements);
       EXPECT_TRUE(is_uniform(slice.sum)) << "a gradient of two pushes";
-      for (std::size_t i = 0; i < kElements; ++i) {
+      for (std::size_t i = 0; i < kSharedElements; ++i) {
         values_[i] += slice.sum[i];
       }
     }
@@ -49,8 +50,8 @@ class SumState final : public ShardState {
   [[nodiscard]] std::span<const float> momentum() const override { return momentum_; }
 
  private:
-  std::vector<float> values_ = std::vector<float>(kElements);
-  std::vector<float> momentum_ = std::vector<float>(kElements);
+  std::vector<float> values_ = std::vector<float>(kSharedElements);
+  std::vector<float> momentum_ = std::vector<float>(kSharedElements);
 };
 
 /// Computes slices: the gradient of slice s is s + 1 in every element.
@@ -60,7 +61,7 @@ class Worker {
       : wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), options_(options) {
     options_.self = MemberId{id};
     options_.wake = wake_.get();
-    options_.elements = {kElements};
+    options_.elements = {kSharedElements};
   }
 
   void run(ViewId view) {
@@ -101,8 +102,8 @@ class Worker {
   const UniqueFd wake_;
   ShardClientsOptions options_;
   WorkerFlow flow_{1};
-  std::vector<float> gradient_ = std::vector<float>(kElements);
-  std::vector<float> parameters_ = std::vector<float>(kElements);
+  std::vector<float> gradient_ = std::vector<float>(kSharedElements);
+  std::vector<float> parameters_ = std::vector<float>(kSharedElements);
 };
 
 struct JobShape {
@@ -230,7 +231,7 @@ TEST(SharedExchange, SendsTheSlicesOfARoundThatFindNoSlot) {
       ::_exit(2);
     }
   }
-  const std::vector<float> values(kElements, gradient);
+  const std::vector<float> values(kSharedElements, gradient);
   Header push;
   push.type = MessageType::kPush;
   push.worker = 1;
@@ -292,10 +293,10 @@ TEST(SharedExchange, WithAShardThatNamesAWrongSlotIsOver) {
   ShardClientsOptions options;
   options.self = MemberId{1};
   options.addresses = {collectives::to_string(address)};
-  options.elements = {kElements};
+  options.elements = {kSharedElements};
   options.wake = wake.get();
   WorkerFlow flow(1);
-  std::vector<float> parameters(kElements);
+  std::vector<float> parameters(kSharedElements);
   const auto clients = ShardClients::make(options, flow, [&](std::uint32_t, bool) -> PayloadTarget {
                          return {std::as_writable_bytes(std::span(parameters)), {}};
                        }).value();

@@ -14,8 +14,8 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr int kSide = 32;
-constexpr std::size_t kBytes = 3UL * kSide * kSide;
+constexpr int kImageSide = 32;
+constexpr std::size_t kBytes = 3UL * kImageSide * kImageSide;
 
 Files some_files() {
   Files files;
@@ -28,9 +28,9 @@ Files some_files() {
   return files;
 }
 
-OpenOptions options_with(bool skip_corrupt = false) {
+OpenOptions encoded_options(bool skip_corrupt = false) {
   OpenOptions options;
-  options.image_size = kSide;
+  options.image_size = kImageSide;
   options.skip_corrupt = skip_corrupt;
   return options;
 }
@@ -62,8 +62,8 @@ TEST(EncodedSet, FolderAndPlainTarAreTheSame) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder / "set");
   write_tar(some_files(), folder / "set.tar", "top/");
-  const DatasetPair a = open_image_folder(folder / "set", options_with()).value();
-  const DatasetPair b = open_image_tar(folder / "set.tar", options_with()).value();
+  const DatasetPair a = open_image_folder(folder / "set", encoded_options()).value();
+  const DatasetPair b = open_image_tar(folder / "set.tar", encoded_options()).value();
   EXPECT_TRUE(a.encoded);
   EXPECT_EQ(a.name, "images");
   EXPECT_EQ(a.mean, kImagenetMean);
@@ -86,12 +86,12 @@ TEST(EncodedSet, PartsLookLikeTheWholeImageScaled) {
   Files files = some_files();
   files["test/dog/1.jpg"] = photo(1200, 900, 8);  // decoded at 2/8
   write_folder(files, folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options()).value();
   const auto whole = [](const File& file, const ImagePart& part) {
     JpegDecoder decoder;
     const RgbImage image = decoder.decode(std::as_bytes(std::span(file))).value();
     Pixels pixels(kBytes);
-    Resampler().scale(image, part, kSide, pixels);
+    Resampler().scale(image, part, kImageSide, pixels);
     return pixels;
   };
   EXPECT_LT(difference(read(*pair.test, 1), whole(files["test/dog/1.jpg"], centre_part(1200, 900))),
@@ -107,7 +107,7 @@ TEST(EncodedSet, PartsLookLikeTheWholeImageScaled) {
 TEST(EncodedSet, TrainingSeesAnotherPartInEveryEpoch) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options()).value();
   const Pixels first = read_for_training(*pair.train, 3, {1, 0});
   EXPECT_EQ(first, read_for_training(*pair.train, 3, {1, 0}));
   EXPECT_NE(first, read_for_training(*pair.train, 3, {1, 1}));
@@ -118,7 +118,7 @@ TEST(EncodedSet, TrainingSeesAnotherPartInEveryEpoch) {
 TEST(EncodedSet, LoadersWithAnyNumberOfThreadsAgree) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options()).value();
   LoaderOptions options;
   options.seed = 3;
   options.global_batch = 12;
@@ -148,7 +148,7 @@ TEST(EncodedSet, GreyImagesHaveThreeEqualChannels) {
   files["train/cat/2.jpg"] = photo(100, 80, 3, TJSAMP_GRAY);
   const TemporaryFolder folder;
   write_folder(files, folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options()).value();
   const Pixels pixels = read(*pair.train, 1);
   const auto plane = static_cast<std::ptrdiff_t>(kBytes / 3);
   EXPECT_TRUE(std::equal(pixels.begin(), pixels.begin() + plane, pixels.begin() + plane));
@@ -161,10 +161,10 @@ TEST(EncodedSet, SmallImagesAreNamedOrLeftOut) {
   files["train/cat/2.jpg"] = photo(100, 7, 3);
   const TemporaryFolder folder;
   write_folder(files, folder.path());
-  const Result<DatasetPair> refused = open_image_folder(folder.path(), options_with());
+  const Result<DatasetPair> refused = open_image_folder(folder.path(), encoded_options());
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().detail.find("train/cat/2.jpg has 100x7 pixels"), std::string::npos);
-  const DatasetPair rest = open_image_folder(folder.path(), options_with(true)).value();
+  const DatasetPair rest = open_image_folder(folder.path(), encoded_options(true)).value();
   EXPECT_EQ(rest.left_out.count, 1U);
   EXPECT_EQ(rest.train->size(), 5U);
 }
@@ -181,8 +181,8 @@ TEST(EncodedSet, ABodyThatIsCorruptIsNamedWhenItIsRead) {
   const TemporaryFolder folder;
   write_folder(files, folder / "set");
   write_tar(files, folder / "set.tar");
-  for (const auto& opened : {open_image_folder(folder / "set", options_with()),
-                             open_image_tar(folder / "set.tar", options_with())}) {
+  for (const auto& opened : {open_image_folder(folder / "set", encoded_options()),
+                             open_image_tar(folder / "set.tar", encoded_options())}) {
     const DatasetPair& pair = opened.value();
     Pixels pixels(kBytes);
     const Result<void> done = pair.train->read(1, pixels);
@@ -196,7 +196,7 @@ TEST(EncodedSet, ABodyThatIsCorruptIsNamedWhenItIsRead) {
 TEST(EncodedSet, ALoaderHandsTheErrorOn) {
   const TemporaryFolder folder;
   write_folder(with_torn_body("train/cat/2.jpg"), folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options()).value();
   LoaderOptions options;
   options.global_batch = 6;
   options.microbatch = 6;
@@ -209,7 +209,7 @@ TEST(EncodedSet, ALoaderHandsTheErrorOn) {
 TEST(EncodedSet, ACorruptBodyBecomesTheMeanColourWhenAsked) {
   const TemporaryFolder folder;
   write_folder(with_torn_body("train/cat/2.jpg"), folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with(true)).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options(true)).value();
   ASSERT_EQ(pair.train->size(), 6U);
   for (int round = 0; round < 2; ++round) {
     const Pixels pixels = read(*pair.train, 1);
@@ -223,7 +223,7 @@ TEST(EncodedSet, ACorruptBodyBecomesTheMeanColourWhenAsked) {
 TEST(EncodedSet, AFileThatIsGoneIsAnErrorInAnyCase) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with(true)).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options(true)).value();
   std::filesystem::remove(folder / "train/cat/2.jpg");
   Pixels pixels(kBytes);
   const Result<void> done = pair.train->read(1, pixels);
@@ -234,7 +234,7 @@ TEST(EncodedSet, AFileThatIsGoneIsAnErrorInAnyCase) {
 TEST(EncodedSet, AFileThatChangedItsSizeIsAnError) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder.path());
-  const DatasetPair pair = open_image_folder(folder.path(), options_with()).value();
+  const DatasetPair pair = open_image_folder(folder.path(), encoded_options()).value();
   write_file(folder / "train/cat/2.jpg", photo(10, 10, 1));
   Pixels pixels(kBytes);
   EXPECT_NE(pair.train->read(1, pixels).error().detail.find("has changed"), std::string::npos);
@@ -243,7 +243,7 @@ TEST(EncodedSet, AFileThatChangedItsSizeIsAnError) {
 TEST(EncodedSet, ACompressedTarIsRefusedWithAdvice) {
   const TemporaryFolder folder;
   write_tar(some_files(), folder / "set.tar.gz");
-  const Result<DatasetPair> opened = open_image_tar(folder / "set.tar.gz", options_with());
+  const Result<DatasetPair> opened = open_image_tar(folder / "set.tar.gz", encoded_options());
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.error().detail.find("unpack it"), std::string::npos) << opened.error().detail;
 }
@@ -252,7 +252,7 @@ TEST(EncodedSet, CopiesHaveTheSameDigestAndOthersDoNot) {
   const TemporaryFolder folder;
   const auto digest_of_set = [&](const Files& files, const std::string& name) {
     write_folder(files, folder / name);
-    return open_image_folder(folder / name, options_with()).value().digest;
+    return open_image_folder(folder / name, encoded_options()).value().digest;
   };
   const Digest digest = digest_of_set(some_files(), "a");
   EXPECT_EQ(digest_of_set(some_files(), "b"), digest);
@@ -268,7 +268,7 @@ TEST(EncodedSet, CopiesHaveTheSameDigestAndOthersDoNot) {
 TEST(EncodedSet, OpensAgainFromTheCacheOfSizes) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder / "set");
-  OpenOptions options = options_with();
+  OpenOptions options = encoded_options();
   options.cache_dir = folder / "cache";
   const DatasetPair first = open_image_folder(folder / "set", options).value();
   const DatasetPair second = open_image_folder(folder / "set", options).value();

@@ -10,7 +10,7 @@
 namespace mayfly::datasets {
 namespace {
 
-Files some_files() {
+Files sized_files() {
   return {{"train/cat/1.jpg", photo(50, 40, 1)},
           {"train/cat/2.jpg", photo(41, 62, 2)},
           {"train/dog/1.jpg", photo(33, 35, 3)},
@@ -32,7 +32,7 @@ std::string error_of(const Files& files) {
 
 TEST(ImageSizes, AreThoseOfTheImages) {
   const TemporaryFolder folder;
-  write_folder(some_files(), folder.path());
+  write_folder(sized_files(), folder.path());
   const MeasuredImages found = measured(folder.path(), false).value();
   std::vector<std::pair<int, int>> sizes;
   for (const EncodedImage& image : found.images) {
@@ -44,7 +44,7 @@ TEST(ImageSizes, AreThoseOfTheImages) {
 }
 
 TEST(ImageSizes, TheFirstUnusableImageIsNamed) {
-  Files files = some_files();
+  Files files = sized_files();
   for (int i = 0; i < 300; ++i) {  // several threads have something to do
     files["train/eel/" + std::to_string(1000 + i) + ".jpg"] = files["train/dog/1.jpg"];
   }
@@ -55,7 +55,7 @@ TEST(ImageSizes, TheFirstUnusableImageIsNamed) {
 }
 
 TEST(ImageSizes, FourChannelsAreRefusedInOneLine) {
-  Files files = some_files();
+  Files files = sized_files();
   files["train/cat/2.jpg"] = photo(41, 62, 2, TJSAMP_444, TJPF_CMYK);
   const std::string detail = error_of(files);
   EXPECT_NE(detail.find("train/cat/2.jpg has 4 channels"), std::string::npos) << detail;
@@ -64,7 +64,7 @@ TEST(ImageSizes, FourChannelsAreRefusedInOneLine) {
 
 TEST(ImageSizes, AFileThatIsTooLargeIsRefused) {
   const TemporaryFolder folder;
-  write_folder(some_files(), folder.path());
+  write_folder(sized_files(), folder.path());
   std::filesystem::resize_file(folder / "train/cat/2.jpg", (std::uintmax_t{64} << 20) + 1);
   const Result<MeasuredImages> result = measured(folder.path(), false);
   ASSERT_FALSE(result.ok());
@@ -73,7 +73,7 @@ TEST(ImageSizes, AFileThatIsTooLargeIsRefused) {
 }
 
 TEST(ImageSizes, UnusableImagesAreLeftOutWhenAsked) {
-  Files files = some_files();
+  Files files = sized_files();
   files["train/cat/1.jpg"] = {'x'};
   files["train/cat/2.jpg"] = photo(41, 62, 2, TJSAMP_444, TJPF_CMYK);
   const TemporaryFolder folder;
@@ -90,7 +90,7 @@ TEST(ImageSizes, UnusableImagesAreLeftOutWhenAsked) {
 }
 
 TEST(ImageSizes, SomethingMustBeLeft) {
-  Files files = some_files();
+  Files files = sized_files();
   files["test/dog/1.jpg"] = {'x'};
   const TemporaryFolder folder;
   write_folder(files, folder.path());
@@ -100,7 +100,7 @@ TEST(ImageSizes, SomethingMustBeLeft) {
 
 TEST(ImageSizes, AFileThatCannotBeReadIsNeverLeftOut) {
   const TemporaryFolder folder;
-  write_folder(some_files(), folder.path());
+  write_folder(sized_files(), folder.path());
   EncodedImages images = list_image_folder(folder.path()).value();
   std::filesystem::remove(folder / "train/cat/2.jpg");
   const Result<MeasuredImages> result = measure_images("set", images, true, "");
@@ -110,7 +110,7 @@ TEST(ImageSizes, AFileThatCannotBeReadIsNeverLeftOut) {
 }
 
 TEST(ImageSizes, AHeaderBehindALongCommentIsFound) {
-  Files files = some_files();
+  Files files = sized_files();
   File& photo_file = files["train/cat/1.jpg"];
   File padded(photo_file.begin(), photo_file.begin() + 2);
   for (int i = 0; i < 3; ++i) {  // comments of 50,000 bytes each
@@ -126,7 +126,7 @@ TEST(ImageSizes, AHeaderBehindALongCommentIsFound) {
 
 TEST(ImageSizes, ADamagedCacheIsMeasuredAgain) {
   const TemporaryFolder folder;
-  write_folder(some_files(), folder / "set");
+  write_folder(sized_files(), folder / "set");
   const std::string cache = folder / "cache.sizes";
   ASSERT_TRUE(measured(folder / "set", false, cache).ok());
   const auto size = std::filesystem::file_size(cache);
@@ -144,7 +144,7 @@ TEST(ImageSizes, ADamagedCacheIsMeasuredAgain) {
 }
 
 TEST(ImageSizes, SmallImagesAreRefusedOrLeftOut) {
-  Files files = some_files();
+  Files files = sized_files();
   files["train/cat/2.jpg"] = photo(300, 7, 2);
   const TemporaryFolder folder;
   write_folder(files, folder.path());

@@ -26,7 +26,7 @@ LoaderOptions options_with(std::uint32_t threads) {
 
 constexpr std::array<std::uint32_t, 4> kAll = {0, 1, 2, 3};
 
-void expect_equal(const PreparedBatch& a, const PreparedBatch& b) {
+void expect_same_batch(const PreparedBatch& a, const PreparedBatch& b) {
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.microbatch, b.microbatch);
   EXPECT_EQ(a.samples, b.samples);
@@ -113,7 +113,7 @@ TEST(Loader, WhoLooksAheadGetsWhatIsAnnouncedInItsOrder) {
     while ((batch = loader->take_ahead()) == nullptr) {
       std::this_thread::yield();
     }
-    expect_equal(*batch, *reference->take(1 + i / 4, i % 4));
+    expect_same_batch(*batch, *reference->take(1 + i / 4, i % 4));
     loader->recycle(std::move(batch));
   }
   EXPECT_EQ(loader->take_ahead(), nullptr) << "all are taken";
@@ -140,7 +140,7 @@ TEST(Loader, GivesTheSameBatchesForAnyNumberOfThreadsAndAnyOrder) {
       loader->request(step, kAll);
       for (const std::uint32_t microbatch : {3U, 0U, 2U, 1U}) {
         auto batch = loader->take(step, microbatch);
-        expect_equal(*batch, *reference->take(step, microbatch));
+        expect_same_batch(*batch, *reference->take(step, microbatch));
         loader->recycle(std::move(batch));
       }
     }
@@ -182,7 +182,7 @@ TEST(Loader, ForgetsCancelledRequestsAndServesNewOnes) {
     }
     for (const std::uint32_t microbatch : kAll) {
       auto batch = loader->take(step, microbatch);
-      expect_equal(*batch, *reference->take(step, microbatch));
+      expect_same_batch(*batch, *reference->take(step, microbatch));
       loader->recycle(std::move(batch));
     }
   }

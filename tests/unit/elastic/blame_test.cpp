@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/elastic/members.hpp"
+
 namespace mayfly::elastic {
 namespace {
 
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
 constexpr MemberId k9{9};
 
 BreakReport blames(MemberId member, MemberId culprit) {

@@ -8,9 +8,6 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
 constexpr Duration kStopTimeout = seconds(10);
 
 using Members = std::vector<MemberId>;

@@ -9,10 +9,6 @@ namespace {
 
 using Members = std::vector<MemberId>;
 
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
-
 TEST(CoordinatorCutOff, WhoSaysThatItIsGoesAtOnceAndTheOthersGoOn) {
   CoordinatorHarness job = running_job(3);
   job.failed(k2, 10, k2);

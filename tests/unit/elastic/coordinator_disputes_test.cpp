@@ -11,16 +11,13 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
-
-CoordinatorOptions options(std::uint32_t workers) {
-  CoordinatorOptions options;
-  options.microbatches = 6;
-  options.initial_workers = workers;
-  options.state_part_names = {"conv1.weight", "conv1.weight (momentum)", "bn1.running_mean"};
-  return options;
+CoordinatorOptions disputed_options(std::uint32_t workers) {
+  CoordinatorOptions disputed_options;
+  disputed_options.microbatches = 6;
+  disputed_options.initial_workers = workers;
+  disputed_options.state_part_names = {"conv1.weight", "conv1.weight (momentum)",
+                                       "bn1.running_mean"};
+  return disputed_options;
 }
 
 void differs(CoordinatorHarness& job, MemberId member, std::uint64_t committed,
@@ -47,7 +44,7 @@ std::string detail_of(const CoordinatorHarness& job, const std::string& kind) {
 }
 
 CoordinatorHarness running(std::uint32_t workers, std::uint64_t committed = 4) {
-  CoordinatorHarness job(options(workers));
+  CoordinatorHarness job(disputed_options(workers));
   for (std::uint32_t i = 0; i < workers; ++i) {
     job.join();
   }
@@ -162,7 +159,7 @@ TEST(CoordinatorDisputes, APlannedChangeThatADifferenceOvertakesIsARecovery) {
 
 TEST(CoordinatorDisputes, WhoOnlyObservesStopsNobodyAndIsNoWitness) {
   constexpr std::uint64_t kLarge = 1000;
-  CoordinatorOptions with_observers = options(2);
+  CoordinatorOptions with_observers = disputed_options(2);
   with_observers.observe_from_bytes = kLarge;
   CoordinatorHarness job(with_observers);
   for (int i = 0; i < 3; ++i) {

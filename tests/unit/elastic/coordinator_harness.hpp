@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "elastic/core/coordinator.hpp"
+#include "tests/unit/elastic/members.hpp"
 
 namespace mayfly::elastic {
 

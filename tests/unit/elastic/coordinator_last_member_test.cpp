@@ -10,8 +10,6 @@ namespace {
 
 using Members = std::vector<MemberId>;
 
-constexpr MemberId k1{1};
-
 TEST(CoordinatorLastMember, IsGivenUpOnlyAfterALongSilence) {
   CoordinatorHarness job = running_job(1);
   job.pass(seconds(9), {});

@@ -7,19 +7,15 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
-constexpr MemberId k4{4};
 constexpr std::uint64_t kLarge = 1000;
 
 using Members = std::vector<MemberId>;
 
-CoordinatorOptions options() {
-  CoordinatorOptions options;
-  options.initial_workers = 2;
-  options.observe_from_bytes = kLarge;
-  return options;
+CoordinatorOptions observed_options() {
+  CoordinatorOptions observed_options;
+  observed_options.initial_workers = 2;
+  observed_options.observe_from_bytes = kLarge;
+  return observed_options;
 }
 
 MemberId join(CoordinatorHarness& job, std::uint64_t committed, std::uint64_t bytes) {
@@ -30,7 +26,7 @@ MemberId join(CoordinatorHarness& job, std::uint64_t committed, std::uint64_t by
 
 /// Members 1 and 2 work at step 10; the first has told the coordinator so.
 CoordinatorHarness running() {
-  CoordinatorHarness job(options());
+  CoordinatorHarness job(observed_options());
   (void)join(job, 0, kLarge);
   (void)join(job, 0, kLarge);
   job.start(k1, 10);
@@ -217,7 +213,7 @@ TEST(CoordinatorObservers, NobodyWaitsLongForASlowOne) {
   job.stopped(k2, 12);
   job.clear();
   job.say(k3, CaughtUp{job.view().id, Step{20}});
-  job.pass(options().start_together + milliseconds(20), {k1, k2, k3, k4});
+  job.pass(observed_options().start_together + milliseconds(20), {k1, k2, k3, k4});
   EXPECT_EQ(job.sent<Stop>(k1).size(), 1U);
 }
 
@@ -334,7 +330,7 @@ TEST(CoordinatorObservers, OneThatCaughtUpWaitsForTheOthersExactlyAsLongAsIsAllo
   job.stopped(k2, 12);
   job.clear();
   job.say(k3, CaughtUp{job.view().id, Step{20}});
-  job.pass(options().start_together - milliseconds(10), {k1, k2, k3, k4});
+  job.pass(observed_options().start_together - milliseconds(10), {k1, k2, k3, k4});
   job.say(k3, CaughtUp{job.view().id, Step{21}});  // once more, which is no news
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
   job.pass(milliseconds(10), {k1, k2, k3, k4});

@@ -17,7 +17,7 @@ MemberId join(CoordinatorHarness& job, const std::string& address) {
   return member;
 }
 
-CoordinatorOptions options(std::uint32_t initial, std::uint32_t min_workers = 1) {
+CoordinatorOptions with_servers(std::uint32_t initial, std::uint32_t min_workers = 1) {
   CoordinatorOptions made;
   made.initial_workers = initial;
   made.min_workers = min_workers;
@@ -28,7 +28,7 @@ CoordinatorOptions options(std::uint32_t initial, std::uint32_t min_workers = 1)
 }
 
 TEST(CoordinatorServers, LostWithOneWorkerLeftLeaveAViewAtOnce) {
-  CoordinatorHarness job(options(2));
+  CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
   const MemberId worker = join(job, "worker");
   ASSERT_EQ(job.view_members(), (Members{server, worker}));
@@ -39,7 +39,7 @@ TEST(CoordinatorServers, LostWithOneWorkerLeftLeaveAViewAtOnce) {
 }
 
 TEST(CoordinatorServers, AreNotWaitedForInThePlaceOfWorkers) {
-  CoordinatorHarness job(options(4, 2));
+  CoordinatorHarness job(with_servers(4, 2));
   const MemberId first = join(job, kServer);
   const MemberId second = join(job, kServer);
   const MemberId stays = join(job, "worker");
@@ -55,7 +55,7 @@ TEST(CoordinatorServers, AreNotWaitedForInThePlaceOfWorkers) {
 }
 
 TEST(CoordinatorServers, WithoutAnyWorkerForTooLongAreDismissed) {
-  CoordinatorHarness job(options(3));
+  CoordinatorHarness job(with_servers(3));
   const MemberId first = join(job, kServer);
   const MemberId second = join(job, kServer);
   const MemberId worker = join(job, "worker");
@@ -69,7 +69,7 @@ TEST(CoordinatorServers, WithoutAnyWorkerForTooLongAreDismissed) {
 }
 
 TEST(CoordinatorServers, AreWaitedForBeforeTheFirstView) {
-  CoordinatorHarness job(options(3));
+  CoordinatorHarness job(with_servers(3));
   (void)join(job, "worker");
   (void)join(job, "worker");
   EXPECT_FALSE(job.coordinator.view().has_value());
@@ -79,7 +79,7 @@ TEST(CoordinatorServers, AreWaitedForBeforeTheFirstView) {
 
 /// Servers hold the state and compute nothing: without a worker nothing goes on.
 TEST(CoordinatorServers, DoNotLetTheLastWorkerLeave) {
-  CoordinatorHarness job(options(2));
+  CoordinatorHarness job(with_servers(2));
   (void)join(job, kServer);
   const MemberId worker = join(job, "worker");
   const ViewId view = job.view().id;
@@ -96,7 +96,7 @@ TEST(CoordinatorServers, DoNotLetTheLastWorkerLeave) {
 
 /// Work goes on while a view ends: a worker may be at the job's last records.
 TEST(CoordinatorServers, AndWorkersThatHaveStoppedMayUseTheStoreUntilThereIsAnotherView) {
-  CoordinatorHarness job(options(2));
+  CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
   const MemberId worker = join(job, "worker");
   const ViewId view = job.view().id;
@@ -116,7 +116,7 @@ TEST(CoordinatorServers, AndWorkersThatHaveStoppedMayUseTheStoreUntilThereIsAnot
 
 /// The order reaches the worker before it has heard that the job is over.
 TEST(CoordinatorServers, ThatAreFinishedWhileAWorkerIsNotAreBelieved) {
-  CoordinatorHarness job(options(2));
+  CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
   const MemberId worker = join(job, "worker");
   job.give(coordinator_event::PauseAsked{true});
@@ -131,7 +131,7 @@ TEST(CoordinatorServers, ThatAreFinishedWhileAWorkerIsNotAreBelieved) {
 }
 
 TEST(CoordinatorServers, ThatAreFinishedWhenTheJobIsToBeStoppedEndItAsDone) {
-  CoordinatorHarness job(options(2));
+  CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
   const MemberId worker = join(job, "worker");
   job.give(coordinator_event::StopAsked{"asked"});
@@ -145,7 +145,7 @@ TEST(CoordinatorServers, ThatAreFinishedWhenTheJobIsToBeStoppedEndItAsDone) {
 
 /// It cannot come to the end, for whatever reason: that is waited for once.
 TEST(CoordinatorServers, ThatAreFinishedWaitForTheOthersOfAStoppedJobOnlyOnce) {
-  CoordinatorHarness job(options(2));
+  CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
   const MemberId worker = join(job, "worker");
   job.give(coordinator_event::StopAsked{"asked"});

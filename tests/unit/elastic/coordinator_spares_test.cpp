@@ -7,11 +7,6 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
-constexpr MemberId k4{4};
-
 using Members = std::vector<MemberId>;
 
 /// Two members work at step 10; `spares` more are ready.

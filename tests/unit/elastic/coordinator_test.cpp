@@ -8,10 +8,6 @@ namespace mayfly::elastic {
 namespace {
 
 using Members = std::vector<MemberId>;
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
-constexpr MemberId k3{3};
-constexpr MemberId k4{4};
 
 CoordinatorOptions options(std::uint32_t initial = 1) {
   CoordinatorOptions made;

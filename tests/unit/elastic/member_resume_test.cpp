@@ -9,26 +9,26 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr MemberId kSelf{2};
+constexpr MemberId kResumed{2};
 constexpr std::uint64_t kJob = 70;
 constexpr std::uint64_t kFirstAuthor = 71;
 constexpr std::uint64_t kOtherAuthor = 72;
-const Welcome kFirst{kSelf, Incarnation{1}, kFirstAuthor, kJob, false};
+const Welcome kFirst{kResumed, Incarnation{1}, kFirstAuthor, kJob, false};
 
 Welcome welcome(std::uint64_t incarnation, std::uint64_t author) {
-  return {kSelf, Incarnation{incarnation}, author, kJob, true};
+  return {kResumed, Incarnation{incarnation}, author, kJob, true};
 }
 
-View view_of(std::uint64_t id, std::uint64_t committed = 0) {
+View pair_view(std::uint64_t id, std::uint64_t committed = 0) {
   View view;
   view.id = ViewId{id};
   view.committed = Step{committed};
-  view.members = {{MemberId{1}, "", {}, 0, 0}, {kSelf, "", {}, 0, 0}};
+  view.members = {{MemberId{1}, "", {}, 0, 0}, {kResumed, "", {}, 0, 0}};
   return view;
 }
 
 template <typename Effect>
-const Effect* only(const std::vector<MemberEffect>& effects) {
+const Effect* only_effect(const std::vector<MemberEffect>& effects) {
   return effects.size() == 1 ? std::get_if<Effect>(&effects.front()) : nullptr;
 }
 
@@ -44,16 +44,16 @@ std::vector<Sent> sent(const std::vector<MemberEffect>& effects) {
   return found;
 }
 
-Member waiting_member() {
+Member welcomed_member() {
   Member member(kFirst);
   (void)member.handle(member_event::Loaded{Step{5}});
   return member;
 }
 
-Member running_member(std::uint64_t view = 1) {
-  Member member = waiting_member();
-  const auto effects = member.handle(member_event::Received{NewView{view_of(view, 5)}});
-  EXPECT_NE(only<member_effect::RunView>(effects), nullptr);
+Member member_in_view(std::uint64_t view = 1) {
+  Member member = welcomed_member();
+  const auto effects = member.handle(member_event::Received{NewView{pair_view(view, 5)}});
+  EXPECT_NE(only_effect<member_effect::RunView>(effects), nullptr);
   return member;
 }
 
@@ -67,7 +67,7 @@ member_event::TrainerStopped stopped_at(std::uint64_t view, std::uint64_t commit
 }
 
 TEST(MemberWithoutCoordinator, GoesOnAndSaysNothing) {
-  Member member = running_member();
+  Member member = member_in_view();
   EXPECT_TRUE(member.handle(member_event::CoordinatorLost{}).empty());
   EXPECT_TRUE(member.handle(member_event::GroupFormed{ViewId{1}}).empty());
   EXPECT_TRUE(member.handle(member_event::Progressed{ViewId{1}, Step{6}, 2}).empty());
@@ -76,25 +76,25 @@ TEST(MemberWithoutCoordinator, GoesOnAndSaysNothing) {
 }
 
 TEST(MemberWithoutCoordinator, IntroducesItselfWithWhatItHasAccepted) {
-  Member member = running_member(3);
+  Member member = member_in_view(3);
   (void)member.handle(member_event::CoordinatorLost{});
   Hello hello;
   member.introduce(hello);
-  EXPECT_EQ(hello.member, kSelf);
+  EXPECT_EQ(hello.member, kResumed);
   EXPECT_EQ(hello.job, kJob);
   EXPECT_EQ(hello.incarnation, Incarnation{1});
   EXPECT_EQ(hello.view, ViewId{3});
 }
 
 TEST(MemberWithoutCoordinator, ObeysNothingThatArrivesBeforeTheNextWelcome) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   EXPECT_TRUE(member.handle(member_event::Received{Stop{ViewId{1}, false}}).empty());
   EXPECT_TRUE(member.handle(member_event::Received{Dismiss{}}).empty());
 }
 
 TEST(MemberResume, SaysWhatItRunsToTheNextIncarnation) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::Progressed{ViewId{1}, Step{6}, 2.5F});
   (void)member.handle(member_event::CoordinatorLost{});
   const auto effects = member.handle(member_event::Received{welcome(2, kOtherAuthor)});
@@ -104,7 +104,7 @@ TEST(MemberResume, SaysWhatItRunsToTheNextIncarnation) {
   const Resume told = sent<Resume>(effects)[0];
   EXPECT_EQ(told.incarnation, Incarnation{2});
   EXPECT_EQ(told.phase, ResumePhase::kRunning);
-  EXPECT_EQ(told.view, view_of(1, 5));
+  EXPECT_EQ(told.view, pair_view(1, 5));
   EXPECT_EQ(told.committed, Step{6});
   EXPECT_TRUE(told.is_active);
   EXPECT_EQ(told.microbatch_ms, 2.5F);
@@ -112,7 +112,7 @@ TEST(MemberResume, SaysWhatItRunsToTheNextIncarnation) {
 }
 
 TEST(MemberResume, SaysWhatTheTrainerReportedMeanwhile) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(stopped_at(1, 5));
   (void)member.handle(member_event::LeaveAsked{"notice"});
@@ -134,7 +134,7 @@ TEST(MemberResume, IsReadyIfItHasRunNothingYetAndLoadingBeforeThat) {
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].phase, ResumePhase::kLoading);
 
-  Member ready = waiting_member();
+  Member ready = welcomed_member();
   (void)ready.handle(member_event::CoordinatorLost{});
   const auto second = sent<Resume>(ready.handle(member_event::Received{welcome(2, 9)}));
   ASSERT_EQ(second.size(), 1u);
@@ -144,7 +144,7 @@ TEST(MemberResume, IsReadyIfItHasRunNothingYetAndLoadingBeforeThat) {
 }
 
 TEST(MemberResume, TheSameCoordinatorMayAskAgainOnTheSameConnection) {
-  Member member = running_member();
+  Member member = member_in_view();
   const auto effects = member.handle(member_event::Received{welcome(3, kFirstAuthor)});
   ASSERT_EQ(sent<Resume>(effects).size(), 1u);
   EXPECT_EQ(sent<Resume>(effects)[0].incarnation, Incarnation{3});
@@ -160,20 +160,21 @@ Resume told_to(Member& member, std::uint64_t incarnation) {
 }
 
 TEST(MemberResume, SaysThatItCaughtUpInTheViewThatItIsInAndInNoOther) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::StateCaughtUp{ViewId{1}, Step{6}});
   const Resume first = told_to(member, 2);
   EXPECT_TRUE(first.has_caught_up);
   EXPECT_EQ(first.committed, Step{6});
   (void)member.handle(stopped_at(1, 7));
-  const View next = view_of(id_base(Incarnation{2}) + 1, 7);
-  ASSERT_NE(only<member_effect::RunView>(member.handle(member_event::Received{NewView{next}})),
-            nullptr);
+  const View next = pair_view(id_base(Incarnation{2}) + 1, 7);
+  ASSERT_NE(
+      only_effect<member_effect::RunView>(member.handle(member_event::Received{NewView{next}})),
+      nullptr);
   EXPECT_FALSE(told_to(member, 3).has_caught_up);
 }
 
 TEST(MemberResume, SaysWhatItHeldWhenItEnteredTheViewThatItRuns) {
-  Member member = running_member();
+  Member member = member_in_view();
   EXPECT_EQ(told_to(member, 2).held_before, MicrobatchSet{}) << "it entered with nothing";
   (void)member.handle(stopped_at(1, 7));
   const Resume waiting = told_to(member, 3);
@@ -182,7 +183,7 @@ TEST(MemberResume, SaysWhatItHeldWhenItEnteredTheViewThatItRuns) {
   EXPECT_EQ(waiting.held_before, MicrobatchSet{}) << "that is in its last report";
   EXPECT_TRUE(waiting.is_active);
 
-  const View next = view_of(id_base(Incarnation{3}) + 1, 7);
+  const View next = pair_view(id_base(Incarnation{3}) + 1, 7);
   (void)member.handle(member_event::Received{NewView{next}});
   const Resume running = told_to(member, 4);
   EXPECT_EQ(running.phase, ResumePhase::kRunning);
@@ -193,12 +194,12 @@ TEST(MemberResume, SaysWhatItHeldWhenItEnteredTheViewThatItRuns) {
   auto empty = stopped_at(value(next.id), 7);
   empty.held = MicrobatchSet{};
   (void)member.handle(empty);
-  (void)member.handle(member_event::Received{NewView{view_of(id_base(Incarnation{4}) + 1, 7)}});
+  (void)member.handle(member_event::Received{NewView{pair_view(id_base(Incarnation{4}) + 1, 7)}});
   EXPECT_EQ(told_to(member, 5).held_before, MicrobatchSet{}) << "it held nothing any more";
 }
 
 TEST(MemberResume, SaysTheLastSpeedThatWasKnown) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::Progressed{ViewId{1}, Step{6}, 2.5F});
   (void)member.handle(member_event::Progressed{ViewId{1}, Step{7}, 0});
   const Resume told = told_to(member, 2);
@@ -207,21 +208,21 @@ TEST(MemberResume, SaysTheLastSpeedThatWasKnown) {
 }
 
 TEST(MemberFencing, NeverObeysALowerIncarnation) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(member_event::Received{welcome(3, kOtherAuthor)});
   (void)member.handle(member_event::CoordinatorLost{});
   const auto effects = member.handle(member_event::Received{welcome(2, kFirstAuthor)});
-  EXPECT_NE(only<member_effect::TryElsewhere>(effects), nullptr);
+  EXPECT_NE(only_effect<member_effect::TryElsewhere>(effects), nullptr);
   EXPECT_TRUE(member.handle(member_event::Received{Stop{ViewId{1}, false}}).empty());
 }
 
 TEST(MemberFencing, VotesForOneCoordinatorPerIncarnation) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(member_event::Received{welcome(2, kFirstAuthor)});
   (void)member.handle(member_event::CoordinatorLost{});
-  EXPECT_NE(only<member_effect::TryElsewhere>(
+  EXPECT_NE(only_effect<member_effect::TryElsewhere>(
                 member.handle(member_event::Received{welcome(2, kOtherAuthor)})),
             nullptr);
   EXPECT_EQ(sent<Resume>(member.handle(member_event::Received{welcome(2, kFirstAuthor)})).size(),
@@ -229,48 +230,49 @@ TEST(MemberFencing, VotesForOneCoordinatorPerIncarnation) {
 }
 
 TEST(MemberFencing, FollowsNoCoordinatorOfAnotherJob) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   Welcome other = welcome(5, kOtherAuthor);
   other.job = kJob + 1;
-  EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(member_event::Received{other})),
+  EXPECT_NE(only_effect<member_effect::TryElsewhere>(member.handle(member_event::Received{other})),
             nullptr);
 }
 
 TEST(MemberFencing, EntersOnlyViewsOfTheIncarnationItObeys) {
-  Member member = running_member(3);
+  Member member = member_in_view(3);
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(stopped_at(3, 5));
   (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});
-  EXPECT_TRUE(member.handle(member_event::Received{NewView{view_of(4)}}).empty());
-  const View of_second = view_of(id_base(Incarnation{2}) + 1);
-  EXPECT_NE(only<member_effect::RunView>(member.handle(member_event::Received{NewView{of_second}})),
+  EXPECT_TRUE(member.handle(member_event::Received{NewView{pair_view(4)}}).empty());
+  const View of_second = pair_view(id_base(Incarnation{2}) + 1);
+  EXPECT_NE(only_effect<member_effect::RunView>(
+                member.handle(member_event::Received{NewView{of_second}})),
             nullptr);
 }
 
 TEST(MemberTurnedAway, TriesTheOthersIfThisOneIsNotInCharge) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   const auto elsewhere = member_event::Received{Refused{"standby", Refusal::kElsewhere}};
-  EXPECT_NE(only<member_effect::TryElsewhere>(member.handle(elsewhere)), nullptr);
+  EXPECT_NE(only_effect<member_effect::TryElsewhere>(member.handle(elsewhere)), nullptr);
   (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});
   const auto no_quorum = member_event::Received{NoQuorum{"1 of 3", 5}};
   const auto effects = member.handle(no_quorum);
-  const auto* other = only<member_effect::TryElsewhere>(effects);
+  const auto* other = only_effect<member_effect::TryElsewhere>(effects);
   ASSERT_NE(other, nullptr);
   EXPECT_EQ(other->skip, 5u);
 }
 
 TEST(MemberTurnedAway, ForGoodItLeavesAndIsDoneIfItHasFinished) {
   for (const bool finished : {false, true}) {
-    Member member = running_member();
+    Member member = member_in_view();
     auto last = stopped_at(1, 9);
     last.finished = finished;
     (void)member.handle(last);
     (void)member.handle(member_event::CoordinatorLost{});
     const auto effects =
         member.handle(member_event::Received{Refused{"the job has ended", Refusal::kFinal}});
-    const auto* leave = only<member_effect::Leave>(effects);
+    const auto* leave = only_effect<member_effect::Leave>(effects);
     ASSERT_NE(leave, nullptr);
     EXPECT_EQ(leave->reason, finished ? DismissReason::kJobDone : DismissReason::kJobFailed);
     EXPECT_EQ(leave->detail, "the job has ended");
@@ -279,7 +281,7 @@ TEST(MemberTurnedAway, ForGoodItLeavesAndIsDoneIfItHasFinished) {
 }
 
 TEST(MemberTurnedAway, IsWelcomeAsANewMemberIfTheJobWentOnWithoutIt) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   const auto effects = member.handle(member_event::Received{Refused{"evicted", Refusal::kEvicted}});
   ASSERT_EQ(effects.size(), 2u);
@@ -293,24 +295,25 @@ Former evicted_member() {
   first.quorum = true;
   Member member(first);
   (void)member.handle(member_event::Loaded{Step{5}});
-  (void)member.handle(member_event::Received{NewView{view_of(1, 5)}});
+  (void)member.handle(member_event::Received{NewView{pair_view(1, 5)}});
   (void)member.handle(stopped_at(1, 6));
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(member_event::Received{welcome(3, kOtherAuthor)});
   const auto effects =
       member.handle(member_event::Received{Dismiss{DismissReason::kEvicted, false, "", true}});
-  EXPECT_NE(only<member_effect::Leave>(effects), nullptr) << "it does not say that it is gone";
-  const auto* leave = only<member_effect::Leave>(effects);
+  EXPECT_NE(only_effect<member_effect::Leave>(effects), nullptr)
+      << "it does not say that it is gone";
+  const auto* leave = only_effect<member_effect::Leave>(effects);
   return leave != nullptr && leave->former ? *leave->former : Former{};
 }
 
 TEST(MemberJoinsAgain, UnderItsIdIfThereIsAQuorumAndSaysWhatItEnteredBefore) {
   Member again(evicted_member());
-  EXPECT_EQ(again.id(), kSelf);
+  EXPECT_EQ(again.id(), kResumed);
   Hello hello;
   again.introduce(hello);
   EXPECT_TRUE(hello.joins_again);
-  EXPECT_EQ(hello.member, kSelf);
+  EXPECT_EQ(hello.member, kResumed);
   EXPECT_EQ(hello.job, kJob);
   EXPECT_EQ(hello.incarnation, Incarnation{3});
   EXPECT_EQ(hello.author, kOtherAuthor);
@@ -328,7 +331,7 @@ TEST(MemberJoinsAgain, ButObeysNoLowerIncarnationThanTheOneBefore) {
   Member again(evicted_member());
   for (const Welcome& lower : {welcome(2, kOtherAuthor), welcome(3, kFirstAuthor)}) {
     const auto effects = again.handle(member_event::Received{lower});
-    EXPECT_NE(only<member_effect::TryElsewhere>(effects), nullptr);
+    EXPECT_NE(only_effect<member_effect::TryElsewhere>(effects), nullptr);
   }
 }
 
@@ -336,10 +339,10 @@ TEST(MemberJoinsAgain, AndRunsLaterViewsOnly) {
   Member again(evicted_member());
   (void)again.handle(member_event::Received{welcome(3, kOtherAuthor)});
   (void)again.handle(member_event::Loaded{Step{6}});
-  EXPECT_TRUE(again.handle(member_event::Received{NewView{view_of(1, 5)}}).empty());
+  EXPECT_TRUE(again.handle(member_event::Received{NewView{pair_view(1, 5)}}).empty());
   const std::uint64_t later = id_base(Incarnation{3}) + 1;
-  const auto effects = again.handle(member_event::Received{NewView{view_of(later, 6)}});
-  EXPECT_NE(only<member_effect::RunView>(effects), nullptr);
+  const auto effects = again.handle(member_event::Received{NewView{pair_view(later, 6)}});
+  EXPECT_NE(only_effect<member_effect::RunView>(effects), nullptr);
   Hello hello;
   again.introduce(hello);
   EXPECT_FALSE(hello.joins_again);
@@ -351,8 +354,8 @@ TEST(MemberJoinsAgain, StillKnowsWhatItEnteredIfItIsEvictedTwice) {
   (void)again.handle(member_event::Received{welcome(4, kFirstAuthor)});
   const auto effects =
       again.handle(member_event::Received{Dismiss{DismissReason::kEvicted, false, "", true}});
-  ASSERT_NE(only<member_effect::Leave>(effects), nullptr);
-  const std::optional<Former> former = only<member_effect::Leave>(effects)->former;
+  ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
+  const std::optional<Former> former = only_effect<member_effect::Leave>(effects)->former;
   ASSERT_TRUE(former && former->view);
   EXPECT_EQ(former->view->id, ViewId{1});
   EXPECT_TRUE(former->is_active);
@@ -361,27 +364,27 @@ TEST(MemberJoinsAgain, StillKnowsWhatItEnteredIfItIsEvictedTwice) {
 }
 
 TEST(MemberGivenUp, FinishesItsViewFirstAndIsDoneIfItWasTheLastStep) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   EXPECT_TRUE(member.handle(member_event::CoordinatorGivenUp{}).empty());
   auto last = stopped_at(1, 9);
   last.finished = true;
   const auto effects = member.handle(last);
-  ASSERT_NE(only<member_effect::Leave>(effects), nullptr);
-  EXPECT_EQ(only<member_effect::Leave>(effects)->reason, DismissReason::kJobDone);
+  ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
+  EXPECT_EQ(only_effect<member_effect::Leave>(effects)->reason, DismissReason::kJobDone);
 }
 
 TEST(MemberGivenUp, FailsWhenItWouldNeedTheLostCoordinator) {
-  Member waiting = waiting_member();
+  Member waiting = welcomed_member();
   (void)waiting.handle(member_event::CoordinatorLost{});
   const auto at_once = waiting.handle(member_event::CoordinatorGivenUp{});
-  ASSERT_NE(only<member_effect::Leave>(at_once), nullptr);
-  EXPECT_EQ(only<member_effect::Leave>(at_once)->reason, DismissReason::kJobFailed);
-  EXPECT_EQ(only<member_effect::Leave>(at_once)->detail, "the coordinator is gone");
+  ASSERT_NE(only_effect<member_effect::Leave>(at_once), nullptr);
+  EXPECT_EQ(only_effect<member_effect::Leave>(at_once)->reason, DismissReason::kJobFailed);
+  EXPECT_EQ(only_effect<member_effect::Leave>(at_once)->detail, "the coordinator is gone");
 }
 
 TEST(MemberGivenUp, LeavesAtOnceWhenItIsAskedTo) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorGivenUp{});  // it is there
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(member_event::CoordinatorGivenUp{});
@@ -394,7 +397,7 @@ TEST(MemberGivenUp, LeavesAtOnceWhenItIsAskedTo) {
 }
 
 TEST(MemberGivenUp, IsTakenBackByAWelcome) {
-  Member member = running_member();
+  Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(member_event::CoordinatorGivenUp{});
   (void)member.handle(member_event::Received{welcome(2, kOtherAuthor)});

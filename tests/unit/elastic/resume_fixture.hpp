@@ -13,10 +13,6 @@
 namespace mayfly::elastic {
 
 inline constexpr std::uint64_t kJob = 501;
-inline constexpr MemberId k1{1};
-inline constexpr MemberId k2{2};
-inline constexpr MemberId k3{3};
-inline constexpr MemberId k4{4};
 inline constexpr MemberId k5{5};
 
 /// A view of the members 1 to `count`; a coordinator of incarnation 1 published it.

@@ -5,8 +5,8 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr MemberId kOne{1};
-constexpr MemberId kTwo{2};
+constexpr MemberId kFirstMember{1};
+constexpr MemberId kSecondMember{2};
 constexpr Duration kBeat = milliseconds(50);
 
 /// Two members whose heartbeats come every 50 ms.
@@ -19,9 +19,9 @@ class StallWatchTest : public testing::Test {
       now_ = now_ + kBeat;
       move(one_, one_since_, one_takes);
       move(two_, two_since_, two_takes);
-      watch_.heard(kOne, one_, now_);
-      watch_.heard(kTwo, two_, now_);
-      for (const Stall& stall : watch_.judge({kOne, kTwo})) {
+      watch_.heard(kFirstMember, one_, now_);
+      watch_.heard(kSecondMember, two_, now_);
+      for (const Stall& stall : watch_.judge({kFirstMember, kSecondMember})) {
         (stall.evict ? evicted_ : reported_).push_back(stall);
       }
     }
@@ -48,8 +48,8 @@ TEST_F(StallWatchTest, ReportsTheCulpritWithinASecondAndWhoWaitsForIt) {
   EXPECT_TRUE(reported_.empty());
   pass(seconds(1), Duration::zero(), Duration::zero());
   ASSERT_EQ(reported_.size(), 1u);
-  EXPECT_EQ(reported_[0].member, kOne);
-  EXPECT_EQ(reported_[0].waiting, std::vector<MemberId>{kTwo});
+  EXPECT_EQ(reported_[0].member, kFirstMember);
+  EXPECT_EQ(reported_[0].waiting, std::vector<MemberId>{kSecondMember});
   EXPECT_EQ(
       describe(reported_[0]),
       "computes microbatch 3 of step 5, bucket 1; it has not moved for 750 ms (longest before: "
@@ -62,7 +62,7 @@ TEST_F(StallWatchTest, EvictsOnlyAfterTheLastLimitAndOnce) {
   EXPECT_TRUE(evicted_.empty());
   pass(seconds(20), Duration::zero(), Duration::zero());
   ASSERT_EQ(evicted_.size(), 1u);
-  EXPECT_EQ(evicted_[0].member, kOne);
+  EXPECT_EQ(evicted_[0].member, kFirstMember);
   EXPECT_EQ(reported_.size(), 1u);
 }
 
@@ -89,7 +89,7 @@ TEST_F(StallWatchTest, LimitsFollowWhatTheSlowestMemberTakes) {
   EXPECT_TRUE(reported_.empty()) << "one may be as slow as two";
   pass(seconds(4), Duration::zero(), seconds(3));
   ASSERT_EQ(reported_.size(), 1u);
-  EXPECT_EQ(reported_[0].member, kOne);
+  EXPECT_EQ(reported_[0].member, kFirstMember);
 }
 
 TEST_F(StallWatchTest, WhoWaitsIsNeverACulprit) {
@@ -154,11 +154,11 @@ TEST_F(StallWatchTest, APauseBetweenHeartbeatsIsNobodysFault) {
 TEST_F(StallWatchTest, AStuckGroupHasNoCulpritButIsTold) {
   one_.activity = Activity::kExchange;
   pass(seconds(1), milliseconds(100), milliseconds(100));
-  EXPECT_FALSE(watch_.group_is_stuck({kOne, kTwo}));
+  EXPECT_FALSE(watch_.group_is_stuck({kFirstMember, kSecondMember}));
   pass(seconds(6), Duration::zero(), Duration::zero());
-  EXPECT_TRUE(watch_.group_is_stuck({kOne, kTwo}));
-  EXPECT_FALSE(watch_.group_is_stuck({kOne, kTwo})) << "once";
-  EXPECT_FALSE(watch_.group_is_stuck({kOne})) << "one member waits for nobody";
+  EXPECT_TRUE(watch_.group_is_stuck({kFirstMember, kSecondMember}));
+  EXPECT_FALSE(watch_.group_is_stuck({kFirstMember, kSecondMember})) << "once";
+  EXPECT_FALSE(watch_.group_is_stuck({kFirstMember})) << "one member waits for nobody";
 }
 
 TEST_F(StallWatchTest, ANewViewStartsTheClockAgain) {
@@ -181,9 +181,9 @@ TEST_F(StallWatchTest, ReportOnlyEvictsNobody) {
 
 TEST_F(StallWatchTest, AForgottenMemberIsNotJudged) {
   pass(seconds(1), milliseconds(100), milliseconds(100));
-  watch_.forget(kOne);
-  EXPECT_FALSE(watch_.position(kOne).has_value());
-  EXPECT_TRUE(watch_.judge({kOne, kTwo}).empty());
+  watch_.forget(kFirstMember);
+  EXPECT_FALSE(watch_.position(kFirstMember).has_value());
+  EXPECT_TRUE(watch_.judge({kFirstMember, kSecondMember}).empty());
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/elastic/members.hpp"
+
 namespace mayfly::elastic {
 namespace {
-
-constexpr MemberId k1{1};
-constexpr MemberId k2{2};
 
 TEST(ViewStore, NamesThoseWhoWaitedInTheOrderTheyAsked) {
   ViewStore store;

@@ -47,7 +47,7 @@ class CheckpointStore : public ::testing::Test {
     return loaded.ok() ? Error{Errc::kIo, "loaded"} : loaded.error();
   }
 
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const nn::Model model_ = nn::make_model("resnet20", 10).value();
 };
 
@@ -69,7 +69,7 @@ TEST_F(CheckpointStore, FindsTheLatestOfAFolderAndOfARunDirectory) {
   save(9);  // saved last, so it is the latest, whatever its number
   EXPECT_EQ(step_loaded(folder_.path()), 9u);
 
-  const testing::TemporaryFolder run;
+  const test_support::TemporaryFolder run;
   std::filesystem::create_directory_symlink(folder_.path(), run / "checkpoints");
   EXPECT_EQ(step_loaded(run.path()), 9u);
 

@@ -156,7 +156,7 @@ class Receiving : public ::testing::Test {
     return elastic::send_exactly(fd, bytes, monotonic_now() + seconds(60));
   }
 
-  const mayfly::testing::TemporaryFolder folder;
+  const mayfly::test_support::TemporaryFolder folder;
   std::unique_ptr<Job> job;
   std::mutex mutex;
   std::vector<ReceivedCheckpoint> received;

@@ -11,7 +11,7 @@
 namespace mayfly::engine {
 namespace {
 
-using mayfly::testing::TemporaryFolder;
+using mayfly::test_support::TemporaryFolder;
 
 bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -17,8 +17,8 @@
 namespace mayfly::engine {
 namespace {
 
-using testing::NobodyListens;
-using testing::TemporaryFolder;
+using test_support::NobodyListens;
+using test_support::TemporaryFolder;
 
 /// A coordinator that wants one worker, and a provider that has none but notes what it is asked.
 class CloudTest : public ::testing::Test {

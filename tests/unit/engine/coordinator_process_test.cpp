@@ -28,7 +28,7 @@ namespace {
 
 using elastic::Command;
 using elastic::CommandReply;
-using testing::NobodyListens;
+using test_support::NobodyListens;
 
 JobConfig small_job(const std::string& run_dir) {
   JobConfig config;
@@ -58,7 +58,7 @@ CommandReply ask_both(const std::string& endpoint, const Bytes& token, const Com
 }
 
 TEST(CoordinatorProcess, AnswersWhatItHasReadWhenItEnds) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   NobodyListens listener;
   std::latch is_asked(1);
   std::latch ends(1);
@@ -97,7 +97,7 @@ std::set<std::string> everything_in(const std::string& folder) {
 }
 
 TEST(CoordinatorProcess, TouchesNothingWithoutTheLock) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const JobConfig config = small_job(folder / "run");
   NobodyListens listener;
   const Result<LockFile> lock = LockFile::take(view_log_path(config.run_dir) + ".lock");
@@ -111,7 +111,7 @@ TEST(CoordinatorProcess, TouchesNothingWithoutTheLock) {
 }
 
 TEST(CoordinatorProcess, TakesEverythingBackThatItWroteIfItIsRefused) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   JobConfig config = small_job(folder / "runs/first");
   config.bind_host = "203.0.113.7";  // RFC 5737: nobody's address; found out last
   NobodyListens listener;
@@ -147,7 +147,7 @@ class CoordinatorThatDiedAtTheEnd : public ::testing::Test {
     wait_for_end(*process);
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   NobodyListens listener_;
   JobConfig config_ = small_job(folder_ / "run");
   std::string refusal_;

@@ -72,7 +72,7 @@ class DataTransferTest : public ::testing::Test {
     });
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   const Digest digest_{1, 2};
 };
 

@@ -16,7 +16,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::uint32_t kMicrobatches = 6;
+constexpr std::uint32_t kDeviceMicrobatches = 6;
 
 /// What a step comes to, bit by bit.
 struct Outcome {
@@ -38,16 +38,16 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
 
   Worker worker(bool on_device) {
     Worker made;
-    made.sums = std::make_unique<GradientSums>(layout, GetParam(), kMicrobatches);
+    made.sums = std::make_unique<GradientSums>(layout, GetParam(), kDeviceMicrobatches);
     if (on_device) {
       made.gradient.resize(model.parameter_count);
       made.device = collectives::DeviceSums::make(
-                        calls, device_sums_shape(layout, is_exact(GetParam()), kMicrobatches),
+                        calls, device_sums_shape(layout, is_exact(GetParam()), kDeviceMicrobatches),
                         {made.gradient.data(), collectives::DeviceStream(this)})
                         .value();
       made.sums->keep_on(*made.device);
     }
-    made.wire = make_gradient_wire(GetParam(), layout, kMicrobatches, made.device.get());
+    made.wire = make_gradient_wire(GetParam(), layout, kDeviceMicrobatches, made.device.get());
     made.wire->begin_view(2);
     return made;
   }
@@ -118,7 +118,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
     wire.fetch_sums();
     std::vector<float> means(layout.element_count());
     for (std::size_t b = 0; b < layout.blocks().block_count(); ++b) {
-      wire.mean(b, exponents, 1.0F / kMicrobatches,
+      wire.mean(b, exponents, 1.0F / kDeviceMicrobatches,
                 std::span(means).subspan(layout.blocks().offset(b), layout.blocks().size(b)));
     }
     outcome.means.resize(means.size());
@@ -138,7 +138,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
     for (Worker& worker : workers) {
       worker.sums->clear(exponents, number);
     }
-    for (std::uint32_t m = 0; m < kMicrobatches; ++m) {
+    for (std::uint32_t m = 0; m < kDeviceMicrobatches; ++m) {
       const std::size_t who = idle == 2 ? m % 2 : 1 - idle;
       add(workers[who], number, m);
     }
@@ -201,19 +201,19 @@ TEST_P(DeviceWireTest, SumsAreValidInTheNextView) {
   for (Worker& worker : workers) {
     worker.sums->clear(exponents, 7);
   }
-  for (std::uint32_t m = 0; m < kMicrobatches - 1; ++m) {
+  for (std::uint32_t m = 0; m < kDeviceMicrobatches - 1; ++m) {
     add(workers[m % 2], 7, m);
   }
   (void)exchange(workers);  // of a view that was over before it ended
-  add(workers[0], 7, kMicrobatches - 1);
+  add(workers[0], 7, kDeviceMicrobatches - 1);
   std::vector<Worker> reference;
   reference.push_back(worker(false));
   reference.push_back(worker(false));
   for (Worker& worker : reference) {
     worker.sums->clear(exponents, 7);
   }
-  for (std::uint32_t m = 0; m < kMicrobatches; ++m) {
-    add(reference[m + 1 == kMicrobatches ? 0 : m % 2], 7, m);
+  for (std::uint32_t m = 0; m < kDeviceMicrobatches; ++m) {
+    add(reference[m + 1 == kDeviceMicrobatches ? 0 : m % 2], 7, m);
   }
   expect_same(exchange(workers), exchange(reference));
 }

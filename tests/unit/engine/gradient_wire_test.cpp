@@ -15,8 +15,8 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::uint32_t kMicrobatches = 8;
-constexpr float kMean = 1.0F / kMicrobatches;
+constexpr std::uint32_t kWireMicrobatches = 8;
+constexpr float kMean = 1.0F / kWireMicrobatches;
 
 /// Workers that share the microbatches of one step and reduce without a network.
 class WireTest : public ::testing::Test {
@@ -35,8 +35,8 @@ class WireTest : public ::testing::Test {
   std::vector<Worker> workers_of(Wire wire, std::size_t count) {
     std::vector<Worker> workers;
     for (std::size_t w = 0; w < count; ++w) {
-      workers.push_back({std::make_unique<GradientSums>(layout, wire, kMicrobatches, 1),
-                         make_gradient_wire(wire, layout, kMicrobatches)});
+      workers.push_back({std::make_unique<GradientSums>(layout, wire, kWireMicrobatches, 1),
+                         make_gradient_wire(wire, layout, kWireMicrobatches)});
       workers.back().wire->begin_view(static_cast<std::uint32_t>(count));
     }
     return workers;
@@ -54,10 +54,10 @@ class WireTest : public ::testing::Test {
   /// The exact mean of what gradient() gives.
   std::vector<double> truth(std::uint64_t step) const {
     std::vector<double> mean(layout.element_count());
-    for (std::uint32_t m = 0; m < kMicrobatches; ++m) {
+    for (std::uint32_t m = 0; m < kWireMicrobatches; ++m) {
       const std::vector<float> part = gradient(step, m);
       for (std::size_t i = 0; i < mean.size(); ++i) {
-        mean[i] += static_cast<double>(part[i]) / kMicrobatches;
+        mean[i] += static_cast<double>(part[i]) / kWireMicrobatches;
       }
     }
     return mean;
@@ -67,7 +67,7 @@ class WireTest : public ::testing::Test {
     for (Worker& worker : workers) {
       worker.sums->clear(exponents, step);
     }
-    for (std::uint32_t m = 0; m < kMicrobatches; ++m) {
+    for (std::uint32_t m = 0; m < kWireMicrobatches; ++m) {
       const std::vector<float> vector = gradient(step, m);
       for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
         workers[m % workers.size()].sums->add_bucket(b, vector, m);
@@ -173,8 +173,8 @@ TEST_P(ExactWires, AnOverflowIsSeenAndItsBlockAloneIsRaisedUntilItFits) {
 }
 
 TEST_P(ExactWires, AWorkerWithoutMicrobatchesAddsNothing) {
-  std::vector<Worker> some = workers_of(GetParam(), kMicrobatches);
-  std::vector<Worker> more = workers_of(GetParam(), kMicrobatches + 3);
+  std::vector<Worker> some = workers_of(GetParam(), kWireMicrobatches);
+  std::vector<Worker> more = workers_of(GetParam(), kWireMicrobatches + 3);
   (void)step(more, 1);  // leaves old sums behind
   EXPECT_EQ(step(more, 2).mean, step(some, 2).mean);
 }

@@ -28,7 +28,7 @@ class InitialWeightsTest : public ::testing::Test {
     return read.ok() ? Error{Errc::kIo, "read"} : read.error();
   }
 
-  const testing::TemporaryFolder folder_;
+  const test_support::TemporaryFolder folder_;
   const nn::Model model_ = nn::make_model("resnet20", 10).value();
   const nn::ModelState state_ = nn::make_initial_state(model_, 7, 0, 0);
 };

@@ -44,7 +44,7 @@ TEST(JobFacts, OfWhichNoModelCanBeAreRefused) {
 }
 
 TEST(JobFacts, AreReadFromTheRunDirectory) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::string run = folder / "";
   EXPECT_EQ(read_facts(run).error().code, Errc::kNotFound);
   const std::unique_ptr<Job> job = prepare_job(small_job()).value();

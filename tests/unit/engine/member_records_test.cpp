@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(MemberRecords, ThoseWrittenLastStay) {
-  const testing::TemporaryFolder run;
+  const test_support::TemporaryFolder run;
   prune_member_records(run.path(), 1);  // there is no logs/
   fs::create_directory(run / "logs");
   const auto file = [&](const std::string& name, int age) {

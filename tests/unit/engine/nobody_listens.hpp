@@ -4,7 +4,7 @@
 
 #include "engine/processes/launch.hpp"
 
-namespace mayfly::testing {
+namespace mayfly::test_support {
 
 class NobodyListens final : public engine::RunListener {
  public:
@@ -13,4 +13,4 @@ class NobodyListens final : public engine::RunListener {
   void on_summary(const engine::Summary& /*summary*/) override {}
 };
 
-}  // namespace mayfly::testing
+}  // namespace mayfly::test_support

@@ -8,7 +8,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Instant kNow = Instant{} + seconds(100);
+constexpr Instant kPsNow = Instant{} + seconds(100);
 
 /// Where nobody listens, although the host is there.
 std::string closed_address() {
@@ -19,12 +19,12 @@ std::string closed_address() {
 
 TEST(PsReach, KeepsNobodyAwayWhoWasNeverCutOff) {
   PsReach reach;
-  EXPECT_FALSE(reach.is_away(kNow));
+  EXPECT_FALSE(reach.is_away(kPsNow));
 }
 
 TEST(PsReach, KeepsAwayForLongerEachTimeInARowAndNeverForEver) {
   PsReach reach;
-  Instant now = kNow;
+  Instant now = kPsNow;
   Duration expected = PsReach::kFirstWait;
   for (int times = 0; times < 9; ++times) {
     reach.cut_off(closed_address(), now);
@@ -46,17 +46,17 @@ TEST(PsReach, ComesBackAsSoonAsSomebodyAnswers) {
   const auto bound = collectives::bound_endpoint(listener.value().get());
   const UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   PsReach reach;
-  reach.cut_off(collectives::to_string({"127.0.0.1", bound.value().second, "", ""}), kNow);
+  reach.cut_off(collectives::to_string({"127.0.0.1", bound.value().second, "", ""}), kPsNow);
   EXPECT_TRUE(reach.knock(wake.get()));
-  EXPECT_FALSE(reach.is_away(kNow));
+  EXPECT_FALSE(reach.is_away(kPsNow));
 }
 
 TEST(PsReach, StaysAwayWhileNobodyListens) {
   const UniqueFd wake(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
   PsReach reach;
-  reach.cut_off(closed_address(), kNow);
+  reach.cut_off(closed_address(), kPsNow);
   EXPECT_FALSE(reach.knock(wake.get()));
-  EXPECT_TRUE(reach.is_away(kNow));
+  EXPECT_TRUE(reach.is_away(kPsNow));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
         PsServer::start(*job.value(), layout, start.value().state, {0, false});
     ASSERT_TRUE(made.ok()) << made.error().detail;
     PsServer& server = *made.value();
-    testing::SilentClient client;
+    test_support::SilentClient client;
     PsLink::Hooks hooks;
     hooks.on_view = [&](const elastic::View& view) { server.meet(view); };
     hooks.on_hold = [&] { server.hold(); };
@@ -78,7 +78,7 @@ elastic::View view_number(std::uint64_t id) {
 }
 
 TEST(PsLink, AnswersAPlannedOrderAlsoIfEverybodyIsAtRestAtOnce) {
-  testing::SilentClient client;
+  test_support::SilentClient client;
   PsLink* first_shard = nullptr;
   PsLink::Hooks hooks;
   hooks.on_view = [](const elastic::View& /*view*/) {};
@@ -93,7 +93,7 @@ TEST(PsLink, AnswersAPlannedOrderAlsoIfEverybodyIsAtRestAtOnce) {
 }
 
 TEST(PsLink, TakesNoRestInAnEarlierViewForAnAnswer) {
-  testing::SilentClient client;
+  test_support::SilentClient client;
   PsLink::Hooks hooks;
   hooks.on_view = [](const elastic::View& /*view*/) {};
   hooks.on_leave = [] {};
@@ -110,7 +110,7 @@ TEST(PsLink, TakesNoRestInAnEarlierViewForAnAnswer) {
 }
 
 TEST(PsLink, IsThereUntilTheControlThreadHasToldOfTheEnd) {
-  testing::SilentClient client;
+  test_support::SilentClient client;
   std::latch is_telling(1);
   std::latch goes_on(1);
   std::atomic<bool> has_told = false;

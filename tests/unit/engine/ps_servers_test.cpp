@@ -12,7 +12,8 @@ ServerAddress server(std::uint32_t index) {
   return {index, {"lead" + name}, {"follow" + name}};
 }
 
-elastic::View view_of(std::uint64_t id, const std::vector<std::pair<int, std::string>>& members) {
+elastic::View servers_view(std::uint64_t id,
+                           const std::vector<std::pair<int, std::string>>& members) {
   elastic::View view;
   view.id = ViewId{id};
   for (const auto& [member, address] : members) {
@@ -45,24 +46,27 @@ TEST(PsServers, MoveAShardToItsFollowerAndNeverBack) {
   PsServers servers(two_servers());
   const std::string worker = kPsWorkerAddress;
   ASSERT_TRUE(
-      servers.follow(view_of(1, {{1, worker}, {2, to_text(server(0))}, {3, to_text(server(1))}}))
+      servers
+          .follow(servers_view(1, {{1, worker}, {2, to_text(server(0))}, {3, to_text(server(1))}}))
           .ok());
   EXPECT_EQ(servers.leader_address(0), "lead0");
   EXPECT_EQ(servers.follower_address(0), "follow1");
-  ASSERT_TRUE(servers.follow(view_of(2, {{1, worker}, {3, to_text(server(1))}})).ok());
+  ASSERT_TRUE(servers.follow(servers_view(2, {{1, worker}, {3, to_text(server(1))}})).ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.follower_address(0), "");
   EXPECT_EQ(servers.follower_address(1), "") << "its follower was on the lost server";
   // Another process under the same index has not what the job has trained.
   ASSERT_TRUE(
-      servers.follow(view_of(3, {{1, worker}, {3, to_text(server(1))}, {9, to_text(server(0))}}))
+      servers
+          .follow(servers_view(3, {{1, worker}, {3, to_text(server(1))}, {9, to_text(server(0))}}))
           .ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
 }
 
 TEST(PsServers, AreMetByALateWorkerAsTheyAre) {
   PsServers servers(two_servers());
-  ASSERT_TRUE(servers.follow(view_of(7, {{3, to_text(server(1))}, {8, kPsWorkerAddress}})).ok());
+  ASSERT_TRUE(
+      servers.follow(servers_view(7, {{3, to_text(server(1))}, {8, kPsWorkerAddress}})).ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.leader_address(1), "lead1");
 }
@@ -72,13 +76,14 @@ TEST(PsServers, MustAllBeThereWithoutFollowers) {
   config.ps_replicas = 0;
   PsServers servers(config);
   const Result<void> known =
-      servers.follow(view_of(1, {{3, to_text({1, {"lead1"}, {}})}, {8, kPsWorkerAddress}}));
+      servers.follow(servers_view(1, {{3, to_text({1, {"lead1"}, {}})}, {8, kPsWorkerAddress}}));
   ASSERT_FALSE(known.ok());
   EXPECT_EQ(known.error().code, Errc::kNotFound);
   PsServers twice(config);
-  EXPECT_FALSE(
-      twice.follow(view_of(1, {{3, to_text({1, {"lead1"}, {}})}, {4, to_text({1, {"lead1"}, {}})}}))
-          .ok());
+  EXPECT_FALSE(twice
+                   .follow(servers_view(
+                       1, {{3, to_text({1, {"lead1"}, {}})}, {4, to_text({1, {"lead1"}, {}})}}))
+                   .ok());
 }
 
 JobConfig colocated(std::uint32_t workers, std::uint32_t replicas) {
@@ -117,11 +122,12 @@ TEST(ColocatedServers, AreWorkersToo) {
 TEST(ColocatedServers, AreLostThoughTheirMemberComesBackWithoutThem) {
   PsServers servers(colocated(2, 1));
   ASSERT_TRUE(
-      servers.follow(view_of(1, {{1, to_text(carried(0))}, {2, to_text(carried(1))}})).ok());
+      servers.follow(servers_view(1, {{1, to_text(carried(0))}, {2, to_text(carried(1))}})).ok());
   EXPECT_TRUE(servers.is_server(1, MemberId{2}));
   EXPECT_EQ(servers.leader_address(1), "lead1");
   // It was evicted in view 2, which we have not seen, and keeps its id.
-  ASSERT_TRUE(servers.follow(view_of(3, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}})).ok());
+  ASSERT_TRUE(
+      servers.follow(servers_view(3, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}})).ok());
   EXPECT_EQ(servers.leader_address(1), "follow0");
 }
 
@@ -129,7 +135,7 @@ TEST(ColocatedServers, OfOneThatComesUnderATakenNumberAreNotTheJobs) {
   PsServers servers(colocated(2, 0));
   ASSERT_TRUE(
       servers
-          .follow(view_of(
+          .follow(servers_view(
               4, {{1, to_text(carried(0))}, {2, to_text(carried(1))}, {5, to_text(carried(0))}}))
           .ok());
   EXPECT_TRUE(servers.is_server(0, MemberId{1}));
@@ -139,7 +145,7 @@ TEST(ColocatedServers, OfOneThatComesUnderATakenNumberAreNotTheJobs) {
 TEST(ColocatedServers, MustAllBeThereWhichIsSaidWithTheFlag) {
   PsServers servers(colocated(2, 0));
   const Result<void> known =
-      servers.follow(view_of(1, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}}));
+      servers.follow(servers_view(1, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}}));
   ASSERT_FALSE(known.ok());
   EXPECT_NE(known.error().detail.find("--worker-number"), std::string::npos);
 }
@@ -173,25 +179,25 @@ TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
 
 TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
   const auto last =
-      view_of(2, {{1, kPsWorkerAddress}, {2, to_text(server(0))}, {3, to_text(server(1))}});
-  const auto two = view_of(1, {{1, kPsWorkerAddress},
-                               {2, to_text(server(0))},
-                               {3, to_text(server(1))},
-                               {4, kPsWorkerAddress}});
+      servers_view(2, {{1, kPsWorkerAddress}, {2, to_text(server(0))}, {3, to_text(server(1))}});
+  const auto two = servers_view(1, {{1, kPsWorkerAddress},
+                                    {2, to_text(server(0))},
+                                    {3, to_text(server(1))},
+                                    {4, kPsWorkerAddress}});
   PsServers servers(two_servers());
   ASSERT_TRUE(servers.follow(two).ok());
   EXPECT_EQ(servers.leader_member(1), MemberId{3});
   EXPECT_EQ(servers.server_to_give_up(two, 1), std::nullopt) << "the other worker may reach it";
   ASSERT_TRUE(servers.follow(last).ok());
   EXPECT_EQ(servers.server_to_give_up(last, 1), MemberId{3});
-  const auto without = view_of(3, {{1, kPsWorkerAddress}, {2, to_text(server(0))}});
+  const auto without = servers_view(3, {{1, kPsWorkerAddress}, {2, to_text(server(0))}});
   ASSERT_TRUE(servers.follow(without).ok());
   EXPECT_EQ(servers.leader_member(1), MemberId{2});
   EXPECT_EQ(servers.server_to_give_up(without, 1), std::nullopt) << "updates would be lost";
 
   JobConfig config = two_servers();
   config.ps_replicas = 0;
-  const auto bare = view_of(
+  const auto bare = servers_view(
       1,
       {{1, kPsWorkerAddress}, {2, to_text({0, {"lead0"}, {}})}, {3, to_text({1, {"lead1"}, {}})}});
   PsServers alone(config);
@@ -200,11 +206,11 @@ TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
 }
 
 TEST(LateServer, IsOneThatFindsAJobUnderWay) {
-  elastic::View view = view_of(1, {});
+  elastic::View view = servers_view(1, {});
   EXPECT_FALSE(is_late_server(view, Step{0}));
   view.committed = Step{1};
   EXPECT_TRUE(is_late_server(view, Step{0}));
-  EXPECT_TRUE(is_late_server(view_of(2, {}), Step{0}));
+  EXPECT_TRUE(is_late_server(servers_view(2, {}), Step{0}));
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ Summary full_summary() {
 }
 
 TEST(RunDirectory, MakesTheTreeAndSavesTheResolvedConfiguration) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   JobConfig config = config_in(folder / "a/run");
   config.lr = 0.25;
   const auto run = make(config);
@@ -105,7 +105,7 @@ TEST(RunDirectory, MakesTheTreeAndSavesTheResolvedConfiguration) {
 }
 
 TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto run = make(config_in(folder / "run"));
   run->event("joined", {{"member", json_number(std::uint64_t{3})},
                         {"host", json_string("a \"host\"\n\x01")}});
@@ -145,7 +145,7 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
 }
 
 TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   JobConfig config = config_in(folder / "run");
   make(config);
 
@@ -167,7 +167,7 @@ TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
 }
 
 TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const JobConfig config = config_in(folder / "run");
   make(config)->event("paused", {});
   const std::string whole = text_of(config.run_dir + "/events.jsonl");
@@ -180,7 +180,7 @@ TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
 }
 
 TEST(RunDirectory, DefaultPathNamesTheModelAndIsNeverShared) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   const std::string first = make(JobConfig{})->path();
@@ -192,7 +192,7 @@ TEST(RunDirectory, DefaultPathNamesTheModelAndIsNeverShared) {
 
 // Method: a limit on file size makes every write beyond it fail, as on a full disk.
 TEST(RunDirectory, GoesOnWhenTheDiskIsFullAndLeavesWholeLines) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto run = make(config_in(folder / "run"));
   run->metric(metric_of(1));
   const auto whole = static_cast<rlim_t>(text_of(run->path() + "/metrics.jsonl").size());
@@ -213,7 +213,7 @@ TEST(RunDirectory, GoesOnWhenTheDiskIsFullAndLeavesWholeLines) {
 }
 
 TEST(Summary, AsJsonHoldsEveryPromisedField) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   const auto run = make(config_in(folder / "run"));
   ASSERT_TRUE(run->summary(full_summary()).ok());
   const auto json = boost::json::parse(text_of(run->path() + "/summary.json")).as_object();

@@ -42,7 +42,7 @@ class RunHistoryTest : public ::testing::Test {
     return m;
   }
 
-  testing::TemporaryFolder folder_;
+  test_support::TemporaryFolder folder_;
   JobConfig config_;
 };
 

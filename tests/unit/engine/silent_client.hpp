@@ -7,7 +7,7 @@
 
 #include "elastic/net/member_client.hpp"
 
-namespace mayfly::testing {
+namespace mayfly::test_support {
 
 class SilentClient final : public elastic::MemberClient {
  public:
@@ -30,4 +30,4 @@ class SilentClient final : public elastic::MemberClient {
   std::atomic<int> stops = 0;
 };
 
-}  // namespace mayfly::testing
+}  // namespace mayfly::test_support

@@ -15,7 +15,7 @@ namespace mayfly::engine {
 namespace {
 
 namespace fs = std::filesystem;
-using mayfly::testing::TemporaryFolder;
+using mayfly::test_support::TemporaryFolder;
 
 std::set<std::string> everything_in(const std::string& folder) {
   std::set<std::string> found;

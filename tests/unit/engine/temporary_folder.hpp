@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace mayfly::testing {
+namespace mayfly::test_support {
 
 /// A folder of one test, removed at its end.
 class TemporaryFolder {
@@ -28,4 +28,4 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace mayfly::testing
+}  // namespace mayfly::test_support

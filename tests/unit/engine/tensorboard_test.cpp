@@ -121,7 +121,7 @@ TEST(Crc32c, AgreesWithPublishedVectors) {
 }
 
 TEST(EventFile, ReadsBackAsWritten) {
-  const testing::TemporaryFolder folder;
+  const test_support::TemporaryFolder folder;
   Result<std::unique_ptr<EventFile>> file = create_event_file(folder.path(), 1700000000.5);
   ASSERT_TRUE(file.ok());
   const Scalar first[] = {{"train/loss", 2.25F}, {"train/accuracy", 0.125F}};

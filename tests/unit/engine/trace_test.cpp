@@ -31,7 +31,7 @@ class TraceTest : public ::testing::Test {
     return found;
   }
 
-  mayfly::testing::TemporaryFolder folder;
+  mayfly::test_support::TemporaryFolder folder;
 };
 
 TEST_F(TraceTest, AClosedFileIsStrictJsonWithWhatWasRecorded) {

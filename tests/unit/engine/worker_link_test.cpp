@@ -34,7 +34,7 @@ TEST(WorkerLink, MayBeDestroyedByWhoHasTheOrderToLeave) {
       ComputePool::start(*job, layout, *loader, nullptr, 1).value();
   const std::unique_ptr<collectives::Transport> transport =
       collectives::make_tcp_transport({}).value();
-  testing::SilentClient client;
+  test_support::SilentClient client;
   auto link = std::make_unique<WorkerLink>(*transport, *pool, client);
   std::thread control([told = link.get()] {
     elastic::member_effect::Leave leave;

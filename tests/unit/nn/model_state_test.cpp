@@ -7,7 +7,7 @@
 namespace mayfly::nn {
 namespace {
 
-Model resnet20() {
+Model small_resnet() {
   return make_model("resnet20", 10).value();
 }
 
@@ -20,7 +20,7 @@ double mean_square(std::span<const float> values) {
 }
 
 TEST(ModelState, IsAPureFunctionOfModelAndSeed) {
-  const Model model = resnet20();
+  const Model model = small_resnet();
   const Digest first = digest_of(make_initial_state(model, 7, 3, -5));
   EXPECT_EQ(first, digest_of(make_initial_state(model, 7, 3, -5)));
   EXPECT_NE(first, digest_of(make_initial_state(model, 8, 3, -5)));
@@ -28,13 +28,13 @@ TEST(ModelState, IsAPureFunctionOfModelAndSeed) {
 
 // A changed value here means that old seeds no longer reproduce old runs.
 TEST(ModelState, HasTheRecordedBits) {
-  const Model model = resnet20();
+  const Model model = small_resnet();
   EXPECT_EQ(to_string(digest_of(make_initial_state(model, 1, 0, 0))),
             "cade4fc309315d5891416a87ce953e36");
 }
 
 TEST(ModelState, AnUndrawnStateIsTheInitialOneOnceItIsDrawn) {
-  const Model model = resnet20();
+  const Model model = small_resnet();
   ModelState state = make_undrawn_state(model, 3, -5);
   EXPECT_FALSE(state.is_drawn);
   draw_weights(model, 7, state);
@@ -44,7 +44,7 @@ TEST(ModelState, AnUndrawnStateIsTheInitialOneOnceItIsDrawn) {
 }
 
 TEST(ModelStateDeathTest, NobodySeesAnUndrawnState) {
-  const ModelState state = make_undrawn_state(resnet20(), 3, -5);
+  const ModelState state = make_undrawn_state(small_resnet(), 3, -5);
   EXPECT_DEATH((void)digest_of(state), "only a real state is compared");
 }
 
@@ -64,7 +64,7 @@ TEST(ModelState, ConvolutionsAreHeNormal) {
 }
 
 TEST(ModelState, LinearLayerStaysWithinItsBound) {
-  const Model model = resnet20();
+  const Model model = small_resnet();
   const ModelState state = make_initial_state(model, 3, 0, 0);
   const TensorInfo& weight = model.parameters[model.classifier_weight];
   const auto values = state.parameters.span().subspan(weight.offset);
@@ -75,7 +75,7 @@ TEST(ModelState, LinearLayerStaysWithinItsBound) {
 }
 
 TEST(ModelState, NormsStartAsIdentity) {
-  const Model model = resnet20();
+  const Model model = small_resnet();
   const ModelState state = make_initial_state(model, 1, 4, 77);
   const ConvSpec& conv = model.blocks[4].convs[0];
   EXPECT_EQ(state.parameters[model.parameters[conv.weight + 1].offset], 1.0F);
@@ -87,7 +87,7 @@ TEST(ModelState, NormsStartAsIdentity) {
 }
 
 TEST(ModelState, DigestSeesEveryPart) {
-  const Model model = resnet20();
+  const Model model = small_resnet();
   ModelState state = make_initial_state(model, 1, 2, 0);
   Digest last = digest_of(state);
   const auto changed = [&] {

@@ -7,9 +7,9 @@
 namespace mayfly::engine {
 namespace {
 
-using mayfly::testing::TemporaryFolder;
+using mayfly::test_support::TemporaryFolder;
 
-Instant far() {
+Instant child_deadline() {
   return monotonic_now() + seconds(60);
 }
 
@@ -19,7 +19,7 @@ TEST(ChildProcess, RunsWithItsEnvironmentAndLog) {
   ChildProcess child =
       ChildProcess::start({"sh", "-c", "echo first; echo $GREETING >&2"}, {{"GREETING", "hi"}}, log)
           .value();
-  EXPECT_TRUE(child.wait_until(far()));
+  EXPECT_TRUE(child.wait_until(child_deadline()));
   EXPECT_EQ(last_line_of(log), "hi");
 }
 
@@ -27,7 +27,7 @@ TEST(ChildProcess, ProgramThatIsNotThereSaysSoInTheLog) {
   const TemporaryFolder folder;
   const std::string log = folder / "log";
   ChildProcess child = ChildProcess::start({"/nonexistent/program"}, {}, log).value();
-  EXPECT_TRUE(child.wait_until(far()));
+  EXPECT_TRUE(child.wait_until(child_deadline()));
   EXPECT_EQ(last_line_of(log), "cannot start /nonexistent/program: No such file or directory");
 }
 

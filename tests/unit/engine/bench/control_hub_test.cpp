@@ -11,7 +11,7 @@
 namespace mayfly::engine {
 namespace {
 
-Instant far() {
+Instant hub_deadline() {
   return monotonic_now() + seconds(60);
 }
 
@@ -26,22 +26,22 @@ TEST_F(ControlHubTest, HearsAndAnswersEachConnection) {
   LineSocket a = connect();
   LineSocket b = connect();
   ASSERT_TRUE(a.send("hello a").ok());
-  const ControlHub::Message first = hub_->next(far()).value();
+  const ControlHub::Message first = hub_->next(hub_deadline()).value();
   EXPECT_EQ(first.line, "hello a");
   ASSERT_TRUE(b.send("hello b").ok());
-  const ControlHub::Message second = hub_->next(far()).value();
+  const ControlHub::Message second = hub_->next(hub_deadline()).value();
   EXPECT_EQ(second.line, "hello b");
   EXPECT_NE(first.connection, second.connection);
   ASSERT_TRUE(hub_->send(second.connection, "join 1").ok());
-  EXPECT_EQ(b.receive(far()).value(), "join 1");
+  EXPECT_EQ(b.receive(hub_deadline()).value(), "join 1");
 }
 
 TEST_F(ControlHubTest, SaysWhenAConnectionEnds) {
   std::optional<LineSocket> a = connect();
   ASSERT_TRUE(a->send("hello").ok());
-  const std::size_t id = hub_->next(far()).value().connection;
+  const std::size_t id = hub_->next(hub_deadline()).value().connection;
   a.reset();
-  const ControlHub::Message last = hub_->next(far()).value();
+  const ControlHub::Message last = hub_->next(hub_deadline()).value();
   EXPECT_EQ(last.connection, id);
   EXPECT_TRUE(last.gone);
   EXPECT_EQ(hub_->send(id, "anybody?").error().code, Errc::kPeerLost);
@@ -53,7 +53,7 @@ TEST_F(ControlHubTest, SilenceEndsAtTheDeadline) {
 
 TEST_F(ControlHubTest, SignalEndsTheWaitAndNotTheProcess) {
   ::raise(SIGINT);
-  EXPECT_EQ(hub_->next(far()).error().code, Errc::kAborted);
+  EXPECT_EQ(hub_->next(hub_deadline()).error().code, Errc::kAborted);
 }
 
 TEST_F(ControlHubTest, ScratchFolderGoesWithIt) {
@@ -94,7 +94,7 @@ TEST_F(ControlStoreTest, KeysAreSharedByStoresOfOneNameOnly) {
   const auto b = open("one");
   const auto other = open("two");
   ASSERT_TRUE(a->set("view/1/0", bytes("address")).ok());
-  EXPECT_EQ(b->get("view/1/0", far()).value(), bytes("address"));
+  EXPECT_EQ(b->get("view/1/0", hub_deadline()).value(), bytes("address"));
   EXPECT_EQ(other->get("view/1/0", monotonic_now() + milliseconds(20)).error().code,
             Errc::kDeadline);
 }
@@ -104,9 +104,9 @@ TEST_F(ControlStoreTest, GetWaitsForTheKeyAndMayBeAskedAgain) {
   const auto b = open("one");
   EXPECT_EQ(b->get("key", monotonic_now() + milliseconds(5)).error().code, Errc::kDeadline);
   ASSERT_TRUE(a->set("key", bytes("")).ok());
-  EXPECT_EQ(b->get("key", far()).value(), Bytes{});
+  EXPECT_EQ(b->get("key", hub_deadline()).value(), Bytes{});
   ASSERT_TRUE(a->set("other", bytes("\x01\xff")).ok());
-  EXPECT_EQ(b->get("other", far()).value(), bytes("\x01\xff"));
+  EXPECT_EQ(b->get("other", hub_deadline()).value(), bytes("\x01\xff"));
 }
 
 TEST_F(ControlStoreTest, LateAnswerToAnOldQuestionIsPassedOver) {
@@ -115,7 +115,7 @@ TEST_F(ControlStoreTest, LateAnswerToAnOldQuestionIsPassedOver) {
   EXPECT_EQ(b->get("old", monotonic_now() + milliseconds(5)).error().code, Errc::kDeadline);
   ASSERT_TRUE(a->set("old", bytes("x")).ok());
   ASSERT_TRUE(a->set("new", bytes("y")).ok());
-  EXPECT_EQ(b->get("new", far()).value(), bytes("y"));
+  EXPECT_EQ(b->get("new", hub_deadline()).value(), bytes("y"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace mayfly::engine {
 namespace {
 
-using mayfly::testing::TemporaryFolder;
+using mayfly::test_support::TemporaryFolder;
 
 Instant far() {
   return monotonic_now() + seconds(60);

@@ -56,7 +56,7 @@ TEST(RunResults, ReadBackFromTheirLine) {
 }
 
 TEST(RunResults, AreReadFromARunDirectory) {
-  const mayfly::testing::TemporaryFolder folder;
+  const mayfly::test_support::TemporaryFolder folder;
   const std::string dir = folder.path();
   const auto write = [&](const std::string& name, std::string_view text) {
     ASSERT_TRUE(write_file_atomic(dir + "/" + name, text).ok());

@@ -15,7 +15,8 @@ namespace mayfly::nn::cuda::test {
 namespace {
 
 constexpr std::size_t kBlock = 8;
-constexpr float kScale = 0x1p12F;  // no gradient here is below fp16's smallest normal number then
+constexpr float kLossScale =
+    0x1p12F;  // no gradient here is below fp16's smallest normal number then
 
 struct Reference {
   TrainResult train;
@@ -77,7 +78,7 @@ TEST_P(ClassifierKernels, ComputeWhatTheCpuEngineComputes) {
     for (const float smoothing : {0.0F, 0.1F}) {
       ClassifierInput input = random_classifier_input(shape, GetParam(), 1);
       input.loss.smoothing = smoothing;
-      input.loss.scale = kScale;
+      input.loss.scale = kLossScale;
       const ClassifierResult got = on_host([&](Machine& m) { return classify(m, input); });
       const Reference want = reference_of(input);
       EXPECT_EQ(got.logits, want.logits);
@@ -85,7 +86,7 @@ TEST_P(ClassifierKernels, ComputeWhatTheCpuEngineComputes) {
       EXPECT_NEAR(got.loss_sum.front() / shape.images, want.train.loss, 1e-6);
       expect_close(got.weight_gradient, want.weight_gradient, 1e-6);
       expect_close(got.bias_gradient, want.bias_gradient, 1e-5);
-      expect_close(got.x_gradient, want.x_gradient, 1e-6 + rounding_of(GetParam()), kScale);
+      expect_close(got.x_gradient, want.x_gradient, 1e-6 + rounding_of(GetParam()), kLossScale);
     }
   }
 }
@@ -97,8 +98,8 @@ TEST_P(ClassifierKernels, ScaleTheGradientOfActivationsOnly) {
     input.loss.unscale = 1 / scale;
     return on_host([&](Machine& m) { return classify(m, input); });
   };
-  ClassifierResult small = scaled(kScale);
-  const ClassifierResult large = scaled(8 * kScale);
+  ClassifierResult small = scaled(kLossScale);
+  const ClassifierResult large = scaled(8 * kLossScale);
   for (float& g : small.x_gradient) {
     g *= 8;
   }

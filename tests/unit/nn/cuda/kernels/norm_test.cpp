@@ -187,10 +187,10 @@ TEST_P(Norm, InferenceUsesTheRunningStatistics) {
 }
 
 /// The gradients of batch norm in double, for g = mask (gradient + addend).
-struct Reference {
+struct NormReference {
   std::vector<double> g, scale_gradient, shift_gradient, x_gradient;
 
-  Reference(const NormInput& input, const std::vector<std::uint8_t>& mask)
+  NormReference(const NormInput& input, const std::vector<std::uint8_t>& mask)
       : g(input.x.size()),
         scale_gradient(input.shape.channels),
         shift_gradient(input.shape.channels),
@@ -248,7 +248,7 @@ TEST_P(Norm, DerivesTheGradientsOfAMaskedSum) {
         input.addend.clear();
       }
       const std::vector<std::uint8_t> mask = norm_forward_mask(input);
-      const Reference want(input, mask);
+      const NormReference want(input, mask);
       const NormBackward got =
           on_host([&](Machine& m) { return norm_backward(m, input, mask, MaskedAt::kSums); });
       expect_close(got.shift_gradient, want.shift_gradient, 1e-5);
@@ -268,7 +268,7 @@ TEST_P(Norm, DerivesByTheTotalsOfAFusedConvolution) {
       NormInput input = random_norm_input(shape, GetParam(), 13);
       input.addend.clear();
       input.gradient = as_stored(GetParam(), input.gradient);
-      const Reference want(input, std::vector<std::uint8_t>(mask_bytes(shape), 0xff));
+      const NormReference want(input, std::vector<std::uint8_t>(mask_bytes(shape), 0xff));
       std::vector<float> totals;
       for (const std::vector<double>* sums : {&want.shift_gradient, &want.scale_gradient}) {
         for (const double sum : *sums) {

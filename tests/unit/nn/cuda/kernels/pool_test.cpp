@@ -13,7 +13,7 @@
 namespace mayfly::nn::cuda::test {
 namespace {
 
-constexpr std::size_t kBlock = 8;
+constexpr std::size_t kPoolBlock = 8;
 
 /// Where element i of an NHWC tensor is in the CPU's blocked layout.
 std::size_t blocked(const ActivationShape& shape, std::size_t i) {
@@ -21,8 +21,8 @@ std::size_t blocked(const ActivationShape& shape, std::size_t i) {
   const std::size_t area = std::size_t{shape.width} * shape.width;
   const std::size_t pixel = i / shape.channels % area;
   const std::size_t image = i / shape.channels / area;
-  const std::size_t plane = image * (shape.channels / kBlock) + channel / kBlock;
-  return (plane * area + pixel) * kBlock + channel % kBlock;
+  const std::size_t plane = image * (shape.channels / kPoolBlock) + channel / kPoolBlock;
+  return (plane * area + pixel) * kPoolBlock + channel % kPoolBlock;
 }
 
 template <typename T>
@@ -47,7 +47,7 @@ cpu::BlockedShape blocked_shape(const ActivationShape& shape) {
   return {.images = shape.images,
           .channels = shape.channels,
           .pixels = std::size_t{shape.width} * shape.width,
-          .block = kBlock};
+          .block = kPoolBlock};
 }
 
 ActivationShape halved(const ActivationShape& from, std::uint32_t channels) {
@@ -103,7 +103,7 @@ TEST_P(Pool, MaximumPlacesAndGradientAreTheCpuEngines) {
     for (const bool ties : {false, true}) {
       const ActivationShape to = halved(from, from.channels);
       const cpu::MaxPool reference(cpu::Isa::kPortable, from.images, from.channels, from.width,
-                                   kBlock);
+                                   kPoolBlock);
       const std::vector<float> x =
           ties ? tied_values(from.elements(), 3) : values(from.elements(), 3);
       AlignedBuffer<float> out(to.elements());
