@@ -1,3 +1,30 @@
+# Sources of one target are compiled several to a translation unit: their headers are read once, so
+# a whole build takes a third of the time. Whoever works on one file may prefer them one by one.
+option(MAYFLY_BATCHES "Compile several sources of a target at once" ON)
+set(MAYFLY_BATCH_SIZE 12)
+
+# mayfly_batches(TARGET)
+# Kernels that Highway compiles once for each instruction set stay alone: they include themselves.
+function(mayfly_batches target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source)
+    set(dispatched)
+    if(EXISTS ${source})
+      file(STRINGS ${source} dispatched REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    endif()
+    if(dispatched)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${MAYFLY_BATCHES} UNITY_BUILD_BATCH_SIZE ${MAYFLY_BATCH_SIZE})
+  # A class of one source may have members of that source's unnamed namespace: GCC warns of it
+  # wherever the source is not the main one.
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<BOOL:${MAYFLY_BATCHES}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
+endfunction()
+
 # mayfly_library(NAME SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
 # A static library of one folder; includes are written from the repository's root. Our own libraries
 # are named mayfly_<folder with underscores>.
@@ -6,6 +33,7 @@ function(mayfly_library name)
   add_library(mayfly_${name} STATIC ${ARG_SOURCES})
   target_include_directories(mayfly_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(mayfly_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  mayfly_batches(mayfly_${name})
 endfunction()
 
 # mayfly_module(NAME SOURCES ... LIBS ...)
@@ -20,6 +48,7 @@ function(mayfly_module name)
   set_target_properties(mayfly_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
     CXX_VISIBILITY_PRESET hidden)
+  mayfly_batches(mayfly_${name})
   set_property(GLOBAL APPEND PROPERTY MAYFLY_MODULES mayfly_${name})
 endfunction()
 
@@ -69,6 +98,7 @@ function(mayfly_test name)
   # string and of an operator new that a test replaces to count allocations.
   target_compile_options(${name} PRIVATE -O1 -Wno-restrict -Wno-mismatched-new-delete)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  mayfly_batches(${name})
   set(properties LABELS ${ARG_LABEL} PROCESSORS ${MAYFLY_LOAD_ONE_CORE})
   if(ARG_TIMEOUT)
     list(APPEND properties TIMEOUT ${ARG_TIMEOUT})
