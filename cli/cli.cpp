@@ -187,7 +187,7 @@ Subcommand token_command() {
   return {{"token",
            "make a job's token: print it, or write FILE for --token-file",
            "[FILE]",
-           {},
+           {{"tls", "", "of a job whose connections are encrypted"}},
            {},
            false},
           token};

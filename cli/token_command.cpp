@@ -10,9 +10,9 @@ int token(const ParsedArguments& arguments, Context& context) {
   if (words.size() > 1) {
     return context.complain("token: unexpected argument '" + words[1] + "'", kExitUsage);
   }
-  const Bytes made = elastic::make_token();
+  const Bytes made = elastic::make_token(arguments.has("tls"));
   if (words.empty()) {
-    context.out << to_hex(made) << "\n";
+    context.out << elastic::token_to_text(made) << "\n";
     return kExitDone;
   }
   std::error_code failure;

@@ -32,8 +32,14 @@ tcp protocol_of(int fd) {
 }  // namespace
 
 Connection::Connection(boost::asio::io_context& io, UniqueFd fd, std::uint64_t id,
-                       std::size_t frame_bytes_max, ConnectionOwner& owner)
-    : socket_(io), finish_timer_(io), id_(id), owner_(owner), reader_(frame_bytes_max) {
+                       std::size_t frame_bytes_max, ConnectionOwner& owner,
+                       std::shared_ptr<const TlsLink> tls)
+    : socket_(io),
+      finish_timer_(io),
+      id_(id),
+      owner_(owner),
+      reader_(frame_bytes_max),
+      tls_(std::move(tls)) {
   error_code error;
   const tcp protocol = protocol_of(fd.get());
   socket_.assign(protocol, fd.release(), error);
@@ -53,7 +59,7 @@ void Connection::read_more() {
                               return;
                             }
                             if (error) {
-                              self->close(error.message());
+                              self->close(self->reason_of(error));
                             } else {
                               self->handle_input(count);
                             }
@@ -111,9 +117,10 @@ void Connection::write_more() {
           return;
         }
         if (error) {
-          self->close(error.message());
+          self->close(self->reason_of(error));
           return;
         }
+        self->written_bytes_ += written;
         self->queued_bytes_ -= written;
         self->in_flight_.clear();
         if (!self->queue_.empty()) {
@@ -145,10 +152,20 @@ void Connection::end_output() {
   socket_.shutdown(tcp::socket::shutdown_send, error);
 }
 
+std::string Connection::reason_of(const error_code& error) const {
+  const std::string failure = tls_ != nullptr ? tls_->failure() : "";
+  return failure.empty() ? error.message() : failure;
+}
+
 bool Connection::everything_acknowledged() {
+  if (closed_ || !queue_.empty() || !in_flight_.empty()) {
+    return false;
+  }
+  if (tls_ != nullptr) {
+    return tls_->has_acknowledged(written_bytes_);
+  }
   int unacknowledged = 0;
-  return !closed_ && queue_.empty() && in_flight_.empty() &&
-         ::ioctl(socket_.native_handle(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+  return ::ioctl(socket_.native_handle(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
 
 UniqueFd Connection::release() {

@@ -15,6 +15,7 @@
 #include "base/unique_fd.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/net/frame.hpp"
+#include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {
 
@@ -36,9 +37,11 @@ class ConnectionOwner {
 /// Shared by its owner and by the operations that Asio has in flight, which outlive close().
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// Takes over a connected socket. `owner` must outlive the io_context's run.
+  /// Takes over a connected socket. `owner` must outlive the io_context's run. `tls`: how the
+  /// connection fares behind the socket, if it is encrypted.
   Connection(boost::asio::io_context& io, UniqueFd fd, std::uint64_t id,
-             std::size_t frame_bytes_max, ConnectionOwner& owner);
+             std::size_t frame_bytes_max, ConnectionOwner& owner,
+             std::shared_ptr<const TlsLink> tls = nullptr);
 
   /// The owner's name for it.
   [[nodiscard]] std::uint64_t id() const { return id_; }
@@ -69,6 +72,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void handle_input(std::size_t count);
   void write_more();
   void end_output();
+  /// What to say of an error of the socket.
+  [[nodiscard]] std::string reason_of(const boost::system::error_code& error) const;
 
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer finish_timer_;
@@ -78,6 +83,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::deque<Bytes> queue_;      // frames not yet handed to Asio
   std::deque<Bytes> in_flight_;  // frames Asio is writing
   std::size_t queued_bytes_ = 0;
+  std::uint64_t written_bytes_ = 0;
+  const std::shared_ptr<const TlsLink> tls_;  // null: not encrypted
   bool finishing_ = false;
   bool closed_ = false;
 };

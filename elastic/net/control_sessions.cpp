@@ -12,6 +12,7 @@
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
+#include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -37,6 +38,13 @@ std::string full_text(int number) {
             "; raise it with ulimit -n, or ask for fewer workers";
   }
   return text;
+}
+
+/// For a peer that does not know that this job's connections are encrypted.
+Bytes needs_tls() {
+  return to_frame(Refused{
+      "wrong token: this job's connections are encrypted; use the coordinator's own token file, "
+      "whose text begins with \"tls-\""});
 }
 
 }  // namespace
@@ -117,8 +125,17 @@ void ControlSessions::greet(UniqueFd fd, Instant now) {
   session.id = next_id_++;
   session.who = peer_name(fd.get());
   session.place.host = host_of_peer(fd.get());
-  session.connection =
-      std::make_shared<Connection>(io_, std::move(fd), session.id, kStrangerFrameBytesMax, *this);
+  std::shared_ptr<const TlsLink> tls;
+  if (is_encrypted(token_)) {
+    SecureSocket secured = secure_server(std::move(fd), token_, needs_tls());
+    if (!secured.fd.valid()) {
+      return stranger_log_.turned_away(session.who, "no descriptors are left");
+    }
+    fd = std::move(secured.fd);
+    session.tls = tls = std::move(secured.link);
+  }
+  session.connection = std::make_shared<Connection>(io_, std::move(fd), session.id,
+                                                    kStrangerFrameBytesMax, *this, std::move(tls));
   session.nonce = make_nonce();
   session.deadline = now + kHandshakeTimeout;
   session.connection->start();
@@ -212,7 +229,12 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
   Held& held = found->second;
   no_stranger_any_more(held);
   if (held.stage == SessionStage::kStranger && !shutting_down()) {
-    stranger_log_.turned_away(held.who, "no handshake: " + detail);
+    const bool has_failed = held.tls != nullptr && !held.tls->failure().empty();
+    if (has_failed) {  // it may be a worker with another token: the user wants to know
+      stranger_log_.refused(held.who, detail);
+    } else {
+      stranger_log_.turned_away(held.who, "no handshake: " + detail);
+    }
   }
   const Session session = held;
   sessions_.erase(found);

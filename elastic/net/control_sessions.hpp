@@ -95,8 +95,9 @@ class ControlSessions final : public ConnectionOwner {
  private:
   struct Held : Session {
     std::shared_ptr<Connection> connection;
-    std::string who;         // for people
-    Bytes nonce;             // of our challenge
+    std::string who;                               // for people
+    Bytes nonce;                                   // of our challenge
+    std::shared_ptr<const TlsLink> tls = nullptr;  // null: not encrypted
     Instant deadline;        // kStranger: of its Hello; kOperator: of its next command
     bool is_counted = true;  // among strangers_: not admitted, and not closed yet
     bool is_awaited = true;  // may be a worker: the user wants to hear why it is refused

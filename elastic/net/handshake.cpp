@@ -7,6 +7,7 @@
 
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
+#include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -45,6 +46,9 @@ Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello 
   if (!message.ok()) {
     return message.error();
   }
+  if (const auto* refused = std::get_if<Refused>(&message.value())) {
+    return Error{Errc::kRefused, refused->reason};  // of a coordinator that encrypts
+  }
   const auto* challenge = std::get_if<Challenge>(&message.value());
   if (challenge == nullptr) {
     return unexpected(endpoint, message.value());
@@ -73,6 +77,16 @@ Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, He
   Result<UniqueFd> fd = connect_tcp(target.value(), connected);
   if (!fd.ok()) {
     return std::move(fd).error();
+  }
+  if (is_encrypted(token)) {
+    SecureSocket secured = secure_client(std::move(fd).value(), token);
+    if (!secured.fd.valid()) {
+      return Error{Errc::kIo, endpoint + ": no descriptors are left"};
+    }
+    if (Result<void> open = secured.link->wait_until_open(deadline); !open.ok()) {
+      return Error{open.error().code, endpoint + ": " + open.error().detail};
+    }
+    fd = std::move(secured.fd);
   }
   const int raw = fd.value().get();
   if (Result<void> said = present(raw, endpoint, token, std::move(hello), deadline); !said.ok()) {

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <span>
+#include <string_view>
 
 #include "base/check.hpp"
 #include "base/file.hpp"
@@ -17,6 +19,9 @@
 
 namespace mayfly::elastic {
 namespace {
+
+const std::string kEncryptedPrefix = "tls-";
+constexpr std::byte kEncryptedMark{1};
 
 Bytes random_bytes(std::size_t size) {
   Bytes bytes(size);
@@ -75,10 +80,35 @@ const unsigned char* raw(ByteSpan bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
+Bytes keyed_hash(ByteSpan key, ByteSpan text) {
+  Bytes hash(kProofBytes);
+  std::size_t size = 0;
+  const unsigned char* done =
+      EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA256", nullptr, raw(key), key.size(), raw(text),
+                text.size(), reinterpret_cast<unsigned char*>(hash.data()), hash.size(), &size);
+  ENSURE(done != nullptr && size == kProofBytes, "OpenSSL has HMAC-SHA256");
+  return hash;
+}
+
 }  // namespace
 
-Bytes make_token() {
-  return random_bytes(kTokenBytes);
+Bytes make_token(bool is_encrypted) {
+  Bytes token = random_bytes(kTokenBytes);
+  if (is_encrypted) {
+    token.push_back(kEncryptedMark);
+  }
+  return token;
+}
+bool is_encrypted(ByteSpan token) {
+  return token.size() == kTokenBytes + 1;
+}
+Bytes tls_key(ByteSpan token) {
+  constexpr std::string_view kPurpose = "mayfly tls 1.3 pre-shared key";
+  return keyed_hash(token, std::as_bytes(std::span(kPurpose)));
+}
+std::string token_to_text(ByteSpan token) {
+  ENSURE(token.size() == kTokenBytes || is_encrypted(token), "a token has one of two sizes");
+  return (is_encrypted(token) ? kEncryptedPrefix : "") + to_hex(token.first(kTokenBytes));
 }
 Bytes make_nonce() {
   return random_bytes(kNonceBytes);
@@ -93,6 +123,8 @@ Result<Bytes> read_token_file(const std::string& path) {
     return std::move(text).error();
   }
   std::string& hex = text.value();
+  const bool is_encrypted = hex.starts_with(kEncryptedPrefix);
+  hex.erase(0, is_encrypted ? kEncryptedPrefix.size() : 0);
   while (!hex.empty() && std::strchr("\r\n \t", hex.back()) != nullptr) {
     hex.pop_back();
   }
@@ -106,15 +138,18 @@ Result<Bytes> read_token_file(const std::string& path) {
     token.push_back(static_cast<std::byte>(high * 16 + low));
   }
   if (hex.size() != 2 * kTokenBytes || token.size() != kTokenBytes) {
-    return Error{Errc::kCorrupt, path + " is not a job token (64 hexadecimal digits)"};
+    return Error{Errc::kCorrupt, path + " is not a job token (64 hexadecimal digits, after \"" +
+                                     kEncryptedPrefix + "\" or nothing)"};
+  }
+  if (is_encrypted) {
+    token.push_back(kEncryptedMark);
   }
   return token;
 }
 
 Result<void> write_token_file(const std::string& path, ByteSpan token) {
-  ENSURE(token.size() == kTokenBytes, "a token has a fixed size");
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  Result<void> written = write_private_file(temporary, to_hex(token) + "\n");
+  Result<void> written = write_private_file(temporary, token_to_text(token) + "\n");
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     written = io_error("cannot rename to", path);
   }
@@ -130,13 +165,7 @@ Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce, R
   Bytes text(challenge_nonce.begin(), challenge_nonce.end());
   text.insert(text.end(), own_nonce.begin(), own_nonce.end());
   text.push_back(static_cast<std::byte>(role));
-  Bytes proof(kProofBytes);
-  std::size_t size = 0;
-  const unsigned char* done =
-      EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA256", nullptr, raw(token), token.size(), raw(text),
-                text.size(), reinterpret_cast<unsigned char*>(proof.data()), proof.size(), &size);
-  ENSURE(done != nullptr && size == kProofBytes, "OpenSSL has HMAC-SHA256");
-  return proof;
+  return keyed_hash(token, text);
 }
 
 void prepare_proofs() {

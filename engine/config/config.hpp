@@ -90,6 +90,7 @@ struct JobConfig {
   bool quorum = false;     ///< the job has standbys; see docs/failover.md
   std::uint16_t port = 0;  ///< of our own coordinator; 0 = any free
   std::string token_file;  ///< empty = <run-dir>/token, made if missing
+  bool tls = false;        ///< connections are encrypted; a token that is made says so to all
   std::uint32_t min_workers = 1;
   std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds

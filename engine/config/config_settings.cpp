@@ -170,6 +170,10 @@ void append_membership(std::vector<Setting>& list) {
   list.push_back(
       own(make("token_file", &C::token_file,
                "the job's secret; empty = token in the run directory, made if missing")));
+  list.push_back(
+      own(make("tls", &C::tls,
+               "encrypt control messages, checkpoints, data and states of joiners; gradients stay "
+               "in plain")));
   list.push_back(own(make("min_workers", &C::min_workers, "with fewer workers the job waits")));
   list.push_back(own(make("spares", &C::spares,
                           "of the workers so many stay idle until another is lost or leaves")));

@@ -8,6 +8,7 @@
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/state/starting_state.hpp"
 
 namespace mayfly::engine {
@@ -79,7 +80,7 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }
-  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  const Result<Bytes> token = read_job_token(config);
   if (!token.ok()) {
     return fail(token.error(), kExitUsage);
   }

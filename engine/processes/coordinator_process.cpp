@@ -31,13 +31,13 @@
 namespace mayfly::engine {
 namespace {
 
-Result<Bytes> read_or_make_token(const std::string& path) {
-  Result<Bytes> there = elastic::read_token_file(path);
+Result<Bytes> read_or_make_token(const JobConfig& config) {
+  Result<Bytes> there = read_job_token(config);
   if (there.ok() || there.error().code != Errc::kNotFound) {
     return there;
   }
-  Bytes token = elastic::make_token();
-  if (Result<void> written = elastic::write_token_file(path, token); !written.ok()) {
+  Bytes token = elastic::make_token(config.tls);
+  if (Result<void> written = elastic::write_token_file(config.token_file, token); !written.ok()) {
     return std::move(written).error();
   }
   return token;
@@ -296,7 +296,7 @@ Result<void> CoordinatorProcess::open_run_directory() {
 
 Result<void> CoordinatorProcess::start_server() {
   const JobConfig& config = job_->config;
-  Result<Bytes> token = read_or_make_token(config.token_file);
+  Result<Bytes> token = read_or_make_token(config);
   if (!token.ok()) {
     return std::move(token).error();
   }

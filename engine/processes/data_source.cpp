@@ -24,6 +24,7 @@
 #include "elastic/net/first_session.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/data_transfer.hpp"
 
@@ -207,7 +208,7 @@ Result<void> receive_all(const JobConfig& config, const Bytes& token, DataConnec
 }
 
 Result<std::string> fetch_from_coordinator(const JobConfig& config) {
-  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  const Result<Bytes> token = read_job_token(config);
   if (!token.ok()) {
     return token.error();
   }

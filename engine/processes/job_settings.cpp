@@ -11,6 +11,7 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/network_interface.hpp"
+#include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/job_facts.hpp"
 
@@ -26,7 +27,11 @@ Result<Bytes> token_of(const JobConfig& own) {
                  "a worker needs the job's token: --token-file with a copy of the file 'token' in "
                  "the coordinator's run directory"};
   }
-  return elastic::read_token_file(own.token_file.empty() ? own.run_dir + "/token" : own.token_file);
+  JobConfig with_place = own;
+  if (own.token_file.empty()) {
+    with_place.token_file = own.run_dir + "/token";
+  }
+  return read_job_token(with_place);
 }
 
 /// Once, of whichever coordinator answers first.

@@ -315,7 +315,7 @@ Result<Meeting> LaunchedRank::meet_as_first() {
   if (!meeting.over && channel_ != nullptr && !has_own_token_) {
     const Result<Bytes> token = elastic::read_token_file(config_.run_dir + "/token");
     failure = token.ok() ? std::nullopt : std::optional(token.error());
-    meeting.token = token.ok() ? to_hex(token.value()) : "";
+    meeting.token = token.ok() ? elastic::token_to_text(token.value()) : "";
   }
   if (channel_ != nullptr) {  // whatever it is, the others wait for it
     const Result<void> said = channel_->publish(to_text(meeting));

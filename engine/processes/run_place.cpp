@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/run/unfinished_run.hpp"
 
@@ -44,6 +45,16 @@ void resolve_defaults(JobConfig& config) {
     config.threads =
         uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / workers);
   }
+}
+
+Result<Bytes> read_job_token(const JobConfig& config) {
+  Result<Bytes> token = elastic::read_token_file(config.token_file);
+  if (token.ok() && config.tls && !elastic::is_encrypted(token.value())) {
+    return Error{Errc::kInvalidInput,
+                 "--tls: the token in " + config.token_file +
+                     " is one for connections in plain; `mayfly token --tls FILE` makes another"};
+  }
+  return token;
 }
 
 /// Who starts without a name in the same second gets the next one.

@@ -259,7 +259,7 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   const Step committed = initial.committed;
   const std::uint64_t state_bytes = nn::packed_state_size(initial);
   Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints, *parts.board, recent_records, parts.trace.get(),
+                   link, checkpoints, *parts.board, token, recent_records, parts.trace.get(),
                    parts.faults.get(), parts.device.parts.sums.get()},
                   std::move(initial));
   client.start(link);
@@ -373,7 +373,7 @@ std::string address_of(const WorkerParts& parts, const PsServer* server) {
 /// other workers are kept in between.
 int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
                StartingState start, LeaveSignals& signals) {
-  const Result<Bytes> token = elastic::read_token_file(config.token_file);
+  const Result<Bytes> token = read_job_token(config);
   if (!token.ok()) {
     return fail(token.error(), kExitUsage);
   }

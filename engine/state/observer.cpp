@@ -170,7 +170,7 @@ Result<void> Observer::receive() {
         {source_.donors[i], packed_.span().subspan(range.first, range.last - range.first)});
   }
   if (Result<void> fetched =
-          fetch_parts(source_.since, source_.key, parts, stop_.get(), kStateIdleMax);
+          fetch_parts(source_.since, source_.key, parts, stop_.get(), kStateIdleMax, source_.token);
       !fetched.ok()) {
     return fetched;
   }

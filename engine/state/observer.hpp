@@ -36,6 +36,7 @@ struct StateSource {
   std::uint64_t key = 0;
   Step committed{};  ///< of that view
   std::vector<DonorAddress> donors;
+  Bytes token;  ///< of the job: says whether connections are encrypted
 };
 
 /// What an observer writes to. Memory that the kernel has to clear first takes long to get (0.2 s

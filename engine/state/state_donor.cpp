@@ -16,6 +16,8 @@
 #include "base/check.hpp"
 #include "base/time.hpp"
 #include "collectives/tcp/sockets.hpp"
+#include "elastic/net/job_token.hpp"
+#include "elastic/net/tls_link.hpp"
 #include "engine/processes/low_priority.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -34,8 +36,11 @@ constexpr int kAcceptRetryMs = 100;
 /// One observer, or whoever else connects.
 class StateDonor::Connection {
  public:
-  explicit Connection(UniqueFd fd)
-      : fd_(std::move(fd)), who_(peer_name(fd_.get())), last_progress_(monotonic_now()) {}
+  Connection(UniqueFd fd, ByteSpan token)
+      : who_(peer_name(fd.get())), last_progress_(monotonic_now()) {
+    const bool is_encrypted = elastic::is_encrypted(token);
+    fd_ = is_encrypted ? elastic::secure_server(std::move(fd), token).fd : std::move(fd);
+  }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& who() const { return who_; }
@@ -84,8 +89,8 @@ class StateDonor::Connection {
     return !moved.closed && sent_ < header.size() + bytes.size();
   }
 
-  UniqueFd fd_;
   const std::string who_;
+  UniqueFd fd_;
   Instant last_progress_;
   std::array<std::byte, sizeof(PartRequest)> raw_{};
   std::size_t received_ = 0;
@@ -93,8 +98,8 @@ class StateDonor::Connection {
   std::size_t sent_ = 0;  // header included
 };
 
-StateDonor::StateDonor(std::string host, Priority priority)
-    : host_(std::move(host)), priority_(priority) {}
+StateDonor::StateDonor(std::string host, Priority priority, Bytes token)
+    : host_(std::move(host)), priority_(priority), token_(std::move(token)) {}
 
 StateDonor::~StateDonor() {
   stopping_ = true;
@@ -208,7 +213,7 @@ bool StateDonor::accept_connections(Connections& connections) {
     if (!fd.valid()) {
       return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     }
-    auto connection = std::make_unique<Connection>(std::move(fd));
+    auto connection = std::make_unique<Connection>(std::move(fd), token_);
     // An observer's request is here already, as a rule: it is never taken for a stranger.
     if (!connection->advance(*this)) {
       turn_away(*connection, "it asked for nothing that is offered");

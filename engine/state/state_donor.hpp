@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "base/stranger_log.hpp"
 #include "base/unique_fd.hpp"
@@ -30,8 +31,9 @@ class StateDonor {
  public:
   enum class Priority { kLow, kUsual };
 
-  /// Listens on `host` once there is something to send.
-  explicit StateDonor(std::string host, Priority priority = Priority::kLow);
+  /// Listens on `host` once there is something to send. `token`: the job's, which says whether
+  /// connections are encrypted.
+  explicit StateDonor(std::string host, Priority priority = Priority::kLow, Bytes token = {});
   ~StateDonor();
 
   // Trainer thread:
@@ -68,6 +70,7 @@ class StateDonor {
 
   std::string host_;
   Priority priority_;
+  Bytes token_;
   DonorAddress address_;
   UniqueFd listener_;
   UniqueFd wake_;  // an eventfd: there is news for the server thread

@@ -7,9 +7,12 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/unique_fd.hpp"
 #include "collectives/tcp/sockets.hpp"
+#include "elastic/net/job_token.hpp"
+#include "elastic/net/tls_link.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -19,7 +22,8 @@ constexpr std::size_t kFetchChunkBytes = std::size_t{1} << 20;
 /// One connection, from connect() to the last byte.
 class Incoming {
  public:
-  Incoming(const WantedPart& part, PartRequest request) : part_(part), request_(request) {}
+  Incoming(const WantedPart& part, PartRequest request, ByteSpan token)
+      : part_(part), request_(request), token_(token) {}
 
   [[nodiscard]] Result<void> connect() {
     if (part_.donor.port == 0 || part_.donor.host.back() != '\0') {
@@ -73,6 +77,9 @@ class Incoming {
       return lost(std::strerror(error));
     }
     collectives::tune_stream(fd_.get());
+    if (elastic::is_encrypted(token_)) {
+      fd_ = elastic::secure_client(std::move(fd_), token_).fd;
+    }
     // Always fits into the buffer of a connection that has carried nothing yet.
     const collectives::Moved sent = collectives::send_some(fd_.get(), &request_, sizeof request_);
     said_ = true;
@@ -100,6 +107,7 @@ class Incoming {
 
   const WantedPart& part_;
   PartRequest request_;
+  ByteSpan token_;
   UniqueFd fd_;
   bool said_ = false;
   std::array<std::byte, sizeof(PartHeader)> raw_{};
@@ -144,10 +152,10 @@ Result<void> receive_all(std::vector<Incoming>& connections, int stop_fd, Durati
 }  // namespace
 
 Result<void> fetch_parts(ViewId since, std::uint64_t key, const std::vector<WantedPart>& parts,
-                         int stop_fd, Duration idle_max) {
+                         int stop_fd, Duration idle_max, ByteSpan token) {
   std::vector<Incoming> connections;
   for (const WantedPart& part : parts) {
-    connections.emplace_back(part, PartRequest{kPartMagic, since, key});
+    connections.emplace_back(part, PartRequest{kPartMagic, since, key}, token);
     if (Result<void> connected = connections.back().connect(); !connected.ok()) {
       return connected;
     }

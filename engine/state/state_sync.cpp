@@ -54,7 +54,7 @@ Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
 
 Result<PackedBytes> fetch_state(const elastic::View& view,
                                 const std::vector<DonorAddress>& addresses, std::size_t state_bytes,
-                                int stop_fd) {
+                                int stop_fd, ByteSpan token) {
   PackedBytes packed(state_bytes);
   const std::vector<Rank> senders = senders_of(view, state_bytes);
   std::vector<WantedPart> parts;
@@ -64,7 +64,7 @@ Result<PackedBytes> fetch_state(const elastic::View& view,
                      packed.span().subspan(range.first, range.last - range.first),
                      view.members[value(senders[i])].id});
   }
-  if (Result<void> fetched = fetch_parts(view.id, view.key, parts, stop_fd, kStateIdleMax);
+  if (Result<void> fetched = fetch_parts(view.id, view.key, parts, stop_fd, kStateIdleMax, token);
       !fetched.ok()) {
     return fetched.error();
   }

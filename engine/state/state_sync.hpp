@@ -36,7 +36,8 @@ namespace mayfly::engine {
 /// its senders; `addresses` are by rank. Blocks; fails as fetch_parts() does.
 [[nodiscard]] Result<PackedBytes> fetch_state(const elastic::View& view,
                                               const std::vector<DonorAddress>& addresses,
-                                              std::size_t state_bytes, int stop_fd);
+                                              std::size_t state_bytes, int stop_fd,
+                                              ByteSpan token = {});
 
 /// In a view with observers: all exchange what those need to take part in its reductions, the
 /// exponents and the loss scale of the next step, and what was tried about buckets. `observes`:

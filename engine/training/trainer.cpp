@@ -67,8 +67,8 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       committer_(parts.job, parts.layout),
       state_parts_(parts.job.model),
       saved_(state_.committed),
-      donor_(host_of(parts.job.config)),
-      sender_(host_of(parts.job.config), StateDonor::Priority::kUsual) {
+      donor_(host_of(parts.job.config), StateDonor::Priority::kLow, parts.token),
+      sender_(host_of(parts.job.config), StateDonor::Priority::kUsual, parts.token) {
   position_ = state_.committed;
   host_copy_.replaced();  // the pool may know another trainer's
 }

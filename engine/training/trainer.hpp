@@ -45,6 +45,7 @@ struct TrainerParts {
   WorkerLink& link;
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
+  const Bytes& token;  ///< the job's
   /// Of the last steps, for a new speaker to repeat; from one membership to the next.
   std::deque<StepRecord>& recent_records;
   Trace* trace = nullptr;                          ///< null = none

@@ -118,7 +118,7 @@ DonorAddress Trainer::send_state(const elastic::View& view) {
 Result<void> Trainer::take_state(const elastic::View& view,
                                  const std::vector<DonorAddress>& senders) {
   const Result<PackedBytes> packed =
-      fetch_state(view, senders, nn::packed_state_size(state_), over_->fd());
+      fetch_state(view, senders, nn::packed_state_size(state_), over_->fd(), parts_.token);
   if (!packed.ok()) {
     return packed.error();
   }

@@ -77,7 +77,7 @@ Result<void> Trainer::give_and_take_state(const elastic::View& view, collectives
     return all.error();
   }
   if (view.members[value(rank_)].observes == view.id) {
-    StateSource source{view.id, view.key, view.committed, {}};
+    StateSource source{view.id, view.key, view.committed, {}, parts_.token};
     for (const Rank donor : elastic::donors_of(view)) {
       source.donors.push_back(all.value()[value(donor)]);
     }

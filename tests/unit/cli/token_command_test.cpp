@@ -31,6 +31,16 @@ TEST_F(CliTest, TokenWritesAFileThatAWorkerTakes) {
   EXPECT_TRUE(elastic::read_token_file(folder / "token").ok());
 }
 
+TEST_F(CliTest, TokenSaysWhetherConnectionsAreEncrypted) {
+  const test_support::TemporaryFolder folder;
+  EXPECT_EQ(run({"token", "--tls", folder / "token"}), 0) << err();
+  const Result<Bytes> token = elastic::read_token_file(folder / "token");
+  ASSERT_TRUE(token.ok()) << token.error().detail;
+  EXPECT_TRUE(elastic::is_encrypted(token.value()));
+  EXPECT_EQ(run({"token", folder / "plain"}), 0) << err();
+  EXPECT_FALSE(elastic::is_encrypted(elastic::read_token_file(folder / "plain").value()));
+}
+
 TEST_F(CliTest, TokenReplacesNothing) {
   const test_support::TemporaryFolder folder;
   std::ofstream(folder / "token") << "something\n";

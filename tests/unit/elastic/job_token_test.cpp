@@ -27,6 +27,8 @@ Hello hello_for(ByteSpan token, ByteSpan challenge_nonce, Role role) {
 TEST(JobToken, TokensDiffer) {
   EXPECT_EQ(make_token().size(), kTokenBytes);
   EXPECT_NE(make_token(), make_token());
+  EXPECT_FALSE(is_encrypted(make_token()));
+  EXPECT_TRUE(is_encrypted(make_token(true)));
   EXPECT_NE(make_nonce(), make_nonce());
 }
 

@@ -1,0 +1,129 @@
+"""Goal: with --tls, who is on the network between the hosts of a job neither reads its settings,
+weights and records nor changes them, and who has another token is told so.
+Method: read: everything that crosses the bridges of the lab is written down while a job runs, loses
+a host and takes in another one that needs the state; none of the job's texts and weights may be in
+it, and all of them are in what the same job says without --tls. changed: between a coordinator and
+its workers somebody flips bits; connections break, the digest is that of an undisturbed run.
+wrong_token: workers with another token, with one that is not for TLS, and a command.
+"""
+import os
+import tempfile
+
+import lab_of_hosts
+import mayfly_run
+from cluster import Cluster
+from mayfly_run import SMALL_JOB, expect, lingering
+from middle_man import ChangingProxy, Ear
+from oracle import Oracle
+from ssh_test import LabRun, STEPS, lab_with_program, nothing_is_left, undisturbed
+
+CHANGES = 12
+BYTES_BETWEEN = 30_000
+# Of the settings and of the names of tensors.
+TEXTS = [b"procedural", b"resnet20", b"layer1.0.conv1"]
+
+
+def heard_in_a_job(digest, *more):
+    """What somebody on the network hears of a job that loses a host, and its last weights."""
+    lab = lab_with_program(4)
+    ear = Ear(lab, os.path.join(tempfile.mkdtemp(), "packets"))
+    run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30), *more)
+    run.wait_for_step(6)
+    used = [host for host in (1, 2, 3) if os.listdir(lab.disk(host, "root/.cache/mayfly/servers"))]
+    lab.power_off(used[0])
+    spare = 6 - sum(used)
+    run.wait_for("a worker on the spare host", lambda: any(
+        event["server"].startswith(f"h{spare}.") for event in run.events("server_granted")))
+    lab.power_on(used[0])
+    run.ends_well(digest)
+    ear.close()
+    nothing_is_left(lab, (used[1], spare))
+    with open(os.path.join(run.run_dir, "checkpoints/step-60/model.safetensors"), "rb") as file:
+        weights = file.read()
+    heard = ear.heard()
+    lab.remove()
+    return heard, weights
+
+
+def pieces(weights):
+    """Of 32 bytes each, from all over the file."""
+    return [weights[at:at + 32] for at in range(10_000, len(weights) - 32, len(weights) // 20)]
+
+
+def read():
+    digest = undisturbed()
+    plain, weights = heard_in_a_job(digest)
+    said = [text for text in TEXTS if text in plain]
+    found = sum(piece in plain for piece in pieces(weights))
+    print(f"in plain: {len(plain)} bytes, {said}, {found} pieces of the weights", flush=True)
+    expect(said == TEXTS and found >= 15, "the ear hears what there is to hear")
+    secret, weights = heard_in_a_job(digest, "--tls")
+    print(f"with TLS: {len(secret)} bytes", flush=True)
+    expect(len(secret) > 1_000_000, "the ear heard the job")
+    for text in TEXTS:
+        expect(text not in secret, f"{text} can be read")
+    found = sum(piece in secret for piece in pieces(weights))
+    expect(found == 0, f"{found} pieces of the weights can be read")
+
+
+def cluster_with_tls(**options):
+    return Cluster(tempfile.mkdtemp(), SMALL_JOB + STEPS + ["--threads", "1"], **options)
+
+
+def changed():
+    digest = undisturbed()
+    cluster = cluster_with_tls(timeout=240)
+    coordinator = cluster.start_coordinator(2, extra=["--tls", *lingering(6, 30)])
+    proxy = ChangingProxy(cluster.ports["run"], BYTES_BETWEEN, CHANGES)
+    for _ in range(2):
+        cluster.start_worker(proxy.endpoint, extra=lingering(6, 30))
+    cluster.wait_for_end(coordinator, "the job does not end")
+    print(f"{proxy.changed} changed bytes of {proxy.passed} on {proxy.connections} connections",
+          flush=True)
+    expect(coordinator.process.returncode == 0, cluster.logs())
+    expect(cluster.run.summary()["final_digest"] == digest, f"other bits\n{cluster.logs()}")
+    expect(proxy.changed >= 3 and proxy.connections > 4, "nothing was changed")
+
+
+def wrong_token():
+    cluster = cluster_with_tls()
+    coordinator = cluster.start_coordinator(1, extra=["--tls"])
+    endpoint = cluster.endpoint()
+    for name, words, told in (
+            ("other", ["token", "--tls"], "wrong token"),
+            ("plain", ["token"], "wrong token: this job's connections are encrypted")):
+        token_file = os.path.join(cluster.folder, name)
+        made = cluster.start_process("token-" + name, words + [token_file], None)
+        expect(made.process.wait() == 0, made.output())
+        worker = cluster.start_process(
+            "worker-" + name, ["worker", "--coordinator", endpoint, "--token-file", token_file,
+                               "--run-dir", cluster.run_dir(name)] + cluster.job, None)
+        expect(worker.process.wait() == 2, worker.output())
+        expect(told in worker.output(), worker.output())
+    status = cluster.start_process(
+        "status", ["status", endpoint, "--token-file",
+                   os.path.join(cluster.folder, "other")], None)
+    expect(status.process.wait() != 0 and "wrong token" in status.output(), status.output())
+    refused = cluster.start_process(
+        "refused", ["worker", "--coordinator", endpoint, "--tls", "--token-file",
+                    os.path.join(cluster.folder, "plain"), "--run-dir", cluster.run_dir("refused")]
+        + cluster.job, None)
+    expect(refused.process.wait() == 2 and "mayfly token --tls" in refused.output(),
+           refused.output())
+    cluster.start_worker(endpoint)
+    cluster.wait_for_end(coordinator, "the job does not end")
+    expect(coordinator.process.returncode == 0, cluster.logs())
+    for text in ("wrong token", "speaks no TLS"):
+        expect(text in coordinator.output(), coordinator.output())
+
+
+def main():
+    lack = lab_of_hosts.reason_to_skip()
+    if lack is not None:
+        print(f"skipped: {lack}")
+        return mayfly_run.SKIP
+    return mayfly_run.main({"read": read, "changed": changed, "wrong_token": wrong_token})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
