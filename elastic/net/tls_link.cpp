@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/prompt_thread.hpp"
 #include "elastic/net/tls_relay.hpp"
 
 namespace mayfly::elastic {
@@ -55,7 +56,7 @@ class Hub {
   }
 
   void run() {
-    pthread_setname_np(pthread_self(), "tls");
+    become_prompt_thread("tls");
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);  // SIGPIPE of the network's socket, too
