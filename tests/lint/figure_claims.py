@@ -500,6 +500,19 @@ def cloud(results):
     yield f"of the market's own time, {100 * day['natural_goodput']:.2f} %"
 
 
+def tls(results):
+    row = results.row("tls", kind="tls")
+    for text, field in (("step", "step_ms"),
+                        ('from the news of a loss to the new group ("synced")', "synced_ms")):
+        yield f"| {text} | {row[field]['plain']:.1f} ms | {row[field]['tls']:.1f} ms |"
+    yield f"encrypt | - | {row['tls_percent']['tls']:.1f} % |"
+    jobs = results.rows("tls", kind="job")
+    assert len({job["digest"] for job in jobs}) == 1
+    assert {job["recoveries"] for job in jobs} == {4}
+    yield f"median of {row['rounds']} jobs"
+    yield commit_of(results, "tls")
+
+
 def bucket_size(results):
     rounds = settings_of(results, "resnet18", commit="f9f3761")
     times = [f"{median_of(one, 'cpu_ms'):.1f}" for one in rounds.values()]
@@ -553,7 +566,7 @@ DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed, "servers": servers},
     "docs/benchmarks.md": {"allreduce": all_reduce, "reform": reform, "exchange": exchange,
                            "compare": compare, "jpeg": jpeg, "settings": settings,
-                           "elasticity": elasticity, "cloud": cloud},
+                           "elasticity": elasticity, "tls": tls, "cloud": cloud},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
 }

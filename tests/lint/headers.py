@@ -3,9 +3,9 @@
     headers.py ROOT COMPILER [BUILD_FOLDER]
 
 A header that a file in the build begins with has compiled alone there: given a build folder, only
-the others are compiled here. Headers named *-inl.hpp are compiled once per instruction set in one
-file, so they have a guard that opens again for each (Highway's convention, "HWY_TARGET_TOGGLE")
-instead.
+the others are compiled here, through ccache where it is found. Headers named *-inl.hpp are compiled
+once per instruction set in one file, so they have a guard that opens again for each (Highway's
+convention, "HWY_TARGET_TOGGLE") instead.
 """
 
 import concurrent.futures
@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from sources import code_only, cpp_files, finish, includes, root_argument
 
@@ -29,6 +30,7 @@ CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handl
                 "nn/cuda/device_feed", "nn/cuda/gradient_copy", "nn/cuda/resident_state",
                 "nn/cuda/running_step", "nn/cuda/staging")
 CUDA_INCLUDE = "/usr/local/cuda/include"
+CCACHE = ["ccache"] if shutil.which("ccache") else []
 
 
 def options_of_module(path):
@@ -46,13 +48,15 @@ def options_of_module(path):
     return asked.stdout.split() + ["-DOMPI_SKIP_MPICXX"] if asked.returncode == 0 else None
 
 
-def compile_problem(compiler, root, path):
+def compile_problem(compiler, root, path, folder):
     options = options_of_module(path)
     if options is None:
         return None
+    source = pathlib.Path(folder, path.replace("/", "-") + ".cpp")
+    source.write_text(f'#include "{path}"\n')
     run = subprocess.run(
-        [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", str(root), *options,
-         "-include", path, os.devnull],
+        [*CCACHE, compiler, "-std=c++20", "-c", "-I", str(root), *options, str(source), "-o",
+         str(source.with_suffix(".o"))],
         cwd=root, capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return None
@@ -97,9 +101,12 @@ def problems(root, compiler, build=None):
              if problem]
     known = compiled_in(build, root) if build is not None else set()
     left = [path for path, _ in headers if path not in known]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda path: compile_problem(compiler, root, path), left)
-        found += [problem for problem in results if problem]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = scratch if build is None or not build.is_dir() else build / "lint-headers"
+        os.makedirs(folder, exist_ok=True)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = pool.map(lambda path: compile_problem(compiler, root, path, folder), left)
+            found += [problem for problem in results if problem]
     return found
 
 
