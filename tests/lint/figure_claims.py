@@ -67,10 +67,12 @@ STEPS = (("ResNet-20 (CIFAR), one core, per CPU-second", "resnet20 fp32 1t", ".0
          ("ResNet-50, bf16, batch 16, one core", "resnet50 bf16 1t", ".1f"))
 
 
-def steps(results):
+def step_rows(results, names):
     packages = results.rows("step-vs-pytorch", kind="machine")[0]["packages"]
     yield f"PyTorch {packages['python3-torch'].split('+')[0]}"
     for words, name, form in STEPS:
+        if names is not None and name not in names:
+            continue
         row = results.row("step-vs-pytorch", kind="row", row=name)
         rates = {}
         for contestant in ("mayfly", "tuned", "shipped"):
@@ -82,33 +84,22 @@ def steps(results):
                f"| **{rates['mayfly'] / best:.2f}** / {rates['mayfly'] / rates['shipped']:.2f} |")
 
 
-def accuracies(results):
-    def of(name, what=None, **fields):
-        """In per cent, by seed."""
-        rows = [row for row in results.rows(f"accuracy-cifar10-{name}", **fields)
-                if "seed" in row and (what or "") in row["what"]]
-        rows.sort(key=lambda row: row["seed"])
-        return [f"{100 * row['test_top1']:.2f}" for row in rows]
+def steps(results):
+    def ms(name, model):
+        return f"{quiet(results, name, 'step_ms', model):.1f}"
 
-    first = of("resnet20", commit="015e64a")
-    alone, = of("resnet20", what="undisturbed")
-    assert alone == first[0] and results.row(
-        "accuracy-cifar10-resnet20", commit="015e64a", seed=1)["what"].startswith(
-            "4 workers, 4 losses")
-    yield "accuracy per seed: {}, {} and {} % in exact reduction".format(*first)
-    plain = of("resnet20", reduction="fp32", kernels="direct")
-    newer = of("resnet20", reduction="fp32", kernels="winograd")
-    yield "{}, {} and {} % in fp32 reduction".format(*plain, *newer)
-    faster = of("resnet20", reduction="exact", kernels="winograd")
-    today = of("resnet20", wire="int32", what="every eighth")
-    yield "{} and {} % with them for seeds 1 and 2".format(*faster)
-    yield "and the {} % above; {}, {} and {} % with today's exponents".format(*newer, *today)
-    yield ("seed 1: {} % with Winograd's kernels, {} % with direct".format(
-        *of("resnet32", kernels="winograd"), *of("resnet32", kernels="direct")))
-    yield ("With 16 bits on the wire, seed 1: `--wire int16` {} % (exact, and still independent of "
-           "the workers), bf16 {} %, fp16 {} %; exact with 32 bits and today's headroom {} %"
-           .format(*of("resnet20", wire="int16", commit="bc17053"), *of("resnet20", wire="bf16"),
-               *of("resnet20", wire="fp16"), *of("resnet20", what="four bits of headroom")))
+    yield from step_rows(results, None)
+    yield (f"(ResNet-20: {ms('exact', 'resnet20')} and {ms('fp32', 'resnet20')} ms; ResNet-50 at "
+           f"32 x 32: {ms('exact', 'resnet50')} and {ms('fp32', 'resnet50')} ms)")
+
+
+def accuracy(network):
+    def claims(results):
+        for row in results.rows(f"accuracy-cifar10-{network}"):
+            if "seed" in row:
+                yield (f"| {row['reduction']} | {row.get('wire', '-')} | {row['kernels']} | "
+                       f"{row['seed']} | {row['what']} | {100 * row['test_top1']:.2f} |")
+    return claims
 
 
 def settings_of(results, job, **fields):
@@ -137,13 +128,10 @@ def quiet(results, name, field, model):
     return median_of(settings_of(results, model, commit="ab0cc01")[name], field)
 
 
-def elsewhere(results):
+def speed(results):
     """What the README repeats of docs/benchmarks.md."""
-    def ms(name, model):
-        return f"{quiet(results, name, 'step_ms', model):.1f}"
-
-    yield (f"(ResNet-20: {ms('exact', 'resnet20')} and {ms('fp32', 'resnet20')} ms; ResNet-50 at "
-           f"32 x 32: {ms('exact', 'resnet50')} and {ms('fp32', 'resnet50')} ms)")
+    yield from step_rows(results, ("resnet20 fp32 1t", "resnet20 fp32 2t", "resnet32 fp32 2t",
+                                   "resnet18 fp32 1t", "resnet50 fp32 1t"))
 
     def large(contestant):
         return f"{all_reduce_ms(results, 4, 100 << 10, contestant):.0f}"
@@ -158,13 +146,6 @@ def elsewhere(results):
            f"one of 4 KiB between two workers {small('mayfly-unix')} us (Open MPI "
            f"{small('mpi-shm')}) and {small('mayfly-tcp')} us (plain ring {small('poll')}, Open "
            f"MPI {small('mpi-tcp')})")
-    yield f"in {known_ms(results, 'tcp', 'loss')[0]} ms after they are told"
-
-
-def speed(results):
-    yield from steps(results)
-    yield from accuracies(results)
-    yield from elsewhere(results)
 
 
 VARIANTS = (("`bsp`", "bsp"), ("`asp`", "asp"), ("`bsp:50%,asp`", "bsp:50%,asp"),
@@ -177,13 +158,6 @@ def compared(results, variant):
     assert sorted(column(rows, "seed")) == [1, 2, 3]
     return (column(rows, "train_seconds"), column(rows, "images_per_second"),
             [100 * top1 for top1 in column(rows, "test_top1")])
-
-
-def servers(results):
-    for words, variant in VARIANTS:
-        seconds, _, top1 = compared(results, variant)
-        yield (f"| {words.format('the same')} | {spread(seconds, '.1f')} | "
-               f"{spread(top1, '.2f')} |")
 
 
 def commit_of(results, name, **fields):
@@ -563,8 +537,10 @@ def worlds(results):
 
 
 DOCUMENTS = {
-    "README.md": {"recovery": recovery, "speed": speed, "servers": servers},
-    "docs/benchmarks.md": {"allreduce": all_reduce, "reform": reform, "exchange": exchange,
+    "README.md": {"recovery": recovery, "speed": speed},
+    "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
+    "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "reform": reform,
+                           "exchange": exchange,
                            "compare": compare, "jpeg": jpeg, "settings": settings,
                            "elasticity": elasticity, "tls": tls, "cloud": cloud},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
