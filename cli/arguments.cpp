@@ -12,12 +12,14 @@ namespace {
 
 using engine::Setting;
 
+constexpr const char* kHelpAll = "help-all";
+
 /// The usage line names the positionals, which are not declared to the parser: what it does not
 /// know comes back as "remaining" and is judged by us, with suggestions.
 class UsageFormatter final : public CLI::Formatter {
  public:
   explicit UsageFormatter(std::string positionals) : positionals_(std::move(positionals)) {
-    column_width(34);
+    column_width(kNameColumns);
   }
   std::string make_usage(const CLI::App*, std::string name) const override {
     return "Usage: mayfly " + name + (positionals_.empty() ? "" : " " + positionals_) +
@@ -30,8 +32,28 @@ class UsageFormatter final : public CLI::Formatter {
     }
     return text;
   }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(option->get_description());
+  }
 
  private:
+  static constexpr std::size_t kNameColumns = 34;
+  static constexpr std::size_t kTextColumns = 100 - kNameColumns;
+
+  /// Lines of at most kTextColumns, broken between words.
+  static std::string wrapped(std::string text) {
+    std::size_t begin = 0;
+    while (text.size() - begin > kTextColumns) {
+      std::size_t blank = text.rfind(' ', begin + kTextColumns);
+      if (blank == std::string::npos || blank <= begin) {
+        break;
+      }
+      text[blank] = '\n';
+      begin = blank + 1;
+    }
+    return text;
+  }
+
   std::string positionals_;
 };
 
@@ -62,9 +84,14 @@ std::string joined(const CLI::Option* option) {
 /// The parser of one subcommand, with the declared options by their name.
 class Parser {
  public:
-  explicit Parser(const CommandSpec& command) : app_(command.help, command.name) {
+  explicit Parser(const CommandSpec& command)
+      : app_(command.help, command.name), has_groups_(command.all_settings) {
     app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
     app_.allow_extras();
+    app_.get_help_ptr()->description("print the settings that most users need, and exit");
+    if (has_groups_) {
+      app_.set_help_all_flag(std::string("--") + kHelpAll, "print all settings, and exit");
+    }
     for (const OptionSpec& option : command.options) {
       declare(option);
     }
@@ -77,10 +104,24 @@ class Parser {
     }
   }
 
-  std::string help() { return app_.help(); }
+  std::string help(bool all) {
+    for (const auto& [name, option] : settings_) {
+      hide(option, has_groups_ && !all && !engine::find_setting(name)->is_common);
+    }
+    for (const auto& [name, option] : negatives_) {
+      hide(option, has_groups_ && !all && !engine::find_setting(name)->is_common);
+    }
+    return app_.help();
+  }
   Result<ParsedArguments> parse(std::vector<std::string> words);
 
  private:
+  static void hide(CLI::Option* option, bool is_hidden) {
+    if (is_hidden) {
+      option->group("");
+    }
+  }
+
   void declare(const OptionSpec& option) {
     if (option.placeholder.empty()) {
       switches_[option.name] = app_.add_flag("--" + option.name, option.help);
@@ -107,6 +148,12 @@ class Parser {
       negatives_[setting.name] = app_.add_flag("--no-" + flag, help);
       names_.push_back("--no-" + flag);
     }
+    if (has_groups_) {
+      option->group(setting.group);
+      if (has_negative(setting)) {
+        negatives_.at(setting.name)->group(setting.group);
+      }
+    }
     settings_[setting.name] = option;
   }
 
@@ -122,6 +169,7 @@ class Parser {
   Result<void> collect(ParsedArguments& parsed);
 
   CLI::App app_;
+  bool has_groups_;
   std::vector<std::string> names_;
   std::map<std::string, CLI::Option*> options_;
   std::map<std::string, CLI::Option*> switches_;
@@ -186,6 +234,9 @@ Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
   } catch (const CLI::CallForHelp&) {
     parsed.help_asked = true;
     return parsed;
+  } catch (const CLI::CallForAllHelp&) {
+    parsed.help_asked = parsed.is_help_all = true;
+    return parsed;
   } catch (const CLI::ParseError& failure) {
     return Error{Errc::kInvalidInput,
                  std::string(failure.what()) + " (see mayfly " + app_.get_name() + " --help)"};
@@ -211,8 +262,8 @@ Result<ParsedArguments> parse_arguments(const CommandSpec& command,
   return Parser(command).parse(words);
 }
 
-std::string help_text(const CommandSpec& command) {
-  return Parser(command).help();
+std::string help_text(const CommandSpec& command, bool all) {
+  return Parser(command).help(all);
 }
 
 }  // namespace mayfly::cli

@@ -33,6 +33,7 @@ struct CommandSpec {
 
 struct ParsedArguments {
   bool help_asked = false;
+  bool is_help_all = false;  ///< with the settings that few need
   std::map<std::string, std::string> options;
   std::set<std::string> switches;
   std::vector<std::string> positionals;
@@ -48,7 +49,8 @@ struct ParsedArguments {
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const CommandSpec& command,
                                                       const std::vector<std::string>& words);
 
-/// The text of `mayfly COMMAND --help`.
-[[nodiscard]] std::string help_text(const CommandSpec& command);
+/// The text of `mayfly COMMAND --help`; with `all`, of --help-all: for commands with all settings
+/// the former has the common ones only.
+[[nodiscard]] std::string help_text(const CommandSpec& command, bool all = false);
 
 }  // namespace mayfly::cli

@@ -157,10 +157,11 @@ std::string top_help() {
   }
   add("bench", "run a benchmark");
   return text +
-         "\nmayfly COMMAND --help lists the flags. Every setting is also an environment variable\n"
-         "(--global-batch: MAYFLY_GLOBAL_BATCH) and a TOML key (global_batch, see --config);\n"
-         "precedence: flag, environment, file, default. A switch can be written --quiet,\n"
-         "--quiet true or --quiet false; one that is on by default also --no-augment.\n\n"
+         "\nmayfly COMMAND --help lists the flags that most users need, --help-all all of them.\n"
+         "Every setting is also an environment variable (--global-batch: MAYFLY_GLOBAL_BATCH)\n"
+         "and a TOML key (global_batch, see --config); precedence: flag, environment, file,\n"
+         "default. A switch can be written --quiet, --quiet true or --quiet false; one that is\n"
+         "on by default also --no-augment.\n\n"
          "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 stopped by the user with "
          "a\n"
          "checkpoint written, 4 too few workers for too long.\n";
@@ -224,7 +225,7 @@ int run_subcommand(const Subcommand& command, const std::vector<std::string>& wo
     return context.complain(parsed.error().detail, kExitUsage);
   }
   if (parsed.value().help_asked) {
-    context.out << help_text(command.spec);
+    context.out << help_text(command.spec, parsed.value().is_help_all);
     return kExitDone;
   }
   if (command.spec.positionals.empty() && !parsed.value().positionals.empty()) {

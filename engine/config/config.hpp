@@ -184,7 +184,11 @@ struct Setting {
   /// It is about one process or its machine. All others are the job's: a worker takes them from its
   /// coordinator (engine/processes/job_settings.hpp).
   bool is_own = false;
+  const char* group = "";  ///< its heading in the help
+  /// One of the few that most users need: in `--help`; the others are in `--help-all`.
+  bool is_common = false;
 };
+/// Grouped: settings of one heading are beside each other.
 [[nodiscard]] const std::vector<Setting>& settings();
 
 /// Applies the keys of a TOML text. Unknown keys and wrong types are kInvalidInput with file, line

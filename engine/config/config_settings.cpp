@@ -1,5 +1,10 @@
 // The one list of settings, from which flags, environment names, TOML keys and help are made.
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.hpp"
 #include "engine/config/config.hpp"
 #include "engine/config/setting_kinds.hpp"
 
@@ -24,30 +29,35 @@ void append_training(std::vector<Setting>& list) {
   list.push_back(make("data_from", &C::data_from,
                       "where a worker that has no --data gets it: 'coordinator', a folder or tar, "
                       "the URL of a tar, or a command that fills {}: 'aws s3 sync s3://b/d {}'"));
-  list.push_back(make("image_size", &C::image_size,
-                      "pixels a side that the network sees; 0 = as small equal images have it, "
-                      "else 32 or 224 by the model"));
+  list.push_back(
+      make("image_size", &C::image_size,
+           "input resolution in pixels; 0 = the images' own size if all are small and equal, "
+           "else 32 or 224 by the model"));
   list.push_back(
       make("skip_corrupt", &C::skip_corrupt, "leave unusable images out and count them"));
   list.push_back(own(make("cache_dir", &C::cache_dir,
                           "folder for decoded images and images' sizes; empty = .cache beside the "
                           "run directory")));
-  list.push_back(make("seed", &C::seed, "of initial weights, sample order and augmentation"));
+  list.push_back(
+      make("seed", &C::seed, "random seed of initial weights, sample order and augmentation"));
   list.push_back(make("init_from", &C::init_from,
                       "start with these weights: a safetensors file, a checkpoint or a run "
                       "directory; ignored with --resume"));
   list.push_back(make("epochs", &C::epochs, "passes over the training set; see --steps"));
   list.push_back(make("steps", &C::steps, "optimizer steps of the job; 0 = as --epochs says"));
-  list.push_back(make("global_batch", &C::global_batch, "samples per step, whoever is alive"));
   list.push_back(
-      make("microbatch", &C::microbatch, "samples that one compute thread runs as a whole"));
+      make("global_batch", &C::global_batch, "samples per step, for any number of workers"));
+  list.push_back(
+      make("microbatch", &C::microbatch,
+           "samples that one compute thread processes at once; batch norm is over these"));
   list.push_back(make("lr", &C::lr, "learning rate after warm-up"));
   list.push_back(make("lr_schedule", &C::lr_schedule, "cosine, step or constant"));
   list.push_back(make("warmup_epochs", &C::warmup_epochs,
                       "linear warm-up, in epochs; at most a fifth of the job"));
-  list.push_back(make("momentum", &C::momentum, "of stochastic gradient descent"));
+  list.push_back(make("momentum", &C::momentum, "momentum of SGD"));
   list.push_back(make("weight_decay", &C::weight_decay, "L2 penalty on all parameters"));
-  list.push_back(make("label_smoothing", &C::label_smoothing, "0 = none"));
+  list.push_back(make("label_smoothing", &C::label_smoothing,
+                      "share of the label that is spread over all classes; 0 = none"));
   list.push_back(make("augment", &C::augment, "crop and flip training images at random"));
 }
 
@@ -62,16 +72,18 @@ void append_computing(std::vector<Setting>& list) {
                "threads per worker that prepare data; 0 = 1, or as many as compute threads "
                "if images are decoded while training")));
   list.push_back(make("backend", &C::backend,
-                      "gradient exchange: tcp, gloo, mpi (under mpirun) or nccl (GPUs)"));
+                      "transport of the all-reduce: tcp, gloo, mpi (under mpirun) or nccl (GPUs)"));
   list.push_back(
       make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
-  list.push_back(make("wire", &C::wire,
-                      "gradients on their way: auto = 32 bits; int16 (exact), bf16 or fp16 (fp32) "
-                      "halve the bytes"));
-  list.push_back(make("bucket_kib", &C::bucket_kib,
-                      "smallest message of gradients in KiB; auto = tried out in the first steps"));
+  list.push_back(
+      make("wire", &C::wire,
+           "format of gradients in the all-reduce: auto = 32 bits; int16 (with exact), bf16 "
+           "or fp16 (with fp32) halve the bytes"));
+  list.push_back(
+      make("bucket_kib", &C::bucket_kib,
+           "least size of an all-reduce bucket in KiB; auto = measured in the first steps"));
   list.push_back(make("device", &C::device,
-                      "what computes: cpu; cuda = one GPU per worker; cuda:N = that GPU"));
+                      "device that computes: cpu; cuda = one GPU per worker; cuda:N = that GPU"));
   list.push_back(
       make("isa", &C::isa, "instruction set: auto, avx512, avx2 or portable (slow, for checks)"));
   list.push_back(
@@ -121,8 +133,8 @@ void append_parameter_servers(std::vector<Setting>& list) {
   list.push_back(make("ps_replicas", &C::ps_replicas,
                       "1: each shard has a follower on the next server, and a server may be lost"));
   list.push_back(make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"));
-  list.push_back(make("slices", &C::slices,
-                      "that a step is cut into for parameter servers; 0 = as many as workers"));
+  list.push_back(
+      make("slices", &C::slices, "parts of a step for parameter servers; 0 = as many as workers"));
   list.push_back(make("lr_rule", &C::lr_rule,
                       "learning rate of updates from less than a global batch: times its share "
                       "(linear), the root of that (sqrt) or 1 (fixed); or by the number of live "
@@ -133,10 +145,11 @@ void append_parameter_servers(std::vector<Setting>& list) {
   list.push_back(make("on_divergence", &C::on_divergence,
                       "of asp and ssp: fail, or bsp = go back to the last good state and on with "
                       "bsp"));
-  list.push_back(make("divergence_factor", &C::divergence_factor,
-                      "with it: a loss so many times its running median speaks for divergence"));
+  list.push_back(
+      make("divergence_factor", &C::divergence_factor,
+           "with --on-divergence: a loss this many times its running median counts as divergence"));
   list.push_back(make("divergence_windows", &C::divergence_windows,
-                      "with it: so many means of the loss in a row"));
+                      "with --on-divergence: for this many consecutive means of the loss"));
   list.push_back(make("ps_hashes", &C::ps_hashes,
                       "check a hash of all gradients and parameters on their way"));
   list.push_back(own(make("ps_index", &C::ps_index,
@@ -146,9 +159,9 @@ void append_parameter_servers(std::vector<Setting>& list) {
                       "while a worker is much slower than the others, in bsp: none, greedy = "
                       "updates as in asp, elastic = it gets no slices"));
   list.push_back(make("straggler_factor", &C::straggler_factor,
-                      "such a worker takes so many times the others' median"));
+                      "a straggler takes this many times the others' median"));
   list.push_back(make("straggler_windows", &C::straggler_windows,
-                      "so many measurements in a row; as many to be none any more"));
+                      "consecutive measurements that make a worker a straggler, or no longer one"));
 }
 
 void append_membership(std::vector<Setting>& list) {
@@ -174,22 +187,25 @@ void append_membership(std::vector<Setting>& list) {
       own(make("tls", &C::tls,
                "encrypt control messages, checkpoints, data and states of joiners; gradients stay "
                "in plain")));
-  list.push_back(own(make("min_workers", &C::min_workers, "with fewer workers the job waits")));
-  list.push_back(own(make("spares", &C::spares,
-                          "of the workers so many stay idle until another is lost or leaves")));
+  list.push_back(own(make("min_workers", &C::min_workers,
+                          "the job waits while there are fewer workers than this")));
+  list.push_back(
+      own(make("spares", &C::spares,
+               "this many of the workers stay idle until another one is lost or leaves")));
   list.push_back(own(make("min_workers_timeout", &C::min_workers_timeout,
-                          "seconds to wait for them before the job ends (exit code 4)")));
+                          "seconds to wait for min-workers before the job ends (exit code 4)")));
   list.push_back(own(make("max_restarts", &C::max_restarts,
-                          "of `mayfly train`: so often a local worker that died is replaced")));
+                          "how many local workers that died `mayfly train` replaces")));
   list.push_back(make("silence_max_ms", &C::silence_max_ms,
                       "a worker silent for longer is evicted (adaptive upwards)"));
-  list.push_back(make("starved_max_ms", &C::starved_max_ms,
-                      "the same if its machine answers and its process is not stopped"));
+  list.push_back(
+      make("starved_max_ms", &C::starved_max_ms,
+           "the same for a worker whose machine answers and whose process is not stopped"));
   list.push_back(make("hang_max_ms", &C::hang_max_ms,
                       "a worker that stands still for longer is evicted (adaptive upwards); 0 = "
                       "only reported"));
-  list.push_back(
-      make("rebalance", &C::rebalance, "share microbatches out anew when measured speeds change"));
+  list.push_back(make("rebalance", &C::rebalance,
+                      "move microbatches to faster workers when measured speeds change"));
   list.push_back(make("evict_stragglers", &C::evict_stragglers,
                       "a worker so many times slower than the others' median leaves; 0 = never"));
   list.push_back(make("evict_stragglers_after", &C::evict_stragglers_after,
@@ -246,14 +262,15 @@ void append_cloud(std::vector<Setting>& list) {
                           "commas")));
   list.push_back(own(make("cloud_max_workers", &C::cloud_max_workers,
                           "`mayfly scale` goes no higher; 0 = as --workers says")));
+  list.push_back(own(make("cloud_on_demand_floor", &C::cloud_on_demand_floor,
+                          "at least this many workers on on-demand servers")));
   list.push_back(
-      own(make("cloud_on_demand_floor", &C::cloud_on_demand_floor, "so many workers on demand")));
-  list.push_back(own(make("cloud_budget", &C::cloud_budget,
-                          "for the whole job, in the currency of the offers; 0 = no limit")));
+      own(make("cloud_budget", &C::cloud_budget,
+               "most that the job may cost, in the currency of the offers; 0 = no limit")));
   list.push_back(own(make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
-                          "for all servers together; 0 = no limit")));
+                          "most that all servers together may cost per hour; 0 = no limit")));
   list.push_back(own(make("cloud_lifetime_hours", &C::cloud_lifetime_hours,
-                          "after which a server ends by itself; 0 = never")));
+                          "hours after which a server ends by itself; 0 = never")));
   list.push_back(own(make("cloud_start_timeout", &C::cloud_start_timeout,
                           "seconds for a server to start, and then for its worker to join")));
   list.push_back(
@@ -289,11 +306,12 @@ void append_records(std::vector<Setting>& list) {
   using C = JobConfig;
   list.push_back(
       own(make("run_dir", &C::run_dir, "folder of this run; empty = runs/<model>-<date>-<time>")));
-  list.push_back(
-      make("checkpoint_every", &C::checkpoint_every, "steps; 0 = by time alone, and at the end"));
+  list.push_back(make("checkpoint_every", &C::checkpoint_every,
+                      "a checkpoint every so many steps; 0 = only by time and at the end"));
   list.push_back(make("checkpoint_minutes", &C::checkpoint_minutes,
-                      "one when the last is so old; 0 = none for that"));
-  list.push_back(make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest stay"));
+                      "a checkpoint when the last one is this old; 0 = not by time"));
+  list.push_back(
+      make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest checkpoints stay"));
   list.push_back(own(
       make("checkpoint_to", &C::checkpoint_to,
            "a folder to which each checkpoint goes as well, or a command with {} for its folder "
@@ -320,6 +338,90 @@ void append_records(std::vector<Setting>& list) {
       own(make("launched", &C::launched, "set by launchers for the workers they start")));
 }
 
+struct Group {
+  const char* name;
+  std::vector<const char*> settings;
+};
+
+/// The headings of the help, in their order.
+const std::vector<Group>& groups() {
+  static const std::vector<Group> list = {
+      {"Job",
+       {"epochs", "steps", "global_batch", "microbatch", "lr", "lr_schedule", "warmup_epochs",
+        "momentum", "weight_decay", "label_smoothing", "reduction", "wire", "bucket_kib", "seed",
+        "resume", "audit_every"}},
+      {"Data",
+       {"data", "data_from", "augment", "image_size", "skip_corrupt", "cache_dir",
+        "loader_threads"}},
+      {"Model", {"model", "init_from", "dtype", "conv_kernels"}},
+      {"Workers",
+       {"workers", "threads", "device", "hosts", "hostfile", "ssh", "remote_dir", "remote_program",
+        "backend", "isa", "bind_host", "coordinator", "coordinator_timeout", "port", "token_file",
+        "tls", "worker_number", "launched", "resident_mib"}},
+      {"Elasticity",
+       {"max_restarts", "min_workers", "spares", "min_workers_timeout", "notice", "standby",
+        "quorum", "silence_max_ms", "starved_max_ms", "hang_max_ms", "rebalance",
+        "evict_stragglers", "evict_stragglers_after", "observe_from_mib", "chaos", "inject"}},
+      {"Cloud", {"cloud_provider",      "cloud_offers",
+                 "cloud_budget",        "cloud_budget_per_hour",
+                 "cloud_max_workers",   "cloud_on_demand_floor",
+                 "cloud_back_to_spot",  "cloud_lifetime_hours",
+                 "cloud_start_timeout", "cloud_job",
+                 "cloud_command",       "cloud_sbatch",
+                 "cloud_options",       "cloud_worker_args",
+                 "cloud_startup",       "cloud_bundle",
+                 "cloud_bundle_port",   "cloud_coordinators",
+                 "cloud_dry_run",       "server"}},
+      {"Parameter servers",
+       {"sync", "ps", "phases", "switch_order", "train_steps", "ps_replicas", "shards", "slices",
+        "lr_rule", "asp_warm_up", "on_divergence", "divergence_factor", "divergence_windows",
+        "ps_hashes", "ps_index", "ps_server", "straggler", "straggler_factor",
+        "straggler_windows"}},
+      {"Output",
+       {"run_dir", "checkpoint_minutes", "checkpoint_every", "keep_checkpoints", "checkpoint_to",
+        "eval_every_epochs", "evaluate", "digest_every", "ledger", "tensorboard", "trace",
+        "trace_steps", "quiet"}}};
+  return list;
+}
+
+constexpr std::array kCommon = {"epochs",
+                                "global_batch",
+                                "lr",
+                                "resume",
+                                "data",
+                                "model",
+                                "init_from",
+                                "workers",
+                                "threads",
+                                "device",
+                                "hosts",
+                                "tls",
+                                "max_restarts",
+                                "notice",
+                                "cloud_provider",
+                                "sync",
+                                "ps",
+                                "run_dir",
+                                "checkpoint_minutes",
+                                "checkpoint_to",
+                                "quiet"};
+
+/// In the order of the groups.
+std::vector<Setting> grouped(std::vector<Setting> all) {
+  std::vector<Setting> ordered;
+  for (const Group& group : groups()) {
+    for (const std::string name : group.settings) {
+      const auto place = std::ranges::find(all, name, &Setting::name);
+      ENSURE(place != all.end(), "a group has settings that there are");
+      place->group = group.name;
+      place->is_common = std::ranges::find(kCommon, name) != kCommon.end();
+      ordered.push_back(*place);
+    }
+  }
+  ENSURE(ordered.size() == all.size(), "each setting is in one group");
+  return ordered;
+}
+
 }  // namespace
 
 const std::vector<Setting>& settings() {
@@ -332,7 +434,7 @@ const std::vector<Setting>& settings() {
     append_hosts(all);
     append_cloud(all);
     append_records(all);
-    return all;
+    return grouped(std::move(all));
   }();
   return list;
 }

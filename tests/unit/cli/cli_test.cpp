@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "cli/bench.hpp"
@@ -140,11 +141,28 @@ TEST_F(CliTest, HelpListsEveryCommandAndEveryFlag) {
                               "resume", "stop", "eval", "inspect", "digest", "version", "bench"}) {
     EXPECT_THAT(out(), HasSubstr(std::string("\n  ") + command + " "));
   }
-  EXPECT_EQ(run({"train", "--help"}), 0);
+  EXPECT_EQ(run({"train", "--help-all"}), 0);
   for (const engine::Setting& setting : engine::settings()) {
     EXPECT_THAT(out(), HasSubstr("--" + engine::flag_name(setting) + " "));
   }
   EXPECT_EQ(started_, "");
+}
+
+TEST_F(CliTest, HelpOfACommandShowsUnderHeadingsWhatMostUsersNeed) {
+  EXPECT_EQ(run({"train", "--help"}), 0);
+  const std::string text = out();
+  for (const char* part :
+       {"\nJob:\n", "\nData:\n", "\nModel:\n", "\nWorkers:\n", "\nElasticity:\n", "\nCloud:\n",
+        "\nParameter servers:\n", "\nOutput:\n", "--help-all", "--epochs ", "--hosts "}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("--silence-max-ms")));
+  std::size_t longest = 0;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find('\n', begin);
+    longest = std::max(longest, std::min(end, text.size()) - begin);
+  }
+  EXPECT_LE(longest, 100U);
 }
 
 TEST_F(CliTest, WithoutACommandTheHelpIsAnError) {
