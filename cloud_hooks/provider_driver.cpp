@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 #include "cloud_hooks/provider_lanes.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -38,7 +38,7 @@ class ProviderDriver::Impl {
         releases_({&providers.releases}, "releases"),
         looks_({&providers.looks}, "looks"),
         thread_([this] {
-          become_prompt_thread("cloud driver");
+          become_low_latency_thread("cloud driver");
           run();
         }) {}
 

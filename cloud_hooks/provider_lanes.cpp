@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 
 namespace mayfly::cloud_hooks {
 
@@ -13,7 +13,7 @@ ProviderLanes::ProviderLanes(const std::vector<Provider*>& providers, const char
     Lane& lane = lanes_.emplace_back();
     lane.provider = provider;
     lane.thread = std::thread([this, &lane, name] {
-      become_prompt_thread(name);
+      become_low_latency_thread(name);
       run(lane);
     });
   }

@@ -87,7 +87,7 @@ class StepEngine {
 
   /// Whether expect() is of use: images come to a device from the host. The same for the engine's
   /// whole life.
-  [[nodiscard]] virtual bool brings_images() const { return false; }
+  [[nodiscard]] virtual bool prefetches_input() const { return false; }
 
   /// Tells what a later train() will probably be given, before the train() during which the engine
   /// may bring it to its device; its images stay valid until that call returns. The batch that is

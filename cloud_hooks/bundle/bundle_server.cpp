@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/stranger_log.hpp"
+#include "base/rejection_log.hpp"
 #include "cloud_hooks/bundle/bundle_replies.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -66,7 +66,7 @@ class SessionHome {
 /// Asio has in flight, which outlive close().
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  enum class Stage { kStranger, kAnswer, kClosing, kClosed };
+  enum class Stage { kUnauthenticated, kAnswer, kClosing, kClosed };
 
   Session(asio::io_context& io, UniqueFd fd, SessionHome& home)
       : who_(peer_name(fd.get())), socket_(io), buffer_(kHeadBytesMax), home_(home) {
@@ -87,7 +87,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   /// At once; `why` is for the log if it was still a stranger.
   void drop(const std::string& why) {
-    if (stage_ == Stage::kStranger) {
+    if (stage_ == Stage::kUnauthenticated) {
       home_.turned_away(*this, why);
     }
     close();
@@ -103,7 +103,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   void heard(const error_code& error) {
-    if (stage_ != Stage::kStranger) {
+    if (stage_ != Stage::kUnauthenticated) {
       return;
     }
     if (error) {
@@ -189,7 +189,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::beast::flat_buffer buffer_;
   http::request_parser<http::empty_body> parser_;
   SessionHome& home_;
-  Stage stage_ = Stage::kStranger;
+  Stage stage_ = Stage::kUnauthenticated;
   Instant deadline_{};  // of what it does now
   Instant ends_{};      // of the whole download
   BundleReply reply_;
@@ -239,7 +239,7 @@ class Server final : public BundleServer, private SessionHome {
   }
 
   void turned_away(const Session& session, const std::string& why) override {
-    stranger_log_.turned_away(session.who(), why);
+    rejection_log_.turned_away(session.who(), why);
   }
 
   [[nodiscard]] const BundleLimits& limits() const override { return options_.limits; }
@@ -260,7 +260,7 @@ class Server final : public BundleServer, private SessionHome {
       if (fd.valid()) {
         greet(std::move(fd));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        stranger_log_.turned_away("everybody", "no descriptors are left");
+        rejection_log_.turned_away("everybody", "no descriptors are left");
         accept_timer_.expires_after(kAcceptRetryDelay);
         accept_timer_.async_wait([this](const error_code&) { accept_all(); });
         return;
@@ -317,7 +317,7 @@ class Server final : public BundleServer, private SessionHome {
   asio::steady_timer sweep_timer_;
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;  // in the order in which they came
   std::uint64_t next_id_ = 0;
-  StrangerLog stranger_log_{"bundle port"};
+  RejectionLog rejection_log_{"bundle port"};
   std::thread thread_;
 };
 

@@ -27,7 +27,7 @@
 #include "base/random.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/core/bill.hpp"
-#include "cloud_hooks/core/offer_book.hpp"
+#include "cloud_hooks/core/offer_catalog.hpp"
 #include "cloud_hooks/core/provider.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -308,7 +308,7 @@ class ReplacementPolicy {
 
   const ReplacementOptions options_;
   std::uint32_t target_;
-  OfferBook book_;
+  OfferCatalog book_;
   Bill bill_;
   CounterRandom random_;
   std::uint64_t requests_made_ = 0;

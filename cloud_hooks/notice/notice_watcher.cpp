@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/http/http_client.hpp"
 #include "cloud_hooks/notice/notice_sources.hpp"
@@ -46,7 +46,7 @@ class NoticeWatcher::Impl {
 
  private:
   void run() {
-    become_prompt_thread("notices");
+    become_low_latency_thread("notices");
     Duration wait{};
     while (client_.pause(wait)) {
       wait = std::max(look(), Duration(0));

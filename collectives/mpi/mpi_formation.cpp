@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "collectives/mpi/kind_wait.hpp"
+#include "collectives/mpi/poll_backoff.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -161,7 +161,7 @@ Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace
   if (Result<void> started = greetings.start(); !started.ok()) {
     return started;
   }
-  KindWait wait;
+  PollBackoff wait;
   while (!greetings.complete()) {
     if (stop.load(std::memory_order_acquire)) {
       return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "collectives/mpi/kind_wait.hpp"
+#include "collectives/mpi/poll_backoff.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -122,7 +122,7 @@ bool MpiQueue::drive_front(const MpiOperation* until, Instant deadline) {
   if (run_ == nullptr && !aborted_.load(std::memory_order_acquire)) {
     run_ = engine_->begin(operation->task);
   }
-  KindWait wait;
+  PollBackoff wait;
   while (!aborted_.load(std::memory_order_acquire)) {
     const Result<MpiRun::Progress> progress = run_->advance();
     if (!progress.ok()) {

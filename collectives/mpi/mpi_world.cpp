@@ -144,9 +144,9 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
   if (share_cores) {
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
-  std::unique_ptr<SocketKeeper> keeper;
+  std::unique_ptr<SocketHolder> keeper;
   if (is_set("OMPI_MCA_orte_enable_recovery")) {
-    Result<std::unique_ptr<SocketKeeper>> forked = SocketKeeper::start();
+    Result<std::unique_ptr<SocketHolder>> forked = SocketHolder::start();
     if (!forked.ok()) {
       return forked.error();
     }
@@ -162,7 +162,7 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
   return std::unique_ptr<MpiWorld>(new MpiWorld(std::move(keeper)));
 }
 
-MpiWorld::MpiWorld(std::unique_ptr<SocketKeeper> keeper)
+MpiWorld::MpiWorld(std::unique_ptr<SocketHolder> keeper)
     : keeper_(std::move(keeper)), job_(job_name()) {
   // Communication of all ranks; nothing may have died yet.
   if (elastic()) {

@@ -17,7 +17,7 @@
 #include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "collectives/group.hpp"
-#include "collectives/mpi/socket_keeper.hpp"
+#include "collectives/mpi/socket_holder.hpp"
 
 namespace mayfly::collectives {
 
@@ -71,10 +71,10 @@ class MpiWorld {
   void spoil() { spoiled_.store(true, std::memory_order_relaxed); }
 
  private:
-  explicit MpiWorld(std::unique_ptr<SocketKeeper> keeper);
+  explicit MpiWorld(std::unique_ptr<SocketHolder> keeper);
   void connect_and_keep();
 
-  const std::unique_ptr<SocketKeeper> keeper_;  // null: not elastic
+  const std::unique_ptr<SocketHolder> keeper_;  // null: not elastic
   int rank_ = 0;
   int size_ = 0;
   int tag_pairs_ = 1;

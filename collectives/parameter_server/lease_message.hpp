@@ -3,7 +3,7 @@
 // A lease on its way from the first shard to a worker. Pure; any thread.
 
 #include "base/result.hpp"
-#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/lease_table.hpp"
 #include "collectives/parameter_server/message.hpp"
 
 namespace mayfly::parameter_server {

@@ -16,7 +16,7 @@
 namespace mayfly::parameter_server {
 namespace {
 
-constexpr std::size_t kStrangersMax = 64;
+constexpr std::size_t kUnauthenticatedMax = 64;
 constexpr std::size_t kFixed = 4;  // descriptors before those of the sessions
 
 }  // namespace
@@ -112,9 +112,9 @@ void ShardLoop::accept_all(int listener) {
     if (!fd.valid()) {
       return;
     }
-    const auto strangers = std::count_if(sessions_.begin(), sessions_.end(),
-                                         [](const auto& s) { return !s->worker.has_value(); });
-    if (static_cast<std::size_t>(strangers) < kStrangersMax) {
+    const auto unauthenticated = std::count_if(
+        sessions_.begin(), sessions_.end(), [](const auto& s) { return !s->worker.has_value(); });
+    if (static_cast<std::size_t>(unauthenticated) < kUnauthenticatedMax) {
       sessions_.push_back(std::make_unique<Session>(MessageStream(
           std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
     }

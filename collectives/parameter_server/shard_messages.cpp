@@ -269,7 +269,7 @@ void ShardLoop::publish_facts() {
   own_facts_.version = core_.order().version();
   own_facts_.committed = core_.order().applied().count();
   own_facts_.repeats = core_.repeats();
-  if (const LeaseDesk* desk = core_.desk()) {
+  if (const LeaseTable* desk = core_.desk()) {
     own_facts_.late = desk->late();
     own_facts_.reissued = desk->reissued();
     own_facts_.mixed = desk->mixed();

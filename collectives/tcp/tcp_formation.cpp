@@ -132,21 +132,21 @@ class TcpFormation {
   // Answers every complete hello of this view and of older ones; the newest welcome counts, since
   // an earlier one can be left from an attempt that the other member has given up.
   void pick_incoming() {
-    std::vector<Visitor> still_waiting;
-    for (Visitor& visitor : room_.visitors()) {
-      const std::optional<Hello> said = visitor.incoming.hello();
+    std::vector<PendingConnection> still_waiting;
+    for (PendingConnection& pending : room_.waiting()) {
+      const std::optional<Hello> said = pending.incoming.hello();
       const std::optional<Verdict> verdict = said ? verdict_on(*said) : std::nullopt;
       if (!verdict) {
-        still_waiting.push_back(std::move(visitor));
-      } else if (visitor.incoming.answer(*verdict) && *verdict == Verdict::kWelcome) {
-        connections_.peers[said->from].channel = visitor.incoming.take_channel();
+        still_waiting.push_back(std::move(pending));
+      } else if (pending.incoming.answer(*verdict) && *verdict == Verdict::kWelcome) {
+        connections_.peers[said->from].channel = pending.incoming.take_channel();
       } else if (*verdict == Verdict::kWrongKey || *verdict == Verdict::kWrongRank) {
-        room_.note_refusal(visitor, *verdict == Verdict::kWrongKey
+        room_.note_refusal(pending, *verdict == Verdict::kWrongKey
                                         ? "it has another key for this view"
                                         : "it is not awaited in this view");
       }
     }
-    room_.visitors() = std::move(still_waiting);
+    room_.waiting() = std::move(still_waiting);
   }
 
   Result<void> start_outgoing(std::size_t rank) {
@@ -188,9 +188,9 @@ class TcpFormation {
     for (const int fd : {room_.tcp_fd(), room_.unix_fd()}) {
       watched.push_back({.fd = fd, .events = room_.events(), .revents = 0});
     }
-    for (const Visitor& visitor : room_.visitors()) {
+    for (const PendingConnection& pending : room_.waiting()) {
       // A connection that waits for a newer view has nothing more to say.
-      const int fd = visitor.incoming.hello() ? -1 : visitor.incoming.fd();
+      const int fd = pending.incoming.hello() ? -1 : pending.incoming.fd();
       watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     }
     const int timeout = poll_timeout_ms(std::min(deadline, monotonic_now() + kReachInterval));
@@ -238,7 +238,7 @@ class TcpFormation {
 
   const GroupSpec& spec_;
   const TcpDoor& door_;
-  WaitingRoom& room_;
+  PendingConnections& room_;
   const std::unique_lock<std::mutex> inside_;
   const AbortSignal& signal_;
   const std::size_t rank_;

@@ -8,17 +8,17 @@
 
 #include "collectives/abort_signal.hpp"
 #include "collectives/group.hpp"
+#include "collectives/tcp/pending_connections.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_link.hpp"
-#include "collectives/tcp/waiting_room.hpp"
 
 namespace mayfly::collectives {
 
 /// What a transport has for every formation.
 struct TcpDoor {
-  std::unique_ptr<WaitingRoom> room;  ///< a neighbour may be ahead of us
-  std::string host_id;                ///< of this host
-  bool share_memory = true;           ///< with members of this host
+  std::unique_ptr<PendingConnections> room;  ///< a neighbour may be ahead of us
+  std::string host_id;                       ///< of this host
+  bool share_memory = true;                  ///< with members of this host
   std::size_t mesh_members_max = 16;
 };
 

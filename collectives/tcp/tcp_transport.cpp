@@ -111,7 +111,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options)
   }
   UniqueFd unix_domain = options.use_unix ? open_unix_door(options.unix_dir, address) : UniqueFd();
   TcpDoor door;
-  door.room = std::make_unique<WaitingRoom>(std::move(tcp).value(), std::move(unix_domain));
+  door.room = std::make_unique<PendingConnections>(std::move(tcp).value(), std::move(unix_domain));
   door.host_id = address.host_id;
   door.share_memory = options.share_memory;
   door.mesh_members_max = options.mesh_members_max;

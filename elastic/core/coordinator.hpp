@@ -303,8 +303,8 @@ class Coordinator {
   [[nodiscard]] std::string sentence_about(const Stall& stall) const;
 
   // coordinator_claims.cpp: what members say of themselves
-  [[nodiscard]] std::optional<std::string> lie_in(MemberId id, const Peer& peer,
-                                                  const Stopped& stopped) const;
+  [[nodiscard]] std::optional<std::string> inconsistency_in(MemberId id, const Peer& peer,
+                                                            const Stopped& stopped) const;
   void judge_claims();
   void judge_finish();
   [[nodiscard]] static bool is_claimant(const Peer& peer);
@@ -363,7 +363,7 @@ class Coordinator {
   ViewStore store_;
   ViewId store_full_in_{};  // the view in which that was noted
 
-  // Which job, and our reign over it.
+  // Which job, and our term over it.
   std::uint64_t job_ = 0;
   Incarnation incarnation_{};
   bool has_begun_ = false;

@@ -23,8 +23,8 @@ std::string step_text(Step step) {
 }  // namespace
 
 /// Why this report of a member of the present view cannot be true, whatever the others say.
-std::optional<std::string> Coordinator::lie_in(MemberId id, const Peer& peer,
-                                               const Stopped& stopped) const {
+std::optional<std::string> Coordinator::inconsistency_in(MemberId id, const Peer& peer,
+                                                         const Stopped& stopped) const {
   if (peer.observes != ViewId{}) {
     return std::nullopt;  // it holds no state of its own yet, and no sums
   }

@@ -56,7 +56,7 @@ std::vector<Witness> Coordinator::witnesses_of(Dispute dispute) const {
     // Until the first step of a view is agreed on, who copied its state only repeats the source.
     const bool nothing_committed = peer.stopped.committed == view_->committed;
     const bool is_copy = dispute == Dispute::kState && peer.copied_state && nothing_committed;
-    witnesses.push_back({id, peer.stopped.hashes, !is_copy, peer.stopped.is_unsound});
+    witnesses.push_back({id, peer.stopped.hashes, !is_copy, peer.stopped.contradicts_itself});
   }
   return witnesses;
 }

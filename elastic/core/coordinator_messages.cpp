@@ -51,7 +51,7 @@ void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
   }
   ENSURE(phase_ == Phase::kRunning || phase_ == Phase::kStopping,
          "active members exist only while a view runs or ends");
-  if (const auto lie = lie_in(id, peer, stopped)) {
+  if (const auto lie = inconsistency_in(id, peer, stopped)) {
     evict(id, *lie);
     forget_claims();
     return;

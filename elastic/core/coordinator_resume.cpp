@@ -79,7 +79,7 @@ void Coordinator::begin() {
   }
 }
 
-/// Durable: two reigns with the same number would be the end of fencing.
+/// Durable: two terms with the same number would be the end of fencing.
 void Coordinator::begin_incarnation(Incarnation incarnation) {
   ENSURE(incarnation > incarnation_, "incarnations only grow");
   incarnation_ = incarnation;
@@ -392,7 +392,7 @@ void Coordinator::place_beside(Peer& peer, bool is_ready) {
 /// somebody brings who has been in none. Parameter servers count steps that nobody here holds.
 bool Coordinator::holds_newest_state(MemberId id, const Resume& told) const {
   const bool is_sound = told.phase == ResumePhase::kStopped &&
-                        told.last->dispute == Dispute::kNone && !told.last->is_unsound;
+                        told.last->dispute == Dispute::kNone && !told.last->contradicts_itself;
   if (!is_sound || !options_.steps_need_everybody) {
     return false;
   }

@@ -70,7 +70,7 @@ struct TrainerStopped {
   bool contributed = true;  ///< as in Stopped; true if the trainer cannot tell
   Dispute dispute = Dispute::kNone;
   std::vector<std::uint64_t> hashes = {};
-  bool is_unsound = false;
+  bool contradicts_itself = false;
 };
 /// The trainer has committed a step: the first of a view, then at most every 100 ms.
 struct Progressed {

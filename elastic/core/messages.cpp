@@ -94,7 +94,7 @@ void fields(auto& io, Is<Stopped> auto& m) {
   io.choice(m.dispute, Dispute::kMicrobatch);
   io.list(m.hashes, kDisputedPartsMax, sizeof(std::uint64_t),
           [&io](auto& hash) { io.plain(hash); });
-  io.flag(m.is_unsound);
+  io.flag(m.contradicts_itself);
 }
 
 void fields(auto& io, Is<Formed> auto& m) {

@@ -105,8 +105,8 @@ struct Stopped {
   bool contributed = true;
   Dispute dispute = Dispute::kNone;  ///< why it stopped, if members found that they disagree
   std::vector<std::uint64_t> hashes =
-      {};                   ///< then: of the parts of its state, or of the microbatch
-  bool is_unsound = false;  ///< then: it contradicts itself, see Witness
+      {};                           ///< then: of the parts of its state, or of the microbatch
+  bool contradicts_itself = false;  ///< then: it contradicts itself, see Witness
   friend bool operator==(const Stopped&, const Stopped&) = default;
 };
 /// What a member that outlived its coordinator is doing.
@@ -204,7 +204,7 @@ struct WorkerDied {
   std::string detail;
   bool is_dead = false;       ///< its process has ended for certain; not just a hang
   Incarnation incarnation{};  ///< if dead: the highest that it had accepted
-  std::uint64_t author = 0;   ///< and whose that is: two coordinators may reign under one number
+  std::uint64_t author = 0;   ///< and whose that is: two coordinators may have one number
   friend bool operator==(const WorkerDied&, const WorkerDied&) = default;
 };
 

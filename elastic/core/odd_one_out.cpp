@@ -13,12 +13,12 @@ using Hashes = std::vector<std::uint64_t>;
 const Hashes* most_common(const std::vector<Witness>& witnesses) {
   std::map<Hashes, std::size_t> votes;
   for (const Witness& witness : witnesses) {
-    if (witness.is_independent && !witness.is_unsound) {
+    if (witness.is_independent && !witness.contradicts_itself) {
       ++votes[witness.hashes];
     }
   }
   const bool blames_somebody = std::any_of(witnesses.begin(), witnesses.end(),
-                                           [](const Witness& w) { return w.is_unsound; });
+                                           [](const Witness& w) { return w.contradicts_itself; });
   const Hashes* winner = nullptr;
   std::size_t most = votes.size() == 1 && blames_somebody ? 0 : 1;  // to be exceeded
   for (const auto& [hashes, count] : votes) {
@@ -33,7 +33,7 @@ const Hashes* most_common(const std::vector<Witness>& witnesses) {
     return nullptr;
   }
   const auto place = std::find_if(witnesses.begin(), witnesses.end(), [&](const Witness& witness) {
-    return witness.is_independent && !witness.is_unsound && witness.hashes == *winner;
+    return witness.is_independent && !witness.contradicts_itself && witness.hashes == *winner;
   });
   return &place->hashes;
 }
@@ -58,7 +58,7 @@ Verdict odd_one_out(const std::vector<Witness>& witnesses) {
   Verdict verdict;
   verdict.decided = true;
   for (const Witness& witness : witnesses) {
-    if (!witness.is_unsound && witness.hashes == *right) {
+    if (!witness.contradicts_itself && witness.hashes == *right) {
       continue;
     }
     if (verdict.odd.empty()) {

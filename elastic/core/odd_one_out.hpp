@@ -25,7 +25,7 @@ struct Witness {
   std::vector<std::uint64_t> hashes;  ///< of the parts, in the same order for all
   /// False: it copied what it has from another witness, and has nothing of its own to say.
   bool is_independent = true;
-  bool is_unsound = false;  ///< it computed the same thing twice and got different results
+  bool contradicts_itself = false;  ///< it computed the same thing twice and got different results
 };
 
 struct Verdict {

@@ -155,7 +155,7 @@ std::vector<Rank> donors_of(const View& view) {
   return donors;
 }
 
-Rank speaker_of(const View& view) {
+Rank reporter_of(const View& view) {
   const auto place = std::find_if(view.members.begin(), view.members.end(),
                                   [](const ViewMember& member) { return !member.is_observer(); });
   ENSURE(place != view.members.end(), "some member of a view is to work");

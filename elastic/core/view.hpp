@@ -119,6 +119,6 @@ inline constexpr std::size_t kDonorsMax = 16;
 /// this order: the first that are to work and have it. Not empty.
 [[nodiscard]] std::vector<Rank> donors_of(const View& view);
 /// The member that reports for all and writes checkpoints: the first that is to work.
-[[nodiscard]] Rank speaker_of(const View& view);
+[[nodiscard]] Rank reporter_of(const View& view);
 
 }  // namespace mayfly::elastic

@@ -24,7 +24,7 @@ constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
 constexpr Duration kHandshakeTimeout = seconds(5);
 constexpr Duration kSweepInterval = milliseconds(100);
 constexpr Duration kOperatorIdleMax = seconds(30);
-constexpr std::size_t kStrangersMax = 256;
+constexpr std::size_t kUnauthenticatedMax = 256;
 // A flood at the door must not keep the control thread from its other work.
 constexpr int kAcceptsAtOnce = 64;
 
@@ -98,7 +98,7 @@ void ControlSessions::accept_all() {
       if (!std::exchange(has_said_full_, true)) {
         log::warning(full_text(errno));
       }
-      stranger_log_.turned_away("everybody", "no descriptors are left");
+      rejection_log_.turned_away("everybody", "no descriptors are left");
       accept_later();
       return;
     } else if (errno != ECONNABORTED && errno != EINTR) {
@@ -118,8 +118,8 @@ void ControlSessions::accept_later() {
 }
 
 void ControlSessions::greet(UniqueFd fd, Instant now) {
-  if (strangers_ >= kStrangersMax) {
-    drop_oldest_stranger();
+  if (unauthenticated_ >= kUnauthenticatedMax) {
+    drop_oldest_unauthenticated();
   }
   Held session;
   session.id = next_id_++;
@@ -129,24 +129,24 @@ void ControlSessions::greet(UniqueFd fd, Instant now) {
   if (is_encrypted(token_)) {
     SecureSocket secured = secure_server(std::move(fd), token_, needs_tls());
     if (!secured.fd.valid()) {
-      return stranger_log_.turned_away(session.who, "no descriptors are left");
+      return rejection_log_.turned_away(session.who, "no descriptors are left");
     }
     fd = std::move(secured.fd);
     session.tls = tls = std::move(secured.link);
   }
-  session.connection = std::make_shared<Connection>(io_, std::move(fd), session.id,
-                                                    kStrangerFrameBytesMax, *this, std::move(tls));
+  session.connection = std::make_shared<Connection>(
+      io_, std::move(fd), session.id, kUnauthenticatedFrameBytesMax, *this, std::move(tls));
   session.nonce = make_nonce();
   session.deadline = now + kHandshakeTimeout;
   session.connection->start();
   session.connection->send(Challenge{session.nonce});
   sessions_.emplace(session.id, std::move(session));
-  ++strangers_;
+  ++unauthenticated_;
 }
 
-/// A flood of strangers must neither exhaust our descriptors nor keep others out: a handshake takes
-/// a millisecond, so whoever has waited longest has the least claim.
-void ControlSessions::drop_oldest_stranger() {
+/// A flood of unauthenticated connections must neither exhaust our descriptors nor keep others out:
+/// a handshake takes a millisecond, so whoever has waited longest has the least claim.
+void ControlSessions::drop_oldest_unauthenticated() {
   for (auto& [id, session] : sessions_) {
     if (session.is_counted) {
       return turn_away(session, "too many connections without a handshake");
@@ -156,16 +156,16 @@ void ControlSessions::drop_oldest_stranger() {
 
 /// At once, without a word to it. It is forgotten when the connection says that it is closed.
 void ControlSessions::turn_away(Held& session, const std::string& why) {
-  if (session.stage == SessionStage::kStranger) {  // else it was told already
-    stranger_log_.turned_away(session.who, why);
+  if (session.stage == SessionStage::kUnauthenticated) {  // else it was told already
+    rejection_log_.turned_away(session.who, why);
   }
   session.stage = SessionStage::kLeaving;
-  no_stranger_any_more(session);
+  stop_counting(session);
   session.connection->close(why);
 }
 
-void ControlSessions::no_stranger_any_more(Held& session) {
-  strangers_ -= session.is_counted ? 1 : 0;
+void ControlSessions::stop_counting(Held& session) {
+  unauthenticated_ -= session.is_counted ? 1 : 0;
   session.is_counted = false;
 }
 
@@ -178,7 +178,7 @@ void ControlSessions::tick(Instant now) {
     if (now <= session.deadline) {
       continue;
     }
-    if (session.stage == SessionStage::kStranger) {
+    if (session.stage == SessionStage::kUnauthenticated) {
       turn_away(session, "no handshake in time");
     } else if (session.stage == SessionStage::kOperator) {
       leave(session);
@@ -192,7 +192,7 @@ void ControlSessions::on_message(Connection& connection, Message message) {
     return;
   }
   Held& session = found->second;
-  if (session.stage == SessionStage::kStranger) {
+  if (session.stage == SessionStage::kUnauthenticated) {
     handle_hello(session, std::move(message));
   } else if (session.stage != SessionStage::kLeaving) {
     session.deadline = monotonic_now() + kOperatorIdleMax;
@@ -227,13 +227,13 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
     return;
   }
   Held& held = found->second;
-  no_stranger_any_more(held);
-  if (held.stage == SessionStage::kStranger && !shutting_down()) {
+  stop_counting(held);
+  if (held.stage == SessionStage::kUnauthenticated && !shutting_down()) {
     const bool has_failed = held.tls != nullptr && !held.tls->failure().empty();
     if (has_failed) {  // it may be a worker with another token: the user wants to know
-      stranger_log_.refused(held.who, detail);
+      rejection_log_.refused(held.who, detail);
     } else {
-      stranger_log_.turned_away(held.who, "no handshake: " + detail);
+      rejection_log_.turned_away(held.who, "no handshake: " + detail);
     }
   }
   const Session session = held;
@@ -244,7 +244,7 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
     }
     return;
   }
-  if (session.stage == SessionStage::kStranger || session.stage == SessionStage::kLeaving) {
+  if (session.stage == SessionStage::kUnauthenticated || session.stage == SessionStage::kLeaving) {
     return;
   }
   if (session.stage == SessionStage::kWorker) {
@@ -255,9 +255,9 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
 
 void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId member) {
   const auto found = sessions_.find(id);
-  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
+  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kUnauthenticated,
          "only a connection that waits for it is admitted");
-  no_stranger_any_more(found->second);
+  stop_counting(found->second);
   found->second.deadline = monotonic_now() + kOperatorIdleMax;
   found->second.stage = stage;
   found->second.member = member;
@@ -272,9 +272,9 @@ void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId membe
 
 UniqueFd ControlSessions::release(std::uint64_t id) {
   const auto found = sessions_.find(id);
-  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
+  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kUnauthenticated,
          "only a connection that waits for it is released");
-  no_stranger_any_more(found->second);
+  stop_counting(found->second);
   UniqueFd fd = found->second.connection->release();
   sessions_.erase(found);
   return fd;
@@ -282,12 +282,12 @@ UniqueFd ControlSessions::release(std::uint64_t id) {
 
 void ControlSessions::refuse(std::uint64_t id, const Refused& refused) {
   const auto found = sessions_.find(id);
-  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kStranger,
+  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kUnauthenticated,
          "only a connection that waits for it is refused");
   if (found->second.is_awaited && refused.refusal == Refusal::kFinal) {
-    stranger_log_.refused(found->second.who, refused.reason);
+    rejection_log_.refused(found->second.who, refused.reason);
   } else {
-    stranger_log_.turned_away(found->second.who, refused.reason);
+    rejection_log_.turned_away(found->second.who, refused.reason);
   }
   found->second.connection->send(refused);
   leave(found->second);

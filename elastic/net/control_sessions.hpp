@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/stranger_log.hpp"
+#include "base/rejection_log.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/core/messages.hpp"
@@ -26,12 +26,12 @@
 namespace mayfly::elastic {
 
 /// What a connection has turned out to be.
-enum class SessionStage { kStranger, kWorker, kSentinel, kOperator, kLeaving };
+enum class SessionStage { kUnauthenticated, kWorker, kSentinel, kOperator, kLeaving };
 
 /// One connection, as its owner may see it.
 struct Session {
   std::uint64_t id = 0;
-  SessionStage stage = SessionStage::kStranger;
+  SessionStage stage = SessionStage::kUnauthenticated;
   MemberId member{};  // kWorker, kSentinel
   MemberPlace place;  // of who has said Hello
 };
@@ -40,8 +40,8 @@ struct Session {
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
-  /// A stranger proved that it knows the token, and is within reach of the members if it is a
-  /// worker. The owner admits or refuses it, now or later.
+  /// An unauthenticated connection proved that it knows the token, and is within reach of the
+  /// members if it is a worker. The owner admits or refuses it, now or later.
   virtual void on_hello(const Session& session, Hello hello) = 0;
   /// A message of an admitted session.
   virtual void on_session_message(const Session& session, Message message) = 0;
@@ -57,14 +57,14 @@ class ControlSessions final : public ConnectionOwner {
 
   /// Starts accepting.
   void start() { accept_more(); }
-  /// Closes strangers that have not said Hello in time, and operators that have nothing to say.
-  /// Call every few milliseconds.
+  /// Closes unauthenticated connections that have not said Hello in time, and operators that have
+  /// nothing to say. Call every few milliseconds.
   void tick(Instant now);
 
-  /// The stranger `id` is a worker, sentinel or operator from now on.
+  /// The unauthenticated connection `id` is a worker, sentinel or operator from now on.
   void admit(std::uint64_t id, SessionStage stage, MemberId member);
-  /// The stranger `id` is nobody's session any more: the caller has its socket, which does not
-  /// block.
+  /// The unauthenticated connection `id` is nobody's session any more: the caller has its socket,
+  /// which does not block.
   [[nodiscard]] UniqueFd release(std::uint64_t id);
   /// Says why not, then closes. A worker that will not be taken by anybody else is named in a
   /// warning.
@@ -98,8 +98,8 @@ class ControlSessions final : public ConnectionOwner {
     std::string who;                               // for people
     Bytes nonce;                                   // of our challenge
     std::shared_ptr<const TlsLink> tls = nullptr;  // null: not encrypted
-    Instant deadline;        // kStranger: of its Hello; kOperator: of its next command
-    bool is_counted = true;  // among strangers_: not admitted, and not closed yet
+    Instant deadline;        // kUnauthenticated: of its Hello; kOperator: of its next command
+    bool is_counted = true;  // among unauthenticated_: not admitted, and not closed yet
     bool is_awaited = true;  // may be a worker: the user wants to hear why it is refused
   };
 
@@ -110,9 +110,9 @@ class ControlSessions final : public ConnectionOwner {
   void accept_all();
   void accept_later();
   void greet(UniqueFd fd, Instant now);
-  void drop_oldest_stranger();
+  void drop_oldest_unauthenticated();
   void turn_away(Held& session, const std::string& why);
-  void no_stranger_any_more(Held& session);
+  void stop_counting(Held& session);
   void handle_hello(Held& session, Message message);
   void leave(Held& session);
   /// Of all workers that are admitted and connected.
@@ -128,9 +128,10 @@ class ControlSessions final : public ConnectionOwner {
   std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
   std::set<MemberId> probed_;                    // and have not answered yet
   std::uint64_t next_id_ = 1;
-  std::size_t strangers_ = 0;  // connections that were not admitted, those we are closing included
-  Instant next_sweep_;         // for connections that are late
-  StrangerLog stranger_log_{"control port"};
+  std::size_t unauthenticated_ =
+      0;                // connections that were not admitted, those we are closing included
+  Instant next_sweep_;  // for connections that are late
+  RejectionLog rejection_log_{"control port"};
   bool has_said_full_ = false;      // that no descriptors are left
   std::function<void()> on_empty_;  // set by shut_down
 };

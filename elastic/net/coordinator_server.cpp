@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 #include "elastic/core/from_worker.hpp"
 #include "elastic/net/control_sessions.hpp"
 #include "elastic/net/flight_recorder.hpp"
@@ -188,7 +188,7 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
   sessions_.start();
   schedule_tick();
   thread_ = std::thread([this] {
-    become_prompt_thread("coordinator");
+    become_low_latency_thread("coordinator");
     observer_.on_started(*this);
     io_.run();
   });
@@ -248,7 +248,7 @@ void Server::on_session_message(const Session& session, Message message) {
     case SessionStage::kWorker: return handle_worker(session, std::move(message));
     case SessionStage::kSentinel: return handle_sentinel(session, message);
     case SessionStage::kOperator: return handle_operator(session, message);
-    case SessionStage::kStranger:
+    case SessionStage::kUnauthenticated:
     case SessionStage::kLeaving: return;
   }
 }

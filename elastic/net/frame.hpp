@@ -14,7 +14,7 @@ namespace mayfly::elastic {
 
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 /// Bound on a frame until the sender has proved that it knows the job token.
-inline constexpr std::size_t kStrangerFrameBytesMax = 64u << 10;
+inline constexpr std::size_t kUnauthenticatedFrameBytesMax = 64u << 10;
 
 /// The message with its length in front, ready to be written.
 [[nodiscard]] Bytes to_frame(const Message& message);

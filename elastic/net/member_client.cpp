@@ -11,7 +11,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 #include "elastic/net/connection.hpp"
 #include "elastic/net/coordinator_search.hpp"
 #include "elastic/net/first_session.hpp"
@@ -137,7 +137,7 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
   connect(endpoint, std::move(session.fd));
   schedule_beat();
   thread_ = std::thread([this] {
-    become_prompt_thread("control");
+    become_low_latency_thread("control");
     io_.run();
   });
 }

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 #include "elastic/net/tls_relay.hpp"
 
 namespace mayfly::elastic {
@@ -56,7 +56,7 @@ class Hub {
   }
 
   void run() {
-    become_prompt_thread("tls");
+    become_low_latency_thread("tls");
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);  // SIGPIPE of the network's socket, too

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "cloud_hooks/core/offer_book.hpp"
+#include "cloud_hooks/core/offer_catalog.hpp"
 
 namespace mayfly::engine {
 

@@ -41,7 +41,7 @@ void PsReach::cut_off(const std::string& address, Instant now) {
   ++times_;
 }
 
-bool PsReach::knock(int wake) {
+bool PsReach::probe_once(int wake) {
   if (!to_) {
     return true;
   }

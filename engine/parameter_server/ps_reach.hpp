@@ -2,7 +2,7 @@
 
 // A worker that was cut off from a server comes back when its link works again. Until then it is a
 // member that loads, for which nobody waits. Remembers over memberships what could not be reached;
-// knocks there, or tries the whole job again after a while, as the job may not need that server any
+// probes it, or tries the whole job again after a while, as the job may not need that server any
 // more. Trainer thread.
 
 #include <cstdint>
@@ -25,13 +25,13 @@ class PsReach {
   /// We were let in everywhere: the next time is a first one.
   void reached_all() { times_ = 0; }
 
-  /// There is somewhere to knock at, and it is too early to try without an answer.
+  /// There is something to probe, and it is too early to try without an answer.
   [[nodiscard]] bool is_away(Instant now) const { return to_ && now < until_; }
   /// Until when, at the latest.
   [[nodiscard]] Instant until() const { return until_; }
   /// Knocks once, for at most about a second; less if `wake`, an eventfd, ends it. True if somebody
   /// answered, and then is_away() is over.
-  bool knock(int wake);
+  bool probe_once(int wake);
 
  private:
   std::optional<collectives::TcpAddress> to_;

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/log.hpp"
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/processes/coordinator_process.hpp"
@@ -136,7 +136,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   }
   process.value()->keep();
   asking = cloud.value().get();
-  wake_promptly();
+  use_low_latency_slice();
   const JobEnd end = watch(*process.value(), asking);
   asking = nullptr;
   lend_to_signals(nullptr);

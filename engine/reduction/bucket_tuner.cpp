@@ -21,16 +21,16 @@ std::size_t BucketTuner::candidate_of(std::uint32_t step) const {
   return step >= steps() ? chosen_ : step / kRun % candidates_.size();
 }
 
-void BucketTuner::step_committed(std::uint32_t before_us) {
+void BucketTuner::step_committed(std::uint32_t previous_step_us) {
   if (decided()) {
     return;
   }
   // The time is that of the step before: its place among its candidate's samples.
-  if (committed_ > 0 && before_us > 0 && (committed_ - 1) % kRun > 0) {
+  if (committed_ > 0 && previous_step_us > 0 && (committed_ - 1) % kRun > 0) {
     const std::uint32_t step = committed_ - 1;
     const auto round = static_cast<std::uint32_t>(kRun * candidates_.size());
     const std::size_t place = std::size_t{step / round} * (kRun - 1) + (step % kRun - 1);
-    samples_[candidate_of(step) * kSamples + place] = before_us;
+    samples_[candidate_of(step) * kSamples + place] = previous_step_us;
   }
   if (++committed_ == steps()) {
     decide();

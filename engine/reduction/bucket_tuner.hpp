@@ -27,9 +27,9 @@ class BucketTuner {
 
   /// The size for the next step.
   [[nodiscard]] std::size_t elements() const { return candidates_[candidate_of(committed_)]; }
-  /// A step was committed; `before_us`: what the step before it took, 0 = not known (the first of a
-  /// view).
-  void step_committed(std::uint32_t before_us);
+  /// A step was committed; `previous_step_us`: what the step before it took, 0 = not known (the
+  /// first of a view).
+  void step_committed(std::uint32_t previous_step_us);
   /// Every candidate has had its turns: elements() stays what it is.
   [[nodiscard]] bool decided() const { return committed_ >= steps(); }
   /// Median microseconds of a step with the present size; 0 if not known.

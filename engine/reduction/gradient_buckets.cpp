@@ -78,7 +78,8 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
   signals_[blocks + kBoundaryLane] = signals.ask_for_boundary ? 1 : 0;
   put_check(signals.state_check, lanes_at(kStateLanes));
   put_check(signals.audit_check, lanes_at(kAuditLanes));
-  signals_[blocks + kStepTimeLane] = static_cast<std::int32_t>(signals.before_us & 0x7fffffffU);
+  signals_[blocks + kStepTimeLane] =
+      static_cast<std::int32_t>(signals.previous_step_us & 0x7fffffffU);
   push(
       {.work = group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
        .bucket = layout_.buckets().size()});
@@ -136,7 +137,7 @@ Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> expone
   reduced.totals = wire_->totals(exponents, largest());
   const std::size_t blocks = largest().size();
   reduced.boundary = signals_[blocks + kBoundaryLane] != 0;
-  reduced.before_us = static_cast<std::uint32_t>(signals_[blocks + kStepTimeLane]);
+  reduced.previous_step_us = static_cast<std::uint32_t>(signals_[blocks + kStepTimeLane]);
   reduced.states_agree = is_agreed(lanes_at(kStateLanes));
   reduced.state_check = static_cast<std::uint32_t>(lanes_at(kStateLanes)[0]);
   reduced.results_agree = is_agreed(lanes_at(kAuditLanes));

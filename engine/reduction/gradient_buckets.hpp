@@ -22,8 +22,8 @@ namespace mayfly::engine {
 
 /// What a member tells the others inside the reduction, besides its sums.
 struct StepSignals {
-  bool ask_for_boundary = false;  ///< somebody was told to stop the view at a step boundary
-  std::uint32_t before_us = 0;    ///< what the step before took; 0 = the first of the view
+  bool ask_for_boundary = false;       ///< somebody was told to stop the view at a step boundary
+  std::uint32_t previous_step_us = 0;  ///< what the step before took; 0 = the first of the view
   /// Low bits of a digest of the state this step started from; none from a member that lacks it.
   std::optional<std::uint32_t> state_check = 0;
   /// Low bits of the hash of what the step's audited microbatch comes to; none from a member that
@@ -34,11 +34,11 @@ struct StepSignals {
 /// The group's answer.
 struct ReducedStep {
   StepTotals totals;
-  bool boundary = false;          ///< at least one member asked for a boundary
-  std::uint32_t before_us = 0;    ///< the slowest member's
-  bool states_agree = true;       ///< every member started from the same state
-  std::uint32_t state_check = 0;  ///< what they agree on, 31 bits; 0 if nobody looked
-  bool results_agree = true;      ///< all who computed the audited microbatch got the same
+  bool boundary = false;               ///< at least one member asked for a boundary
+  std::uint32_t previous_step_us = 0;  ///< the slowest member's
+  bool states_agree = true;            ///< every member started from the same state
+  std::uint32_t state_check = 0;       ///< what they agree on, 31 bits; 0 if nobody looked
+  bool results_agree = true;           ///< all who computed the audited microbatch got the same
 
   /// Some gradient, statistic or loss is not finite: nothing may be updated with them.
   [[nodiscard]] bool skips_update() const { return totals.nonfinite > 0; }

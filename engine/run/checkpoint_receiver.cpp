@@ -18,7 +18,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kVisitorsMax = 64;
+constexpr std::size_t kTransfersMax = 64;
 constexpr std::size_t kManifestBytesMax = 1U << 20;
 constexpr std::uint64_t kSpareBytes = 16U << 20;  // that the disk keeps for the run's records
 
@@ -40,7 +40,7 @@ CheckpointReceiver::~CheckpointReceiver() {
   {
     const std::lock_guard lock(mutex_);
     is_closing_ = true;
-    visitors_.clear();
+    transfers_.clear();
     if (const int fd = serving_; fd >= 0) {
       ::shutdown(fd, SHUT_RDWR);
     }
@@ -55,11 +55,11 @@ void CheckpointReceiver::take(UniqueFd socket, std::string host) {
     if (is_closing_) {
       return;
     }
-    if (visitors_.size() == kVisitorsMax) {  // whoever was kept waiting tries again
-      visitors_.pop_front();
+    if (transfers_.size() == kTransfersMax) {  // whoever was kept waiting tries again
+      transfers_.pop_front();
       --pending_;
     }
-    visitors_.push_back({std::move(socket), std::move(host)});
+    transfers_.push_back({std::move(socket), std::move(host)});
     ++pending_;
   }
   changed_.notify_all();
@@ -69,16 +69,16 @@ void CheckpointReceiver::run() {
   pthread_setname_np(pthread_self(), "results");
   while (true) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return is_closing_ || !visitors_.empty(); });
+    changed_.wait(lock, [this] { return is_closing_ || !transfers_.empty(); });
     if (is_closing_) {
       return;
     }
-    Visitor visitor = std::move(visitors_.front());
-    visitors_.pop_front();
-    serving_ = visitor.socket.get();
+    Transfer transfer = std::move(transfers_.front());
+    transfers_.pop_front();
+    serving_ = transfer.socket.get();
     lock.unlock();
-    if (const Result<void> served = serve(visitor); !served.ok()) {
-      log::info(fmt::format("checkpoint from {}: {}", visitor.host, served.error().detail));
+    if (const Result<void> served = serve(transfer); !served.ok()) {
+      log::info(fmt::format("checkpoint from {}: {}", transfer.host, served.error().detail));
     }
     lock.lock();
     serving_ = -1;
@@ -86,8 +86,8 @@ void CheckpointReceiver::run() {
   }
 }
 
-Result<void> CheckpointReceiver::serve(Visitor& visitor) {
-  const int fd = visitor.socket.get();
+Result<void> CheckpointReceiver::serve(Transfer& transfer) {
+  const int fd = transfer.socket.get();
   if (Result<void> said =
           elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax);
       !said.ok()) {
@@ -109,36 +109,36 @@ Result<void> CheckpointReceiver::serve(Visitor& visitor) {
     return Error{Errc::kInvalidInput, "the job is not complete"};
   }
   switch (kind) {
-    case TransferRequest::Kind::kOffer: return receive(visitor, request.value().offer);
-    case TransferRequest::Kind::kQuestion: return answer(visitor, request.value().question);
-    case TransferRequest::Kind::kSettings: return tell_settings(visitor);
-    case TransferRequest::Kind::kFacts: return take_facts(visitor, request.value().facts);
-    case TransferRequest::Kind::kData: return pass_on(visitor);
+    case TransferRequest::Kind::kOffer: return receive(transfer, request.value().offer);
+    case TransferRequest::Kind::kQuestion: return answer(transfer, request.value().question);
+    case TransferRequest::Kind::kSettings: return tell_settings(transfer);
+    case TransferRequest::Kind::kFacts: return take_facts(transfer, request.value().facts);
+    case TransferRequest::Kind::kData: return pass_on(transfer);
   }
   UNREACHABLE("a decoded request has a known kind");
 }
 
-Result<void> CheckpointReceiver::tell_settings(const Visitor& visitor) const {
+Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer) const {
   TransferAnswer answer;
   answer.verdict = lacks_facts_ ? TransferAnswer::Verdict::kTransfer : answer.verdict;
   answer.text = settings_;
-  return send_frame(visitor.socket.get(), encode(answer));
+  return send_frame(transfer.socket.get(), encode(answer));
 }
 
 /// To who sends the data set, if that is here.
-Result<void> CheckpointReceiver::pass_on(Visitor& visitor) {
+Result<void> CheckpointReceiver::pass_on(Transfer& transfer) {
   if (lacks_facts_ || hooks_.on_data == nullptr) {
     TransferAnswer answer;
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = "it has no data set to send, as its --data is not there";
-    return send_frame(visitor.socket.get(), encode(answer));
+    return send_frame(transfer.socket.get(), encode(answer));
   }
   serving_ = -1;
-  hooks_.on_data(std::move(visitor.socket), visitor.host);
+  hooks_.on_data(std::move(transfer.socket), transfer.host);
   return {};
 }
 
-Result<void> CheckpointReceiver::take_facts(const Visitor& visitor, const std::string& text) {
+Result<void> CheckpointReceiver::take_facts(const Transfer& transfer, const std::string& text) {
   TransferAnswer answer;
   if (lacks_facts_) {
     const Result<JobFacts> facts = parse_facts(text);
@@ -146,12 +146,12 @@ Result<void> CheckpointReceiver::take_facts(const Visitor& visitor, const std::s
     lacks_facts_ = !taken.ok();
     if (!taken.ok()) {
       hooks_.on_refused(
-          fmt::format("a worker on {} is not taken: {}", visitor.host, taken.error().detail));
+          fmt::format("a worker on {} is not taken: {}", transfer.host, taken.error().detail));
       answer.verdict = TransferAnswer::Verdict::kRefused;
       answer.text = taken.error().detail;
     }
   }
-  return send_frame(visitor.socket.get(), encode(answer));
+  return send_frame(transfer.socket.get(), encode(answer));
 }
 
 std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOffer& offer) const {
@@ -193,8 +193,8 @@ bool CheckpointReceiver::comes_too_late(const TransferOffer& offer) const {
   return newest_ && offer.step < *newest_ && !uses_parameter_servers(job_.config);
 }
 
-Result<void> CheckpointReceiver::receive(const Visitor& visitor, const TransferOffer& offer) {
-  const int fd = visitor.socket.get();
+Result<void> CheckpointReceiver::receive(const Transfer& transfer, const TransferOffer& offer) {
+  const int fd = transfer.socket.get();
   const Instant began = monotonic_now();
   TransferAnswer answer;
   if (comes_too_late(offer)) {
@@ -203,12 +203,12 @@ Result<void> CheckpointReceiver::receive(const Visitor& visitor, const TransferO
   if (has(offer)) {
     newest_ = offer.step;
     hooks_.on_received(
-        {offer.step, folder_of_checkpoint(folder_, offer.step), visitor.host, 0, Duration(0)});
+        {offer.step, folder_of_checkpoint(folder_, offer.step), transfer.host, 0, Duration(0)});
     return send_frame(fd, encode(answer));
   }
   if (const auto reason = reason_to_refuse(offer)) {
     hooks_.on_refused(fmt::format("the checkpoint of step {} on {} is not taken: {}",
-                                  value(offer.step), visitor.host, *reason));
+                                  value(offer.step), transfer.host, *reason));
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = *reason;
     return send_frame(fd, encode(answer));
@@ -224,7 +224,7 @@ Result<void> CheckpointReceiver::receive(const Visitor& visitor, const TransferO
   if (Result<void> received = incoming_->receive(fd); !received.ok()) {
     return received;  // what has come is kept for the next attempt
   }
-  const Result<void> saved = save(visitor, began, offer.bytes() - answer.first);
+  const Result<void> saved = save(transfer, began, offer.bytes() - answer.first);
   incoming_.reset();
   TransferReceipt receipt{saved.ok(), saved.ok() ? std::string() : saved.error().detail};
   if (!saved.ok()) {
@@ -234,7 +234,7 @@ Result<void> CheckpointReceiver::receive(const Visitor& visitor, const TransferO
 }
 
 /// Nothing is believed that the files do not say themselves.
-Result<void> CheckpointReceiver::save(const Visitor& visitor, Instant began,
+Result<void> CheckpointReceiver::save(const Transfer& transfer, Instant began,
                                       std::uint64_t travelled) {
   const Step step = incoming_->offer().step;
   Result<nn::CheckpointFiles> files = incoming_->take();
@@ -248,12 +248,12 @@ Result<void> CheckpointReceiver::save(const Visitor& visitor, Instant began,
   if (const auto other = difference(job_.fingerprint, info.value().fingerprint)) {
     return Error{Errc::kInvalidInput, fmt::format("the checkpoint of step {} on {} is of another "
                                                   "job: {}",
-                                                  value(step), visitor.host, *other)};
+                                                  value(step), transfer.host, *other)};
   }
   if (info.value().committed != step) {
     return Error{Errc::kCorrupt,
                  fmt::format("the checkpoint of step {} on {} says that it is of step {}",
-                             value(step), visitor.host, value(info.value().committed))};
+                             value(step), transfer.host, value(info.value().committed))};
   }
   if (const Result<nn::ModelState> state = nn::decode_checkpoint(job_.model, files.value());
       !state.ok()) {
@@ -265,7 +265,7 @@ Result<void> CheckpointReceiver::save(const Visitor& visitor, Instant began,
     return std::move(saved).error();
   }
   newest_ = step;
-  hooks_.on_received({step, saved.value(), visitor.host, travelled, monotonic_now() - began});
+  hooks_.on_received({step, saved.value(), transfer.host, travelled, monotonic_now() - began});
   return {};
 }
 
@@ -310,11 +310,12 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
                                                 : std::nullopt;
 }
 
-Result<void> CheckpointReceiver::answer(const Visitor& visitor, const TransferQuestion& question) {
-  const int fd = visitor.socket.get();
+Result<void> CheckpointReceiver::answer(const Transfer& transfer,
+                                        const TransferQuestion& question) {
+  const int fd = transfer.socket.get();
   TransferAnswer answer;
   if (const auto reason = reason_to_refuse(question)) {
-    hooks_.on_refused(fmt::format("a worker on {} is not taken: {}", visitor.host, *reason));
+    hooks_.on_refused(fmt::format("a worker on {} is not taken: {}", transfer.host, *reason));
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = *reason;
     return send_frame(fd, encode(answer));

@@ -59,19 +59,19 @@ class CheckpointReceiver {
   [[nodiscard]] bool is_busy() const { return pending_ > 0; }
 
  private:
-  struct Visitor {
+  struct Transfer {
     UniqueFd socket;
     std::string host;
   };
 
   void run();
-  [[nodiscard]] Result<void> serve(Visitor& visitor);
-  [[nodiscard]] Result<void> receive(const Visitor& visitor, const TransferOffer& offer);
-  [[nodiscard]] Result<void> save(const Visitor& visitor, Instant began, std::uint64_t travelled);
-  [[nodiscard]] Result<void> answer(const Visitor& visitor, const TransferQuestion& question);
-  [[nodiscard]] Result<void> tell_settings(const Visitor& visitor) const;
-  [[nodiscard]] Result<void> pass_on(Visitor& visitor);
-  [[nodiscard]] Result<void> take_facts(const Visitor& visitor, const std::string& text);
+  [[nodiscard]] Result<void> serve(Transfer& transfer);
+  [[nodiscard]] Result<void> receive(const Transfer& transfer, const TransferOffer& offer);
+  [[nodiscard]] Result<void> save(const Transfer& transfer, Instant began, std::uint64_t travelled);
+  [[nodiscard]] Result<void> answer(const Transfer& transfer, const TransferQuestion& question);
+  [[nodiscard]] Result<void> tell_settings(const Transfer& transfer) const;
+  [[nodiscard]] Result<void> pass_on(Transfer& transfer);
+  [[nodiscard]] Result<void> take_facts(const Transfer& transfer, const std::string& text);
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
   [[nodiscard]] bool has(const TransferOffer& offer) const;
@@ -91,8 +91,8 @@ class CheckpointReceiver {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Visitor> visitors_;  // guarded by mutex_
-  bool is_closing_ = false;       // guarded by mutex_
+  std::deque<Transfer> transfers_;  // guarded by mutex_
+  bool is_closing_ = false;         // guarded by mutex_
 
   std::thread thread_;
 };

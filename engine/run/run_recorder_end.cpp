@@ -110,7 +110,7 @@ void RunRecorder::note_missing_records() {
 
 std::optional<std::string> RunRecorder::unsaved_state() const {
   const std::lock_guard lock(mutex_);
-  // The record of the last commit may be lost with its speaker, but not the checkpoint.
+  // The record of the last commit may be lost with its reporter, but not the checkpoint.
   const std::uint64_t last = history_.current_step;
   if (newest_here_ && value(*newest_here_) >= last) {
     return std::nullopt;

@@ -214,7 +214,8 @@ bool StateDonor::accept_connections(Connections& connections) {
       return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     }
     auto connection = std::make_unique<Connection>(std::move(fd), token_);
-    // An observer's request is here already, as a rule: it is never taken for a stranger.
+    // An observer's request is here already, as a rule: it is never closed as one that asks for
+    // nothing.
     if (!connection->advance(*this)) {
       turn_away(*connection, "it asked for nothing that is offered");
     } else if (connections.size() < kConnectionsMax || make_place(connections)) {
@@ -240,7 +241,7 @@ bool StateDonor::make_place(Connections& connections) {
 
 void StateDonor::turn_away(const Connection& connection, const char* why) {
   if (!connection.is_observer()) {  // else it has what it wanted, or is gone
-    stranger_log_.turned_away(connection.who(), why);
+    rejection_log_.turned_away(connection.who(), why);
   }
 }
 

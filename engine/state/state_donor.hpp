@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/rejection_log.hpp"
 #include "base/result.hpp"
-#include "base/stranger_log.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
@@ -82,7 +82,7 @@ class StateDonor {
   bool copying_ = false;
   std::map<ViewId, std::shared_ptr<Copy>> copies_;  // shared with connections that send one
 
-  StrangerLog stranger_log_{"state donor"};  // the server thread's
+  RejectionLog rejection_log_{"state donor"};  // the server thread's
   std::thread copier_;
   std::thread server_;
 };

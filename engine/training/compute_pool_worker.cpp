@@ -89,7 +89,7 @@ std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t
 /// a later step is kept while a step is computed again; one that was passed over, as after a change
 /// of the view, goes back.
 void ComputePool::Worker::look_ahead() {
-  if (!engine_->brings_images()) {
+  if (!engine_->prefetches_input()) {
     return;
   }
   if (ahead_ != nullptr && ahead_->step <= pool_.step_) {

@@ -109,7 +109,7 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
   }
   rank_ = rank_of(parts_.client.id(), view);
-  speaks_ = rank_ == elastic::speaker_of(view);
+  is_reporter_ = rank_ == elastic::reporter_of(view);
   first_step_of_view_ = true;
   steps_of_view_ = 0;
   peers_.clear();
@@ -297,7 +297,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   }
   buckets_.start_signals(
       group, parts_.pool.sums(),
-      {parts_.link.boundary_asked(view.id), before_us(), check, audit_check(view)});
+      {parts_.link.boundary_asked(view.id), previous_step_us(), check, audit_check(view)});
   const TraceSpan traced = span("wait for all-reduce");
   return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(position_)));
 }
@@ -308,7 +308,7 @@ bool Trainer::computed(std::size_t bucket) {
   return parts_.pool.wait_for_bucket(bucket);
 }
 
-std::uint32_t Trainer::before_us() const {
+std::uint32_t Trainer::previous_step_us() const {
   // The members enter a view together, so in its first step nobody has a time.
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(last_step_).count();
   return steps_of_view_ == 0 ? 0
@@ -319,7 +319,7 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
   if (tuner_.decided()) {
     return;
   }
-  tuner_.step_committed(reduced.before_us);
+  tuner_.step_committed(reduced.previous_step_us);
   if (tuner_.decided()) {
     log::info(fmt::format("buckets of {} KiB from step {} on: {:.2f} ms a step when tried",
                           tuner_.elements() * sizeof(float) / 1024, value(next(position_)),

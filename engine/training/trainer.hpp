@@ -46,7 +46,7 @@ struct TrainerParts {
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
   const Bytes& token;  ///< the job's
-  /// Of the last steps, for a new speaker to repeat; from one membership to the next.
+  /// Of the last steps, for a new reporter to repeat; from one membership to the next.
   std::deque<StepRecord>& recent_records;
   Trace* trace = nullptr;                          ///< null = none
   StateFaults* faults = nullptr;                   ///< null = none
@@ -135,7 +135,7 @@ class Trainer {
   [[nodiscard]] bool goes_on_after(const ReducedStep& reduced) const;
 
   /// What the last step took, in microseconds; 0 in the first step of a view.
-  [[nodiscard]] std::uint32_t before_us() const;
+  [[nodiscard]] std::uint32_t previous_step_us() const;
   void tune_buckets(const ReducedStep& reduced);
   void begin_computing();
   void compute_share(const elastic::MicrobatchSet& share);
@@ -157,7 +157,7 @@ class Trainer {
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
   Result<void> wait_for_reports(const elastic::View& view);
   void report_stopped(ViewId view, const ViewEnd& end);
-  /// Ends the job; only the speaker's word is sent unless only this member knows.
+  /// Ends the job; only the reporter's word is sent unless only this member knows.
   void report_fatal(const std::string& reason, bool only_here = false);
   /// If this worker cannot compute its share, ends the job and says why.
   [[nodiscard]] Result<void> check_pool();
@@ -218,8 +218,8 @@ class Trainer {
   bool is_unsound_ = false;
   std::optional<std::uint64_t> audited_hash_;  // what we said of the step's audited microbatch
 
-  Rank rank_{};          // in the present view
-  bool speaks_ = false;  // for all members of it
+  Rank rank_{};               // in the present view
+  bool is_reporter_ = false;  // for all members of it
   bool first_step_of_view_ = true;
   std::uint64_t steps_of_view_ = 0;
   std::vector<std::string> peers_;  // the others of this view

@@ -42,12 +42,12 @@ std::optional<std::uint32_t> Trainer::state_check(std::optional<std::uint64_t> r
   return static_cast<std::uint32_t>(rest ? StateParts::joined(*rest, turn) : turn);
 }
 
-/// The speaker alone decides, at a step at which the whole state is compared anyway.
+/// The reporter alone decides, at a step at which the whole state is compared anyway.
 bool Trainer::is_checkpoint_due() const {
   const double minutes = parts_.job.config.checkpoint_minutes;
   const bool is_old = minutes > 0 && monotonic_now() - saved_at_ >=
                                          Duration(static_cast<std::int64_t>(minutes * 60e9));
-  return is_old && speaks_ && state_.committed != Step{} && is_digest_step(state_.committed);
+  return is_old && is_reporter_ && state_.committed != Step{} && is_digest_step(state_.committed);
 }
 
 /// The members agree on the state that the present step starts from.
@@ -58,7 +58,7 @@ void Trainer::states_agreed() {
   }
   saved_ = state_.committed;
   saved_at_ = monotonic_now();
-  if (speaks_) {
+  if (is_reporter_) {
     parts_.checkpoints.write_later(state_here());
   }
 }

@@ -56,7 +56,7 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
     return done;
   }
   evaluated_ = position_;
-  if (speaks_) {
+  if (is_reporter_) {
     const double loss = std::ldexp(static_cast<double>(lanes[1]), -20);
     parts_.client.send_report(encode_record(EvaluationRecord{
         value(position_), static_cast<std::uint64_t>(lanes[2]),
@@ -100,7 +100,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   if (Result<void> same = compare_last_state(group, monotonic_now() + kStepTimeout); !same.ok()) {
     return same;
   }
-  if (speaks_) {
+  if (is_reporter_) {
     turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_here());
     if (Result<void> home = bring_home(view); !home.ok()) {
@@ -111,7 +111,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
     }
   }
   turn_to(elastic::Activity::kExchange);
-  // Nobody reports "finished" before the results are on record: if the speaker dies here, the next
+  // Nobody reports "finished" before the results are on record: if the reporter dies here, the next
   // view repeats this part.
   return group.barrier()->wait(monotonic_now() + kStepTimeout);
 }

@@ -52,7 +52,7 @@ void Trainer::record(const elastic::View& view, const ReducedStep& reduced,
   ENSURE(record.samples == parts_.job.config.global_batch,
          "a committed step has used exactly the global batch");
   repeat_to_coordinator_that_was_away(view);
-  if (speaks_) {
+  if (is_reporter_) {
     parts_.client.send_report(encode_record(record));
   }
   parts_.recent_records.push_back(std::move(record));
@@ -71,8 +71,8 @@ bool Trainer::repeat_to_coordinator_that_was_away(const elastic::View& view) {
 
 void Trainer::repeat_recent_records(const elastic::View& view) {
   told_connection_ = parts_.client.connections();
-  // The source too: the last commit may be known only to it and to a speaker that is lost.
-  if (speaks_ || rank_ == view.source) {
+  // The source too: the last commit may be known only to it and to a reporter that is lost.
+  if (is_reporter_ || rank_ == view.source) {
     for (const StepRecord& record : parts_.recent_records) {
       parts_.client.send_report(encode_record(record));
     }
@@ -93,7 +93,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   }
   stopped.dispute = dispute_;
   stopped.hashes = disputed_;
-  stopped.is_unsound = is_unsound_;
+  stopped.contradicts_itself = is_unsound_;
   if (end.failure.has_value()) {
     stopped.failed = end.failure->code != Errc::kAborted;
     stopped.culprit = end.failure->culprit;
@@ -105,7 +105,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
 }
 
 void Trainer::report_fatal(const std::string& reason, bool only_here) {
-  if (only_here || speaks_) {
+  if (only_here || is_reporter_) {
     parts_.client.send_report(encode_record(FatalRecord{reason}));
   }
 }

@@ -42,7 +42,7 @@ class CudaEngine final : public StepEngine {
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override;
-  [[nodiscard]] bool brings_images() const override { return feed_.has_value(); }
+  [[nodiscard]] bool prefetches_input() const override { return feed_.has_value(); }
   void expect(const Batch& next) override {
     ENSURE(feed_.has_value() && next.labels.size() == microbatch_, "images come from the host");
     feed_->expect(next);

@@ -35,7 +35,7 @@ class ClaimingEngine final : public StepEngine {
                     GradientSink& sink) override {
     return engine_->train(weights, batch, label_smoothing, gradient, statistics, sink);
   }
-  [[nodiscard]] bool brings_images() const override { return engine_->brings_images(); }
+  [[nodiscard]] bool prefetches_input() const override { return engine_->prefetches_input(); }
   void expect(const Batch& next) override { engine_->expect(next); }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
     return engine_->evaluate(weights, batch);

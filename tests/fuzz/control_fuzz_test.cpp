@@ -97,11 +97,11 @@ TEST(ControlFuzz, AStreamOfFramesEndsOrGoesOnButKeepsItsBounds) {
       stream.insert(stream.end(), frame.begin(), frame.end());
     }
     stream = mutator.mutate(stream, stream);
-    FrameReader reader(kStrangerFrameBytesMax);
+    FrameReader reader(kUnauthenticatedFrameBytesMax);
     bool is_open = true;
     for (std::size_t at = 0; at < stream.size() && is_open;) {
       const std::span<std::byte> space = reader.space();
-      ASSERT_LE(space.size(), 2 * kStrangerFrameBytesMax + kFrameHeaderBytes);
+      ASSERT_LE(space.size(), 2 * kUnauthenticatedFrameBytesMax + kFrameHeaderBytes);
       const std::size_t bytes =
           std::min({space.size(), stream.size() - at, std::size_t{1 + random.below(300)}});
       std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), bytes, space.begin());

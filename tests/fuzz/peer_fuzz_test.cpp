@@ -176,7 +176,7 @@ TEST(PeerFuzz, OnlyAProofOfTheTokenLetsAnybodyIn) {
   hello.proof = elastic::make_proof(token, challenge, hello.nonce, hello.role);
   hello.fingerprint = {{"model", "resnet20"}};
   const auto read = [&](ByteSpan bytes) -> std::string {
-    elastic::FrameReader reader(elastic::kStrangerFrameBytesMax);
+    elastic::FrameReader reader(elastic::kUnauthenticatedFrameBytesMax);
     const std::span<std::byte> space = reader.space();
     const std::size_t count = std::min(space.size(), bytes.size());
     std::copy_n(bytes.begin(), count, space.begin());

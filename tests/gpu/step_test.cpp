@@ -155,7 +155,7 @@ TEST(GpuStep, ImagesThatWereBroughtAheadAreThoseThatComeWhenTheyAreWanted) {
   auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0});
   ASSERT_TRUE(made.ok()) << made.error().detail;
   StepEngine& gpu = *made.value();
-  ASSERT_TRUE(gpu.brings_images());
+  ASSERT_TRUE(gpu.prefetches_input());
   const Outcome right = problem.train(gpu);
   const Outcome right_other = other.train(gpu);
   ASSERT_FALSE(right == right_other);

@@ -260,7 +260,7 @@ ELASTIC = [
 
 PARAMETER_SERVER = [
     *_in(
-        "collectives/parameter_server/core/lease_desk.cpp",
+        "collectives/parameter_server/core/lease_table.cpp",
         ("desk-updates", "updates are not counted anew in the next phase",
          "  ++phase_;\n  updates_ = 0;\n", "  ++phase_;\n"),
         ("desk-complete", "one round too many counts as complete",
@@ -277,14 +277,14 @@ PARAMETER_SERVER = [
          "      lease.version.reset();\n      ++mixed_;\n", "      ++mixed_;\n"),
     ),
     *_in(
-        "collectives/parameter_server/core/lease_desk_rewind.cpp",
+        "collectives/parameter_server/core/lease_table_rewind.cpp",
         ("desk-doubtful-cut", "a cut in doubt is called good",
          "  good_ = doubts_ ? std::max(good_, cut_) : slice;\n", "  good_ = slice;\n"),
         ("rewind-doubts", "after falling back the job is still in doubt",
          "  recorder_.reset();\n  doubts_ = false;\n", "  recorder_.reset();\n"),
     ),
     *_in(
-        "collectives/parameter_server/core/lease_desk_stragglers.cpp",
+        "collectives/parameter_server/core/lease_table_stragglers.cpp",
         ("stream-version", "slices done one by one count as rounds",
          "    version += count - count / plan_.phase_of(part.first).round;\n",
          "    version += count;\n"),
@@ -406,7 +406,7 @@ OTHERS = [
          "std::max(now - item.since, least_)", "(now - item.since)"),
     ),
     *_in(
-        "cloud_hooks/core/offer_book.cpp",
+        "cloud_hooks/core/offer_catalog.cpp",
         ("offer-backoff", "an offer that works again is still waited for as long",
          "  entry.backoff = Duration(0);\n  entry.failed_starts = 0;\n}\n",
          "  entry.failed_starts = 0;\n}\n"),

@@ -132,7 +132,7 @@ void FailoverWorld::crash_host(std::size_t index) {
   });
 }
 
-/// A coordinator whose reign, or whose first view, is not on the disk could forget it. It goes as
+/// A coordinator whose term, or whose first view, is not on the disk could forget it. It goes as
 /// if it were killed.
 bool FailoverWorld::must_not_lead(std::size_t index, const CoordinatorEffect& effect) const {
   const auto* record = std::get_if<coordinator_effect::Append>(&effect);

@@ -9,7 +9,7 @@ namespace mayfly::sim {
 
 using parameter_server::EntryVerdict;
 using parameter_server::LeaderLog;
-using parameter_server::LeaseDesk;
+using parameter_server::LeaseTable;
 using parameter_server::ShardEvent;
 using parameter_server::ShardEventKind;
 using parameter_server::ShardOutcome;
@@ -36,7 +36,7 @@ PsShards::PsShards(const PsOptions& options, const SyncPlan& plan, EventQueue& q
       random_(random),
       hooks_(std::move(hooks)),
       placement_(options.shards, 1, options.followers) {
-  const LeaseDesk::Options desk{options.shards == 1, options.stragglers};
+  const LeaseTable::Options desk{options.shards == 1, options.stragglers};
   for (std::uint32_t s = 0; s < options.shards; ++s) {
     Pair& pair = shards_.emplace_back();
     for (std::uint32_t i = 0; i < (options.followers ? 2U : 1U); ++i) {
@@ -205,7 +205,7 @@ void PsShards::follow(std::uint32_t shard, std::uint64_t entry, const ShardEvent
 
 void PsShards::report(PsResult& result) {
   const parameter_server::ShardCore& first = leader(0).core;
-  const LeaseDesk& desk = *first.desk();
+  const LeaseTable& desk = *first.desk();
   result.late = desk.late();
   result.mixed = desk.mixed();
   result.reissued = desk.reissued();

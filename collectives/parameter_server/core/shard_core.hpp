@@ -15,7 +15,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "collectives/parameter_server/core/divergence_watch.hpp"
-#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/lease_table.hpp"
 #include "collectives/parameter_server/core/update_order.hpp"
 
 namespace mayfly::parameter_server {
@@ -57,7 +57,7 @@ class ShardCore {
  public:
   struct Options {
     bool is_first = true;  ///< has a desk for leases
-    LeaseDesk::Options desk{};
+    LeaseTable::Options desk{};
     DivergenceOptions divergence{};
   };
   ShardCore(const SyncPlan& plan, const Options& options);
@@ -72,7 +72,7 @@ class ShardCore {
   [[nodiscard]] const SyncPlan& plan() const { return plan_; }
   [[nodiscard]] const UpdateOrder& order() const { return order_; }
   /// Null but on the first shard.
-  [[nodiscard]] const LeaseDesk* desk() const { return desk_ ? &*desk_ : nullptr; }
+  [[nodiscard]] const LeaseTable* desk() const { return desk_ ? &*desk_ : nullptr; }
   /// How many slices came that were there before.
   [[nodiscard]] std::uint64_t repeats() const { return repeats_; }
   /// Slices that are not in the parameters any more.
@@ -93,7 +93,7 @@ class ShardCore {
   const Options options_;
   SyncPlan plan_;
   UpdateOrder order_;
-  std::optional<LeaseDesk> desk_;
+  std::optional<LeaseTable> desk_;
   DivergenceWatch divergence_;
   struct Loss {
     double sum = 0;

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/lease_table.hpp"
 
 namespace mayfly::parameter_server {
 

@@ -107,7 +107,7 @@ class GpuStepLoop final : public nn::GradientSink {
     if (draws_.empty()) {
       nn::Batch batch = work_.batch();
       batch.id = expected_;
-      if (engine_->brings_images()) {
+      if (engine_->prefetches_input()) {
         nn::Batch next = batch;
         next.id = ++expected_;
         engine_->expect(next);

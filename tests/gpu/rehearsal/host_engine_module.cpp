@@ -136,7 +136,7 @@ class HostEngine final : public StepEngine {
     }
     return engine_->train(used, seen, label_smoothing, gradient_, statistics, finisher);
   }
-  [[nodiscard]] bool brings_images() const override { return feed_.has_value(); }
+  [[nodiscard]] bool prefetches_input() const override { return feed_.has_value(); }
   void expect(const Batch& next) override { feed_->expect(next); }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
     return engine_->evaluate(loaded(weights), batch);

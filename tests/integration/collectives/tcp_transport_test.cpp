@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/tcp/pending_connections.hpp"
 #include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
-#include "collectives/tcp/waiting_room.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"
 
 namespace mayfly::collectives {
@@ -120,7 +120,7 @@ TEST(TcpTransport, BetweenViewsStrangersAreLetInAndThrownOut) {
   Cluster cluster(Kind::kTcp, 1);
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
   std::vector<UniqueFd> strangers;
-  for (std::size_t i = 0; i < 3 * WaitingRoom::kVisitorsMax; ++i) {
+  for (std::size_t i = 0; i < 3 * PendingConnections::kPendingMax; ++i) {
     auto fd = start_connect_tcp(address.host, address.port);
     ASSERT_TRUE(fd.ok());
     strangers.push_back(std::move(fd).value());
@@ -138,7 +138,7 @@ TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
     EXPECT_TRUE(formed.ok()) << formed.error().detail;
   });
   std::vector<UniqueFd> strangers;
-  for (std::size_t i = 0; i < 3 * WaitingRoom::kVisitorsMax; ++i) {
+  for (std::size_t i = 0; i < 3 * PendingConnections::kPendingMax; ++i) {
     auto fd = start_connect_tcp(address.host, address.port);
     ASSERT_TRUE(fd.ok());
     pollfd connected{.fd = fd.value().get(), .events = POLLOUT, .revents = 0};

@@ -32,8 +32,8 @@ void MarketWorld::take_request(const ServerRequest& request) {
   }
   const Duration delay = !calm_ && chance(slow_answers_) ? between(seconds(1), seconds(20))
                                                          : between(milliseconds(100), seconds(2));
-  after(delay, [this, reign = reign_, id = request.request_id, outcome] {
-    if (reign == reign_) {
+  after(delay, [this, term = term_, id = request.request_id, outcome] {
+    if (term == term_) {
       feed(policy_event::Answered{id, outcome});
     }
   });
@@ -189,14 +189,14 @@ void MarketWorld::take_release(const std::string& id) {
     return;
   }
   const bool refused = !calm_ && !ended_ && chance(release_errors_);
-  after(between(milliseconds(50), seconds(2)), [this, reign = reign_, id, refused] {
+  after(between(milliseconds(50), seconds(2)), [this, term = term_, id, refused] {
     if (!refused) {
       Machine& machine = machines_.at(id);
       machine.releasing = true;
       machine.state = machine.gone ? ServerState::kGone : ServerState::kStopping;
       after(between(seconds(1), seconds(15)), [this, id] { end_machine(id); });
     }
-    if (reign == reign_) {
+    if (term == term_) {
       std::optional<ProviderError> error;
       if (refused) {
         error = {ProviderErrorKind::kRate, "busy", {}, {}};
@@ -208,8 +208,8 @@ void MarketWorld::take_release(const std::string& id) {
 
 void MarketWorld::take_list() {
   const Instant asked = now_;
-  after(between(milliseconds(50), seconds(3)), [this, reign = reign_, asked] {
-    if (reign != reign_) {
+  after(between(milliseconds(50), seconds(3)), [this, term = term_, asked] {
+    if (term != term_) {
       return;
     }
     if (!calm_ && chance(list_errors_)) {

@@ -83,7 +83,7 @@ void MarketWorld::begin_policy(const PolicyStatus& before, bool restarted) {
   options_.restarted = restarted;
   options_.target = wanted_;
   policy_ = std::make_unique<ReplacementPolicy>(options_);
-  ++reign_;
+  ++term_;
   wake_set_.reset();
   feed(policy_event::Begin{});
 }
@@ -151,8 +151,8 @@ void MarketWorld::wake() {
     violated("wants to be woken in the past");
     return;
   }
-  queue_.push({*next, events_made_++, [this, at = *next, reign = reign_] {
-                 if (reign == reign_ && wake_set_ == at) {
+  queue_.push({*next, events_made_++, [this, at = *next, term = term_] {
+                 if (term == term_ && wake_set_ == at) {
                    wake_set_.reset();
                    feed(policy_event::Tick{});
                  }
@@ -226,7 +226,7 @@ void MarketWorld::restart_coordinator() {
   PolicyStatus last = policy_->status(now_);
   const Duration away = between(seconds(1), seconds(60));
   last.spent += last.per_hour * to_seconds(away) / kSecondsPerHour;
-  ++reign_;  // answers come to nobody
+  ++term_;  // answers come to nobody
   // Nobody sees what happens meanwhile; the market stands still so that this stays simple.
   now_ = now_ + away;
   std::priority_queue<Event> later;

@@ -122,7 +122,7 @@ class MarketWorld {
   std::uint64_t members_made_ = 0;
   std::priority_queue<Event> queue_;
   std::unique_ptr<ReplacementPolicy> policy_;
-  std::uint64_t reign_ = 0;  // of the coordinator; answers to an earlier one are lost
+  std::uint64_t term_ = 0;  // of the coordinator; answers to an earlier one are lost
   std::optional<Instant> wake_set_;
   std::map<std::string, Machine> machines_;
   std::map<std::string, ServerRequest> requests_;  // ever seen, by id

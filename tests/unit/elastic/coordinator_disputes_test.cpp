@@ -30,7 +30,7 @@ void differs(CoordinatorHarness& job, MemberId member, std::uint64_t committed,
   stopped.failed = true;
   stopped.dispute = dispute;
   stopped.hashes = std::move(hashes);
-  stopped.is_unsound = unsound;
+  stopped.contradicts_itself = unsound;
   job.say(member, stopped);
 }
 

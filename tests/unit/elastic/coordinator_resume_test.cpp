@@ -23,10 +23,10 @@ TEST(CoordinatorLog, SaysWhoWeAreBeforeAnythingElseAndEachViewBeforeItIsSent) {
   const auto first = fresh.handle(Instant{}, coordinator_event::Tick{});
   ASSERT_GE(first.size(), 2u);
   const auto& job = std::get<coordinator_effect::Append>(first[0]);
-  const auto& reign = std::get<coordinator_effect::Append>(first[1]);
+  const auto& term = std::get<coordinator_effect::Append>(first[1]);
   EXPECT_EQ(std::get<log_record::JobStarted>(job.record).job, 9u);
-  EXPECT_EQ(std::get<log_record::IncarnationStarted>(reign.record).incarnation, Incarnation{1});
-  EXPECT_TRUE(reign.durable);
+  EXPECT_EQ(std::get<log_record::IncarnationStarted>(term.record).incarnation, Incarnation{1});
+  EXPECT_TRUE(term.durable);
 
   CoordinatorHarness harness(options);
   (void)harness.join();
@@ -431,7 +431,7 @@ TEST(CoordinatorResume, AMemberThatHasAcceptedAHigherIncarnationIsFollowed) {
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{8});
   EXPECT_EQ(job.sent<Welcome>(k1).back().incarnation, Incarnation{8}) << "asked again";
   job.say(k2, running_in(job, view, 12));
-  EXPECT_EQ(job.coordinator.phase(), "resuming") << "what member 1 said was to another reign";
+  EXPECT_EQ(job.coordinator.phase(), "resuming") << "what member 1 said was to another term";
   job.say(k1, running_in(job, view, 12));
   EXPECT_EQ(job.coordinator.phase(), "running");
 }

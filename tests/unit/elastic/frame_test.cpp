@@ -60,20 +60,20 @@ TEST(FrameReader, ReturnsTheMessagesHoweverTheStreamIsCut) {
 }
 
 TEST(FrameReader, AFrameBeyondTheLimitIsRefusedBeforeItsBytesArrive) {
-  FrameReader reader(kStrangerFrameBytesMax);
-  give(reader, raw_length(kStrangerFrameBytesMax + 1));
+  FrameReader reader(kUnauthenticatedFrameBytesMax);
+  give(reader, raw_length(kUnauthenticatedFrameBytesMax + 1));
   EXPECT_EQ(reader.next().error().code, Errc::kCorrupt);
 }
 
 TEST(FrameReader, ARefusedLengthReservesNoMemory) {
-  FrameReader reader(kStrangerFrameBytesMax);
+  FrameReader reader(kUnauthenticatedFrameBytesMax);
   give(reader, raw_length(0xffff'ffff));
-  EXPECT_LE(reader.space().size(), kStrangerFrameBytesMax);
+  EXPECT_LE(reader.space().size(), kUnauthenticatedFrameBytesMax);
 }
 
 TEST(FrameReader, TheLimitCanBeRaised) {
   const Bytes frame = to_frame(Report{Bytes(100'000)});
-  FrameReader reader(kStrangerFrameBytesMax);
+  FrameReader reader(kUnauthenticatedFrameBytesMax);
   reader.set_limit(kMessageBytesMax);
   give(reader, frame);
   EXPECT_TRUE(reader.next().value());
@@ -101,7 +101,7 @@ TEST(FrameReader, RandomBytesNeverYieldMoreThanErrors) {
     for (std::byte& b : junk) {
       b = static_cast<std::byte>(random.below(256));
     }
-    FrameReader reader(kStrangerFrameBytesMax);
+    FrameReader reader(kUnauthenticatedFrameBytesMax);
     give(reader, junk);
     for (auto next = reader.next(); next.ok() && next.value(); next = reader.next()) {
     }

@@ -52,7 +52,7 @@ TEST(OddOneOut, WhoCopiedItsStateOnlyRepeatsTheSource) {
 
 TEST(OddOneOut, WhoContradictsItselfIsOdd) {
   Witness unsound = witness(1, {7});
-  unsound.is_unsound = true;
+  unsound.contradicts_itself = true;
   const Verdict verdict = odd_one_out({unsound, witness(2, {7})});
   EXPECT_TRUE(verdict.decided);
   EXPECT_THAT(verdict.odd, ElementsAre(MemberId{1}));

@@ -69,10 +69,10 @@ TEST(View, TheStateComesFromMembersThatWorkAndHaveIt) {
 TEST(View, TheFirstMemberThatWorksSpeaksEvenIfItIsBehind) {
   View view = view_of_four();
   view.members[0].observes = ViewId{1};
-  EXPECT_EQ(speaker_of(view), Rank{1});
+  EXPECT_EQ(reporter_of(view), Rank{1});
   view.members[0].observes = {};
   view.behind = {Rank{0}};
-  EXPECT_EQ(speaker_of(view), Rank{0});
+  EXPECT_EQ(reporter_of(view), Rank{0});
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(PsReach, ComesBackAsSoonAsSomebodyAnswers) {
   const UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   PsReach reach;
   reach.cut_off(collectives::to_string({"127.0.0.1", bound.value().second, "", ""}), kPsNow);
-  EXPECT_TRUE(reach.knock(wake.get()));
+  EXPECT_TRUE(reach.probe_once(wake.get()));
   EXPECT_FALSE(reach.is_away(kPsNow));
 }
 
@@ -55,7 +55,7 @@ TEST(PsReach, StaysAwayWhileNobodyListens) {
   const UniqueFd wake(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
   PsReach reach;
   reach.cut_off(closed_address(), kPsNow);
-  EXPECT_FALSE(reach.knock(wake.get()));
+  EXPECT_FALSE(reach.probe_once(wake.get()));
   EXPECT_TRUE(reach.is_away(kPsNow));
 }
 

@@ -28,10 +28,10 @@ class LineBudget {
 };
 
 /// Of one door. Used by one thread at a time.
-class StrangerLog {
+class RejectionLog {
  public:
   /// `door`: what people call it, for example "control port".
-  explicit StrangerLog(std::string door) : door_(std::move(door)) {}
+  explicit RejectionLog(std::string door) : door_(std::move(door)) {}
 
   /// Writes a line, or counts it for the next one.
   void turned_away(std::string_view who, std::string_view why);

@@ -1,4 +1,4 @@
-#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/lease_table.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 
 namespace mayfly::parameter_server {
-LeaseDesk::LeaseDesk(SyncPlan& plan, Options options)
+LeaseTable::LeaseTable(SyncPlan& plan, Options options)
     : plan_(plan),
       options_(options),
       next_(plan.first_slice()),
@@ -14,7 +14,7 @@ LeaseDesk::LeaseDesk(SyncPlan& plan, Options options)
       cut_(plan.first_slice()),
       good_(plan.first_slice()) {}
 
-Grants LeaseDesk::set_workers(const std::set<MemberId>& workers) {
+Grants LeaseTable::set_workers(const std::set<MemberId>& workers) {
   for (auto place = workers_.begin(); place != workers_.end();) {
     if (workers.contains(place->first)) {
       ++place;
@@ -36,7 +36,7 @@ Grants LeaseDesk::set_workers(const std::set<MemberId>& workers) {
 }
 
 /// What a lost worker has not confirmed may be missing on a shard, whatever we have.
-void LeaseDesk::take_back(const Lease& lease) {
+void LeaseTable::take_back(const Lease& lease) {
   if (lease.kind != LeaseKind::kCompute) {
     return;
   }
@@ -50,12 +50,12 @@ void LeaseDesk::take_back(const Lease& lease) {
 
 /// Its way to us may be cut, which takes time to find out. At the beginning all come at once, and
 /// one alone would be given all of the first step.
-bool LeaseDesk::is_awaited(const Worker& worker) const {
+bool LeaseTable::is_awaited(const Worker& worker) const {
   return worker.is_connected || next_ == plan_.first_slice();
 }
 
 /// It has reached every shard.
-bool LeaseDesk::is_settled(std::uint64_t slice) const {
+bool LeaseTable::is_settled(std::uint64_t slice) const {
   if (options_.one_shard) {
     return applied_.contains(slice) || staged_.contains(slice);
   }
@@ -63,7 +63,7 @@ bool LeaseDesk::is_settled(std::uint64_t slice) const {
          version_at(plan_.round_of(slice)) < complete_;
 }
 
-bool LeaseDesk::is_over(const Lease& lease) const {
+bool LeaseTable::is_over(const Lease& lease) const {
   if (lease.kind != LeaseKind::kCompute) {
     return lease.kind == LeaseKind::kOver || lease.kind == LeaseKind::kProbe;
   }
@@ -75,16 +75,16 @@ bool LeaseDesk::is_over(const Lease& lease) const {
   return true;
 }
 
-void LeaseDesk::hold() {
+void LeaseTable::hold() {
   held_ = true;
 }
 
-Grants LeaseDesk::go_on() {
+Grants LeaseTable::go_on() {
   held_ = false;
   return serve();
 }
 
-Grants LeaseDesk::connected(MemberId id, std::uint64_t received) {
+Grants LeaseTable::connected(MemberId id, std::uint64_t received) {
   const auto place = workers_.find(id);
   if (place == workers_.end()) {
     return {};
@@ -99,7 +99,7 @@ Grants LeaseDesk::connected(MemberId id, std::uint64_t received) {
   return worker.leases.empty() ? wants(id) : serve();
 }
 
-Grants LeaseDesk::wants(MemberId id) {
+Grants LeaseTable::wants(MemberId id) {
   const auto place = workers_.find(id);
   if (place != workers_.end() && !std::exchange(place->second.wants, true)) {
     place->second.order = ++wants_so_far_;
@@ -107,7 +107,7 @@ Grants LeaseDesk::wants(MemberId id) {
   return serve();
 }
 
-Grants LeaseDesk::rested(MemberId id, std::uint64_t through) {
+Grants LeaseTable::rested(MemberId id, std::uint64_t through) {
   if (const auto place = workers_.find(id); place != workers_.end()) {
     place->second.rests = true;
   }
@@ -117,7 +117,7 @@ Grants LeaseDesk::rested(MemberId id, std::uint64_t through) {
   return grants;
 }
 
-Grants LeaseDesk::confirmed(MemberId id, std::uint64_t through) {
+Grants LeaseTable::confirmed(MemberId id, std::uint64_t through) {
   const auto place = workers_.find(id);
   if (place == workers_.end()) {
     return {};
@@ -141,7 +141,7 @@ Grants LeaseDesk::confirmed(MemberId id, std::uint64_t through) {
   return serve();
 }
 
-void LeaseDesk::next_phase() {
+void LeaseTable::next_phase() {
   change_stream(false);
   recorder_.reset();
   note_cut(phase().last);
@@ -149,7 +149,7 @@ void LeaseDesk::next_phase() {
   updates_ = 0;
 }
 
-Grants LeaseDesk::applied(const std::vector<std::uint64_t>& slices) {
+Grants LeaseTable::applied(const std::vector<std::uint64_t>& slices) {
   for (const std::uint64_t slice : slices) {
     applied_.add(slice);
     staged_.erase(slice);
@@ -161,24 +161,24 @@ Grants LeaseDesk::applied(const std::vector<std::uint64_t>& slices) {
   return serve();
 }
 
-void LeaseDesk::staged(std::uint64_t slice) {
+void LeaseTable::staged(std::uint64_t slice) {
   staged_.insert(slice);
   if (options_.one_shard) {
     returned_.erase(slice);
   }
 }
 
-Grants LeaseDesk::dropped(std::uint64_t slice) {
+Grants LeaseTable::dropped(std::uint64_t slice) {
   ++late_;
   returned_.insert(slice);
   return serve();
 }
 
-bool LeaseDesk::is_quiet() const {
+bool LeaseTable::is_quiet() const {
   return held_ && !diverged_ && !must_restore() && is_at_rest();
 }
 
-bool LeaseDesk::all_idle() const {
+bool LeaseTable::all_idle() const {
   return std::all_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
     const std::vector<Lease>& leases = entry.second.leases;
     return std::all_of(leases.begin(), leases.end(),
@@ -186,7 +186,7 @@ bool LeaseDesk::all_idle() const {
   });
 }
 
-void LeaseDesk::grant(MemberId id, Lease lease) {
+void LeaseTable::grant(MemberId id, Lease lease) {
   Worker& worker = workers_.at(id);
   lease.serial = ++worker.serial;
   if (std::exchange(worker.rests, false)) {
@@ -202,7 +202,7 @@ void LeaseDesk::grant(MemberId id, Lease lease) {
 }
 
 /// Of those that have work.
-std::optional<std::uint64_t> LeaseDesk::slowest_clock() const {
+std::optional<std::uint64_t> LeaseTable::slowest_clock() const {
   std::optional<std::uint64_t> least;
   for (const auto& [id, worker] : workers_) {
     for (const Lease& lease : worker.leases) {
@@ -213,7 +213,7 @@ std::optional<std::uint64_t> LeaseDesk::slowest_clock() const {
 }
 
 /// Who has asked, the first first.
-std::vector<MemberId> LeaseDesk::waiting() const {
+std::vector<MemberId> LeaseTable::waiting() const {
   std::vector<MemberId> ids;
   for (const auto& [id, worker] : workers_) {
     if (worker.wants) {
@@ -225,7 +225,7 @@ std::vector<MemberId> LeaseDesk::waiting() const {
   return ids;
 }
 
-Grants LeaseDesk::serve() {
+Grants LeaseTable::serve() {
   if (is_over()) {
     for (const MemberId id : waiting()) {
       grant(id, {.kind = LeaseKind::kOver});
@@ -238,7 +238,7 @@ Grants LeaseDesk::serve() {
 }
 
 /// A worker of that round has its parameters as long as any shard lacks a slice of it.
-std::optional<MemberId> LeaseDesk::holder_of(std::uint64_t version) const {
+std::optional<MemberId> LeaseTable::holder_of(std::uint64_t version) const {
   for (const bool idle : {true, false}) {
     for (const auto& [id, worker] : workers_) {
       const bool took_part =
@@ -252,7 +252,7 @@ std::optional<MemberId> LeaseDesk::holder_of(std::uint64_t version) const {
   return std::nullopt;
 }
 
-void LeaseDesk::serve_returned() {
+void LeaseTable::serve_returned() {
   for (const std::uint64_t slice : std::vector(returned_.begin(), returned_.end())) {
     if (plan_.phase_of(slice).policy.kind == SyncKind::kBsp && !is_streamed(slice)) {
       serve_returned(slice);
@@ -261,7 +261,7 @@ void LeaseDesk::serve_returned() {
 }
 
 /// Some shard may lack a slice of a round before this one's.
-bool LeaseDesk::misses_earlier_round(std::uint64_t slice) const {
+bool LeaseTable::misses_earlier_round(std::uint64_t slice) const {
   const std::uint64_t round = plan_.round_of(slice);
   if (!returned_.empty() && *returned_.begin() < round) {
     return true;
@@ -277,7 +277,7 @@ bool LeaseDesk::misses_earlier_round(std::uint64_t slice) const {
 /// A step waits for this slice: it is given to whoever can compute it, now. If nobody has the
 /// parameters of its step any more, they are fetched anew, and a shard gives the right ones only
 /// when it has all of the steps before.
-void LeaseDesk::serve_returned(std::uint64_t slice) {
+void LeaseTable::serve_returned(std::uint64_t slice) {
   Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
   std::optional<MemberId> worker = holder_of(*lease.version);
   if (!worker && (options_.one_shard || !misses_earlier_round(slice))) {
@@ -295,7 +295,7 @@ void LeaseDesk::serve_returned(std::uint64_t slice) {
 
 /// Who can do something that others wait for: one that has nothing to do. If there is none, all
 /// may be waiting for just this, with leases of the next step.
-std::optional<MemberId> LeaseDesk::free_hand() const {
+std::optional<MemberId> LeaseTable::free_hand() const {
   std::vector<MemberId> idle = waiting();
   std::stable_partition(idle.begin(), idle.end(),
                         [slow = left_out()](MemberId id) { return !slow.contains(id); });
@@ -311,12 +311,12 @@ std::optional<MemberId> LeaseDesk::free_hand() const {
   return place == workers_.end() ? std::nullopt : std::optional(place->first);
 }
 
-bool LeaseDesk::is_drained() const {
+bool LeaseTable::is_drained() const {
   return next_ == phase().last && applied_.prefix() >= phase().last && returned_.empty() &&
          all_idle();
 }
 
-void LeaseDesk::serve_phase() {
+void LeaseTable::serve_phase() {
   if (diverged_ && is_at_rest()) {
     fall_back();
   } else if (is_drained()) {
@@ -334,7 +334,7 @@ void LeaseDesk::serve_phase() {
   }
 }
 
-void LeaseDesk::serve_snapshot() {
+void LeaseTable::serve_snapshot() {
   if (!recorder_) {
     for (const auto& [id, worker] : workers_) {
       if (worker.wants) {
@@ -347,7 +347,7 @@ void LeaseDesk::serve_snapshot() {
 }
 
 /// A step is begun when everybody is there who takes part, and shared out evenly.
-void LeaseDesk::serve_round() {
+void LeaseTable::serve_round() {
   const bool begins_round = plan_.round_of(next_) == next_;
   const bool is_held = held_ && plan_.is_border(next_) && !must_restore();
   const std::set<MemberId> out = left_out();
@@ -383,7 +383,7 @@ void LeaseDesk::serve_round() {
 }
 
 /// What was given back first. Held, a step that was begun is completed.
-std::optional<std::uint64_t> LeaseDesk::take_slice() {
+std::optional<std::uint64_t> LeaseTable::take_slice() {
   if (!returned_.empty()) {
     const std::uint64_t slice = *returned_.begin();
     returned_.erase(returned_.begin());
@@ -394,7 +394,7 @@ std::optional<std::uint64_t> LeaseDesk::take_slice() {
   return next_ < phase().last && may_begin ? std::optional(next_++) : std::nullopt;
 }
 
-void LeaseDesk::serve_stream() {
+void LeaseTable::serve_stream() {
   for (const MemberId id : waiting()) {
     const std::optional<std::uint64_t> slice = take_slice();
     if (!slice) {
@@ -405,7 +405,7 @@ void LeaseDesk::serve_stream() {
 }
 
 /// One slice per worker and round; if that is not enough for the round, more.
-void LeaseDesk::serve_backup() {
+void LeaseTable::serve_backup() {
   const std::uint64_t version = version_at(phase().first) + updates_;
   const std::vector<MemberId> idle = waiting();
   const bool all_wait = std::all_of(workers_.begin(), workers_.end(), [this](const auto& entry) {

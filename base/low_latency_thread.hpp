@@ -7,8 +7,8 @@ namespace mayfly {
 /// wakes it need not wait for the end of a computing thread's turn, some milliseconds. It gets no
 /// larger share of a core by that, and needs no privilege. Linux 6.12 or newer; elsewhere nothing
 /// happens.
-void wake_promptly();
+void use_low_latency_slice();
 /// The same, and the calling thread gets this name, of at most 15 characters.
-void become_prompt_thread(const char* name);
+void become_low_latency_thread(const char* name);
 
 }  // namespace mayfly

@@ -1,4 +1,4 @@
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -14,7 +14,7 @@ TEST(PromptThread, OtherwiseTheThreadIsScheduledAsBefore) {
   std::thread([] {
     const id_t self = static_cast<id_t>(::gettid());
     ASSERT_EQ(::setpriority(PRIO_PROCESS, self, 3), 0);
-    wake_promptly();
+    use_low_latency_slice();
     EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
     EXPECT_EQ(::getpriority(PRIO_PROCESS, self), 3);
   }).join();
@@ -24,7 +24,7 @@ TEST(PromptThread, AThreadOfAnotherClassStaysThere) {
   std::thread([] {
     const sched_param none{};
     ASSERT_EQ(::sched_setscheduler(0, SCHED_BATCH, &none), 0);
-    wake_promptly();
+    use_low_latency_slice();
     EXPECT_EQ(::sched_getscheduler(0), SCHED_BATCH);
   }).join();
 }

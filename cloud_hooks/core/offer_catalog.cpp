@@ -1,4 +1,4 @@
-#include "cloud_hooks/core/offer_book.hpp"
+#include "cloud_hooks/core/offer_catalog.hpp"
 
 #include <algorithm>
 
@@ -12,7 +12,8 @@ constexpr double kNewSpeedWeight = 0.2;  // workers differ, and one may be distu
 
 }  // namespace
 
-OfferBook::OfferBook(std::vector<OfferTerms> terms, BackoffOptions backoff) : backoff_(backoff) {
+OfferCatalog::OfferCatalog(std::vector<OfferTerms> terms, BackoffOptions backoff)
+    : backoff_(backoff) {
   ENSURE(backoff.first > Duration(0) && backoff.max >= backoff.first, "a back-off that grows");
   for (OfferTerms& one : terms) {
     ENSURE(one.price_per_hour >= 0 && one.speed > 0, "terms are checked where they are read");
@@ -20,11 +21,11 @@ OfferBook::OfferBook(std::vector<OfferTerms> terms, BackoffOptions backoff) : ba
   }
 }
 
-const OfferTerms& OfferBook::terms(std::size_t offer) const {
+const OfferTerms& OfferCatalog::terms(std::size_t offer) const {
   return entries_.at(offer).terms;
 }
 
-std::optional<std::size_t> OfferBook::find(const Offer& offer) const {
+std::optional<std::size_t> OfferCatalog::find(const Offer& offer) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].terms.offer == offer) {
       return i;
@@ -33,7 +34,7 @@ std::optional<std::size_t> OfferBook::find(const Offer& offer) const {
   return std::nullopt;
 }
 
-double OfferBook::measured_per_stated_speed() const {
+double OfferCatalog::measured_per_stated_speed() const {
   double sum = 0;
   int count = 0;
   for (const Entry& entry : entries_) {
@@ -45,7 +46,7 @@ double OfferBook::measured_per_stated_speed() const {
   return count == 0 ? 1 : sum / count;
 }
 
-double OfferBook::price_per_speed(std::size_t offer) const {
+double OfferCatalog::price_per_speed(std::size_t offer) const {
   const Entry& entry = entries_.at(offer);
   // Stated speeds have a unit of their own; what was measured elsewhere says what it is worth.
   const double speed = entry.measured_speed > 0 ? entry.measured_speed
@@ -53,11 +54,11 @@ double OfferBook::price_per_speed(std::size_t offer) const {
   return entry.terms.price_per_hour / speed;
 }
 
-bool OfferBook::is_doubtful(const Entry& entry, Instant now) {
+bool OfferCatalog::is_doubtful(const Entry& entry, Instant now) {
   return entry.shunned_until > now || entry.failed_starts > 0;
 }
 
-std::vector<std::size_t> OfferBook::ranking(Instant now) const {
+std::vector<std::size_t> OfferCatalog::ranking(Instant now) const {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
@@ -73,7 +74,7 @@ std::vector<std::size_t> OfferBook::ranking(Instant now) const {
   return order;
 }
 
-std::optional<Instant> OfferBook::next_change(Instant now) const {
+std::optional<Instant> OfferCatalog::next_change(Instant now) const {
   std::optional<Instant> next;
   for (const Entry& entry : entries_) {
     if (!entry.stopped && !entry.at_quota && entry.blocked_until > now) {
@@ -83,7 +84,7 @@ std::optional<Instant> OfferBook::next_change(Instant now) const {
   return next;
 }
 
-std::optional<Instant> OfferBook::calm_from(std::size_t offer, Duration calm) const {
+std::optional<Instant> OfferCatalog::calm_from(std::size_t offer, Duration calm) const {
   const Entry& entry = entries_.at(offer);
   if (entry.stopped || entry.at_quota || entry.failed_starts > 0) {
     return std::nullopt;
@@ -92,30 +93,30 @@ std::optional<Instant> OfferBook::calm_from(std::size_t offer, Duration calm) co
   return std::max({refused, entry.blocked_until, entry.shunned_until});
 }
 
-bool OfferBook::all_stopped() const {
+bool OfferCatalog::all_stopped() const {
   return std::all_of(entries_.begin(), entries_.end(),
                      [](const Entry& entry) { return entry.stopped || entry.at_quota; });
 }
 
-void OfferBook::worked(std::size_t offer) {
+void OfferCatalog::worked(std::size_t offer) {
   Entry& entry = entries_.at(offer);
   entry.backoff = Duration(0);
   entry.failed_starts = 0;
 }
 
-void OfferBook::block(Entry& entry, Instant now, Duration at_least) {
+void OfferCatalog::block(Entry& entry, Instant now, Duration at_least) {
   entry.refused_at = now;
   entry.backoff = std::clamp(2 * entry.backoff, backoff_.first, backoff_.max);
   entry.blocked_until = std::max(
       entry.blocked_until, now + std::max(entry.backoff, std::min(at_least, 10 * backoff_.max)));
 }
 
-bool OfferBook::same_pool(const Entry& a, const Entry& b) const {
+bool OfferCatalog::same_pool(const Entry& a, const Entry& b) const {
   return a.terms.offer.machine_type == b.terms.offer.machine_type &&
          a.terms.offer.market == b.terms.offer.market;
 }
 
-Instant OfferBook::out_of_stock(std::size_t offer, Instant now, const ProviderError& error) {
+Instant OfferCatalog::out_of_stock(std::size_t offer, Instant now, const ProviderError& error) {
   Entry& asked = entries_.at(offer);
   block(asked, now, error.retry_after.value_or(Duration(0)));
   const std::vector<std::string>& zones = error.zones_available;
@@ -135,7 +136,7 @@ Instant OfferBook::out_of_stock(std::size_t offer, Instant now, const ProviderEr
   return asked.blocked_until;
 }
 
-bool OfferBook::failed_to_start(std::size_t offer, Instant now) {
+bool OfferCatalog::failed_to_start(std::size_t offer, Instant now) {
   Entry& entry = entries_.at(offer);
   block(entry, now, Duration(0));
   const bool was_stopped = entry.stopped;
@@ -143,7 +144,7 @@ bool OfferBook::failed_to_start(std::size_t offer, Instant now) {
   return entry.stopped && !was_stopped;
 }
 
-bool OfferBook::quota_reached(std::size_t offer) {
+bool OfferCatalog::quota_reached(std::size_t offer) {
   const bool is_news = !entries_.at(offer).at_quota;
   for (Entry& entry : entries_) {
     entry.at_quota = entry.at_quota || same_pool(entry, entries_.at(offer));
@@ -151,21 +152,21 @@ bool OfferBook::quota_reached(std::size_t offer) {
   return is_news;
 }
 
-void OfferBook::quota_freed(std::size_t offer) {
+void OfferCatalog::quota_freed(std::size_t offer) {
   for (Entry& entry : entries_) {
     entry.at_quota = entry.at_quota && !same_pool(entry, entries_.at(offer));
   }
 }
 
-void OfferBook::stop(std::size_t offer) {
+void OfferCatalog::stop(std::size_t offer) {
   entries_.at(offer).stopped = true;
 }
 
-void OfferBook::shun(std::size_t offer, Instant until) {
+void OfferCatalog::shun(std::size_t offer, Instant until) {
   entries_.at(offer).shunned_until = until;
 }
 
-void OfferBook::forgive() {
+void OfferCatalog::forgive() {
   for (Entry& entry : entries_) {
     entry.blocked_until = Instant{};
     entry.backoff = Duration(0);
@@ -175,7 +176,7 @@ void OfferBook::forgive() {
   }
 }
 
-void OfferBook::measured(std::size_t offer, double speed) {
+void OfferCatalog::measured(std::size_t offer, double speed) {
   ENSURE(speed > 0, "a measured speed is above 0");
   for (Entry& entry : entries_) {  // the machine is the same in every zone and on either market
     if (entry.terms.offer.machine_type == entries_.at(offer).terms.offer.machine_type) {

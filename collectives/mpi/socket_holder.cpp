@@ -1,4 +1,4 @@
-#include "collectives/mpi/socket_keeper.hpp"
+#include "collectives/mpi/socket_holder.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -111,7 +111,7 @@ std::vector<TcpSocket> tcp_sockets() {
 
 }  // namespace
 
-Result<std::unique_ptr<SocketKeeper>> SocketKeeper::start() {
+Result<std::unique_ptr<SocketHolder>> SocketHolder::start() {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return Error{Errc::kIo, std::string("no socket pair: ") + std::strerror(errno)};
@@ -126,10 +126,10 @@ Result<std::unique_ptr<SocketKeeper>> SocketKeeper::start() {
   if (child == 0) {
     hold_sockets(theirs.get(), launcher);
   }
-  return std::unique_ptr<SocketKeeper>(new SocketKeeper(std::move(ours)));
+  return std::unique_ptr<SocketHolder>(new SocketHolder(std::move(ours)));
 }
 
-SocketKeeper::SocketKeeper(UniqueFd child) : child_(std::move(child)) {
+SocketHolder::SocketHolder(UniqueFd child) : child_(std::move(child)) {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (socket.listens) {
       older_ports_.insert(socket.port);
@@ -137,7 +137,7 @@ SocketKeeper::SocketKeeper(UniqueFd child) : child_(std::move(child)) {
   }
 }
 
-void SocketKeeper::note_ports() {
+void SocketHolder::note_ports() {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (socket.listens && !older_ports_.contains(socket.port)) {
       ports_.insert(socket.port);
@@ -145,7 +145,7 @@ void SocketKeeper::note_ports() {
   }
 }
 
-void SocketKeeper::begin() {
+void SocketHolder::begin() {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (!ports_.contains(socket.port)) {
       known_.insert(socket.inode);
@@ -153,7 +153,7 @@ void SocketKeeper::begin() {
   }
 }
 
-void SocketKeeper::keep_new() {
+void SocketHolder::keep_new() {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (!socket.listens && known_.insert(socket.inode).second) {
       send(socket.fd);
@@ -161,7 +161,7 @@ void SocketKeeper::keep_new() {
   }
 }
 
-void SocketKeeper::send(int socket) {
+void SocketHolder::send(int socket) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};

@@ -1,4 +1,4 @@
-#include "base/prompt_thread.hpp"
+#include "base/low_latency_thread.hpp"
 
 #include <pthread.h>
 #include <sched.h>
@@ -24,7 +24,7 @@ struct SchedulingAttributes {
 
 }  // namespace
 
-void wake_promptly() {
+void use_low_latency_slice() {
   constexpr std::uint64_t kShortestTurn = 100'000;  // that the kernel grants
   SchedulingAttributes now{};
   if (::syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) != 0 || now.policy != SCHED_OTHER) {
@@ -36,9 +36,9 @@ void wake_promptly() {
   (void)::syscall(SYS_sched_setattr, 0, &now, 0);
 }
 
-void become_prompt_thread(const char* name) {
+void become_low_latency_thread(const char* name) {
   ::pthread_setname_np(::pthread_self(), name);
-  wake_promptly();
+  use_low_latency_slice();
 }
 
 }  // namespace mayfly

@@ -24,9 +24,9 @@ struct BackoffOptions {
   Duration max = seconds(300);
 };
 
-class OfferBook {
+class OfferCatalog {
  public:
-  OfferBook(std::vector<OfferTerms> terms, BackoffOptions backoff);
+  OfferCatalog(std::vector<OfferTerms> terms, BackoffOptions backoff);
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] const OfferTerms& terms(std::size_t offer) const;

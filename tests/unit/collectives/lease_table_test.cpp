@@ -1,6 +1,6 @@
 // What is leased to whom: single decisions of the desk. Whole jobs are in tests/sim.
 
-#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/lease_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,9 +21,9 @@ SyncPlan plan_of(const char* phases, std::uint64_t steps, std::uint32_t slices_p
       .value();
 }
 
-TEST(LeaseDesk, CountsTheUpdatesOfABackupPhaseFromItsBeginning) {
+TEST(LeaseTable, CountsTheUpdatesOfABackupPhaseFromItsBeginning) {
   SyncPlan plan = plan_of("bsp:50%,backup:2-of-3", 2, 2);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1});
   const Grants first = desk.connected(k1, 0);
   ASSERT_EQ(first.size(), 1u);
@@ -39,7 +39,7 @@ TEST(LeaseDesk, CountsTheUpdatesOfABackupPhaseFromItsBeginning) {
 
 /// On several shards, steps of one slice: the first worker has the leases of two successive steps
 /// and is lost before it confirms one.
-class LeaseDeskAfterALoss : public testing::Test {
+class LeaseTableAfterALoss : public testing::Test {
  protected:
   void SetUp() override {
     (void)desk.set_workers({k1});
@@ -51,10 +51,10 @@ class LeaseDeskAfterALoss : public testing::Test {
   }
 
   SyncPlan plan = plan_of("bsp", 4, 1);
-  LeaseDesk desk{plan, {.one_shard = false}};
+  LeaseTable desk{plan, {.one_shard = false}};
 };
 
-TEST_F(LeaseDeskAfterALoss, LeasesTheLaterStepWhenTheEarlierOneIsOnEveryShard) {
+TEST_F(LeaseTableAfterALoss, LeasesTheLaterStepWhenTheEarlierOneIsOnEveryShard) {
   (void)desk.set_workers({k2, k3});
   const Grants now = desk.connected(k2, 0);
   ASSERT_EQ(now.size(), 1u) << "the second step's parameters are nowhere yet";
@@ -66,9 +66,9 @@ TEST_F(LeaseDeskAfterALoss, LeasesTheLaterStepWhenTheEarlierOneIsOnEveryShard) {
   EXPECT_EQ(then[0].lease.first, 1u);
 }
 
-TEST(LeaseDesk, GivesWhatAllWaitForToOneThatWaits) {
+TEST(LeaseTable, GivesWhatAllWaitForToOneThatWaits) {
   SyncPlan plan = plan_of("bsp", 4, 1);
-  LeaseDesk desk(plan, {.one_shard = false});
+  LeaseTable desk(plan, {.one_shard = false});
   (void)desk.set_workers({k1});
   (void)desk.connected(k1, 0);
   (void)desk.applied({0});
@@ -84,9 +84,9 @@ TEST(LeaseDesk, GivesWhatAllWaitForToOneThatWaits) {
   EXPECT_FALSE(lost[0].lease.version);
 }
 
-TEST(LeaseDesk, GivesASliceThatCameTooLateToWhoWaits) {
+TEST(LeaseTable, GivesASliceThatCameTooLateToWhoWaits) {
   SyncPlan plan = plan_of("backup:2-of-3", 1, 4);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1, k2, k3});
   for (const MemberId worker : {k1, k2, k3}) {
     ASSERT_EQ(desk.connected(worker, 0).size(), 1u);
@@ -104,9 +104,9 @@ TEST(LeaseDesk, GivesASliceThatCameTooLateToWhoWaits) {
   EXPECT_EQ(desk.late(), 1u);
 }
 
-TEST(LeaseDesk, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
+TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
   SyncPlan plan = plan_of("backup:2-of-3", 4, 2);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1, k2, k3});
   for (const MemberId worker : {k1, k2, k3}) {
     ASSERT_EQ(desk.connected(worker, 0).size(), 1u);
@@ -127,7 +127,7 @@ TEST(LeaseDesk, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
 }
 
 /// One worker alone has got so far in a phase whose workers may differ by so many slices.
-class LeaseDeskClocks : public testing::Test {
+class LeaseTableClocks : public testing::Test {
  protected:
   void SetUp() override {
     (void)desk.set_workers({k1});
@@ -147,12 +147,12 @@ class LeaseDeskClocks : public testing::Test {
   }
 
   SyncPlan plan = plan_of("ssp:1", 40, 1);
-  LeaseDesk desk{plan, {}};
+  LeaseTable desk{plan, {}};
   Lease last;
   std::map<MemberId, std::uint64_t> serials;
 };
 
-TEST_F(LeaseDeskClocks, OneThatJoinsLaterIsNoneThatTheOthersWaitFor) {
+TEST_F(LeaseTableClocks, OneThatJoinsLaterIsNoneThatTheOthersWaitFor) {
   (void)desk.set_workers({k1, k2});
   const Grants joined = desk.connected(k2, 0);
   ASSERT_EQ(joined.size(), 1u);
@@ -160,7 +160,7 @@ TEST_F(LeaseDeskClocks, OneThatJoinsLaterIsNoneThatTheOthersWaitFor) {
   EXPECT_EQ(next_of(k2, joined[0].lease.first).clock, 4u);
 }
 
-TEST_F(LeaseDeskClocks, OneThatHadNoWorkIsNoneThatTheOthersWaitFor) {
+TEST_F(LeaseTableClocks, OneThatHadNoWorkIsNoneThatTheOthersWaitFor) {
   (void)desk.set_workers({k1, k2});
   const Grants joined = desk.connected(k2, 0);
   ASSERT_EQ(joined.size(), 1u);
@@ -174,7 +174,7 @@ TEST_F(LeaseDeskClocks, OneThatHadNoWorkIsNoneThatTheOthersWaitFor) {
   EXPECT_EQ(rested[0].lease.clock, 7u);
 }
 
-TEST_F(LeaseDeskClocks, WhatAWorkerIsBehindIsNotForgotten) {
+TEST_F(LeaseTableClocks, WhatAWorkerIsBehindIsNotForgotten) {
   (void)desk.set_workers({k1, k2});
   const Grants joined = desk.connected(k2, 0);
   ASSERT_EQ(joined.size(), 1u);
@@ -184,7 +184,7 @@ TEST_F(LeaseDeskClocks, WhatAWorkerIsBehindIsNotForgotten) {
   EXPECT_EQ(next_of(k2, joined[0].lease.first).clock, 4u) << "the other one is at 7";
 }
 
-TEST_F(LeaseDeskClocks, OneThatIsAheadAndRestedIsStillAhead) {
+TEST_F(LeaseTableClocks, OneThatIsAheadAndRestedIsStillAhead) {
   (void)desk.set_workers({k1, k2});
   const Grants joined = desk.connected(k2, 0);  // at 3, and stays there
   ASSERT_EQ(joined.size(), 1u);
@@ -196,9 +196,9 @@ TEST_F(LeaseDeskClocks, OneThatIsAheadAndRestedIsStillAhead) {
   EXPECT_EQ(rested[0].lease.clock, 5u);
 }
 
-TEST(LeaseDesk, RepeatsToAWorkerThatConnectsAgainWhatItDidNotReceive) {
+TEST(LeaseTable, RepeatsToAWorkerThatConnectsAgainWhatItDidNotReceive) {
   SyncPlan plan = plan_of("asp", 40, 1);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1});
   const Grants first = desk.connected(k1, 0);
   const Grants second = desk.wants(k1);
@@ -212,9 +212,9 @@ TEST(LeaseDesk, RepeatsToAWorkerThatConnectsAgainWhatItDidNotReceive) {
   EXPECT_TRUE(desk.connected(k3, 0).empty()) << "no member of the view";
 }
 
-TEST(LeaseDesk, HeldBeginsNoStepAndGoesOnWhereItWas) {
+TEST(LeaseTable, HeldBeginsNoStepAndGoesOnWhereItWas) {
   SyncPlan plan = plan_of("asp", 10, 2);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1});
   ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
   desk.hold();
@@ -232,17 +232,17 @@ TEST(LeaseDesk, HeldBeginsNoStepAndGoesOnWhereItWas) {
   EXPECT_FALSE(desk.is_quiet());
 }
 
-TEST(LeaseDesk, ShowsSpeedsWhereNobodyWaitsForAnotherInTheMiddleOfASlice) {
+TEST(LeaseTable, ShowsSpeedsWhereNobodyWaitsForAnotherInTheMiddleOfASlice) {
   for (const auto& [phases, shows] :
        {std::pair("bsp", true), {"asp", true}, {"ssp:1", false}, {"backup:2-of-3", false}}) {
     SyncPlan plan = plan_of(phases, 2, 2);
-    EXPECT_EQ(LeaseDesk(plan, {}).shows_speeds(), shows) << phases;
+    EXPECT_EQ(LeaseTable(plan, {}).shows_speeds(), shows) << phases;
   }
 }
 
-TEST(LeaseDesk, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
+TEST(LeaseTable, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
   SyncPlan plan = plan_of("asp", 1, 1);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1, k2});
   ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
   EXPECT_TRUE(desk.connected(k2, 0).empty());
@@ -265,9 +265,9 @@ TEST(LeaseDesk, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
   EXPECT_EQ(over[0].lease.kind, LeaseKind::kOver);
 }
 
-TEST(LeaseDesk, HasNothingForWhoIsNoWorkerOfTheView) {
+TEST(LeaseTable, HasNothingForWhoIsNoWorkerOfTheView) {
   SyncPlan plan = plan_of("bsp", 4, 1);
-  LeaseDesk desk(plan, {});
+  LeaseTable desk(plan, {});
   (void)desk.set_workers({k1});
   EXPECT_TRUE(desk.connected(k2, 0).empty());
   EXPECT_TRUE(desk.confirmed(k2, 1).empty());

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/parameter_server/core/lease_desk.hpp"
+#include "collectives/parameter_server/core/lease_table.hpp"
 
 namespace mayfly::parameter_server {
 namespace {
@@ -14,7 +14,7 @@ constexpr std::uint64_t kRoundsPerProbe = 2;
 }  // namespace
 
 /// Between two steps, and when every shard has what was leased, the way of doing them may change.
-void LeaseDesk::serve_bsp() {
+void LeaseTable::serve_bsp() {
   if (streams_ != wants_stream() && !must_restore()) {
     if (next_ < phase().last && is_at_rest()) {
       change_stream(wants_stream());
@@ -27,11 +27,11 @@ void LeaseDesk::serve_bsp() {
   }
 }
 
-bool LeaseDesk::wants_stream() const {
+bool LeaseTable::wants_stream() const {
   return options_.stragglers == StragglerPolicy::kGreedy && !stragglers_.empty();
 }
 
-void LeaseDesk::change_stream(bool streams) {
+void LeaseTable::change_stream(bool streams) {
   if (std::exchange(streams_, streams) == streams) {
     return;
   }
@@ -42,13 +42,13 @@ void LeaseDesk::change_stream(bool streams) {
   }
 }
 
-bool LeaseDesk::is_streamed(std::uint64_t slice) const {
+bool LeaseTable::is_streamed(std::uint64_t slice) const {
   return std::any_of(streamed_.begin(), streamed_.end(), [slice](const Streamed& part) {
     return slice >= part.first && slice < part.last;
   });
 }
 
-std::uint64_t LeaseDesk::version_at(std::uint64_t slice) const {
+std::uint64_t LeaseTable::version_at(std::uint64_t slice) const {
   std::uint64_t version = plan_.version_at(slice);
   for (const Streamed& part : streamed_) {
     const std::uint64_t last = std::min(slice, part.last);
@@ -58,19 +58,19 @@ std::uint64_t LeaseDesk::version_at(std::uint64_t slice) const {
   return version;
 }
 
-Grants LeaseDesk::set_stragglers(const std::map<MemberId, double>& stragglers) {
+Grants LeaseTable::set_stragglers(const std::map<MemberId, double>& stragglers) {
   stragglers_ = stragglers;
   std::erase_if(stragglers_, [this](const auto& entry) { return !workers_.contains(entry.first); });
   return serve();
 }
 
-bool LeaseDesk::shows_speeds() const {
+bool LeaseTable::shows_speeds() const {
   return !is_over() &&
          (phase().policy.kind == SyncKind::kBsp || phase().policy.kind == SyncKind::kAsp);
 }
 
 /// Who gets no slices of kBsp.
-std::set<MemberId> LeaseDesk::left_out() const {
+std::set<MemberId> LeaseTable::left_out() const {
   if (options_.stragglers != StragglerPolicy::kElastic || stragglers_.empty()) {
     return {};
   }
@@ -84,8 +84,8 @@ std::set<MemberId> LeaseDesk::left_out() const {
 }
 
 /// As many slices as the others have, whose way to and fro counts as little.
-void LeaseDesk::probe(const std::set<MemberId>& left_out, std::uint64_t first,
-                      std::uint64_t count) {
+void LeaseTable::probe(const std::set<MemberId>& left_out, std::uint64_t first,
+                       std::uint64_t count) {
   if (rounds_ % kRoundsPerProbe != 0) {
     return;
   }

@@ -14,7 +14,7 @@ namespace mayfly::collectives {
 /// Call pause() after each poll that found nothing and moved() after each that did. The first polls
 /// follow each other at once, because most answers are on their way; then other threads go first;
 /// after a millisecond without an answer somebody is late, and the thread sleeps between polls.
-class KindWait {
+class PollBackoff {
  public:
   void moved() {
     polls_ = 0;

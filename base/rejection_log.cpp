@@ -1,4 +1,4 @@
-#include "base/stranger_log.hpp"
+#include "base/rejection_log.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -39,20 +39,20 @@ std::optional<std::uint64_t> LineBudget::spend(Instant now) {
   return std::exchange(left_out_, 0);
 }
 
-std::string StrangerLog::line(const std::string& what, std::string_view why,
-                              std::uint64_t left_out) const {
+std::string RejectionLog::line(const std::string& what, std::string_view why,
+                               std::uint64_t left_out) const {
   const std::string others =
       left_out > 0 ? fmt::format(" ({} others before, not logged)", left_out) : "";
   return fmt::format("{}: {}: {}{}", door_, what, why, others);
 }
 
-void StrangerLog::turned_away(std::string_view who, std::string_view why) {
+void RejectionLog::turned_away(std::string_view who, std::string_view why) {
   if (const std::optional<std::uint64_t> left_out = budget_.spend(monotonic_now())) {
     log::info(line(fmt::format("turned {} away", who), why, *left_out));
   }
 }
 
-void StrangerLog::refused(std::string_view who, std::string_view why) {
+void RejectionLog::refused(std::string_view who, std::string_view why) {
   if (const std::optional<std::uint64_t> left_out = refusals_.spend(monotonic_now())) {
     log::warning(line(fmt::format("refused {}", who), why, *left_out));
   }

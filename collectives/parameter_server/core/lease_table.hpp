@@ -49,14 +49,14 @@ struct Grant {
 };
 using Grants = std::vector<Grant>;
 
-class LeaseDesk {
+class LeaseTable {
  public:
   struct Options {
     bool one_shard = true;  ///< what reached us reached everybody
     StragglerPolicy stragglers = StragglerPolicy::kNone;
   };
   /// `plan` outlives it; it is changed only if training diverges.
-  LeaseDesk(SyncPlan& plan, Options options);
+  LeaseTable(SyncPlan& plan, Options options);
 
   /// The workers of the present view: others have none of their leases any more. Nobody waits for
   /// one that has not connected, unless the job is at its beginning.

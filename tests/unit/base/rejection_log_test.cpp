@@ -1,4 +1,4 @@
-#include "base/stranger_log.hpp"
+#include "base/rejection_log.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "cloud_hooks/core/offer_book.hpp"
+#include "cloud_hooks/core/offer_catalog.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ Offer zone_offer(const std::string& zone, Market market = Market::kSpot,
 }
 
 /// 0 to 2 are of one kind in three zones, 3 is on demand, 4 another machine; dearer and dearer.
-OfferBook book_of_five() {
+OfferCatalog book_of_five() {
   return {{{zone_offer("a"), 1, 1},
            {zone_offer("b"), 2, 1},
            {zone_offer("c"), 3, 1},
@@ -24,13 +24,13 @@ OfferBook book_of_five() {
           kBackoff};
 }
 
-Duration refused_for(OfferBook& book, std::size_t which, Instant now,
+Duration refused_for(OfferCatalog& book, std::size_t which, Instant now,
                      std::optional<Duration> retry_after = {}) {
   return book.out_of_stock(which, now, {ProviderErrorKind::kCapacity, "", {}, retry_after}) - now;
 }
 
-TEST(OfferBook, WaitsTwiceAsLongAfterEachRefusalUpToTheMost) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, WaitsTwiceAsLongAfterEachRefusalUpToTheMost) {
+  OfferCatalog book = book_of_five();
   Instant now = kStart;
   for (const int wait : {5, 10, 20, 40, 40}) {
     EXPECT_EQ(refused_for(book, 0, now), seconds(wait));
@@ -39,8 +39,8 @@ TEST(OfferBook, WaitsTwiceAsLongAfterEachRefusalUpToTheMost) {
   EXPECT_EQ(refused_for(book, 1, now), seconds(5)) << "each offer for itself";
 }
 
-TEST(OfferBook, AnOfferThatWorkedWaitsFromTheShortestTimeOnAgain) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, AnOfferThatWorkedWaitsFromTheShortestTimeOnAgain) {
+  OfferCatalog book = book_of_five();
   for (int i = 0; i < 3; ++i) {
     (void)refused_for(book, 0, kStart + i * seconds(100));
   }
@@ -48,16 +48,16 @@ TEST(OfferBook, AnOfferThatWorkedWaitsFromTheShortestTimeOnAgain) {
   EXPECT_EQ(refused_for(book, 0, kStart + seconds(1000)), seconds(5));
 }
 
-TEST(OfferBook, WaitsAsLongAsTheProviderAsksWithinReason) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, WaitsAsLongAsTheProviderAsksWithinReason) {
+  OfferCatalog book = book_of_five();
   EXPECT_EQ(refused_for(book, 0, kStart, seconds(100)), seconds(100));
   EXPECT_EQ(refused_for(book, 1, kStart, seconds(1)), seconds(5));
   EXPECT_EQ(refused_for(book, 2, kStart, seconds(1'000'000)), 10 * kBackoff.max);
   EXPECT_EQ(refused_for(book, 0, kStart + seconds(50)), seconds(50)) << "it had asked for more";
 }
 
-TEST(OfferBook, RanksWhatMayBeAskedForNow) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, RanksWhatMayBeAskedForNow) {
+  OfferCatalog book = book_of_five();
   EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2, 3, 4}));
   EXPECT_EQ(book.next_change(kStart), std::nullopt);
   (void)refused_for(book, 1, kStart);
@@ -72,20 +72,20 @@ TEST(OfferBook, RanksWhatMayBeAskedForNow) {
   EXPECT_EQ(book.ranking(kStart + seconds(8)), (Order{1, 2, 3, 4}));
 }
 
-TEST(OfferBook, EquallyDearOffersAreAskedInTheOrderOfTheList) {
-  const OfferBook book({{zone_offer("a"), 4, 2}, {zone_offer("b"), 1, 1}, {zone_offer("c"), 2, 1}},
-                       kBackoff);
+TEST(OfferCatalog, EquallyDearOffersAreAskedInTheOrderOfTheList) {
+  const OfferCatalog book(
+      {{zone_offer("a"), 4, 2}, {zone_offer("b"), 1, 1}, {zone_offer("c"), 2, 1}}, kBackoff);
   EXPECT_EQ(book.ranking(kStart), (Order{1, 0, 2}));
 }
 
-TEST(OfferBook, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
-  OfferBook book({{zone_offer("a"), 1, 1},
-                  {zone_offer("b"), 2, 1},
-                  {zone_offer("c"), 3, 1},
-                  {zone_offer(""), 4, 1},
-                  {zone_offer("b", Market::kOnDemand), 5, 1},
-                  {zone_offer("b", Market::kSpot, "other"), 6, 1}},
-                 kBackoff);
+TEST(OfferCatalog, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
+  OfferCatalog book({{zone_offer("a"), 1, 1},
+                     {zone_offer("b"), 2, 1},
+                     {zone_offer("c"), 3, 1},
+                     {zone_offer(""), 4, 1},
+                     {zone_offer("b", Market::kOnDemand), 5, 1},
+                     {zone_offer("b", Market::kSpot, "other"), 6, 1}},
+                    kBackoff);
   (void)refused_for(book, 2, kStart, seconds(100));
   ProviderError error{ProviderErrorKind::kCapacity, "", {"c"}, {}};
   EXPECT_EQ(book.out_of_stock(0, kStart, error), kStart + seconds(5));
@@ -97,8 +97,8 @@ TEST(OfferBook, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
       << "what waits longer already goes on waiting";
 }
 
-TEST(OfferBook, TheThirdServerInARowWithoutAWorkerStopsTheOffer) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, TheThirdServerInARowWithoutAWorkerStopsTheOffer) {
+  OfferCatalog book = book_of_five();
   EXPECT_FALSE(book.failed_to_start(0, kStart));
   EXPECT_FALSE(book.failed_to_start(0, kStart));
   book.worked(0);
@@ -114,8 +114,8 @@ TEST(OfferBook, TheThirdServerInARowWithoutAWorkerStopsTheOffer) {
   EXPECT_FALSE(book.failed_to_start(0, kStart)) << "one, of three";
 }
 
-TEST(OfferBook, WhatIsDoubtfulComesBehindAllOthers) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, WhatIsDoubtfulComesBehindAllOthers) {
+  OfferCatalog book = book_of_five();
   (void)book.failed_to_start(0, kStart);
   EXPECT_EQ(book.ranking(kStart + seconds(5)), (Order{1, 2, 3, 4, 0}));
   book.shun(1, kStart + seconds(60));
@@ -125,8 +125,8 @@ TEST(OfferBook, WhatIsDoubtfulComesBehindAllOthers) {
   EXPECT_EQ(book.ranking(kStart + seconds(60)), (Order{0, 1, 2, 3, 4}));
 }
 
-TEST(OfferBook, AQuotaIsOfOneMachineOnOneMarketInEveryZone) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, AQuotaIsOfOneMachineOnOneMarketInEveryZone) {
+  OfferCatalog book = book_of_five();
   EXPECT_TRUE(book.quota_reached(1));
   EXPECT_FALSE(book.quota_reached(0)) << "that is known";
   EXPECT_EQ(book.ranking(kStart), (Order{3, 4}));
@@ -141,8 +141,8 @@ TEST(OfferBook, AQuotaIsOfOneMachineOnOneMarketInEveryZone) {
   EXPECT_EQ(book.ranking(kStart), (Order{0, 1, 2, 3, 4}));
 }
 
-TEST(OfferBook, APersonsWordLetsEverythingBeAskedForAtOnce) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, APersonsWordLetsEverythingBeAskedForAtOnce) {
+  OfferCatalog book = book_of_five();
   for (int i = 0; i < 3; ++i) {
     (void)refused_for(book, 0, kStart);
   }
@@ -152,8 +152,8 @@ TEST(OfferBook, APersonsWordLetsEverythingBeAskedForAtOnce) {
   EXPECT_EQ(refused_for(book, 0, kStart), seconds(5));
 }
 
-TEST(OfferBook, IsCalmSoLongAfterTheLastRefusalOrBurst) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, IsCalmSoLongAfterTheLastRefusalOrBurst) {
+  OfferCatalog book = book_of_five();
   EXPECT_EQ(book.calm_from(0, seconds(900)), Instant{});
   (void)refused_for(book, 0, kStart);
   EXPECT_EQ(book.calm_from(0, seconds(900)), kStart + seconds(900));
@@ -170,8 +170,8 @@ TEST(OfferBook, IsCalmSoLongAfterTheLastRefusalOrBurst) {
   EXPECT_EQ(book.calm_from(3, seconds(900)), std::nullopt);
 }
 
-TEST(OfferBook, AMeasuredSpeedIsOfTheMachineWhereverItIsAndMovesByAFifth) {
-  OfferBook book = book_of_five();
+TEST(OfferCatalog, AMeasuredSpeedIsOfTheMachineWhereverItIsAndMovesByAFifth) {
+  OfferCatalog book = book_of_five();
   book.measured(3, 10);
   EXPECT_DOUBLE_EQ(book.price_per_speed(0), 0.1);
   EXPECT_DOUBLE_EQ(book.price_per_speed(3), 0.4);
@@ -183,8 +183,8 @@ TEST(OfferBook, AMeasuredSpeedIsOfTheMachineWhereverItIsAndMovesByAFifth) {
   EXPECT_EQ(book.ranking(kStart).front(), 4U);
 }
 
-TEST(OfferBook, FindsAnOfferByAllThatItSays) {
-  const OfferBook book = book_of_five();
+TEST(OfferCatalog, FindsAnOfferByAllThatItSays) {
+  const OfferCatalog book = book_of_five();
   EXPECT_EQ(book.find(zone_offer("a", Market::kOnDemand)), 3U);
   EXPECT_EQ(book.find(zone_offer("a", Market::kSpot, "other")), 4U);
   EXPECT_EQ(book.find(zone_offer("b", Market::kOnDemand)), std::nullopt);

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/stranger_log.hpp"
+#include "base/rejection_log.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
@@ -20,16 +20,17 @@
 namespace mayfly::collectives {
 
 /// One connection in the room.
-struct Visitor {
+struct PendingConnection {
   Incoming incoming;
   std::string who;  ///< for people
   Instant since{};
 };
 
-class WaitingRoom {
+class PendingConnections {
  public:
-  /// Each other member says at most one hello per view; more than these are strangers or leftovers.
-  static constexpr std::size_t kVisitorsMax = 128;
+  /// Each other member says at most one hello per view; more than these are not authenticated or
+  /// left over.
+  static constexpr std::size_t kPendingMax = 128;
   /// Whoever connects says hello at once.
   static constexpr Duration kHelloTimeout = seconds(5);
   /// Whether a hello for a view to come is a member's, nobody knows yet; a member that is thrown
@@ -37,10 +38,10 @@ class WaitingRoom {
   static constexpr Duration kAnswerTimeout = seconds(10);
 
   /// Takes over listening sockets; `unix_domain` may be invalid.
-  WaitingRoom(UniqueFd tcp, UniqueFd unix_domain);
-  ~WaitingRoom();
-  WaitingRoom(const WaitingRoom&) = delete;
-  WaitingRoom& operator=(const WaitingRoom&) = delete;
+  PendingConnections(UniqueFd tcp, UniqueFd unix_domain);
+  ~PendingConnections();
+  PendingConnections(const PendingConnections&) = delete;
+  PendingConnections& operator=(const PendingConnections&) = delete;
 
   /// While this lives the room belongs to the calling thread, and the functions below may be
   /// called. Any thread may enter; waits a moment if another is inside.
@@ -50,25 +51,28 @@ class WaitingRoom {
   [[nodiscard]] int unix_fd() const { return unix_domain_.get(); }
   /// What to poll the two for: nothing while there is no descriptor for anybody.
   [[nodiscard]] short events() const;
-  /// Lets in who has connected, reads what they say, and throws out who is no member or late.
+  /// Accepts connections, reads what they say, and closes those of no member and those that are
+  /// late.
   void receive(Instant now);
   /// In the order in which they came. The owner of the room answers them and takes them out.
-  [[nodiscard]] std::vector<Visitor>& visitors() { return visitors_; }
-  /// Tells people of a visitor that its owner sends away.
-  void note_refusal(const Visitor& visitor, const char* why) { log_.turned_away(visitor.who, why); }
+  [[nodiscard]] std::vector<PendingConnection>& waiting() { return waiting_; }
+  /// Logs that its owner has closed a pending connection.
+  void note_refusal(const PendingConnection& pending, const char* why) {
+    log_.turned_away(pending.who, why);
+  }
 
  private:
   void accept_all(int listener, Instant now);
   void make_place();
-  [[nodiscard]] bool throws_out(Visitor& visitor, Instant now);
+  [[nodiscard]] bool must_close(PendingConnection& pending, Instant now);
   void keep();
 
   const UniqueFd tcp_;
   const UniqueFd unix_domain_;
   const UniqueFd wake_;  // an eventfd: the room is closing
   std::mutex mutex_;
-  std::vector<Visitor> visitors_;  // guarded by mutex_, as all below
-  StrangerLog log_{"gradient port"};
+  std::vector<PendingConnection> waiting_;  // guarded by mutex_, as all below
+  RejectionLog log_{"gradient port"};
   bool has_no_descriptors_ = false;
   std::thread keeper_;
 };

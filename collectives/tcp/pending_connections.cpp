@@ -1,4 +1,4 @@
-#include "collectives/tcp/waiting_room.hpp"
+#include "collectives/tcp/pending_connections.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -21,13 +21,13 @@ namespace {
 constexpr int kSweepMs = 500;
 constexpr int kAcceptRetryMs = 100;
 
-bool says_nothing_yet(const Visitor& visitor) {
-  return !visitor.incoming.hello().has_value();
+bool says_nothing_yet(const PendingConnection& pending) {
+  return !pending.incoming.hello().has_value();
 }
 
 }  // namespace
 
-WaitingRoom::WaitingRoom(UniqueFd tcp, UniqueFd unix_domain)
+PendingConnections::PendingConnections(UniqueFd tcp, UniqueFd unix_domain)
     : tcp_(std::move(tcp)),
       unix_domain_(std::move(unix_domain)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -35,29 +35,29 @@ WaitingRoom::WaitingRoom(UniqueFd tcp, UniqueFd unix_domain)
   keeper_ = std::thread([this] { keep(); });
 }
 
-WaitingRoom::~WaitingRoom() {
+PendingConnections::~PendingConnections() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
   keeper_.join();
 }
 
-void WaitingRoom::receive(Instant now) {
+void PendingConnections::receive(Instant now) {
   has_no_descriptors_ = false;
   for (const int listener : {tcp_.get(), unix_domain_.get()}) {
     if (listener >= 0) {
       accept_all(listener, now);
     }
   }
-  std::erase_if(visitors_, [&](Visitor& visitor) { return throws_out(visitor, now); });
+  std::erase_if(waiting_, [&](PendingConnection& pending) { return must_close(pending, now); });
 }
 
-short WaitingRoom::events() const {
+short PendingConnections::events() const {
   return has_no_descriptors_ ? short{0} : short{POLLIN};
 }
 
-void WaitingRoom::accept_all(int listener, Instant now) {
+void PendingConnections::accept_all(int listener, Instant now) {
   // Not for ever: a flood must not keep a forming thread in here.
-  for (std::size_t accepts = 0; accepts < kVisitorsMax; ++accepts) {
+  for (std::size_t accepts = 0; accepts < kPendingMax; ++accepts) {
     UniqueFd fd = accept_one(listener);
     if (!fd.valid()) {
       has_no_descriptors_ = has_no_descriptors_ || errno == EMFILE || errno == ENFILE ||
@@ -65,56 +65,56 @@ void WaitingRoom::accept_all(int listener, Instant now) {
       return;
     }
     std::string who = peer_name(fd.get());
-    Visitor visitor{Incoming(std::move(fd)), std::move(who), now};
+    PendingConnection pending{Incoming(std::move(fd)), std::move(who), now};
     // Its hello is here already, as a rule; whoever has said it is the last to be thrown out.
-    if (throws_out(visitor, now)) {
+    if (must_close(pending, now)) {
       continue;
     }
-    if (visitors_.size() == kVisitorsMax) {
+    if (waiting_.size() == kPendingMax) {
       make_place();
     }
-    visitors_.push_back(std::move(visitor));
+    waiting_.push_back(std::move(pending));
   }
 }
 
 /// Who has waited longest without a word has the least claim, then who has waited longest.
-void WaitingRoom::make_place() {
-  auto place = std::find_if(visitors_.begin(), visitors_.end(), says_nothing_yet);
-  place = place == visitors_.end() ? visitors_.begin() : place;
+void PendingConnections::make_place() {
+  auto place = std::find_if(waiting_.begin(), waiting_.end(), says_nothing_yet);
+  place = place == waiting_.end() ? waiting_.begin() : place;
   log_.turned_away(place->who, "too many connections that wait for a view");
-  visitors_.erase(place);
+  waiting_.erase(place);
 }
 
-bool WaitingRoom::throws_out(Visitor& visitor, Instant now) {
+bool PendingConnections::must_close(PendingConnection& pending, Instant now) {
   const char* why = nullptr;
-  const bool is_here = visitor.incoming.receive();
-  const std::optional<Hello> said = visitor.incoming.hello();
+  const bool is_here = pending.incoming.receive();
+  const std::optional<Hello> said = pending.incoming.hello();
   if (!is_here && said && said->magic == kHelloMagic) {
     return true;  // a member that has given up its view; nothing to tell
   }
   if (!is_here) {
     why = said ? "it does not speak our protocol" : "it closed the connection without a hello";
-  } else if (!said && now - visitor.since > kHelloTimeout) {
+  } else if (!said && now - pending.since > kHelloTimeout) {
     why = "no hello in time";
-  } else if (said && now - visitor.since > kAnswerTimeout) {
+  } else if (said && now - pending.since > kAnswerTimeout) {
     why = "its view was not formed here in time";
   }
   if (why != nullptr) {
-    log_.turned_away(visitor.who, why);
+    log_.turned_away(pending.who, why);
   }
   return why != nullptr;
 }
 
-void WaitingRoom::keep() {
+void PendingConnections::keep() {
   ::pthread_setname_np(::pthread_self(), "waiting-room");
-  // Only sockets that stay open: visitors' may be closed by who is inside meanwhile.
+  // Only sockets that stay open: waiting ones' may be closed by who is inside meanwhile.
   std::array<pollfd, 3> polled{};
   while (true) {
     int timeout = -1;
     {
       const std::unique_lock inside = enter();
       receive(monotonic_now());
-      timeout = has_no_descriptors_ ? kAcceptRetryMs : visitors_.empty() ? -1 : kSweepMs;
+      timeout = has_no_descriptors_ ? kAcceptRetryMs : waiting_.empty() ? -1 : kSweepMs;
       polled = {{{wake_.get(), POLLIN, 0}, {tcp_fd(), events(), 0}, {unix_fd(), events(), 0}}};
     }
     (void)::poll(polled.data(), polled.size(), timeout);
