@@ -124,27 +124,6 @@ Subcommand comparison() {
       compare};
 }
 
-Subcommand simulation() {
-  return {
-      {"simulate",
-       "run the machines of membership or parameter servers in simulated time, with faults",
-       "",
-       {{"seeds", "N", "how many (default 1000)"},
-        {"first-seed", "S", "the first of them (default 1)"},
-        {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
-        {"world", "NAME",
-         "membership (default), failover: coordinators die, standbys take over, or "
-         "parameter-servers"},
-        {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
-        {"members", "N,N,...", "instead: the cost of changes of view for jobs of so many members"},
-        {"changes", "K", "of each kind, with --members (default 10)"},
-        {"replay", "SEED", "run one seed and print its whole history"},
-        {"json", "", "JSON lines: failing seeds, then the summary"}},
-       {},
-       false},
-      simulate};
-}
-
 std::string top_help() {
   std::string text =
       "Mayfly trains ResNets data-parallel on workers that may vanish at any moment.\n\n"
@@ -155,6 +134,7 @@ std::string top_help() {
   for (const Subcommand& command : subcommands()) {
     add(command.spec.name, command.spec.help);
   }
+  add("simulate", "run membership, failover or parameter servers in simulated time, with faults");
   add("bench", "run a benchmark");
   return text +
          "\nmayfly COMMAND --help lists the flags that most users need, --help-all all of them.\n"
@@ -209,7 +189,7 @@ bool asks_for_help(const std::string& word) {
 }
 
 int unknown_command(const std::string& word, const Context& context) {
-  std::vector<std::string> names = {"bench"};
+  std::vector<std::string> names = {"bench", "simulate"};
   for (const Subcommand& command : subcommands()) {
     names.push_back(command.spec.name);
   }
@@ -313,7 +293,6 @@ const std::vector<Subcommand>& subcommands() {
       bundle_command(),
       comparison(),
       switch_tuning(),
-      simulation(),
       {{"version", "print the version", "", {kAsJson}, {}, false}, version}};
   return list;
 }
@@ -344,6 +323,9 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   if (words[0] == "bench") {
     return run_bench(rest, context);
+  }
+  if (words[0] == "simulate") {
+    return context.services.simulate(rest, context);
   }
   if (words[0] == "bench-rank") {
     return context.services.bench_rank(rest);

@@ -31,6 +31,8 @@ using engine::kExitDone;
 using engine::kExitFailed;
 using engine::kExitUsage;
 
+struct Context;
+
 /// The jobs that commands start (engine/processes/launch.hpp) and the question to a running one
 /// (elastic/net/coordinator_server.hpp).
 struct Services {
@@ -60,6 +62,8 @@ struct Services {
   std::function<int(const engine::PsBenchOptions&)> bench_ps;
   std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
   std::function<int(const engine::EnginesBenchOptions&)> bench_engines;
+  /// Runs the simulator, a program of its own, with these words.
+  std::function<int(const std::vector<std::string>& words, Context& context)> simulate;
   /// What the coordinators that a worker names say of their job
   /// (engine/processes/job_settings.hpp).
   std::function<Result<engine::JobConfig>(const engine::JobConfig& own)> ask_for_job_settings;

@@ -4,12 +4,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/module_file.hpp"
 #include "base/reason.hpp"
 #include "base/standard_descriptors.hpp"
 #include "cli/cli.hpp"
@@ -48,6 +51,24 @@ int bench_elastic(const std::string& name, const engine::ElasticBenchOptions& op
                             : engine::bench_goodput(options);
 }
 
+/// Becomes the program mayfly-simulate.
+int run_simulator(const std::vector<std::string>& words, cli::Context& context) {
+  const std::string program = find_beside_program("mayfly-simulate");
+  if (program.empty()) {
+    return context.complain(
+        "simulate: mayfly-simulate is not beside this program; scripts/build "
+        "builds it",
+        cli::kExitFailed);
+  }
+  std::vector<char*> argv = {const_cast<char*>("mayfly simulate")};
+  for (const std::string& word : words) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  return context.complain(program + ": " + std::strerror(errno), cli::kExitFailed);
+}
+
 cli::Services real_services() {
   return {engine::run_train,
           engine::run_coordinator,
@@ -67,6 +88,7 @@ cli::Services real_services() {
           engine::bench_ps,
           engine::run_tune_switch,
           engine::bench_engines,
+          run_simulator,
           engine::ask_for_job_settings};
 }
 

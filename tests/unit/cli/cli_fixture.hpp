@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/cli.hpp"
+#include "tests/sim/simulate.hpp"
 
 namespace mayfly::cli {
 
@@ -40,6 +41,7 @@ class CliTest : public ::testing::Test {
       EXPECT_NE(sentinel, nullptr);
       return note("launched_rank", c);
     };
+    s.simulate = sim::run_simulator;
     s.inside_launcher = [this] { return inside_launcher_; };
     s.fork_sentinel = [this]() -> Result<std::unique_ptr<elastic::Sentinel>> {
       ++sentinels_forked_;

@@ -1,5 +1,4 @@
-// `mayfly simulate`: the product's machines in simulated time, hundreds of jobs a
-// second, each from one seed; see tests/sim.
+#include "tests/sim/simulate.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,14 +9,20 @@
 #include <thread>
 
 #include "base/time.hpp"
-#include "cli/commands.hpp"
+#include "cli/arguments.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 #include "tests/sim/scale.hpp"
 #include "tests/sim/sweep.hpp"
 
-namespace mayfly::cli {
+namespace mayfly::sim {
 namespace {
+
+using cli::Context;
+using cli::kExitDone;
+using cli::kExitFailed;
+using cli::kExitUsage;
+using cli::ParsedArguments;
 
 constexpr unsigned kThreadsMax = 256;
 constexpr std::size_t kLinesShown = 40;
@@ -40,10 +45,10 @@ std::string list_of(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Result<const sim::World*> world_of(const ParsedArguments& arguments) {
-  const std::string wanted = arguments.option("world", sim::membership_world().name());
+Result<const World*> world_of(const ParsedArguments& arguments) {
+  const std::string wanted = arguments.option("world", membership_world().name());
   std::vector<std::string> names;
-  for (const sim::World* world : sim::all_worlds()) {
+  for (const World* world : all_worlds()) {
     names.push_back(world->name());
     if (wanted == names.back()) {
       return world;
@@ -53,7 +58,7 @@ Result<const sim::World*> world_of(const ParsedArguments& arguments) {
                "--world: unknown '" + wanted + "'; there are " + list_of(names)};
 }
 
-Result<std::string> sabotage_of(const ParsedArguments& arguments, const sim::World& world) {
+Result<std::string> sabotage_of(const ParsedArguments& arguments, const World& world) {
   const std::string wanted = arguments.option("sabotage", "none");
   std::vector<std::string> names = world.sabotages();
   names.insert(names.begin(), "none");
@@ -64,13 +69,13 @@ Result<std::string> sabotage_of(const ParsedArguments& arguments, const sim::Wor
   return wanted;
 }
 
-Result<sim::SweepOptions> sweep_options(const ParsedArguments& arguments) {
-  sim::SweepOptions options;
+Result<SweepOptions> sweep_options(const ParsedArguments& arguments) {
+  SweepOptions options;
   const Result<std::uint64_t> seeds = count_of(arguments, "seeds", options.seeds);
   const Result<std::uint64_t> first = count_of(arguments, "first-seed", options.first_seed);
   const Result<std::uint64_t> jobs =
       count_of(arguments, "jobs", std::max(1U, std::thread::hardware_concurrency()));
-  const Result<const sim::World*> world = world_of(arguments);
+  const Result<const World*> world = world_of(arguments);
   if (!world.ok()) {
     return world.error();
   }
@@ -102,7 +107,7 @@ std::string hex(std::uint64_t number) {
   return std::string(sizeof text - digits.size(), '0') + digits;
 }
 
-std::string json_of(const sim::Outcome& failure) {
+std::string json_of(const Outcome& failure) {
   std::vector<std::string> violations;
   for (const std::string& text : failure.violations) {
     violations.push_back(engine::json_string(text));
@@ -116,8 +121,7 @@ std::string json_of(const sim::Outcome& failure) {
       .text();
 }
 
-std::string json_of(const sim::SweepOptions& options, const sim::SweepResult& result,
-                    double seconds) {
+std::string json_of(const SweepOptions& options, const SweepResult& result, double seconds) {
   engine::JsonObject object;
   object.add("kind", engine::json_string("simulation"))
       .add("world", engine::json_string(options.world->name()))
@@ -160,8 +164,8 @@ class SweepProgress {
   std::optional<Instant> shown_;
 };
 
-int replay(std::uint64_t seed, const sim::SweepOptions& options, Context& context) {
-  const sim::Outcome run = options.world->play(seed, options.sabotage);
+int replay(std::uint64_t seed, const SweepOptions& options, Context& context) {
+  const Outcome run = options.world->play(seed, options.sabotage);
   context.out << story_of(run, run.history.size());
   context.out << (run.violations.empty() ? "nothing was violated" : "violated") << "; fingerprint "
               << hex(run.fingerprint) << "\n";
@@ -172,7 +176,7 @@ double now_ms() {
   return to_ms(monotonic_now() - Instant{});
 }
 
-std::string json_of(const sim::ScaleRow& row) {
+std::string json_of(const ScaleRow& row) {
   return engine::JsonObject()
       .add("kind", engine::json_string("change_of_view"))
       .add("change", engine::json_string(row.change))
@@ -189,7 +193,7 @@ std::string json_of(const sim::ScaleRow& row) {
       .text();
 }
 
-std::string line_of(const sim::ScaleRow& row) {
+std::string line_of(const ScaleRow& row) {
   return fmt::format(
       "{:>7} {:<16} {:>10.0f} {:>10.0f} {:>12.0f} {:>13.0f} {:>10.0f} {:>10.0f} "
       "{:>10.2f} {:>9.2f}",
@@ -227,20 +231,39 @@ int measure(const ParsedArguments& arguments, Context& context) {
                    "view bytes  as a whole machine ms encode ms\n";
   }
   for (const std::uint32_t size : sizes) {
-    sim::ScaleOptions options;
+    ScaleOptions options;
     options.members = size;
     options.changes = static_cast<std::uint32_t>(changes.value());
-    for (const sim::ScaleRow& row : sim::measure_scale(options, now_ms)) {
+    for (const ScaleRow& row : measure_scale(options, now_ms)) {
       context.out << (json ? json_of(row) : line_of(row)) << "\n" << std::flush;
     }
   }
   return kExitDone;
 }
 
-}  // namespace
+const cli::CommandSpec& command() {
+  static const cli::CommandSpec spec = {
+      "simulate",
+      "run the machines of membership or parameter servers in simulated time, with faults",
+      "",
+      {{"seeds", "N", "how many (default 1000)"},
+       {"first-seed", "S", "the first of them (default 1)"},
+       {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
+       {"world", "NAME",
+        "membership (default), failover: coordinators die, standbys take over, or "
+        "parameter-servers"},
+       {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
+       {"members", "N,N,...", "instead: the cost of changes of view for jobs of so many members"},
+       {"changes", "K", "of each kind, with --members (default 10)"},
+       {"replay", "SEED", "run one seed and print its whole history"},
+       {"json", "", "JSON lines: failing seeds, then the summary"}},
+      {},
+      false};
+  return spec;
+}
 
-int simulate(const ParsedArguments& arguments, Context& context) {
-  const Result<sim::SweepOptions> options = sweep_options(arguments);
+int run(const ParsedArguments& arguments, Context& context) {
+  const Result<SweepOptions> options = sweep_options(arguments);
   if (!options.ok()) {
     return context.complain(options.error());
   }
@@ -254,13 +277,13 @@ int simulate(const ParsedArguments& arguments, Context& context) {
   }
   SweepProgress progress(context, options.value().seeds);
   const Instant start = monotonic_now();
-  const sim::SweepResult result = sim::sweep(
+  const SweepResult result = sweep(
       options.value(),
       [&progress](std::uint64_t done, std::uint64_t failing) { progress.show(done, failing); });
   progress.erase();
   const double seconds = to_ms(monotonic_now() - start) / 1000;
   const bool json = arguments.has("json");
-  for (const sim::Outcome& failure : result.first) {
+  for (const Outcome& failure : result.first) {
     context.out << (json ? json_of(failure) + "\n" : story_of(failure, kLinesShown));
   }
   context.out << (json ? json_of(options.value(), result, seconds)
@@ -269,4 +292,22 @@ int simulate(const ParsedArguments& arguments, Context& context) {
   return result.failing == 0 ? kExitDone : kExitFailed;
 }
 
-}  // namespace mayfly::cli
+}  // namespace
+
+int run_simulator(const std::vector<std::string>& words, Context& context) {
+  const Result<ParsedArguments> parsed = cli::parse_arguments(command(), words);
+  if (!parsed.ok()) {
+    return context.complain(parsed.error().detail, kExitUsage);
+  }
+  if (parsed.value().help_asked) {
+    context.out << cli::help_text(command());
+    return kExitDone;
+  }
+  if (!parsed.value().positionals.empty()) {
+    return context.complain("simulate: unexpected argument '" + parsed.value().positionals[0] + "'",
+                            kExitUsage);
+  }
+  return run(parsed.value(), context);
+}
+
+}  // namespace mayfly::sim
