@@ -32,9 +32,7 @@ Result<void> write_and_sync(const std::string& path, ByteSpan content) {
   if (!fd.valid()) {
     return file_error("cannot create", path);
   }
-  if (Result<void> written = write_all(fd.get(), content, path); !written.ok()) {
-    return written;
-  }
+  TRY(write_all(fd.get(), content, path));
   if (::fsync(fd.get()) != 0) {
     return file_error("cannot sync", path);
   }

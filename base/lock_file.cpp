@@ -74,9 +74,7 @@ Result<void> LockFile::open() {
     if (errno != ENOENT) {
       break;
     }
-    if (Result<void> made = make_folders(); !made.ok()) {
-      return made;
-    }
+    TRY(make_folders());
     errno = ENOENT;
   }
   return lock_error("open", path_);

@@ -90,4 +90,13 @@ class [[nodiscard]] Result<void> {
   std::optional<Error> error_;
 };
 
+/// Evaluates an expression that is a Result; if it failed, the function that this stands in returns
+/// the error, as a Result of its own type or whatever an Error converts to.
+#define TRY(...)                                                 \
+  do {                                                           \
+    if (auto tried_result = (__VA_ARGS__); !tried_result.ok()) { \
+      return std::move(tried_result).error();                    \
+    }                                                            \
+  } while (false)
+
 }  // namespace mayfly

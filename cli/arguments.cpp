@@ -241,12 +241,8 @@ Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
     return Error{Errc::kInvalidInput,
                  std::string(failure.what()) + " (see mayfly " + app_.get_name() + " --help)"};
   }
-  if (Result<void> judged = judge_extras(parsed); !judged.ok()) {
-    return judged.error();
-  }
-  if (Result<void> collected = collect(parsed); !collected.ok()) {
-    return collected.error();
-  }
+  TRY(judge_extras(parsed));
+  TRY(collect(parsed));
   return parsed;
 }
 

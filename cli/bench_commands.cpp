@@ -31,13 +31,9 @@ CommandSpec step_spec() {
 Result<engine::StepBenchOptions> step_options(const ParsedArguments& arguments) {
   engine::JobConfig config;
   for (const auto& [name, text] : arguments.settings) {
-    if (Result<void> set = engine::apply_setting(config, name, text, "flag"); !set.ok()) {
-      return set.error();
-    }
+    TRY(engine::apply_setting(config, name, text, "flag"));
   }
-  if (Result<void> valid = engine::validate(config); !valid.ok()) {
-    return valid.error();
-  }
+  TRY(engine::validate(config));
   engine::StepBenchOptions options;
   options.model = config.model;
   options.image_size = config.image_size;

@@ -96,13 +96,9 @@ Result<ElasticBenchOptions> options_of(const ParsedArguments& arguments,
   ElasticBenchOptions options;
   options.job = endless_job();
   for (const auto& [name, text] : arguments.settings) {
-    if (Result<void> set = engine::apply_setting(options.job, name, text, "flag"); !set.ok()) {
-      return set.error();
-    }
+    TRY(engine::apply_setting(options.job, name, text, "flag"));
   }
-  if (Result<void> valid = engine::validate(options.job); !valid.ok()) {
-    return valid.error();
-  }
+  TRY(engine::validate(options.job));
   options.json = arguments.has("json");
   options.own_core = arguments.has("own-core");
   options.trace = arguments.option("trace");

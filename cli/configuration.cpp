@@ -21,17 +21,11 @@ Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
 
 Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, const Context& context,
                                            engine::JobConfig config) {
-  if (Result<void> done = apply_file(config, arguments.option("config")); !done.ok()) {
-    return done.error();
-  }
-  if (Result<void> done = engine::apply_environment(config, context.environment); !done.ok()) {
-    return done.error();
-  }
+  TRY(apply_file(config, arguments.option("config")));
+  TRY(engine::apply_environment(config, context.environment));
   for (const auto& [name, text] : arguments.settings) {
     const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
-    if (Result<void> done = engine::apply_setting(config, name, text, source); !done.ok()) {
-      return done.error();
-    }
+    TRY(engine::apply_setting(config, name, text, source));
   }
   return config;
 }
@@ -43,12 +37,8 @@ Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const
     return collected;
   }
   engine::JobConfig& config = collected.value();
-  if (Result<void> done = engine::spell_out_switch_order(config); !done.ok()) {
-    return done.error();
-  }
-  if (Result<void> valid = engine::validate(config); !valid.ok()) {
-    return valid.error();
-  }
+  TRY(engine::spell_out_switch_order(config));
+  TRY(engine::validate(config));
   return collected;
 }
 

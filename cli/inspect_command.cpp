@@ -33,14 +33,10 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
   engine::JobConfig config;
   for (const auto& [name, text] : arguments.settings) {
     const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
-    if (Result<void> set = engine::apply_setting(config, name, text, source); !set.ok()) {
-      return set.error();
-    }
+    TRY(engine::apply_setting(config, name, text, source));
   }
   config.global_batch = config.microbatch;  // no matter here, so no complaint about it
-  if (Result<void> valid = engine::validate(config); !valid.ok()) {
-    return valid.error();
-  }
+  TRY(engine::validate(config));
   Result<nn::Model> model = nn::make_usual_model(config.model, static_cast<int>(config.image_size));
   if (!model.ok()) {
     return std::move(model).error();
@@ -53,9 +49,7 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
   if (!isa.ok()) {
     return std::move(isa).error();
   }
-  if (Result<void> set = nn::cpu::select_conv_kernels(config.conv_kernels); !set.ok()) {
-    return set.error();
-  }
+  TRY(nn::cpu::select_conv_kernels(config.conv_kernels));
   return Subject{std::move(model).value(), config.microbatch, dtype.value(),
                  std::move(isa).value()};
 }

@@ -60,9 +60,7 @@ Result<Exported> export_checkpoint(const ParsedArguments& arguments) {
   if (!output.ok()) {
     return output.error();
   }
-  if (Result<void> fine = refuse_existing(output.value()); !fine.ok()) {
-    return std::move(fine).error();
-  }
+  TRY(refuse_existing(output.value()));
   Result<OpenCheckpoint> checkpoint = open_checkpoint(source.value());
   if (!checkpoint.ok()) {
     return std::move(checkpoint).error();
@@ -155,9 +153,7 @@ Result<Imported> import_file(const ParsedArguments& arguments) {
   if (!name.ok() || !folder.ok()) {
     return name.ok() ? folder.error() : name.error();
   }
-  if (Result<void> fine = refuse_existing(folder.value()); !fine.ok()) {
-    return std::move(fine).error();
-  }
+  TRY(refuse_existing(folder.value()));
   const Result<Bytes> file = read_file(source, kFileBytesMax);
   if (!file.ok()) {
     return file.error();

@@ -90,9 +90,7 @@ Result<void> lay_out(const fs::path& folder) {
     return Error{Errc::kIo, folder.string() + ": " + failure.message()};
   }
   const std::string starter = (folder / "mayfly").string();
-  if (Result<void> written = write_file_atomic(starter, kStarter); !written.ok()) {
-    return written;
-  }
+  TRY(write_file_atomic(starter, kStarter));
   return ::chmod(starter.c_str(), 0755) == 0 ? Result<void>()
                                              : Result<void>(Error{Errc::kIo, starter + ": chmod"});
 }
@@ -140,9 +138,7 @@ Result<std::string> packed_own_program(const std::string& folder) {
                            ".tar.gz";
   std::error_code failure;
   if (!fs::exists(path, failure)) {
-    if (Result<void> packed = pack_own_program(path); !packed.ok()) {
-      return std::move(packed).error();
-    }
+    TRY(pack_own_program(path));
   }
   return path;
 }

@@ -54,9 +54,7 @@ Result<RecordChunk> open_chunk(const CifarFormat& format, const RecordLayout& la
                                      std::to_string(layout.record_bytes()) + "), found " +
                                      std::to_string(bytes.size())};
   }
-  if (Result<void> checked = check_labels(format, layout, path, bytes); !checked.ok()) {
-    return std::move(checked).error();
-  }
+  TRY(check_labels(format, layout, path, bytes));
   return RecordChunk{file.value(), bytes};
 }
 

@@ -4,9 +4,7 @@ namespace mayfly::datasets {
 
 Result<Augmentation> Dataset::read_for_training(std::size_t index, const EpochKey& key,
                                                 std::span<std::uint8_t> pixels) const {
-  if (Result<void> done = read(index, pixels); !done.ok()) {
-    return std::move(done).error();
-  }
+  TRY(read(index, pixels));
   return draw_augmentation(key.seed, key.epoch, index);
 }
 

@@ -71,9 +71,7 @@ Result<void> list_part(const fs::path& folder, bool test, EncodedImages& images)
     EncodedImage image;
     image.test = test;
     image.class_name = entry.path().filename().string();
-    if (Result<void> listed = list_class(entry.path(), image, images); !listed.ok()) {
-      return listed;
-    }
+    TRY(list_class(entry.path(), image, images));
   }
   if (failure) {
     return Error{Errc::kIo, "cannot list " + folder.string() + ": " + failure.message()};
@@ -151,9 +149,7 @@ Result<EncodedImages> list_image_folder(const std::string& folder) {
       return Error{listed.error().code, listed.error().detail + "; " + kForm};
     }
   }
-  if (Result<void> arranged = arrange_images(folder, images); !arranged.ok()) {
-    return std::move(arranged).error();
-  }
+  TRY(arrange_images(folder, images));
   return images;
 }
 
@@ -185,9 +181,7 @@ std::vector<std::string> class_names_of(const EncodedImages& images) {
 Result<Digest> folder_key(const EncodedImages& images) {
   Digester digester;
   for (const EncodedImage& image : images) {
-    if (Result<void> added = add_file_facts(image.path, digester); !added.ok()) {
-      return std::move(added).error();
-    }
+    TRY(add_file_facts(image.path, digester));
   }
   return digester.finish();
 }
@@ -196,9 +190,7 @@ Result<Digest> tar_key(const std::string& path) {
   Digester digester;
   std::error_code failure;
   const std::string absolute = fs::absolute(path, failure).string();
-  if (Result<void> added = add_file_facts(failure ? path : absolute, digester); !added.ok()) {
-    return std::move(added).error();
-  }
+  TRY(add_file_facts(failure ? path : absolute, digester));
   return digester.finish();
 }
 

@@ -158,9 +158,7 @@ Result<Augmentation> EncodedSet::read_for_training(std::size_t index, const Epoc
   const Sample& sample = samples_[index];
   const ResizedCrop draw =
       draw_resized_crop(key.seed, key.epoch, index, sample.width, sample.height);
-  if (Result<void> done = read_part(index, draw.part, pixels); !done.ok()) {
-    return std::move(done).error();
-  }
+  TRY(read_part(index, draw.part, pixels));
   Augmentation rest;
   rest.flip = draw.flip;
   return rest;

@@ -50,9 +50,7 @@ class TarReader {
           !parse_image_name(name, image)) {
         continue;
       }
-      if (Result<void> read = read_content(entry, image); !read.ok()) {
-        return std::move(read).error();
-      }
+      TRY(read_content(entry, image));
       images.push_back(std::move(image));
     }
   }
@@ -124,9 +122,7 @@ Result<EncodedImages> read_image_tar(const std::string& path) {
   }
   Result<EncodedImages> images = TarReader(path, std::move(file).value()).read();
   if (images.ok()) {
-    if (Result<void> arranged = arrange_images(path, images.value()); !arranged.ok()) {
-      return std::move(arranged).error();
-    }
+    TRY(arrange_images(path, images.value()));
   }
   return images;
 }

@@ -85,9 +85,7 @@ class Preparer {
     if (options_.augment) {
       return train_.read_for_training(entry.sample, {options_.seed, entry.epoch}, pixels);
     }
-    if (Result<void> done = train_.read(entry.sample, pixels); !done.ok()) {
-      return std::move(done).error();
-    }
+    TRY(train_.read(entry.sample, pixels));
     return Augmentation();
   }
 
@@ -343,9 +341,7 @@ Result<void> prepare_test_batch(const DatasetPair& pair, std::size_t first, std:
   const Normaliser normaliser(pair.mean, pair.deviation);
   const std::span<std::uint8_t> pixels = scratch_pixels(image);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (Result<void> done = test.read(first + i, pixels); !done.ok()) {
-      return done;
-    }
+    TRY(test.read(first + i, pixels));
     normaliser.apply({}, test.image_size(), pixels, images.subspan(i * image, image));
     labels[i] = test.label(first + i);
   }

@@ -91,9 +91,7 @@ Result<DatasetFiles> files_of_folder(const std::string& folder) {
     if (!fs::is_directory(fs::path(folder) / part, ignored)) {
       continue;
     }
-    if (Result<void> added = add_files(folder, part, files.names); !added.ok()) {
-      return std::move(added).error();
-    }
+    TRY(add_files(folder, part, files.names));
   }
   if (files.names.empty()) {
     return no_data_set_in(folder);

@@ -169,9 +169,7 @@ Result<void> fix_arithmetic(Job& job) {
   if (!isa.ok()) {
     return std::move(isa).error();
   }
-  if (Result<void> set = nn::cpu::select_conv_kernels(job.config.conv_kernels); !set.ok()) {
-    return set;
-  }
+  TRY(nn::cpu::select_conv_kernels(job.config.conv_kernels));
   job.facts.isa = isa.value();
   job.facts.conv_kernels = nn::cpu::conv_kernels_fingerprint();
   return {};
@@ -237,20 +235,14 @@ Result<std::unique_ptr<Job>> begin_job(const JobConfig& config) {
   }
   job->schedule.kind = kind.value();
   job->microbatches = config.global_batch / config.microbatch;
-  if (Result<void> derived = derive_exchange(*job); !derived.ok()) {
-    return std::move(derived).error();
-  }
-  if (Result<void> noted = note_initial_weights(*job); !noted.ok()) {
-    return std::move(noted).error();
-  }
+  TRY(derive_exchange(*job));
+  TRY(note_initial_weights(*job));
   return job;
 }
 
 Result<void> complete_job(Job& job, JobFacts facts) {
   job.facts = std::move(facts);
-  if (Result<void> derived = derive_model(job); !derived.ok()) {
-    return derived;
-  }
+  TRY(derive_model(job));
   derive_rest(job);
   return {};
 }
@@ -261,18 +253,14 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
     return begun;
   }
   Job& job = *begun.value();
-  if (Result<void> fixed = fix_arithmetic(job); !fixed.ok()) {
-    return std::move(fixed).error();
-  }
+  TRY(fix_arithmetic(job));
   Result<datasets::DatasetPair> data = open_data(config);
   if (!data.ok()) {
     return std::move(data).error();
   }
   note_data(job, std::move(data).value());
   for (const auto& step : {&derive_model, &note_engines}) {
-    if (Result<void> derived = step(job); !derived.ok()) {
-      return std::move(derived).error();
-    }
+    TRY(step(job));
   }
   derive_rest(job);
   return begun;

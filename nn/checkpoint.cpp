@@ -119,9 +119,7 @@ Result<void> copy_tensor(const Tensors& tensors, const std::string& name, const 
 Result<void> copy_tensors(const Tensors& tensors, const std::string& prefix,
                           const std::vector<TensorInfo>& infos, std::span<float> flat) {
   for (const TensorInfo& info : infos) {
-    if (Result<void> copied = copy_tensor(tensors, prefix + info.name, info, flat); !copied.ok()) {
-      return copied;
-    }
+    TRY(copy_tensor(tensors, prefix + info.name, info, flat));
   }
   return {};
 }

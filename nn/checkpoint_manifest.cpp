@@ -122,9 +122,7 @@ Result<json::value> parse(ByteSpan manifest) {
                      (version ? std::to_string(*version) : std::string("missing")) +
                      "; this build reads version " + std::to_string(kVersion)};
   }
-  if (Result<void> whole = check_own_hash(text, parsed.get_object()); !whole.ok()) {
-    return std::move(whole).error();
-  }
+  TRY(check_own_hash(text, parsed.get_object()));
   return parsed;
 }
 

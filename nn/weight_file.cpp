@@ -229,9 +229,7 @@ Result<bool> load_weights(const Model& model, const WeightTensors& tensors, Clas
   ENSURE(state.parameters.size() == model.parameter_count &&
              state.statistics.size() == model.statistic_count,
          "the state has the model's layout");
-  if (Result<void> named = check_names(model, tensors); !named.ok()) {
-    return std::move(named).error();
-  }
+  TRY(check_names(model, tensors));
   const bool keeps_own =
       policy == ClassifierPolicy::kOwnIfClassesDiffer && has_other_classes(model, tensors);
   const std::size_t taken = keeps_own ? model.classifier_weight : model.parameters.size();

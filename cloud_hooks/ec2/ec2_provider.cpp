@@ -294,9 +294,7 @@ Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
                                                     std::function<std::int64_t()> unix_seconds,
                                                     std::shared_ptr<Ec2Promises> promises,
                                                     std::shared_ptr<SharedAwsRole> role) {
-  if (Result<void> usable = check(options); !usable.ok()) {
-    return usable.error();
-  }
+  TRY(check(options));
   const Result<Url> endpoint = parse_url(
       options.endpoint.empty() ? fmt::format("https://ec2.{}.amazonaws.com/", options.region)
                                : options.endpoint);

@@ -373,9 +373,7 @@ Result<std::unique_ptr<Provider>> make_gce_provider(GceOptions options, GoogleTo
                                                     std::unique_ptr<HttpSender> sender,
                                                     std::function<std::int64_t()> unix_seconds,
                                                     std::shared_ptr<SharedGoogleToken> token) {
-  if (Result<void> usable = check(options); !usable.ok()) {
-    return usable.error();
-  }
+  TRY(check(options));
   if (!parse_url(options.endpoint).value().safe_for_secrets()) {
     return Error{Errc::kInvalidInput, "the endpoint of Compute Engine must be https://"};
   }

@@ -193,9 +193,7 @@ class HttpClient::Impl {
       return converse(socket_, request, proxy);
     }
     if (proxy) {
-      if (Result<void> through = tunnel(request.url, *proxy); !through.ok()) {
-        return through.error();
-      }
+      TRY(tunnel(request.url, *proxy));
     }
     if (!tls_ && !load_trust()) {
       return failure(Errc::kInvalidInput, "the certificates to trust cannot be read");

@@ -125,9 +125,7 @@ class Ec2Source final : public MetadataSource {
   Result<Announced> read(const std::string& what) {
     for (int attempt = 0;; ++attempt) {
       if (token_.empty()) {
-        if (Result<void> fresh = renew_token(); !fresh.ok()) {
-          return fresh.error();
-        }
+        TRY(renew_token());
       }
       Result<HttpResponse> answer =
           ask("GET", "/latest/meta-data/" + what, {{"X-aws-ec2-metadata-token", token_}});

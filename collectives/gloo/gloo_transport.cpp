@@ -134,9 +134,7 @@ class GlooTransport final : public Transport {
   std::string address() const override { return "gloo:" + host_; }
 
   Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
-    if (Result<void> checked = check_spec(spec); !checked.ok()) {
-      return checked.error();
-    }
+    TRY(check_spec(spec));
     const auto aborter = std::make_shared<GlooAborter>();
     const FormingGuard::Entry entry = guard_.enter(spec.view, [aborter] { aborter->abort(); });
     const auto size = static_cast<std::uint32_t>(spec.peers.size());

@@ -134,9 +134,7 @@ Result<std::unique_ptr<MpiEngine>> make_collective_engine(MpiWorld& world, const
       ::MPI_Comm_create_group(world.comm(), members, world.tag_of(view, kDataTag), &comm);
   ::MPI_Group_free(&members);
   ::MPI_Group_free(&all);
-  if (Result<void> made = check_mpi(code, "MPI_Comm_create_group"); !made.ok()) {
-    return made.error();
-  }
+  TRY(check_mpi(code, "MPI_Comm_create_group"));
   ::MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   return std::unique_ptr<MpiEngine>(
       std::make_unique<MpiCollectiveEngine>(world, comm, place.rank, place.size));

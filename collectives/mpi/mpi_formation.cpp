@@ -47,9 +47,7 @@ class Greetings {
       }
       ++missing_;
       Result<void> posted = receive_from(other);
-      if (Result<void> sent = posted.ok() ? send_to(other) : posted; !sent.ok()) {
-        return sent;
-      }
+      TRY(posted.ok() ? send_to(other) : posted);
     }
     return {};
   }
@@ -64,9 +62,7 @@ class Greetings {
       }
       int done = 0;
       const int code = ::MPI_Test(&message.request, &done, MPI_STATUS_IGNORE);
-      if (Result<void> fine = check_mpi(code, "a greeting", member(other)); !fine.ok()) {
-        return fine.error();
-      }
+      TRY(check_mpi(code, "a greeting", member(other)));
       if (done == 0) {
         continue;
       }
@@ -158,9 +154,7 @@ Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace
                           Instant deadline, const std::atomic<bool>& stop) {
   world.begin_connecting();
   Greetings greetings(world, spec, place);
-  if (Result<void> started = greetings.start(); !started.ok()) {
-    return started;
-  }
+  TRY(greetings.start());
   PollBackoff wait;
   while (!greetings.complete()) {
     if (stop.load(std::memory_order_acquire)) {

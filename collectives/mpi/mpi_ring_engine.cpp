@@ -110,9 +110,7 @@ class Lane {
   Result<bool> front_done() {
     int done = 0;
     const int code = ::MPI_Test(&under_way_.front().request, &done, MPI_STATUS_IGNORE);
-    if (Result<void> fine = check_mpi(code, "a message", member_); !fine.ok()) {
-      return fine.error();
-    }
+    TRY(check_mpi(code, "a message", member_));
     return done != 0;
   }
   [[nodiscard]] const std::byte* front() { return under_way_.front().memory.data(); }
@@ -171,9 +169,7 @@ class RingRun final : public MpiRun {
     moved_ = false;
     for (const auto step : {&RingRun::post_receives, &RingRun::send_what_is_ready,
                             &RingRun::take_what_arrived, &RingRun::forget_what_was_sent}) {
-      if (Result<void> done = (this->*step)(); !done.ok()) {
-        return done.error();
-      }
+      TRY((this->*step)());
     }
     const bool done =
         taken_ == incoming_.size() && header_taken_ && sent_ == outgoing_.size() && out_.is_empty();
@@ -184,14 +180,10 @@ class RingRun final : public MpiRun {
   Result<void> post_receives() {
     if (!header_posted_) {
       header_posted_ = true;
-      if (Result<void> posted = in_.receive(sizeof(Header)); !posted.ok()) {
-        return posted;
-      }
+      TRY(in_.receive(sizeof(Header)));
     }
     while (posted_ < incoming_.size() && !in_.is_full()) {
-      if (Result<void> posted = in_.receive(incoming_[posted_++].bytes); !posted.ok()) {
-        return posted;
-      }
+      TRY(in_.receive(incoming_[posted_++].bytes));
     }
     return {};
   }
@@ -199,9 +191,7 @@ class RingRun final : public MpiRun {
   Result<void> send_what_is_ready() {
     if (!header_sent_) {
       header_sent_ = true;
-      if (Result<void> sent = out_.send(std::as_bytes(std::span(&header_, 1))); !sent.ok()) {
-        return sent;
-      }
+      TRY(out_.send(std::as_bytes(std::span(&header_, 1))));
     }
     while (sent_ < outgoing_.size() && !out_.is_full() && outgoing_[sent_].bytes <= ready_) {
       const Piece& piece = outgoing_[sent_++];
@@ -230,17 +220,13 @@ class RingRun final : public MpiRun {
         return same;
       }
       in_.pop();
-      if (Result<void> next = keep_flowing(); !next.ok()) {
-        return next;
-      }
+      TRY(keep_flowing());
     }
     return {};
   }
 
   Result<void> keep_flowing() {
-    if (Result<void> posted = post_receives(); !posted.ok()) {
-      return posted;
-    }
+    TRY(post_receives());
     return send_what_is_ready();
   }
 
@@ -279,9 +265,7 @@ class RingRun final : public MpiRun {
       }
       out_.pop();
       moved_ = true;
-      if (Result<void> sent = send_what_is_ready(); !sent.ok()) {
-        return sent;
-      }
+      TRY(send_what_is_ready());
     }
     return {};
   }

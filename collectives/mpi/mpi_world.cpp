@@ -138,9 +138,7 @@ Result<void> MpiWorld::probe() {
 }
 
 Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
-  if (Result<void> usable = probe(); !usable.ok()) {
-    return usable.error();
-  }
+  TRY(probe());
   if (share_cores) {
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
@@ -153,9 +151,7 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
     keeper = std::move(forked).value();
   }
   const StartWatch watch;
-  if (Result<void> started = start_mpi(); !started.ok()) {
-    return started.error();
-  }
+  TRY(start_mpi());
   if (keeper != nullptr) {
     keeper->note_ports();
   }

@@ -81,9 +81,7 @@ Result<NcclUniqueId> agree_on_id(NcclRuntime& runtime, const GroupSpec& spec, In
   }
   const MeetingPlace place(spec);
   if (!alone) {
-    if (Result<void> here = place.arrive(); !here.ok()) {
-      return here.error();
-    }
+    TRY(place.arrive());
   }
   if (value(spec.rank) != 0) {
     return place.learn(deadline, stop);
@@ -93,9 +91,7 @@ Result<NcclUniqueId> agree_on_id(NcclRuntime& runtime, const GroupSpec& spec, In
     return device_error(runtime, "cannot name a communicator", made);
   }
   if (!alone) {
-    if (Result<void> published = place.publish(id); !published.ok()) {
-      return published.error();
-    }
+    TRY(place.publish(id));
   }
   return id;
 }
@@ -145,9 +141,7 @@ Result<void> run_half(LiveComm& comm, const GroupSpec& spec, FormationStop& stop
 Result<std::unique_ptr<LiveComm>> connect_comm(const std::shared_ptr<NcclRuntime>& runtime,
                                                const GroupSpec& spec, Instant deadline,
                                                FormationStop& stop) {
-  if (Result<void> checked = check_spec(spec); !checked.ok()) {
-    return checked.error();
-  }
+  TRY(check_spec(spec));
   const Result<NcclUniqueId> id = agree_on_id(*runtime, spec, deadline, stop);
   if (!id.ok()) {
     return id.error();

@@ -18,9 +18,7 @@ constexpr std::size_t kWord = sizeof(std::uint32_t);
 Result<std::unique_ptr<DeviceSums>> DeviceSums::make(SumCalls& calls, DeviceSumsShape shape,
                                                      const GradientPlace& place) {
   std::unique_ptr<DeviceSums> sums(new DeviceSums(calls, std::move(shape), place));
-  if (Result<void> made = sums->allocate(); !made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(sums->allocate());
   return sums;
 }
 
@@ -43,9 +41,7 @@ std::size_t DeviceSums::device_bytes(const DeviceSumsShape& shape) {
 }
 
 Result<void> DeviceSums::allocate() {
-  if (Result<void> bound = calls_.bind_thread(); !bound.ok()) {
-    return bound;
-  }
+  TRY(calls_.bind_thread());
   const Bytes bytes = bytes_of(shape_);
   const struct {
     std::uint32_t** memory;

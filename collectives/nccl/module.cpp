@@ -26,9 +26,7 @@ void keep_apart_from_who_shares() {
 }
 
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
-  if (Result<void> fit = judge(read_nccl_facts(options.device)); !fit.ok()) {
-    return std::move(fit).error();
-  }
+  TRY(judge(read_nccl_facts(options.device)));
   if (options.is_shared) {
     keep_apart_from_who_shares();
   }

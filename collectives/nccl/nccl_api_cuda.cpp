@@ -298,9 +298,7 @@ class CudaNcclApi final : public NcclApi {
 
 Result<std::unique_ptr<NcclApi>> make_cuda_nccl_api(int device) {
   auto api = std::make_unique<CudaNcclApi>(device);
-  if (Result<void> opened = api->open(); !opened.ok()) {
-    return std::move(opened).error();
-  }
+  TRY(api->open());
   return std::unique_ptr<NcclApi>(std::move(api));
 }
 

@@ -5,9 +5,7 @@
 namespace mayfly::collectives {
 
 Result<void> judge(const NcclFacts& facts) {
-  if (Result<void> gpu = judge_gpu(facts.gpu); !gpu.ok()) {
-    return gpu;
-  }
+  TRY(judge_gpu(facts.gpu));
   // A newer NCCL takes the configuration of an older one, not the other way round.
   if (facts.found_nccl / 100 < facts.built_nccl / 100) {
     const auto version = [](int number) {

@@ -109,9 +109,7 @@ class NcclGroup final : public DeviceGroup {
   Result<void> let_follow(DeviceStream stream, Work& work, Instant deadline) override {
     auto* const ours = dynamic_cast<NcclWork*>(&work);
     ENSURE(ours != nullptr, "let_follow() takes an operation of the same group");
-    if (Result<void> there = ours->operation().wait_on_stream(deadline); !there.ok()) {
-      return there;
-    }
+    TRY(ours->operation().wait_on_stream(deadline));
     const DeviceEvent done = ours->operation().done.get();
     if (runtime_->api().hold_stream(stream, done) != NcclStatus::kSuccess) {
       return device_error("cannot make a stream wait");

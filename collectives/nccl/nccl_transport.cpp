@@ -158,9 +158,7 @@ Result<std::unique_ptr<DeviceTransport>> make_nccl_transport(std::unique_ptr<Ncc
                                                              const std::string& address) {
   auto runtime = std::make_shared<NcclRuntime>(std::move(api));
   (void)runtime->api().bind_thread();
-  if (Result<void> warm = warm_up(runtime); !warm.ok()) {
-    return std::move(warm).error();
-  }
+  TRY(warm_up(runtime));
   return std::unique_ptr<DeviceTransport>(
       std::make_unique<NcclTransport>(std::move(runtime), address));
 }

@@ -170,9 +170,7 @@ Result<void> MessageStream::receive(const OnHeader& on_header, const OnMessage& 
     }
     moved += (in_payload_ ? payload_got_ : header_got_) - before;
     if (!in_payload_ && header_got_ == kHeaderBytes) {
-      if (Result<void> checked = check_header(header_, payload_max_); !checked.ok()) {
-        return checked;
-      }
+      TRY(check_header(header_, payload_max_));
       Result<PayloadTarget> target = on_header(header_);
       if (!target.ok()) {
         return std::move(target).error();
@@ -186,9 +184,7 @@ Result<void> MessageStream::receive(const OnHeader& on_header, const OnMessage& 
     }
     if (in_payload_ && payload_got_ == following_bytes()) {
       moved += header_.payload_bytes - following_bytes();  // as if it had come
-      if (Result<void> done = finish_message(on_message); !done.ok()) {
-        return done;
-      }
+      TRY(finish_message(on_message));
     }
   }
   return {};

@@ -140,9 +140,7 @@ Result<void> ReplicaLink::handle(const Header& header) {
   if (!greets && !acknowledges) {
     return Error{Errc::kCorrupt, "a message that followers do not send"};
   }
-  if (Result<void> taken = on_taken_(header.entry); !taken.ok()) {
-    return taken;
-  }
+  TRY(on_taken_(header.entry));
   while (!entries_.empty() && entries_.front().header.entry <= header.entry) {
     entries_.pop_front();
   }

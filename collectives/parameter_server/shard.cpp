@@ -293,9 +293,7 @@ PushedSum ShardLoop::take_buffer() {
 Result<std::unique_ptr<Shard>> Shard::start(const ShardOptions& options, const SyncPlan& plan,
                                             ShardState& state, ShardListener& listener) {
   auto loop = std::make_unique<ShardLoop>(options, plan, state, listener);
-  if (Result<void> listening = loop->listen(); !listening.ok()) {
-    return std::move(listening).error();
-  }
+  TRY(loop->listen());
   loop->begin();
   return Result<std::unique_ptr<Shard>>(std::move(loop));
 }

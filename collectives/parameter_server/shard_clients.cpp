@@ -240,9 +240,7 @@ void Clients::serve(std::uint32_t shard, short events) {
 Result<std::unique_ptr<ShardClients>> ShardClients::make(const ShardClientsOptions& options,
                                                          WorkerFlow& flow, Target target) {
   auto clients = std::make_unique<Clients>(options, flow, std::move(target));
-  if (Result<void> parsed = clients->parse(); !parsed.ok()) {
-    return std::move(parsed).error();
-  }
+  TRY(clients->parse());
   return Result<std::unique_ptr<ShardClients>>(std::move(clients));
 }
 

@@ -126,9 +126,7 @@ class DoublingExchange final : public Exchange {
     if (!had_header && received_ >= sizeof(RingHeader)) {
       RingHeader header;
       std::memcpy(&header, theirs_.data(), sizeof header);
-      if (Result<void> same = check_header(task_.header, header, partner().member); !same.ok()) {
-        return same.error();
-      }
+      TRY(check_header(task_.header, header, partner().member));
     }
     return got.bytes > 0;
   }

@@ -43,9 +43,7 @@ Result<bool> HeaderExchange::receive() {
   }
   received_bytes_ += got.bytes;
   if (received()) {
-    if (Result<void> same = check_header(ours_, theirs_, peer_->member); !same.ok()) {
-      return same.error();
-    }
+    TRY(check_header(ours_, theirs_, peer_->member));
   }
   return got.bytes > 0;
 }

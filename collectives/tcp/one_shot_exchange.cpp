@@ -105,9 +105,7 @@ class OneShotExchange final : public Exchange {
     if (!had_header && received >= sizeof(RingHeader)) {
       RingHeader theirs;
       std::memcpy(&theirs, message_of(rank).data(), sizeof theirs);
-      if (Result<void> same = check_header(task_.header, theirs, peers_[rank].member); !same.ok()) {
-        return same.error();
-      }
+      TRY(check_header(task_.header, theirs, peers_[rank].member));
     }
     return got.bytes > 0;
   }

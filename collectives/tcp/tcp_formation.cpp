@@ -46,9 +46,7 @@ class TcpFormation {
   }
 
   Result<TcpConnections> run(Instant deadline) {
-    if (Result<void> read = read_addresses(); !read.ok()) {
-      return read.error();
-    }
+    TRY(read_addresses());
     while (const std::optional<std::size_t> missing = first_missing()) {
       if (signal_.raised()) {
         return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec_.view))};
@@ -58,9 +56,7 @@ class TcpFormation {
         return Error{Errc::kDeadline, fmt::format("member {} did not connect in time", value(who)),
                      who};
       }
-      if (Result<void> advanced = advance(deadline); !advanced.ok()) {
-        return advanced.error();
-      }
+      TRY(advance(deadline));
     }
     return std::move(connections_);
   }
@@ -114,9 +110,7 @@ class TcpFormation {
     pick_incoming();
     for (std::size_t rank = 0; rank < size(); ++rank) {
       if (is_needed(rank) && connects(rank_, rank) && !has_channel(rank) && !outgoing_[rank]) {
-        if (Result<void> started = start_outgoing(rank); !started.ok()) {
-          return started;
-        }
+        TRY(start_outgoing(rank));
       }
     }
     return first_missing() ? sleep(deadline) : Result<void>();
@@ -201,9 +195,7 @@ class TcpFormation {
     }
     for (std::size_t rank = 0; rank < size(); ++rank) {
       if (watched[rank].revents != 0) {
-        if (Result<void> advanced = advance_outgoing(rank); !advanced.ok()) {
-          return advanced;
-        }
+        TRY(advance_outgoing(rank));
       }
     }
     return {};

@@ -58,9 +58,7 @@ class PollingTcpLink final : public TcpLink {
       if (window_.may_spin()) {
         continue;
       }
-      if (Result<void> slept = sleep(until); !slept.ok()) {
-        return slept.error();
-      }
+      TRY(sleep(until));
     }
     return true;
   }

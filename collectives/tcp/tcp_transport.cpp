@@ -30,9 +30,7 @@ class TcpTransport final : public Transport {
   std::string address() const override { return address_; }
 
   Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
-    if (Result<void> checked = check_spec(spec); !checked.ok()) {
-      return checked.error();
-    }
+    TRY(check_spec(spec));
     const auto signal = std::make_shared<AbortSignal>();
     const FormingGuard::Entry entry = guard_.enter(spec.view, [signal] { signal->raise(); });
     const auto size = static_cast<std::uint32_t>(spec.peers.size());

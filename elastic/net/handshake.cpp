@@ -89,9 +89,7 @@ Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, He
     fd = std::move(secured.fd);
   }
   const int raw = fd.value().get();
-  if (Result<void> said = present(raw, endpoint, token, std::move(hello), deadline); !said.ok()) {
-    return std::move(said).error();
-  }
+  TRY(present(raw, endpoint, token, std::move(hello), deadline));
   Result<Message> verdict = receive(raw, endpoint, deadline);
   if (!verdict.ok()) {
     return std::move(verdict).error();

@@ -115,9 +115,7 @@ Bytes make_nonce() {
 }
 
 Result<Bytes> read_token_file(const std::string& path) {
-  if (Result<void> closed = check_closed_to_others(path); !closed.ok()) {
-    return std::move(closed).error();
-  }
+  TRY(check_closed_to_others(path));
   Result<std::string> text = read_text_file(path, 4096);
   if (!text.ok()) {
     return std::move(text).error();

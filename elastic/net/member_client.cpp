@@ -386,9 +386,7 @@ Result<void> Client::store_set(ViewId view, const std::string& key, ByteSpan val
 
 Result<Bytes> Client::store_get(ViewId view, const std::string& key, Instant deadline) {
   ENSURE(std::this_thread::get_id() != thread_.get_id(), "the control thread must not wait");
-  if (Result<void> expected = gets_.expect(view, key); !expected.ok()) {
-    return std::move(expected).error();
-  }
+  TRY(gets_.expect(view, key));
   asio::post(io_, [this, get = StoreGet{view, key}] { send(get); });
   return gets_.wait(view, key, deadline);
 }

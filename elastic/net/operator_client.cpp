@@ -14,9 +14,7 @@ Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,
     return std::move(session).error();
   }
   const int fd = session.value().fd.get();
-  if (Result<void> sent = send_message(fd, command, deadline); !sent.ok()) {
-    return std::move(sent).error();
-  }
+  TRY(send_message(fd, command, deadline));
   Result<Message> answer = receive_message(fd, deadline);
   if (!answer.ok()) {
     return std::move(answer).error();

@@ -187,9 +187,7 @@ Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline) {
     if (n >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     } else if (errno == EAGAIN) {
-      if (Result<void> ready = wait_for(fd, POLLOUT, deadline); !ready.ok()) {
-        return ready;
-      }
+      TRY(wait_for(fd, POLLOUT, deadline));
     } else if (errno != EINTR) {
       return os_error(Errc::kPeerLost, "the connection broke", errno);
     }
@@ -205,9 +203,7 @@ Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadli
     } else if (n == 0) {
       return Error{Errc::kPeerLost, "the connection was closed"};
     } else if (errno == EAGAIN) {
-      if (Result<void> ready = wait_for(fd, POLLIN, deadline); !ready.ok()) {
-        return ready;
-      }
+      TRY(wait_for(fd, POLLIN, deadline));
     } else if (errno != EINTR) {
       return os_error(Errc::kPeerLost, "the connection broke", errno);
     }
@@ -222,16 +218,12 @@ Result<void> send_message(int fd, const Message& message, Instant deadline) {
 Result<Message> receive_message(int fd, Instant deadline) {
   std::uint32_t length = 0;
   const auto header = std::as_writable_bytes(std::span<std::uint32_t, 1>(&length, 1));
-  if (Result<void> got = receive_exactly(fd, header, deadline); !got.ok()) {
-    return std::move(got).error();
-  }
+  TRY(receive_exactly(fd, header, deadline));
   if (length == 0 || length > kMessageBytesMax) {
     return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
   }
   Bytes body(length);
-  if (Result<void> got = receive_exactly(fd, body, deadline); !got.ok()) {
-    return std::move(got).error();
-  }
+  TRY(receive_exactly(fd, body, deadline));
   return decode(body);
 }
 

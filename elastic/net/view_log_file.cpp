@@ -22,9 +22,7 @@ std::string os_text() {
 
 Result<std::unique_ptr<ViewLogFile>> ViewLogFile::open(const std::string& path) {
   std::unique_ptr<ViewLogFile> file(new ViewLogFile(path));
-  if (Result<void> opened = file->reopen(); !opened.ok()) {
-    return std::move(opened).error();
-  }
+  TRY(file->reopen());
   Result<Bytes> found = read_file(path, kBytesMax);
   if (!found.ok()) {
     return std::move(found).error();
@@ -57,9 +55,7 @@ ViewLogFile::~ViewLogFile() {
 }
 
 Result<void> ViewLogFile::rewrite(ByteSpan content) {
-  if (Result<void> written = write_file_atomic(path_, content); !written.ok()) {
-    return written;
-  }
+  TRY(write_file_atomic(path_, content));
   bytes_ = content.size();
   return reopen();
 }

@@ -292,9 +292,7 @@ Result<void> time_switches(const PsBenchOptions& options, std::size_t bytes, Swi
 Result<void> bench_switch(const PsBenchOptions& options, std::size_t bytes) {
   SwitchTimes times;
   for (std::uint32_t round = 0; round < options.rounds; ++round) {
-    if (Result<void> timed = time_switches(options, bytes, times); !timed.ok()) {
-      return timed;
-    }
+    TRY(time_switches(options, bytes, times));
   }
   if (options.json) {
     fmt::print("{}\n", JsonObject()

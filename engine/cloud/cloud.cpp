@@ -74,9 +74,7 @@ Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
     return std::unique_ptr<Cloud>();
   }
   std::unique_ptr<Cloud> cloud(new Cloud(process));
-  if (Result<void> prepared = cloud->prepare(); !prepared.ok()) {
-    return std::move(prepared).error();
-  }
+  TRY(cloud->prepare());
   cloud->look();
   return cloud;
 }
@@ -139,9 +137,7 @@ Result<std::string> Cloud::serve_bundle(const std::string& token) {
   const std::string address = elastic::to_string(
       elastic::Endpoint{own.value().host, elastic::local_port(listener.value().get())});
   // A server that was asked for before a restart still comes to the old address.
-  if (Result<void> written = write_file_atomic(path, address + "\n"); !written.ok()) {
-    return std::move(written).error();
-  }
+  TRY(write_file_atomic(path, address + "\n"));
   const std::string hash = cloud_hooks::to_hex(cloud_hooks::sha256(start.value()));
   bundle_ = cloud_hooks::BundleServer::start({std::move(listener).value(),
                                               cloud_hooks::bundle_access(token),

@@ -40,9 +40,7 @@ Result<void> Comparison::run() {
     if (runs_.find(cell.id) != nullptr) {
       continue;
     }
-    if (Result<void> ran = runs_.run(cell); !ran.ok()) {
-      return ran;
-    }
+    TRY(runs_.run(cell));
     const RunResult& result = *runs_.find(cell.id);
     fmt::print(stderr, "{}/{}  {}, {}, seed {}: {}, {:.1f} s, {:.0f} images/s\n", number,
                plan_.cells.size(), cell.condition, cell.variant, cell.seed, result.outcome,

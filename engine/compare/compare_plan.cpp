@@ -53,13 +53,9 @@ std::vector<SettingValue> common_settings(const CompareOptions& options) {
 Result<JobConfig> config_of(const std::vector<SettingValue>& settings) {
   JobConfig config;
   for (const auto& [name, text] : settings) {
-    if (Result<void> set = apply_setting(config, name, text, "flag"); !set.ok()) {
-      return std::move(set).error();
-    }
+    TRY(apply_setting(config, name, text, "flag"));
   }
-  if (Result<void> valid = validate(config); !valid.ok()) {
-    return std::move(valid).error();
-  }
+  TRY(validate(config));
   return config;
 }
 
@@ -214,9 +210,7 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
         cell.settings.emplace_back("inject", condition.straggler ? inject : "");
         cell.settings.emplace_back("chaos", condition.kill ? plan.base.chaos : "");
         cell.settings.emplace_back("seed", std::to_string(seed));
-        if (Result<void> possible = check_cell(cell); !possible.ok()) {
-          return std::move(possible).error();
-        }
+        TRY(check_cell(cell));
         plan.cells.push_back(std::move(cell));
       }
     }

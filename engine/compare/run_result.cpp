@@ -53,9 +53,7 @@ Result<void> for_each_line(const std::string& path,
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = all.find('\n', begin)) != std::string_view::npos;
        begin = end + 1) {
-    if (Result<void> used = use_json(path, all.substr(begin, end - begin), use); !used.ok()) {
-      return used;
-    }
+    TRY(use_json(path, all.substr(begin, end - begin), use));
   }
   return {};
 }
@@ -253,9 +251,7 @@ double all_reduce_bytes(double numbers, std::uint64_t members) {
 
 Result<RunResult> read_run_result(const std::string& run_dir) {
   RunResult result;
-  if (Result<void> read = read_summary(run_dir, result); !read.ok()) {
-    return std::move(read).error();
-  }
+  TRY(read_summary(run_dir, result));
   EventReader events(result);
   StepReader steps;
   for (const Result<void>& read :

@@ -69,15 +69,9 @@ Result<void> RunSet::read_results() {
 }
 
 Result<void> RunSet::open(const std::string& name, const std::string& settings) {
-  if (Result<void> made = make_directories(path("runs")); !made.ok()) {
-    return made;
-  }
-  if (Result<void> checked = check_settings(name, settings); !checked.ok()) {
-    return checked;
-  }
-  if (Result<void> read = read_results(); !read.ok()) {
-    return read;
-  }
+  TRY(make_directories(path("runs")));
+  TRY(check_settings(name, settings));
+  TRY(read_results());
   Result<std::unique_ptr<LineFile>> file =
       LineFile::open(path("results.jsonl"), LineFile::Content::kLines);
   if (!file.ok()) {
@@ -135,9 +129,7 @@ Result<void> RunSet::run(const CompareCell& cell) {
   if (!result.ok()) {
     return std::move(result).error();
   }
-  if (Result<void> kept = file_->append(to_json(result.value())); !kept.ok()) {
-    return kept;
-  }
+  TRY(file_->append(to_json(result.value())));
   results_[cell.id] = std::move(result).value();
   return {};
 }

@@ -107,9 +107,7 @@ Result<void> Tuning::run() {
       return cell.error();
     }
     const bool is_known = runs_.find(cell.value().id) != nullptr;
-    if (Result<void> ran = is_known ? Result<void>() : runs_.run(cell.value()); !ran.ok()) {
-      return ran;
-    }
+    TRY(is_known ? Result<void>() : runs_.run(cell.value()));
     const RunResult& result = *runs_.find(cell.value().id);
     const bool ended_well = result.outcome == "done" && result.top1 >= 0;
     if (!is_known) {

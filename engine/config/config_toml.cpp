@@ -210,9 +210,7 @@ std::string line_of(const Setting& setting, const JobConfig& config) {
 }  // namespace
 
 Result<void> apply_toml(JobConfig& config, const std::string& text, const std::string& file_name) {
-  if (Result<void> shallow = check_key_parts(text, file_name); !shallow.ok()) {
-    return shallow;
-  }
+  TRY(check_key_parts(text, file_name));
   toml::table table;
   try {
     table = toml::parse(text, file_name);

@@ -10,9 +10,7 @@ Result<std::unique_ptr<Injector>> Injector::start(std::vector<InjectionRule> rul
                                  [](const InjectionRule& rule) { return rule.stop > 0; });
   if (stops) {
     injector->duty_cycle_ = std::make_unique<DutyCycle>();
-    if (Result<void> started = injector->duty_cycle_->start(); !started.ok()) {
-      return std::move(started).error();
-    }
+    TRY(injector->duty_cycle_->start());
   }
   return injector;
 }

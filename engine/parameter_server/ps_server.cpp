@@ -199,9 +199,7 @@ Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const Reductio
       options.host = host.value();
       options.role =
           leads ? parameter_server::ShardRole::kLeads : parameter_server::ShardRole::kFollows;
-      if (Result<void> hosted = parts->host(options, initial); !hosted.ok()) {
-        return std::move(hosted).error();
-      }
+      TRY(parts->host(options, initial));
     }
   }
   return std::unique_ptr<PsServer>(new PsServer(std::move(parts)));

@@ -182,9 +182,7 @@ Result<void> check_servers(const JobConfig& config) {
 
 Result<void> check_parameter_servers(const JobConfig& config) {
   for (const auto& check : {check_stragglers, check_divergence, check_rate_rule}) {
-    if (Result<void> checked = check(config); !checked.ok()) {
-      return checked;
-    }
+    TRY(check(config));
   }
   if (!uses_parameter_servers(config)) {
     return config.ps_server ? Result<void>(wrong("ps-server needs --sync or --phases"))
@@ -194,9 +192,7 @@ Result<void> check_parameter_servers(const JobConfig& config) {
     return wrong("spares are for all-reduce; with parameter servers every worker has work");
   }
   if (carries_servers(config)) {
-    if (Result<void> fits = check_colocated(config); !fits.ok()) {
-      return fits;
-    }
+    TRY(check_colocated(config));
   } else if (Result<void> counted = check_servers(config); !counted.ok()) {
     return counted;
   }

@@ -37,9 +37,7 @@ Result<Bytes> read_or_make_token(const JobConfig& config) {
     return there;
   }
   Bytes token = elastic::make_token(config.tls);
-  if (Result<void> written = elastic::write_token_file(config.token_file, token); !written.ok()) {
-    return std::move(written).error();
-  }
+  TRY(elastic::write_token_file(config.token_file, token));
   return token;
 }
 
@@ -110,12 +108,8 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
 Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   resolve_defaults(config);
   start_files_ = std::make_unique<StartFiles>(config.run_dir, config.token_file);
-  if (Result<void> opened = open_view_log(config.run_dir, unfinished); !opened.ok()) {
-    return opened;
-  }
-  if (Result<void> prepared = prepare(std::move(config)); !prepared.ok()) {
-    return prepared;
-  }
+  TRY(open_view_log(config.run_dir, unfinished));
+  TRY(prepare(std::move(config)));
   if (!goes_on_ && !lacks_facts_ && is_nothing_left(*job_, starting_point_.step)) {
     listener_.on_event(fmt::format("nothing is left to do: {} is of step {}, the job's last is {}",
                                    job_->config.resume, starting_point_.step, job_->total_steps));
@@ -124,9 +118,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   if (!goes_on_) {  // the log of a job that goes on must not go back, whatever happens to us
     start_files_->keep_contents();
   }
-  if (Result<void> opened = open_run_directory(); !opened.ok()) {
-    return opened;
-  }
+  TRY(open_run_directory());
   if (!start_remark_.empty() && !goes_on_) {
     note("init", start_remark_);
   }
@@ -169,9 +161,7 @@ Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfin
 /// What can be known before anything is written: the job, and the state that it starts from.
 Result<void> CoordinatorProcess::prepare(JobConfig config) {
   if (goes_on_) {
-    if (Result<void> same = take_over(config); !same.ok()) {
-      return same;
-    }
+    TRY(take_over(config));
   }
   for (const Result<void>& checked :
        {check_spares(config), check_servers(config), check_backend(config)}) {
@@ -238,9 +228,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   if (!tried.ok()) {
     return std::move(tried).error();
   }
-  if (Result<void> completed = complete_job(*tried.value(), facts); !completed.ok()) {
-    return completed;
-  }
+  TRY(complete_job(*tried.value(), facts));
   if (const Result<std::string> start = try_starting_state(*tried.value()); !start.ok()) {
     return start.error();
   }
@@ -271,9 +259,7 @@ Result<void> CoordinatorProcess::open_run_directory() {
     return std::move(directory).error();
   }
   directory_ = std::move(directory).value();
-  if (Result<void> begun = goes_on_ ? view_log_->go_on() : view_log_->begin(); !begun.ok()) {
-    return begun;
-  }
+  TRY(goes_on_ ? view_log_->go_on() : view_log_->begin());
   std::error_code absent;
   std::filesystem::remove(summary_path(config.run_dir), absent);  // an earlier part's
   Result<RunHistory> history = goes_on_ ? read_run_history(config.run_dir) : RunHistory{};
@@ -327,9 +313,7 @@ Result<void> CoordinatorProcess::start_server() {
   server_ = std::move(server).value();
   begin_copies();
   begin_transfers();
-  if (Result<void> kept = lacks_facts_ ? Result<void>() : keep_facts(job_->facts); !kept.ok()) {
-    return kept;
-  }
+  TRY(lacks_facts_ ? Result<void>() : keep_facts(job_->facts));
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
 }
 

@@ -238,9 +238,7 @@ Result<void> copy_data(const std::string& from, const std::string& folder) {
   }
   for (const std::string& name : files.value().names) {
     const fs::path target = fs::path(folder) / name;
-    if (Result<void> made = make_directories(target.parent_path().string()); !made.ok()) {
-      return made;
-    }
+    TRY(make_directories(target.parent_path().string()));
     std::error_code failure;
     fs::copy_file(fs::path(files.value().root) / name, target, failure);
     if (failure) {

@@ -83,9 +83,7 @@ std::string settings_to_tell(const JobConfig& job) {
 }
 
 Result<JobConfig> ask_for_job_settings(const JobConfig& own) {
-  if (Result<void> usable = check_reachable_host(own.bind_host); !usable.ok()) {
-    return std::move(usable).error();
-  }
+  TRY(check_reachable_host(own.bind_host));
   TransferRequest request;
   request.kind = TransferRequest::Kind::kSettings;
   const Result<TransferAnswer> answer = ask(own, request);

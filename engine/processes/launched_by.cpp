@@ -207,9 +207,7 @@ Result<std::optional<LaunchedBy>> launched_by(const Variables& variables) {
       return std::move(agreed).error();
     }
   }
-  if (Result<void> checked = check_pmix(variables, found); !checked.ok()) {
-    return std::move(checked).error();
-  }
+  TRY(check_pmix(variables, found));
   if (found && found->launcher != Launcher::kOpenMpi && found->size == 1) {
     return std::optional<LaunchedBy>();
   }

@@ -334,9 +334,7 @@ Result<Meeting> LaunchedRank::meet_as_other() {
     return Meeting{kExitDone, "", config_.run_dir};
   }
   if (!self_.is_on_one_host()) {
-    if (Result<void> marked = leave_mark(config_.run_dir, self_); !marked.ok()) {
-      return std::move(marked).error();
-    }
+    TRY(leave_mark(config_.run_dir, self_));
   }
   return wait_for_endpoint(config_.run_dir, 0);
 }

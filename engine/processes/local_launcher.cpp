@@ -123,9 +123,7 @@ Result<void> LocalLauncher::start_worker() {
   argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number), "--worker-number",
                            std::to_string(number)});
   if (on_start_) {
-    if (Result<void> changed = on_start_(number, argv); !changed.ok()) {
-      return changed;
-    }
+    TRY(on_start_(number, argv));
   }
   prune_member_records(process_->config().run_dir, kMemberRecordsMax);
   Result<std::string> id = provider_.start(argv, log_path(workers_.size()));

@@ -135,9 +135,7 @@ Result<std::string> PmiChannel::read_line(Instant deadline) {
 
 Result<std::string> PmiChannel::ask(const std::string& question, const std::string& answer,
                                     Instant deadline) {
-  if (Result<void> sent = send("cmd=" + question); !sent.ok()) {
-    return std::move(sent).error();
-  }
+  TRY(send("cmd=" + question));
   Result<std::string> line = read_line(deadline);
   if (!line.ok()) {
     return line;

@@ -151,9 +151,7 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
 }
 
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
-  if (Result<void> planned = plan_slowness(config, parts); !planned.ok()) {
-    return planned;
-  }
+  TRY(plan_slowness(config, parts));
   if (config.resident_mib > 0) {
     Result<std::unique_ptr<ResidentMemory>> touched =
         ResidentMemory::touch(std::size_t{config.resident_mib} << 20);
@@ -205,9 +203,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     settle_engines(*parts.job, parts.pool->engine().engines());
   }
   parts.pool->slow_down(parts.injector.get());
-  if (Result<void> moved = move_sums_to_device(config, parts); !moved.ok()) {
-    return moved;
-  }
+  TRY(move_sums_to_device(config, parts));
   return plan_faults(config, parts);
 }
 

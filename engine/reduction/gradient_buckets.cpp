@@ -113,9 +113,7 @@ Result<void> GradientBuckets::wait_for_all(Instant deadline, Step step) {
     if (board_ != nullptr && step != Step{}) {
       board_->enter(elastic::Activity::kExchange, step, static_cast<std::uint32_t>(started.bucket));
     }
-    if (Result<void> outcome = started.work->wait(deadline); !outcome.ok()) {
-      return outcome;
-    }
+    TRY(started.work->wait(deadline));
     if (started.ends_bucket) {
       wire_->arrived(started.bucket);
     }

@@ -36,9 +36,7 @@ class Held {
   static Result<Held> make(const fs::path& folder, const fs::path& place) {
     std::error_code failure;
     fs::remove_all(place, failure);
-    if (Result<void> made = make_directories(place.string()); !made.ok()) {
-      return std::move(made).error();
-    }
+    TRY(make_directories(place.string()));
     Held held(place);
     for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
          it.increment(failure)) {

@@ -218,9 +218,7 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
   }
   answer.verdict = TransferAnswer::Verdict::kTransfer;
   answer.first = incoming_->received();
-  if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
-    return said;
-  }
+  TRY(send_frame(fd, encode(answer)));
   if (Result<void> received = incoming_->receive(fd); !received.ok()) {
     return received;  // what has come is kept for the next attempt
   }
@@ -326,9 +324,7 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
   }
   answer.verdict = TransferAnswer::Verdict::kTransfer;
   answer.offer = offer_of(better->info.committed, better->files);
-  if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
-    return said;
-  }
+  TRY(send_frame(fd, encode(answer)));
   for (const TransferOffer::File& file : answer.offer.files) {
     ByteSpan left(better->files.at(file.name));
     while (!left.empty()) {

@@ -133,9 +133,7 @@ Result<fs::path> resolve(const fs::path& path) {
 }
 
 Result<void> write_files(const fs::path& folder, const nn::CheckpointFiles& files) {
-  if (Result<void> made = make_directories(folder.string()); !made.ok()) {
-    return made;
-  }
+  TRY(make_directories(folder.string()));
   for (const auto& [name, content] : files) {
     const Result<void> written = write_file_atomic((folder / name).string(), ByteSpan(content));
     if (!written.ok()) {
@@ -152,9 +150,7 @@ Result<void> publish(const fs::path& temporary, const fs::path& target) {
   const fs::path old = hidden(target, ".old");
   remove_tree(old);
   if (is_there(target)) {
-    if (Result<void> moved = rename_folder(target, old); !moved.ok()) {
-      return moved;
-    }
+    TRY(rename_folder(target, old));
   }
   Result<void> moved = rename_folder(temporary, target);
   if (!moved.ok() && is_there(old)) {

@@ -197,23 +197,17 @@ Result<void> send_frame(int fd, ByteSpan payload) {
 Result<Bytes> receive_frame(int fd) {
   std::uint32_t length = 0;
   const auto header = std::as_writable_bytes(std::span<std::uint32_t, 1>(&length, 1));
-  if (Result<void> got = elastic::receive_exactly(fd, header, transfer_deadline()); !got.ok()) {
-    return std::move(got).error();
-  }
+  TRY(elastic::receive_exactly(fd, header, transfer_deadline()));
   if (length > kFrameBytesMax) {
     return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
   }
   Bytes payload(length);
-  if (Result<void> got = elastic::receive_exactly(fd, payload, transfer_deadline()); !got.ok()) {
-    return std::move(got).error();
-  }
+  TRY(elastic::receive_exactly(fd, payload, transfer_deadline()));
   return payload;
 }
 
 Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request) {
-  if (Result<void> sent = send_frame(fd, encode(request)); !sent.ok()) {
-    return std::move(sent).error();
-  }
+  TRY(send_frame(fd, encode(request)));
   Result<Bytes> heard = receive_frame(fd);
   if (!heard.ok()) {
     return std::move(heard).error();
@@ -230,9 +224,7 @@ Result<void> IncomingCheckpoint::receive(int fd) {
     const std::uint64_t count = std::min<std::uint64_t>(all - received_, kChunkBytes);
     bytes_.resize(received_ + count);
     const std::span<std::byte> target = std::span(bytes_).subspan(received_, count);
-    if (Result<void> got = elastic::receive_exactly(fd, target, transfer_deadline()); !got.ok()) {
-      return got;
-    }
+    TRY(elastic::receive_exactly(fd, target, transfer_deadline()));
     received_ += count;
   }
   return {};

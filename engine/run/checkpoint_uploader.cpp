@@ -155,9 +155,7 @@ Result<void> CheckpointUploader::attempt(const std::string& endpoint, const Item
     case TransferAnswer::Verdict::kRefused: return Error{Errc::kRefused, answer.value().text};
     case TransferAnswer::Verdict::kTransfer: break;
   }
-  if (Result<void> sent = send_files(fd, item, answer.value().first); !sent.ok()) {
-    return sent;
-  }
+  TRY(send_files(fd, item, answer.value().first));
   const Result<Bytes> end = receive_frame(fd);
   const Result<TransferReceipt> receipt =
       end.ok() ? decode_transfer_receipt(end.value()) : end.error();
@@ -219,9 +217,7 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
     case TransferAnswer::Verdict::kTransfer: break;
   }
   IncomingCheckpoint incoming(std::move(answer.value().offer));
-  if (Result<void> received = incoming.receive(fd); !received.ok()) {
-    return std::move(received).error();
-  }
+  TRY(incoming.receive(fd));
   Result<nn::CheckpointFiles> files = incoming.take();
   return files.ok() ? Result<std::optional<nn::CheckpointFiles>>(std::move(files).value())
                     : Result<std::optional<nn::CheckpointFiles>>(std::move(files).error());

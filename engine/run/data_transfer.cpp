@@ -60,9 +60,7 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
   if (size < 0 || ::lseek(file.get(), 0, SEEK_SET) < 0) {
     return io_error("read", path);
   }
-  if (Result<void> sent = send_file_head(fd, name, static_cast<std::uint64_t>(size)); !sent.ok()) {
-    return sent;
-  }
+  TRY(send_file_head(fd, name, static_cast<std::uint64_t>(size)));
   Digester digester;
   Bytes chunk(kDataChunkBytes);
   for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(size);) {
@@ -208,12 +206,8 @@ Result<void> DataSender::send_to(int fd) {
   const datasets::DatasetFiles& files = files_->value();
   head = {digest_, files.is_file ? files.names.front() : "", files.names.size(), bytes_};
   answer.verdict = TransferAnswer::Verdict::kTransfer;
-  if (Result<void> said = send_frame(fd, encode(answer)); !said.ok()) {
-    return said;
-  }
-  if (Result<void> said = send_frame(fd, encode(head)); !said.ok()) {
-    return said;
-  }
+  TRY(send_frame(fd, encode(answer)));
+  TRY(send_frame(fd, encode(head)));
   const Result<Bytes> heard = receive_frame(fd);
   if (!heard.ok()) {
     return heard.error().code == Errc::kPeerLost ? Result<void>() : heard.error();
@@ -241,9 +235,7 @@ Result<void> IncomingData::receive(int fd, const DataHead& head,
   WireWriter out;
   out.put(position_.files);
   out.put(position_.bytes);
-  if (Result<void> said = send_frame(fd, out.take()); !said.ok()) {
-    return said;
-  }
+  TRY(send_frame(fd, out.take()));
   while (true) {
     const Result<bool> more = receive_file(fd, on_progress);
     if (!more.ok()) {
@@ -272,9 +264,7 @@ Result<bool> IncomingData::receive_file(int fd,
     return false;
   }
   const std::string path = folder_ + "/" + name;
-  if (Result<void> made = make_directories(fs::path(path).parent_path().string()); !made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(make_directories(fs::path(path).parent_path().string()));
   const int mode = position_.bytes == 0 ? O_TRUNC : O_APPEND;
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644));
   if (!file.valid()) {
@@ -284,12 +274,8 @@ Result<bool> IncomingData::receive_file(int fd,
   while (position_.bytes < size) {
     const std::uint64_t count = std::min<std::uint64_t>(size - position_.bytes, chunk.size());
     const std::span<std::byte> target = std::span(chunk).first(count);
-    if (Result<void> got = elastic::receive_exactly(fd, target, transfer_deadline()); !got.ok()) {
-      return std::move(got).error();
-    }
-    if (Result<void> written = write_all(file.get(), target, path); !written.ok()) {
-      return std::move(written).error();
-    }
+    TRY(elastic::receive_exactly(fd, target, transfer_deadline()));
+    TRY(write_all(file.get(), target, path));
     digester_->add(target);
     position_.bytes += count;
     received_ += count;

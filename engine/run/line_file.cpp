@@ -22,9 +22,7 @@ Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Conten
   }
   std::unique_ptr<LineFile> file(new LineFile(path, std::move(fd), content));
   if (content == Content::kLines) {
-    if (Result<void> cut = file->cut_torn_line(); !cut.ok()) {
-      return cut.error();
-    }
+    TRY(file->cut_torn_line());
   }
   return file;
 }

@@ -119,9 +119,7 @@ class RunDirectoryOnDisk final : public RunDirectory {
 
 Result<void> make_tree(const std::string& path) {
   for (const char* folder : {"", "/logs", "/checkpoints", "/tb"}) {
-    if (Result<void> made = make_directories(path + folder); !made.ok()) {
-      return made;
-    }
+    TRY(make_directories(path + folder));
   }
   return {};
 }
@@ -172,12 +170,8 @@ Result<std::unique_ptr<RunDirectory>> open_records(const JobConfig& config) {
 Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& config) {
   const std::string path =
       config.run_dir.empty() ? free_default_path(config.model) : config.run_dir;
-  if (Result<void> fine = refuse_foreign_run(config, path); !fine.ok()) {
-    return fine.error();
-  }
-  if (Result<void> made = make_tree(path); !made.ok()) {
-    return made.error();
-  }
+  TRY(refuse_foreign_run(config, path));
+  TRY(make_tree(path));
   JobConfig resolved = config;
   resolved.run_dir = path;
   if (Result<void> saved = write_file_atomic(path + "/config.toml", to_toml(resolved));
@@ -196,9 +190,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& conf
 }
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const JobConfig& config) {
-  if (Result<void> made = make_tree(config.run_dir); !made.ok()) {
-    return made.error();
-  }
+  TRY(make_tree(config.run_dir));
   return open_records(config);
 }
 

@@ -120,9 +120,7 @@ TraceLane* Trace::lane(const std::string& name) {
 }
 
 Result<void> Trace::open(const std::string& folder, MemberId member) {
-  if (Result<void> made = make_directories(folder); !made.ok()) {
-    return made;
-  }
+  TRY(make_directories(folder));
   member_ = value(member);
   const std::string path = fmt::format("{}/member-{}.json", folder, member_);
   std::error_code ignored;

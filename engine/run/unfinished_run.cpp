@@ -72,9 +72,7 @@ Result<JobConfig> config_of_run(const std::string& run_dir) {
     return text.error();
   }
   JobConfig config;
-  if (Result<void> applied = apply_toml(config, text.value(), path); !applied.ok()) {
-    return applied.error();
-  }
+  TRY(apply_toml(config, text.value(), path));
   return config;
 }
 

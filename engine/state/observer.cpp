@@ -174,9 +174,7 @@ Result<void> Observer::receive() {
       !fetched.ok()) {
     return fetched;
   }
-  if (Result<void> unpacked = nn::unpack_state(packed_.span(), state_); !unpacked.ok()) {
-    return unpacked;
-  }
+  TRY(nn::unpack_state(packed_.span(), state_));
   packed_ = {};
   if (state_.committed != source_.committed) {
     return Error{Errc::kCorrupt,

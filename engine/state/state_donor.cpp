@@ -142,9 +142,7 @@ Result<void> StateDonor::listen() {
 
 Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, const nn::ModelState& state,
                                        PartRange part) {
-  if (Result<void> listening = listen(); !listening.ok()) {
-    return listening.error();
-  }
+  TRY(listen());
   if (copier_.joinable()) {
     copier_.join();
   }

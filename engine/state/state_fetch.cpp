@@ -134,16 +134,12 @@ Result<void> receive_all(std::vector<Incoming>& connections, int stop_fd, Durati
     std::transform(connections.begin(), connections.end(), polled.begin(),
                    [](const Incoming& connection) { return connection.polled(); });
     polled.back() = {stop_fd, POLLIN, 0};
-    if (Result<void> waited = wait(polled, idle_max); !waited.ok()) {
-      return waited;
-    }
+    TRY(wait(polled, idle_max));
     for (std::size_t i = 0; i < connections.size(); ++i) {
       if (polled[i].revents == 0) {
         continue;
       }
-      if (Result<void> advanced = connections[i].advance(); !advanced.ok()) {
-        return advanced;
-      }
+      TRY(connections[i].advance());
     }
   }
   return {};
@@ -156,17 +152,11 @@ Result<void> fetch_parts(ViewId since, std::uint64_t key, const std::vector<Want
   std::vector<Incoming> connections;
   for (const WantedPart& part : parts) {
     connections.emplace_back(part, PartRequest{kPartMagic, since, key}, token);
-    if (Result<void> connected = connections.back().connect(); !connected.ok()) {
-      return connected;
-    }
+    TRY(connections.back().connect());
   }
-  if (Result<void> received = receive_all(connections, stop_fd, idle_max); !received.ok()) {
-    return received;
-  }
+  TRY(receive_all(connections, stop_fd, idle_max));
   for (const Incoming& connection : connections) {
-    if (Result<void> checked = connection.check(); !checked.ok()) {
-      return checked;
-    }
+    TRY(connection.check());
   }
   return {};
 }

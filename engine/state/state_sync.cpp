@@ -32,18 +32,14 @@ Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
   std::memcpy(mine.data(), &own, sizeof own);
   tuner.pack(std::span(mine).subspan(sizeof own));
   Bytes all(each * group.size());
-  if (Result<void> gathered = group.all_gather(mine, all)->wait(deadline); !gathered.ok()) {
-    return gathered.error();
-  }
+  TRY(group.all_gather(mine, all)->wait(deadline));
   std::vector<DonorAddress> addresses(group.size());
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     std::memcpy(&addresses[rank], all.data() + rank * each, sizeof own);
   }
   const ByteSpan tried = ByteSpan(all).subspan(value(view.source) * each + sizeof own, tuner_bytes);
   if (is_behind) {
-    if (Result<void> taken = tuner.unpack(tried); !taken.ok()) {
-      return taken.error();
-    }
+    TRY(tuner.unpack(tried));
   } else if (!std::ranges::equal(tried, ByteSpan(mine).subspan(sizeof own))) {
     return Error{Errc::kDiverged,
                  fmt::format("what this worker tried about buckets differs from that of rank {}",
@@ -84,9 +80,7 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
   tuner.pack(std::span(message).first(tuner.packed_size()));
   std::ranges::copy(own_numbers, std::span(message).subspan(tuner.packed_size()).begin());
   const Bytes own = message;
-  if (Result<void> sent = group.broadcast(message, view.source)->wait(deadline); !sent.ok()) {
-    return sent;
-  }
+  TRY(group.broadcast(message, view.source)->wait(deadline));
   if (observes) {
     std::ranges::copy(ByteSpan(message).subspan(tuner.packed_size()), own_numbers.begin());
     std::copy_n(numbers.begin(), exponents.size(), exponents.begin());

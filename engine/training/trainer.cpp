@@ -284,9 +284,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     if (!computed(b)) {
       group.abort();
       (void)buckets_.finish(exponents_, monotonic_now());
-      if (Result<void> computed = check_pool(); !computed.ok()) {
-        return std::move(computed).error();
-      }
+      TRY(check_pool());
       return Error{Errc::kAborted, "the view is over"};
     }
     const TraceSpan traced = span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});

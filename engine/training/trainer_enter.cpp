@@ -123,9 +123,7 @@ Result<void> Trainer::take_state(const elastic::View& view,
     return packed.error();
   }
   parts_.pool.discard();  // what is being computed reads the weights
-  if (Result<void> taken = nn::unpack_state(packed.value().span(), state_); !taken.ok()) {
-    return taken;
-  }
+  TRY(nn::unpack_state(packed.value().span(), state_));
   host_copy_.replaced();
   if (state_.committed != view.committed) {
     return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",

@@ -38,15 +38,11 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
   const std::vector<std::uint32_t> own = chunks_of(view, rank_, chunk_count);
   if (computing_ != Step{} && !parts_.pool.wait_for_step()) {  // sums kept from the view before
-    if (Result<void> computed = check_pool(); !computed.ok()) {
-      return computed;
-    }
+    TRY(check_pool());
     return Error{Errc::kAborted, "the view is over"};
   }
   const EvaluationSums sums = parts_.pool.evaluate(state_, own);
-  if (Result<void> computed = check_pool(); !computed.ok()) {
-    return computed;
-  }
+  TRY(check_pool());
   turn_to(elastic::Activity::kExchange);
   std::array<std::int64_t, 3> lanes = {sums.correct, sums.loss_fixed, sums.samples};
   if (Result<void> done =
@@ -92,23 +88,15 @@ Result<void> Trainer::bring_home(const elastic::View& view) {
 
 Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& group) {
   if (parts_.job.config.evaluate) {
-    if (Result<void> done = evaluate(view, group); !done.ok()) {
-      return done;
-    }
+    TRY(evaluate(view, group));
   }
   turn_to(elastic::Activity::kExchange);
-  if (Result<void> same = compare_last_state(group, monotonic_now() + kStepTimeout); !same.ok()) {
-    return same;
-  }
+  TRY(compare_last_state(group, monotonic_now() + kStepTimeout));
   if (is_reporter_) {
     turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_here());
-    if (Result<void> home = bring_home(view); !home.ok()) {
-      return home;
-    }
-    if (Result<void> taken = wait_for_reports(view); !taken.ok()) {
-      return taken;
-    }
+    TRY(bring_home(view));
+    TRY(wait_for_reports(view));
   }
   turn_to(elastic::Activity::kExchange);
   // Nobody reports "finished" before the results are on record: if the reporter dies here, the next

@@ -347,17 +347,13 @@ Result<double> ConvTrial::microseconds(std::size_t engine) {
 
 Result<void> time_on_device(const std::set<ConvKey>& convolutions,
                             const EngineTimingRequest& request, const EngineTimingSink& take) {
-  if (Result<void> set = check(cudaSetDevice(request.device), "choosing the device"); !set.ok()) {
-    return set;
-  }
+  TRY(check(cudaSetDevice(request.device), "choosing the device"));
   const Result<OwnedStream> stream = make_stream();
   if (!stream.ok()) {
     return stream.error();
   }
   cudnnHandle_t handle = nullptr;
-  if (Result<void> made = cudnn::check(cudnnCreate(&handle), "starting"); !made.ok()) {
-    return made;
-  }
+  TRY(cudnn::check(cudnnCreate(&handle), "starting"));
   const OwnedCudnn owned(handle);
   Result<void> set =
       cudnn::check(cudnnSetStream(handle, stream.value().get()), "setting the stream");
@@ -366,9 +362,7 @@ Result<void> time_on_device(const std::set<ConvKey>& convolutions,
   }
   const auto make = [&](const ConvKey& key) -> Result<std::unique_ptr<EngineTrial>> {
     auto trial = std::make_unique<ConvTrial>(handle, stream.value().get(), key);
-    if (Result<void> prepared = trial->prepare(request.engines_max); !prepared.ok()) {
-      return std::move(prepared).error();
-    }
+    TRY(trial->prepare(request.engines_max));
     return std::unique_ptr<EngineTrial>(std::move(trial));
   };
   return time_each(convolutions, request.rounds, make, take);

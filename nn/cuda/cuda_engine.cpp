@@ -116,18 +116,14 @@ CudaEngine::~CudaEngine() {
 }
 
 Result<void> CudaEngine::open_device() {
-  if (Result<void> set = check(cudaSetDevice(options_.device), "choosing the device"); !set.ok()) {
-    return set;
-  }
+  TRY(check(cudaSetDevice(options_.device), "choosing the device"));
   Result<OwnedStream> made = make_stream();
   if (!made.ok()) {
     return std::move(made).error();
   }
   compute_ = std::move(made).value();
   cudnnHandle_t handle = nullptr;
-  if (Result<void> begun = cudnn::check(cudnnCreate(&handle), "starting"); !begun.ok()) {
-    return begun;
-  }
+  TRY(cudnn::check(cudnnCreate(&handle), "starting"));
   cudnn_ = OwnedCudnn(handle);
   return cudnn::check(cudnnSetStream(handle, compute_.get()), "setting the stream");
 }
@@ -177,9 +173,7 @@ Result<void> CudaEngine::warm_up() {
     return table;
   }
   const OperationRange all{0, step_.plan.operations.size()};
-  if (Result<void> run = step_.executor->run(all, stream()); !run.ok()) {
-    return run;
-  }
+  TRY(step_.executor->run(all, stream()));
   return check(cudaDeviceSynchronize(), "running a step of zeros");
 }
 

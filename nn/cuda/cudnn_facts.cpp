@@ -5,9 +5,7 @@
 namespace mayfly::nn::cuda {
 
 Result<void> judge(const CudnnFacts& facts) {
-  if (Result<void> gpu = judge_gpu(facts.gpu); !gpu.ok()) {
-    return gpu;
-  }
+  TRY(judge_gpu(facts.gpu));
   if (facts.found_cudnn < kCudnnMin) {
     return Error{Errc::kUnsupported,
                  fmt::format("cuDNN is too old: {} was found, needed is {} or newer",

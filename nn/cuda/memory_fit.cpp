@@ -57,9 +57,7 @@ Result<StepPlan> make_fitting_plan(const Model& model, std::uint32_t microbatch,
     options.set.reset();
   }
   StepPlan plan = make_step_plan(model, microbatch, options);
-  if (Result<void> fits = check_fit(model, microbatch, options, plan, memory); !fits.ok()) {
-    return std::move(fits).error();
-  }
+  TRY(check_fit(model, microbatch, options, plan, memory));
   return plan;
 }
 

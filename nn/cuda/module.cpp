@@ -18,9 +18,7 @@ namespace {
 
 Result<DeviceIdentity> probe(int device) {
   const CudnnFacts facts = read_cudnn_facts(device == kAnyDevice ? 0 : device);
-  if (Result<void> fit = judge(facts); !fit.ok()) {
-    return std::move(fit).error();
-  }
+  TRY(judge(facts));
   return DeviceIdentity{identity_of(facts), kind_of(facts)};
 }
 
@@ -99,9 +97,7 @@ Choice named(int device) {
 
 Result<Choice> choose(int device) {
   const CudnnFacts facts = read_cudnn_facts(device == kAnyDevice ? 0 : device);
-  if (Result<void> fit = judge(facts); !fit.ok()) {
-    return std::move(fit).error();
-  }
+  TRY(judge(facts));
   if (device != kAnyDevice) {
     return named(device);
   }

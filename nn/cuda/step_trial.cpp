@@ -36,9 +36,7 @@ Result<void> plan_what_runs(
     const std::function<Result<std::vector<EngineRefusal>>()>& try_all) {
   std::vector<EngineRefusal> all;
   while (true) {
-    if (Result<void> planned = plan(all); !planned.ok()) {
-      return planned;
-    }
+    TRY(plan(all));
     Result<std::vector<EngineRefusal>> refused = try_all();
     if (!refused.ok()) {
       return std::move(refused).error();

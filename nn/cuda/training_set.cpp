@@ -25,13 +25,9 @@ Result<void> read_in_pieces(
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::span<std::uint8_t> pixels =
           std::span(piece).subspan(i * set.image_bytes, set.image_bytes);
-      if (Result<void> read = set.read(first + i, pixels); !read.ok()) {
-        return read;
-      }
+      TRY(set.read(first + i, pixels));
     }
-    if (Result<void> taken = take(first * set.image_bytes, piece); !taken.ok()) {
-      return taken;
-    }
+    TRY(take(first * set.image_bytes, piece));
   }
   return {};
 }

@@ -25,9 +25,7 @@ ShardCore::ShardCore(const SyncPlan& plan, const Options& options)
 Result<ShardOutcome> ShardCore::take(const ShardEvent& event) {
   ShardOutcome outcome;
   if (event.rewind && !restored_) {
-    if (Result<void> possible = check_rewind(*event.rewind); !possible.ok()) {
-      return std::move(possible).error();
-    }
+    TRY(check_rewind(*event.rewind));
     restore(*event.rewind, outcome);
   }
   switch (event.kind) {

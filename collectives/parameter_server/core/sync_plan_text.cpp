@@ -148,9 +148,7 @@ Result<void> apply_all(Stretch& phase, std::string_view text) {
     }
     std::string name(entry.substr(0, equals));
     std::replace(name.begin(), name.end(), '_', '-');
-    if (Result<void> applied = apply(phase, name, entry.substr(equals + 1)); !applied.ok()) {
-      return applied;
-    }
+    TRY(apply(phase, name, entry.substr(equals + 1)));
     text = is_last ? std::string_view{} : text.substr(comma + 1);
   }
   return {};
@@ -163,9 +161,7 @@ Result<Stretch> parse_phase(std::string_view text, const JobLength& length) {
       return wrong("'}' is missing");
     }
     const std::string_view inside = text.substr(brace + 1, text.size() - brace - 2);
-    if (Result<void> applied = apply_all(phase, inside); !applied.ok()) {
-      return std::move(applied).error();
-    }
+    TRY(apply_all(phase, inside));
     text = text.substr(0, brace);
   }
   if (const std::size_t colon = text.rfind(':'); colon != std::string_view::npos) {

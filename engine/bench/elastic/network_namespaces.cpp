@@ -64,9 +64,7 @@ Result<NetworkNamespaces> NetworkNamespaces::make() {
                                  "bridge"},
         {"addr", "add", std::string(kHostAddress) + kNetBits, "dev", bridge},
         {"link", "set", bridge, "up"}}) {
-    if (Result<void> done = run_ip(command); !done.ok()) {
-      return done.error();
-    }
+    TRY(run_ip(command));
   }
   return made;
 }
@@ -113,9 +111,7 @@ Result<void> NetworkNamespaces::move_in(std::size_t number, std::vector<std::str
         {"-n", space, "addr", "add", address_of(number) + kNetBits, "dev", "eth0"},
         {"-n", space, "link", "set", "eth0", "up"},
         {"-n", space, "link", "set", "lo", "up"}}) {
-    if (Result<void> done = run_ip(words); !done.ok()) {
-      return done;
-    }
+    TRY(run_ip(words));
   }
   // `ip netns exec` becomes the program, so the process keeps its id.
   const std::string program = fmt::format("/proc/{}/exe", static_cast<int>(::getpid()));

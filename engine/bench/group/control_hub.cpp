@@ -84,9 +84,7 @@ Result<ControlHub::Message> ControlHub::next(Instant deadline) {
     if (interrupted != 0) {
       return Error{Errc::kAborted, "interrupted"};
     }
-    if (Result<void> polled = poll_once(deadline); !polled.ok()) {
-      return std::move(polled).error();
-    }
+    TRY(poll_once(deadline));
     if (messages_.empty() && monotonic_now() >= deadline) {
       return Error{Errc::kDeadline, "no answer in time"};
     }

@@ -27,9 +27,7 @@ Result<std::unique_ptr<ControlStore>> ControlStore::connect(const std::string& p
   if (!socket.ok()) {
     return std::move(socket).error();
   }
-  if (Result<void> sent = socket.value().send("store " + name); !sent.ok()) {
-    return std::move(sent).error();
-  }
+  TRY(socket.value().send("store " + name));
   return std::unique_ptr<ControlStore>(new ControlStore(std::move(socket).value()));
 }
 
@@ -41,9 +39,7 @@ Result<void> ControlStore::set(const std::string& key, ByteSpan value) {
 Result<Bytes> ControlStore::get(const std::string& key, Instant deadline) {
   const std::lock_guard lock(mutex_);
   if (asked_ != key) {
-    if (Result<void> sent = socket_.send("get " + key); !sent.ok()) {
-      return std::move(sent).error();
-    }
+    TRY(socket_.send("get " + key));
     asked_ = key;
   }
   while (true) {

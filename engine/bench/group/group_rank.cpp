@@ -92,9 +92,7 @@ Result<std::unique_ptr<collectives::Transport>> make_bench_transport(const std::
   if (!module.ok()) {
     return module.error();
   }
-  if (Result<void> usable = module.value()->probe(); !usable.ok()) {
-    return std::move(usable).error();
-  }
+  TRY(module.value()->probe());
   return module.value()->make({});
 }
 

@@ -41,9 +41,7 @@ class Session {
   Session(LineSocket socket, AllReducer& reducer) : socket_(std::move(socket)), reducer_(reducer) {}
 
   Result<void> run(const std::string& name) {
-    if (Result<void> met = meet(name); !met.ok()) {
-      return met;
-    }
+    TRY(meet(name));
     while (true) {
       ::alarm(0);
       const Result<std::string> order = socket_.receive();
@@ -51,9 +49,7 @@ class Session {
         return {};  // a driver that is gone wants nothing more
       }
       ::alarm(kOrderSecondsMax);
-      if (Result<void> obeyed = obey(order.value()); !obeyed.ok()) {
-        return obeyed;
-      }
+      TRY(obey(order.value()));
     }
   }
 
@@ -94,16 +90,12 @@ class Session {
       return not_understood(words.empty() ? "" : words[0]);
     }
     words.erase(words.begin(), words.begin() + 2);
-    if (Result<void> connected = reducer_.connect(rank_, key, words); !connected.ok()) {
-      return connected;
-    }
+    TRY(reducer_.connect(rank_, key, words));
     return socket_.send("ready");
   }
 
   Result<std::vector<std::string>> ask(const std::string& line) {
-    if (Result<void> sent = socket_.send(line); !sent.ok()) {
-      return std::move(sent).error();
-    }
+    TRY(socket_.send(line));
     Result<std::string> answer = socket_.receive();
     if (!answer.ok()) {
       return std::move(answer).error();
@@ -133,9 +125,7 @@ class Session {
       buffer_ = {};  // first give the old one back
       buffer_ = AlignedBuffer<std::byte>(cell.bytes);
     }
-    if (Result<void> right = sum_and_check(cell, 2 * cell.salt); !right.ok()) {
-      return std::move(right).error();
-    }
+    TRY(sum_and_check(cell, 2 * cell.salt));
     // Sums of zeros stay zeros: repeated sums of anything else would end in infinities.
     std::memset(buffer_.data(), 0, cell.bytes);
     std::string times;
@@ -147,31 +137,23 @@ class Session {
       times += ' ';
       times += std::to_string(took.value().count());
     }
-    if (Result<void> right = sum_and_check(cell, 2 * cell.salt + 1); !right.ok()) {
-      return std::move(right).error();
-    }
+    TRY(sum_and_check(cell, 2 * cell.salt + 1));
     return times;
   }
 
   Result<Duration> time_one(const Cell& cell) {
-    if (Result<void> met = barrier_->wait(monotonic_now() + kBarrierTimeout); !met.ok()) {
-      return std::move(met).error();
-    }
+    TRY(barrier_->wait(monotonic_now() + kBarrierTimeout));
     const Instant begin = monotonic_now();
     const std::uint32_t batch = batch_of(cell.bytes);
     for (std::uint32_t i = 0; i < batch; ++i) {
-      if (Result<void> done = reducer_.sum(buffer_.data(), count_of(cell), cell.type); !done.ok()) {
-        return std::move(done).error();
-      }
+      TRY(reducer_.sum(buffer_.data(), count_of(cell), cell.type));
     }
     return (monotonic_now() - begin) / batch;
   }
 
   Result<void> sum_and_check(const Cell& cell, std::uint64_t salt) {
     fill_contribution(buffer_.data(), count_of(cell), cell.type, rank_, salt);
-    if (Result<void> done = reducer_.sum(buffer_.data(), count_of(cell), cell.type); !done.ok()) {
-      return done;
-    }
+    TRY(reducer_.sum(buffer_.data(), count_of(cell), cell.type));
     return check_sum(buffer_.data(), count_of(cell), cell.type, size_, salt);
   }
 

@@ -79,9 +79,7 @@ Result<void> RankTeam::meet(Instant deadline) {
     if (!message.ok()) {
       return std::move(message).error();
     }
-    if (Result<void> adopted = adopt(message.value()); !adopted.ok()) {
-      return adopted;
-    }
+    TRY(adopt(message.value()));
   }
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     const std::string barrier = fmt::format("{}/{}.barrier", hub_.folder(), contestant_.name);
@@ -99,9 +97,7 @@ Result<void> RankTeam::meet(Instant deadline) {
   for (const std::string& address : addresses.value()) {
     peers += " " + address;
   }
-  if (Result<void> told = tell_all(peers); !told.ok()) {
-    return told;
-  }
+  TRY(tell_all(peers));
   const Result<std::vector<std::string>> ready = hear_all("ready", deadline);
   return ready.ok() ? Result<void>() : Result<void>(ready.error());
 }
@@ -181,9 +177,7 @@ Result<std::vector<std::string>> RankTeam::hear_all(const std::string& verb, Ins
 
 Result<void> RankTeam::tell_all(const std::string& line) {
   for (const std::size_t connection : connections_) {
-    if (Result<void> told = hub_.send(connection, line); !told.ok()) {
-      return told;
-    }
+    TRY(hub_.send(connection, line));
   }
   return {};
 }

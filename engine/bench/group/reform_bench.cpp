@@ -40,9 +40,7 @@ class Driver {
 
   Result<std::vector<ReformTrial>> run() {
     for (std::uint32_t i = 0; i < options_.ranks; ++i) {
-      if (Result<void> added = add_member(); !added.ok()) {
-        return std::move(added).error();
-      }
+      TRY(add_member());
     }
     Result<ReformTrial> formed = change_view();
     for (std::uint32_t i = 0; formed.ok() && i < options_.kills; ++i) {
@@ -69,9 +67,7 @@ class Driver {
       return loss;
     }
     trials_.push_back(loss.value());
-    if (Result<void> added = add_member(); !added.ok()) {
-      return std::move(added).error();
-    }
+    TRY(add_member());
     return change_view();
   }
 
@@ -103,9 +99,7 @@ class Driver {
       if (!message.ok()) {
         return message.error();
       }
-      if (Result<void> heard = hear_from_new(message.value(), member); !heard.ok()) {
-        return heard;
-      }
+      TRY(hear_from_new(message.value(), member));
     }
     members_.push_back(std::move(member));
     return {};
@@ -138,9 +132,7 @@ class Driver {
     const Instant told = monotonic_now();
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const std::string order = fmt::format("view {} {} {}{}", view_, rank, random_key(), peers);
-      if (Result<void> sent = hub_.send(members_[rank].connection, order); !sent.ok()) {
-        return std::move(sent).error();
-      }
+      TRY(hub_.send(members_[rank].connection, order));
     }
     return hear_sums(told, victim != nullptr);
   }

@@ -160,9 +160,7 @@ class Member {
   Result<void> first_sum(Group& group) {
     const std::uint64_t salt = value(group.view());
     fill_contribution(data_.data(), kElements, DataType::kInt32, value(group.rank()), salt);
-    if (Result<void> done = reduce(group); !done.ok()) {
-      return done;
-    }
+    TRY(reduce(group));
     return check_sum(data_.data(), kElements, DataType::kInt32, group.size(), salt);
   }
 

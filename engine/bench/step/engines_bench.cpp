@@ -103,9 +103,7 @@ Result<void> make_table(const EnginesBenchOptions& options) {
       !timed.ok()) {
     return timed;
   }
-  if (Result<void> written = write_file_atomic(path, table.value().text()); !written.ok()) {
-    return written;
-  }
+  TRY(write_file_atomic(path, table.value().text()));
   fmt::print("{}", total_line(total, convolutions.size(), path, options.json));
   return {};
 }

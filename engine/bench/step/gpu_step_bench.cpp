@@ -203,9 +203,7 @@ Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& 
   result.sums_on_gpu = options.sums_on_gpu;
   result.images_on_gpu = options.images_on_gpu;
   GpuStepLoop loop(model, options.batch, result.global_batch);
-  if (Result<void> prepared = loop.prepare(options, dtype); !prepared.ok()) {
-    return std::move(prepared).error();
-  }
+  TRY(loop.prepare(options, dtype));
   (void)loop.run_for(options.seconds * kWarmUpShare);
   const UpdateCount count = loop.run_for(options.seconds);
   result.updates = count.updates;

@@ -45,9 +45,7 @@ void run_thread(const StepBenchOptions& options, nn::Dtype dtype, StepLoop& loop
 /// Fixes the arithmetic; everything that is known before the first step.
 Result<StepBenchResult> describe(const StepBenchOptions& options, nn::Dtype dtype,
                                  const nn::Model& model) {
-  if (Result<void> set = nn::cpu::select_conv_kernels(options.conv_kernels); !set.ok()) {
-    return std::move(set).error();
-  }
+  TRY(nn::cpu::select_conv_kernels(options.conv_kernels));
   Result<std::string> isa = nn::cpu::select_isa(options.isa, dtype);
   if (!isa.ok()) {
     return std::move(isa).error();
