@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <utility>
 #include <variant>
 
@@ -64,6 +65,26 @@ Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello 
   return send_message(fd, hello, deadline);
 }
 
+/// The plain side of the connection, once both sides know that they have one token.
+Result<UniqueFd> encrypted(UniqueFd socket, const std::string& endpoint, ByteSpan token,
+                           Instant deadline) {
+  // Of this process, which has one token: a handshake that fails after one that did not is the
+  // network's fault, and another attempt may succeed.
+  static std::atomic<bool> token_is_good = false;
+  SecureSocket secured = secure_client(std::move(socket), token);
+  if (!secured.fd.valid()) {
+    return Error{Errc::kIo, endpoint + ": no descriptors are left"};
+  }
+  if (const Result<void> open = secured.link->wait_until_open(deadline); !open.ok()) {
+    const Error& error = open.error();
+    return error.code == Errc::kRefused && token_is_good
+               ? Error{Errc::kPeerLost, endpoint + ": the TLS handshake failed"}
+               : Error{error.code, endpoint + ": " + error.detail};
+  }
+  token_is_good = true;
+  return std::move(secured.fd);
+}
+
 }  // namespace
 
 Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, Hello hello,
@@ -79,14 +100,10 @@ Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, He
     return std::move(fd).error();
   }
   if (is_encrypted(token)) {
-    SecureSocket secured = secure_client(std::move(fd).value(), token);
-    if (!secured.fd.valid()) {
-      return Error{Errc::kIo, endpoint + ": no descriptors are left"};
+    fd = encrypted(std::move(fd).value(), endpoint, token, deadline);
+    if (!fd.ok()) {
+      return std::move(fd).error();
     }
-    if (Result<void> open = secured.link->wait_until_open(deadline); !open.ok()) {
-      return Error{open.error().code, endpoint + ": " + open.error().detail};
-    }
-    fd = std::move(secured.fd);
   }
   const int raw = fd.value().get();
   TRY(present(raw, endpoint, token, std::move(hello), deadline));

@@ -226,7 +226,7 @@ Result<std::string> CheckpointCopier::run_command(const Item& item) const {
   replace_all(line, "{name}", shell_quoted(name));
   replace_all(line, "{}", shell_quoted(place.string()));
   cloud_hooks::ProgramCall call;
-  call.argv = {"sh", "-c", line};
+  call.argv = {"sh", "-c", "exec 1>&2\n" + line};  // some say each file that they copy
   call.timeout = kCommandMax;
   const Result<cloud_hooks::ProgramResult> done = cloud_hooks::run_program(call);
   if (!done.ok()) {

@@ -50,7 +50,7 @@ def into_a_folder():
 
 
 def by_a_command():
-    """It fails twice; what it finds is a whole checkpoint."""
+    """It fails twice; what it finds is a whole checkpoint. It prints megabytes."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     bucket = os.path.join(folder, "a bucket")
     os.makedirs(bucket)
@@ -59,6 +59,7 @@ def by_a_command():
         file.write(f"""#!/bin/sh
 echo "$1" >> '{folder}/calls'
 if [ "$(wc -l < '{folder}/calls')" -le 2 ]; then echo 'no network' >&2; exit 3; fi
+head -c 2000000 /dev/zero | tr '\\0' 'x'
 cp -r "$1" '{bucket}/'"$2"
 """)
     os.chmod(script, 0o755)
