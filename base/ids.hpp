@@ -13,7 +13,7 @@ enum class MemberId : std::uint64_t {};
 enum class ViewId : std::uint64_t {};
 /// A member's position inside one view, from 0.
 enum class Rank : std::uint32_t {};
-/// Number of a coordinator's term over a job: a restarted coordinator, or one that takes over,
+/// Number of a coordinator's term, as in Raft: a restarted coordinator, or one that takes over,
 /// begins a higher one, and members never obey a lower one than the highest they have accepted.
 enum class Incarnation : std::uint64_t {};
 /// Number of an optimizer step. Step 1 is the first; "committed step 0" means the initial state.

@@ -88,8 +88,8 @@ class Parser {
       : app_(command.help, command.name), has_groups_(command.all_settings) {
     app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
     app_.allow_extras();
-    app_.get_help_ptr()->description("print the settings that most users need, and exit");
     if (has_groups_) {
+      app_.get_help_ptr()->description("print the settings that most users need, and exit");
       app_.set_help_all_flag(std::string("--") + kHelpAll, "print all settings, and exit");
     }
     for (const OptionSpec& option : command.options) {

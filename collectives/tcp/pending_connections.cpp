@@ -106,7 +106,7 @@ bool PendingConnections::must_close(PendingConnection& pending, Instant now) {
 }
 
 void PendingConnections::keep() {
-  ::pthread_setname_np(::pthread_self(), "waiting-room");
+  ::pthread_setname_np(::pthread_self(), "pending");
   // Only sockets that stay open: waiting ones' may be closed by who is inside meanwhile.
   std::array<pollfd, 3> polled{};
   while (true) {

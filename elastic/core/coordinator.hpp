@@ -363,7 +363,7 @@ class Coordinator {
   ViewStore store_;
   ViewId store_full_in_{};  // the view in which that was noted
 
-  // Which job, and our term over it.
+  // Which job, and our term.
   std::uint64_t job_ = 0;
   Incarnation incarnation_{};
   bool has_begun_ = false;

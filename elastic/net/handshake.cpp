@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <atomic>
+#include <mutex>
 #include <utility>
 #include <variant>
 
@@ -65,23 +65,39 @@ Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello 
   return send_message(fd, hello, deadline);
 }
 
+/// The last token of this process that a coordinator had, too: a handshake that fails with it
+/// afterwards is the network's fault, and another attempt may succeed.
+class GoodToken {
+ public:
+  void keep(ByteSpan token) {
+    const std::lock_guard lock(mutex_);
+    key_ = tls_key(token);
+  }
+  [[nodiscard]] bool is(ByteSpan token) {
+    const std::lock_guard lock(mutex_);
+    return key_ == tls_key(token);
+  }
+
+ private:
+  std::mutex mutex_;
+  Bytes key_;  // guarded by mutex_
+};
+
 /// The plain side of the connection, once both sides know that they have one token.
 Result<UniqueFd> encrypted(UniqueFd socket, const std::string& endpoint, ByteSpan token,
                            Instant deadline) {
-  // Of this process, which has one token: a handshake that fails after one that did not is the
-  // network's fault, and another attempt may succeed.
-  static std::atomic<bool> token_is_good = false;
+  static GoodToken good_token;
   SecureSocket secured = secure_client(std::move(socket), token);
   if (!secured.fd.valid()) {
     return Error{Errc::kIo, endpoint + ": no descriptors are left"};
   }
   if (const Result<void> open = secured.link->wait_until_open(deadline); !open.ok()) {
     const Error& error = open.error();
-    return error.code == Errc::kRefused && token_is_good
+    return error.code == Errc::kRefused && good_token.is(token)
                ? Error{Errc::kPeerLost, endpoint + ": the TLS handshake failed"}
                : Error{error.code, endpoint + ": " + error.detail};
   }
-  token_is_good = true;
+  good_token.keep(token);
   return std::move(secured.fd);
 }
 

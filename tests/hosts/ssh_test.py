@@ -76,11 +76,9 @@ def one_command():
     nothing_is_left(lab, (1, 2, 3))
 
 
-def power_cut():
-    """One host goes without a word and comes back; the spare has taken its place."""
-    digest = undisturbed()
-    lab = lab_with_program(4)
-    run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30))
+def lose_a_host(lab, run):
+    """Cuts the power of one of two that have workers, until the spare one has a worker; returns the
+    hosts that have one then."""
     run.wait_for_step(6)
     used = [host for host in (1, 2, 3) if os.listdir(lab.disk(host, "root/.cache/mayfly/servers"))]
     expect(len(used) == 2, f"workers on {used}")
@@ -89,8 +87,17 @@ def power_cut():
     run.wait_for("a worker on the spare host", lambda: any(
         event["server"].startswith(f"h{spare}.") for event in run.events("server_granted")))
     lab.power_on(used[0])
+    return used[1], spare
+
+
+def power_cut():
+    """One host goes without a word and comes back; the spare has taken its place."""
+    digest = undisturbed()
+    lab = lab_with_program(4)
+    run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30))
+    left = lose_a_host(lab, run)
     run.ends_well(digest)
-    nothing_is_left(lab, (used[1], spare))
+    nothing_is_left(lab, left)
 
 
 def own_machine_loses_power():

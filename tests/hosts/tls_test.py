@@ -15,7 +15,8 @@ from cluster import Cluster
 from mayfly_run import SMALL_JOB, expect, lingering
 from middle_man import ChangingProxy, Ear
 from oracle import Oracle
-from ssh_test import LabRun, STEPS, lab_with_program, nothing_is_left, undisturbed
+from ssh_test import (LabRun, STEPS, lab_with_program, lose_a_host, nothing_is_left,
+                      undisturbed)
 
 CHANGES = 12
 BYTES_BETWEEN = 30_000
@@ -28,16 +29,10 @@ def heard_in_a_job(digest, *more):
     lab = lab_with_program(4)
     ear = Ear(lab, os.path.join(tempfile.mkdtemp(), "packets"))
     run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30), *more)
-    run.wait_for_step(6)
-    used = [host for host in (1, 2, 3) if os.listdir(lab.disk(host, "root/.cache/mayfly/servers"))]
-    lab.power_off(used[0])
-    spare = 6 - sum(used)
-    run.wait_for("a worker on the spare host", lambda: any(
-        event["server"].startswith(f"h{spare}.") for event in run.events("server_granted")))
-    lab.power_on(used[0])
+    left = lose_a_host(lab, run)
     run.ends_well(digest)
     ear.close()
-    nothing_is_left(lab, (used[1], spare))
+    nothing_is_left(lab, left)
     with open(os.path.join(run.run_dir, "checkpoints/step-60/model.safetensors"), "rb") as file:
         weights = file.read()
     heard = ear.heard()

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sockets.hpp"
 
@@ -247,6 +248,30 @@ TEST(TlsLink, WhatOneConnectionCarriedIsWorthNothingOnAnother) {
   ASSERT_TRUE(send_exactly(cable.connected.get(), man.heard(), hang_bound()).ok());
   EXPECT_FALSE(again.link->wait_until_open(hang_bound()).ok());
   EXPECT_EQ(read_all(again.fd.get()), Bytes());
+}
+
+/// What an attempt to join comes to, at a coordinator that has `theirs` and closes after the TLS
+/// handshake.
+Error failed_admission(ByteSpan ours, ByteSpan theirs) {
+  const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(local_port(listener.get()));
+  std::thread coordinator([&] {
+    pollfd waiting{listener.get(), POLLIN, 0};
+    ::poll(&waiting, 1, static_cast<int>(to_ms(kHang)));
+    const SecureSocket server = secure_server(accept_tcp(listener.get()), theirs);
+    (void)server.link->wait_until_open(hang_bound());
+  });
+  const Result<Answer> answer = ask_for_admission(endpoint, ours, Hello{}, hang_bound());
+  coordinator.join();
+  return answer.ok() ? Error{Errc::kUnsupported, "admitted"} : answer.error();
+}
+
+TEST(TlsLink, AfterATokenHasWorkedAFailedHandshakeIsTheNetworksFault) {
+  const Bytes token = make_token(true);
+  const Bytes other = make_token(true);
+  EXPECT_EQ(failed_admission(token, other).code, Errc::kRefused);
+  EXPECT_EQ(failed_admission(token, token).code, Errc::kPeerLost);
+  EXPECT_EQ(failed_admission(token, other).code, Errc::kPeerLost);
 }
 
 TEST(TlsLink, LastWordsLeaveAProcessThatEnds) {
