@@ -9,6 +9,7 @@ const char* to_string(Errc code) {
     case Errc::kCorrupt: return "corrupt";
     case Errc::kIo: return "io";
     case Errc::kPeerLost: return "peer_lost";
+    case Errc::kUnreachable: return "unreachable";
     case Errc::kAborted: return "aborted";
     case Errc::kDeadline: return "deadline";
     case Errc::kRefused: return "refused";

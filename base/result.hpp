@@ -20,6 +20,7 @@ enum class Errc {
   kCorrupt,       ///< stored or received bytes do not mean what they should
   kIo,            ///< the operating system refused: disk full, permission, ...
   kPeerLost,      ///< another member stopped answering; `culprit` says which, if known
+  kUnreachable,   ///< packets to another member's host stay unanswered; `culprit` says whose
   kAborted,       ///< we were told to stop this operation; nothing is wrong with it
   kDeadline,      ///< the deadline passed first; `culprit` says who was waited for, if known
   kRefused,       ///< the other side understood and said no; the text says why

@@ -10,8 +10,8 @@ Error lost_peer(const TcpPeer& peer) {
 }
 
 Error unreachable_peer(const TcpPeer& peer) {
-  return {Errc::kPeerLost, fmt::format("the host of member {} does not answer", value(peer.member)),
-          peer.member};
+  return {Errc::kUnreachable,
+          fmt::format("the host of member {} does not answer", value(peer.member)), peer.member};
 }
 
 Result<void> check_header(const RingHeader& ours, const RingHeader& theirs, MemberId from) {

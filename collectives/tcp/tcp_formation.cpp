@@ -19,6 +19,12 @@ constexpr int kRetryMs = 2;
 // Of connections to one member that it closes without a word, though it lives: too many others may
 // have come between us and its answer.
 constexpr int kAttemptsMax = 20;
+// A host that has answered none of several connections for so long does not answer. The system
+// would send the first packet of one again after a second only: too late to tell a lost packet
+// from a cut network while the other members wait.
+constexpr Duration kSilenceMax = milliseconds(1100);
+constexpr Duration kNextConnection = milliseconds(300);
+constexpr std::size_t kConnectionsMax = 3;  // under way to one member
 
 // Which of two members connects.
 bool connects(std::size_t from, std::size_t to) {
@@ -35,7 +41,7 @@ class TcpFormation {
         signal_(signal),
         rank_(value(spec.rank)),
         addresses_(spec.peers.size()),
-        outgoing_(spec.peers.size()),
+        attempts_(spec.peers.size()),
         unanswered_(spec.peers.size()) {
     connections_.rank = rank_;
     connections_.is_mesh = size() <= door.mesh_members_max;
@@ -106,11 +112,12 @@ class TcpFormation {
 
   // One round: look at everything that can be done, then sleep until more can be.
   Result<void> advance(Instant deadline) {
-    room_.receive(monotonic_now());
+    const Instant now = monotonic_now();
+    room_.receive(now);
     pick_incoming();
     for (std::size_t rank = 0; rank < size(); ++rank) {
-      if (is_needed(rank) && connects(rank_, rank) && !has_channel(rank) && !outgoing_[rank]) {
-        TRY(start_outgoing(rank));
+      if (wants_connection(rank, now)) {
+        TRY(start_outgoing(rank, now));
       }
     }
     return first_missing() ? sleep(deadline) : Result<void>();
@@ -143,7 +150,27 @@ class TcpFormation {
     room_.waiting() = std::move(still_waiting);
   }
 
-  Result<void> start_outgoing(std::size_t rank) {
+  /// Connections to one member, of which the first that stands is used.
+  struct Attempts {
+    Instant since;  // when the first was begun
+    std::vector<Outgoing> under_way;
+
+    [[nodiscard]] bool is_connected() const {
+      return under_way.size() == 1 && under_way.front().is_connected();
+    }
+  };
+
+  [[nodiscard]] bool wants_connection(std::size_t rank, Instant now) const {
+    if (!is_needed(rank) || !connects(rank_, rank) || has_channel(rank)) {
+      return false;
+    }
+    const Attempts& attempts = attempts_[rank];
+    const std::size_t begun = attempts.under_way.size();
+    return begun == 0 || (!attempts.is_connected() && begun < kConnectionsMax &&
+                          now - attempts.since >= kNextConnection * static_cast<int>(begun));
+  }
+
+  Result<void> start_outgoing(std::size_t rank, Instant now) {
     const TcpAddress& to = addresses_[rank];
     const bool is_unix = has_unix(to);
     Result<UniqueFd> fd =
@@ -152,8 +179,10 @@ class TcpFormation {
       return with_culprit(fd.error(), rank);
     }
     if (fd.value().valid()) {
-      outgoing_[rank].emplace(std::move(fd).value(), hello(rank_, rank),
-                              is_unix && door_.share_memory);
+      Attempts& attempts = attempts_[rank];
+      attempts.since = attempts.under_way.empty() ? now : attempts.since;
+      attempts.under_way.emplace_back(std::move(fd).value(), hello(rank_, rank),
+                                      is_unix && door_.share_memory);
     }
     return {};
   }
@@ -169,14 +198,15 @@ class TcpFormation {
 
   Result<void> sleep(Instant deadline) {
     std::vector<pollfd> watched;
+    std::vector<std::pair<std::size_t, int>> connections;  // rank and descriptor of each
     bool retry = false;
     for (std::size_t rank = 0; rank < size(); ++rank) {
-      const bool under_way = outgoing_[rank].has_value();
-      watched.push_back({.fd = under_way ? outgoing_[rank]->fd() : -1,
-                         .events = under_way ? outgoing_[rank]->events() : short{0},
-                         .revents = 0});
-      retry =
-          retry || (is_needed(rank) && connects(rank_, rank) && !under_way && !has_channel(rank));
+      for (const Outgoing& outgoing : attempts_[rank].under_way) {
+        watched.push_back({.fd = outgoing.fd(), .events = outgoing.events(), .revents = 0});
+        connections.emplace_back(rank, outgoing.fd());
+      }
+      const bool is_idle = attempts_[rank].under_way.empty();
+      retry = retry || (is_needed(rank) && connects(rank_, rank) && is_idle && !has_channel(rank));
     }
     watched.push_back({.fd = signal_.fd(), .events = POLLIN, .revents = 0});
     for (const int fd : {room_.tcp_fd(), room_.unix_fd()}) {
@@ -187,15 +217,16 @@ class TcpFormation {
       const int fd = pending.incoming.hello() ? -1 : pending.incoming.fd();
       watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     }
-    const int timeout = poll_timeout_ms(std::min(deadline, monotonic_now() + kReachInterval));
+    const Instant look_again = monotonic_now() + std::min(kReachInterval, kNextConnection / 3);
+    const int timeout = poll_timeout_ms(std::min(deadline, look_again));
     const int ready =
         ::poll(watched.data(), watched.size(), retry ? std::min(timeout, kRetryMs) : timeout);
     if (ready <= 0) {
       return check_reach();
     }
-    for (std::size_t rank = 0; rank < size(); ++rank) {
-      if (watched[rank].revents != 0) {
-        TRY(advance_outgoing(rank));
+    for (std::size_t i = 0; i < connections.size(); ++i) {
+      if (watched[i].revents != 0) {
+        TRY(advance_outgoing(connections[i].first, connections[i].second));
       }
     }
     return {};
@@ -203,27 +234,44 @@ class TcpFormation {
 
   // Who has to connect to us finds out the same way.
   Result<void> check_reach() const {
+    const Instant now = monotonic_now();
     for (std::size_t rank = 0; rank < size(); ++rank) {
-      if (outgoing_[rank] && is_unreachable(outgoing_[rank]->fd())) {
+      const Attempts& attempts = attempts_[rank];
+      if (attempts.under_way.empty()) {
+        continue;
+      }
+      const bool is_silent = attempts.is_connected()
+                                 ? is_unreachable(attempts.under_way.front().fd())
+                                 : now - attempts.since >= kSilenceMax;
+      if (is_silent) {
         return unreachable_peer(connections_.peers[rank]);
       }
     }
     return {};
   }
 
-  Result<void> advance_outgoing(std::size_t rank) {
-    const Result<bool> welcome = outgoing_[rank]->advance();
-    if (!welcome.ok() && outgoing_[rank]->was_left_unanswered() &&
-        ++unanswered_[rank] < kAttemptsMax) {
-      outgoing_[rank].reset();  // if it is gone, nobody will listen there
+  Result<void> advance_outgoing(std::size_t rank, int fd) {
+    std::vector<Outgoing>& under_way = attempts_[rank].under_way;
+    const auto place = std::find_if(under_way.begin(), under_way.end(),
+                                    [fd](const Outgoing& one) { return one.fd() == fd; });
+    if (place == under_way.end()) {
+      return {};  // another one stands since
+    }
+    const Result<bool> welcome = place->advance();
+    if (!welcome.ok() && place->was_left_unanswered() && ++unanswered_[rank] < kAttemptsMax) {
+      under_way.clear();  // if it is gone, nobody will listen there
       return {};
     }
     if (!welcome.ok()) {
       return with_culprit(welcome.error(), rank);
     }
     if (welcome.value()) {
-      connections_.peers[rank].channel = outgoing_[rank]->take_channel();
-      outgoing_[rank].reset();
+      connections_.peers[rank].channel = place->take_channel();
+      under_way.clear();
+    } else if (under_way.size() > 1) {
+      Outgoing stands = std::move(*place);
+      under_way.clear();
+      under_way.push_back(std::move(stands));
     }
     return {};
   }
@@ -234,9 +282,9 @@ class TcpFormation {
   const std::unique_lock<std::mutex> inside_;
   const AbortSignal& signal_;
   const std::size_t rank_;
-  std::vector<TcpAddress> addresses_;              // by rank
-  std::vector<std::optional<Outgoing>> outgoing_;  // by rank, until it is welcome
-  std::vector<int> unanswered_;                    // by rank
+  std::vector<TcpAddress> addresses_;  // by rank
+  std::vector<Attempts> attempts_;     // by rank, until one is welcome
+  std::vector<int> unanswered_;        // by rank
   TcpConnections connections_;
 };
 

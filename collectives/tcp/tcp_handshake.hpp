@@ -74,6 +74,8 @@ class Outgoing {
   Outgoing(UniqueFd fd, const Hello& hello, bool share_memory);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
+  /// The connection stands; false while the other host has not answered.
+  [[nodiscard]] bool is_connected() const { return said_hello_; }
   /// What to poll for next.
   [[nodiscard]] short events() const;
   /// Goes on after poll() said so. True: welcome. Fails with kPeerLost without culprit if the

@@ -9,6 +9,7 @@ namespace mayfly::elastic {
 namespace {
 
 constexpr int kViewsInARow = 3;
+constexpr int kViewsUnanswered = 2;  // the second one is formed with new connections
 // A link that has not broken in so many views that did break elsewhere has carried their data.
 constexpr int kElsewhereMax = 8;
 
@@ -71,16 +72,13 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   for (const BreakReport& report : reports) {
     if (report.failed && report.culprit == accused && report.member != *accused) {
       const Link link = std::minmax(report.member, *accused);
-      broken[link] = grown(link, *accused);
+      broken[link] = grown(link, *accused, report.unanswered);
     }
   }
   ENSURE(!broken.empty(), "the root of a chain of blame is blamed by somebody");
   remember(broken);
-  const auto longest = std::max_element(
-      broken.begin(), broken.end(),
-      [](const auto& one, const auto& other) { return one.second.views < other.second.views; });
-  const auto [link, row] = *longest;
-  if (broken.size() < 2 && row.views < kViewsInARow) {
+  const auto& [link, row] = *broken.begin();  // of two or more any shows who is blamed by them all
+  if (broken.size() < 2 && !is_bad(row)) {
     return std::nullopt;
   }
   const bool is_between_two = broken.size() < 2 && row.is_mutual && may_be_evicted(link.second);
@@ -106,13 +104,18 @@ void BlameRecord::remember(const std::map<Link, Row>& broken) {
   }
 }
 
-BlameRecord::Row BlameRecord::grown(const Link& link, MemberId accused) const {
+bool BlameRecord::is_bad(const Row& row) {
+  return row.views >= kViewsInARow || row.unanswered >= kViewsUnanswered;
+}
+
+BlameRecord::Row BlameRecord::grown(const Link& link, MemberId accused, bool unanswered) const {
   const auto before = rows_.find(link);
   if (before == rows_.end()) {
-    return {1, accused, false, 0};
+    return {1, unanswered ? 1 : 0, accused, false, 0};
   }
   const Row& row = before->second;
-  return {row.views + 1, accused, row.is_mutual || row.accused != accused, 0};
+  return {row.views + 1, row.unanswered + (unanswered ? 1 : 0), accused,
+          row.is_mutual || row.accused != accused, 0};
 }
 
 std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
@@ -121,7 +124,7 @@ std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
       reports.size() > 1 && std::all_of(reports.begin(), reports.end(), [first](const auto& r) {
         return r.failed == (r.member == first) && !r.culprit;
       });
-  const Row row = grown({first, first}, first);
+  const Row row = grown({first, first}, first, false);
   rows_.clear();
   if (!is_alone || row.views >= kViewsInARow) {
     return is_alone ? std::optional(first) : std::nullopt;

@@ -263,7 +263,7 @@ class Coordinator {
   /// What was open in the job's fingerprint is what this worker says.
   void settle_fingerprint(const std::vector<std::pair<std::string, std::string>>& worker);
   void lose(MemberId id, const std::string& detail, bool still_connected);
-  /// `told`: kEvicted, or kCorrupted if it may not use its state again.
+  /// `told`: any for which is_eviction() holds.
   void evict(MemberId id, const std::string& reason, DismissReason told = DismissReason::kEvicted);
   void remove(Peers::iterator place, const std::string& why);
   void dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,

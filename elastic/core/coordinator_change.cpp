@@ -183,17 +183,22 @@ void Coordinator::judge_blame() {
   std::vector<BreakReport> reports;
   for (const auto& [id, peer] : peers_) {
     if (peer.phase == Peer::Phase::kStopped) {
-      reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit});
+      reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit,
+                         peer.stopped.unanswered});
     }
   }
   const auto culprit = blame_.group_broke(*first_to_break_, reports);
   if (culprit && is_dispensable(*culprit)) {
     const std::optional<MemberId> blamed = peers_.at(*culprit).stopped.culprit;
     const bool is_first = *culprit == *first_to_break_;
-    evict(*culprit, is_first && blamed == *culprit
-                        ? "it is cut off: " + peers_.at(*culprit).stopped.detail
-                    : is_first && !blamed ? "its group broke again and again, and no other member's"
-                                          : "other members could not exchange data with it");
+    if (is_first && !blamed) {
+      evict(*culprit, "its group broke again and again, and no other member's");
+      return;
+    }
+    evict(*culprit,
+          is_first && blamed == *culprit ? "it is cut off: " + peers_.at(*culprit).stopped.detail
+                                         : "other members could not exchange data with it",
+          DismissReason::kUnreachable);
   }
 }
 

@@ -255,7 +255,8 @@ Member::Effects Member::on(const member_event::TrainerStopped& event) {
   is_active_ = is_active_ || event.committed > view_->committed;
   last_ = Stopped{event.view,        event.committed, event.held,   event.finished,
                   event.failed,      event.culprit,   event.detail, event.observed,
-                  event.contributed, event.dispute,   event.hashes, event.contradicts_itself};
+                  event.contributed, event.dispute,   event.hashes, event.contradicts_itself,
+                  event.unanswered};
   if (is_given_up_) {
     return leave(event.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
                  kCoordinatorGone);

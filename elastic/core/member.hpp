@@ -71,6 +71,7 @@ struct TrainerStopped {
   Dispute dispute = Dispute::kNone;
   std::vector<std::uint64_t> hashes = {};
   bool contradicts_itself = false;
+  bool unanswered = false;
 };
 /// The trainer has committed a step: the first of a view, then at most every 100 ms.
 struct Progressed {

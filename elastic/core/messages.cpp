@@ -95,6 +95,7 @@ void fields(auto& io, Is<Stopped> auto& m) {
   io.list(m.hashes, kDisputedPartsMax, sizeof(std::uint64_t),
           [&io](auto& hash) { io.plain(hash); });
   io.flag(m.contradicts_itself);
+  io.flag(m.unanswered);
 }
 
 void fields(auto& io, Is<Formed> auto& m) {
@@ -264,7 +265,7 @@ void fields(auto& io, Is<StoreValue> auto& m) {
 }
 
 void fields(auto& io, Is<Dismiss> auto& m) {
-  io.choice(m.reason, DismissReason::kCorrupted);
+  io.choice(m.reason, DismissReason::kUnreachable);
   io.flag(m.write_checkpoint);
   io.people_text(m.detail);
   io.flag(m.may_rejoin);

@@ -107,6 +107,7 @@ struct Stopped {
   std::vector<std::uint64_t> hashes =
       {};                           ///< then: of the parts of its state, or of the microbatch
   bool contradicts_itself = false;  ///< then: it contradicts itself, see Witness
+  bool unanswered = false;          ///< the culprit's host left its packets unanswered
   friend bool operator==(const Stopped&, const Stopped&) = default;
 };
 /// What a member that outlived its coordinator is doing.
@@ -241,8 +242,14 @@ enum class DismissReason : std::uint8_t {
   kDrained = 2,
   kEvicted = 3,
   kJobFailed = 4,
-  kCorrupted = 5  ///< evicted; nothing that it holds may be used again
+  kCorrupted = 5,   ///< evicted; nothing that it holds may be used again
+  kUnreachable = 6  ///< evicted; it and another member could not exchange data
 };
+/// The job goes on without the member, which had not asked to leave.
+[[nodiscard]] constexpr bool is_eviction(DismissReason reason) {
+  return reason == DismissReason::kEvicted || reason == DismissReason::kCorrupted ||
+         reason == DismissReason::kUnreachable;
+}
 /// The end of this member's part. No answer.
 struct Dismiss {
   DismissReason reason = DismissReason::kJobDone;

@@ -39,8 +39,7 @@ bool is_reason(const MemberEvent& event) {
 bool is_reason(const MemberEffect& effect) {
   const auto* leave = std::get_if<member_effect::Leave>(&effect);
   return leave != nullptr &&
-         (leave->reason == DismissReason::kEvicted || leave->reason == DismissReason::kCorrupted ||
-          leave->reason == DismissReason::kJobFailed);
+         (is_eviction(leave->reason) || leave->reason == DismissReason::kJobFailed);
 }
 
 }  // namespace

@@ -307,9 +307,7 @@ elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
 }
 
 void PsServer::finish(const elastic::member_effect::Leave& leave) {
-  const bool is_lost = leave.reason == elastic::DismissReason::kEvicted ||
-                       leave.reason == elastic::DismissReason::kCorrupted;
-  if (!is_lost && !parts_->is_late) {
+  if (!elastic::is_eviction(leave.reason) && !parts_->is_late) {
     parts_->wait_for_workers();
   }
   report();

@@ -18,15 +18,15 @@ class PeerReach {
   static constexpr Duration kFirstWait = seconds(30);
   static constexpr Duration kLongestWait = seconds(480);
 
-  /// The worker was evicted from a view with members at `peers`, which never worked; none of them
-  /// if it did work. Those with an address of the tcp transport are to answer before it is ready,
-  /// or some time is to pass, as the job may not need them any more: kFirstWait, and twice as long
-  /// each time in a row, up to kLongestWait.
+  /// The worker was evicted from a view with members at `peers`, some of which perhaps cannot be
+  /// reached; none if all of them could. Those with an address of the tcp transport are to answer
+  /// before it is ready, or some time is to pass, as the job may not need them any more:
+  /// kFirstWait, and twice as long each time in a row, up to kLongestWait.
   void evicted(const std::vector<std::string>& peers, Instant now);
   /// Until when it stays away, at the latest.
   [[nodiscard]] Instant until() const { return until_; }
-  /// Knocks until all have answered, it is time to try without that, or `pause`, which waits for so
-  /// long or less, says that there is no need any more.
+  /// Connects to them until all have answered, it is time to try without that, or `pause`, which
+  /// waits for so long or less, says that there is no need any more.
   void wait(const std::function<bool(Duration)>& pause);
 
  private:

@@ -273,7 +273,8 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   signals.tell(nullptr);
   client.send_report(
       encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
-  return {std::move(leave), trainer.take_state(), false, trainer.unproven_peers()};
+  std::vector<std::string> unproven_peers = trainer.unproven_peers(leave.reason);
+  return {std::move(leave), trainer.take_state(), false, std::move(unproven_peers)};
 }
 
 /// Waits until the worker may join again; false if it should not: nobody wants it, it was asked to

@@ -66,6 +66,7 @@ int exit_code_of(const elastic::member_effect::Leave& leave) {
     case elastic::DismissReason::kJobStopped: return kExitStopped;
     case elastic::DismissReason::kEvicted:
     case elastic::DismissReason::kCorrupted:
+    case elastic::DismissReason::kUnreachable:
     case elastic::DismissReason::kJobFailed: return kExitFailed;
   }
   UNREACHABLE("every reason has an exit code");

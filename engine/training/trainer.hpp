@@ -69,10 +69,12 @@ class Trainer {
 
   /// The last step in this worker's state.
   [[nodiscard]] Step committed() const { return state_.committed; }
-  /// Where the others of the last view are, if no step of it was committed here: perhaps some
-  /// cannot be reached. After run().
-  [[nodiscard]] std::vector<std::string> unproven_peers() const {
-    return steps_of_view_ == 0 ? peers_ : std::vector<std::string>();
+  /// Where the others of the last view are, if this worker was evicted and some of them perhaps
+  /// cannot be reached from here: no step of the view was committed, or `reason` says so. Else
+  /// empty. After run(), with the reason that it returned.
+  [[nodiscard]] std::vector<std::string> unproven_peers(elastic::DismissReason reason) const {
+    const bool is_in_doubt = steps_of_view_ == 0 || reason == elastic::DismissReason::kUnreachable;
+    return is_in_doubt ? peers_ : std::vector<std::string>();
   }
   /// The state, for the same worker's next part in the job. After run().
   [[nodiscard]] nn::ModelState take_state();

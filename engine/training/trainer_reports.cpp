@@ -97,6 +97,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   if (end.failure.has_value()) {
     stopped.failed = end.failure->code != Errc::kAborted;
     stopped.culprit = end.failure->culprit;
+    stopped.unanswered = end.failure->code == Errc::kUnreachable;
     stopped.detail = end.failure->detail;
     log::info(fmt::format("view {} ended after step {}: {}", value(view), value(state_.committed),
                           end.failure->detail));

@@ -218,8 +218,10 @@ ELASTIC = [
     *_in(
         "elastic/core/blame.cpp",
         ("blame-alone", "who breaks its group alone again and again is never noticed",
-         "  const Row row = grown({first, first}, first);\n  rows_.clear();\n",
-         "  rows_.clear();\n  const Row row = grown({first, first}, first);\n"),
+         "  const Row row = grown({first, first}, first, false);\n  rows_.clear();\n",
+         "  rows_.clear();\n  const Row row = grown({first, first}, first, false);\n"),
+        ("blame-unanswered", "packets that stay unanswered in one view get a member evicted",
+         "constexpr int kViewsUnanswered = 2;", "constexpr int kViewsUnanswered = 1;"),
         ("blame-finished", "a member that is done may be evicted for its links",
          "    return own != nullptr && !own->finished;\n", "    return own != nullptr;\n"),
         ("blame-elsewhere", "a link is forgotten when a view breaks elsewhere",

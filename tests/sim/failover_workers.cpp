@@ -351,6 +351,8 @@ void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<M
   report.finished = is_finished;
   report.failed = failed;
   report.culprit = culprit;
+  report.unanswered =
+      culprit && is_cut(node_of_worker(index), node_of_worker(worker_of_.at(*culprit)));
   report.contributed = worker.contributed;
   worker.view.reset();
   ++worker.generation;

@@ -370,6 +370,11 @@ void SimGroup::cut(MemberId one, MemberId other) {
   end_connection(second, first, kBadLinkTimeout);
 }
 
+bool SimGroup::is_cut(MemberId one, MemberId other) const {
+  return cut_.contains(std::minmax(rank_of(one), rank_of(other))) ||
+         world_.bad_partner(one, view_) == other;
+}
+
 void SimGroup::tell_broken(MemberId member, MemberId culprit, Duration grace) {
   const Duration delay = grace + world_.draw_delay(world_.scenario().faults.break_delay_max);
   world_.at_worker(member, delay, [id = view_.id, culprit](SimWorker& worker) {

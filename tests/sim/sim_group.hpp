@@ -53,6 +53,8 @@ class SimGroup {
   void vanish(MemberId member);
   /// Nothing passes between these two any more; both find out late.
   void cut(MemberId one, MemberId other);
+  /// Packets between these two stay unanswered.
+  [[nodiscard]] bool is_cut(MemberId one, MemberId other) const;
 
  private:
   static constexpr std::size_t kLanes =

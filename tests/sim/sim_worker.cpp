@@ -361,12 +361,14 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispu
   if (finished && !observes_ && !ends_together()) {
     tell_end();
   }
+  const bool unanswered = failed && culprit && group().is_cut(*id_, *culprit);
   group().leave(*id_);
   ++generation_;
   is_reducing_ = awaits_work_ = false;
   view_.reset();
   member_event::TrainerStopped report{
       view, Step{committed_}, held_for_next_step(), finished, failed, culprit, ""};
+  report.unanswered = unanswered;
   if (observes_ && observer_) {
     report.observed = Step{observer_->observed()};
   }

@@ -51,6 +51,22 @@ TEST(BlameRecord, OfTwoThatBlameEachOtherInTurnsTheLargerIdGoesAfterThreeViews) 
   }
 }
 
+// A cut link: the first view finds it at work, the second one when it connects anew.
+TEST(BlameRecord, PacketsThatStayUnansweredInTwoViewsAreEnough) {
+  const auto cannot_reach = [](MemberId member, MemberId culprit) {
+    return BreakReport{member, true, false, culprit, true};
+  };
+  BlameRecord record;
+  EXPECT_EQ(record.group_broke(k1, {cannot_reach(k1, k2), was_told(k2)}), std::nullopt);
+  EXPECT_EQ(record.group_broke(k1, {cannot_reach(k1, k2), was_told(k2)}), k2);
+  EXPECT_EQ(record.group_broke(k2, {was_told(k1), cannot_reach(k2, k1)}), std::nullopt)
+      << "a row begins anew";
+  EXPECT_EQ(record.group_broke(k1, {cannot_reach(k1, k2), was_told(k2)}), k2) << "the larger id";
+  EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), was_told(k2)}), std::nullopt);
+  EXPECT_EQ(record.group_broke(k1, {cannot_reach(k1, k2), was_told(k2)}), std::nullopt)
+      << "one of the two connections only broke";
+}
+
 TEST(BlameRecord, OfTwoThatBlameEachOtherTheOneBlamedByMoreGoes) {
   BlameRecord record;
   EXPECT_EQ(record.group_broke(k2, {blames(k1, k2), blames(k2, k1), blames(k3, k1)}), k1);
