@@ -77,7 +77,8 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
 namespace {
 
 /// Who joins a running job: its settings are the coordinator's where the command says nothing else.
-/// What launchers start has been told all of them.
+/// What launchers start has been told all of them in a file. The coordinator may have made a
+/// machine that a cloud provider has started a parameter server.
 int join_as(const char* what, bool is_server, const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (!own.ok()) {
@@ -96,7 +97,7 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
                             kExitUsage);
   }
   engine::JobConfig job;
-  if (!own.value().launched) {
+  if (!own.value().launched || arguments.option("config").empty()) {
     own.value().coordinator = coordinator;
     Result<engine::JobConfig> told = context.services.ask_for_job_settings(own.value());
     if (!told.ok()) {
@@ -106,6 +107,7 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
     }
     job = std::move(told).value();
   }
+  is_server = is_server || job.ps_server;
   job.ps_server = is_server;
   job.coordinator = coordinator;
   Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(job));

@@ -199,6 +199,9 @@ void ProviderDriver::Impl::compare(Instant now, const std::vector<WorkerSeen>& s
     if (old == before.end()) {
       step(now, policy_event::Joined{member, worker.server});
     }
+    if (worker.is_irreplaceable && (old == before.end() || !old->second.is_irreplaceable)) {
+      step(now, policy_event::Irreplaceable{member});
+    }
     if (worker.leaves && (old == before.end() || !old->second.leaves)) {
       step(now, policy_event::Leaving{member});
     }

@@ -20,7 +20,8 @@ struct WorkerSeen {
   MemberId member{};
   std::string server;  ///< empty = nobody knows where it runs
   bool leaves = false;
-  double speed = 0;  ///< 0 = not measured yet
+  double speed = 0;               ///< 0 = not measured yet
+  bool is_irreplaceable = false;  ///< see policy_event::Irreplaceable
 };
 
 /// Something for records and people.

@@ -3,6 +3,7 @@ mayfly_library(engine
           faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
           parameter_server/ps_job.cpp parameter_server/ps_link.cpp parameter_server/ps_process.cpp
           parameter_server/ps_reach.cpp parameter_server/ps_roles.cpp
+          parameter_server/server_places.cpp
           parameter_server/ps_server.cpp
           parameter_server/ps_servers.cpp parameter_server/ps_snapshot.cpp
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp

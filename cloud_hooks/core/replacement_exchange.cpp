@@ -112,6 +112,7 @@ std::optional<ReplacementPolicy::PossibleExchange> ReplacementPolicy::find_excha
   std::optional<PossibleExchange> best;
   for (const auto& [id, server] : servers_) {
     const bool may_go = server.stage == Stage::kWorking && server.member && server.offer &&
+                        !is_irreplaceable(server) &&
                         book_.terms(*server.offer).offer.market == Market::kOnDemand;
     for (std::size_t offer = 0; may_go && offer < book_.size(); ++offer) {
       const std::optional<Instant> calm = book_.calm_from(offer, options_.back_to_spot_after);

@@ -31,6 +31,12 @@ void ReplacementPolicy::on(Instant now, const policy_event::Joined& event) {
   tell("server_joined", describe(server), event.server);
 }
 
+void ReplacementPolicy::on(Instant, const policy_event::Irreplaceable& event) {
+  if (const auto member = members_.find(event.member); member != members_.end()) {
+    member->second.is_irreplaceable = true;
+  }
+}
+
 void ReplacementPolicy::on(Instant now, const policy_event::Leaving& event) {
   const auto member = members_.find(event.member);
   if (member == members_.end() || member->second.leaves) {

@@ -166,13 +166,17 @@ void ReplacementPolicy::give_up_surplus(Instant now) {
   }
   for (auto& [id, member] : members_) {  // those that somebody started by hand
     const bool stays = !member.leaves && !member.server_is_gone;
-    if (surplus > 0 && stays && !servers_.contains(member.server)) {
+    if (surplus > 0 && stays && !member.is_irreplaceable && !servers_.contains(member.server)) {
       member.leaves = true;
       effects_.emplace_back(policy_effect::Drain{id});
       --surplus;
     }
   }
   surplus_since_ = now;  // what could not be given up now is looked at again later
+}
+
+bool ReplacementPolicy::is_irreplaceable(const Server& server) const {
+  return server.member && members_.at(*server.member).is_irreplaceable;
 }
 
 /// Servers that may be given up: first those without a worker, then the dearest for what they do,
@@ -186,7 +190,7 @@ std::vector<std::string> ReplacementPolicy::least_wanted() const {
   };
   std::vector<Candidate> all;
   for (const auto& [id, server] : servers_) {
-    if (server.stays() && !is_exchanged(id)) {
+    if (server.stays() && !is_exchanged(id) && !is_irreplaceable(server)) {
       const double price = server.offer ? book_.price_per_speed(*server.offer) : price_of(server);
       all.push_back({server.stage == Stage::kWorking, price, server.order, id});
     }

@@ -94,6 +94,11 @@ struct Joined {  ///< a worker is a member of the job; server empty = it does no
   MemberId member;
   std::string server;
 };
+/// Nobody can take its place (a parameter server): from now on it is never given up for a smaller
+/// target or a better price.
+struct Irreplaceable {
+  MemberId member;
+};
 struct Leaving {  ///< it will leave at a boundary: a notice, an order
   MemberId member;
 };
@@ -111,8 +116,9 @@ struct Ended {};    ///< they are gone: everything is released
 using PolicyEvent =
     std::variant<policy_event::Begin, policy_event::Tick, policy_event::Scaled,
                  policy_event::Answered, policy_event::Listed, policy_event::ReleaseAnswered,
-                 policy_event::Joined, policy_event::Leaving, policy_event::Gone,
-                 policy_event::Measured, policy_event::Closing, policy_event::Ended>;
+                 policy_event::Joined, policy_event::Irreplaceable, policy_event::Leaving,
+                 policy_event::Gone, policy_event::Measured, policy_event::Closing,
+                 policy_event::Ended>;
 
 namespace policy_effect {
 struct Request {  ///< to be answered by Answered
@@ -201,6 +207,7 @@ class ReplacementPolicy {
     bool server_is_gone = false;
     bool is_housed = false;  // if it does not say: a server was taken for its own
     bool is_measured = false;
+    bool is_irreplaceable = false;
   };
   struct Pending {
     ServerRequest request;
@@ -243,6 +250,7 @@ class ReplacementPolicy {
 
   // replacement_members.cpp: workers and their servers.
   void on(Instant now, const policy_event::Joined& event);
+  void on(Instant now, const policy_event::Irreplaceable& event);
   void on(Instant now, const policy_event::Leaving& event);
   void on(Instant now, const policy_event::Gone& event);
   void on(Instant now, const policy_event::Measured& event);
@@ -263,6 +271,7 @@ class ReplacementPolicy {
   void look_around(Instant now);
   void give_up_surplus(Instant now);
   [[nodiscard]] std::vector<std::string> least_wanted() const;
+  [[nodiscard]] bool is_irreplaceable(const Server& server) const;
   void let_go(Instant now, const std::string& id);
   void release(Instant now, const std::string& id);
   [[nodiscard]] std::uint32_t staying() const;

@@ -12,6 +12,7 @@
 #include "elastic/net/sockets.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/run/unfinished_run.hpp"
 
@@ -24,17 +25,15 @@ constexpr std::size_t kRequestsAtOnce = 4;
 // Shorter than anything that the policy waits for before it releases a server.
 constexpr Duration kChargePatience = seconds(3);
 
-/// What the local provider starts.
+/// What the local provider starts. With parameter servers each process asks what it is to be.
 std::vector<std::string> local_command(const JobConfig& config, const std::string& coordinators) {
-  std::vector<std::string> argv = {"/proc/self/exe",
-                                   "worker",
-                                   "--config",
-                                   config.run_dir + "/config.toml",
-                                   "--coordinator",
-                                   coordinators,
-                                   "--launched",
-                                   "--server",
-                                   "{id}"};
+  std::vector<std::string> argv = {"/proc/self/exe", "worker"};
+  if (uses_parameter_servers(config)) {
+    argv.insert(argv.end(), {"--run-dir", config.run_dir, "--token-file", config.token_file});
+  } else {
+    argv.insert(argv.end(), {"--config", config.run_dir + "/config.toml"});
+  }
+  argv.insert(argv.end(), {"--coordinator", coordinators, "--launched", "--server", "{id}"});
   Result<std::vector<std::string>> more = split_words(config.cloud_worker_args);
   if (more.ok()) {
     argv.insert(argv.end(), more.value().begin(), more.value().end());
@@ -67,7 +66,24 @@ bool is_for_people(const std::string& kind) {
 
 }  // namespace
 
-Cloud::~Cloud() = default;
+Cloud::Cloud(CoordinatorProcess& process)
+    : process_(process),
+      places_(process.config()),
+      workers_wanted_(process.config().workers),
+      servers_wanted_(dedicated_servers(process.config())) {
+  process_.tell_machines([this](const std::string& machine) { return place_of(machine); });
+}
+
+Cloud::~Cloud() {
+  process_.tell_machines(nullptr);
+}
+
+/// Servers that come when the job is under way hold nothing of what it has trained.
+std::string Cloud::place_of(const std::string& machine) {
+  const std::lock_guard lock(places_mutex_);
+  const bool has_begun = process_.server().status().view != ViewId{};
+  return settings_of_place(process_.config(), has_begun ? std::nullopt : places_.take(machine));
+}
 
 Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
   if (process.config().cloud_provider.empty()) {
@@ -160,6 +176,10 @@ void Cloud::take_charge() {
   for (std::size_t i = 0; i < kRequestsAtOnce; ++i) {
     lanes.requests.push_back(provider(2 + i));
   }
+  {
+    const std::lock_guard lock(driver_mutex_);
+    options.value().target = workers_wanted_ + servers_wanted_;
+  }
   auto driver =
       std::make_unique<cloud_hooks::ProviderDriver>(std::move(options).value(), lanes, *this);
   const std::lock_guard lock(driver_mutex_);
@@ -205,9 +225,25 @@ void Cloud::look() {
     worker.server = member.server;
     worker.leaves = member.phase == "leaving";
     worker.speed = member.microbatch_ms > 0 ? 1 / double{member.microbatch_ms} : 0;
+    worker.is_irreplaceable = is_server(member, status.view != ViewId{});
     seen.push_back(std::move(worker));
   }
+  follow_servers();  // first: nobody is asked for who could not replace a lost one
   driver_->workers(std::move(seen), status.news);
+}
+
+bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) {
+  const std::lock_guard lock(places_mutex_);
+  return has_begun ? process_.recorder().is_server(member.id) : places_.has(member.server);
+}
+
+void Cloud::follow_servers() {
+  const std::uint32_t left = process_.recorder().servers_left();
+  const std::lock_guard lock(driver_mutex_);
+  if (servers_wanted_ > left) {
+    servers_wanted_ = left;
+    driver_->scale(workers_wanted_ + servers_wanted_);
+  }
 }
 
 Result<std::string> Cloud::scale(std::uint32_t workers) {
@@ -221,7 +257,8 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   if (driver_ == nullptr) {
     return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
   }
-  driver_->scale(workers);
+  workers_wanted_ = workers;
+  driver_->scale(workers_wanted_ + servers_wanted_);
   return fmt::format("going to {} workers", workers);
 }
 
@@ -315,6 +352,10 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
                                ? fmt::format("{}{}: {}", fact.kind, server, fact.detail)
                                : "";
   process_.recorder().fact(fact.kind, fields, line);
+  if (fact.kind == "server_given_up" || fact.kind == "server_lost" || fact.kind == "server_ended") {
+    const std::lock_guard lock(places_mutex_);
+    places_.gone(fact.server);
+  }
   end_if_hopeless(fact);
 }
 

@@ -16,6 +16,7 @@
 #include "cloud_hooks/bundle/bundle_server.hpp"
 #include "cloud_hooks/core/replacement_policy.hpp"
 #include "cloud_hooks/provider_driver.hpp"
+#include "engine/parameter_server/server_places.hpp"
 #include "engine/processes/coordinator_process.hpp"
 
 namespace mayfly::engine {
@@ -44,7 +45,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   void stop_job(const std::string& reason) override;
 
  private:
-  explicit Cloud(CoordinatorProcess& process) : process_(process) {}
+  explicit Cloud(CoordinatorProcess& process);
   Result<void> prepare();
   Result<std::string> make_startup_text();
   Result<std::string> serve_bundle(const std::string& token);
@@ -53,9 +54,16 @@ class Cloud final : public cloud_hooks::DriverListener {
   [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);
   void end_if_hopeless(const cloud_hooks::CloudFact& fact);
   void lose_charge();
+  [[nodiscard]] std::string place_of(const std::string& machine);
+  [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun);
+  void follow_servers();
 
   CoordinatorProcess& process_;
-  std::string coordinators_;  // for workers
+  std::mutex places_mutex_;
+  ServerPlaces places_;           // guarded by places_mutex_
+  std::uint32_t workers_wanted_;  // guarded by driver_mutex_
+  std::uint32_t servers_wanted_;  // guarded by driver_mutex_; beside workers
+  std::string coordinators_;      // for workers
   std::string startup_text_;
   std::string label_;
   std::mutex memory_mutex_;                  // guards the file that remember() writes, and:

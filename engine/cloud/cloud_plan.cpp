@@ -18,6 +18,7 @@
 #include "engine/cloud/cloud_offers.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/network_interface.hpp"
 #include "engine/processes/run_place.hpp"
@@ -77,9 +78,10 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
     return Error{Errc::kInvalidInput, "a budget needs the price of every offer"};
   }
   options.identity = random_number();
-  options.target = config.workers;
+  const std::uint32_t servers = dedicated_servers(config);
+  options.target = config.workers + servers;
   options.min = 1;
-  options.max = std::max(config.workers, config.cloud_max_workers);
+  options.max = std::max(config.workers, config.cloud_max_workers) + servers;
   options.on_demand_floor = config.cloud_on_demand_floor;
   options.provider = provider;
   if (config.cloud_budget > 0) {

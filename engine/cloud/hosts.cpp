@@ -11,6 +11,7 @@
 #include "cloud_hooks/bundle/bundle_file.hpp"
 #include "cloud_hooks/program_bundle.hpp"
 #include "engine/cloud/cloud_provider.hpp"
+#include "engine/parameter_server/ps_settings.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -107,16 +108,19 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
       hosts.value().begin(), hosts.value().end(), 0U,
       [](std::uint32_t sum, const cloud_hooks::ssh::Host& host) { return sum + host.slots; });
   JobConfig job = config;
-  if (job.workers > slots) {
+  const std::uint32_t servers = dedicated_servers(job);
+  if (job.workers + servers > slots) {
+    const std::string beside =
+        servers > 0 ? fmt::format(" and {} parameter servers", servers) : std::string();
     return Error{Errc::kInvalidInput,
-                 fmt::format("--workers {}: the hosts have room for {}; write HOST:N for N workers "
-                             "on one",
-                             job.workers, slots)};
+                 fmt::format("--workers {}{}: the hosts have room for {}; write HOST:N for N on "
+                             "one",
+                             job.workers, beside, slots)};
   }
   if (job.workers == JobConfig().workers) {
-    job.workers = slots;
+    job.workers = slots - servers;
   }
-  job.cloud_max_workers = slots;
+  job.cloud_max_workers = slots - servers;
   job.cloud_worker_args = worker_args(config);
   if (job.remote_program.empty() && job.cloud_bundle.empty()) {
     Result<std::string> packed = cloud_hooks::packed_own_program(cache_dir);

@@ -8,6 +8,7 @@
 #include "engine/parameter_server/ps_settings.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/processes/job_settings.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/state/starting_state.hpp"
 
@@ -83,6 +84,11 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
   const Result<Bytes> token = read_job_token(config);
   if (!token.ok()) {
     return fail(token.error(), kExitUsage);
+  }
+  if (config.tells_facts) {
+    if (const Result<void> told = tell_facts(config, job.value()->facts); !told.ok()) {
+      return fail(told.error(), kExitUsage);
+    }
   }
   const Result<std::unique_ptr<PsServer>> server =
       PsServer::start(*job.value(), layout, start.value().state, {config.ps_index, false});

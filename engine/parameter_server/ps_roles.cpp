@@ -76,6 +76,10 @@ std::optional<PsServersNews> PsRoles::follow(const elastic::View& view) {
   return news;
 }
 
+std::uint32_t PsRoles::servers_left() const {
+  return are_known_ ? static_cast<std::uint32_t>(parts().size()) : count_;
+}
+
 std::optional<PsRole> PsRoles::role_of(MemberId member) const {
   const auto known = computes_.find(member);
   if (known == computes_.end()) {

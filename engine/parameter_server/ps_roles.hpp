@@ -50,6 +50,8 @@ class PsRoles {
   [[nodiscard]] std::optional<PsServersNews> follow(const elastic::View& view);
   /// Nothing: it is not in the newest view.
   [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
+  /// How many servers the job has or waits for: those that were lost do not come back.
+  [[nodiscard]] std::uint32_t servers_left() const;
 
  private:
   [[nodiscard]] std::vector<PsServerPart> parts() const;

@@ -78,10 +78,7 @@ Result<void> check_colocated(const JobConfig& config) {
   if (config.ps_server) {
     return wrong("ps-server is for servers of their own; with ps colocated workers carry them");
   }
-  return config.cloud_provider.empty()
-             ? Result<void>()
-             : Result<void>(wrong("ps colocated needs workers with numbers (worker_number), and "
-                                  "those that cloud_provider starts have none"));
+  return {};
 }
 
 Result<void> check_divergence(const JobConfig& config) {
@@ -125,6 +122,10 @@ bool uses_parameter_servers(const JobConfig& config) {
 
 bool carries_servers(const JobConfig& config) {
   return config.ps == 0;
+}
+
+std::uint32_t dedicated_servers(const JobConfig& config) {
+  return uses_parameter_servers(config) && !carries_servers(config) ? config.ps : 0;
 }
 
 std::uint32_t server_count(const JobConfig& config) {

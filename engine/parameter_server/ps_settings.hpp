@@ -16,6 +16,8 @@ namespace mayfly::engine {
 [[nodiscard]] bool uses_parameter_servers(const JobConfig& config);
 /// With --sync or --phases: workers carry the servers (ps colocated).
 [[nodiscard]] bool carries_servers(const JobConfig& config);
+/// Parameter servers with processes of their own; 0 in all-reduce and if workers carry them.
+[[nodiscard]] std::uint32_t dedicated_servers(const JobConfig& config);
 /// How many servers the job begins with: as many as workers if they carry them.
 [[nodiscard]] std::uint32_t server_count(const JobConfig& config);
 /// The server that this worker carries when it first joins: its number. Nothing: servers have

@@ -388,10 +388,20 @@ void CoordinatorProcess::begin_transfers() {
                        : std::function<Result<void>(const JobFacts&)>(),
           [this](UniqueFd socket, std::string host) {
             data_sender_->take(std::move(socket), std::move(host));
+          },
+          [this](const std::string& machine) {
+            const std::lock_guard lock(tell_mutex_);
+            return tell_machine_ ? tell_machine_(machine) : std::string();
           }});
   recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
   });
+}
+
+void CoordinatorProcess::tell_machines(
+    std::function<std::string(const std::string& machine)> tell) {
+  const std::lock_guard lock(tell_mutex_);
+  tell_machine_ = std::move(tell);
 }
 
 void CoordinatorProcess::end_transfers() {

@@ -63,6 +63,11 @@ class CoordinatorProcess {
   /// An event of the launcher itself, for events.jsonl and the terminal.
   void note(const std::string& kind, const std::string& detail);
 
+  /// What is told to a machine that asks for the job's settings, besides them, as TOML: from now on
+  /// by this function, on any thread; null: nothing. Returns when the one before is not called any
+  /// more.
+  void tell_machines(std::function<std::string(const std::string& machine)> tell);
+
   /// As if it had not been started, for a command that is refused after all.
   static void undo(std::unique_ptr<CoordinatorProcess> process);
   /// It is not refused any more: what undo() would have given back goes.
@@ -117,6 +122,8 @@ class CoordinatorProcess {
   std::unique_ptr<elastic::CoordinatorServer> server_;
   std::unique_ptr<CheckpointCopier> copier_;  // null without --checkpoint-to
   std::unique_ptr<DataSender> data_sender_;
+  mutable std::mutex tell_mutex_;
+  std::function<std::string(const std::string& machine)> tell_machine_;  // guarded by tell_mutex_
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 

@@ -19,7 +19,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kWaitMax = seconds(60);  // as for being taken in
-constexpr Duration kRetryAfter = milliseconds(200);
+constexpr Duration kAskAgainAfter = milliseconds(200);
 
 Result<Bytes> token_of(const JobConfig& own) {
   if (own.token_file.empty() && own.run_dir.empty()) {
@@ -55,7 +55,7 @@ Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request)
   const Instant deadline = monotonic_now() + kWaitMax;
   Result<TransferAnswer> answer = ask_once(endpoints, token.value(), request, deadline);
   while (!answer.ok() && answer.error().code == Errc::kPeerLost && monotonic_now() < deadline) {
-    std::this_thread::sleep_for(kRetryAfter);
+    std::this_thread::sleep_for(kAskAgainAfter);
     answer = ask_once(endpoints, token.value(), request, deadline);
   }
   const bool is_refused = answer.ok() ? answer.value().verdict == TransferAnswer::Verdict::kRefused
@@ -86,6 +86,7 @@ Result<JobConfig> ask_for_job_settings(const JobConfig& own) {
   TRY(check_reachable_host(own.bind_host));
   TransferRequest request;
   request.kind = TransferRequest::Kind::kSettings;
+  request.machine = own.server;
   const Result<TransferAnswer> answer = ask(own, request);
   if (!answer.ok()) {
     return answer.error();

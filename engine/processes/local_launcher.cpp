@@ -87,9 +87,7 @@ int LocalLauncher::run() {
     }
   }
   const JobConfig& config = process_->config();
-  const std::uint32_t servers =
-      uses_parameter_servers(config) && !carries_servers(config) ? config.ps : 0;
-  for (std::uint32_t i = 0; i < servers; ++i) {
+  for (std::uint32_t i = 0; i < dedicated_servers(config); ++i) {
     if (Result<void> started = start_server(i); !started.ok()) {
       return refuse(started.error(), kExitFailed);
     }

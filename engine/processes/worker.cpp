@@ -449,13 +449,13 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return refuse(notice.error(), kExitUsage);
   }
   LeaveSignals signals(config.launched, notice.value());
+  if (Result<void> fetched = fetch_data(config); !fetched.ok()) {
+    return fail(fetched.error(), kExitUsage);
+  }
   if (config.ps_server) {
     const int code = run_ps_server(config, std::move(sentinel), signals);
     signals.has_left();
     return code;
-  }
-  if (Result<void> fetched = fetch_data(config); !fetched.ok()) {
-    return fail(fetched.error(), kExitUsage);
   }
   WorkerParts parts;
   if (sentinel != nullptr) {

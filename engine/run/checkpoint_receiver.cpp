@@ -111,17 +111,18 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
   switch (kind) {
     case TransferRequest::Kind::kOffer: return receive(transfer, request.value().offer);
     case TransferRequest::Kind::kQuestion: return answer(transfer, request.value().question);
-    case TransferRequest::Kind::kSettings: return tell_settings(transfer);
+    case TransferRequest::Kind::kSettings: return tell_settings(transfer, request.value().machine);
     case TransferRequest::Kind::kFacts: return take_facts(transfer, request.value().facts);
     case TransferRequest::Kind::kData: return pass_on(transfer);
   }
   UNREACHABLE("a decoded request has a known kind");
 }
 
-Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer) const {
+Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer,
+                                               const std::string& machine) const {
   TransferAnswer answer;
   answer.verdict = lacks_facts_ ? TransferAnswer::Verdict::kTransfer : answer.verdict;
-  answer.text = settings_;
+  answer.text = settings_ + (hooks_.on_settings ? hooks_.on_settings(machine) : "");
   return send_frame(transfer.socket.get(), encode(answer));
 }
 

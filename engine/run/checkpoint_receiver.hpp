@@ -44,6 +44,8 @@ class CheckpointReceiver {
     std::function<Result<void>(const JobFacts&)> on_facts;
     /// Serves a worker that asks for the data set, elsewhere than on the receiver's thread.
     std::function<void(UniqueFd socket, std::string host)> on_data = {};
+    /// What a machine of this name is told besides the settings, as TOML. Null: nothing.
+    std::function<std::string(const std::string& machine)> on_settings = {};
   };
 
   /// `start`: what the job was resumed from, if it was. `newest`: what a coordinator before us has
@@ -69,7 +71,8 @@ class CheckpointReceiver {
   [[nodiscard]] Result<void> receive(const Transfer& transfer, const TransferOffer& offer);
   [[nodiscard]] Result<void> save(const Transfer& transfer, Instant began, std::uint64_t travelled);
   [[nodiscard]] Result<void> answer(const Transfer& transfer, const TransferQuestion& question);
-  [[nodiscard]] Result<void> tell_settings(const Transfer& transfer) const;
+  [[nodiscard]] Result<void> tell_settings(const Transfer& transfer,
+                                           const std::string& machine) const;
   [[nodiscard]] Result<void> pass_on(Transfer& transfer);
   [[nodiscard]] Result<void> take_facts(const Transfer& transfer, const std::string& text);
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;

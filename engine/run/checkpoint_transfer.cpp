@@ -119,6 +119,8 @@ Bytes encode(const TransferRequest& request) {
     case TransferRequest::Kind::kOffer: put(out, request.offer); break;
     case TransferRequest::Kind::kQuestion: put(out, request.question); break;
     case TransferRequest::Kind::kSettings:
+      out.put_string(request.machine.substr(0, kTextBytesMax));
+      break;
     case TransferRequest::Kind::kData: break;
     case TransferRequest::Kind::kFacts:
       out.put_string(request.facts.substr(0, kTextBytesMax));
@@ -156,7 +158,10 @@ Result<TransferRequest> decode_transfer_request(ByteSpan bytes) {
       request.kind = TransferRequest::Kind::kQuestion;
       request.question = get_question(in);
       break;
-    case TransferRequest::Kind::kSettings: request.kind = TransferRequest::Kind::kSettings; break;
+    case TransferRequest::Kind::kSettings:
+      request.kind = TransferRequest::Kind::kSettings;
+      request.machine = in.get_string(kTextBytesMax);
+      break;
     case TransferRequest::Kind::kData: request.kind = TransferRequest::Kind::kData; break;
     case TransferRequest::Kind::kFacts:
       request.kind = TransferRequest::Kind::kFacts;

@@ -71,6 +71,7 @@ struct TransferRequest {
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion
   std::string facts;          ///< kFacts
+  std::string machine;        ///< kSettings: the provider's name for where it runs; may be empty
 };
 
 struct TransferAnswer {

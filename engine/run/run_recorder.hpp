@@ -88,6 +88,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Of a job with parameter servers, the fields of a member's line of `status` that say which part
   /// it has (see status_fields()); else empty.
   [[nodiscard]] std::string role_fields(MemberId member) const;
+  /// The member is, or carries, a parameter server that the job has.
+  [[nodiscard]] bool is_server(MemberId member) const;
+  /// How many parameter servers the job has or waits for; 0 in all-reduce.
+  [[nodiscard]] std::uint32_t servers_left() const;
   /// Every change of view since this process started, with the coordinator's instants.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.

@@ -28,4 +28,15 @@ std::string RunRecorder::role_fields(MemberId member) const {
   return roles_ ? status_fields(roles_->role_of(member)) : std::string();
 }
 
+bool RunRecorder::is_server(MemberId member) const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<PsRole> role = roles_ ? roles_->role_of(member) : std::nullopt;
+  return role && role->server;
+}
+
+std::uint32_t RunRecorder::servers_left() const {
+  const std::lock_guard lock(mutex_);
+  return roles_ ? roles_->servers_left() : 0;
+}
+
 }  // namespace mayfly::engine

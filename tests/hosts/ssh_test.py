@@ -76,6 +76,21 @@ def one_command():
     nothing_is_left(lab, (1, 2, 3))
 
 
+def parameter_servers():
+    """Which host is the server, the coordinator says; two are left for workers."""
+    servers = ["--sync", "bsp", "--ps", "1"]
+    digest = Oracle(SMALL_JOB + STEPS + servers + ["--workers", "2", "--threads", "1"]
+                    ).summary["final_digest"]
+    lab = lab_with_program(4)
+    run = LabRun(lab, "h1,h2,h3", *servers)
+    run.ends_well(digest)
+    (known,) = [event["servers"] for event in run.events("ps_servers")]
+    expect(len(known) == 1, run.logs())
+    nothing_is_left(lab, (1, 2, 3))
+    too_many = LabRun(lab, "h1,h2", "--sync", "bsp", "--ps", "1", "--workers", "2")
+    expect(too_many.wait() == 2 and "room for 2" in too_many.output(), too_many.output())
+
+
 def lose_a_host(lab, run):
     """Cuts the power of one of two that have workers, until the spare one has a worker; returns the
     hosts that have one then."""
@@ -153,7 +168,7 @@ def main():
         print(f"skipped: {lack}")
         return mayfly_run.SKIP
     return mayfly_run.main({
-        "one_command": one_command, "power_cut": power_cut,
+        "one_command": one_command, "parameter_servers": parameter_servers, "power_cut": power_cut,
         "own_machine": own_machine_loses_power, "refused": refused_in_one_line,
         "half_a_copy": half_a_copy})
 

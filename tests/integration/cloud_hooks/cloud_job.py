@@ -34,7 +34,8 @@ def free_ports(count):
 
 
 class CloudJob:
-    def __init__(self, words, folder=None):
+    def __init__(self, words, folder=None, job=tuple(JOB + SLOW)):
+        self.job = list(job)
         self.folder = folder or tempfile.mkdtemp(prefix="mayfly-test-")
         os.makedirs(self.folder, exist_ok=True)
         self.words = words
@@ -45,7 +46,7 @@ class CloudJob:
             process = subprocess.Popen(
                 [mayfly_run.BINARY, "coordinator", "--bind-host", "127.0.0.1", "--run-dir",
                  os.path.join(self.folder, "run")]
-                + JOB + SLOW + self.words,
+                + self.job + self.words,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         self.run = Run.attach(self.folder, process, TIMEOUT)
 

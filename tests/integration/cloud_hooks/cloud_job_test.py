@@ -9,7 +9,7 @@ import time
 
 import mayfly_run
 from cloud_job import JOB, CloudJob, alive_in, free_ports, process_cloud, requests_in
-from mayfly_run import Run, expect
+from mayfly_run import SMALL_JOB, Run, expect
 
 COMPARED = 40  # steps
 
@@ -45,6 +45,63 @@ def local_replaces_a_killed_worker_and_scales():
     last = job.events("cost")[-1]
     expect(last["billing"] == 0 and last["spent"] > 0, f"everything is released\n{job.shown()}")
     print(f"from the loss to the request: {asked[0]['ms']:.1f} ms")
+
+
+SERVERS = SMALL_JOB + ["--steps", "120", "--threads", "1", "--sync", "bsp", "--ps-replicas", "1",
+                       "--workers", "2"]
+SLOW_STEPS = ["--inject", "delay=50ms"]
+
+
+def digest_of_train(words):
+    """Of the same job with processes that `mayfly train` starts, which nothing happens to."""
+    run = Run(SERVERS + words)
+    expect(run.wait() == 0, run.output())
+    digest = run.summary()["final_digest"]
+    run.remove()
+    return digest
+
+
+def granted(job):
+    return len(job.events("server_granted"))
+
+
+def parameter_servers_are_servers_too():
+    """Two workers and two servers from the provider; a worker is replaced when it dies. A server is
+    not: its follower leads, and a new one would hold nothing. Fewer workers cost no server."""
+    digest = digest_of_train(["--ps", "2"])
+    job = CloudJob(["--cloud-provider", "local", "--cloud-max-workers", "3", "--ps", "2"],
+                   job=SERVERS + SLOW_STEPS)
+    job.wait_for("all roles", lambda: sorted(m["role"] or "" for m in job.active()) ==
+                 ["server", "server", "worker", "worker"])
+    of_role = lambda role: [m for m in job.active() if m["role"] == role]
+    os.kill(of_role("worker")[0]["pid"], signal.SIGKILL)
+    job.wait_for("another worker", lambda: granted(job) == 5 and len(job.active()) == 4)
+    os.kill(of_role("server")[1]["pid"], signal.SIGKILL)
+    job.wait_for("its follower to lead", lambda: len(of_role("server")) == 1)
+    job.run.command("scale", "3")
+    job.wait_for("a third worker", lambda: len(of_role("worker")) == 3)
+    job.run.command("scale", "1")
+    job.wait_for("one worker", lambda: len(of_role("worker")) == 1 and len(job.active()) == 2)
+    expect(len(of_role("server")) == 1, f"it is never given up\n{job.shown()}")
+    expect(job.run.wait() == 0, job.shown())
+    expect(job.run.summary()["final_digest"] == digest, f"other bits\n{job.shown()}")
+    expect(granted(job) == 6, f"the lost server is not asked for again\n{job.shown()}")
+    expect(job.events("cost")[-1]["billing"] == 0, f"everything is released\n{job.shown()}")
+
+
+def workers_from_a_provider_carry_servers():
+    """One that comes later carries none."""
+    digest = digest_of_train(["--ps", "colocated"])
+    job = CloudJob(["--cloud-provider", "local", "--cloud-max-workers", "3", "--ps", "colocated"],
+                   job=SERVERS + SLOW_STEPS)
+    roles = lambda: sorted(m["role"] or "" for m in job.active())
+    job.wait_for("both", lambda: roles() == ["worker+server", "worker+server"])
+    job.run.command("scale", "3")
+    job.wait_for("a third", lambda: roles() == ["worker", "worker+server", "worker+server"])
+    job.run.command("scale", "1")
+    job.wait_for("the third to go", lambda: roles() == ["worker+server", "worker+server"])
+    expect(job.run.wait() == 0, job.shown())
+    expect(job.run.summary()["final_digest"] == digest, f"other bits\n{job.shown()}")
 
 
 def exec_survives_stock_outs_and_lost_answers():
@@ -175,6 +232,8 @@ CASES = {"local": local_replaces_a_killed_worker_and_scales,
          "standby": a_standby_takes_over_the_servers_too,
          "end": one_killed_while_it_ends_is_followed_by_one_that_releases_the_servers,
          "restart": a_restarted_coordinator_adopts_what_it_finds,
+         "parameter_servers": parameter_servers_are_servers_too,
+         "carried_servers": workers_from_a_provider_carry_servers,
          "settings": wrong_settings_start_nothing}
 
 if __name__ == "__main__":

@@ -122,8 +122,25 @@ TEST_F(CliTest, AWorkerTakesTheJobsSettingsFromItsCoordinator) {
 }
 
 TEST_F(CliTest, AWorkerOfALauncherIsToldEverythingByIt) {
-  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched"}), 0) << err();
+  const test_support::TemporaryFolder folder;
+  std::ofstream(folder / "job.toml") << "lr = 0.5\n";
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--config", folder / "job.toml"}),
+            0)
+      << err();
   EXPECT_EQ(settings_asked_of_, "");
+}
+
+TEST_F(CliTest, AMachineOfAProviderIsToldThatItIsAParameterServer) {
+  engine::JobConfig told;
+  told.sync = "bsp";
+  told.ps = 2;
+  told.ps_server = true;
+  told.ps_index = 1;
+  told_settings_ = told;
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--server", "s"}), 0) << err();
+  EXPECT_EQ(settings_asked_of_, "h:1");
+  EXPECT_TRUE(config_.ps_server);
+  EXPECT_EQ(config_.ps_index, 1u);
 }
 
 TEST_F(CliTest, AWorkerThatIsRefusedTheSettingsIsExitCode2) {

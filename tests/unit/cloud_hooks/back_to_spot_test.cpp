@@ -94,6 +94,13 @@ TEST(BackToSpot, ARefusalLeavesAllAsItIsAndTheNextTryComesLaterEachTime) {
   }
 }
 
+TEST(BackToSpot, WhoIsIrreplaceableStays) {
+  Desk desk = mixed(spot_or_on_demand());
+  desk.feed(policy_event::Irreplaceable{MemberId{2}});
+  desk.wait(10 * kCalm);
+  EXPECT_TRUE(desk.requests.empty());
+}
+
 TEST(BackToSpot, TheFloorOfServersOnDemandStays) {
   ReplacementOptions options = spot_or_on_demand();
   options.on_demand_floor = 1;

@@ -305,6 +305,18 @@ TEST(ReplacementPolicy, GoingDownGivesUpTheDearestFirstAndKeepsTheFloor) {
   EXPECT_EQ(desk.drains, std::vector<MemberId>{MemberId{3}});  // on demand is dearer, but the floor
 }
 
+TEST(ReplacementPolicy, WhoIsIrreplaceableIsNotGivenUp) {
+  ReplacementOptions options = two_zones();
+  options.target = 3;
+  Desk desk(options);
+  desk.settle();
+  desk.feed(policy_event::Irreplaceable{MemberId{3}});
+  desk.feed(policy_event::Joined{MemberId{9}, "another's"});  // started by hand
+  desk.feed(policy_event::Irreplaceable{MemberId{9}});
+  desk.feed(policy_event::Scaled{1});
+  EXPECT_EQ(desk.drains, (std::vector<MemberId>{MemberId{2}, MemberId{1}}));
+}
+
 TEST(ReplacementPolicy, TheHourlyBudgetBoundsWhatRunsAtOnce) {
   ReplacementOptions options = two_zones();
   options.target = 5;

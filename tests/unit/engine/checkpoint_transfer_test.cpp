@@ -294,6 +294,17 @@ TEST_F(Receiving, TellsTheSettings) {
   EXPECT_EQ(ask(connect().get(), request).text, "lr = 7\n");
 }
 
+TEST_F(Receiving, TellsAMachineWhatItIs) {
+  receiver.reset();
+  CheckpointReceiver::Hooks hooks;
+  hooks.on_settings = [](const std::string& machine) { return "ps_server = " + machine; };
+  receiver.emplace(*job, StartingPoint{}, std::nullopt, "lr = 7\n", hooks);
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kSettings;
+  request.machine = "true";
+  EXPECT_EQ(ask(connect().get(), request).text, "lr = 7\nps_server = true");
+}
+
 TEST_F(Receiving, AsksForFactsUntilItsJobIsComplete) {
   receiver.reset();
   CheckpointReceiver::Hooks hooks;

@@ -166,9 +166,6 @@ TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
   JobConfig server = colocated(3, 0);
   server.ps_server = true;
   EXPECT_NE(complaint(server).find("workers carry them"), std::string::npos);
-  JobConfig cloud = colocated(3, 0);
-  cloud.cloud_provider = "local";
-  EXPECT_NE(complaint(cloud).find("worker_number"), std::string::npos);
   JobConfig spares = colocated(3, 0);
   spares.spares = 1;
   EXPECT_NE(complaint(spares).find("spares"), std::string::npos);
