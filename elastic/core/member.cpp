@@ -229,9 +229,11 @@ Member::Effects Member::dismiss(const Dismiss& dismiss) {
   return effects;
 }
 
-/// Nobody asked us to, or nobody is there to be told.
+/// Nobody asked us to, or nobody is there to be told. A member that the coordinator has left alone
+/// with what the job has trained saves it where it is.
 Member::Effects Member::leave(DismissReason reason, std::string detail) {
-  return dismiss({reason, false, std::move(detail), false});
+  const bool is_alone_with_it = is_given_up_ && is_active_ && reason != DismissReason::kJobDone;
+  return dismiss({reason, is_alone_with_it, std::move(detail), false});
 }
 
 // --- the worker

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -159,6 +160,16 @@ Result<void> publish(const fs::path& temporary, const fs::path& target) {
   return moved;
 }
 
+/// Several workers may save into one folder at the same time: on a shared disk, when the
+/// coordinator is gone for good. Held until the descriptor goes; where a file system knows no locks
+/// they have to do without.
+UniqueFd locked(const fs::path& checkpoints) {
+  UniqueFd fd(::open(checkpoints.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return fd;
+}
+
 /// Removes what is beyond the newest `keep`, and what crashed writers left. Never the one just
 /// saved.
 void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep) {
@@ -211,6 +222,8 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   const fs::path checkpoints = checkpoints_dir;
   const fs::path target = folder_of(checkpoints, value(committed));
   const fs::path temporary = hidden(target, ".tmp");
+  TRY(make_directories(checkpoints.string()));
+  const UniqueFd lock = locked(checkpoints);
   const bool is_new = !is_there(target);
   remove_tree(temporary);
   Result<void> done = write_files(temporary, files);

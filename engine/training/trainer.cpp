@@ -83,6 +83,8 @@ elastic::member_effect::Leave Trainer::run() {
         turn_to(elastic::Activity::kCheckpoint);
         draw_weights();
         parts_.checkpoints.write_now(state_here());
+        log::info(fmt::format("the state of step {} is in {}/checkpoints", value(state_.committed),
+                              parts_.job.config.run_dir));
       }
       return *leave;
     }

@@ -6,6 +6,7 @@ Method: real processes on loopback, SIGKILL at many moments, damaged logs.
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -291,6 +292,25 @@ def never_started_again():
     cluster.run.remove()
 
 
+def left_alone():
+    """The coordinator's host is lost for good, and a worker's, too: nobody can re-form the group.
+    What the others have trained is on their own disks, and they say where."""
+    cluster = start(3, worker_extra=["--coordinator-timeout", "3"])
+    cluster.coordinators[-1].kill()
+    lost, *others = cluster.workers
+    lost.kill()
+    for worker in others:
+        code = cluster.wait_for_end(worker, f"{worker.name} does not end")
+        expect(code == 1, f"{worker.name} ended with {code}")
+        found = re.search(r"the state of step (\d+) is in (\S+)", worker.output())
+        expect(found is not None and int(found[1]) >= 5, worker.output())
+        done = subprocess.run([mayfly_run.BINARY, "digest", found[2]], capture_output=True,
+                              text=True, check=False)
+        expect(undisturbed()[int(found[1])] in done.stdout, f"{done}\n{worker.output()}")
+    cluster.stop_hard()
+    cluster.run.remove()
+
+
 def standby_takes_over():
     cluster = new_cluster()
     cluster.start_coordinator(3, extra=["--quorum"])
@@ -392,6 +412,7 @@ if __name__ == "__main__":
         "again_and_again": again_and_again, "killed_at_the_end": killed_at_the_end,
         "second_one_is_refused": second_one_is_refused,
         "another_configuration_is_refused": another_configuration_is_refused,
-        "never_started_again": never_started_again, "standby_takes_over": standby_takes_over,
+        "never_started_again": never_started_again, "left_alone": left_alone,
+        "standby_takes_over": standby_takes_over,
         "standby_before_the_first_view": standby_before_the_first_view,
         "stopped_worker_rejoins": stopped_worker_rejoins, "under_mpirun": under_mpirun}))

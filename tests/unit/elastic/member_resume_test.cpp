@@ -396,6 +396,21 @@ TEST(MemberGivenUp, LeavesAtOnceWhenItIsAskedTo) {
   EXPECT_TRUE(std::any_of(effects.begin(), effects.end(), is_leave));
 }
 
+TEST(MemberGivenUp, SavesWhatItHasTrainedBeforeItLeaves) {
+  Member member = member_in_view();
+  (void)member.handle(member_event::Progressed{ViewId{1}, Step{6}, 3, 1});
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::CoordinatorGivenUp{});
+  const auto effects = member.handle(stopped_at(1, 7));
+  ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
+  EXPECT_TRUE(only_effect<member_effect::Leave>(effects)->write_checkpoint);
+
+  Member loading = welcomed_member();  // it has nothing that others do not have
+  (void)loading.handle(member_event::CoordinatorLost{});
+  const auto at_once = loading.handle(member_event::CoordinatorGivenUp{});
+  EXPECT_FALSE(only_effect<member_effect::Leave>(at_once)->write_checkpoint);
+}
+
 TEST(MemberGivenUp, IsTakenBackByAWelcome) {
   Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
