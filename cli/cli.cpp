@@ -4,9 +4,9 @@
 
 #include "cli/bench.hpp"
 #include "cli/commands.hpp"
+#include "engine/job/version.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
-#include "engine/version.hpp"
 
 namespace mayfly::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include "cli/configuration.hpp"
 
 #include "base/file.hpp"
-#include "engine/parameter_server/switch_order.hpp"
+#include "engine/config/switch_order.hpp"
 
 namespace mayfly::cli {
 namespace {

@@ -22,8 +22,8 @@
 #include "engine/bench/step/step_bench.hpp"
 #include "engine/compare/compare_plan.hpp"
 #include "engine/compare/tune_switch.hpp"
+#include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/launch.hpp"
 
 namespace mayfly::cli {
 
@@ -33,7 +33,7 @@ using engine::kExitUsage;
 
 struct Context;
 
-/// The jobs that commands start (engine/processes/launch.hpp) and the question to a running one
+/// The jobs that commands start (engine/launch/launch.hpp) and the question to a running one
 /// (elastic/net/coordinator_server.hpp).
 struct Services {
   std::function<int(const engine::JobConfig&, engine::RunListener&)> train;

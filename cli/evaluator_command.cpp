@@ -14,9 +14,9 @@
 #include "base/time.hpp"
 #include "cli/commands.hpp"
 #include "cli/evaluate_checkpoint.hpp"
-#include "engine/processes/low_priority.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/line_file.hpp"
+#include "engine/run/low_priority.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {

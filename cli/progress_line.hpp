@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/time.hpp"
-#include "engine/processes/launch.hpp"
+#include "engine/launch/launch.hpp"
 
 namespace mayfly::cli {
 

@@ -1,41 +1,35 @@
 mayfly_library(engine
-  SOURCES cloud/cloud.cpp cloud/cloud_plan.cpp cloud/cloud_startup.cpp faults/chaos_plan.cpp
-          faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
-          parameter_server/ps_job.cpp parameter_server/ps_link.cpp parameter_server/ps_process.cpp
-          parameter_server/ps_reach.cpp parameter_server/ps_roles.cpp
-          parameter_server/server_places.cpp
-          parameter_server/ps_server.cpp
-          parameter_server/ps_servers.cpp parameter_server/ps_snapshot.cpp
+  SOURCES cloud/cloud.cpp cloud/cloud_plan.cpp cloud/cloud_startup.cpp
+          faults/chaos_plan.cpp faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
+          launch/coordinator_main.cpp launch/launched_by.cpp launch/launched_rank.cpp
+          launch/local_launcher.cpp launch/pmi_channel.cpp launch/pmix_channel.cpp
+          launch/rank_marks.cpp
+          parameter_server/ps_job.cpp parameter_server/ps_link.cpp parameter_server/ps_reach.cpp
+          parameter_server/ps_server.cpp parameter_server/ps_snapshot.cpp
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
-          parameter_server/sgd_shard.cpp processes/backend.cpp
-          processes/coordinator_commands.cpp processes/coordinator_main.cpp
-          processes/coordinator_options.cpp
-          processes/coordinator_process.cpp processes/data_source.cpp
-          processes/exit_codes.cpp processes/job_settings.cpp
-          processes/launched_by.cpp processes/launched_rank.cpp
-          processes/local_launcher.cpp processes/member_records.cpp
-          processes/network_interface.cpp processes/pmi_channel.cpp processes/pmix_channel.cpp
-          processes/peer_reach.cpp
-          processes/rank_marks.cpp processes/rejoin_limit.cpp processes/run_place.cpp
-          processes/resident_memory.cpp processes/signal_watcher.cpp processes/worker.cpp
-          processes/worker_join.cpp reduction/bucket_tuner.cpp reduction/device_wire.cpp
-          reduction/gradient_buckets.cpp
+          parameter_server/sgd_shard.cpp
+          processes/coordinator_commands.cpp processes/coordinator_options.cpp
+          processes/coordinator_process.cpp processes/data_source.cpp processes/exit_codes.cpp
+          processes/job_settings.cpp processes/member_records.cpp processes/peer_reach.cpp
+          processes/ps_process.cpp processes/rejoin_limit.cpp processes/resident_memory.cpp
+          processes/run_place.cpp processes/signal_watcher.cpp processes/worker.cpp
+          processes/worker_join.cpp
+          reduction/bucket_tuner.cpp reduction/device_wire.cpp reduction/gradient_buckets.cpp
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_copier.cpp run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
-          run/data_transfer.cpp
-          run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/job_facts.cpp run/ledger.cpp
-          run/records.cpp
-          run/run_recorder.cpp
-          run/run_recorder_end.cpp run/run_recorder_servers.cpp
-          run/trace.cpp state/initial_weights.cpp state/observer.cpp state/starting_state.cpp
-          state/state_donor.cpp state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
-          training/audit.cpp training/commit.cpp training/compute_pool.cpp
-          training/host_copy.cpp
+          run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/data_transfer.cpp
+          run/job_facts.cpp run/ledger.cpp run/network_interface.cpp run/records.cpp
+          run/run_recorder.cpp run/run_recorder_end.cpp run/run_recorder_servers.cpp run/trace.cpp
+          server_roles/ps_roles.cpp server_roles/ps_servers.cpp server_roles/server_address.cpp
+          server_roles/server_places.cpp
+          state/initial_weights.cpp state/starting_state.cpp state/state_donor.cpp
+          state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
+          training/audit.cpp training/backend.cpp training/commit.cpp training/compute_pool.cpp
           training/compute_pool_worker.cpp training/device.cpp training/device_exchange.cpp
-          training/trainer.cpp training/trainer_checks.cpp training/trainer_enter.cpp
-          training/trainer_evaluate.cpp training/trainer_observe.cpp training/trainer_reports.cpp
-          training/worker_link.cpp job.cpp
+          training/host_copy.cpp training/observer.cpp training/prepare_job.cpp training/trainer.cpp
+          training/trainer_checks.cpp training/trainer_enter.cpp training/trainer_evaluate.cpp
+          training/trainer_observe.cpp training/trainer_reports.cpp training/worker_link.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_nn_cuda mayfly_datasets
          mayfly_collectives
          mayfly_module_file mayfly_collectives_nccl

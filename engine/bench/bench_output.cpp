@@ -9,8 +9,8 @@
 
 #include "engine/bench/elastic/step_log.hpp"
 #include "engine/bench/machine_facts.hpp"
+#include "engine/launch/local_launcher.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/local_launcher.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 

@@ -13,9 +13,9 @@
 
 #include "base/file.hpp"
 #include "engine/bench/child_process.hpp"
+#include "engine/job/version.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
-#include "engine/version.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -12,8 +12,8 @@
 #include "elastic/net/sockets.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/run/network_interface.hpp"
 #include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::engine {

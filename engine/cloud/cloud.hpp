@@ -16,8 +16,8 @@
 #include "cloud_hooks/bundle/bundle_server.hpp"
 #include "cloud_hooks/core/replacement_policy.hpp"
 #include "cloud_hooks/provider_driver.hpp"
-#include "engine/parameter_server/server_places.hpp"
 #include "engine/processes/coordinator_process.hpp"
+#include "engine/server_roles/server_places.hpp"
 
 namespace mayfly::engine {
 

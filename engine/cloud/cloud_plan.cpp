@@ -15,13 +15,13 @@
 #include "cloud_hooks/bundle/bundle_file.hpp"
 #include "cloud_hooks/sign/hashes.hpp"
 #include "engine/cloud/cloud.hpp"
-#include "engine/cloud/cloud_offers.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/cloud_offers.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/network_interface.hpp"
 #include "engine/processes/run_place.hpp"
+#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -15,8 +15,8 @@
 #include "cloud_hooks/http/http_client.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/slurm/slurm_provider.hpp"
-#include "engine/cloud/cloud_offers.hpp"
 #include "engine/cloud/hosts.hpp"
+#include "engine/config/cloud_offers.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -253,10 +253,6 @@ std::string token_mark(const JobConfig& config) {
 }
 
 }  // namespace
-
-std::vector<std::string> cloud_provider_names() {
-  return {"local", "ssh", "exec", "slurm", "gce", "ec2"};
-}
 
 std::string cloud_label(const JobConfig& config) {
   constexpr std::size_t kCharactersMax = 40;

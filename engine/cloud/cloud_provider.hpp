@@ -13,9 +13,6 @@
 
 namespace mayfly::engine {
 
-/// What cloud_provider may be.
-[[nodiscard]] std::vector<std::string> cloud_provider_names();
-
 /// The label of the job's servers: cloud_job, or else the name of the run directory, as every
 /// provider can write it: [a-z0-9-], at most 40 characters. On hosts over ssh also a mark of the
 /// job's token, where there is one.

@@ -10,7 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/shell_words.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

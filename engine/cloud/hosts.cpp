@@ -11,7 +11,7 @@
 #include "cloud_hooks/bundle/bundle_file.hpp"
 #include "cloud_hooks/program_bundle.hpp"
 #include "engine/cloud/cloud_provider.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/shell_words.hpp"
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/run_set.hpp"
+#include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/launch.hpp"
 
 namespace mayfly::engine {
 namespace {

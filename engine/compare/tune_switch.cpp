@@ -6,8 +6,8 @@
 #include "base/shell_words.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/compare/switch_report.hpp"
+#include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/launch.hpp"
 
 namespace mayfly::engine {
 namespace {

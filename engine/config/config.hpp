@@ -118,7 +118,7 @@ struct JobConfig {
   // Servers that `mayfly coordinator` asks for; see docs/cloud.md and engine/cloud/cloud.hpp.
   std::string
       cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves
-  std::string cloud_offers;  ///< what may be asked for; see engine/cloud/cloud_offers.hpp
+  std::string cloud_offers;  ///< what may be asked for; see engine/config/cloud_offers.hpp
   std::uint32_t cloud_max_workers = 0;      ///< 0 = workers
   std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
   double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit

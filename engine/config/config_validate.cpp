@@ -5,13 +5,12 @@
 #include "cloud_hooks/notice/notice.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/cloud/cloud_offers.hpp"
-#include "engine/cloud/cloud_provider.hpp"
+#include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/config/device_choice.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/faults/injection_plan.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::engine {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/check.hpp"
@@ -17,8 +16,6 @@ using parameter_server::SyncPhase;
 using parameter_server::SyncPlan;
 
 constexpr std::size_t kShardAlignment = 16;  // elements
-constexpr std::string_view kServerPrefix = "ps-server:";
-constexpr std::string_view kColocatedPrefix = "ps-colocated:";
 
 // Of a mean of the loss, and what a job may fall back by at most, unless it is short.
 constexpr std::uint64_t kMeanSteps = 4;
@@ -153,49 +150,6 @@ Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout, std::ui
   recorded.insert(ps.checkpoints.begin(), ps.checkpoints.end());
   ps.plan = plan.value().cut_after(resting_places(job, plan.value(), ps.divergence), recorded);
   return ps;
-}
-
-std::string to_text(const ServerAddress& address) {
-  std::string text =
-      fmt::format("{}{}", address.computes ? kColocatedPrefix : kServerPrefix, address.index);
-  for (const std::string& shard : address.shards) {
-    text += "|" + shard;
-  }
-  text += address.followers.empty() ? "" : "|";
-  for (const std::string& follower : address.followers) {
-    text += "|" + follower;
-  }
-  return text;
-}
-
-Result<std::optional<ServerAddress>> parse_server_address(const std::string& text) {
-  ServerAddress address;
-  address.computes = text.starts_with(kColocatedPrefix);
-  const std::string_view prefix = address.computes ? kColocatedPrefix : kServerPrefix;
-  if (!text.starts_with(prefix)) {
-    return std::optional<ServerAddress>();
-  }
-  std::size_t end = std::min(text.find('|'), text.size());
-  const char* const last = text.data() + end;
-  const auto parsed = std::from_chars(text.data() + prefix.size(), last, address.index);
-  while (end < text.size()) {
-    const std::size_t begin = end + 1;
-    end = std::min(text.find('|', begin), text.size());
-    address.shards.push_back(text.substr(begin, end - begin));
-  }
-  const auto border = std::find(address.shards.begin(), address.shards.end(), "");
-  if (border != address.shards.end()) {
-    address.followers.assign(border + 1, address.shards.end());
-    address.shards.erase(border, address.shards.end());
-  }
-  if (parsed.ec != std::errc{} || parsed.ptr != last || address.shards.empty()) {
-    return wrong("not the address of a parameter server: " + text);
-  }
-  return std::optional(std::move(address));
-}
-
-bool is_worker(const std::string& address) {
-  return address == kPsWorkerAddress || address.starts_with(kColocatedPrefix);
 }
 
 }  // namespace mayfly::engine

@@ -11,8 +11,8 @@
 
 #include "collectives/parameter_server/core/divergence_watch.hpp"
 #include "collectives/parameter_server/core/update_order.hpp"
-#include "engine/job.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/job/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "nn/optimizer.hpp"
 
@@ -51,20 +51,5 @@ struct PsJob {
 /// `first_step` is committed already.
 [[nodiscard]] Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout,
                                         std::uint64_t first_step);
-
-inline constexpr const char* kPsWorkerAddress = "ps-worker";
-struct ServerAddress {
-  std::uint32_t index = 0;
-  std::vector<std::string> shards;
-  std::vector<std::string> followers;  ///< of the shards of the server before; may be none
-  bool computes = false;               ///< it is a worker, too (ps colocated)
-  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
-};
-/// Where the shards of a server are, as a member's address; and that of a member that is a worker.
-[[nodiscard]] std::string to_text(const ServerAddress& address);
-/// Nothing if the member is no server. kInvalidInput if it says so and cannot be read.
-[[nodiscard]] Result<std::optional<ServerAddress>> parse_server_address(const std::string& text);
-/// The member with this address computes.
-[[nodiscard]] bool is_worker(const std::string& address);
 
 }  // namespace mayfly::engine

@@ -12,14 +12,15 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
-#include "engine/parameter_server/ps_servers.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/parameter_server/step_recorder.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 #include "engine/run/records.hpp"
+#include "engine/server_roles/ps_servers.hpp"
+#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 namespace {

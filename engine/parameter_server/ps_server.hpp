@@ -8,7 +8,7 @@
 #include <string>
 
 #include "elastic/net/member_client.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "nn/model_state.hpp"

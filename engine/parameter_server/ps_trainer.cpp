@@ -12,7 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/run/records.hpp"
 

@@ -17,8 +17,8 @@
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
-#include "engine/parameter_server/ps_servers.hpp"
 #include "engine/run/checkpoint_writer.hpp"
+#include "engine/server_roles/ps_servers.hpp"
 #include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
 

@@ -16,6 +16,7 @@
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/run/records.hpp"
+#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 

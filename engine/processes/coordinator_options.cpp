@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "elastic/net/coordinator_server.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/ps_job.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
 #include "engine/reduction/reduction_layout.hpp"
+#include "engine/server_roles/server_address.hpp"
 #include "engine/state/state_parts.hpp"
 
 namespace mayfly::engine {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "elastic/core/coordinator.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 
 namespace mayfly::engine {
 

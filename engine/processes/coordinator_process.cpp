@@ -13,20 +13,21 @@
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
-#include "engine/processes/backend.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/processes/coordinator_options.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
-#include "engine/processes/network_interface.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_facts.hpp"
+#include "engine/run/network_interface.hpp"
 #include "engine/run/run_records.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/backend.hpp"
+#include "engine/training/prepare_job.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -41,7 +42,7 @@ Result<Bytes> read_or_make_token(const JobConfig& config) {
   return token;
 }
 
-int exit_code_of(elastic::Outcome outcome) {
+int exit_code_of_outcome(elastic::Outcome outcome) {
   switch (outcome) {
     case elastic::Outcome::kDone: return kExitDone;
     case elastic::Outcome::kStopped: return kExitStopped;
@@ -473,7 +474,7 @@ int CoordinatorProcess::finish(JobEnd end) {
   }
   std::error_code ignored;
   std::filesystem::remove(job_->config.run_dir + "/coordinator", ignored);
-  return end.was_refused ? kExitUsage : exit_code_of(end.outcome);
+  return end.was_refused ? kExitUsage : exit_code_of_outcome(end.outcome);
 }
 
 }  // namespace mayfly::engine

@@ -11,11 +11,11 @@
 #include "base/lock_file.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/durable_view_log.hpp"
-#include "engine/job.hpp"
-#include "engine/processes/launch.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/checkpoint_copier.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/data_transfer.hpp"
+#include "engine/run/run_listener.hpp"
 #include "engine/run/run_recorder.hpp"
 #include "engine/run/start_files.hpp"
 

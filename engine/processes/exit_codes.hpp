@@ -14,5 +14,7 @@ inline constexpr int kExitTooFewWorkers = 4;  ///< fewer than --min-workers for 
 /// Prints "mayfly: REASON" on standard error, for what keeps a command from starting, and returns
 /// `code`.
 int refuse(const Error& error, int code);
+/// The same in a process that has a log, which gets the reason.
+int fail(const Error& error, int code);
 
 }  // namespace mayfly::engine

@@ -9,11 +9,11 @@
 #include "base/time.hpp"
 #include "elastic/net/first_session.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/job_facts.hpp"
+#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/result.hpp"
 #include "engine/config/config.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 
 namespace mayfly::engine {
 

@@ -20,22 +20,24 @@
 #include "engine/config/device_choice.hpp"
 #include "engine/faults/chaos_plan.hpp"
 #include "engine/faults/injector.hpp"
-#include "engine/parameter_server/ps_process.hpp"
-#include "engine/processes/backend.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/data_source.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
-#include "engine/processes/launch.hpp"
-#include "engine/processes/network_interface.hpp"
 #include "engine/processes/peer_reach.hpp"
+#include "engine/processes/ps_process.hpp"
 #include "engine/processes/rejoin_limit.hpp"
 #include "engine/processes/resident_memory.hpp"
 #include "engine/processes/run_place.hpp"
+#include "engine/processes/worker.hpp"
 #include "engine/processes/worker_join.hpp"
 #include "engine/run/checkpoint_uploader.hpp"
+#include "engine/run/network_interface.hpp"
+#include "engine/server_roles/server_address.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/backend.hpp"
 #include "engine/training/device_exchange.hpp"
+#include "engine/training/prepare_job.hpp"
 #include "engine/training/trainer.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -205,11 +207,6 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   parts.pool->slow_down(parts.injector.get());
   TRY(move_sums_to_device(config, parts));
   return plan_faults(config, parts);
-}
-
-int fail(const Error& error, int code) {
-  log::error(error.detail);
-  return code;
 }
 
 /// One membership, and what is left of it.

@@ -13,7 +13,7 @@
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/processes/signal_watcher.hpp"
 
 namespace mayfly::engine {

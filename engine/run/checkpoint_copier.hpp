@@ -14,7 +14,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 
 namespace mayfly::engine {
 

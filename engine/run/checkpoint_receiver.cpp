@@ -12,7 +12,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "elastic/net/sockets.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/run/job_facts.hpp"
 
 namespace mayfly::engine {

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/unique_fd.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/run_history.hpp"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/ids.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/checkpoint_uploader.hpp"
 #include "engine/run/records.hpp"
 #include "nn/checkpoint.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 
 namespace mayfly::engine {
 

@@ -10,13 +10,13 @@
 #include <string>
 
 #include "elastic/net/coordinator_server.hpp"
-#include "engine/job.hpp"
-#include "engine/parameter_server/ps_roles.hpp"
-#include "engine/processes/launch.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
+#include "engine/run/run_listener.hpp"
+#include "engine/server_roles/ps_roles.hpp"
 
 namespace mayfly::engine {
 

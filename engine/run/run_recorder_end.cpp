@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "engine/job/version.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_recorder.hpp"
-#include "engine/version.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,6 +1,6 @@
 // What the recorder knows of a job's parameter servers.
 
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_recorder.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "base/digest.hpp"
 #include "base/result.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/model_state.hpp"

@@ -18,7 +18,7 @@
 #include "collectives/tcp/sockets.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
-#include "engine/processes/low_priority.hpp"
+#include "engine/run/low_priority.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {

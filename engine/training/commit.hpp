@@ -9,7 +9,7 @@
 
 #include "base/aligned_buffer.hpp"
 
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/training/compute_pool.hpp"

@@ -21,7 +21,7 @@
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
 #include "engine/faults/injector.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/reduction/gradient_sums.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/ledger.hpp"

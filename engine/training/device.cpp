@@ -9,7 +9,7 @@
 #include "base/module_file.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "engine/config/device_choice.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/training/device_exchange.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 

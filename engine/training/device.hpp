@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "nn/cpu/step_observer.hpp"
 #include "nn/cuda/cuda_module.hpp"
 #include "nn/step_engine.hpp"

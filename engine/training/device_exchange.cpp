@@ -6,7 +6,7 @@
 #include "collectives/nccl/paired_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "collectives/group.hpp"
 #include "collectives/nccl/device_sums.hpp"
-#include "engine/job.hpp"
+#include "engine/job/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "nn/step_engine.hpp"
 

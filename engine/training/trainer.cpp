@@ -8,7 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 #include "engine/training/rendezvous.hpp"
 
 namespace mayfly::engine {

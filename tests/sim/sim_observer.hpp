@@ -1,8 +1,8 @@
 #pragma once
 
-// What a worker does that takes part in a view but lacks its state, as engine/state/observer does
-// it: a part of the state comes from each donor, then the sums of the steps since are applied, all
-// but the newest.
+// What a worker does that takes part in a view but lacks its state, as engine/training/observer
+// does it: a part of the state comes from each donor, then the sums of the steps since are applied,
+// all but the newest.
 
 #include <cstdint>
 #include <deque>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "engine/processes/local_launcher.hpp"
+#include "engine/launch/local_launcher.hpp"
 
 namespace mayfly::engine {
 

@@ -15,8 +15,8 @@
 #include "engine/bench/elastic/own_core.hpp"
 #include "engine/bench/elastic/step_log.hpp"
 #include "engine/bench/statistics.hpp"
+#include "engine/launch/local_launcher.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/local_launcher.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -14,8 +14,8 @@
 #include "engine/bench/elastic/network_namespaces.hpp"
 #include "engine/bench/elastic/recovery_times.hpp"
 #include "engine/bench/elastic/step_log.hpp"
+#include "engine/launch/local_launcher.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/local_launcher.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/time.hpp"
-#include "engine/processes/launch.hpp"
+#include "engine/launch/launch.hpp"
 
 namespace mayfly::engine {
 

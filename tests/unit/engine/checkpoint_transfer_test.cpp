@@ -17,6 +17,7 @@
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/prepare_job.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {

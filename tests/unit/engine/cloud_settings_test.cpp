@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/file.hpp"
-#include "engine/cloud/cloud_offers.hpp"
 #include "engine/cloud/cloud_provider.hpp"
+#include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "engine/training/prepare_job.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {

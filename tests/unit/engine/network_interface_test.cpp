@@ -1,4 +1,4 @@
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 // A user who does not look.
 
-#include "engine/processes/launch.hpp"
+#include "engine/launch/launch.hpp"
 
 namespace mayfly::test_support {
 

@@ -1,4 +1,4 @@
-#include "engine/state/observer.hpp"
+#include "engine/training/observer.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

@@ -5,7 +5,7 @@
 #include <array>
 #include <thread>
 
-#include "engine/processes/rank_channel.hpp"
+#include "engine/launch/rank_channel.hpp"
 
 namespace mayfly::engine {
 namespace {

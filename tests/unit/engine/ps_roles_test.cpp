@@ -1,4 +1,5 @@
-#include "engine/parameter_server/ps_roles.hpp"
+#include "engine/server_roles/ps_roles.hpp"
+#include "engine/server_roles/server_address.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/prepare_job.hpp"
 #include "tests/unit/engine/silent_client.hpp"
 
 namespace mayfly::engine {

@@ -1,8 +1,9 @@
-#include "engine/parameter_server/ps_servers.hpp"
+#include "engine/server_roles/ps_servers.hpp"
 
 #include <gtest/gtest.h>
 
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/parameter_server/server_places.hpp"
+#include "engine/server_roles/server_places.hpp"
 
 #include <gtest/gtest.h>
 

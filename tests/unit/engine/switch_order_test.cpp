@@ -1,4 +1,4 @@
-#include "engine/parameter_server/switch_order.hpp"
+#include "engine/config/switch_order.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "collectives/tcp/tcp_transport.hpp"
-#include "engine/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
+#include "engine/training/prepare_job.hpp"
 #include "tests/unit/engine/silent_client.hpp"
 
 namespace mayfly::engine {

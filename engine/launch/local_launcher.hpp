@@ -13,8 +13,8 @@
 
 #include "cloud_hooks/local_provider.hpp"
 #include "engine/faults/chaos_plan.hpp"
+#include "engine/launch/launch.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "engine/processes/launch.hpp"
 
 namespace mayfly::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/parameter_server/ps_roles.hpp"
+#include "engine/server_roles/ps_roles.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
 namespace {

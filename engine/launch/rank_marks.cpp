@@ -1,4 +1,4 @@
-#include "engine/processes/rank_marks.hpp"
+#include "engine/launch/rank_marks.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "engine/parameter_server/ps_servers.hpp"
+#include "engine/server_roles/ps_servers.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/state/observer.hpp"
+#include "engine/training/observer.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>

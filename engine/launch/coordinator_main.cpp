@@ -12,20 +12,20 @@
 #include "base/low_latency_thread.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/hosts.hpp"
+#include "engine/launch/launch.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/launch.hpp"
-#include "engine/processes/network_interface.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/processes/signal_watcher.hpp"
+#include "engine/run/network_interface.hpp"
 #include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kPollInterval = milliseconds(5);
+constexpr Duration kLookInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
-constexpr Duration kWorkersExitTimeout = seconds(20);
+constexpr Duration kMembersExitTimeout = seconds(20);
 
 /// Returns when the job has ended.
 JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
@@ -43,12 +43,12 @@ JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
 /// Dismissed workers still send their last reports, and one the last checkpoint; they close the
 /// connection when they are done.
 void wait_for_last_reports(CoordinatorProcess& process) {
-  Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  Instant deadline = monotonic_now() + kMembersExitTimeout;
   while (!process.server().status().members.empty() && monotonic_now() < deadline) {
     if (process.is_receiving()) {
-      deadline = monotonic_now() + kWorkersExitTimeout;
+      deadline = monotonic_now() + kMembersExitTimeout;
     }
-    std::this_thread::sleep_for(kPollInterval);
+    std::this_thread::sleep_for(kLookInterval);
   }
 }
 

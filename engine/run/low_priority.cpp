@@ -1,4 +1,4 @@
-#include "engine/processes/low_priority.hpp"
+#include "engine/run/low_priority.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>

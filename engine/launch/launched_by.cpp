@@ -1,4 +1,4 @@
-#include "engine/processes/launched_by.hpp"
+#include "engine/launch/launched_by.hpp"
 
 #include <fmt/format.h>
 

@@ -9,23 +9,14 @@
 #include <string>
 
 #include "engine/config/config.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/processes/worker.hpp"
+#include "engine/run/run_listener.hpp"
 
 namespace mayfly::elastic {
 class Sentinel;
 }
 
 namespace mayfly::engine {
-
-/// Told about the run while it goes on, for the terminal. Called on the coordinator's thread.
-class RunListener {
- public:
-  virtual ~RunListener() = default;
-  virtual void on_step(const StepMetric& metric, std::uint64_t total_steps) = 0;
-  /// One readable line about membership, for example "worker 2 lost (killed), 3 go on, 41 ms".
-  virtual void on_event(const std::string& line) = 0;
-  virtual void on_summary(const Summary& summary) = 0;
-};
 
 /// `mayfly train` without a coordinator elsewhere: embedded coordinator and `workers` child
 /// processes (this executable as `mayfly worker`), scripted chaos, Ctrl-C once = stop with a
@@ -34,9 +25,6 @@ int run_train(const JobConfig& config, RunListener& listener);
 
 /// `mayfly coordinator`: the coordinator alone; workers come from elsewhere.
 int run_coordinator(const JobConfig& config, RunListener& listener);
-
-/// `mayfly worker`: one worker that joins config.coordinator.
-int run_worker(const JobConfig& config, std::unique_ptr<elastic::Sentinel> sentinel);
 
 /// `mayfly train` as one of several that mpirun, mpiexec or srun started: rank 0 also starts a
 /// coordinator process; everybody is a worker of one elastic job. Refuses to begin if the launcher

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/processes/rank_channel.hpp"
+#include "engine/launch/rank_channel.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
-#include "engine/processes/launched_by.hpp"
+#include "engine/launch/launched_by.hpp"
 
 namespace mayfly::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>

@@ -12,7 +12,7 @@
 #include "collectives/parameter_server/core/placement.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/config/config.hpp"
-#include "engine/parameter_server/ps_job.hpp"
+#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 

@@ -1,10 +1,10 @@
-#include "engine/parameter_server/server_places.hpp"
+#include "engine/server_roles/server_places.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
 

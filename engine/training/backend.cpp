@@ -1,4 +1,4 @@
-#include "engine/processes/backend.hpp"
+#include "engine/training/backend.hpp"
 
 #include <cstdlib>
 
@@ -6,7 +6,7 @@
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
-#include "engine/processes/network_interface.hpp"
+#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

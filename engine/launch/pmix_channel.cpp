@@ -16,7 +16,7 @@
 #include <optional>
 #include <thread>
 
-#include "engine/processes/rank_channel.hpp"
+#include "engine/launch/rank_channel.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/parameter_server/switch_order.hpp"
+#include "engine/config/switch_order.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -34,7 +34,7 @@ std::optional<std::vector<std::uint64_t>> growing_numbers(std::string_view text)
   return numbers;
 }
 
-Error wrong(const std::string& text) {
+Error not_an_order(const std::string& text) {
   return {Errc::kInvalidInput, text};
 }
 
@@ -45,15 +45,15 @@ Result<void> spell_out_switch_order(JobConfig& config) {
     return {};
   }
   if (!config.sync.empty() || !config.phases.empty() || config.steps > 0) {
-    return wrong("switch_order says what phases, sync and steps say; give one or the other");
+    return not_an_order("switch_order says what phases, sync and steps say; give one or the other");
   }
   const std::string& order = config.switch_order;
   if (order.empty() || order.find_first_not_of("01") != std::string::npos) {
-    return wrong(fmt::format("switch_order '{}' is not made of 1 (bsp) and 0 (asp)", order));
+    return not_an_order(fmt::format("switch_order '{}' is not made of 1 (bsp) and 0 (asp)", order));
   }
   const auto ends = growing_numbers(config.train_steps);
   if (!ends || ends->size() != order.size()) {
-    return wrong(
+    return not_an_order(
         fmt::format("train_steps '{}' is not {} growing whole numbers with commas, one "
                     "for each phase of switch_order {}",
                     config.train_steps, order.size(), order));

@@ -12,7 +12,7 @@
 
 #include "elastic/core/view.hpp"
 #include "engine/config/config.hpp"
-#include "engine/parameter_server/ps_servers.hpp"
+#include "engine/server_roles/ps_servers.hpp"
 
 namespace mayfly::engine {
 

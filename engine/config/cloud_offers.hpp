@@ -15,4 +15,7 @@ namespace mayfly::engine {
 /// In the order of the text; an empty text has none. kInvalidInput with the offer that is wrong.
 [[nodiscard]] Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& text);
 
+/// What cloud_provider may be.
+[[nodiscard]] std::vector<std::string> cloud_provider_names();
+
 }  // namespace mayfly::engine

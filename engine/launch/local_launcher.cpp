@@ -1,4 +1,4 @@
-#include "engine/processes/local_launcher.hpp"
+#include "engine/launch/local_launcher.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -13,14 +13,14 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "cloud_hooks/local_provider.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/faults/chaos_plan.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/launch/launch.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/launch.hpp"
 #include "engine/processes/member_records.hpp"
-#include "engine/processes/network_interface.hpp"
 #include "engine/processes/signal_watcher.hpp"
+#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

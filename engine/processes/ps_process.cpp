@@ -1,27 +1,19 @@
-#include "engine/parameter_server/ps_process.hpp"
+#include "engine/processes/ps_process.hpp"
 
 #include <fmt/format.h>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/prepare_job.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-int fail(const Error& error, int code) {
-  log::error(error.detail);
-  return code;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
                                                        const ReductionLayout& layout,
                                                        const nn::ModelState& initial) {

@@ -1,4 +1,4 @@
-#include "engine/cloud/cloud_offers.hpp"
+#include "engine/config/cloud_offers.hpp"
 
 #include <charconv>
 #include <optional>
@@ -95,6 +95,10 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
     return Error{Errc::kInvalidInput, "cloud_offers: more than 1000 offers"};
   }
   return offers;
+}
+
+std::vector<std::string> cloud_provider_names() {
+  return {"local", "ssh", "exec", "slurm", "gce", "ec2"};
 }
 
 }  // namespace mayfly::engine

@@ -1,4 +1,4 @@
-#include "engine/job.hpp"
+#include "engine/training/prepare_job.hpp"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "engine/config/device_choice.hpp"
-#include "engine/parameter_server/ps_settings.hpp"
-#include "engine/processes/backend.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/job/version.hpp"
 #include "engine/state/initial_weights.hpp"
+#include "engine/training/backend.hpp"
 #include "engine/training/device.hpp"
-#include "engine/version.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 

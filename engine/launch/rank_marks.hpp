@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "engine/processes/launched_by.hpp"
+#include "engine/launch/launched_by.hpp"
 
 namespace mayfly::engine {
 
