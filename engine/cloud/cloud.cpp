@@ -226,10 +226,15 @@ void Cloud::look() {
     worker.leaves = member.phase == "leaving";
     worker.speed = member.microbatch_ms > 0 ? 1 / double{member.microbatch_ms} : 0;
     worker.is_irreplaceable = is_server(member, status.view != ViewId{});
+    if (worker.is_irreplaceable && status.view != ViewId{}) {
+      servers_seen_.insert(member.id);
+    }
     seen.push_back(std::move(worker));
   }
-  follow_servers();  // first: nobody is asked for who could not replace a lost one
+  // In this order: told of fewer before it hears who is gone, the policy would give one up for it.
+  // Nobody is asked for meanwhile, since it waits for other losses to join.
   driver_->workers(std::move(seen), status.news);
+  follow_servers(status.members);
 }
 
 bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) {
@@ -237,8 +242,15 @@ bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) {
   return has_begun ? process_.recorder().is_server(member.id) : places_.has(member.server);
 }
 
-void Cloud::follow_servers() {
-  const std::uint32_t left = process_.recorder().servers_left();
+/// A server is missing among the members before a view says so.
+void Cloud::follow_servers(const std::vector<elastic::MemberStatus>& members) {
+  const auto is_gone = [&members](MemberId server) {
+    return std::ranges::find(members, server, &elastic::MemberStatus::id) == members.end();
+  };
+  const auto gone = static_cast<std::uint32_t>(std::ranges::count_if(servers_seen_, is_gone));
+  const std::uint32_t at_first = dedicated_servers(process_.config());
+  const std::uint32_t left =
+      std::min(process_.recorder().servers_left(), at_first - std::min(gone, at_first));
   const std::lock_guard lock(driver_mutex_);
   if (servers_wanted_ > left) {
     servers_wanted_ = left;

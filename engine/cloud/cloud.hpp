@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,14 +57,15 @@ class Cloud final : public cloud_hooks::DriverListener {
   void lose_charge();
   [[nodiscard]] std::string place_of(const std::string& machine);
   [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun);
-  void follow_servers();
+  void follow_servers(const std::vector<elastic::MemberStatus>& members);
 
   CoordinatorProcess& process_;
   std::mutex places_mutex_;
-  ServerPlaces places_;           // guarded by places_mutex_
-  std::uint32_t workers_wanted_;  // guarded by driver_mutex_
-  std::uint32_t servers_wanted_;  // guarded by driver_mutex_; beside workers
-  std::string coordinators_;      // for workers
+  ServerPlaces places_;              // guarded by places_mutex_
+  std::set<MemberId> servers_seen_;  // parameter servers of the job, lost ones too; of look()
+  std::uint32_t workers_wanted_;     // guarded by driver_mutex_
+  std::uint32_t servers_wanted_;     // guarded by driver_mutex_; beside workers
+  std::string coordinators_;         // for workers
   std::string startup_text_;
   std::string label_;
   std::mutex memory_mutex_;                  // guards the file that remember() writes, and:
