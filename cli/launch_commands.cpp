@@ -5,6 +5,7 @@
 #include "cli/configuration.hpp"
 #include "cli/operator_link.hpp"
 #include "cli/progress_line.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::cli {
@@ -77,8 +78,8 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
 namespace {
 
 /// Who joins a running job: its settings are the coordinator's where the command says nothing else.
-/// What launchers start has been told all of them in a file. The coordinator may have made a
-/// machine that a cloud provider has started a parameter server.
+/// What launchers start has been told all of them, but for one thing: which of the machines that a
+/// cloud provider has started is, or carries, which parameter server, the coordinator decides.
 int join_as(const char* what, bool is_server, const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (!own.ok()) {
@@ -97,7 +98,9 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
                             kExitUsage);
   }
   engine::JobConfig job;
-  if (!own.value().launched || arguments.option("config").empty()) {
+  const bool needs_place = own.value().launched && !own.value().server.empty() &&
+                           engine::uses_parameter_servers(own.value());
+  if (!own.value().launched || needs_place) {
     own.value().coordinator = coordinator;
     Result<engine::JobConfig> told = context.services.ask_for_job_settings(own.value());
     if (!told.ok()) {
@@ -108,6 +111,8 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
     job = std::move(told).value();
   }
   is_server = is_server || job.ps_server;
+  const std::uint32_t ps_index = job.ps_index;
+  const std::uint32_t worker_number = job.worker_number;
   job.ps_server = is_server;
   job.coordinator = coordinator;
   Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(job));
@@ -115,6 +120,10 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
     return context.complain(config.error());
   }
   config.value().ps_server = is_server;  // whatever the job's file says of its other processes
+  if (needs_place) {
+    config.value().ps_index = ps_index;
+    config.value().worker_number = worker_number;
+  }
   config.value().coordinator = coordinator;
   return join(config.value(), context);
 }

@@ -25,15 +25,17 @@ constexpr std::size_t kRequestsAtOnce = 4;
 // Shorter than anything that the policy waits for before it releases a server.
 constexpr Duration kChargePatience = seconds(3);
 
-/// What the local provider starts. With parameter servers each process asks what it is to be.
+/// What the local provider starts.
 std::vector<std::string> local_command(const JobConfig& config, const std::string& coordinators) {
-  std::vector<std::string> argv = {"/proc/self/exe", "worker"};
-  if (uses_parameter_servers(config)) {
-    argv.insert(argv.end(), {"--run-dir", config.run_dir, "--token-file", config.token_file});
-  } else {
-    argv.insert(argv.end(), {"--config", config.run_dir + "/config.toml"});
-  }
-  argv.insert(argv.end(), {"--coordinator", coordinators, "--launched", "--server", "{id}"});
+  std::vector<std::string> argv = {"/proc/self/exe",
+                                   "worker",
+                                   "--config",
+                                   config.run_dir + "/config.toml",
+                                   "--coordinator",
+                                   coordinators,
+                                   "--launched",
+                                   "--server",
+                                   "{id}"};
   Result<std::vector<std::string>> more = split_words(config.cloud_worker_args);
   if (more.ok()) {
     argv.insert(argv.end(), more.value().begin(), more.value().end());

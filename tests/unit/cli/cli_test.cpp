@@ -122,12 +122,10 @@ TEST_F(CliTest, AWorkerTakesTheJobsSettingsFromItsCoordinator) {
 }
 
 TEST_F(CliTest, AWorkerOfALauncherIsToldEverythingByIt) {
-  const test_support::TemporaryFolder folder;
-  std::ofstream(folder / "job.toml") << "lr = 0.5\n";
-  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--config", folder / "job.toml"}),
-            0)
-      << err();
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched"}), 0) << err();
   EXPECT_EQ(settings_asked_of_, "");
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--server", "s"}), 0) << err();
+  EXPECT_EQ(settings_asked_of_, "") << "all-reduce has no parameter servers";
 }
 
 TEST_F(CliTest, AMachineOfAProviderIsToldThatItIsAParameterServer) {
@@ -136,11 +134,20 @@ TEST_F(CliTest, AMachineOfAProviderIsToldThatItIsAParameterServer) {
   told.ps = 2;
   told.ps_server = true;
   told.ps_index = 1;
+  told.worker_number = 2;
   told_settings_ = told;
-  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--server", "s"}), 0) << err();
+  const test_support::TemporaryFolder folder;  // the coordinator's own words, of its other settings
+  std::ofstream(folder / "job.toml") << "sync = \"bsp\"\nps = 2\nps_server = false\n"
+                                        "ps_index = 0\nworker_number = 0\nloader_threads = 3\n";
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--server", "s", "--config",
+                 folder / "job.toml"}),
+            0)
+      << err();
   EXPECT_EQ(settings_asked_of_, "h:1");
   EXPECT_TRUE(config_.ps_server);
   EXPECT_EQ(config_.ps_index, 1u);
+  EXPECT_EQ(config_.worker_number, 2u);
+  EXPECT_EQ(config_.loader_threads, 3u);
 }
 
 TEST_F(CliTest, AWorkerThatIsRefusedTheSettingsIsExitCode2) {

@@ -379,6 +379,8 @@ TEST(CoordinatorBreak, AConnectedMemberThatTwoOthersBlameIsEvicted) {
   job.failed(k2, 10, k3);
   job.stopped(k3, 10);
   EXPECT_TRUE(job.noted("evicted"));
+  EXPECT_EQ(job.sent<Dismiss>(k3).at(0).reason, DismissReason::kUnreachable)
+      << "it has to prove its links before it is ready again, though the view had worked";
   EXPECT_EQ(job.view_members(), (Members{k1, k2}));
 }
 
