@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 9;
+inline constexpr std::uint32_t kProtocolVersion = 10;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.

@@ -222,11 +222,13 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   const fs::path checkpoints = checkpoints_dir;
   const fs::path target = folder_of(checkpoints, value(committed));
   const fs::path temporary = hidden(target, ".tmp");
-  TRY(make_directories(checkpoints.string()));
+  Result<void> done = make_directories(checkpoints.string());
   const UniqueFd lock = locked(checkpoints);
   const bool is_new = !is_there(target);
   remove_tree(temporary);
-  Result<void> done = write_files(temporary, files);
+  if (done.ok()) {
+    done = write_files(temporary, files);
+  }
   if (done.ok()) {
     done = publish(temporary, target);
   }

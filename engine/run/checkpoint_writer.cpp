@@ -34,8 +34,8 @@ void CheckpointWriter::write_later(const nn::ModelState& state) {
   changed_.notify_all();
 }
 
-void CheckpointWriter::write_now(const nn::ModelState& state) {
-  write(encode(state));
+bool CheckpointWriter::write_now(const nn::ModelState& state) {
+  return write(encode(state));
 }
 
 CheckpointWriter::Pending CheckpointWriter::encode(const nn::ModelState& state) const {
@@ -63,10 +63,10 @@ Result<void> CheckpointWriter::wait_until_home(Duration patience,
   return uploader_ == nullptr ? Result<void>() : uploader_->wait(patience, is_over);
 }
 
-void CheckpointWriter::write(Pending pending) {
+bool CheckpointWriter::write(Pending pending) {
   const std::lock_guard lock(write_mutex_);
   if (last_written_ == pending.committed) {
-    return;
+    return true;
   }
   const Result<std::string> written =
       save_checkpoint(folder_, pending.files, pending.committed, job_.config.keep_checkpoints);
@@ -82,6 +82,7 @@ void CheckpointWriter::write(Pending pending) {
   if (uploader_ != nullptr) {
     uploader_->upload(pending.committed, std::move(pending.files));
   }
+  return written.ok();
 }
 
 }  // namespace mayfly::engine

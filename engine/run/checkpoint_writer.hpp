@@ -34,7 +34,8 @@ class CheckpointWriter {
   /// Encodes the state now and writes it in the background; replaces an older one that still waits.
   void write_later(const nn::ModelState& state);
   /// Writes it before returning, after any write in progress; not again if it is on disk already.
-  void write_now(const nn::ModelState& state);
+  /// Whether it is there now.
+  bool write_now(const nn::ModelState& state);
   /// Waits until the coordinator has what was written last, for `patience` after the last byte that
   /// moved. kAborted once `is_over` says so, kDeadline, kRefused.
   [[nodiscard]] Result<void> wait_until_home(Duration patience,
@@ -46,7 +47,7 @@ class CheckpointWriter {
     Step committed{};
   };
   void run();
-  void write(Pending pending);
+  bool write(Pending pending);
   [[nodiscard]] Pending encode(const nn::ModelState& state) const;
 
   const Job& job_;

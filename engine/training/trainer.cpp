@@ -82,9 +82,10 @@ elastic::member_effect::Leave Trainer::run() {
       if (leave->write_checkpoint) {
         turn_to(elastic::Activity::kCheckpoint);
         draw_weights();
-        parts_.checkpoints.write_now(state_here());
-        log::info(fmt::format("the state of step {} is in {}/checkpoints", value(state_.committed),
-                              parts_.job.config.run_dir));
+        if (parts_.checkpoints.write_now(state_here())) {
+          log::info(fmt::format("the state of step {} is in {}/checkpoints",
+                                value(state_.committed), parts_.job.config.run_dir));
+        }
       }
       return *leave;
     }

@@ -93,7 +93,9 @@ def sums():
 
 def false_hashes(stopped):
     """Whatever the others have in common, this is something else."""
-    stopped.dispute = (b"\x01" + struct.pack("<I", 2) + os.urandom(16) + b"\0")
+    contradicts_itself, unanswered = 0, 0
+    stopped.dispute = (b"\x01" + struct.pack("<I", 2) + os.urandom(16) +
+                       bytes([contradicts_itself, unanswered]))
 
 
 def digest():
