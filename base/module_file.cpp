@@ -3,32 +3,16 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
 namespace mayfly {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string file_of(const std::string& name) {
   return fmt::format("libmayfly_{}.so", name);
 }
 
 }  // namespace
-
-std::string find_beside_program(const std::string& file) {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& candidate : std::array{folder, folder / "../lib/mayfly"}) {
-    if (fs::is_regular_file(candidate / file, error)) {
-      return candidate / file;
-    }
-  }
-  return {};
-}
 
 Result<void*> load_module(const std::string& name, const char* symbol) {
   const std::string path = find_beside_program(file_of(name));
@@ -40,7 +24,9 @@ Result<void*> load_module(const std::string& name, const char* symbol) {
   // Never closed: the libraries behind it keep threads and exit handlers.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return Error{Errc::kUnsupported, ::dlerror()};
+    return Error{
+        Errc::kUnsupported,
+        fmt::format("{}; install it, or put its folder into LD_LIBRARY_PATH", ::dlerror())};
   }
   void* function = ::dlsym(library, symbol);
   if (function == nullptr) {

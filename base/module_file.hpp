@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/beside_program.hpp"
 #include "base/result.hpp"
 
 namespace mayfly {
@@ -20,10 +21,6 @@ namespace mayfly {
 /// kUnsupported, with what is missing: there is no such file (the build machine lacked the
 /// library), a library that it needs is missing here, or it has no such function.
 [[nodiscard]] Result<void*> load_module(const std::string& name, const char* symbol);
-
-/// The path of a file that belongs to the program: in the program's own folder, or in
-/// ../lib/mayfly. Empty if it is in neither.
-[[nodiscard]] std::string find_beside_program(const std::string& file);
 
 /// `build` is what the module that load_module(name) found says of itself, to be asked before
 /// anything else of it is used. kUnsupported, with its path and what to do, if it is of another

@@ -12,7 +12,10 @@ int bundle(const ParsedArguments& arguments, Context& context) {
                             kExitUsage);
   }
   const std::string& path = arguments.positionals.front();
-  if (Result<void> packed = cloud_hooks::pack_own_program(path); !packed.ok()) {
+  const auto nvidia = arguments.has("nvidia-libraries")
+                          ? cloud_hooks::NvidiaLibraries::kPacked
+                          : cloud_hooks::NvidiaLibraries::kOfTheServer;
+  if (Result<void> packed = cloud_hooks::pack_own_program(path, nvidia); !packed.ok()) {
     return context.complain(packed.error());
   }
   const Result<cloud_hooks::BundleFile> file = cloud_hooks::open_bundle(path);

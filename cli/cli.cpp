@@ -42,15 +42,15 @@ Subcommand status_command() {
 }
 
 Subcommand cloud_command() {
-  return {
-      {"cloud",
-       "list or release a job's servers, or look what is missing to ask for some",
-       "list JOB | release JOB | doctor",
-       {kConfig, kAsJson},
-       {"cloud_provider", "hosts", "hostfile", "ssh", "remote_dir", "remote_program",
-        "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers", "cloud_job", "run_dir"},
-       false},
-      cloud};
+  return {{"cloud",
+           "list or release a job's servers, or look what is missing to ask for some",
+           "list JOB | release JOB | doctor",
+           {kConfig, kAsJson},
+           {"cloud_provider", "device", "reduction", "hosts", "hostfile", "ssh", "remote_dir",
+            "remote_program", "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers",
+            "cloud_bundle", "cloud_worker_args", "cloud_job", "run_dir"},
+           false},
+          cloud};
 }
 
 /// Of the jobs that `compare` and `tune-switch` run.
@@ -178,7 +178,7 @@ Subcommand bundle_command() {
   return {{"bundle",
            "pack this program and its libraries into one archive, for machines that have neither",
            "FILE",
-           {},
+           {{"nvidia-libraries", "", "cuDNN and NCCL, too, for servers with a bare driver"}},
            {},
            false},
           bundle};

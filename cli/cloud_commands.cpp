@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/configuration.hpp"
 #include "engine/cloud/cloud_provider.hpp"
+#include "engine/cloud/gpu_findings.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 
@@ -77,9 +78,13 @@ int release(Provider& provider, Context& context) {
   return worst;
 }
 
-int examine(Provider& provider, const ParsedArguments& arguments, Context& context) {
+int examine(Provider& provider, const engine::JobConfig& config, const ParsedArguments& arguments,
+            Context& context) {
+  std::vector<cloud_hooks::Finding> findings = provider.examine();
+  const std::vector<cloud_hooks::Finding> of_gpus = engine::examine_gpus(config);
+  findings.insert(findings.end(), of_gpus.begin(), of_gpus.end());
   bool all_fine = true;
-  for (const cloud_hooks::Finding& finding : provider.examine()) {
+  for (const cloud_hooks::Finding& finding : findings) {
     all_fine = all_fine && finding.ok;
     if (arguments.has("json")) {
       context.out << engine::JsonObject()
@@ -124,7 +129,7 @@ int cloud(const ParsedArguments& arguments, Context& context) {
   }
   return verb == "list"      ? list(*provider.value(), arguments, context)
          : verb == "release" ? release(*provider.value(), context)
-                             : examine(*provider.value(), arguments, context);
+                             : examine(*provider.value(), chosen, arguments, context);
 }
 
 }  // namespace mayfly::cli

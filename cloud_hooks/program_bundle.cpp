@@ -9,10 +9,13 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <span>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
+#include "base/beside_program.hpp"
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "cloud_hooks/program_runner.hpp"
@@ -24,9 +27,30 @@ namespace fs = std::filesystem;
 
 constexpr Duration kPackTimeout = seconds(300);
 
+// The search costs some milliseconds, and only where there is a GPU module and the loader does not
+// know the library. Packages for Python bring them in folders that no loader looks into.
 constexpr const char* kStarter = R"sh(#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+known=
+find_library() {
+  case $known in *"$1"*) return ;; esac
+  for folder in $(printf %s "$LD_LIBRARY_PATH" | tr : ' ') /usr/local/cuda/lib64 \
+    /usr/local/cuda/lib "${CONDA_PREFIX:-/opt/conda}"/lib \
+    "${VIRTUAL_ENV:-/opt/conda}"/lib/python3*/site-packages/nvidia/*/lib \
+    "${HOME:-/root}"/.local/lib/python3*/site-packages/nvidia/*/lib \
+    /usr/local/lib/python3*/*-packages/nvidia/*/lib /usr/lib/python3*/*-packages/nvidia/*/lib; do
+    if [ -e "$folder/$1" ]; then
+      LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder
+      return
+    fi
+  done
+}
+if [ -e "$here/bin/libmayfly_cuda.so" ]; then
+  known=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null)
+  find_library libcudnn.so.9
+  find_library libnccl.so.2
+fi
 export LD_LIBRARY_PATH
 exec "$here/bin/mayfly" "$@"
 )sh";
@@ -39,18 +63,25 @@ bool belongs_to_c_library(const std::string& name) {
                      [&](std::string_view own) { return name.starts_with(own); });
 }
 
-std::vector<fs::path> loaded_libraries() {
-  std::vector<fs::path> paths;
+bool is_nvidias(const std::string& name) {
+  return name.starts_with("libcu") || name.starts_with("libnccl") || name.starts_with("libnv");
+}
+
+using Libraries = std::map<std::string, fs::path>;  // by the name that the loader asks for
+
+Libraries loaded_libraries() {
+  Libraries libraries;
   ::dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* list) {
         const fs::path path = info->dlpi_name;
-        if (path.is_absolute() && !belongs_to_c_library(path.filename().string())) {
-          static_cast<std::vector<fs::path>*>(list)->push_back(path);
+        const std::string name = path.filename();
+        if (path.is_absolute() && !belongs_to_c_library(name) && !is_nvidias(name)) {
+          static_cast<Libraries*>(list)->emplace(name, path);
         }
         return 0;
       },
-      &paths);
-  return paths;
+      &libraries);
+  return libraries;
 }
 
 fs::path own_executable() {
@@ -71,19 +102,108 @@ Result<void> run_to_end(std::vector<std::string> argv) {
              : Result<void>(Error{Errc::kIo, call.argv[0] + ": " + ran.value().summary()});
 }
 
-/// Lays out what is packed; files of the system are links.
-Result<void> lay_out(const fs::path& folder) {
-  const fs::path executable = own_executable();
-  std::error_code failure;
-  fs::create_directories(folder / "bin", failure);
-  fs::create_directories(folder / "lib", failure);
-  const std::string copy = (folder / "bin/mayfly").string();
-  if (!run_to_end({"strip", "--strip-debug", "-o", copy, executable.string()}).ok()) {
-    fs::create_symlink(executable, copy, failure);
+/// The modules that lie beside the program. What they link is what the program links, NVIDIA's
+/// libraries, and an MPI, which belongs to the machine's launcher.
+std::vector<fs::path> own_modules() {
+  std::vector<fs::path> found;
+  for (const char* name : {"cuda", "nccl", "mpi"}) {
+    const std::string path = find_beside_program(fmt::format("libmayfly_{}.so", name));
+    if (!path.empty()) {
+      found.emplace_back(path);
+    }
   }
-  for (const fs::path& library : loaded_libraries()) {
+  return found;
+}
+
+/// Adds the libraries in the folder of `library` whose names begin with `prefix` and have a
+/// version.
+void add_family(const fs::path& library, const std::string& prefix, Libraries& libraries) {
+  std::error_code failure;
+  for (const fs::directory_entry& entry : fs::directory_iterator(library.parent_path(), failure)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(prefix) && name.find(".so.") != std::string::npos) {
+      libraries.emplace(name, entry.path());
+    }
+  }
+}
+
+/// cuDNN loads its parts by name while it runs, and NVRTC and cuBLASLt besides. Its part for
+/// attention and recurrent networks is not among those that a ResNet needs.
+void add_what_cudnn_loads(const fs::path& cudnn, Libraries& libraries) {
+  for (const char* family : {"libcudnn_", "libnvrtc", "libcublasLt."}) {
+    add_family(cudnn, family, libraries);
+  }
+  std::erase_if(libraries, [](const auto& library) {
+    return library.first.starts_with("libcudnn_adv.") ||
+           library.first.find(".alt.") != std::string::npos;
+  });
+}
+
+/// NVIDIA's libraries that a module needs, as `ldd` finds them.
+Result<void> add_nvidia_libraries(const fs::path& module, Libraries& libraries) {
+  ProgramCall call;
+  call.argv = {"ldd", module.string()};
+  const Result<ProgramResult> ran = run_program(call);
+  if (!ran.ok() || !ran.value().succeeded()) {
+    return Error{Errc::kIo, "ldd: " + (ran.ok() ? ran.value().summary() : ran.error().detail)};
+  }
+  std::istringstream lines(ran.value().output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    std::string arrow;
+    std::string path;
+    words >> name >> arrow >> path;
+    if (!is_nvidias(name)) {
+      continue;
+    }
+    if (!path.starts_with('/')) {
+      return Error{Errc::kNotFound, fmt::format("{} of {} is not on this machine; put its folder "
+                                                "into LD_LIBRARY_PATH",
+                                                name, module.filename().string())};
+    }
+    libraries.emplace(name, path);
+    if (name.starts_with("libcudnn.")) {
+      add_what_cudnn_loads(path, libraries);
+    }
+  }
+  return {};
+}
+
+/// A copy without debugging information; where strip is not there, a link.
+std::error_code place_program(const fs::path& program, const fs::path& copy) {
+  std::error_code failure;
+  if (!run_to_end({"strip", "--strip-debug", "-o", copy.string(), program.string()}).ok()) {
+    fs::create_symlink(program, copy, failure);
+  }
+  return failure;
+}
+
+/// Lays out what is packed; files of the system are links.
+Result<void> lay_out(const fs::path& folder, NvidiaLibraries nvidia) {
+  const fs::path executable = own_executable();
+  Libraries libraries = loaded_libraries();
+  std::error_code failure;
+  fs::create_directories(folder / "lib", failure);
+  fs::create_directories(folder / "bin", failure);
+  if (!failure) {
+    failure = place_program(executable, folder / "bin/mayfly");
+  }
+  for (const fs::path& module : own_modules()) {
     if (!failure) {
-      fs::create_symlink(library, folder / "lib" / library.filename(), failure);
+      failure = place_program(module, folder / "bin" / module.filename());
+    }
+    if (nvidia == NvidiaLibraries::kPacked && module.filename() != "libmayfly_mpi.so") {
+      TRY(add_nvidia_libraries(module, libraries));
+    }
+  }
+  const fs::path tables = executable.parent_path() / "engine_tables";
+  if (!failure && fs::is_directory(tables)) {
+    fs::create_directory_symlink(tables, folder / "bin/engine_tables", failure);
+  }
+  for (const auto& [name, path] : libraries) {
+    if (!failure) {
+      fs::create_symlink(path, folder / "lib" / name, failure);
     }
   }
   if (failure) {
@@ -97,7 +217,7 @@ Result<void> lay_out(const fs::path& folder) {
 
 }  // namespace
 
-Result<void> pack_own_program(const std::string& output) {
+Result<void> pack_own_program(const std::string& output, NvidiaLibraries nvidia) {
   const fs::path parent = fs::absolute(output).parent_path();
   std::error_code failure;
   fs::create_directories(parent, failure);
@@ -106,7 +226,7 @@ Result<void> pack_own_program(const std::string& output) {
     return Error{Errc::kIo, "cannot write into " + parent.string()};
   }
   const std::string packed = parts + "/packed";
-  Result<void> done = lay_out(fs::path(parts) / "mayfly");
+  Result<void> done = lay_out(fs::path(parts) / "mayfly", nvidia);
   if (done.ok()) {
     done = run_to_end({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
                        "--numeric-owner", "--mode=u+rwX,go+rX,go-w", "--dereference",
@@ -123,8 +243,11 @@ Result<void> pack_own_program(const std::string& output) {
 }
 
 Result<std::string> packed_own_program(const std::string& folder) {
-  std::vector<fs::path> files = loaded_libraries();
+  std::vector<fs::path> files = own_modules();
   files.push_back(own_executable());
+  for (const auto& [name, path] : loaded_libraries()) {
+    files.push_back(path);
+  }
   std::string facts;
   for (const fs::path& file : files) {
     struct stat facts_of {};
@@ -138,9 +261,21 @@ Result<std::string> packed_own_program(const std::string& folder) {
                            ".tar.gz";
   std::error_code failure;
   if (!fs::exists(path, failure)) {
-    TRY(pack_own_program(path));
+    TRY(pack_own_program(path, NvidiaLibraries::kOfTheServer));
   }
   return path;
+}
+
+Result<bool> has_cuda_module(const std::string& bundle) {
+  ProgramCall call;
+  call.argv = {"tar", "-tzf", bundle};
+  call.timeout = kPackTimeout;
+  const Result<ProgramResult> ran = run_program(call);
+  if (!ran.ok() || !ran.value().succeeded()) {
+    return Error{Errc::kIo,
+                 bundle + ": " + (ran.ok() ? ran.value().summary() : ran.error().detail)};
+  }
+  return ran.value().output.find("mayfly/bin/libmayfly_cuda.so\n") != std::string::npos;
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -8,15 +8,27 @@
 
 namespace mayfly::cloud_hooks {
 
-/// Writes a gzipped tar with one folder, `mayfly`, in which the script `mayfly` starts this program
-/// with the shared libraries that it has loaded, but for those of the C library, which belong to
-/// the machine's kernel loader: it needs a glibc that is no older than ours. The same files give
-/// the same archive. Needs tar and gzip; debugging information is left out where strip is there.
-/// kIo with the reason; nothing half-written is left. Takes some ten seconds. Any thread.
-[[nodiscard]] Result<void> pack_own_program(const std::string& output);
+/// NVIDIA's libraries that the GPU modules need (cuDNN, NCCL, and what cuDNN loads itself).
+enum class NvidiaLibraries {
+  kOfTheServer,  ///< the server has them; the archive's start script looks for them
+  kPacked,       ///< they come along: about 1 GB more
+};
 
-/// The archive of this program in `folder`, which is made if need be; packed anew only when the
-/// program or a library has changed.
+/// Writes a gzipped tar with one folder, `mayfly`, in which the script `mayfly` starts this program
+/// with its modules (libmayfly_*.so), its engine tables and the shared libraries that it has
+/// loaded, but for those of the C library, which belong to the machine's kernel loader: it needs a
+/// glibc that is no older than ours. The same files give the same archive. Needs tar and gzip;
+/// debugging information is left out where strip is there. kNotFound if a library that is to be
+/// packed is not here, kIo with the reason; nothing half-written is left. Takes some ten seconds,
+/// with NVIDIA's libraries a minute or two. Any thread.
+[[nodiscard]] Result<void> pack_own_program(const std::string& output, NvidiaLibraries nvidia);
+
+/// The archive of this program in `folder`, without NVIDIA's libraries; `folder` is made if need
+/// be. Packed anew only when the program, a module or a library has changed.
 [[nodiscard]] Result<std::string> packed_own_program(const std::string& folder);
+
+/// Whether an archive of pack_own_program() has the module for --device cuda. kIo if it cannot be
+/// read. Reads all of it.
+[[nodiscard]] Result<bool> has_cuda_module(const std::string& bundle);
 
 }  // namespace mayfly::cloud_hooks

@@ -1,5 +1,6 @@
 mayfly_library(engine
   SOURCES cloud/cloud.cpp cloud/cloud_plan.cpp cloud/cloud_startup.cpp
+          cloud/gpu_findings.cpp
           faults/chaos_plan.cpp faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
           launch/coordinator_main.cpp launch/launched_by.cpp launch/launched_rank.cpp
           launch/local_launcher.cpp launch/pmi_channel.cpp launch/pmix_channel.cpp

@@ -1,7 +1,14 @@
 #include "engine/config/cloud_offers.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <optional>
+
+#include "base/gpu_facts.hpp"
+#include "cloud_hooks/core/machine_gpu.hpp"
+#include "engine/config/device_choice.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -95,6 +102,45 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
     return Error{Errc::kInvalidInput, "cloud_offers: more than 1000 offers"};
   }
   return offers;
+}
+
+Result<void> check_gpus(const std::vector<cloud_hooks::OfferTerms>& offers, bool must_be_equal) {
+  const cloud_hooks::OfferTerms* first = nullptr;  // whose GPU is known
+  std::string name_of_first;
+  for (const cloud_hooks::OfferTerms& terms : offers) {
+    const std::string& type = terms.offer.machine_type;
+    const std::optional<cloud_hooks::MachineGpu> gpu = cloud_hooks::gpu_of_machine(type);
+    if (!gpu) {
+      continue;
+    }
+    if (gpu->capability < kGpuCapabilityMin) {
+      return Error{
+          Errc::kInvalidInput,
+          gpu->name.empty()
+              ? fmt::format(
+                    "cloud_offers: {} has no NVIDIA GPU, and workers compute on device cuda", type)
+              : fmt::format("cloud_offers: the GPU of {}, {}, has compute capability {}.{}; device "
+                            "cuda needs {}.{} or newer",
+                            type, gpu->name, gpu->capability / 10, gpu->capability % 10,
+                            kGpuCapabilityMin / 10, kGpuCapabilityMin % 10)};
+    }
+    if (must_be_equal && first != nullptr && name_of_first != gpu->name) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("cloud_offers: {} has {} and {} has {}, which compute different "
+                               "bits; give offers with one kind of GPU, or let sums be rounded "
+                               "(--reduction fp32)",
+                               first->offer.machine_type, name_of_first, type, gpu->name)};
+    }
+    first = &terms;
+    name_of_first = gpu->name;
+  }
+  return {};
+}
+
+bool servers_use_cuda(const JobConfig& config) {
+  const std::string& args = config.cloud_worker_args;
+  return args.find("--device") == std::string::npos ? uses_cuda(config.device)
+                                                    : args.find("cuda") != std::string::npos;
 }
 
 std::vector<std::string> cloud_provider_names() {

@@ -9,11 +9,21 @@
 
 #include "base/result.hpp"
 #include "cloud_hooks/core/offer_catalog.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::engine {
 
 /// In the order of the text; an empty text has none. kInvalidInput with the offer that is wrong.
 [[nodiscard]] Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& text);
+
+/// For workers that compute on GPUs: kInvalidInput if the machine type of an offer is known to have
+/// none, or one that is too old; and, if all workers must compute the same bits, if two offers are
+/// known to have different ones. What is not known is left to the workers. Pure.
+[[nodiscard]] Result<void> check_gpus(const std::vector<cloud_hooks::OfferTerms>& offers,
+                                      bool must_be_equal);
+
+/// Whether workers on servers compute on GPUs: by cloud_worker_args, or else by the job's device.
+[[nodiscard]] bool servers_use_cuda(const JobConfig& config);
 
 /// What cloud_provider may be.
 [[nodiscard]] std::vector<std::string> cloud_provider_names();

@@ -308,8 +308,15 @@ Complaint check_cloud(const JobConfig& c) {
   if (!(c.cloud_start_timeout >= 1 && c.cloud_start_timeout <= 1e6)) {
     return "cloud_start_timeout " + shown(c.cloud_start_timeout) + " is not between 1 and 1e6";
   }
-  if (const auto offers = parse_offers(c.cloud_offers); !offers.ok()) {
+  const auto offers = parse_offers(c.cloud_offers);
+  if (!offers.ok()) {
     return offers.error().detail;
+  }
+  if (servers_use_cuda(c)) {
+    const bool rounds = c.reduction != "exact" && c.audit_every == 0 && !uses_parameter_servers(c);
+    if (const Result<void> gpus = check_gpus(offers.value(), !rounds); !gpus.ok()) {
+      return gpus.error().detail;
+    }
   }
   if (!c.hosts.empty() && !c.hostfile.empty()) {
     return std::string("hosts and hostfile say the same; give one of them");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/beside_program.hpp"
 #include "base/file.hpp"
 #include "base/module_file.hpp"
 #include "datasets/core/augmentation.hpp"

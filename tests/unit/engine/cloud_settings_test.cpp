@@ -30,6 +30,43 @@ TEST(CloudOffers, WhatIsWrongIsNamed) {
   }
 }
 
+std::string refusal_of(JobConfig config, const std::string& offers) {
+  config.cloud_provider = "ec2";
+  config.cloud_offers = offers;
+  const Result<void> valid = validate(config);
+  return valid.ok() ? "" : valid.error().detail;
+}
+
+TEST(CloudOffers, WithAGpuThatIsTooOldAreRefusedForJobsOnGpus) {
+  JobConfig config;
+  EXPECT_EQ(refusal_of(config, "p3.2xlarge=1"), "") << "workers compute on the CPU";
+  config.device = "cuda";
+  EXPECT_EQ(refusal_of(config, "p3.2xlarge=1"),
+            "cloud_offers: the GPU of p3.2xlarge, NVIDIA V100, has compute capability 7.0; device "
+            "cuda needs 8.0 or newer");
+  EXPECT_EQ(refusal_of(config, "p5.48xlarge=9,m5.large=1"),
+            "cloud_offers: m5.large has no NVIDIA GPU, and workers compute on device cuda");
+  EXPECT_EQ(refusal_of(config, "p5.48xlarge=9,unheard.of=1"), "");
+  config.cloud_worker_args = "--device cpu";
+  EXPECT_EQ(refusal_of(config, "m5.large=1"), "") << "workers have a flag of their own";
+  config.device = "cpu";
+  config.cloud_worker_args = "--threads 1 --device cuda:0";
+  EXPECT_NE(refusal_of(config, "m5.large=1"), "");
+}
+
+TEST(CloudOffers, WithTwoKindsOfGpuAreRefusedWhereAllMustComputeTheSameBits) {
+  JobConfig config;
+  config.device = "cuda";
+  EXPECT_NE(refusal_of(config, "p4d.24xlarge=9,p5.48xlarge=20")
+                .find("p4d.24xlarge has NVIDIA A100 and p5.48xlarge has NVIDIA H100"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of(config, "p4d.24xlarge=9,p4de.24xlarge=20"), "");
+  config.reduction = "fp32";
+  EXPECT_EQ(refusal_of(config, "p4d.24xlarge=9,p5.48xlarge=20"), "");
+  config.audit_every = 10;
+  EXPECT_NE(refusal_of(config, "p4d.24xlarge=9,p5.48xlarge=20"), "");
+}
+
 TEST(CloudSettings, ATableIsTheSameAsFlags) {
   JobConfig config;
   const Result<void> done = apply_toml(config, R"(
