@@ -4,6 +4,8 @@
 // metrics.jsonl) are written by engine/run/run_directory, not here. All functions may be called
 // from any thread.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,19 @@ enum class Level { kDebug, kInfo, kWarning, kError };
 /// "worker 3") is printed on every line. Called early in main, after any fork, and again when the
 /// process knows what it is; never while other threads log.
 void open(std::string_view who, const std::string& path, Level stderr_level);
+
+/// Lines that were kept, each with its end of line.
+struct KeptLines {
+  std::uint64_t first = 0;  ///< number of the first one, counted from 0 since keep_lines()
+  std::string text;         ///< empty = none
+};
+
+/// From the last open() on, lines from kInfo up are kept for take_kept_lines(), too, at most
+/// `bytes_max` bytes of them: beyond that the oldest are forgotten, but counted. Called as open().
+void keep_lines(std::size_t bytes_max);
+/// Whole lines from the oldest kept on, at most `bytes_max` bytes together; they are kept no
+/// longer. A line that is longer is cut.
+[[nodiscard]] KeptLines take_kept_lines(std::size_t bytes_max);
 
 void debug(std::string_view text);
 void info(std::string_view text);

@@ -11,17 +11,18 @@ mayfly_library(engine
           parameter_server/sgd_shard.cpp
           processes/coordinator_commands.cpp processes/coordinator_options.cpp
           processes/coordinator_process.cpp processes/data_source.cpp processes/exit_codes.cpp
-          processes/job_settings.cpp processes/member_records.cpp processes/peer_reach.cpp
-          processes/ps_process.cpp processes/rejoin_limit.cpp processes/resident_memory.cpp
-          processes/run_place.cpp processes/signal_watcher.cpp processes/worker.cpp
-          processes/worker_join.cpp
+          processes/job_settings.cpp processes/log_sender.cpp processes/member_records.cpp
+          processes/peer_reach.cpp processes/ps_process.cpp processes/rejoin_limit.cpp
+          processes/resident_memory.cpp processes/run_place.cpp processes/signal_watcher.cpp
+          processes/worker.cpp processes/worker_join.cpp
           reduction/bucket_tuner.cpp reduction/device_wire.cpp reduction/gradient_buckets.cpp
           reduction/gradient_sums.cpp reduction/gradient_wire.cpp reduction/half_wire.cpp
           reduction/reduction_layout.cpp reduction/word_wire.cpp reduction/wrapped_wire.cpp
           run/checkpoint_copier.cpp run/checkpoint_receiver.cpp run/checkpoint_transfer.cpp
           run/checkpoint_uploader.cpp run/checkpoint_writer.cpp run/data_transfer.cpp
-          run/job_facts.cpp run/ledger.cpp run/network_interface.cpp run/records.cpp
-          run/run_recorder.cpp run/run_recorder_end.cpp run/run_recorder_servers.cpp run/trace.cpp
+          run/job_facts.cpp run/ledger.cpp run/member_logs.cpp run/network_interface.cpp
+          run/records.cpp run/run_recorder.cpp run/run_recorder_end.cpp
+          run/run_recorder_servers.cpp run/trace.cpp
           server_roles/ps_roles.cpp server_roles/ps_servers.cpp server_roles/server_address.cpp
           server_roles/server_places.cpp
           state/initial_weights.cpp state/starting_state.cpp state/state_donor.cpp

@@ -9,6 +9,7 @@
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
+#include "engine/processes/log_sender.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/prepare_job.hpp"
@@ -94,10 +95,15 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
     const bool refused = joined.error().code == Errc::kRefused;
     return fail(joined.error(), refused ? kExitUsage : kExitFailed);
   }
+  std::optional<LogSender> log_sender;
+  if (!config.launched) {
+    log_sender.emplace(*joined.value());
+  }
   signals.tell(joined.value().get());
   const elastic::member_effect::Leave leave = server.value()->run(*joined.value());
   signals.tell(nullptr);
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  log_sender.reset();
   joined.value().reset();  // says the last words
   return exit_code_of(leave);
 }

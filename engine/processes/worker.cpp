@@ -24,6 +24,7 @@
 #include "engine/processes/data_source.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
+#include "engine/processes/log_sender.hpp"
 #include "engine/processes/peer_reach.hpp"
 #include "engine/processes/ps_process.hpp"
 #include "engine/processes/rejoin_limit.hpp"
@@ -228,6 +229,10 @@ struct Untold {
 Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
                elastic::MemberClient& client, nn::ModelState initial,
                std::deque<StepRecord>& recent_records, PsServer* server, LeaveSignals& signals) {
+  std::optional<LogSender> log_sender;  // goes last, and says the last words
+  if (!config.launched) {
+    log_sender.emplace(client);
+  }
   if (parts.transport == nullptr) {
     PsWorkerParts ps{*parts.job,   *parts.layout, *parts.loader,
                      *parts.pool,  *parts.board,  delay_of(config, parts),
@@ -439,6 +444,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     }
   }
   log::open("worker", "", log::Level::kInfo);
+  if (!config.launched) {  // else its launcher has what it writes
+    log::keep_lines(LogSender::kKeptBytes);
+  }
   elastic::FlightRecorder::write_on_fatal_signals();
   const Result<cloud_hooks::NoticeSetting> notice =
       cloud_hooks::parse_notice_setting(config.notice);

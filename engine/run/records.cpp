@@ -55,6 +55,11 @@ void put(WireWriter& out, const FallBackRecord& r) {
   out.put_string(std::string_view(r.reason).substr(0, kRecordTextBytesMax));
 }
 
+void put(WireWriter& out, const LogRecord& r) {
+  out.put(r.first);
+  out.put_string(std::string_view(r.lines).substr(0, LogRecord::kBytesMax));
+}
+
 void get(WireReader& in, StepRecord& r) {
   r.step = in.get<std::uint64_t>();
   r.view = in.get<std::uint64_t>();
@@ -111,6 +116,11 @@ void get(WireReader& in, FallBackRecord& r) {
   r.reason = in.get_string(kRecordTextBytesMax);
 }
 
+void get(WireReader& in, LogRecord& r) {
+  r.first = in.get<std::uint64_t>();
+  r.lines = in.get_string(LogRecord::kBytesMax);
+}
+
 template <typename T>
 Result<Record> get_whole(WireReader& in) {
   T record;
@@ -141,6 +151,7 @@ Result<Record> decode_record(ByteSpan bytes) {
     case 5: return get_whole<NoteRecord>(in);
     case 6: return get_whole<StateRecord>(in);
     case 7: return get_whole<FallBackRecord>(in);
+    case 8: return get_whole<LogRecord>(in);
     default: return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
   }
 }

@@ -72,8 +72,16 @@ struct FallBackRecord {
   std::string reason;
 };
 
+/// Lines of a member's log, each with its end of line; see log::take_kept_lines().
+struct LogRecord {
+  static constexpr std::size_t kBytesMax = 4096;  ///< of the text
+
+  std::uint64_t first = 0;  ///< number of the first line; tells repeated lines from new ones
+  std::string lines;
+};
+
 using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
-                            WorkerRecord, NoteRecord, StateRecord, FallBackRecord>;
+                            WorkerRecord, NoteRecord, StateRecord, FallBackRecord, LogRecord>;
 
 /// Tells a failure that comes again from one of another cause: what follows the last colon of its
 /// text, as of errors of the operating system. One thread.

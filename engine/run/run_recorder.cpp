@@ -39,6 +39,7 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
       directory_(directory),
       listener_(listener),
       on_other_command_(std::move(on_other_command)),
+      member_logs_(job.config.run_dir),
       history_(std::move(history)),
       goes_on_(history_.views > 0),
       roles_(roles_in(job.config)) {}
@@ -185,6 +186,9 @@ void RunRecorder::on_report(MemberId member, ByteSpan payload) {
     return;
   }
   const std::lock_guard output(output_mutex_);
+  if (const auto* log = std::get_if<LogRecord>(&record.value())) {
+    member_logs_.append(member, *log);
+  }
   std::visit([this](const auto& r) { receive(r); }, record.value());
 }
 

@@ -12,6 +12,7 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
+#include "engine/run/member_logs.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
@@ -117,6 +118,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const NoteRecord& record);
   void receive(const StateRecord& record);
   void receive(const FallBackRecord& record);
+  void receive(const LogRecord&) {}  // goes to member_logs_
   // Under mutex_:
   [[nodiscard]] double train_seconds() const;
   [[nodiscard]] std::uint64_t samples_of(std::uint64_t step) const;
@@ -136,6 +138,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::mutex transfer_mutex_;
   TransferHandler on_transfer_;  // guarded by transfer_mutex_
   std::mutex output_mutex_;      // the directory and the listener are used by one thread at a time
+  MemberLogs member_logs_;       // guarded by output_mutex_
   SaidFailure checkpoint_failures_;     // guarded by output_mutex_
   SaidFailure refusals_;                // guarded by output_mutex_
   SaidFailure copy_failures_;           // guarded by output_mutex_

@@ -80,7 +80,8 @@ TEST(FileFuzz, AWorkersReportIsUnderstoodOrRefused) {
               encode_record(engine::CheckpointRecord{7, true, "checkpoints/step-7"}),
               encode_record(engine::FatalRecord{"the loss is not finite"}),
               encode_record(engine::WorkerRecord{1.5, 7}),
-              encode_record(engine::NoteRecord{"audit", "all is well"})},
+              encode_record(engine::NoteRecord{"audit", "all is well"}),
+              encode_record(engine::LogRecord{3, "12:00:00.000 worker info joined\n"})},
              read});
 }
 

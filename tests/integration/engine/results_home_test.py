@@ -183,6 +183,34 @@ def coordinator_restarted():
     remove(job)
 
 
+def logs():
+    """What workers have logged is here, also of one whose host is lost; each line once, although
+    the coordinator is killed and started again."""
+    job = cluster(2, extra=lingering(30))
+    workers = start_workers(job, 2)
+    job.run.wait_for_step(30)
+    time.sleep(1.5)  # lines are sent once a second
+    workers[0].kill()
+    job.coordinators[-1].kill()
+    job.start_coordinator(2)
+    job.run.finish()
+
+    folder = os.path.join(job.run_dir(), "logs")
+    told = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("member-"):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                told.append(f.read().splitlines())
+    told.sort(key=lambda lines: "leaving" in lines[-1])
+    expect(len(told) == 2, f"a file for each: {os.listdir(folder)}")
+    lost, other = told
+    expect(any("joined " in line for line in lost), f"of the lost one: {lost}")
+    expect(not any("leaving" in line for line in lost), lost)
+    expect(sum("leaving: the job is over" in line for line in other) == 1, other)
+    expect(sum("joined " in line for line in other) == 1, other)
+    remove(job)
+
+
 def not_taken():
     """A coordinator that cannot write it says so, and the job has failed."""
     job = cluster(1, extra=lingering(10))
@@ -204,4 +232,5 @@ if __name__ == "__main__":
         "done": done, "stopped": stopped, "by_time": by_time,
         "all_workers_lost": all_workers_lost, "stopped_after_a_loss": stopped_after_a_loss,
         "foreign_checkpoints": foreign_checkpoints,
-        "coordinator_restarted": coordinator_restarted, "not_taken": not_taken}))
+        "coordinator_restarted": coordinator_restarted, "not_taken": not_taken,
+        "logs": logs}))

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 
 #include "base/file.hpp"
 
@@ -28,6 +30,27 @@ TEST(LogDeathTest, WritesAllLevelsToTheFileAndOnlySevereOnesToStandardError) {
   EXPECT_NE(text.value().find("first {not a format}"), std::string::npos);
   EXPECT_NE(text.value().find("second"), std::string::npos);
   std::filesystem::remove_all(folder);
+}
+
+TEST(LogDeathTest, KeepsTheNewestLinesUntilTheyAreTaken) {
+  EXPECT_EXIT(
+      {
+        log::open("worker", "", log::Level::kError);
+        log::info("before");
+        log::keep_lines(200);
+        log::debug("no debug lines");
+        for (int i = 0; i < 10; ++i) {
+          log::info("line " + std::to_string(i));  // some 35 bytes each
+        }
+        const log::KeptLines two = log::take_kept_lines(80);
+        const log::KeptLines rest = log::take_kept_lines(1000);
+        const bool right = two.first > 0 && two.text.ends_with('\n') &&
+                           std::count(two.text.begin(), two.text.end(), '\n') == 2 &&
+                           rest.first == two.first + 2 && rest.text.ends_with("line 9\n") &&
+                           log::take_kept_lines(1000).text.empty();
+        std::exit(right ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

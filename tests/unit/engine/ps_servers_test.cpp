@@ -8,7 +8,7 @@
 namespace mayfly::engine {
 namespace {
 
-ServerAddress server(std::uint32_t index) {
+ServerAddress server_address(std::uint32_t index) {
   const std::string name = std::to_string(index);
   return {index, {"lead" + name}, {"follow" + name}};
 }
@@ -48,18 +48,20 @@ TEST(PsServers, MoveAShardToItsFollowerAndNeverBack) {
   const std::string worker = kPsWorkerAddress;
   ASSERT_TRUE(
       servers
-          .follow(servers_view(1, {{1, worker}, {2, to_text(server(0))}, {3, to_text(server(1))}}))
+          .follow(servers_view(
+              1, {{1, worker}, {2, to_text(server_address(0))}, {3, to_text(server_address(1))}}))
           .ok());
   EXPECT_EQ(servers.leader_address(0), "lead0");
   EXPECT_EQ(servers.follower_address(0), "follow1");
-  ASSERT_TRUE(servers.follow(servers_view(2, {{1, worker}, {3, to_text(server(1))}})).ok());
+  ASSERT_TRUE(servers.follow(servers_view(2, {{1, worker}, {3, to_text(server_address(1))}})).ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.follower_address(0), "");
   EXPECT_EQ(servers.follower_address(1), "") << "its follower was on the lost server";
   // Another process under the same index has not what the job has trained.
   ASSERT_TRUE(
       servers
-          .follow(servers_view(3, {{1, worker}, {3, to_text(server(1))}, {9, to_text(server(0))}}))
+          .follow(servers_view(
+              3, {{1, worker}, {3, to_text(server_address(1))}, {9, to_text(server_address(0))}}))
           .ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
 }
@@ -67,7 +69,8 @@ TEST(PsServers, MoveAShardToItsFollowerAndNeverBack) {
 TEST(PsServers, AreMetByALateWorkerAsTheyAre) {
   PsServers servers(two_servers());
   ASSERT_TRUE(
-      servers.follow(servers_view(7, {{3, to_text(server(1))}, {8, kPsWorkerAddress}})).ok());
+      servers.follow(servers_view(7, {{3, to_text(server_address(1))}, {8, kPsWorkerAddress}}))
+          .ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.leader_address(1), "lead1");
 }
@@ -97,7 +100,7 @@ JobConfig colocated(std::uint32_t workers, std::uint32_t replicas) {
 }
 
 ServerAddress carried(std::uint32_t index) {
-  ServerAddress address = server(index);
+  ServerAddress address = server_address(index);
   address.computes = true;
   return address;
 }
@@ -117,7 +120,7 @@ TEST(ColocatedServers, AreAsManyAsWorkersAndThoseThatComeLaterCarryNone) {
 TEST(ColocatedServers, AreWorkersToo) {
   EXPECT_TRUE(is_worker(to_text(carried(1))));
   EXPECT_TRUE(is_worker(kPsWorkerAddress));
-  EXPECT_FALSE(is_worker(to_text(server(1))));
+  EXPECT_FALSE(is_worker(to_text(server_address(1))));
 }
 
 TEST(ColocatedServers, AreLostThoughTheirMemberComesBackWithoutThem) {
@@ -176,11 +179,11 @@ TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
 }
 
 TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
-  const auto last =
-      servers_view(2, {{1, kPsWorkerAddress}, {2, to_text(server(0))}, {3, to_text(server(1))}});
+  const auto last = servers_view(
+      2, {{1, kPsWorkerAddress}, {2, to_text(server_address(0))}, {3, to_text(server_address(1))}});
   const auto two = servers_view(1, {{1, kPsWorkerAddress},
-                                    {2, to_text(server(0))},
-                                    {3, to_text(server(1))},
+                                    {2, to_text(server_address(0))},
+                                    {3, to_text(server_address(1))},
                                     {4, kPsWorkerAddress}});
   PsServers servers(two_servers());
   ASSERT_TRUE(servers.follow(two).ok());
@@ -188,7 +191,7 @@ TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
   EXPECT_EQ(servers.server_to_give_up(two, 1), std::nullopt) << "the other worker may reach it";
   ASSERT_TRUE(servers.follow(last).ok());
   EXPECT_EQ(servers.server_to_give_up(last, 1), MemberId{3});
-  const auto without = servers_view(3, {{1, kPsWorkerAddress}, {2, to_text(server(0))}});
+  const auto without = servers_view(3, {{1, kPsWorkerAddress}, {2, to_text(server_address(0))}});
   ASSERT_TRUE(servers.follow(without).ok());
   EXPECT_EQ(servers.leader_member(1), MemberId{2});
   EXPECT_EQ(servers.server_to_give_up(without, 1), std::nullopt) << "updates would be lost";

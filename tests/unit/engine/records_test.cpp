@@ -55,6 +55,16 @@ TEST(Records, OfFallingBackSurviveTheWire) {
   EXPECT_EQ(std::get<FallBackRecord>(back.value()).reason, "too high");
 }
 
+TEST(Records, OfALogSurviveTheWireUpToTheirLimit) {
+  const Result<Record> back = decode_record(encode_record(LogRecord{7, "one\ntwo\n"}));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<LogRecord>(back.value()).first, 7u);
+  EXPECT_EQ(std::get<LogRecord>(back.value()).lines, "one\ntwo\n");
+  const Result<Record> cut = decode_record(encode_record(LogRecord{0, std::string(9999, 'x')}));
+  ASSERT_TRUE(cut.ok());
+  EXPECT_EQ(std::get<LogRecord>(cut.value()).lines.size(), LogRecord::kBytesMax);
+}
+
 TEST(SaidFailure, IsNewsIfItsCauseIsAnotherOneOrItHadWorkedMeanwhile) {
   SaidFailure said;
   EXPECT_TRUE(said.is_news("step 5 not saved: cannot write a/5: No space left on device"));

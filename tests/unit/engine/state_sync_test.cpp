@@ -20,7 +20,7 @@ namespace {
 
 constexpr Duration kHangBound = seconds(30);
 
-elastic::View view_of(std::size_t members, std::vector<Rank> behind) {
+elastic::View sync_view(std::size_t members, std::vector<Rank> behind) {
   elastic::View view;
   view.id = ViewId{4};
   view.key = 0xfeed;
@@ -149,7 +149,7 @@ Bytes packed(const nn::ModelState& state) {
 }
 
 TEST(StateSync, LargerStatesComeFromMoreMembersAndNeverFromOneThatLacksThem) {
-  const elastic::View view = view_of(5, {Rank{0}, Rank{2}});
+  const elastic::View view = sync_view(5, {Rank{0}, Rank{2}});
   constexpr std::size_t kMib = std::size_t{1} << 20;
   EXPECT_EQ(senders_of(view, 2 * kMib), std::vector<Rank>{Rank{1}});
   EXPECT_EQ(senders_of(view, 17 * kMib), (std::vector<Rank>{Rank{1}, Rank{3}}));
@@ -157,7 +157,7 @@ TEST(StateSync, LargerStatesComeFromMoreMembersAndNeverFromOneThatLacksThem) {
 }
 
 TEST(StateSync, WhoIsBehindTakesTheStateAndWhatWasTriedAboutBuckets) {
-  const elastic::View view = view_of(2, {Rank{0}});
+  const elastic::View view = sync_view(2, {Rank{0}});
   std::vector<std::unique_ptr<Member>> members;
   members.push_back(std::make_unique<Member>(state_after(Step{11}, 100), 2));
   members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), 3));
@@ -174,7 +174,7 @@ TEST(StateSync, WhoIsBehindTakesTheStateAndWhatWasTriedAboutBuckets) {
 }
 
 TEST(StateSync, AMemberThatTriedSomethingElseAboutBucketsFindsOut) {
-  const elastic::View view = view_of(3, {Rank{2}});
+  const elastic::View view = sync_view(3, {Rank{2}});
   std::vector<std::unique_ptr<Member>> members;
   members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), 3));
   members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), 2));
@@ -183,7 +183,7 @@ TEST(StateSync, AMemberThatTriedSomethingElseAboutBucketsFindsOut) {
 }
 
 TEST(StateSync, AnObserverTakesTheLossScaleOfTheOthersIfAJobCanHaveIt) {
-  const elastic::View view = view_of(2, {});
+  const elastic::View view = sync_view(2, {});
   for (const bool is_possible : {true, false}) {
     std::vector<std::unique_ptr<Member>> members;
     members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), 3));

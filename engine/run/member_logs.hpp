@@ -1,0 +1,37 @@
+#pragma once
+
+// logs/member-ID.log in the run directory: what members on other hosts have logged, so that it is
+// where the user is, also after their hosts are gone. One thread.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/ids.hpp"
+#include "engine/run/records.hpp"
+
+namespace mayfly::engine {
+
+class MemberLogs {
+ public:
+  static constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 20;  ///< of one member's file
+  static constexpr std::size_t kFilesMax = 64;  ///< the oldest goes when there is one more
+
+  explicit MemberLogs(std::string run_dir) : folder_(std::move(run_dir) + "/logs") {}
+
+  /// Appends the lines that are new; says how many are missing before them. What is too much, or
+  /// cannot be written, is dropped: a log is no reason to disturb a job.
+  void append(MemberId member, const LogRecord& record);
+
+ private:
+  struct Told {
+    std::uint64_t next = 0;   // number of the line that comes next
+    std::uint64_t bytes = 0;  // in the file
+  };
+  Told& file_of(MemberId member, const std::string& path);
+
+  const std::string folder_;
+  std::map<MemberId, Told> told_;
+};
+
+}  // namespace mayfly::engine
