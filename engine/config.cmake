@@ -1,7 +1,7 @@
 # Settings, the run directory and checkpoints on disk: what the command line and the
 # engine share. It starts no thread and opens no socket.
 mayfly_library(engine_config
-  SOURCES cloud/cloud_provider.cpp cloud/hosts.cpp
+  SOURCES cloud/cloud_provider.cpp cloud/gpu_findings.cpp cloud/hosts.cpp
           config/cloud_offers.cpp config/config.cpp config/config_settings.cpp
           config/config_toml.cpp config/config_validate.cpp config/derived_settings.cpp
           config/device_choice.cpp config/ps_settings.cpp config/switch_order.cpp

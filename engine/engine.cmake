@@ -1,6 +1,5 @@
 mayfly_library(engine
   SOURCES cloud/cloud.cpp cloud/cloud_plan.cpp cloud/cloud_startup.cpp
-          cloud/gpu_findings.cpp
           faults/chaos_plan.cpp faults/duty_cycle.cpp faults/injector.cpp faults/state_faults.cpp
           launch/coordinator_main.cpp launch/launched_by.cpp launch/launched_rank.cpp
           launch/local_launcher.cpp launch/pmi_channel.cpp launch/pmix_channel.cpp
@@ -27,11 +26,13 @@ mayfly_library(engine
           server_roles/server_places.cpp
           state/initial_weights.cpp state/starting_state.cpp state/state_donor.cpp
           state/state_fetch.cpp state/state_parts.cpp state/state_sync.cpp
-          training/audit.cpp training/backend.cpp training/commit.cpp training/compute_pool.cpp
-          training/compute_pool_worker.cpp training/device.cpp training/device_exchange.cpp
-          training/host_copy.cpp training/observer.cpp training/prepare_job.cpp training/trainer.cpp
-          training/trainer_checks.cpp training/trainer_enter.cpp training/trainer_evaluate.cpp
-          training/trainer_observe.cpp training/trainer_reports.cpp training/worker_link.cpp
+          training/audit.cpp training/backend.cpp training/checkpoint_schedule.cpp
+          training/commit.cpp training/compute_pool.cpp training/compute_pool_worker.cpp
+          training/device.cpp training/device_exchange.cpp training/evaluation.cpp
+          training/host_copy.cpp training/member_checks.cpp training/observer.cpp
+          training/prepare_job.cpp training/state_exchange.cpp training/state_keeper.cpp
+          training/step_reports.cpp training/step_work.cpp training/trainer.cpp
+          training/worker_link.cpp
   PUBLIC mayfly_base mayfly_engine_config mayfly_nn mayfly_nn_cpu mayfly_nn_cuda mayfly_datasets
          mayfly_collectives
          mayfly_module_file mayfly_collectives_nccl

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "engine/run/network_interface.hpp"
+#include "elastic/core/early_work.hpp"
+#include "elastic/net/report_barrier.hpp"
+#include "engine/training/evaluation.hpp"
 #include "engine/training/rendezvous.hpp"
 
 namespace mayfly::engine {
@@ -16,10 +17,10 @@ namespace {
 
 // A backstop, as kStepTimeout.
 constexpr Duration kFormTimeout = seconds(30);
+constexpr Duration kReportTimeout = seconds(60);
 // Buckets of 128 KiB to 32 MiB.
 constexpr std::size_t kTunedElementsMin = std::size_t{32} << 10;
 constexpr std::size_t kTunedElementsMax = std::size_t{8} << 20;
-constexpr Duration kProgressInterval = milliseconds(100);
 
 Rank rank_of(MemberId self, const elastic::View& view) {
   for (std::size_t r = 0; r < view.members.size(); ++r) {
@@ -28,12 +29,6 @@ Rank rank_of(MemberId self, const elastic::View& view) {
     }
   }
   UNREACHABLE("a member is only ordered into views it belongs to");
-}
-
-/// It has been found before: the transport listens there.
-std::string host_of(const JobConfig& config) {
-  const Result<std::string> host = listening_host(config.bind_host);
-  return host.ok() ? host.value() : config.bind_host;
 }
 
 /// Sizes worth trying, the usual one first: those that cut the network differently.
@@ -58,34 +53,28 @@ std::vector<std::size_t> candidate_sizes(const BucketSize& size, const Reduction
 
 Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
     : parts_(parts),
-      state_(std::move(initial)),
-      host_copy_(state_, parts.pool),
-      lane_(lane_of(parts.trace, "trainer")),
+      state_(parts.job, parts.layout, parts.pool, std::move(initial)),
+      activity_(parts.trace, parts.board, part_, state_),
       buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace, &parts.board,
                parts.device_sums),
       tuner_(candidate_sizes(parts.job.bucket_size, parts.layout)),
-      committer_(parts.job, parts.layout),
-      state_parts_(parts.job.model),
-      saved_(state_.committed),
-      donor_(host_of(parts.job.config), StateDonor::Priority::kLow, parts.token),
-      sender_(host_of(parts.job.config), StateDonor::Priority::kUsual, parts.token) {
-  position_ = state_.committed;
-  host_copy_.replaced();  // the pool may know another trainer's
+      work_(parts.job, parts.layout, parts.loader, parts.pool, state_),
+      checks_(parts.job, parts.pool, state_, work_, part_, activity_),
+      schedule_(parts.job, state_.committed()),
+      reports_(parts.job, parts.client, parts.loader, parts.pool, state_, parts.recent_records),
+      exchange_(parts.job, parts.token, parts.client, parts.pool, state_, work_, buckets_, tuner_,
+                part_, activity_) {
+  part_.position = state_.committed();
 }
 
 elastic::member_effect::Leave Trainer::run() {
   while (true) {
-    turn_to(elastic::Activity::kIdle);
+    activity_.turn_to(elastic::Activity::kIdle);
     const WorkerLink::Order order = parts_.link.next_order();
     if (const auto* leave = std::get_if<elastic::member_effect::Leave>(&order)) {
       parts_.pool.discard();
       if (leave->write_checkpoint) {
-        turn_to(elastic::Activity::kCheckpoint);
-        draw_weights();
-        if (parts_.checkpoints.write_now(state_here())) {
-          log::info(fmt::format("the state of step {} is in {}/checkpoints",
-                                value(state_.committed), parts_.job.config.run_dir));
-        }
+        save_before_leaving();
       }
       return *leave;
     }
@@ -98,50 +87,29 @@ elastic::member_effect::Leave Trainer::run() {
   }
 }
 
+void Trainer::save_before_leaving() {
+  activity_.turn_to(elastic::Activity::kCheckpoint);
+  state_.draw_weights();
+  if (parts_.checkpoints.write_now(state_.whole())) {
+    log::info(fmt::format("the state of step {} is in {}/checkpoints", value(state_.committed()),
+                          parts_.job.config.run_dir));
+  }
+}
+
 nn::ModelState Trainer::take_state() {
-  donor_.wait_until_copied();  // whose threads read it; the last view may just have begun
-  sender_.wait_until_copied();
-  return std::move(state_here());
+  exchange_.wait_until_copied();  // whose threads read it; the last view may just have begun
+  return state_.take();
 }
 
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.pool.clear_interrupt();
-  donor_.wait_until_copied();
-  sender_.wait_until_copied();
+  exchange_.wait_until_copied();
   if (parts_.link.is_over(view.id)) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
   }
-  rank_ = rank_of(parts_.client.id(), view);
-  is_reporter_ = rank_ == elastic::reporter_of(view);
-  first_step_of_view_ = true;
-  steps_of_view_ = 0;
-  peers_.clear();
-  if (parts_.trace != nullptr) {
-    parts_.trace->at_step(0);
-  }
-  evaluated_.reset();
-  dispute_ = elastic::Dispute::kNone;
-  disputed_.clear();
-  is_unsound_ = false;
-  prefetched_ = 0;
-  parts_.loader.cancel_requests();
-
-  collectives::GroupSpec spec;
-  spec.view = view.id;
-  spec.rank = rank_;
-  spec.key = view.key;
-  for (const elastic::ViewMember& member : view.members) {
-    spec.peers.push_back({member.id, member.address});
-    if (member.id != parts_.client.id()) {
-      peers_.push_back(member.address);
-    }
-  }
+  collectives::GroupSpec spec = begin_view(view);
   RendezvousOverControl store(parts_.client, view.id);
   spec.store = &store;
-  begin_observing(view);
-  if (!observes_ && state_.committed == view.committed) {
-    draw_weights();
-  }
   work_ahead(view);
   Result<std::unique_ptr<collectives::Group>> formed = form(spec);
   if (!formed.ok()) {
@@ -164,32 +132,127 @@ Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   return end;
 }
 
+collectives::GroupSpec Trainer::begin_view(const elastic::View& view) {
+  part_.rank = rank_of(parts_.client.id(), view);
+  part_.is_reporter = part_.rank == elastic::reporter_of(view);
+  part_.steps = 0;
+  evaluated_.reset();
+  peers_.clear();
+  if (parts_.trace != nullptr) {
+    parts_.trace->at_step(0);
+  }
+  collectives::GroupSpec spec;
+  spec.view = view.id;
+  spec.rank = part_.rank;
+  spec.key = view.key;
+  for (const elastic::ViewMember& member : view.members) {
+    spec.peers.push_back({member.id, member.address});
+    if (member.id != parts_.client.id()) {
+      peers_.push_back(member.address);
+    }
+  }
+  checks_.begin_view();
+  work_.begin_view();
+  exchange_.begin_view(view);
+  if (part_.observes) {
+    reports_.forget_recent();  // they will have come from others
+  } else if (state_.committed() == view.committed) {
+    state_.draw_weights();
+  }
+  return spec;
+}
+
+/// The compute threads begin with the view's first step while this thread forms the group, which
+/// they do not need, and compares states. Whatever else they still have in hand is of no use if it
+/// is not of this step; then it is only taken from them.
+void Trainer::work_ahead(const elastic::View& view) {
+  if (part_.observes || state_.committed() != view.committed) {
+    work_.drop_queued();  // of a step that others have committed
+  }
+  const elastic::MicrobatchSet share =
+      elastic::work_before_group(view, view.members[value(part_.rank)], state_.committed());
+  if (share.empty() || value(view.committed) >= parts_.job.total_steps) {
+    return;
+  }
+  part_.position = view.committed;
+  if (work_.may_begin(next(part_.position), share)) {
+    compute(share);
+  }
+}
+
+/// The view has ended at a boundary. Until the next one is announced the compute threads go on with
+/// what they would have begun with.
+void Trainer::work_on(const elastic::View& ended) {
+  const elastic::MicrobatchSet share = elastic::work_at_boundary(
+      ended.members[value(part_.rank)], !part_.observes && parts_.link.stays_after(ended.id),
+      static_cast<std::uint32_t>(parts_.pool.thread_count()));
+  if (!share.empty() && value(part_.position) < parts_.job.total_steps &&
+      work_.may_begin(next(part_.position), share)) {
+    compute(share);
+  }
+}
+
 Result<std::unique_ptr<collectives::Group>> Trainer::form(const collectives::GroupSpec& spec) {
-  const TraceSpan traced = span("form view", {"view", static_cast<std::int64_t>(value(spec.view))});
-  turn_to(elastic::Activity::kForm);
+  const TraceSpan traced =
+      activity_.span("form view", {"view", static_cast<std::int64_t>(value(spec.view))});
+  activity_.turn_to(elastic::Activity::kForm);
   return parts_.transport.form(spec, monotonic_now() + kFormTimeout);
 }
 
+Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group) {
+  parts_.client.post(elastic::member_event::GroupFormed{view.id});
+  TRY(exchange_.agree(view, group, over_->fd(), monotonic_now() + kStepTimeout));
+  part_.position = view.committed;
+  if (!part_.observes) {
+    parts_.client.post(elastic::member_event::StateSynced{view.id});
+    reports_.repeat(view, part_);
+  }
+  if (work_.has_other_exponents()) {  // not agreed on yet: the step starts over
+    work_.discard();
+  }
+  return {};
+}
+
+void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
+  exchange_.take_state_if_caught_up();
+  elastic::member_event::TrainerStopped stopped;
+  stopped.view = view;
+  stopped.committed = state_.committed();
+  stopped.finished = end.finished;
+  stopped.held = work_.held_for(next(state_.committed()));
+  stopped.observed = exchange_.observed();
+  checks_.put_into(stopped);
+  if (end.failure.has_value()) {
+    stopped.failed = end.failure->code != Errc::kAborted;
+    stopped.culprit = end.failure->culprit;
+    stopped.unanswered = end.failure->code == Errc::kUnreachable;
+    stopped.detail = end.failure->detail;
+    log::info(fmt::format("view {} ended after step {}: {}", value(view), value(state_.committed()),
+                          end.failure->detail));
+  }
+  parts_.client.post(stopped);
+}
+
 Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {
-  const elastic::ViewMember& self = view.members[value(rank_)];
+  const elastic::ViewMember& self = view.members[value(part_.rank)];
   const auto later = elastic::MicrobatchSet::range(self.first, self.count);
-  while (value(position_) < parts_.job.total_steps) {
+  while (value(part_.position) < parts_.job.total_steps) {
     const std::uint64_t every = parts_.job.evaluate_every_steps;
-    if (every > 0 && position_ != Step{} && value(position_) % every == 0 &&
-        evaluated_ != position_) {
+    if (every > 0 && part_.position != Step{} && value(part_.position) % every == 0 &&
+        evaluated_ != part_.position) {
       if (Result<void> done = evaluate(view, group); !done.ok()) {
         return {false, done.error()};
       }
     }
-    Result<bool> boundary =
-        run_step(view, group, first_step_of_view_ ? self.first_step : later, later);
+    const Result<bool> boundary =
+        run_step(view, group, part_.is_first_step() ? self.first_step : later, later);
     if (!boundary.ok()) {
       return {false, boundary.error()};
     }
     if (parts_.trace != nullptr) {
-      parts_.trace->at_step(steps_of_view_);
+      parts_.trace->at_step(part_.steps);
     }
-    if (boundary.value() && value(position_) < parts_.job.total_steps) {
+    if (boundary.value() && value(part_.position) < parts_.job.total_steps) {
       return {};  // after the last step nothing is left but its end, whatever was asked for
     }
   }
@@ -202,118 +265,111 @@ Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Grou
 Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& group,
                                const elastic::MicrobatchSet& share,
                                const elastic::MicrobatchSet& next_share) {
-  const TraceSpan traced = span("step");
+  const TraceSpan traced = activity_.span("step");
   while (true) {
-    compute_share(share);
-    prefetch(value(position_) + 2, next_share);
+    compute(share);
+    work_.prefetch(next(next(part_.position)), next_share);
     Result<ReducedStep> reduced = reduce(view, group);
     if (!reduced.ok()) {
       return std::move(reduced).error();
     }
     const ReducedStep& step = reduced.value();
     if (!step.states_agree) {
-      return states_differ();
+      return checks_.states_differ();
     }
     if (!step.results_agree) {
-      return results_differ();
+      return checks_.results_differ();
     }
-    states_agreed();
+    write_checkpoint_if_due();
     if (!goes_on_after(step)) {
-      report_fatal(
-          fmt::format("the loss or a gradient became infinite or NaN in step {}; a lower "
-                      "--lr or a longer warm-up may help",
-                      value(next(position_))));
+      if (part_.is_reporter) {
+        reports_.fatal(
+            fmt::format("the loss or a gradient became infinite or NaN in step {}; a "
+                        "lower --lr or a longer warm-up may help",
+                        value(next(part_.position))));
+      }
       return Error{Errc::kDiverged, "the loss is not finite"};
     }
     if (step.totals.overflows == 0 || step.skips_update()) {
       commit(view, step);
       return step.boundary;
     }
-    exponents_ = buckets_.raised_exponents(exponents_);
-    ++attempt_;
-    begin_computing();
-    held_ = {};
+    work_.try_again(buckets_.raised_exponents(work_.exponents()));
   }
 }
 
-bool Trainer::goes_on_after(const ReducedStep& reduced) const {
-  const std::optional<nn::LossScale>& scale = scale_of_position();
-  return !reduced.skips_update() || (scale.has_value() && scale->after_step(true).has_value());
-}
-
-void Trainer::begin_computing() {
-  parts_.pool.begin_step(value(computing_), state_, exponents_, audited());
-}
-
-void Trainer::compute_share(const elastic::MicrobatchSet& share) {
-  const Step step = next(position_);
-  const bool keep = computing_ == step && held_.minus(share).empty();
-  if (!keep) {
-    parts_.pool.discard();
-    computing_ = step;
-    attempt_ = 0;
-    held_ = {};
-    exponents_ = exponents_of_position();
-    parts_.layout.cut_buckets(tuner_.elements());  // nobody reads it: the pool is idle
-    begin_computing();
-  }
-  const std::vector<std::uint32_t> missing = share.minus(held_).list();
-  if (prefetched_ < value(step)) {
-    parts_.loader.request(value(step), missing);
-    prefetched_ = value(step);
-  }
-  parts_.pool.add_microbatches(missing);
-  held_ = share;
-}
-
-void Trainer::prefetch(std::uint64_t step, const elastic::MicrobatchSet& share) {
-  if (prefetched_ < step && step <= parts_.job.total_steps) {
-    parts_.loader.request(step, share.list());
-    prefetched_ = step;
-  }
+void Trainer::compute(const elastic::MicrobatchSet& share) {
+  work_.compute(next(part_.position), share, exchange_.exponents(), tuner_.elements());
 }
 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
-  const std::optional<std::uint64_t> rest = rest_of_state();  // while the compute threads are busy
+  const std::optional<std::uint64_t> rest = checks_.rest_of_state();  // while threads are busy
   const bool on_device = parts_.pool.updates_on_device();
   std::optional<std::uint32_t> check;
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
     if (on_device && b + 1 == bucket_count) {
       // The device still computes, and reduces what came before.
-      const TraceSpan traced = span("check state");
-      check = state_check(rest);
+      const TraceSpan traced = activity_.span("check state");
+      check = checks_.state_check(rest);
     }
     if (!computed(b)) {
       group.abort();
-      (void)buckets_.finish(exponents_, monotonic_now());
+      (void)buckets_.finish(work_.exponents(), monotonic_now());
       TRY(check_pool());
       return Error{Errc::kAborted, "the view is over"};
     }
-    const TraceSpan traced = span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});
+    const TraceSpan traced =
+        activity_.span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});
     buckets_.start(group, b, parts_.pool.sums());
   }
   if (!on_device) {
-    check = state_check(rest);
+    check = checks_.state_check(rest);
   }
-  buckets_.start_signals(
-      group, parts_.pool.sums(),
-      {parts_.link.boundary_asked(view.id), previous_step_us(), check, audit_check(view)});
-  const TraceSpan traced = span("wait for all-reduce");
-  return buckets_.finish(exponents_, monotonic_now() + kStepTimeout, value(next(position_)));
+  buckets_.start_signals(group, parts_.pool.sums(),
+                         {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_),
+                          check, checks_.audit_check(view)});
+  const TraceSpan traced = activity_.span("wait for all-reduce");
+  return buckets_.finish(work_.exponents(), monotonic_now() + kStepTimeout,
+                         value(next(part_.position)));
 }
 
 bool Trainer::computed(std::size_t bucket) {
-  const TraceSpan traced = span("wait for compute", {"bucket", static_cast<std::int64_t>(bucket)});
-  turn_to(elastic::Activity::kCompute, static_cast<std::uint32_t>(bucket));
+  const TraceSpan traced =
+      activity_.span("wait for compute", {"bucket", static_cast<std::int64_t>(bucket)});
+  activity_.turn_to(elastic::Activity::kCompute, static_cast<std::uint32_t>(bucket));
   return parts_.pool.wait_for_bucket(bucket);
 }
 
-std::uint32_t Trainer::previous_step_us() const {
-  // The members enter a view together, so in its first step nobody has a time.
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(last_step_).count();
-  return steps_of_view_ == 0 ? 0
-                             : static_cast<std::uint32_t>(std::clamp<std::int64_t>(us, 1, 1 << 30));
+bool Trainer::goes_on_after(const ReducedStep& reduced) const {
+  const std::optional<nn::LossScale>& scale = exchange_.loss_scale();
+  return !reduced.skips_update() || (scale.has_value() && scale->after_step(true).has_value());
+}
+
+/// The members agree on the state that the present step starts from.
+void Trainer::write_checkpoint_if_due() {
+  if (!part_.observes && schedule_.take(state_.committed(), part_) && part_.is_reporter) {
+    parts_.checkpoints.write_later(state_.whole());
+  }
+}
+
+void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
+  const TraceSpan traced = activity_.span("commit");
+  activity_.turn_to(elastic::Activity::kCommit);
+  exchange_.before_commit();
+  StepFacts facts;
+  facts.scale = exchange_.loss_scale();
+  facts.loss = part_.observes ? exchange_.observe(reduced)
+                              : state_.apply(buckets_, work_.exponents(), reduced.skips_update());
+  part_.position = next(part_.position);
+  tune_buckets(reduced);
+  facts.attempts = work_.finish();
+  reports_.committed(view, part_, reduced, facts);
+  if (parts_.faults != nullptr && !part_.observes && parts_.faults->due(state_.committed())) {
+    state_.spoil(*parts_.faults);
+  }
+  reports_.send_progress(view, part_);
+  ++part_.steps;
 }
 
 void Trainer::tune_buckets(const ReducedStep& reduced) {
@@ -323,62 +379,82 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
   tuner_.step_committed(reduced.previous_step_us);
   if (tuner_.decided()) {
     log::info(fmt::format("buckets of {} KiB from step {} on: {:.2f} ms a step when tried",
-                          tuner_.elements() * sizeof(float) / 1024, value(next(position_)),
+                          tuner_.elements() * sizeof(float) / 1024, value(next(part_.position)),
                           tuner_.typical_us() / 1e3));
   }
 }
 
-/// The commit of a member that has the state; returns the loss.
-double Trainer::apply(const ReducedStep& reduced) {
-  if (reduced.skips_update()) {
-    host_copy_.step_kept();
-    return committer_.skip(buckets_, exponents_, parts_.pool, state_);
-  }
-  const double loss = committer_.commit(buckets_, exponents_, parts_.pool, state_);
-  if (parts_.pool.updates_on_device()) {
-    host_copy_.leave_behind();
-  }
-  return loss;
-}
-
-void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
-  const TraceSpan traced = span("commit");
-  turn_to(elastic::Activity::kCommit);
-  if (donor_.copy_count() + sender_.copy_count() > 0) {
-    const TraceSpan waiting = span("wait for state copy");
-    donor_.wait_until_copied();
-    sender_.wait_until_copied();
-    sender_.keep_only({});  // who was behind has taken part in this step
-  }
-  take_state_if_caught_up();
-  const std::optional<nn::LossScale> scale = scale_of_position();
-  const double loss = observes_ ? observe(reduced) : apply(reduced);
-  position_ = next(position_);
-  tune_buckets(reduced);
-  computing_ = {};
-  held_ = {};
-  record(view, reduced, {loss, scale, std::exchange(attempt_, 0) + 1});
-  if (parts_.faults != nullptr && !observes_ && parts_.faults->due(state_.committed)) {
-    parts_.faults->after_commit(state_here());
-    host_copy_.replaced();
-  }
-  const Instant now = monotonic_now();
-  if (first_step_of_view_ || now - last_progress_ >= kProgressInterval) {
-    const ComputeSpeed speed = parts_.pool.take_speed();
-    parts_.client.send_progress(
-        {view.id, position_, static_cast<float>(speed.microbatch_ms), speed.microbatches});
-    last_progress_ = now;
-  }
-  first_step_of_view_ = false;
-  ++steps_of_view_;
-}
-
 Result<void> Trainer::check_pool() {
   if (const std::optional<Error> failure = parts_.pool.failure()) {
-    report_fatal(failure->detail, true);
+    reports_.fatal(failure->detail);  // only this member knows
     return *failure;
   }
   return {};
+}
+
+Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& group) {
+  const TraceSpan traced = activity_.span("evaluate");
+  activity_.turn_to(elastic::Activity::kEvaluate);
+  const std::size_t size = parts_.job.config.microbatch;
+  const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
+  const std::vector<std::uint32_t> own = evaluation_chunks(view, part_.rank, chunk_count);
+  if (work_.is_under_way() && !parts_.pool.wait_for_step()) {  // sums kept from the view before
+    TRY(check_pool());
+    return Error{Errc::kAborted, "the view is over"};
+  }
+  const EvaluationSums sums = parts_.pool.evaluate(state_.on_host(), own);
+  TRY(check_pool());
+  activity_.turn_to(elastic::Activity::kExchange);
+  const Result<EvaluationSums> all = sum_of_members(group, sums, monotonic_now() + kStepTimeout);
+  if (!all.ok()) {
+    return all.error();
+  }
+  evaluated_ = part_.position;
+  reports_.evaluated(part_, all.value());
+  return {};
+}
+
+Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& group) {
+  if (parts_.job.config.evaluate) {
+    TRY(evaluate(view, group));
+  }
+  activity_.turn_to(elastic::Activity::kExchange);
+  TRY(checks_.compare_last_state(group, monotonic_now() + kStepTimeout));
+  if (part_.is_reporter) {
+    activity_.turn_to(elastic::Activity::kCheckpoint);
+    parts_.checkpoints.write_now(state_.whole());
+    TRY(bring_home(view));
+    TRY(wait_for_reports(view));
+  }
+  activity_.turn_to(elastic::Activity::kExchange);
+  // Nobody reports "finished" before the results are on record: if the reporter dies here, the next
+  // view repeats this part.
+  return group.barrier()->wait(monotonic_now() + kStepTimeout);
+}
+
+/// A worker may be taken away as soon as it has finished, with all that is on its disk. What the
+/// coordinator cannot take it says itself.
+Result<void> Trainer::bring_home(const elastic::View& view) {
+  const Result<void> home = parts_.checkpoints.wait_until_home(
+      kReportTimeout, [&] { return parts_.link.is_over(view.id); });
+  return !home.ok() && home.error().code == Errc::kAborted ? home : Result<void>();
+}
+
+/// The others wait in a barrier meanwhile. Without a coordinator not for ever: the reports are
+/// kept.
+Result<void> Trainer::wait_for_reports(const elastic::View& view) {
+  activity_.turn_to(elastic::Activity::kIdle);
+  const std::chrono::duration<double> configured(parts_.job.config.coordinator_timeout);
+  const Duration patience =
+      std::min(kReportTimeout, std::chrono::duration_cast<Duration>(configured));
+  Result<void> taken;
+  do {
+    taken = elastic::wait_for_reports(parts_.client, view.id, monotonic_now() + patience);
+  } while (taken.ok() && reports_.repeat_to_coordinator_that_was_away(view, part_));
+  if (!taken.ok() && taken.error().code == Errc::kDeadline) {
+    return {};
+  }
+  return taken;
 }
 
 }  // namespace mayfly::engine

@@ -1,8 +1,8 @@
 mayfly_test(unit_engine LABEL unit
-  SOURCES audit_test.cpp bucket_tuner_test.cpp chaos_plan_test.cpp checkpoint_transfer_test.cpp
-          cloud_startup_test.cpp data_transfer_test.cpp
-          cloud_test.cpp
-          coordinator_process_test.cpp device_fit_test.cpp device_wire_test.cpp
+  SOURCES audit_test.cpp bucket_tuner_test.cpp chaos_plan_test.cpp checkpoint_schedule_test.cpp
+          checkpoint_transfer_test.cpp cloud_startup_test.cpp cloud_test.cpp
+          coordinator_process_test.cpp data_transfer_test.cpp device_fit_test.cpp
+          device_wire_test.cpp
           gradient_sums_test.cpp gradient_wire_test.cpp
           host_copy_test.cpp initial_weights_test.cpp job_facts_test.cpp launched_by_test.cpp
           member_logs_test.cpp member_records_test.cpp mixed_devices_test.cpp

@@ -1,0 +1,91 @@
+#include "engine/training/member_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "engine/training/audit.hpp"
+#include "engine/training/checkpoint_schedule.hpp"
+
+namespace mayfly::engine {
+
+void MemberChecks::begin_view() {
+  dispute_ = elastic::Dispute::kNone;
+  hashes_.clear();
+  contradicts_itself_ = false;
+}
+
+std::optional<std::uint64_t> MemberChecks::rest_of_state() {
+  // Members share the view and the step, so they all take the same branch.
+  const bool whole = part_.is_first_step() || is_digest_step(job_, part_.position) ||
+                     is_checkpoint_step(job_, part_.position);
+  return whole && !part_.observes ? std::optional(state_.rest_hash()) : std::nullopt;
+}
+
+std::optional<std::uint32_t> MemberChecks::state_check(std::optional<std::uint64_t> rest) {
+  return part_.observes ? std::nullopt : std::optional(state_.check(rest));
+}
+
+std::optional<std::uint32_t> MemberChecks::audit_check(const elastic::View& view) {
+  const std::optional<std::uint32_t> microbatch = work_.audited();
+  audited_hash_.reset();
+  if (!microbatch.has_value()) {
+    return std::nullopt;
+  }
+  audited_hash_ = pool_.audited_hash();
+  if (!audited_hash_ &&
+      auditor_of(view, *microbatch, work_.step(), part_.is_first_step()) == part_.rank) {
+    const TraceSpan traced = activity_.span("audit", {"microbatch", *microbatch});
+    activity_.turn_to(elastic::Activity::kCompute);
+    if (pool_.wait_for_step()) {
+      audited_hash_ = pool_.recompute(*microbatch);
+    }
+  }
+  return audited_hash_ ? std::optional(static_cast<std::uint32_t>(*audited_hash_)) : std::nullopt;
+}
+
+Result<void> MemberChecks::compare_last_state(collectives::Group& group, Instant deadline) {
+  std::array<std::int32_t, 2> lanes = {INT32_MIN, INT32_MIN};  // an observer has nothing to say
+  if (!part_.observes) {
+    const auto check = static_cast<std::int32_t>(state_.digest().low & 0x7fffffffU);
+    lanes = {check, -check};
+  }
+  TRY(group.all_reduce_blocking(lanes.data(), lanes.size(), collectives::DataType::kInt32,
+                                collectives::ReduceOp::kMax, deadline));
+  return lanes[0] == -lanes[1] ? Result<void>() : Result<void>(states_differ());
+}
+
+Error MemberChecks::states_differ() {
+  dispute_ = elastic::Dispute::kState;
+  if (!part_.observes) {
+    hashes_ = state_.part_hashes();
+  }
+  return {Errc::kDiverged,
+          fmt::format("the members' states differ before step {}", value(next(part_.position)))};
+}
+
+Error MemberChecks::results_differ() {
+  const std::optional<std::uint32_t> microbatch = work_.audited();
+  if (part_.observes) {
+    dispute_ = elastic::Dispute::kMicrobatch;
+  } else if (microbatch.has_value()) {
+    activity_.turn_to(elastic::Activity::kCompute);
+    const std::optional<std::uint64_t> hash = pool_.recompute(*microbatch);
+    if (hash.has_value()) {
+      dispute_ = elastic::Dispute::kMicrobatch;
+      hashes_ = {*hash};
+      contradicts_itself_ = audited_hash_.has_value() && audited_hash_ != hash;
+    }
+  }
+  return {Errc::kDiverged, fmt::format("two members get different results for microbatch {} of "
+                                       "step {}",
+                                       microbatch.value_or(0), value(work_.step()))};
+}
+
+void MemberChecks::put_into(elastic::member_event::TrainerStopped& report) const {
+  report.dispute = dispute_;
+  report.hashes = hashes_;
+  report.contradicts_itself = contradicts_itself_;
+}
+
+}  // namespace mayfly::engine

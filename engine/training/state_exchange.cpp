@@ -1,0 +1,268 @@
+#include "engine/training/state_exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "engine/run/network_interface.hpp"
+#include "engine/state/state_sync.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::uint64_t kQueueBytesMax = std::uint64_t{1} << 30;
+// A donor that dies breaks its connection before the coordinator's word is here: a new view then
+// brings a new copy. Only if none comes is the join given up.
+constexpr Duration kPatience = seconds(2);
+
+/// It has been found before: the transport listens there.
+std::string host_of(const JobConfig& config) {
+  const Result<std::string> host = listening_host(config.bind_host);
+  return host.ok() ? host.value() : config.bind_host;
+}
+
+}  // namespace
+
+StateExchange::StateExchange(const Job& job, const Bytes& token, elastic::MemberClient& client,
+                             ComputePool& pool, StateKeeper& state, StepWork& work,
+                             GradientBuckets& buckets, BucketTuner& tuner, ViewPart& part,
+                             const TrainerActivity& activity)
+    : token_(token),
+      client_(client),
+      pool_(pool),
+      state_(state),
+      work_(work),
+      buckets_(buckets),
+      tuner_(tuner),
+      part_(part),
+      activity_(activity),
+      donor_(host_of(job.config), StateDonor::Priority::kLow, token),
+      sender_(host_of(job.config), StateDonor::Priority::kUsual, token) {}
+
+void StateExchange::wait_until_copied() {
+  donor_.wait_until_copied();
+  sender_.wait_until_copied();
+}
+
+void StateExchange::begin_view(const elastic::View& view) {
+  std::vector<ViewId> wanted;
+  for (const elastic::ViewMember& member : view.members) {
+    if (member.is_observer()) {
+      wanted.push_back(member.observes);
+    }
+  }
+  donor_.keep_only(wanted);
+  sender_.keep_only({});
+  observed_view_ = view.id;
+  const elastic::ViewMember& self = view.members[value(part_.rank)];
+  part_.observes = self.is_observer();
+  if (!part_.observes) {
+    observer_memory_.reset();
+  }
+  if (!part_.observes || (observer_.has_value() && observer_->since() != self.observes)) {
+    observer_.reset();
+  }
+  if (part_.observes) {
+    part_.position = view.committed;
+  }
+  if (observer_.has_value()) {
+    observer_->resume_after(view.committed);
+  }
+}
+
+Result<void> StateExchange::agree(const elastic::View& view, collectives::Group& group, int stop_fd,
+                                  Instant deadline) {
+  const TraceSpan traced = activity_.span("state sync");
+  activity_.turn_to(elastic::Activity::kSync);
+  if (view.has_observers()) {
+    return agree_with_observers(view, group, deadline);
+  }
+  ENSURE(state_.committed() <= view.committed, "no member is ahead of its view");
+  if (view.anyone_behind()) {
+    return catch_up(view, group, stop_fd, deadline);
+  }
+  ENSURE(state_.committed() == view.committed, "nobody is behind, so neither are we");
+  return {};
+}
+
+/// The state goes to those who lack it. All others are told where it can be had, and go on: they
+/// need who is behind only in the reduction.
+Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Group& group,
+                                     int stop_fd, Instant deadline) {
+  const bool is_behind = state_.committed() < view.committed;
+  const DonorAddress own = is_behind ? DonorAddress{} : offer_to_members_behind(view);
+  const Result<std::vector<DonorAddress>> senders =
+      exchange_senders(group, view, own, is_behind, tuner_, deadline);
+  if (!senders.ok()) {
+    return senders.error();
+  }
+  return is_behind ? take_state(view, senders.value(), stop_fd) : Result<void>();
+}
+
+/// Nothing that is sent changes before it is copied: the next commit waits for that.
+DonorAddress StateExchange::offer_to_members_behind(const elastic::View& view) {
+  const std::size_t bytes = state_.packed_size();
+  const std::vector<Rank> senders = senders_of(view, bytes);
+  const auto place = std::find(senders.begin(), senders.end(), part_.rank);
+  if (place == senders.end()) {
+    return {};
+  }
+  const Result<DonorAddress> address = sender_.offer(
+      view.id, view.key, state_.whole(),
+      part_of(bytes, static_cast<std::size_t>(place - senders.begin()), senders.size()));
+  if (!address.ok()) {  // who is behind will say so, and the view ends
+    log::warning("no state for a member that is behind: " + address.error().detail);
+    return {};
+  }
+  return address.value();
+}
+
+Result<void> StateExchange::take_state(const elastic::View& view,
+                                       const std::vector<DonorAddress>& senders, int stop_fd) {
+  const Result<PackedBytes> packed =
+      fetch_state(view, senders, state_.packed_size(), stop_fd, token_);
+  if (!packed.ok()) {
+    return packed.error();
+  }
+  work_.discard();  // what is being computed reads the weights
+  TRY(state_.unpack(packed.value().span()));
+  if (state_.committed() != view.committed) {
+    return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
+                                             value(state_.committed()), value(view.committed))};
+  }
+  return {};
+}
+
+Result<void> StateExchange::agree_with_observers(const elastic::View& view,
+                                                 collectives::Group& group, Instant deadline) {
+  ENSURE(part_.observes || state_.committed() == view.committed, "who has work has the state");
+  observed_exponents_ = state_.exponents();
+  observed_scale_ = state_.loss_scale();
+  TRY(sync_observers(group, view, part_.observes, observed_exponents_, observed_scale_, tuner_,
+                     deadline));
+  const bool copy_wanted =
+      std::any_of(view.members.begin(), view.members.end(),
+                  [&view](const auto& member) { return member.observes == view.id; });
+  return copy_wanted ? give_and_take_state(view, group, deadline) : Result<void>();
+}
+
+Result<void> StateExchange::give_and_take_state(const elastic::View& view,
+                                                collectives::Group& group, Instant deadline) {
+  const Result<DonorAddress> own = offer_to_observers(view);
+  if (!own.ok()) {  // the joiner will not get its state and leaves again
+    log::warning("no state for a joiner: " + own.error().detail);
+  }
+  const Result<std::vector<DonorAddress>> all =
+      exchange_addresses(group, own.ok() ? own.value() : DonorAddress{}, deadline);
+  if (!all.ok()) {
+    return all.error();
+  }
+  if (view.members[value(part_.rank)].observes == view.id) {
+    begin_observer(view, all.value());
+  }
+  return {};
+}
+
+Result<DonorAddress> StateExchange::offer_to_observers(const elastic::View& view) {
+  const std::vector<Rank> donors = elastic::donors_of(view);
+  const auto place = std::find(donors.begin(), donors.end(), part_.rank);
+  if (place == donors.end()) {
+    return DonorAddress{};
+  }
+  return donor_.offer(view.id, view.key, state_.whole(),
+                      part_of(state_.packed_size(),
+                              static_cast<std::size_t>(place - donors.begin()), donors.size()));
+}
+
+void StateExchange::begin_observer(const elastic::View& view,
+                                   const std::vector<DonorAddress>& donors) {
+  StateSource source{view.id, view.key, view.committed, {}, token_};
+  for (const Rank donor : elastic::donors_of(view)) {
+    source.donors.push_back(donors[value(donor)]);
+  }
+  expects_check_ = true;
+  std::optional<ObserverMemory> memory = std::exchange(observer_memory_, std::nullopt);
+  if (!memory.has_value()) {
+    memory.emplace(state_.on_host(), state_.committer());
+  }
+  observer_.emplace(std::move(*memory), state_.committer(), std::move(source), kQueueBytesMax,
+                    [this](Step committed) {
+                      client_.post(elastic::member_event::StateCaughtUp{observed_view_, committed});
+                    });
+}
+
+void StateExchange::before_commit() {
+  if (donor_.copy_count() + sender_.copy_count() > 0) {
+    const TraceSpan waiting = activity_.span("wait for state copy");
+    wait_until_copied();
+    sender_.keep_only({});  // who was behind has taken part in this step
+  }
+  take_state_if_caught_up();
+}
+
+double StateExchange::observe(const ReducedStep& reduced) {
+  const std::vector<std::int32_t>& exponents = work_.exponents();
+  const bool skips = reduced.skips_update();
+  if (observed_scale_.has_value()) {
+    observed_scale_ = observed_scale_->after_step(skips);
+  }
+  if (!observer_.has_value() || observer_->failure().has_value()) {
+    if (!skips) {
+      observed_exponents_ = buckets_.next_exponents(next(part_.position), exponents);
+    }
+    give_up_if_failed();
+    return 0;
+  }
+  if (std::exchange(expects_check_, false)) {
+    observer_->expect(reduced.state_check);
+  }
+  ObservedStep step = observer_->blank();
+  step.step = next(part_.position);
+  step.is_skipped = skips;
+  if (skips) {
+    observer_->add(std::move(step));
+    return state_.committer().loss_of_skipped(buckets_, exponents);
+  }
+  buckets_.fetch_sums();
+  state_.committer().observe(buckets_, exponents, pool_, step);
+  observed_exponents_ = step.next_exponents;
+  const double loss = step.means[0];
+  observer_->add(std::move(step));
+  return loss;
+}
+
+void StateExchange::take_state_if_caught_up() {
+  if (!part_.observes || !observer_.has_value() || !observer_->caught_up()) {
+    return;
+  }
+  state_.replace(observer_->take_state());
+  observer_.reset();
+  part_.observes = false;
+  work_.forget();  // it was begun with the memory of the state before
+  ENSURE(state_.committed() == part_.position, "a caught-up state is that of the view");
+  log::info(fmt::format("caught up after step {}", value(part_.position)));
+  client_.post(elastic::member_event::StateCaughtUp{observed_view_, part_.position});
+}
+
+Step StateExchange::observed() const {
+  return part_.observes && observer_.has_value() ? observer_->observed() : Step{};
+}
+
+void StateExchange::give_up_if_failed() {
+  const auto failure = observer_.has_value()
+                           ? observer_->failure()
+                           : Observer::Failure{{Errc::kAborted, "its copy is gone"}, {}};
+  if (gave_up_ || !failure.has_value() || monotonic_now() - failure->at < kPatience) {
+    return;
+  }
+  gave_up_ = true;
+  const std::string why = "the state of the job did not come: " + failure->error.detail;
+  log::warning(why);
+  client_.post(elastic::member_event::LeaveAsked{why});
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,116 @@
+#include "engine/training/step_reports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/check.hpp"
+#include "engine/training/checkpoint_schedule.hpp"
+#include "nn/optimizer.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kRecentRecords = 64;
+constexpr Duration kProgressInterval = milliseconds(100);
+
+std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
+}
+
+}  // namespace
+
+void StepReports::committed(const elastic::View& view, const ViewPart& part,
+                            const ReducedStep& reduced, const StepFacts& facts) {
+  StepRecord record;
+  record.step = value(part.position);
+  record.view = value(view.id);
+  record.members = static_cast<std::uint32_t>(view.members.size());
+  record.samples = static_cast<std::uint32_t>(reduced.totals.samples);
+  record.correct = static_cast<std::uint32_t>(reduced.totals.correct);
+  record.loss = facts.loss;
+  record.loss_scale = facts.scale.has_value() ? facts.scale->exponent : StepRecord::kNoScale;
+  record.skipped = reduced.skips_update();
+  record.attempts = facts.attempts;
+  record.learning_rate = nn::learning_rate_at(job_.schedule, record.step);
+  const Instant now = monotonic_now();
+  record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);
+  last_step_ = now - last_commit_;
+  last_commit_ = now;
+  const Duration waited = loader_.time_waited();
+  record.wait_ms = to_ms(waited - waited_at_commit_) /
+                   static_cast<double>(std::max<std::size_t>(1, pool_.thread_count()));
+  waited_at_commit_ = waited;
+  record.sample_hash = hex_of(reduced.totals.sample_hash);
+  if (part.observes) {
+    return;  // others report this step, with the digest that we cannot give
+  }
+  if (is_digest_step(job_, state_.committed())) {
+    record.digest = to_string(state_.digest());
+  }
+  ENSURE(record.samples == job_.config.global_batch,
+         "a committed step has used exactly the global batch");
+  repeat_to_coordinator_that_was_away(view, part);
+  if (part.is_reporter) {
+    client_.send_report(encode_record(record));
+  }
+  recent_.push_back(std::move(record));
+  if (recent_.size() > kRecentRecords) {
+    recent_.pop_front();
+  }
+}
+
+void StepReports::send_progress(const elastic::View& view, const ViewPart& part) {
+  const Instant now = monotonic_now();
+  if (!part.is_first_step() && now - last_progress_ < kProgressInterval) {
+    return;
+  }
+  const ComputeSpeed speed = pool_.take_speed();
+  client_.send_progress(
+      {view.id, part.position, static_cast<float>(speed.microbatch_ms), speed.microbatches});
+  last_progress_ = now;
+}
+
+void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums) {
+  if (part.is_reporter) {
+    const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
+    client_.send_report(encode_record(EvaluationRecord{
+        value(part.position), static_cast<std::uint64_t>(sums.samples),
+        static_cast<std::uint64_t>(sums.correct), loss / static_cast<double>(sums.samples)}));
+  }
+}
+
+void StepReports::fatal(const std::string& reason) {
+  client_.send_report(encode_record(FatalRecord{reason}));
+}
+
+void StepReports::repeat(const elastic::View& view, const ViewPart& part) {
+  told_connection_ = client_.connections();
+  if (part.is_reporter || part.rank == view.source) {
+    for (const StepRecord& record : recent_) {
+      client_.send_report(encode_record(record));
+    }
+  }
+}
+
+bool StepReports::repeat_to_coordinator_that_was_away(const elastic::View& view,
+                                                      const ViewPart& part) {
+  if (client_.connections() == told_connection_) {
+    return false;
+  }
+  repeat(view, part);
+  return true;
+}
+
+std::uint32_t StepReports::previous_step_us(const ViewPart& part) const {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(last_step_).count();
+  return part.is_first_step()
+             ? 0
+             : static_cast<std::uint32_t>(std::clamp<std::int64_t>(us, 1, 1 << 30));
+}
+
+}  // namespace mayfly::engine

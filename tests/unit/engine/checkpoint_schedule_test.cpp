@@ -1,0 +1,78 @@
+#include "engine/training/checkpoint_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/training/evaluation.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+Job job_of_steps(std::uint64_t total, std::uint64_t checkpoint_every, double minutes) {
+  Job job;
+  job.total_steps = total;
+  job.config.checkpoint_every = checkpoint_every;
+  job.config.checkpoint_minutes = minutes;
+  job.config.digest_every = 5;
+  return job;
+}
+
+TEST(CheckpointSchedule, TakesEachNamedStepOnceButNotTheFirstAndTheLast) {
+  const Job job = job_of_steps(30, 10, 0);
+  CheckpointSchedule schedule(job, Step{});
+  const ViewPart part;
+  EXPECT_FALSE(schedule.take(Step{}, part));
+  EXPECT_FALSE(schedule.take(Step{9}, part));
+  EXPECT_TRUE(schedule.take(Step{10}, part)) << "also on members that do not write it";
+  EXPECT_FALSE(schedule.take(Step{10}, part)) << "the step is tried again in the next view";
+  EXPECT_TRUE(schedule.take(Step{20}, part));
+  EXPECT_FALSE(schedule.take(Step{30}, part)) << "the job's end writes it";
+}
+
+TEST(CheckpointSchedule, KnowsThatTheStateItBeginsWithIsSaved) {
+  const Job job = job_of_steps(30, 10, 0);
+  CheckpointSchedule schedule(job, Step{10});
+  EXPECT_FALSE(schedule.take(Step{10}, ViewPart{}));
+}
+
+TEST(CheckpointSchedule, ByTimeIsTheReportersDecisionAtAComparedStep) {
+  const Job job = job_of_steps(30, 0, 1e-9);  // always due
+  CheckpointSchedule schedule(job, Step{});
+  ViewPart part;
+  EXPECT_FALSE(schedule.take(Step{5}, part));
+  part.is_reporter = true;
+  EXPECT_FALSE(schedule.take(Step{6}, part)) << "the whole state is not compared there";
+  EXPECT_TRUE(schedule.take(Step{10}, part));
+}
+
+elastic::View view_with_observer() {
+  elastic::View view;
+  view.id = ViewId{7};
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    elastic::ViewMember member;
+    member.id = MemberId{id};
+    if (id == 2) {
+      member.observes = ViewId{7};
+    }
+    view.members.push_back(member);
+  }
+  return view;
+}
+
+TEST(EvaluationChunks, AreDividedAmongThoseThatHaveTheState) {
+  const elastic::View view = view_with_observer();
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const std::vector<std::uint32_t> own = evaluation_chunks(view, Rank{rank}, 10);
+    EXPECT_EQ(own.empty(), rank == 1) << "an observer has nothing to evaluate with";
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, (std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_TRUE(evaluation_chunks(view, Rank{3}, 2).empty()) << "fewer chunks than members";
+}
+
+}  // namespace
+}  // namespace mayfly::engine
