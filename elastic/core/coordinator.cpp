@@ -17,7 +17,8 @@ Coordinator::Coordinator(CoordinatorOptions options)
       detector_(options_.silence_max, options_.starved_max),
       stalls_(options_.stalls),
       rebalancer_(options_.rebalance),
-      stragglers_(options_.stragglers) {
+      stragglers_(options_.stragglers),
+      membership_(options_) {
   ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
          "a step has 1 to kMicrobatchesMax microbatches");
   ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
@@ -27,7 +28,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
 }
 
 std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const CoordinatorEvent& event) {
-  ENSURE(effects_.empty(), "effects are handed out with the event that caused them");
+  ENSURE(outbox_.empty(), "effects are handed out with the event that caused them");
   now_ = now;
   if (!std::exchange(has_begun_, true)) {
     begin();
@@ -36,7 +37,7 @@ std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const Coordinato
   if (!is_quiet(event)) {
     advance();
   }
-  return std::exchange(effects_, {});
+  return outbox_.take();
 }
 
 void Coordinator::on(const coordinator_event::WorkerConnected& event) {
@@ -45,36 +46,30 @@ void Coordinator::on(const coordinator_event::WorkerConnected& event) {
     return;
   }
   if (ended_before_) {
-    effects_.emplace_back(coordinator_effect::Refuse{event.connection, "the job has ended"});
+    outbox_.add(coordinator_effect::Refuse{event.connection, "the job has ended"});
     return;
   }
   if (phase_ == Phase::kResuming && options_.quorum) {
-    const std::string why = view_ ? "" : ": " + reason_to_wait().value_or("");
-    effects_.emplace_back(coordinator_effect::Refuse{
+    const std::string why = membership_.view() ? "" : ": " + reason_to_wait().value_or("");
+    outbox_.add(coordinator_effect::Refuse{
         event.connection, "this coordinator is not in charge" + why, Refusal::kElsewhere});
     return;
   }
-  if (peers_.empty() && !view_) {
+  if (membership_.peers().empty() && !membership_.view()) {
     fingerprint_ = options_.fingerprint;  // a first worker that is gone again binds nobody
   }
   if (auto reason = reason_to_refuse(event.hello)) {
-    effects_.emplace_back(coordinator_effect::Refuse{event.connection, std::move(*reason)});
+    outbox_.add(coordinator_effect::Refuse{event.connection, std::move(*reason)});
     return;
   }
   settle_fingerprint(event.hello.fingerprint);
   last_id_ = next(last_id_);
-  const auto [place, is_new] = peers_.try_emplace(last_id_);
-  ENSURE(is_new, "member ids are never reused");
-  place->second.host = event.hello.host;
-  place->second.pid = event.hello.pid;
-  place->second.address = event.hello.address;
-  place->second.server = event.hello.server;
-  place->second.join.emplace().connected = now_;
+  membership_.connect(last_id_, event.hello, now_);
   detector_.heard(last_id_, now_);
-  effects_.emplace_back(coordinator_effect::Accept{event.connection, last_id_});
-  send(last_id_, Welcome{last_id_, incarnation_, options_.identity, job_, false, options_.quorum,
-                         view_.has_value()});
-  note("connected", last_id_, event.hello.host);
+  outbox_.add(coordinator_effect::Accept{event.connection, last_id_});
+  outbox_.send(last_id_, Welcome{last_id_, incarnation_, options_.identity, job_, false,
+                                 options_.quorum, membership_.view().has_value()});
+  outbox_.note("connected", last_id_, event.hello.host);
 }
 
 void Coordinator::on(const coordinator_event::ConnectionLost& event) {
@@ -89,8 +84,8 @@ void Coordinator::on(const coordinator_event::SentinelReport& event) {
 }
 
 void Coordinator::on(const coordinator_event::SentinelBeat& event) {
-  const auto place = peers_.find(event.member);
-  if (place != peers_.end() && place->second.phase != Peer::Phase::kDismissed) {
+  const Peer* peer = membership_.find(event.member);
+  if (peer != nullptr && peer->phase != Peer::Phase::kDismissed) {
     if (event.worker_stopped) {
       detector_.stopped(event.member);
       return;
@@ -107,24 +102,22 @@ void Coordinator::on(const coordinator_event::HostAnswers& event) {
 }
 
 void Coordinator::on(const coordinator_event::DrainAsked& event) {
-  const auto place = peers_.find(event.member);
-  if (place == peers_.end() || place->second.phase == Peer::Phase::kDismissed) {
-    note("drain_refused", event.member, "there is no such member");
+  const Peer* peer = membership_.find(event.member);
+  if (peer == nullptr || peer->phase == Peer::Phase::kDismissed) {
+    outbox_.note("drain_refused", event.member, "there is no such member");
     return;
   }
-  Peer& peer = place->second;
-  const bool is_spare = peer.phase == Peer::Phase::kLoading;
-  if (!is_spare && !stop_asked_ && !leaves_somebody(event.member)) {
-    note("drain_refused", event.member, "it would leave no member");
+  const bool is_spare = peer->phase == Peer::Phase::kLoading;
+  if (!is_spare && !stop_asked_ && !membership_.leaves_somebody(event.member)) {
+    outbox_.note("drain_refused", event.member, "it would leave no member");
     return;
   }
-  peer.leaving = true;
-  peer.leave_reason = event.reason;
+  membership_.wants_to_leave(event.member, event.reason);
 }
 
 void Coordinator::on(const coordinator_event::PauseAsked& event) {
   if (pause_asked_ != event.pause) {
-    append(log_record::Paused{event.pause});
+    outbox_.append(log_record::Paused{event.pause});
   }
   pause_asked_ = event.pause;
 }
@@ -145,13 +138,14 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   const std::vector<MemberId> suspects = detector_.suspects(now_);
   excuse_own_pause(detector_.own_pause());
   for (const MemberId silent : suspects) {
-    if (!somebody_else_works(silent) && detector_.silence(silent, now_) < options_.stop_timeout) {
+    if (!membership_.somebody_else_works(silent) &&
+        detector_.silence(silent, now_) < options_.stop_timeout) {
       continue;  // a suspicion may be wrong, and without the last one nothing goes on
     }
     lose(silent, detector_.reason(silent, now_), true);
   }
   for (const MemberId quiet : detector_.to_probe(now_)) {
-    effects_.emplace_back(coordinator_effect::Probe{quiet});
+    outbox_.add(coordinator_effect::Probe{quiet});
   }
   judge_stalls();
   check_stop_deadline();
@@ -160,17 +154,9 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   check_quorum_time();
 }
 
-const std::optional<View>& Coordinator::view() const {
-  return view_;
-}
-
-Step Coordinator::committed() const {
-  return committed_;
-}
-
 std::string Coordinator::phase() const {
   switch (phase_) {
-    case Phase::kResuming: return options_.standby && !view_ ? "standby" : "resuming";
+    case Phase::kResuming: return options_.standby && !membership_.view() ? "standby" : "resuming";
     case Phase::kWaiting: return "waiting";
     case Phase::kRunning: return "running";
     case Phase::kStopping: return "stopping";
@@ -186,7 +172,7 @@ bool Coordinator::is_undisturbed() const {
 
 std::vector<MemberStatus> Coordinator::members() const {
   std::vector<MemberStatus> all;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     std::string phase = "active";
     if (peer.leaving || peer.phase == Peer::Phase::kDismissed) {
       phase = "leaving";
@@ -208,28 +194,14 @@ std::vector<MemberStatus> Coordinator::members() const {
 }
 
 std::uint32_t Coordinator::share_of(MemberId id) const {
-  if (view_ && phase_ == Phase::kRunning) {
-    for (const ViewMember& member : view_->members) {
+  if (membership_.view() && phase_ == Phase::kRunning) {
+    for (const ViewMember& member : membership_.view()->members) {
       if (member.id == id) {
         return member.count;
       }
     }
   }
   return 0;
-}
-
-Coordinator::Candidates Coordinator::candidates() const {
-  Candidates ready;
-  for (const auto& [id, peer] : peers_) {
-    if (peer.is_candidate()) {
-      ready.emplace_back(id, &peer);
-    }
-  }
-  return ready;
-}
-
-bool Coordinator::is_in_view(MemberId id) const {
-  return view_ && member_of(*view_, id) != nullptr;
 }
 
 /// Events that come by the thousand and decide nothing by themselves: what they may allow is done
@@ -245,58 +217,11 @@ bool Coordinator::is_quiet(const CoordinatorEvent& event) {
   }
   const Message& message = received->message;
   if (std::holds_alternative<Stopped>(message)) {
-    return phase_ == Phase::kStopping && is_anyone_active();
+    return phase_ == Phase::kStopping && membership_.is_anyone_active();
   }
   return std::holds_alternative<Heartbeat>(message) || std::holds_alternative<Progress>(message) ||
          std::holds_alternative<Formed>(message) || std::holds_alternative<Synced>(message) ||
          std::holds_alternative<Report>(message);
-}
-
-/// Looks where one was found last: while a view ends, members stop being active in any order.
-bool Coordinator::is_anyone_active() {
-  const auto hint = peers_.lower_bound(active_hint_);
-  const auto is_active = [](const Peers::value_type& entry) {
-    return entry.second.phase == Peer::Phase::kActive;
-  };
-  auto found = std::find_if(hint, peers_.end(), is_active);
-  if (found == peers_.end()) {
-    found = std::find_if(peers_.begin(), hint, is_active);
-    if (found == hint) {
-      return false;
-    }
-  }
-  active_hint_ = found->first;
-  return true;
-}
-
-std::size_t Coordinator::count(Peer::Phase phase) const {
-  return static_cast<std::size_t>(std::count_if(
-      peers_.begin(), peers_.end(),
-      [phase](const Peers::value_type& entry) { return entry.second.phase == phase; }));
-}
-
-std::optional<MemberId> Coordinator::holder_of_newest_state() const {
-  std::optional<MemberId> holder;
-  Step newest{};
-  for (const auto& [id, peer] : candidates()) {
-    if (!holder || peer->committed > newest) {
-      holder = id;
-      newest = peer->committed;
-    }
-  }
-  return holder;
-}
-
-void Coordinator::send(MemberId id, Message message) {
-  effects_.emplace_back(coordinator_effect::Send{id, std::move(message)});
-}
-
-void Coordinator::append(LogRecord record, bool durable) {
-  effects_.emplace_back(coordinator_effect::Append{std::move(record), durable});
-}
-
-void Coordinator::note(std::string kind, std::optional<MemberId> member, std::string detail) {
-  effects_.emplace_back(coordinator_effect::Note{std::move(kind), member, std::move(detail)});
 }
 
 }  // namespace mayfly::elastic

@@ -12,13 +12,15 @@
 #include <variant>
 #include <vector>
 
-#include "base/random.hpp"
 #include "base/time.hpp"
 #include "elastic/core/blame.hpp"
 #include "elastic/core/coordinator_events.hpp"
+#include "elastic/core/coordinator_options.hpp"
 #include "elastic/core/failure_detector.hpp"
+#include "elastic/core/membership.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/core/odd_one_out.hpp"
+#include "elastic/core/outbox.hpp"
 #include "elastic/core/rebalance.hpp"
 #include "elastic/core/speed_meter.hpp"
 #include "elastic/core/stall_watch.hpp"
@@ -28,78 +30,6 @@
 #include "elastic/core/view_store.hpp"
 
 namespace mayfly::elastic {
-
-struct CoordinatorOptions {
-  std::uint32_t microbatches = 8;     ///< per step
-  std::uint32_t initial_workers = 1;  ///< the first view waits for so many members
-  std::uint32_t min_workers = 1;      ///< below this the job waits
-  /// Of a member's address: it counts for min_workers. Others (parameter servers) are members, too,
-  /// but a job that has lost one does not wait: it may have to end. Empty = every member counts.
-  /// Pure.
-  std::function<bool(const std::string& address)> counts_as_worker = {};
-  /// A step needs every member, so what members have committed differs by one step at most. False
-  /// with parameter servers, which count the steps.
-  bool steps_need_everybody = true;
-  /// The job's last step: who says that the job is over before it is evicted. Nothing if steps are
-  /// not the members' to count (parameter servers).
-  std::optional<Step> last_step;
-  std::uint32_t max_workers = kMembersMax;
-  /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
-  /// arrival, until there is a place.
-  std::uint32_t view_max = kMembersMax;
-  Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
-  Duration silence_max =
-      milliseconds(300);  ///< a member silent for so long is evicted (adaptive upwards)
-  /// The same for one whose machine still answers and whose process was not seen to be stopped: it
-  /// waits for a processor. At least silence_max.
-  Duration starved_max = seconds(1);
-  /// A member that has not reported Stopped so long after it was told to stop at once is evicted.
-  /// An abort is quick, but a microbatch that is being computed is not interrupted.
-  Duration stop_timeout = seconds(10);
-  /// Members whose states differ all find out in the same reduction. They are told to stop only if
-  /// some have not said so this long after the first one.
-  Duration dispute_timeout = seconds(1);
-  /// When a member that stands still is reported and evicted.
-  StallLimits stalls;
-  /// What is in each bucket, for people; empty = the number must do.
-  std::vector<std::string> bucket_names;
-  std::uint64_t seed = 0;  ///< of view keys
-  /// What each hash of a disputed state is of, for people; empty = the number must do.
-  std::vector<std::string> state_part_names;
-  RebalanceOptions rebalance;
-  StragglerOptions stragglers;
-  Duration speed_sample = kSpeedSample;
-  /// A joiner whose state has so many bytes observes until it has it; a smaller one is sent to it
-  /// while all wait, which costs them less than another change of view.
-  std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
-  /// Members of a view of at least so many are sent what changes, not the whole next view.
-  std::uint32_t delta_from_members = 32;
-  /// Observers of the same snapshot that are done so soon after each other start work together.
-  Duration start_together = milliseconds(100);
-  /// Must be equal on all workers; a worker that differs is refused with the first difference.
-  /// A text that is empty here is open: what the first worker says of it is taken, and logged, so
-  /// that it binds those that come after it; a worker that has nothing to say leaves it empty, too.
-  /// No pair at all (embedded tests): the first worker's are taken.
-  std::vector<std::pair<std::string, std::string>> fingerprint;
-
-  // A coordinator may die (docs/adr/0015-coordinator-failover.md):
-  /// Random, new for every coordinator process and not 0. Names the process in votes and, if it
-  /// starts a job, the job.
-  std::uint64_t identity = 1;
-  /// There are standbys: after an unplanned change a view needs a majority of the last view's
-  /// members, so that at most one side of a partition goes on. All coordinators of a job alike.
-  bool quorum = false;
-  /// This one only takes over a job; it neither starts one nor takes in new workers before that.
-  bool standby = false;
-  /// Members that have not come back so long after the first one did are lost.
-  Duration resume_timeout = seconds(2);
-  /// Without a quorum: if nobody has come back for so long, all members are lost. If the job is to
-  /// be stopped, resume_timeout is enough.
-  Duration abandon_timeout = seconds(30);
-  /// With a quorum: members that wait here for so long for others, up to twice that, are sent to
-  /// another coordinator.
-  Duration quorum_timeout = seconds(3);
-};
 
 /// What `mayfly status` shows of one member.
 struct MemberStatus {
@@ -128,7 +58,7 @@ class Coordinator {
   /// Advances the machine by one event.
   [[nodiscard]] std::vector<CoordinatorEffect> handle(Instant now, const CoordinatorEvent& event);
 
-  [[nodiscard]] const std::optional<View>& view() const;
+  [[nodiscard]] const std::optional<View>& view() const { return membership_.view(); }
   [[nodiscard]] std::vector<MemberStatus> members() const;
   /// standby, resuming, waiting, running, stopping, paused, ended
   [[nodiscard]] std::string phase() const;
@@ -141,53 +71,13 @@ class Coordinator {
   [[nodiscard]] bool is_undisturbed() const;
   /// The highest step that any member reported as committed; less after every holder of it was
   /// lost.
-  [[nodiscard]] Step committed() const;
+  [[nodiscard]] Step committed() const { return membership_.committed(); }
   /// 0 for a standby that has not heard of a job.
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] std::uint64_t job() const { return job_; }
 
  private:
   enum class Phase { kResuming, kWaiting, kRunning, kStopping, kPaused, kEnded };
-
-  /// Loading -> ready -> active <-> stopped, or dismissed from anywhere. Ready and stopped peers
-  /// are the candidates for the next view. Returning: it has outlived its connection to us or to
-  /// another coordinator; what it does is in `resume`, once it has said so.
-  struct Peer {
-    enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed, kReturning };
-    Phase phase = Phase::kLoading;
-    std::optional<Resume> resume;  // kReturning
-    std::string host;
-    std::uint32_t pid = 0;
-    std::string address;
-    std::string server;
-    bool leaving = false;
-    std::string leave_reason;
-    Step committed{};  // its own; from Ready, Progress or Stopped
-    SpeedMeter speed;
-    bool copied_state = false;  // from another member, and not compared with all since then
-    Stopped stopped;            // of the present view, in kStopped
-    bool formed = false;        // in the present view
-    bool synced = false;
-    std::uint64_t state_bytes = 0;
-    ViewId observes{};                 // as in the last view it was in
-    std::vector<MemberId> donors;      // of that state
-    std::optional<Instant> caught_up;  // in the present view
-    std::optional<Join> join;          // until its first work is committed
-
-    /// Works, or could: it has said that it holds a state of the job.
-    [[nodiscard]] bool lacks_state() const {
-      return observes != ViewId{} && !caught_up.has_value();
-    }
-
-    /// In the present view: its group stands, and it has the state or takes it meanwhile.
-    [[nodiscard]] bool has_started() const { return formed && (synced || observes != ViewId{}); }
-
-    [[nodiscard]] bool is_candidate() const {
-      return phase == Phase::kReady || phase == Phase::kStopped;
-    }
-  };
-  using Peers = std::map<MemberId, Peer>;
-  using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
 
   // coordinator.cpp: events
   void on(const coordinator_event::WorkerConnected& event);
@@ -210,18 +100,15 @@ class Coordinator {
   [[nodiscard]] std::optional<coordinator_effect::Refuse> reason_to_turn_away(
       const coordinator_event::WorkerConnected& event) const;
   void welcome_back(MemberId id);
-  void hear(MemberId id, Peer& peer, const Message& message);
-  void hear(MemberId id, Peer& peer, const Resume& resume);
-  [[nodiscard]] std::vector<MemberId> missing() const;
+  void hear(MemberId id, const Peer& peer, const Message& message);
+  void hear(MemberId id, const Peer& peer, const Resume& resume);
   [[nodiscard]] bool only_finished_returned() const;
   void take_charge_if_due();
   void take_charge();
-  void place(MemberId id, Peer& peer);
-  void place_beside(Peer& peer, bool is_ready);
-  [[nodiscard]] bool holds_newest_state(MemberId id, const Resume& told) const;
-  void place_late(MemberId id, Peer& peer);
-  void fence(MemberId id, Peer& peer);
-  void on(MemberId id, Peer& peer, const Resume& resume) { hear(id, peer, resume); }
+  void place(MemberId id);
+  void place_late(MemberId id, const Peer& peer);
+  void fence(MemberId id);
+  void on(MemberId id, const Peer& peer, const Resume& resume) { hear(id, peer, resume); }
 
   // coordinator_quorum.cpp: the consent of a majority
   struct Consent {
@@ -241,21 +128,21 @@ class Coordinator {
   void send_away(const std::string& detail);
 
   // coordinator_messages.cpp: what members say
-  void on(MemberId id, Peer& peer, const Ready& ready);
-  void on(MemberId id, Peer& peer, const Stopped& stopped);
-  void on(MemberId id, Peer& peer, const Formed& formed);
-  void on(MemberId id, Peer& peer, const Synced& synced);
-  void on(MemberId id, Peer& peer, const Progress& progress);
-  void on(MemberId id, Peer& peer, const LeaveRequest& request);
-  void on(MemberId id, Peer& peer, const Report& report);
+  void on(MemberId id, const Peer& peer, const Ready& ready);
+  void on(MemberId id, const Peer& peer, const Stopped& stopped);
+  void on(MemberId id, const Peer& peer, const Formed& formed);
+  void on(MemberId id, const Peer& peer, const Synced& synced);
+  void on(MemberId id, const Peer& peer, const Progress& progress);
+  void on(MemberId id, const Peer& peer, const LeaveRequest& request);
+  void on(MemberId id, const Peer& peer, const Report& report);
   [[nodiscard]] bool uses_store(const Peer& peer, ViewId view) const;
-  void on(MemberId id, Peer& peer, const StoreSet& set);
-  void on(MemberId id, Peer& peer, const StoreGet& get);
-  void on(MemberId id, Peer& peer, const WorkerDied& died);
-  void on(MemberId id, Peer& peer, const ViewWanted& wanted);
-  void on(MemberId id, Peer& peer, const CaughtUp& caught_up);
+  void on(MemberId id, const Peer& peer, const StoreSet& set);
+  void on(MemberId id, const Peer& peer, const StoreGet& get);
+  void on(MemberId id, const Peer& peer, const WorkerDied& died);
+  void on(MemberId id, const Peer& peer, const ViewWanted& wanted);
+  void on(MemberId id, const Peer& peer, const CaughtUp& caught_up);
   template <typename Other>
-  void on(MemberId id, Peer& peer, const Other& other);
+  void on(MemberId id, const Peer& peer, const Other& other);
   void settle_if_complete();
 
   // coordinator_admission.cpp: who may come, who goes
@@ -265,15 +152,10 @@ class Coordinator {
   void lose(MemberId id, const std::string& detail, bool still_connected);
   /// `told`: any for which is_eviction() holds.
   void evict(MemberId id, const std::string& reason, DismissReason told = DismissReason::kEvicted);
-  void remove(Peers::iterator place, const std::string& why);
-  void dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
-               const std::string& detail, bool may_rejoin = false);
+  void remove(MemberId id, const std::string& why);
+  void dismiss(MemberId id, DismissReason reason, bool write_checkpoint, const std::string& detail,
+               bool may_rejoin = false);
   void dismiss_leavers();
-  [[nodiscard]] bool may_leave(MemberId id, const Peer& peer) const;
-  [[nodiscard]] bool works(const Peer& peer) const;
-  [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
-  [[nodiscard]] bool somebody_else_works(MemberId member) const;
-  [[nodiscard]] std::size_t free_places(Peer::Phase of_members) const;
 
   // coordinator_change.cpp: from one view to the next
   void advance();
@@ -288,7 +170,6 @@ class Coordinator {
   void go_on();
   void wait(const std::string& detail);
   void check_waiting_time();
-  [[nodiscard]] std::size_t ready_workers() const;
   [[nodiscard]] std::optional<std::string> missing_workers() const;
   void pause();
 
@@ -307,10 +188,8 @@ class Coordinator {
                                                             const Stopped& stopped) const;
   void judge_claims();
   void judge_finish();
-  [[nodiscard]] static bool is_claimant(const Peer& peer);
   void evict_liars(Step lower);
   void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars, DismissReason told);
-  void forget_claims();
 
   // coordinator_publish.cpp: the next view
   void publish();
@@ -325,7 +204,6 @@ class Coordinator {
                                                     const View& view) const;
   [[nodiscard]] bool goes_on_observing(const Peer& peer, const View& view) const;
   [[nodiscard]] std::vector<MemberId> observers_to_start() const;
-  void note_admission(const ViewMember& member, Peer& peer, const View& view);
   void report_joins();
 
   // coordinator_disputes.cpp: members that found that they disagree
@@ -334,22 +212,13 @@ class Coordinator {
   [[nodiscard]] std::vector<Witness> witnesses_of(Dispute dispute) const;
   [[nodiscard]] std::string name_parts(const std::vector<std::uint32_t>& parts) const;
   void expel(MemberId id, const std::string& what);
-  void note_copy(Peer& peer, const View& view) const;
 
   // coordinator_speeds.cpp: speeds that change while a view runs
   void judge_speeds();
   bool drain_straggler(const std::vector<Runner>& runners);
   [[nodiscard]] std::uint32_t share_of(MemberId id) const;
 
-  [[nodiscard]] Candidates candidates() const;
-  [[nodiscard]] bool is_in_view(MemberId id) const;
-  [[nodiscard]] std::size_t count(Peer::Phase phase) const;
   [[nodiscard]] bool is_quiet(const CoordinatorEvent& event);
-  [[nodiscard]] bool is_anyone_active();
-  [[nodiscard]] std::optional<MemberId> holder_of_newest_state() const;
-  void send(MemberId id, Message message);
-  void append(LogRecord record, bool durable = false);
-  void note(std::string kind, std::optional<MemberId> member, std::string detail);
 
   CoordinatorOptions options_;
   std::vector<std::pair<std::string, std::string>> fingerprint_;
@@ -370,18 +239,14 @@ class Coordinator {
   std::optional<log_record::JobEnded> ended_before_;  // by the coordinator before us
   std::optional<Instant> collecting_since_;           // kResuming
   std::optional<Instant> first_return_;               // kResuming: the first Resume
-  std::set<MemberId> fenced_;                         // evicted for a cause since the last view
   bool is_view_active_ = false;                       // somebody has committed a step of view_
   std::set<MemberId> gone_;                 // of view_ and its bases, for ever; they obeyed us last
   std::optional<Instant> no_quorum_since_;  // and some members wait here
   std::optional<Instant> idle_since_;       // not in charge, with a quorum required
 
   Phase phase_ = Phase::kWaiting;
-  Peers peers_;
-  std::optional<View> view_;  // the last published one
+  Membership membership_;
   MemberId last_id_{};
-  Step committed_{};
-  Step undone_{};  // the highest that was committed before every holder of it was lost
   /// Of members that had done the last step and had not finished when most of the others had.
   std::map<MemberId, std::uint32_t> unfinished_views_;
   bool pause_asked_ = false;
@@ -398,12 +263,9 @@ class Coordinator {
   // The change that led to the present view, until that view's members have all started.
   std::optional<Recovery> settling_;
   bool has_first_commit_ = false;
-  std::size_t started_ = 0;    // members of the present view whose Peer::has_started()
-  MemberId active_hint_{};     // see is_anyone_active()
-  bool has_starters_ = false;  // in the present view, and nothing of theirs is committed yet
 
-  Instant now_;  // of the event that is being handled, as effects_
-  std::vector<CoordinatorEffect> effects_;
+  Instant now_;  // of the event that is being handled, as outbox_
+  Outbox outbox_;
 };
 
 }  // namespace mayfly::elastic

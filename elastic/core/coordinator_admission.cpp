@@ -61,7 +61,8 @@ std::optional<std::string> Coordinator::reason_to_refuse(const Hello& hello) con
       return text;
     }
   }
-  if (peers_.size() - count(Peer::Phase::kDismissed) >= options_.max_workers) {
+  if (membership_.peers().size() - membership_.count(Peer::Phase::kDismissed) >=
+      options_.max_workers) {
     return "the job has all the workers it may have (" + std::to_string(options_.max_workers) + ")";
   }
   return std::nullopt;
@@ -81,119 +82,73 @@ void Coordinator::settle_fingerprint(const Fingerprint& worker) {
   // Whoever leads the job after us must not take other workers. With a quorum the members that
   // return say it again before anybody else is let in.
   if (fingerprint_ != logged_fingerprint_ && job_ != 0 && !options_.quorum) {
-    append(log_record::JobStarted{job_, options_.microbatches, fingerprint_}, true);
+    outbox_.append(log_record::JobStarted{job_, options_.microbatches, fingerprint_}, true);
     logged_fingerprint_ = fingerprint_;
   }
 }
 
 void Coordinator::lose(MemberId id, const std::string& detail, bool still_connected) {
-  const auto place = peers_.find(id);
-  if (place == peers_.end()) {
+  const Peer* peer = membership_.find(id);
+  if (peer == nullptr) {
     return;
   }
-  const bool was_dismissed = place->second.phase == Peer::Phase::kDismissed;
+  const bool was_dismissed = peer->phase == Peer::Phase::kDismissed;
   // With a quorum its consent may still be needed: it is told when it comes back and the view is
   // over.
   if (still_connected && !was_dismissed && !options_.quorum) {
-    send(id,
-         Dismiss{DismissReason::kEvicted, false, detail, true});  // should it still be able to hear
+    outbox_.send(id, Dismiss{DismissReason::kEvicted, false, detail,
+                             true});  // should it still be able to hear
   }
-  effects_.emplace_back(coordinator_effect::Disconnect{id});
-  note(was_dismissed ? "disconnected" : "lost", id, detail);
-  remove(place, detail);
+  outbox_.add(coordinator_effect::Disconnect{id});
+  outbox_.note(was_dismissed ? "disconnected" : "lost", id, detail);
+  remove(id, detail);
 }
 
 void Coordinator::evict(MemberId id, const std::string& reason, DismissReason told) {
-  const auto place = peers_.find(id);
-  ENSURE(place != peers_.end(), "only members can be evicted");
-  send(id, Dismiss{told, false, reason, true});
-  fenced_.insert(id);
-  effects_.emplace_back(coordinator_effect::Disconnect{id});
-  note("evicted", id, reason);
-  remove(place, reason);
+  ENSURE(membership_.find(id) != nullptr, "only members can be evicted");
+  outbox_.send(id, Dismiss{told, false, reason, true});
+  membership_.fence(id);
+  outbox_.add(coordinator_effect::Disconnect{id});
+  outbox_.note("evicted", id, reason);
+  remove(id, reason);
 }
 
-void Coordinator::remove(Peers::iterator place, const std::string& why) {
-  const MemberId id = place->first;
+void Coordinator::remove(MemberId id, const std::string& why) {
   const bool is_change = (phase_ == Phase::kRunning || phase_ == Phase::kStopping) &&
-                         place->second.phase != Peer::Phase::kDismissed && is_in_view(id);
+                         membership_.at(id).phase != Peer::Phase::kDismissed &&
+                         membership_.is_in_view(id);
   detector_.forget(id);
   stalls_.forget(id);
-  peers_.erase(place);
+  membership_.remove(id);
   if (is_change) {
     begin_change(true, "lost", {id});
     change_->detail = change_->detail.empty() ? why : change_->detail;
   }
 }
 
-void Coordinator::dismiss(MemberId id, Peer& peer, DismissReason reason, bool write_checkpoint,
+void Coordinator::dismiss(MemberId id, DismissReason reason, bool write_checkpoint,
                           const std::string& detail, bool may_rejoin) {
-  ENSURE(peer.phase != Peer::Phase::kDismissed, "a member is dismissed once");
-  peer.phase = Peer::Phase::kDismissed;
+  membership_.dismiss(id);
   detector_.forget(id);
   stalls_.forget(id);
-  send(id, Dismiss{reason, write_checkpoint, detail, may_rejoin});
+  outbox_.send(id, Dismiss{reason, write_checkpoint, detail, may_rejoin});
 }
 
 void Coordinator::dismiss_leavers() {
-  const bool is_view_ending = phase_ == Phase::kStopping && count(Peer::Phase::kActive) > 0;
-  for (auto& [id, peer] : peers_) {
+  const bool is_view_ending =
+      phase_ == Phase::kStopping && membership_.count(Peer::Phase::kActive) > 0;
+  for (const auto& [id, peer] : membership_.peers()) {
     if (!peer.leaving) {
       continue;
     }
     const bool is_free = peer.phase == Peer::Phase::kLoading ||
-                         (peer.is_candidate() && !is_view_ending && may_leave(id, peer));
+                         (peer.is_candidate() && !is_view_ending &&
+                          membership_.may_leave(id, phase_ == Phase::kRunning));
     if (is_free) {
-      dismiss(id, peer, DismissReason::kDrained, false, peer.leave_reason);
-      note("left", id, peer.leave_reason);
+      dismiss(id, DismissReason::kDrained, false, peer.leave_reason);
+      outbox_.note("left", id, peer.leave_reason);
     }
   }
-}
-
-bool Coordinator::may_leave(MemberId id, const Peer& peer) const {
-  const bool holds_no_state_of_the_job =
-      peer.phase == Peer::Phase::kReady && (!view_ || phase_ == Phase::kRunning);
-  if (holds_no_state_of_the_job) {
-    return true;
-  }
-  // The only holder of the last committed step stays for one more view, so that no commit is
-  // undone; and with parameter servers the last worker stays until another one is there.
-  const Candidates others = candidates();
-  return std::any_of(others.begin(), others.end(), [&](const auto& other) {
-    const auto& works = options_.counts_as_worker;
-    const bool holds_as_much =
-        works ? works(other.second->address) : other.second->committed >= peer.committed;
-    return other.first != id && !other.second->leaving && holds_as_much;
-  });
-}
-
-bool Coordinator::works(const Peer& peer) const {
-  const bool computes = !options_.counts_as_worker || options_.counts_as_worker(peer.address);
-  return computes && (peer.phase == Peer::Phase::kActive || peer.is_candidate()) &&
-         !peer.lacks_state();
-}
-
-bool Coordinator::leaves_somebody(MemberId leaver) const {
-  return std::any_of(peers_.begin(), peers_.end(), [this, leaver](const Peers::value_type& entry) {
-    return entry.first != leaver && works(entry.second) && !entry.second.leaving;
-  });
-}
-
-/// Who has to go stays until there is another one, and has no time to wait for one that is silent.
-bool Coordinator::somebody_else_works(MemberId member) const {
-  return std::any_of(peers_.begin(), peers_.end(), [this, member](const Peers::value_type& entry) {
-    return entry.first != member && works(entry.second);
-  });
-}
-
-/// For spares, beside the members in this phase. One on its way out needs no place: a spare may
-/// come before it goes.
-std::size_t Coordinator::free_places(Peer::Phase of_members) const {
-  const auto taken = static_cast<std::size_t>(
-      std::count_if(peers_.begin(), peers_.end(), [of_members](const Peers::value_type& entry) {
-        return entry.second.phase == of_members && !entry.second.leaving;
-      }));
-  return options_.view_max - std::min<std::size_t>(taken, options_.view_max);
 }
 
 }  // namespace mayfly::elastic

@@ -23,13 +23,13 @@ void Coordinator::advance() {
   if (phase_ == Phase::kEnded || phase_ == Phase::kResuming) {
     return;
   }
-  const bool may_end = stop_asked_ && !is_anyone_active();
+  const bool may_end = stop_asked_ && !membership_.is_anyone_active();
   if (!may_end) {  // else whoever leaves may have to write the last checkpoint: go_on() decides
     dismiss_leavers();
   }
   if (phase_ == Phase::kRunning) {
     start_planned_change();
-  } else if (!is_anyone_active()) {
+  } else if (!membership_.is_anyone_active()) {
     go_on();
     if (phase_ == Phase::kRunning) {
       start_planned_change();  // what was asked for meanwhile and could not be granted yet
@@ -52,9 +52,9 @@ void Coordinator::start_planned_change() {
   }
   std::vector<MemberId> leavers;
   std::vector<MemberId> joiners;
-  const std::size_t room = free_places(Peer::Phase::kActive);
-  for (const auto& [id, peer] : peers_) {
-    if (peer.phase == Peer::Phase::kActive && peer.leaving && leaves_somebody(id)) {
+  const std::size_t room = membership_.free_places(Peer::Phase::kActive);
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.phase == Peer::Phase::kActive && peer.leaving && membership_.leaves_somebody(id)) {
       leavers.push_back(id);
     } else if (peer.phase == Peer::Phase::kReady && joiners.size() < room) {
       joiners.push_back(id);
@@ -71,7 +71,7 @@ void Coordinator::start_planned_change() {
 
 void Coordinator::begin_change(bool immediate, const std::string& cause,
                                std::vector<MemberId> members) {
-  ENSURE(view_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping),
+  ENSURE(membership_.view() && (phase_ == Phase::kRunning || phase_ == Phase::kStopping),
          "only a published view can end");
   if (phase_ == Phase::kStopping) {
     change_->members.insert(change_->members.end(), members.begin(), members.end());
@@ -87,7 +87,7 @@ void Coordinator::begin_change(bool immediate, const std::string& cause,
   change_ = Recovery{};
   change_->cause = cause;
   change_->members = std::move(members);
-  change_->old_view = view_->id;
+  change_->old_view = membership_.view()->id;
   change_->detected = change_->told = now_;
   if (is_unplanned(*change_)) {
     if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
@@ -125,7 +125,7 @@ void Coordinator::stop_now(const std::string& cause) {
 }
 
 void Coordinator::tell_active(bool at_boundary) {
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kActive) {
       tell_to_stop(id, peer, at_boundary);
     }
@@ -134,7 +134,8 @@ void Coordinator::tell_active(bool at_boundary) {
 
 void Coordinator::tell_to_stop(MemberId id, const Peer& peer, bool at_boundary) {
   const bool ends = stop_asked_ || pause_asked_;
-  send(id, Stop{view_->id, at_boundary, at_boundary && !ends && !peer.leaving});
+  outbox_.send(id,
+               Stop{membership_.view()->id, at_boundary, at_boundary && !ends && !peer.leaving});
 }
 
 /// While we stood still ourselves nobody could be heard: what members said in time, or that they
@@ -161,7 +162,7 @@ void Coordinator::check_stop_deadline() {
     return;
   }
   std::vector<MemberId> late;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kActive) {
       late.push_back(id);
     }
@@ -181,7 +182,7 @@ void Coordinator::judge_blame() {
     return;
   }
   std::vector<BreakReport> reports;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kStopped) {
       reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit,
                          peer.stopped.unanswered});
@@ -189,21 +190,23 @@ void Coordinator::judge_blame() {
   }
   const auto culprit = blame_.group_broke(*first_to_break_, reports);
   if (culprit && is_dispensable(*culprit)) {
-    const std::optional<MemberId> blamed = peers_.at(*culprit).stopped.culprit;
+    const std::optional<MemberId> blamed = membership_.at(*culprit).stopped.culprit;
     const bool is_first = *culprit == *first_to_break_;
     if (is_first && !blamed) {
       evict(*culprit, "its group broke again and again, and no other member's");
       return;
     }
     evict(*culprit,
-          is_first && blamed == *culprit ? "it is cut off: " + peers_.at(*culprit).stopped.detail
-                                         : "other members could not exchange data with it",
+          is_first && blamed == *culprit
+              ? "it is cut off: " + membership_.at(*culprit).stopped.detail
+              : "other members could not exchange data with it",
           DismissReason::kUnreachable);
   }
 }
 
 void Coordinator::go_on() {
-  ENSURE(count(Peer::Phase::kActive) == 0, "a new view needs the report of every living member");
+  ENSURE(membership_.count(Peer::Phase::kActive) == 0,
+         "a new view needs the report of every living member");
   judge_claims();
   judge_blame();
   if (judge_dispute() || end_if_over()) {
@@ -230,18 +233,8 @@ void Coordinator::pause() {
     phase_ = Phase::kPaused;
     change_.reset();
     waiting_since_.reset();
-    note("paused", std::nullopt, "");
+    outbox_.note("paused", std::nullopt, "");
   }
-}
-
-std::size_t Coordinator::ready_workers() const {
-  if (!options_.counts_as_worker) {
-    return count(Peer::Phase::kReady) + count(Peer::Phase::kStopped);
-  }
-  return static_cast<std::size_t>(
-      std::count_if(peers_.begin(), peers_.end(), [this](const Peers::value_type& entry) {
-        return entry.second.is_candidate() && options_.counts_as_worker(entry.second.address);
-      }));
 }
 
 /// What the next view lacks, if it lacks members. The first one waits for all.
@@ -249,12 +242,13 @@ std::optional<std::string> Coordinator::missing_workers() const {
   const std::size_t least = std::max<std::size_t>(options_.min_workers, 1);
   const std::size_t initial = std::max<std::size_t>(options_.initial_workers, least);
   const bool waited_long = waiting_since_ && now_ - *waiting_since_ >= options_.min_workers_timeout;
-  const std::size_t members = count(Peer::Phase::kReady) + count(Peer::Phase::kStopped);
-  if (!view_ && !waited_long && members < initial) {
+  const std::size_t members =
+      membership_.count(Peer::Phase::kReady) + membership_.count(Peer::Phase::kStopped);
+  if (!membership_.view() && !waited_long && members < initial) {
     return std::to_string(members) + " of " + std::to_string(initial) +
            (options_.counts_as_worker ? " members are ready" : " workers are ready");
   }
-  const std::size_t workers = ready_workers();
+  const std::size_t workers = membership_.ready_workers();
   if (workers < least) {
     return std::to_string(workers) + " of " + std::to_string(least) + " workers are ready";
   }
@@ -262,12 +256,12 @@ std::optional<std::string> Coordinator::missing_workers() const {
 }
 
 void Coordinator::wait(const std::string& detail) {
-  if (!waiting_since_ && (view_ || !candidates().empty())) {
+  if (!waiting_since_ && (membership_.view() || !membership_.candidates().empty())) {
     waiting_since_ = now_;
   }
   if (phase_ != Phase::kWaiting) {
     phase_ = Phase::kWaiting;
-    note("waiting", std::nullopt, detail);
+    outbox_.note("waiting", std::nullopt, detail);
   }
 }
 
@@ -277,9 +271,9 @@ void Coordinator::check_waiting_time() {
     return;
   }
   end(Outcome::kTooFewWorkers,
-      std::to_string(ready_workers()) + " workers are ready, " +
+      std::to_string(membership_.ready_workers()) + " workers are ready, " +
           std::to_string(options_.min_workers) + " are needed",
-      view_.has_value());
+      membership_.view().has_value());
 }
 
 }  // namespace mayfly::elastic

@@ -32,14 +32,15 @@ std::optional<std::string> Coordinator::inconsistency_in(MemberId id, const Peer
     return "says that it has committed " + step_text(stopped.committed) + ", and said " +
            step_text(peer.committed) + " before";
   }
-  if (stopped.committed < view_->committed) {
+  if (stopped.committed < membership_.view()->committed) {
     return std::nullopt;  // it does not have the view's state yet; what it holds does not count
   }
-  const auto self = std::find_if(view_->members.begin(), view_->members.end(),
-                                 [id](const ViewMember& member) { return member.id == id; });
-  ENSURE(self != view_->members.end(), "only members of the view stop in it");
+  const auto self =
+      std::find_if(membership_.view()->members.begin(), membership_.view()->members.end(),
+                   [id](const ViewMember& member) { return member.id == id; });
+  ENSURE(self != membership_.view()->members.end(), "only members of the view stop in it");
   MicrobatchSet possible = MicrobatchSet::range(self->first, self->count);
-  if (stopped.committed == view_->committed) {
+  if (stopped.committed == membership_.view()->committed) {
     possible = self->first_step;
     possible.add_all(peer.stopped.held);  // what it held before and need not hold any more
   }
@@ -59,9 +60,9 @@ void Coordinator::judge_claims() {
     return;
   }
   std::map<Step, std::size_t> claims;
-  for (const auto& [id, peer] : peers_) {
-    if (is_claimant(peer)) {
-      ++claims[std::max(peer.committed, view_->committed)];
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.is_claimant()) {
+      ++claims[std::max(peer.committed, membership_.view()->committed)];
     }
   }
   if (claims.empty()) {
@@ -81,22 +82,17 @@ void Coordinator::judge_claims() {
   judge_finish();
 }
 
-/// Members of the ended view that were there with their state or should have got it; and of those
-/// that come new, none that makes a difference.
-bool Coordinator::is_claimant(const Peer& peer) {
-  return peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
-}
-
 void Coordinator::evict_liars(Step lower) {
   const Step upper = next(lower);
   std::vector<std::pair<MemberId, std::string>> liars;
-  for (const auto& [id, peer] : peers_) {
-    const Step claim = std::max(peer.committed, view_->committed);
-    const bool is_outside = is_claimant(peer) && (claim < lower || claim > upper);
+  for (const auto& [id, peer] : membership_.peers()) {
+    const Step claim = std::max(peer.committed, membership_.view()->committed);
+    const bool is_outside = peer.is_claimant() && (claim < lower || claim > upper);
     // A worker that comes new may have the checkpoint of one that was lost just after its commit,
     // or from before everybody was lost.
-    const bool is_ahead = peer.phase == Peer::Phase::kReady &&
-                          peer.committed > next(std::max({upper, committed_, undone_}));
+    const bool is_ahead =
+        peer.phase == Peer::Phase::kReady &&
+        peer.committed > next(std::max({upper, membership_.committed(), membership_.undone()}));
     // One that observed may have caught up, and even have been the only one to commit.
     const bool saw_too_much =
         peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
@@ -123,8 +119,8 @@ void Coordinator::judge_finish() {
   std::vector<std::pair<MemberId, std::string>> liars;
   std::vector<MemberId> unfinished;
   std::size_t finished = 0;
-  for (const auto& [id, peer] : peers_) {
-    if (!is_claimant(peer)) {
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (!peer.is_claimant()) {
       continue;
     }
     if (peer.stopped.finished && peer.committed < last) {
@@ -153,17 +149,7 @@ void Coordinator::evict_all(const std::vector<std::pair<MemberId, std::string>>&
     evict(id, reason, told);
   }
   if (!liars.empty()) {
-    forget_claims();
-  }
-}
-
-/// What somebody said who is gone now does not count any more.
-void Coordinator::forget_claims() {
-  committed_ = view_ ? view_->committed : Step{};
-  for (const auto& [id, peer] : peers_) {
-    if (peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped) {
-      committed_ = std::max(committed_, peer.committed);
-    }
+    membership_.forget_claims();
   }
 }
 

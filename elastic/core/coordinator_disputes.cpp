@@ -48,25 +48,17 @@ void Coordinator::await_disputes(Dispute dispute) {
 
 std::vector<Witness> Coordinator::witnesses_of(Dispute dispute) const {
   std::vector<Witness> witnesses;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     const bool has_state = peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
     if (!has_state || peer.stopped.dispute != dispute) {
       continue;
     }
     // Until the first step of a view is agreed on, who copied its state only repeats the source.
-    const bool nothing_committed = peer.stopped.committed == view_->committed;
+    const bool nothing_committed = peer.stopped.committed == membership_.view()->committed;
     const bool is_copy = dispute == Dispute::kState && peer.copied_state && nothing_committed;
     witnesses.push_back({id, peer.stopped.hashes, !is_copy, peer.stopped.contradicts_itself});
   }
   return witnesses;
-}
-
-/// `peer` is about to be in `view`; view_ is still the one before.
-void Coordinator::note_copy(Peer& peer, const View& view) const {
-  const bool was_compared =
-      view_ && peer.phase == Peer::Phase::kStopped && peer.committed > view_->committed;
-  peer.copied_state = (peer.copied_state && !was_compared) || peer.observes != ViewId{} ||
-                      peer.committed < view.committed;
 }
 
 /// True if the job ended, because nobody can say who is right.
@@ -76,7 +68,7 @@ bool Coordinator::judge_dispute() {
   }
   Dispute dispute = Dispute::kNone;
   bool all_spoke = true;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{}) {
       dispute = std::max(dispute, peer.stopped.dispute);
       all_spoke = all_spoke && peer.stopped.dispute != Dispute::kNone;
@@ -87,7 +79,7 @@ bool Coordinator::judge_dispute() {
   }
   const std::vector<Witness> witnesses = witnesses_of(dispute);
   const Verdict verdict = odd_one_out(witnesses);
-  const std::string step = std::to_string(value(committed_) + 1);
+  const std::string step = std::to_string(value(membership_.committed()) + 1);
   if (!verdict.decided) {
     if (!all_spoke) {
       return false;  // the next view compares everything once more, with those who were cut off
@@ -116,13 +108,12 @@ bool Coordinator::judge_dispute() {
 
 /// Evicts a member whose state must not be used again, not by itself either.
 void Coordinator::expel(MemberId id, const std::string& what) {
-  const auto place = peers_.find(id);
-  ENSURE(place != peers_.end(), "only members can be expelled");
-  send(id, Dismiss{DismissReason::kCorrupted, false, what, true});
-  fenced_.insert(id);
-  effects_.emplace_back(coordinator_effect::Disconnect{id});
-  note("corrupted", id, what);
-  remove(place, what);
+  ENSURE(membership_.find(id) != nullptr, "only members can be expelled");
+  outbox_.send(id, Dismiss{DismissReason::kCorrupted, false, what, true});
+  membership_.fence(id);
+  outbox_.add(coordinator_effect::Disconnect{id});
+  outbox_.note("corrupted", id, what);
+  remove(id, what);
 }
 
 }  // namespace mayfly::elastic

@@ -24,12 +24,12 @@ DismissReason reason_of(Outcome outcome) {
 
 bool Coordinator::end_if_over() {
   std::size_t finished = 0;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kStopped && peer.stopped.finished) {
       ++finished;
     }
   }
-  if (finished > 0 && finished == count(Peer::Phase::kStopped)) {
+  if (finished > 0 && finished == membership_.count(Peer::Phase::kStopped)) {
     end(Outcome::kDone, "", true);
     return true;
   }
@@ -37,7 +37,7 @@ bool Coordinator::end_if_over() {
   // to resume.
   const bool may_finish = finished > 0 && !missing_workers() && !missing_quorum();
   if (stop_asked_ && (!may_finish || std::exchange(is_finishing_, true))) {
-    end(Outcome::kStopped, *stop_asked_, view_.has_value());
+    end(Outcome::kStopped, *stop_asked_, membership_.view().has_value());
     return true;
   }
   return false;
@@ -45,34 +45,35 @@ bool Coordinator::end_if_over() {
 
 void Coordinator::end(Outcome outcome, const std::string& detail, bool with_checkpoint) {
   ENSURE(phase_ != Phase::kEnded, "a job ends once");
-  append(log_record::JobEnded{outcome, detail}, true);
+  outbox_.append(log_record::JobEnded{outcome, detail}, true);
   const std::optional<MemberId> writer =
-      with_checkpoint ? holder_of_newest_state() : std::optional<MemberId>{};
-  for (auto& [id, peer] : peers_) {
+      with_checkpoint ? membership_.holder_of_newest_state() : std::optional<MemberId>{};
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase != Peer::Phase::kDismissed) {
-      dismiss(id, peer, reason_of(outcome), id == writer, detail);
+      dismiss(id, reason_of(outcome), id == writer, detail);
     }
   }
   phase_ = Phase::kEnded;
   store_.clear();
-  effects_.emplace_back(coordinator_effect::JobEnded{outcome, detail});
+  outbox_.add(coordinator_effect::JobEnded{outcome, detail});
 }
 
 /// Members that come back were not told; those that do not come were, or are lost. Nothing is left
 /// to agree on, so no majority is needed.
 void Coordinator::end_again_if_due() {
   const Instant since = first_return_.value_or(*collecting_since_);
-  const bool is_complete = view_ && missing().empty();
+  const bool is_complete = membership_.view() && membership_.missing().empty();
   if (!is_complete && now_ - since < options_.resume_timeout) {
     return;
   }
-  for (auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kReturning && peer.resume) {
-      place(id, peer);
+      place(id);
     }
   }
   const log_record::JobEnded first = *ended_before_;
-  end(first.outcome, first.detail, view_.has_value() && first.outcome != Outcome::kFailed);
+  end(first.outcome, first.detail,
+      membership_.view().has_value() && first.outcome != Outcome::kFailed);
 }
 
 }  // namespace mayfly::elastic

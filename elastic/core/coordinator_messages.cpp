@@ -9,7 +9,7 @@
 namespace mayfly::elastic {
 
 template <typename Other>
-void Coordinator::on(MemberId /*id*/, Peer& /*peer*/, const Other& /*other*/) {}
+void Coordinator::on(MemberId /*id*/, const Peer& /*peer*/, const Other& /*other*/) {}
 
 void Coordinator::on(const coordinator_event::Received& event) {
   if (const auto* left = std::get_if<Left>(&event.message)) {  // also of one that is evicted
@@ -17,50 +17,41 @@ void Coordinator::on(const coordinator_event::Received& event) {
     is_gone(event.member, left->incarnation, options_.identity);
     return;
   }
-  const auto place = peers_.find(event.member);
-  if (place == peers_.end()) {
+  const Peer* peer = membership_.find(event.member);
+  if (peer == nullptr) {
     return;
   }
-  const bool is_over = phase_ == Phase::kEnded || place->second.phase == Peer::Phase::kDismissed;
+  const bool is_over = phase_ == Phase::kEnded || peer->phase == Peer::Phase::kDismissed;
   if (is_over && !std::holds_alternative<Report>(event.message)) {
     return;
   }
   if (!is_over) {
     detector_.heard(event.member, now_);
   }
-  if (place->second.phase == Peer::Phase::kReturning) {
-    hear(event.member, place->second, event.message);
+  if (peer->phase == Peer::Phase::kReturning) {
+    hear(event.member, *peer, event.message);
     return;
   }
-  std::visit([&](const auto& message) { on(event.member, place->second, message); }, event.message);
+  std::visit([&](const auto& message) { on(event.member, *peer, message); }, event.message);
 }
 
-void Coordinator::on(MemberId /*id*/, Peer& peer, const Ready& ready) {
-  if (peer.phase != Peer::Phase::kLoading) {
-    return;
-  }
-  peer.phase = Peer::Phase::kReady;
-  peer.committed = ready.committed;
-  peer.state_bytes = ready.state_bytes;
-  peer.join->ready = now_;
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const Ready& ready) {
+  membership_.become_ready(id, ready, now_);
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
-  if (peer.phase != Peer::Phase::kActive || stopped.view != view_->id) {
+void Coordinator::on(MemberId id, const Peer& peer, const Stopped& stopped) {
+  if (peer.phase != Peer::Phase::kActive || stopped.view != membership_.view()->id) {
     return;
   }
   ENSURE(phase_ == Phase::kRunning || phase_ == Phase::kStopping,
          "active members exist only while a view runs or ends");
   if (const auto lie = inconsistency_in(id, peer, stopped)) {
     evict(id, *lie);
-    forget_claims();
+    membership_.forget_claims();
     return;
   }
-  peer.phase = Peer::Phase::kStopped;
-  peer.stopped = stopped;
-  peer.committed = stopped.committed;
+  membership_.stopped(id, stopped);
   note_active(id, stopped.view, stopped.committed);
-  committed_ = std::max(committed_, stopped.committed);
   const bool is_first = phase_ == Phase::kRunning;
   if (stopped.finished) {
     if (is_first) {
@@ -80,44 +71,35 @@ void Coordinator::on(MemberId id, Peer& peer, const Stopped& stopped) {
   }
 }
 
-void Coordinator::on(MemberId /*id*/, Peer& peer, const Formed& formed) {
-  if (peer.phase != Peer::Phase::kActive || formed.view != view_->id) {
+void Coordinator::on(MemberId id, const Peer& peer, const Formed& formed) {
+  if (peer.phase != Peer::Phase::kActive || formed.view != membership_.view()->id) {
     return;
   }
-  started_ -= peer.has_started() ? 1 : 0;
-  peer.formed = true;
-  started_ += peer.has_started() ? 1 : 0;
+  membership_.formed(id);
   if (settling_) {
     settling_->formed = now_;
     settle_if_complete();
   }
 }
 
-void Coordinator::on(MemberId /*id*/, Peer& peer, const Synced& synced) {
-  if (peer.phase != Peer::Phase::kActive || synced.view != view_->id) {
+void Coordinator::on(MemberId id, const Peer& peer, const Synced& synced) {
+  if (peer.phase != Peer::Phase::kActive || synced.view != membership_.view()->id) {
     return;
   }
-  started_ -= peer.has_started() ? 1 : 0;
-  peer.synced = true;
-  started_ += peer.has_started() ? 1 : 0;
-  if (peer.join && peer.join->snapshots == 0) {
-    peer.join->caught_up = now_;
-  }
+  membership_.synced(id, now_);
   if (settling_) {
     settling_->synced = now_;
     settle_if_complete();
   }
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const Progress& progress) {
-  if (peer.phase != Peer::Phase::kActive || progress.view != view_->id) {
+void Coordinator::on(MemberId id, const Peer& peer, const Progress& progress) {
+  if (peer.phase != Peer::Phase::kActive || progress.view != membership_.view()->id) {
     return;
   }
-  peer.committed = std::max(peer.committed, progress.committed);
+  membership_.progressed(id, progress, now_);
   note_active(id, progress.view, progress.committed);
-  committed_ = std::max(committed_, progress.committed);
-  peer.speed.add(now_, progress.microbatch_ms, progress.microbatches, options_.speed_sample);
-  if (has_starters_) {
+  if (membership_.has_starters()) {
     report_joins();
   }
   if (settling_) {
@@ -130,29 +112,28 @@ void Coordinator::on(MemberId id, Peer& peer, const Progress& progress) {
 }
 
 void Coordinator::settle_if_complete() {
-  ENSURE(settling_ && view_, "only a published view settles");
-  if (started_ == view_->members.size() && has_first_commit_) {
+  ENSURE(settling_ && membership_.view(), "only a published view settles");
+  if (membership_.everybody_has_started() && has_first_commit_) {
     if (settling_->cause == "rebalance") {
       rebalancer_.change_took(settling_->synced - settling_->stopped);
     }
-    effects_.emplace_back(coordinator_effect::RecoveryDone{*settling_});
+    outbox_.add(coordinator_effect::RecoveryDone{*settling_});
     settling_.reset();
   }
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const LeaveRequest& request) {
+void Coordinator::on(MemberId id, const Peer& peer, const LeaveRequest& request) {
   if (peer.leaving) {
     return;
   }
-  peer.leaving = true;
-  peer.leave_reason = request.reason;
-  if (peer.phase != Peer::Phase::kLoading && !leaves_somebody(id)) {
-    note("leave_deferred", id, "it would leave no member: " + request.reason);
+  membership_.wants_to_leave(id, request.reason);
+  if (peer.phase != Peer::Phase::kLoading && !membership_.leaves_somebody(id)) {
+    outbox_.note("leave_deferred", id, "it would leave no member: " + request.reason);
   }
 }
 
-void Coordinator::on(MemberId id, Peer& /*peer*/, const Report& report) {
-  effects_.emplace_back(coordinator_effect::ReportReceived{id, report.payload});
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const Report& report) {
+  outbox_.add(coordinator_effect::ReportReceived{id, report.payload});
 }
 
 /// Also before everybody is back: members of a view that is being formed wait for each other. And
@@ -163,10 +144,10 @@ bool Coordinator::uses_store(const Peer& peer, ViewId view) const {
                             peer.resume->view && peer.resume->view->id == view;
   const bool is_in_it =
       peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped || has_returned;
-  return view_ && view_->id == view && is_in_it;
+  return membership_.view() && membership_.view()->id == view && is_in_it;
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {
+void Coordinator::on(MemberId id, const Peer& peer, const StoreSet& set) {
   if (!uses_store(peer, set.view)) {
     return;
   }
@@ -174,37 +155,37 @@ void Coordinator::on(MemberId id, Peer& peer, const StoreSet& set) {
   const std::vector<MemberId> waiting = store_.set(set.key, set.value, accepted);
   if (!accepted && store_full_in_ != set.view) {
     store_full_in_ = set.view;  // once is enough: who fills it could fill the records, too
-    note("store_full", id, set.key);
+    outbox_.note("store_full", id, set.key);
   }
   for (const MemberId member : waiting) {
-    const auto place = peers_.find(member);
-    if (place != peers_.end() && uses_store(place->second, set.view)) {
-      send(member, StoreValue{set.view, set.key, set.value});
+    const Peer* waiter = membership_.find(member);
+    if (waiter != nullptr && uses_store(*waiter, set.view)) {
+      outbox_.send(member, StoreValue{set.view, set.key, set.value});
     }
   }
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const StoreGet& get) {
+void Coordinator::on(MemberId id, const Peer& peer, const StoreGet& get) {
   if (!uses_store(peer, get.view)) {
     return;
   }
   if (const Bytes* found = store_.get(id, get.key)) {
-    send(id, StoreValue{get.view, get.key, *found});
+    outbox_.send(id, StoreValue{get.view, get.key, *found});
   } else if (store_.waiting_bytes(id) > kStoreWaitingBytesMax) {
     evict(id, "waits for too many keys of the view's store");
   }
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const ViewWanted& wanted) {
-  if (peer.phase == Peer::Phase::kActive && wanted.view == view_->id && !peer.formed) {
-    send(id, NewView{*view_});
+void Coordinator::on(MemberId id, const Peer& peer, const ViewWanted& wanted) {
+  if (peer.phase == Peer::Phase::kActive && wanted.view == membership_.view()->id && !peer.formed) {
+    outbox_.send(id, NewView{*membership_.view()});
     if (phase_ == Phase::kStopping) {  // what it was told before it had the view was lost on it
       tell_to_stop(id, peer, !stop_is_immediate_);
     }
   }
 }
 
-void Coordinator::on(MemberId id, Peer& /*peer*/, const WorkerDied& died) {
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const WorkerDied& died) {
   if (died.is_dead) {
     is_gone(id, died.incarnation, died.author);
   }

@@ -36,17 +36,14 @@ bool Coordinator::goes_on_observing(const Peer& peer, const View& view) const {
   return peer.observes != ViewId{} && peer.stopped.observed >= view.committed &&
          !peer.donors.empty() &&
          std::all_of(peer.donors.begin(), peer.donors.end(), [this](MemberId donor) {
-           const auto place = peers_.find(donor);
-           return place != peers_.end() && place->second.phase == Peer::Phase::kStopped;
+           const Peer* found = membership_.find(donor);
+           return found != nullptr && found->phase == Peer::Phase::kStopped;
          });
 }
 
-void Coordinator::on(MemberId id, Peer& peer, const CaughtUp& caught_up) {
-  const bool is_news = peer.phase == Peer::Phase::kActive && caught_up.view == view_->id &&
-                       peer.observes != ViewId{} && !peer.caught_up;
-  if (is_news) {
-    peer.caught_up = now_;
-    note("caught_up", id, "after step " + std::to_string(value(caught_up.committed)));
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const CaughtUp& caught_up) {
+  if (membership_.is_active_in(id, caught_up.view) && membership_.caught_up(id, now_)) {
+    outbox_.note("caught_up", id, "after step " + std::to_string(value(caught_up.committed)));
   }
 }
 
@@ -55,7 +52,7 @@ std::vector<MemberId> Coordinator::observers_to_start() const {
   std::vector<MemberId> ready;
   bool others_follow = false;
   std::optional<Instant> first;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase != Peer::Phase::kActive || peer.observes == ViewId{} || peer.leaving) {
       continue;
     }
@@ -72,55 +69,11 @@ std::vector<MemberId> Coordinator::observers_to_start() const {
   return ready;
 }
 
-/// `member` is in the view that is being published.
-void Coordinator::note_admission(const ViewMember& member, Peer& peer, const View& view) {
-  if (peer.phase == Peer::Phase::kReady) {
-    note("joined", member.id, peer.host);
-    if (view_) {
-      peer.join->admitted = now_;
-      peer.join->admitted_after = view.committed;
-    } else {
-      peer.join.reset();  // there at the start
-    }
-  }
-  if (member.observes == view.id) {
-    peer.donors.clear();
-    for (const Rank donor : donors_of(view)) {
-      peer.donors.push_back(view.members[value(donor)].id);
-    }
-  }
-  if (peer.join) {
-    peer.join->snapshots += member.observes == view.id ? 1 : 0;
-    if (peer.caught_up) {
-      peer.join->caught_up = *peer.caught_up;
-    }
-    if (!member.is_observer()) {
-      has_starters_ = true;
-      peer.join->promoted = now_;
-      peer.join->started_after = view.committed;
-    }
-  }
-  peer.observes = member.observes;
-  peer.caught_up.reset();
-}
-
 /// A step of the present view is committed: whoever works in it for the first time has joined.
 void Coordinator::report_joins() {
-  for (const ViewMember& member : view_->members) {
-    const auto place = peers_.find(member.id);
-    if (member.is_observer() || place == peers_.end() || !place->second.join) {
-      continue;
-    }
-    Join& join = *place->second.join;
-    join.member = member.id;
-    join.step = now_;
-    if (join.caught_up < join.admitted) {
-      join.caught_up = join.admitted;
-    }
-    effects_.emplace_back(coordinator_effect::JoinDone{join});
-    place->second.join.reset();
+  for (const Join& join : membership_.take_joins(now_)) {
+    outbox_.add(coordinator_effect::JoinDone{join});
   }
-  has_starters_ = false;
 }
 
 }  // namespace mayfly::elastic

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/random.hpp"
 #include "elastic/core/assignment.hpp"
 #include "elastic/core/coordinator.hpp"
 
@@ -32,62 +33,36 @@ std::string describe(const View& view) {
 
 }  // namespace
 
-/// The members of the last view, then those that are ready, as long as there is room.
-Coordinator::Candidates Coordinator::next_members() const {
-  std::size_t room = free_places(Peer::Phase::kStopped);
-  Candidates members;
-  for (const auto& [id, peer] : candidates()) {
-    if (peer->phase == Peer::Phase::kReady) {
-      if (room == 0) {
-        continue;
-      }
-      --room;
-    }
-    members.emplace_back(id, peer);
-  }
-  return members;
-}
-
 void Coordinator::publish() {
-  const bool is_resumed = view_ && phase_ != Phase::kStopping;
-  View view = make_view(next_members());
-  ENSURE(!view_ || value(view.id) > value(view_->id), "views only grow");
-  if (view.committed < committed_) {
-    note("restarted", std::nullopt,
-         "every holder of step " + std::to_string(value(committed_)) + " is gone; resuming after " +
-             std::to_string(value(view.committed)));
-    undone_ = std::max(undone_, committed_);
-    committed_ = view.committed;
+  const bool is_resumed = membership_.view() && phase_ != Phase::kStopping;
+  const View view = make_view(membership_.next_members());
+  if (view.committed < membership_.committed()) {
+    outbox_.note("restarted", std::nullopt,
+                 "every holder of step " + std::to_string(value(membership_.committed())) +
+                     " is gone; resuming after " + std::to_string(value(view.committed)));
+    membership_.go_back_to(view.committed);
   }
   if (is_resumed) {
-    note("resumed", std::nullopt, "");
+    outbox_.note("resumed", std::nullopt, "");
   }
   settle_later(view);
-  for (const ViewMember& member : view.members) {
-    Peer& peer = peers_.at(member.id);
-    note_copy(peer, view);
-    note_admission(member, peer, view);
-    peer.phase = Peer::Phase::kActive;
-    peer.formed = peer.synced = false;
-  }
-  started_ = 0;
+  const std::optional<View> before = membership_.enter(view, now_, outbox_);
   store_.clear();
   phase_ = Phase::kRunning;
   rebalancer_.view_began();
   waiting_since_.reset();
   no_quorum_since_.reset();
   idle_since_.reset();
-  fenced_.clear();
   is_view_active_ = false;
   stalls_.restart();
-  const std::optional<View> before = std::exchange(view_, std::move(view));
-  announce(*view_, before);
+  announce(view, before);
 }
 
 View Coordinator::make_view(const Candidates& candidates) const {
   ENSURE(!candidates.empty() && candidates.size() <= kMembersMax, "a view has members");
   View view;
-  view.id = ViewId{std::max(view_ ? value(view_->id) : 0, id_base(incarnation_)) + 1};
+  view.id = ViewId{
+      std::max(membership_.view() ? value(membership_.view()->id) : 0, id_base(incarnation_)) + 1};
   ENSURE(incarnation_of(view.id) == incarnation_, "an incarnation has ids for all its views");
   const auto bases = next_bases(consent());
   ENSURE(bases, "a view is made only with a quorum");
@@ -147,7 +122,7 @@ void Coordinator::settle_later(const View& view) {
     return std::any_of(view.members.begin(), view.members.end(),
                        [id](const ViewMember& member) { return member.id == id; });
   };
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     const bool is_listed =
         std::find(change_->members.begin(), change_->members.end(), id) != change_->members.end();
     if (peer.phase == Peer::Phase::kReady && is_member(id) && !is_listed) {
@@ -164,18 +139,18 @@ void Coordinator::settle_later(const View& view) {
 
 std::uint32_t Coordinator::count_redone(const View& view) const {
   MicrobatchSet held;
-  for (const auto& [id, peer] : candidates()) {
+  for (const auto& [id, peer] : membership_.candidates()) {
     if (peer->phase == Peer::Phase::kStopped && peer->committed == view.committed) {
       held.add_all(peer->stopped.held);
     }
   }
-  if (held.empty() || !view_) {
+  if (held.empty() || !membership_.view()) {
     return 0;  // nobody had begun the step
   }
   MicrobatchSet of_lost;
-  for (const ViewMember& member : view_->members) {
-    if (!peers_.contains(member.id)) {
-      of_lost.add_all(view.committed == view_->committed
+  for (const ViewMember& member : membership_.view()->members) {
+    if (membership_.find(member.id) == nullptr) {
+      of_lost.add_all(view.committed == membership_.view()->committed
                           ? member.first_step
                           : MicrobatchSet::range(member.first, member.count));
     }
@@ -187,7 +162,7 @@ std::uint32_t Coordinator::count_redone(const View& view) const {
 /// view must not be missing there while its members run it. Of later ones the log may lack the
 /// last, as then the next coordinator waits for members, and they know it.
 void Coordinator::announce(const View& view, const std::optional<View>& before) {
-  append(log_record::ViewPublished{view}, !before);
+  outbox_.append(log_record::ViewPublished{view}, !before);
   const bool by_delta = before && before->members.size() >= options_.delta_from_members;
   std::vector<MemberId> know_before;
   std::vector<MemberId> others;
@@ -196,14 +171,14 @@ void Coordinator::announce(const View& view, const std::optional<View>& before) 
         .push_back(member.id);
   }
   if (!know_before.empty()) {
-    effects_.emplace_back(coordinator_effect::SendToAll{std::move(know_before),
-                                                        NewViewDelta{make_delta(*before, view)}});
+    outbox_.add(coordinator_effect::SendToAll{std::move(know_before),
+                                              NewViewDelta{make_delta(*before, view)}});
   }
   if (!others.empty()) {
-    effects_.emplace_back(coordinator_effect::SendToAll{std::move(others), NewView{view}});
+    outbox_.add(coordinator_effect::SendToAll{std::move(others), NewView{view}});
   }
-  effects_.emplace_back(coordinator_effect::ViewPublished{view});
-  note("view", std::nullopt, describe(view));
+  outbox_.add(coordinator_effect::ViewPublished{view});
+  outbox_.note("view", std::nullopt, describe(view));
 }
 
 }  // namespace mayfly::elastic

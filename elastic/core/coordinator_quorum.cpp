@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/random.hpp"
 #include "elastic/core/coordinator.hpp"
 
 // With standbys, a coordinator cannot know that it is the only one. What keeps two of them from
@@ -44,13 +45,13 @@ Coordinator::Consent Coordinator::consent() const {
   // It obeys us, so it will not enter or go on with the last view: one that had no part in that
   // view's first step never will, and a step needs the part of every member.
   const auto obeys = [&](MemberId id, ViewId entered, bool contributed) {
-    const bool had_a_part = entered == view_->id && contributed;
+    const bool had_a_part = entered == membership_.view()->id && contributed;
     given.last_view_died = given.last_view_died || !had_a_part;
     given.members.insert(id);
   };
   if (phase_ != Phase::kResuming) {
-    for (const auto& [id, peer] : next_members()) {
-      if (is_in_view(id)) {
+    for (const auto& [id, peer] : membership_.next_members()) {
+      if (membership_.is_in_view(id)) {
         obeys(id, peer->stopped.view, peer->stopped.contributed);
       } else {
         given.members.insert(id);
@@ -58,11 +59,11 @@ Coordinator::Consent Coordinator::consent() const {
     }
     return given;
   }
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase != Peer::Phase::kReturning || !peer.resume) {
       continue;
     }
-    if (is_in_view(id)) {
+    if (membership_.is_in_view(id)) {
       obeys(id, peer.resume->view ? peer.resume->view->id : ViewId{},
             !peer.resume->last || peer.resume->last->contributed);
     } else {
@@ -74,15 +75,15 @@ Coordinator::Consent Coordinator::consent() const {
 
 /// Nothing if too many views in a row are in doubt.
 std::optional<std::vector<ViewBase>> Coordinator::next_bases(const Consent& given) const {
-  if (!options_.quorum || !view_) {
+  if (!options_.quorum || !membership_.view()) {
     return std::vector<ViewBase>{};
   }
-  if (is_view_active_ || view_->bases.empty()) {
-    return std::vector<ViewBase>{base_of(*view_)};
+  if (is_view_active_ || membership_.view()->bases.empty()) {
+    return std::vector<ViewBase>{base_of(*membership_.view())};
   }
-  std::vector<ViewBase> bases = view_->bases;
+  std::vector<ViewBase> bases = membership_.view()->bases;
   if (!given.last_view_died) {
-    bases.push_back(base_of(*view_));
+    bases.push_back(base_of(*membership_.view()));
   }
   if (bases.size() > kViewBasesMax) {
     return std::nullopt;
@@ -111,7 +112,8 @@ std::optional<std::string> Coordinator::missing_quorum() const {
 
 /// Why this coordinator is not in charge, if it is not.
 std::optional<std::string> Coordinator::reason_to_wait() const {
-  if (!view_) {  // whoever started the job may be starting it still, with other workers
+  if (!membership_
+           .view()) {  // whoever started the job may be starting it still, with other workers
     return "the job has had no view yet, and a standby takes over only a job that has begun; start "
            "its first coordinator again";
   }
@@ -136,25 +138,28 @@ bool Coordinator::is_dispensable(MemberId id) const {
 /// the same incarnation: two that know of the same one before both take the next number.
 void Coordinator::is_gone(MemberId id, Incarnation accepted, std::uint64_t author) {
   const bool was_ours = accepted == incarnation_ && author == options_.identity;
-  if (!options_.quorum || !was_ours || !view_) {
+  if (!options_.quorum || !was_ours || !membership_.view()) {
     return;
   }
-  const bool matters = is_in_view(id) || std::any_of(view_->bases.begin(), view_->bases.end(),
-                                                     [id](const auto& b) { return holds(b, id); });
+  const bool matters =
+      membership_.is_in_view(id) ||
+      std::any_of(membership_.view()->bases.begin(), membership_.view()->bases.end(),
+                  [id](const auto& b) { return holds(b, id); });
   if (matters) {
     gone_.insert(id);
   }
 }
 
 void Coordinator::note_active(MemberId id, ViewId view, Step committed) {
-  const bool is_step_of_view = view_ && view == view_->id && committed > view_->committed;
-  is_view_active_ = is_view_active_ || (is_step_of_view && is_in_view(id));
+  const bool is_step_of_view = membership_.view() && view == membership_.view()->id &&
+                               committed > membership_.view()->committed;
+  is_view_active_ = is_view_active_ || (is_step_of_view && membership_.is_in_view(id));
 }
 
 void Coordinator::wait_for_quorum(const std::string& detail) {
   if (!no_quorum_since_) {
     no_quorum_since_ = now_;
-    note("no_quorum", std::nullopt, detail);
+    outbox_.note("no_quorum", std::nullopt, detail);
   }
   idle_since_ = idle_since_.value_or(now_);
   wait(detail);
@@ -185,19 +190,19 @@ void Coordinator::check_quorum_time() {
 
 /// Perhaps there are enough elsewhere. Those who come back must say again whom they obey.
 void Coordinator::send_away(const std::string& detail) {
-  note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
+  outbox_.note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
   const auto skip = static_cast<std::uint32_t>(
       CounterRandom(options_.identity)
           .split("elsewhere")
           .below(static_cast<std::uint64_t>(now_.ns), std::uint64_t{1} << 32));
-  for (auto place = peers_.begin(); place != peers_.end();) {
-    if (place->second.phase != Peer::Phase::kDismissed) {
-      send(place->first, NoQuorum{detail, skip});
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      outbox_.send(id, NoQuorum{detail, skip});
     }
-    effects_.emplace_back(coordinator_effect::Disconnect{place->first});
-    detector_.forget(place->first);
-    place = peers_.erase(place);
+    outbox_.add(coordinator_effect::Disconnect{id});
+    detector_.forget(id);
   }
+  membership_.remove_all();
   collect();
 }
 

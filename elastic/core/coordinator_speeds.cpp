@@ -37,12 +37,12 @@ void Coordinator::judge_speeds() {
   next_judgement_ = now_ + options_.speed_sample / kJudgementsPerSample;
   std::vector<Load> loads;
   std::vector<Runner> runners;
-  for (const ViewMember& member : view_->members) {
-    const auto place = peers_.find(member.id);
-    if (member.is_observer() || place == peers_.end()) {
+  for (const ViewMember& member : membership_.view()->members) {
+    const Peer* found = membership_.find(member.id);
+    if (member.is_observer() || found == nullptr) {
       continue;
     }
-    const Peer& peer = place->second;
+    const Peer& peer = *found;
     loads.push_back({peer.speed.settled_ms(), member.count});
     if (!peer.leaving) {
       runners.push_back({member.id, peer.host, peer.speed.settled_ms()});
@@ -52,7 +52,7 @@ void Coordinator::judge_speeds() {
     return;  // the change that follows shares out anew
   }
   if (const std::optional<Rebalance> change = rebalancer_.judge(now_, loads)) {
-    note("rebalance", std::nullopt, describe(*change, loads));
+    outbox_.note("rebalance", std::nullopt, describe(*change, loads));
     begin_change(false, "rebalance", {});
   }
 }
@@ -61,13 +61,14 @@ void Coordinator::judge_speeds() {
 bool Coordinator::drain_straggler(const std::vector<Runner>& runners) {
   const std::optional<MemberId> slow = stragglers_.judge(now_, runners);
   const std::size_t least = std::max<std::size_t>(options_.min_workers, 1);
-  if (!slow || runners.size() + count(Peer::Phase::kReady) <= least || !leaves_somebody(*slow)) {
+  if (!slow || runners.size() + membership_.count(Peer::Phase::kReady) <= least ||
+      !membership_.leaves_somebody(*slow)) {
     return false;
   }
-  Peer& peer = peers_.at(*slow);
-  peer.leaving = true;
-  peer.leave_reason = fmt::format("straggler: {:.1f} ms a microbatch", peer.speed.settled_ms());
-  note("straggler", *slow, peer.leave_reason);
+  const Peer& peer = membership_.at(*slow);
+  membership_.wants_to_leave(
+      *slow, fmt::format("straggler: {:.1f} ms a microbatch", peer.speed.settled_ms()));
+  outbox_.note("straggler", *slow, peer.leave_reason);
   stragglers_.drained({*slow, peer.host, peer.speed.settled_ms()});
   return true;
 }

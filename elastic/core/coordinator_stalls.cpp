@@ -12,21 +12,21 @@ void Coordinator::judge_stalls() {
     return;
   }
   std::vector<MemberId> active;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kActive) {
       active.push_back(id);
     }
   }
   for (const Stall& stall : stalls_.judge(active)) {
     if (!stall.evict) {
-      note("stalled", stall.member, sentence_about(stall));
-    } else if (somebody_else_works(stall.member)) {
+      outbox_.note("stalled", stall.member, sentence_about(stall));
+    } else if (membership_.somebody_else_works(stall.member)) {
       evict(stall.member, "hangs: " + sentence_about(stall));
     }
   }
   if (phase_ == Phase::kRunning && stalls_.group_is_stuck(active)) {
     const std::string why = "every member waits for an all-reduce; the group forms anew";
-    note("stalled", std::nullopt, why);
+    outbox_.note("stalled", std::nullopt, why);
     begin_change(true, "group_failed", {});
     change_->detail = why;
   }
@@ -35,8 +35,9 @@ void Coordinator::judge_stalls() {
 /// "rank 1 computes microbatch 5 of step 100, bucket 2 (layer1.0.conv1) and has not ..."
 std::string Coordinator::sentence_about(const Stall& stall) const {
   std::string text;
-  for (std::size_t rank = 0; view_ && rank < view_->members.size(); ++rank) {
-    if (view_->members[rank].id == stall.member) {
+  for (std::size_t rank = 0; membership_.view() && rank < membership_.view()->members.size();
+       ++rank) {
+    if (membership_.view()->members[rank].id == stall.member) {
       text = "rank " + std::to_string(rank) + ' ';
     }
   }

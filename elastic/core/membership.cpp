@@ -1,0 +1,463 @@
+#include "elastic/core/membership.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "elastic/core/resume_report.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+void introduce(Peer& peer, const Hello& hello) {
+  peer.host = hello.host;
+  peer.pid = hello.pid;
+  peer.address = hello.address;
+  peer.server = hello.server;
+}
+
+/// It has no part in the last view, and may have one in the next.
+void place_beside(Peer& peer, bool is_ready, Instant now) {
+  peer.phase = is_ready ? Peer::Phase::kReady : Peer::Phase::kLoading;
+  peer.observes = ViewId{};
+  peer.caught_up.reset();
+  peer.donors.clear();
+  Join& join = peer.join.emplace();
+  join.connected = join.ready = now;
+}
+
+/// `told` is of a view that the member has a part in.
+void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
+  for (const ViewMember& member : told.view->members) {
+    if (member.id == id) {
+      peer.observes = member.observes;
+    }
+  }
+  peer.caught_up = told.has_caught_up ? std::optional(now) : std::nullopt;
+  peer.donors.clear();  // unknown; an observer that has not got the state begins again
+  peer.formed = peer.synced = true;
+  if (told.phase == ResumePhase::kRunning) {
+    peer.phase = Peer::Phase::kActive;
+    peer.stopped.held = told.held_before;
+  } else {
+    peer.phase = Peer::Phase::kStopped;
+    peer.stopped = *told.last;
+  }
+}
+
+}  // namespace
+
+Membership::Membership(const CoordinatorOptions& options)
+    : counts_as_worker_(options.counts_as_worker),
+      view_max_(options.view_max),
+      steps_need_everybody_(options.steps_need_everybody),
+      speed_sample_(options.speed_sample) {}
+
+const Peer* Membership::find(MemberId id) const {
+  const auto place = peers_.find(id);
+  return place == peers_.end() ? nullptr : &place->second;
+}
+
+const Peer& Membership::at(MemberId id) const {
+  const Peer* found = find(id);
+  ENSURE(found != nullptr, "asked about somebody who is not there");
+  return *found;
+}
+
+Peer& Membership::peer(MemberId id) {
+  const auto place = peers_.find(id);
+  ENSURE(place != peers_.end(), "something happens to somebody who is not there");
+  return place->second;
+}
+
+Peer& Membership::active_peer(MemberId id) {
+  Peer& found = peer(id);
+  ENSURE(view_ && found.phase == Peer::Phase::kActive, "only active members take part in a view");
+  return found;
+}
+
+bool Membership::is_in_view(MemberId id) const {
+  return view_ && member_of(*view_, id) != nullptr;
+}
+
+bool Membership::is_active_in(MemberId id, ViewId view) const {
+  const Peer* found = find(id);
+  return found != nullptr && found->phase == Peer::Phase::kActive && view == view_->id;
+}
+
+std::size_t Membership::count(Peer::Phase phase) const {
+  return static_cast<std::size_t>(std::count_if(
+      peers_.begin(), peers_.end(),
+      [phase](const Peers::value_type& entry) { return entry.second.phase == phase; }));
+}
+
+bool Membership::is_anyone_active() {
+  const auto hint = peers_.lower_bound(active_hint_);
+  const auto is_active = [](const Peers::value_type& entry) {
+    return entry.second.phase == Peer::Phase::kActive;
+  };
+  auto found = std::find_if(hint, peers_.end(), is_active);
+  if (found == peers_.end()) {
+    found = std::find_if(peers_.begin(), hint, is_active);
+    if (found == hint) {
+      return false;
+    }
+  }
+  active_hint_ = found->first;
+  return true;
+}
+
+std::vector<MemberId> Membership::active() const {
+  std::vector<MemberId> active;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kActive) {
+      active.push_back(id);
+    }
+  }
+  return active;
+}
+
+Candidates Membership::candidates() const {
+  Candidates ready;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.is_candidate()) {
+      ready.emplace_back(id, &peer);
+    }
+  }
+  return ready;
+}
+
+Candidates Membership::next_members() const {
+  std::size_t room = free_places(Peer::Phase::kStopped);
+  Candidates members;
+  for (const auto& [id, peer] : candidates()) {
+    if (peer->phase == Peer::Phase::kReady) {
+      if (room == 0) {
+        continue;
+      }
+      --room;
+    }
+    members.emplace_back(id, peer);
+  }
+  return members;
+}
+
+std::optional<MemberId> Membership::holder_of_newest_state() const {
+  std::optional<MemberId> holder;
+  Step newest{};
+  for (const auto& [id, peer] : candidates()) {
+    if (!holder || peer->committed > newest) {
+      holder = id;
+      newest = peer->committed;
+    }
+  }
+  return holder;
+}
+
+std::size_t Membership::ready_workers() const {
+  return static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [this](const Peers::value_type& entry) {
+        const Peer& peer = entry.second;
+        return peer.is_candidate() && (!counts_as_worker_ || counts_as_worker_(peer.address));
+      }));
+}
+
+std::size_t Membership::free_places(Peer::Phase of_members) const {
+  const auto taken = static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [of_members](const Peers::value_type& entry) {
+        return entry.second.phase == of_members && !entry.second.leaving;
+      }));
+  return view_max_ - std::min<std::size_t>(taken, view_max_);
+}
+
+bool Membership::works(const Peer& peer) const {
+  const bool computes = !counts_as_worker_ || counts_as_worker_(peer.address);
+  return computes && (peer.phase == Peer::Phase::kActive || peer.is_candidate()) &&
+         !peer.lacks_state();
+}
+
+bool Membership::leaves_somebody(MemberId leaver) const {
+  return std::any_of(peers_.begin(), peers_.end(), [this, leaver](const Peers::value_type& entry) {
+    return entry.first != leaver && works(entry.second) && !entry.second.leaving;
+  });
+}
+
+bool Membership::somebody_else_works(MemberId member) const {
+  return std::any_of(peers_.begin(), peers_.end(), [this, member](const Peers::value_type& entry) {
+    return entry.first != member && works(entry.second);
+  });
+}
+
+bool Membership::may_leave(MemberId id, bool is_running) const {
+  const Peer& peer = at(id);
+  ENSURE(peer.is_candidate(), "others leave as a view ends, or have nothing to lose");
+  const bool holds_no_state_of_the_job =
+      peer.phase == Peer::Phase::kReady && (!view_ || is_running);
+  if (holds_no_state_of_the_job) {
+    return true;
+  }
+  // The only holder of the last committed step stays for one more view, so that no commit is
+  // undone; and with parameter servers the last worker stays until another one is there.
+  const Candidates others = candidates();
+  return std::any_of(others.begin(), others.end(), [&](const auto& other) {
+    const auto& works = counts_as_worker_;
+    const bool holds_as_much =
+        works ? works(other.second->address) : other.second->committed >= peer.committed;
+    return other.first != id && !other.second->leaving && holds_as_much;
+  });
+}
+
+bool Membership::everybody_has_started() const {
+  ENSURE(view_, "only a published view is started");
+  return started_ == view_->members.size();
+}
+
+void Membership::connect(MemberId id, const Hello& hello, Instant now) {
+  const auto [place, is_new] = peers_.try_emplace(id);
+  ENSURE(is_new, "member ids are never reused");
+  introduce(place->second, hello);
+  place->second.join.emplace().connected = now;
+}
+
+void Membership::wants_to_leave(MemberId id, const std::string& reason) {
+  Peer& leaver = peer(id);
+  leaver.leaving = true;
+  leaver.leave_reason = reason;
+}
+
+void Membership::dismiss(MemberId id) {
+  Peer& dismissed = peer(id);
+  ENSURE(dismissed.phase != Peer::Phase::kDismissed, "a member is dismissed once");
+  dismissed.phase = Peer::Phase::kDismissed;
+}
+
+void Membership::remove(MemberId id) {
+  const bool was_there = peers_.erase(id) == 1;
+  ENSURE(was_there, "only who is there can go");
+}
+
+void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
+  Peer& loader = peer(id);
+  if (loader.phase != Peer::Phase::kLoading) {
+    return;
+  }
+  loader.phase = Peer::Phase::kReady;
+  loader.committed = ready.committed;
+  loader.state_bytes = ready.state_bytes;
+  loader.join->ready = now;
+}
+
+void Membership::stopped(MemberId id, const Stopped& stopped) {
+  Peer& member = active_peer(id);
+  ENSURE(stopped.view == view_->id, "reports of other views do not count");
+  member.phase = Peer::Phase::kStopped;
+  member.stopped = stopped;
+  member.committed = stopped.committed;
+  committed_ = std::max(committed_, stopped.committed);
+}
+
+void Membership::start_counting(const Peer& peer, bool had_started) {
+  started_ += !had_started && peer.has_started() ? 1 : 0;
+}
+
+void Membership::formed(MemberId id) {
+  Peer& member = active_peer(id);
+  const bool had_started = member.has_started();
+  member.formed = true;
+  start_counting(member, had_started);
+}
+
+void Membership::synced(MemberId id, Instant now) {
+  Peer& member = active_peer(id);
+  const bool had_started = member.has_started();
+  member.synced = true;
+  start_counting(member, had_started);
+  if (member.join && member.join->snapshots == 0) {
+    member.join->caught_up = now;
+  }
+}
+
+void Membership::progressed(MemberId id, const Progress& progress, Instant now) {
+  Peer& member = active_peer(id);
+  member.committed = std::max(member.committed, progress.committed);
+  committed_ = std::max(committed_, progress.committed);
+  member.speed.add(now, progress.microbatch_ms, progress.microbatches, speed_sample_);
+}
+
+bool Membership::caught_up(MemberId id, Instant now) {
+  Peer& member = active_peer(id);
+  if (!member.lacks_state()) {
+    return false;
+  }
+  member.caught_up = now;
+  return true;
+}
+
+std::vector<Join> Membership::take_joins(Instant now) {
+  ENSURE(view_, "only a published view is joined");
+  std::vector<Join> joins;
+  for (const ViewMember& member : view_->members) {
+    const auto place = peers_.find(member.id);
+    if (member.is_observer() || place == peers_.end() || !place->second.join) {
+      continue;
+    }
+    Join join = *std::exchange(place->second.join, std::nullopt);
+    join.member = member.id;
+    join.step = now;
+    join.caught_up = std::max(join.caught_up, join.admitted);
+    joins.push_back(join);
+  }
+  has_starters_ = false;
+  return joins;
+}
+
+void Membership::forget_claims() {
+  committed_ = view_ ? view_->committed : Step{};
+  for (const auto& [id, peer] : peers_) {
+    if (peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped) {
+      committed_ = std::max(committed_, peer.committed);
+    }
+  }
+}
+
+void Membership::take_back(MemberId id, const Hello& hello) {
+  const auto [place, is_new] = peers_.try_emplace(id);
+  ENSURE(is_new, "who comes back has lost the place that it had here");
+  place->second.phase = Peer::Phase::kReturning;
+  introduce(place->second, hello);
+}
+
+void Membership::ask_all_again() {
+  for (auto& [id, peer] : peers_) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      peer.phase = Peer::Phase::kReturning;
+      peer.resume.reset();
+    }
+  }
+}
+
+void Membership::resumed(MemberId id, const Resume& resume) {
+  Peer& member = peer(id);
+  ENSURE(member.phase == Peer::Phase::kReturning, "only who returns has to say what it does");
+  member.resume = resume;
+}
+
+std::optional<Step> Membership::amend_report(MemberId id, const Message& message) {
+  Peer& member = peer(id);
+  ENSURE(member.phase == Peer::Phase::kReturning && member.resume, "first it has to report");
+  const std::optional<Step> committed = amend(*member.resume, message);
+  if (committed) {
+    heard_of(*committed);
+  }
+  return committed;
+}
+
+void Membership::heard_of(Step committed) {
+  committed_ = std::max(committed_, committed);
+}
+
+std::vector<MemberId> Membership::missing() const {
+  ENSURE(view_, "without a view nobody is missed");
+  std::vector<MemberId> absent;
+  for (const ViewMember& member : view_->members) {
+    const Peer* found = find(member.id);
+    if (found == nullptr || !found->resume) {
+      absent.push_back(member.id);
+    }
+  }
+  return absent;
+}
+
+bool Membership::place(MemberId id, Instant now) {
+  Peer& peer = this->peer(id);
+  ENSURE(peer.phase == Peer::Phase::kReturning && peer.resume, "a report gives a member its place");
+  const Resume told = *std::exchange(peer.resume, std::nullopt);
+  peer.committed = told.committed;
+  peer.state_bytes = told.state_bytes;
+  peer.speed.add(now, told.microbatch_ms, 1, speed_sample_);
+  peer.leaving = peer.leaving || told.is_leaving;
+  peer.leave_reason = told.is_leaving ? told.leave_reason : peer.leave_reason;
+  peer.join.reset();
+  if (!has_part(told)) {
+    peer.stopped = {};  // for the quorum's consent
+    peer.stopped.view = told.view ? told.view->id : ViewId{};
+    peer.stopped.contributed = !told.last || told.last->contributed;
+    place_beside(peer, told.phase == ResumePhase::kReady, now);
+    return true;
+  }
+  const bool is_last = told.view->id == view_->id;
+  if (!is_in_view(id) && steps_need_everybody_ && holds_newest_state(id, told, peers_, view_->id)) {
+    peer.stopped = *told.last;
+    place_beside(peer, true, now);
+    return true;
+  }
+  if (!is_in_view(id) || (!is_last && told.phase == ResumePhase::kRunning)) {
+    return false;
+  }
+  place_within(peer, id, told, now);
+  return true;
+}
+
+void Membership::go_back_to(Step committed) {
+  ENSURE(committed < committed_, "a step is undone only if a later one was committed");
+  undone_ = std::max(undone_, committed_);
+  committed_ = committed;
+}
+
+std::optional<View> Membership::enter(const View& view, Instant now, Outbox& outbox) {
+  ENSURE(!view_ || value(view.id) > value(view_->id), "views only grow");
+  for (const ViewMember& member : view.members) {
+    Peer& entering = peer(member.id);
+    ENSURE(entering.is_candidate(), "a view is made of those who are ready for it");
+    note_copy(entering, view);
+    note_admission(member, entering, view, now, outbox);
+    entering.phase = Peer::Phase::kActive;
+    entering.formed = entering.synced = false;
+  }
+  started_ = 0;
+  fenced_.clear();
+  return std::exchange(view_, view);
+}
+
+/// `peer` is about to be in `view`; view_ is still the one before.
+void Membership::note_copy(Peer& peer, const View& view) const {
+  const bool was_compared =
+      view_ && peer.phase == Peer::Phase::kStopped && peer.committed > view_->committed;
+  peer.copied_state = (peer.copied_state && !was_compared) || peer.observes != ViewId{} ||
+                      peer.committed < view.committed;
+}
+
+/// `member` is in the view that is being published.
+void Membership::note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
+                                Outbox& outbox) {
+  if (peer.phase == Peer::Phase::kReady) {
+    outbox.note("joined", member.id, peer.host);
+    if (view_) {
+      peer.join->admitted = now;
+      peer.join->admitted_after = view.committed;
+    } else {
+      peer.join.reset();  // there at the start
+    }
+  }
+  if (member.observes == view.id) {
+    peer.donors.clear();
+    for (const Rank donor : donors_of(view)) {
+      peer.donors.push_back(view.members[value(donor)].id);
+    }
+  }
+  if (peer.join) {
+    peer.join->snapshots += member.observes == view.id ? 1 : 0;
+    if (peer.caught_up) {
+      peer.join->caught_up = *peer.caught_up;
+    }
+    if (!member.is_observer()) {
+      has_starters_ = true;
+      peer.join->promoted = now;
+      peer.join->started_after = view.committed;
+    }
+  }
+  peer.observes = member.observes;
+  peer.caught_up.reset();
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,155 @@
+#pragma once
+
+// Who is there: the last view that was published, the workers that are its members or may become
+// members of the next, and what of the job they have committed. It notes what they say and where
+// they go; what follows from it is decided elsewhere. Pure; it reads no clock and sends nothing.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/time.hpp"
+#include "elastic/core/coordinator_options.hpp"
+#include "elastic/core/outbox.hpp"
+#include "elastic/core/peer.hpp"
+#include "elastic/core/view.hpp"
+
+namespace mayfly::elastic {
+
+class Membership {
+ public:
+  explicit Membership(const CoordinatorOptions& options);
+
+  // What is known.
+
+  /// The last published one; nothing before the first.
+  [[nodiscard]] const std::optional<View>& view() const { return view_; }
+  [[nodiscard]] const Peers& peers() const { return peers_; }
+  /// nullptr if nobody has that id; valid until it is removed.
+  [[nodiscard]] const Peer* find(MemberId id) const;
+  /// Of one that is there.
+  [[nodiscard]] const Peer& at(MemberId id) const;
+  [[nodiscard]] bool is_in_view(MemberId id) const;
+  /// It is there, active, and speaks of the present view.
+  [[nodiscard]] bool is_active_in(MemberId id, ViewId view) const;
+  [[nodiscard]] std::size_t count(Peer::Phase phase) const;
+  /// Looks where one was found last: while a view ends, members stop being active in any order.
+  [[nodiscard]] bool is_anyone_active();
+  /// In the order of their ids.
+  [[nodiscard]] std::vector<MemberId> active() const;
+  [[nodiscard]] Candidates candidates() const;
+  /// The members of the last view, then those that are ready, as long as there is room.
+  [[nodiscard]] Candidates next_members() const;
+  /// Of the candidates; the first of several with the same step.
+  [[nodiscard]] std::optional<MemberId> holder_of_newest_state() const;
+  /// Candidates that count for the least number of workers.
+  [[nodiscard]] std::size_t ready_workers() const;
+  /// For spares, beside the members in this phase. One on its way out needs no place: a spare may
+  /// come before it goes.
+  [[nodiscard]] std::size_t free_places(Peer::Phase of_members) const;
+  /// Somebody else works, or could, and is not about to leave.
+  [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
+  /// The same, but who has to go counts: it stays until there is another one, and has no time to
+  /// wait for one that is silent.
+  [[nodiscard]] bool somebody_else_works(MemberId member) const;
+  /// A candidate that wants to leave can be spared. `is_running`: the view is not ending.
+  [[nodiscard]] bool may_leave(MemberId id, bool is_running) const;
+  /// The highest step that any member reported as committed; less after every holder of it was
+  /// lost.
+  [[nodiscard]] Step committed() const { return committed_; }
+  /// The highest that was committed before every holder of it was lost; 0 = none was.
+  [[nodiscard]] Step undone() const { return undone_; }
+  /// Every member of the view has its group, and the state or takes it meanwhile.
+  [[nodiscard]] bool everybody_has_started() const;
+  /// In the present view somebody works for the first time, and has not committed anything yet.
+  [[nodiscard]] bool has_starters() const { return has_starters_; }
+  /// It was evicted for a cause since the last view was published.
+  [[nodiscard]] bool is_fenced(MemberId id) const { return fenced_.contains(id); }
+
+  // Workers come and go.
+
+  /// A new one, loading, under an id that was never used.
+  void connect(MemberId id, const Hello& hello, Instant now);
+  /// It has asked to leave, or was asked to.
+  void wants_to_leave(MemberId id, const std::string& reason);
+  /// It is told to go, and stays in the books until its connection ends. Once.
+  void dismiss(MemberId id);
+  /// Does not get its place back before the next view is published.
+  void fence(MemberId id) { fenced_.insert(id); }
+  void remove(MemberId id);
+  void remove_all() { peers_.clear(); }
+
+  // What members say of themselves in the present view. For all but become_ready() the member
+  // must be active in it.
+
+  /// It has loaded everything. Only from one that is loading; from others it means nothing.
+  void become_ready(MemberId id, const Ready& ready, Instant now);
+  void stopped(MemberId id, const Stopped& stopped);
+  void formed(MemberId id);
+  void synced(MemberId id, Instant now);
+  void progressed(MemberId id, const Progress& progress, Instant now);
+  /// True if that is news of an observer.
+  [[nodiscard]] bool caught_up(MemberId id, Instant now);
+  /// A step of the view is committed: whoever works in it for the first time has joined. In the
+  /// order of their ranks, each once.
+  [[nodiscard]] std::vector<Join> take_joins(Instant now);
+  /// What somebody said who is gone now does not count any more.
+  void forget_claims();
+
+  // Members come back to a coordinator that is not in charge, or was not when they were lost.
+
+  /// Its id was not removed from another job; it has to say what it does.
+  void take_back(MemberId id, const Hello& hello);
+  /// Everybody who was not dismissed has to say it again.
+  void ask_all_again();
+  /// Its report, from one that is returning.
+  void resumed(MemberId id, const Resume& resume);
+  /// What it says after its report; the step that it says it has committed, if it does.
+  std::optional<Step> amend_report(MemberId id, const Message& message);
+  /// A member that is returning holds the state after this step.
+  void heard_of(Step committed);
+  /// Members of the last view that have not said yet what they do.
+  [[nodiscard]] std::vector<MemberId> missing() const;
+  /// Gives a member that has reported the place that its report gives it. False if the job has gone
+  /// on without it: then it has none, and is to be dismissed.
+  [[nodiscard]] bool place(MemberId id, Instant now);
+
+  // Views.
+
+  /// The last view, as a log or a member tells of it.
+  void adopt(const View& view) { view_ = view; }
+  /// Every holder of the newest step is gone; the job goes on after an earlier one.
+  void go_back_to(Step committed);
+  /// `view` is the next one; its members are active in it. Notes who has joined. Returns the view
+  /// before.
+  std::optional<View> enter(const View& view, Instant now, Outbox& outbox);
+
+ private:
+  [[nodiscard]] Peer& peer(MemberId id);
+  [[nodiscard]] Peer& active_peer(MemberId id);
+  [[nodiscard]] bool works(const Peer& peer) const;
+  void start_counting(const Peer& peer, bool had_started);
+  void note_copy(Peer& peer, const View& view) const;
+  void note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
+                      Outbox& outbox);
+
+  std::function<bool(const std::string& address)> counts_as_worker_;
+  std::uint32_t view_max_;
+  bool steps_need_everybody_;
+  Duration speed_sample_;
+
+  std::optional<View> view_;
+  Peers peers_;
+  MemberId active_hint_{};  // see is_anyone_active()
+  std::set<MemberId> fenced_;
+  Step committed_{};
+  Step undone_{};
+  std::size_t started_ = 0;  // of view_, with Peer::has_started()
+  bool has_starters_ = false;
+};
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,101 @@
+#include "elastic/core/resume_report.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/membership_fixture.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+Resume running(std::uint64_t view, std::uint64_t committed) {
+  Resume resume;
+  resume.incarnation = Incarnation{1};
+  resume.phase = ResumePhase::kRunning;
+  resume.view = view_with(view, committed, {k1, k2});
+  resume.committed = Step{committed};
+  return resume;
+}
+
+Resume left(std::uint64_t view, std::uint64_t committed) {
+  Resume resume = running(view, committed);
+  resume.phase = ResumePhase::kStopped;
+  resume.last = stopped_after(committed, view);
+  return resume;
+}
+
+TEST(ResumeReport, MustTellOfItsViewAndItsEnd) {
+  EXPECT_TRUE(makes_sense(k1, Resume{}));
+  EXPECT_TRUE(makes_sense(k1, running(1, 10)));
+  EXPECT_TRUE(makes_sense(k1, left(1, 10)));
+  EXPECT_FALSE(makes_sense(k3, running(1, 10))) << "it is not in that view";
+
+  Resume without_view = running(1, 10);
+  without_view.view.reset();
+  EXPECT_FALSE(makes_sense(k1, without_view));
+  Resume without_end = left(1, 10);
+  without_end.last.reset();
+  EXPECT_FALSE(makes_sense(k1, without_end));
+  Resume of_another_view = left(1, 10);
+  of_another_view.last->view = ViewId{2};
+  EXPECT_FALSE(makes_sense(k1, of_another_view));
+  Resume from_the_future = running(kIdsPerIncarnation + 1, 10);
+  EXPECT_FALSE(makes_sense(k1, from_the_future));
+}
+
+TEST(ResumeReport, NamesOnlyIdsOfItsIncarnations) {
+  Hello hello;
+  hello.member = k1;
+  hello.incarnation = Incarnation{1};
+  hello.view = ViewId{kIdsPerIncarnation};
+  EXPECT_FALSE(is_impossible(hello));
+  hello.view = ViewId{kIdsPerIncarnation + 1};
+  EXPECT_TRUE(is_impossible(hello));
+  hello.view = ViewId{};
+  hello.incarnation = Incarnation{~std::uint64_t{0}};
+  EXPECT_TRUE(is_impossible(hello));
+}
+
+TEST(ResumeReport, GrowsWithWhatItsMemberSays) {
+  Resume report = running(1, 10);
+  EXPECT_EQ(amend(report, Progress{ViewId{1}, Step{11}, 2.0f, 1}), Step{11});
+  EXPECT_EQ(report.committed, Step{11});
+  EXPECT_TRUE(report.is_active);
+  EXPECT_EQ(report.microbatch_ms, 2.0f);
+  EXPECT_EQ(amend(report, Progress{ViewId{2}, Step{99}, 0, 1}), std::nullopt) << "another view";
+  EXPECT_EQ(amend(report, LeaveRequest{"notice"}), std::nullopt);
+  EXPECT_TRUE(report.is_leaving);
+  EXPECT_EQ(amend(report, CaughtUp{ViewId{1}, Step{11}}), std::nullopt);
+  EXPECT_TRUE(report.has_caught_up);
+  EXPECT_EQ(amend(report, stopped_after(12)), Step{12});
+  EXPECT_EQ(report.phase, ResumePhase::kStopped);
+  EXPECT_EQ(report.committed, Step{12});
+}
+
+TEST(ResumeReport, OneThatLoadsBecomesReady) {
+  Resume report;
+  EXPECT_EQ(amend(report, Ready{Step{4}, 1000}), std::nullopt);
+  EXPECT_EQ(report.phase, ResumePhase::kReady);
+  EXPECT_EQ(report.committed, Step{4});
+  EXPECT_FALSE(has_part(report));
+}
+
+TEST(ResumeReport, TheNewestStateIsTheOneThatNobodyExceeds) {
+  Peers peers;
+  EXPECT_TRUE(holds_newest_state(k1, left(1, 10), peers, ViewId{2}));
+  peers[k3].phase = Peer::Phase::kStopped;
+  peers[k3].committed = Step{10};
+  peers[k3].stopped.view = ViewId{1};
+  EXPECT_TRUE(holds_newest_state(k1, left(1, 10), peers, ViewId{2})) << "equal, of the same view";
+  peers[k3].stopped.view = ViewId{2};
+  EXPECT_FALSE(holds_newest_state(k1, left(1, 10), peers, ViewId{2})) << "other bits, later view";
+  EXPECT_TRUE(holds_newest_state(k1, left(1, 11), peers, ViewId{2}));
+  peers[k3].phase = Peer::Phase::kActive;
+  EXPECT_FALSE(holds_newest_state(k1, left(1, 11), peers, ViewId{2})) << "it may get further";
+
+  Resume unsound = left(1, 10);
+  unsound.last->dispute = Dispute::kState;
+  EXPECT_FALSE(holds_newest_state(k1, unsound, {}, ViewId{2}));
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
