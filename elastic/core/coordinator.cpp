@@ -16,9 +16,10 @@ Coordinator::Coordinator(CoordinatorOptions options)
       fingerprint_(options_.fingerprint),
       detector_(options_.silence_max, options_.starved_max),
       stalls_(options_.stalls),
-      rebalancer_(options_.rebalance),
-      stragglers_(options_.stragglers),
-      membership_(options_) {
+      claims_(options_),
+      speeds_(options_),
+      membership_(options_),
+      change_(options_) {
   ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
          "a step has 1 to kMicrobatchesMax microbatches");
   ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
@@ -167,7 +168,7 @@ std::string Coordinator::phase() const {
 }
 
 bool Coordinator::is_undisturbed() const {
-  return phase_ == Phase::kRunning && !settling_;
+  return phase_ == Phase::kRunning && !change_.is_settling();
 }
 
 std::vector<MemberStatus> Coordinator::members() const {

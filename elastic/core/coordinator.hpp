@@ -14,18 +14,17 @@
 
 #include "base/time.hpp"
 #include "elastic/core/blame.hpp"
+#include "elastic/core/claims.hpp"
 #include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/coordinator_options.hpp"
 #include "elastic/core/failure_detector.hpp"
 #include "elastic/core/membership.hpp"
 #include "elastic/core/messages.hpp"
-#include "elastic/core/odd_one_out.hpp"
 #include "elastic/core/outbox.hpp"
-#include "elastic/core/rebalance.hpp"
-#include "elastic/core/speed_meter.hpp"
+#include "elastic/core/speed_judge.hpp"
 #include "elastic/core/stall_watch.hpp"
-#include "elastic/core/stragglers.hpp"
 #include "elastic/core/view.hpp"
+#include "elastic/core/view_change.hpp"
 #include "elastic/core/view_log.hpp"
 #include "elastic/core/view_store.hpp"
 
@@ -135,7 +134,6 @@ class Coordinator {
   void on(MemberId id, const Peer& peer, const Progress& progress);
   void on(MemberId id, const Peer& peer, const LeaveRequest& request);
   void on(MemberId id, const Peer& peer, const Report& report);
-  [[nodiscard]] bool uses_store(const Peer& peer, ViewId view) const;
   void on(MemberId id, const Peer& peer, const StoreSet& set);
   void on(MemberId id, const Peer& peer, const StoreGet& get);
   void on(MemberId id, const Peer& peer, const WorkerDied& died);
@@ -152,6 +150,9 @@ class Coordinator {
   void lose(MemberId id, const std::string& detail, bool still_connected);
   /// `told`: any for which is_eviction() holds.
   void evict(MemberId id, const std::string& reason, DismissReason told = DismissReason::kEvicted);
+  /// Evicts a member whose state must not be used again, not by itself either.
+  void expel(MemberId id, const std::string& what);
+  void put_out(MemberId id, const std::string& reason, DismissReason told, const std::string& kind);
   void remove(MemberId id, const std::string& why);
   void dismiss(MemberId id, DismissReason reason, bool write_checkpoint, const std::string& detail,
                bool may_rejoin = false);
@@ -161,12 +162,10 @@ class Coordinator {
   void advance();
   void start_planned_change();
   void begin_change(bool immediate, const std::string& cause, std::vector<MemberId> members);
-  void stop_now(const std::string& cause);
-  void tell_active(bool at_boundary);
-  void tell_to_stop(MemberId id, const Peer& peer, bool at_boundary);
+  void tell(ViewChange::Tell what);
+  void tell_to_stop(MemberId id, bool at_boundary);
   void excuse_own_pause(Duration pause);
   void check_stop_deadline();
-  void judge_blame();
   void go_on();
   void wait(const std::string& detail);
   void check_waiting_time();
@@ -179,45 +178,19 @@ class Coordinator {
   void end(Outcome outcome, const std::string& detail, bool with_checkpoint);
   void end_again_if_due();
 
-  // coordinator_stalls.cpp: who stands still
-  void judge_stalls();
-  [[nodiscard]] std::string sentence_about(const Stall& stall) const;
-
-  // coordinator_claims.cpp: what members say of themselves
-  [[nodiscard]] std::optional<std::string> inconsistency_in(MemberId id, const Peer& peer,
-                                                            const Stopped& stopped) const;
-  void judge_claims();
-  void judge_finish();
-  void evict_liars(Step lower);
-  void evict_all(const std::vector<std::pair<MemberId, std::string>>& liars, DismissReason told);
-
-  // coordinator_publish.cpp: the next view
   void publish();
-  [[nodiscard]] Candidates next_members() const;
-  [[nodiscard]] View make_view(const Candidates& candidates) const;
-  void settle_later(const View& view);
-  [[nodiscard]] std::uint32_t count_redone(const View& view) const;
-  void announce(const View& view, const std::optional<View>& before);
+  [[nodiscard]] View make_next_view() const;
 
-  // coordinator_observers.cpp: members that take the state while others work
-  [[nodiscard]] std::vector<ViewId> observed_states(const Candidates& candidates,
-                                                    const View& view) const;
-  [[nodiscard]] bool goes_on_observing(const Peer& peer, const View& view) const;
-  [[nodiscard]] std::vector<MemberId> observers_to_start() const;
-  void report_joins();
-
-  // coordinator_disputes.cpp: members that found that they disagree
-  void await_disputes(Dispute dispute);
-  [[nodiscard]] bool judge_dispute();
-  [[nodiscard]] std::vector<Witness> witnesses_of(Dispute dispute) const;
-  [[nodiscard]] std::string name_parts(const std::vector<std::uint32_t>& parts) const;
-  void expel(MemberId id, const std::string& what);
-
-  // coordinator_speeds.cpp: speeds that change while a view runs
+  // coordinator_judges.cpp: who has to go
+  void judge_claims();
+  void judge_blame();
+  /// True if the job ended, because nobody can say who is right.
+  [[nodiscard]] bool judge_states();
+  void judge_stalls();
   void judge_speeds();
-  bool drain_straggler(const std::vector<Runner>& runners);
-  [[nodiscard]] std::uint32_t share_of(MemberId id) const;
+  void evict_all(const std::vector<Accusation>& liars, DismissReason told);
 
+  [[nodiscard]] std::uint32_t share_of(MemberId id) const;
   [[nodiscard]] bool is_quiet(const CoordinatorEvent& event);
 
   CoordinatorOptions options_;
@@ -226,11 +199,9 @@ class Coordinator {
   FailureDetector detector_;
   StallWatch stalls_;
   BlameRecord blame_;
-  Rebalancer rebalancer_;
-  StragglerPolicy stragglers_;
-  Instant next_judgement_{};  // of speeds
+  ClaimJudge claims_;
+  SpeedJudge speeds_;
   ViewStore store_;
-  ViewId store_full_in_{};  // the view in which that was noted
 
   // Which job, and our term.
   std::uint64_t job_ = 0;
@@ -246,23 +217,12 @@ class Coordinator {
 
   Phase phase_ = Phase::kWaiting;
   Membership membership_;
+  ViewChange change_;
   MemberId last_id_{};
-  /// Of members that had done the last step and had not finished when most of the others had.
-  std::map<MemberId, std::uint32_t> unfinished_views_;
   bool pause_asked_ = false;
   std::optional<std::string> stop_asked_;
   bool is_finishing_ = false;  // the job is to be stopped, and some have done its last step
   std::optional<Instant> waiting_since_;
-
-  // The change under way, from the first Stop until the next view is published.
-  std::optional<Recovery> change_;
-  bool stop_is_immediate_ = false;
-  std::optional<Instant> stop_deadline_;
-  std::optional<MemberId>
-      first_to_break_;  // reported a broken group before anybody was told to stop
-  // The change that led to the present view, until that view's members have all started.
-  std::optional<Recovery> settling_;
-  bool has_first_commit_ = false;
 
   Instant now_;  // of the event that is being handled, as outbox_
   Outbox outbox_;

@@ -105,11 +105,19 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
 }
 
 void Coordinator::evict(MemberId id, const std::string& reason, DismissReason told) {
-  ENSURE(membership_.find(id) != nullptr, "only members can be evicted");
+  put_out(id, reason, told, "evicted");
+}
+
+void Coordinator::expel(MemberId id, const std::string& what) {
+  put_out(id, what, DismissReason::kCorrupted, "corrupted");
+}
+
+void Coordinator::put_out(MemberId id, const std::string& reason, DismissReason told,
+                          const std::string& kind) {
   outbox_.send(id, Dismiss{told, false, reason, true});
   membership_.fence(id);
   outbox_.add(coordinator_effect::Disconnect{id});
-  outbox_.note("evicted", id, reason);
+  outbox_.note(kind, id, reason);
   remove(id, reason);
 }
 
@@ -122,7 +130,7 @@ void Coordinator::remove(MemberId id, const std::string& why) {
   membership_.remove(id);
   if (is_change) {
     begin_change(true, "lost", {id});
-    change_->detail = change_->detail.empty() ? why : change_->detail;
+    change_.explain_if_open(why);
   }
 }
 

@@ -1,19 +1,13 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "elastic/core/coordinator.hpp"
+#include "elastic/core/next_view.hpp"
 
 // How a view ends and what follows: every event sets facts, then advance() decides once.
 
 namespace mayfly::elastic {
-namespace {
-
-bool is_unplanned(const Recovery& change) {
-  return change.cause == "lost" || change.cause == "group_failed" || change.cause == "corrupted";
-}
-
-}  // namespace
-
 void Coordinator::advance() {
   if (phase_ == Phase::kResuming && ended_before_) {
     end_again_if_due();
@@ -64,7 +58,9 @@ void Coordinator::start_planned_change() {
     begin_change(false, "leave", std::move(leavers));
   } else if (!joiners.empty()) {
     begin_change(false, "join", std::move(joiners));
-  } else if (std::vector<MemberId> observers = observers_to_start(); !observers.empty()) {
+  } else if (std::vector<MemberId> observers =
+                 observers_to_start(membership_, now_, options_.start_together);
+             !observers.empty()) {
     begin_change(false, "promote", std::move(observers));
   }
 }
@@ -73,79 +69,32 @@ void Coordinator::begin_change(bool immediate, const std::string& cause,
                                std::vector<MemberId> members) {
   ENSURE(membership_.view() && (phase_ == Phase::kRunning || phase_ == Phase::kStopping),
          "only a published view can end");
-  if (phase_ == Phase::kStopping) {
-    change_->members.insert(change_->members.end(), members.begin(), members.end());
-    if (immediate) {
-      stop_now(cause);
-    }
+  const bool is_ending = std::exchange(phase_, Phase::kStopping) == Phase::kStopping;
+  tell(is_ending
+           ? change_.add(now_, immediate, cause, std::move(members))
+           : change_.begin(now_, membership_.view()->id, immediate, cause, std::move(members)));
+}
+
+void Coordinator::tell(ViewChange::Tell what) {
+  if (what == ViewChange::Tell::kNothing) {
     return;
   }
-  phase_ = Phase::kStopping;
-  stop_is_immediate_ = false;
-  stop_deadline_.reset();
-  first_to_break_.reset();
-  change_ = Recovery{};
-  change_->cause = cause;
-  change_->members = std::move(members);
-  change_->old_view = membership_.view()->id;
-  change_->detected = change_->told = now_;
-  if (is_unplanned(*change_)) {
-    if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
-      change_->detected = settling_->detected;
-      change_->old_view = settling_->old_view;
-      change_->detail = settling_->detail;
-      change_->members.insert(change_->members.begin(), settling_->members.begin(),
-                              settling_->members.end());
-    }
-    settling_.reset();
-  }
-  if (immediate) {
-    stop_now(cause);
-  } else if (cause != "finish" && !is_unplanned(*change_)) {  // else they stop by themselves
-    tell_active(true);
+  for (const MemberId id : membership_.active()) {
+    tell_to_stop(id, what == ViewChange::Tell::kAtBoundary);
   }
 }
 
-void Coordinator::stop_now(const std::string& cause) {
-  ENSURE(phase_ == Phase::kStopping && change_, "a view is stopped as part of a change");
-  if (stop_is_immediate_) {
-    if (cause == "lost") {
-      change_->cause = cause;
-    }
-    return;
-  }
-  if (!is_unplanned(*change_)) {
-    change_->detected = now_;
-  }
-  change_->cause = cause;
-  change_->told = now_;
-  stop_is_immediate_ = true;
-  stop_deadline_ = now_ + options_.stop_timeout;
-  tell_active(false);
-}
-
-void Coordinator::tell_active(bool at_boundary) {
-  for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase == Peer::Phase::kActive) {
-      tell_to_stop(id, peer, at_boundary);
-    }
-  }
-}
-
-void Coordinator::tell_to_stop(MemberId id, const Peer& peer, bool at_boundary) {
+void Coordinator::tell_to_stop(MemberId id, bool at_boundary) {
   const bool ends = stop_asked_ || pause_asked_;
-  outbox_.send(id,
-               Stop{membership_.view()->id, at_boundary, at_boundary && !ends && !peer.leaving});
+  const bool stays = at_boundary && !ends && !membership_.at(id).leaving;
+  outbox_.send(id, Stop{membership_.view()->id, at_boundary, stays});
 }
 
 /// While we stood still ourselves nobody could be heard: what members said in time, or that they
 /// came back, may be read only after this tick, and a member that is evicted or given up before
 /// takes its sums and its commit with it. What was told since gets no more than its usual time.
 void Coordinator::excuse_own_pause(Duration pause) {
-  if (stop_deadline_) {
-    const Instant latest = std::max(*stop_deadline_, now_ + options_.stop_timeout);
-    stop_deadline_ = std::min(*stop_deadline_ + pause, latest);
-  }
+  change_.excuse(pause, now_);
   for (std::optional<Instant>* since : {&waiting_since_, &collecting_since_, &first_return_}) {
     if (*since) {
       *since = std::min(**since + pause, now_);
@@ -154,53 +103,16 @@ void Coordinator::excuse_own_pause(Duration pause) {
 }
 
 void Coordinator::check_stop_deadline() {
-  if (phase_ != Phase::kStopping || !stop_deadline_ || now_ < *stop_deadline_) {
+  if (phase_ != Phase::kStopping || !change_.is_overdue(now_)) {
     return;
   }
-  if (!stop_is_immediate_) {  // some left at the boundary, or differ; others do not come so far
+  if (!change_.is_immediate()) {  // some left at the boundary, or differ; others do not come so far
     begin_change(true, "group_failed", {});
     return;
   }
-  std::vector<MemberId> late;
-  for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase == Peer::Phase::kActive) {
-      late.push_back(id);
-    }
-  }
-  for (const MemberId id : late) {
+  for (const MemberId id : membership_.active()) {
     evict(id, "did not leave the group within " +
                   std::to_string(static_cast<long>(to_ms(options_.stop_timeout))) + " ms");
-  }
-}
-
-void Coordinator::judge_blame() {
-  if (phase_ != Phase::kStopping) {
-    return;
-  }
-  if (change_->cause != "group_failed" || !first_to_break_) {
-    blame_.view_ended_otherwise();
-    return;
-  }
-  std::vector<BreakReport> reports;
-  for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase == Peer::Phase::kStopped) {
-      reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit,
-                         peer.stopped.unanswered});
-    }
-  }
-  const auto culprit = blame_.group_broke(*first_to_break_, reports);
-  if (culprit && is_dispensable(*culprit)) {
-    const std::optional<MemberId> blamed = membership_.at(*culprit).stopped.culprit;
-    const bool is_first = *culprit == *first_to_break_;
-    if (is_first && !blamed) {
-      evict(*culprit, "its group broke again and again, and no other member's");
-      return;
-    }
-    evict(*culprit,
-          is_first && blamed == *culprit
-              ? "it is cut off: " + membership_.at(*culprit).stopped.detail
-              : "other members could not exchange data with it",
-          DismissReason::kUnreachable);
   }
 }
 
@@ -209,7 +121,7 @@ void Coordinator::go_on() {
          "a new view needs the report of every living member");
   judge_claims();
   judge_blame();
-  if (judge_dispute() || end_if_over()) {
+  if (judge_states() || end_if_over()) {
     return;
   }
   if (pause_asked_ && !is_finishing_) {
@@ -231,7 +143,7 @@ void Coordinator::go_on() {
 void Coordinator::pause() {
   if (phase_ != Phase::kPaused) {
     phase_ = Phase::kPaused;
-    change_.reset();
+    change_.forget();
     waiting_since_.reset();
     outbox_.note("paused", std::nullopt, "");
   }
@@ -274,6 +186,40 @@ void Coordinator::check_waiting_time() {
       std::to_string(membership_.ready_workers()) + " workers are ready, " +
           std::to_string(options_.min_workers) + " are needed",
       membership_.view().has_value());
+}
+
+void Coordinator::publish() {
+  const bool is_resumed = membership_.view() && phase_ != Phase::kStopping;
+  const View view = make_next_view();
+  if (view.committed < membership_.committed()) {
+    outbox_.note("restarted", std::nullopt,
+                 "every holder of step " + std::to_string(value(membership_.committed())) +
+                     " is gone; resuming after " + std::to_string(value(view.committed)));
+    membership_.go_back_to(view.committed);
+  }
+  if (is_resumed) {
+    outbox_.note("resumed", std::nullopt, "");
+  }
+  change_.publish(now_, view, newcomers_in(view, membership_), count_redone(view, membership_));
+  const std::optional<View> before = membership_.enter(view, now_, outbox_);
+  store_.clear();
+  phase_ = Phase::kRunning;
+  speeds_.view_began();
+  waiting_since_.reset();
+  no_quorum_since_.reset();
+  idle_since_.reset();
+  is_view_active_ = false;
+  stalls_.restart();
+  announce(view, before, options_.delta_from_members, outbox_);
+}
+
+View Coordinator::make_next_view() const {
+  const std::optional<View>& last = membership_.view();
+  const ViewId id{std::max(last ? value(last->id) : 0, id_base(incarnation_)) + 1};
+  ENSURE(incarnation_of(id) == incarnation_, "an incarnation has ids for all its views");
+  const auto bases = next_bases(consent());
+  ENSURE(bases, "a view is made only with a quorum");
+  return make_view(membership_, id, *bases, options_);
 }
 
 }  // namespace mayfly::elastic

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "elastic/core/claims.hpp"
 #include "elastic/core/coordinator.hpp"
 
 // What members say. A message of a dismissed member changes nothing any more, except that its
@@ -45,7 +46,7 @@ void Coordinator::on(MemberId id, const Peer& peer, const Stopped& stopped) {
   }
   ENSURE(phase_ == Phase::kRunning || phase_ == Phase::kStopping,
          "active members exist only while a view runs or ends");
-  if (const auto lie = inconsistency_in(id, peer, stopped)) {
+  if (const auto lie = inconsistency_in(stopped, id, membership_)) {
     evict(id, *lie);
     membership_.forget_claims();
     return;
@@ -58,17 +59,17 @@ void Coordinator::on(MemberId id, const Peer& peer, const Stopped& stopped) {
       begin_change(false, "finish", {});
     }
   } else if (stopped.dispute != Dispute::kNone) {
-    await_disputes(stopped.dispute);
-  } else if (is_first || (stopped.failed && !stop_is_immediate_)) {
+    if (is_first) {
+      begin_change(false, "group_failed", {});
+    }
+    change_.await_disputes(now_, stopped.dispute);
+  } else if (is_first || (stopped.failed && !change_.is_immediate())) {
     begin_change(true, "group_failed", {});
   }
   if (is_first && stopped.failed) {
-    first_to_break_ = id;
-    change_->detail = "member " + std::to_string(value(id)) + ": " + stopped.detail;
+    change_.broke_first(id, stopped.detail);
   }
-  if (!stop_deadline_) {
-    stop_deadline_ = now_ + options_.stop_timeout;
-  }
+  change_.await_others(now_);
 }
 
 void Coordinator::on(MemberId id, const Peer& peer, const Formed& formed) {
@@ -76,10 +77,8 @@ void Coordinator::on(MemberId id, const Peer& peer, const Formed& formed) {
     return;
   }
   membership_.formed(id);
-  if (settling_) {
-    settling_->formed = now_;
-    settle_if_complete();
-  }
+  change_.formed(now_);
+  settle_if_complete();
 }
 
 void Coordinator::on(MemberId id, const Peer& peer, const Synced& synced) {
@@ -87,10 +86,8 @@ void Coordinator::on(MemberId id, const Peer& peer, const Synced& synced) {
     return;
   }
   membership_.synced(id, now_);
-  if (settling_) {
-    settling_->synced = now_;
-    settle_if_complete();
-  }
+  change_.synced(now_);
+  settle_if_complete();
 }
 
 void Coordinator::on(MemberId id, const Peer& peer, const Progress& progress) {
@@ -100,25 +97,20 @@ void Coordinator::on(MemberId id, const Peer& peer, const Progress& progress) {
   membership_.progressed(id, progress, now_);
   note_active(id, progress.view, progress.committed);
   if (membership_.has_starters()) {
-    report_joins();
-  }
-  if (settling_) {
-    if (!has_first_commit_) {
-      has_first_commit_ = true;
-      settling_->step = now_;
+    for (const Join& join : membership_.take_joins(now_)) {
+      outbox_.add(coordinator_effect::JoinDone{join});
     }
-    settle_if_complete();
   }
+  change_.committed(now_);
+  settle_if_complete();
 }
 
 void Coordinator::settle_if_complete() {
-  ENSURE(settling_ && membership_.view(), "only a published view settles");
-  if (membership_.everybody_has_started() && has_first_commit_) {
-    if (settling_->cause == "rebalance") {
-      rebalancer_.change_took(settling_->synced - settling_->stopped);
+  if (const auto done = change_.take_settled(membership_.everybody_has_started())) {
+    if (done->cause == "rebalance") {
+      speeds_.change_took(done->synced - done->stopped);
     }
-    outbox_.add(coordinator_effect::RecoveryDone{*settling_});
-    settling_.reset();
+    outbox_.add(coordinator_effect::RecoveryDone{*done});
   }
 }
 
@@ -136,37 +128,24 @@ void Coordinator::on(MemberId id, const Peer& /*peer*/, const Report& report) {
   outbox_.add(coordinator_effect::ReportReceived{id, report.payload});
 }
 
-/// Also before everybody is back: members of a view that is being formed wait for each other. And
-/// after a member has stopped: with parameter servers its work goes on, and may come to the job's
-/// last records meanwhile.
-bool Coordinator::uses_store(const Peer& peer, ViewId view) const {
-  const bool has_returned = peer.phase == Peer::Phase::kReturning && peer.resume &&
-                            peer.resume->view && peer.resume->view->id == view;
-  const bool is_in_it =
-      peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped || has_returned;
-  return membership_.view() && membership_.view()->id == view && is_in_it;
-}
-
-void Coordinator::on(MemberId id, const Peer& peer, const StoreSet& set) {
-  if (!uses_store(peer, set.view)) {
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const StoreSet& set) {
+  if (!membership_.takes_part_in(id, set.view)) {
     return;
   }
   bool accepted = false;
   const std::vector<MemberId> waiting = store_.set(set.key, set.value, accepted);
-  if (!accepted && store_full_in_ != set.view) {
-    store_full_in_ = set.view;  // once is enough: who fills it could fill the records, too
+  if (!accepted && store_.is_first_refusal()) {
     outbox_.note("store_full", id, set.key);
   }
   for (const MemberId member : waiting) {
-    const Peer* waiter = membership_.find(member);
-    if (waiter != nullptr && uses_store(*waiter, set.view)) {
+    if (membership_.takes_part_in(member, set.view)) {
       outbox_.send(member, StoreValue{set.view, set.key, set.value});
     }
   }
 }
 
-void Coordinator::on(MemberId id, const Peer& peer, const StoreGet& get) {
-  if (!uses_store(peer, get.view)) {
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const StoreGet& get) {
+  if (!membership_.takes_part_in(id, get.view)) {
     return;
   }
   if (const Bytes* found = store_.get(id, get.key)) {
@@ -176,11 +155,17 @@ void Coordinator::on(MemberId id, const Peer& peer, const StoreGet& get) {
   }
 }
 
+void Coordinator::on(MemberId id, const Peer& /*peer*/, const CaughtUp& caught_up) {
+  if (membership_.is_active_in(id, caught_up.view) && membership_.caught_up(id, now_)) {
+    outbox_.note("caught_up", id, "after step " + std::to_string(value(caught_up.committed)));
+  }
+}
+
 void Coordinator::on(MemberId id, const Peer& peer, const ViewWanted& wanted) {
   if (peer.phase == Peer::Phase::kActive && wanted.view == membership_.view()->id && !peer.formed) {
     outbox_.send(id, NewView{*membership_.view()});
     if (phase_ == Phase::kStopping) {  // what it was told before it had the view was lost on it
-      tell_to_stop(id, peer, !stop_is_immediate_);
+      tell_to_stop(id, !change_.is_immediate());
     }
   }
 }

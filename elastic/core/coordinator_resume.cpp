@@ -66,10 +66,7 @@ void Coordinator::collect() {
   collecting_since_ = now_;
   first_return_.reset();
   no_quorum_since_.reset();
-  change_.reset();
-  settling_.reset();
-  stop_deadline_.reset();
-  first_to_break_.reset();
+  change_.forget_all();
   waiting_since_.reset();
   membership_.ask_all_again();
   for (const auto& [id, peer] : membership_.peers()) {
@@ -247,7 +244,6 @@ void Coordinator::take_charge() {
   }
   no_quorum_since_.reset();
   idle_since_.reset();
-  has_first_commit_ = false;
   stalls_.restart();
   for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase == Peer::Phase::kReturning && peer.resume) {
@@ -281,7 +277,7 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
     return;
   }
   if (phase_ == Phase::kStopping) {
-    tell_to_stop(id, peer, !stop_is_immediate_);
+    tell_to_stop(id, !change_.is_immediate());
   } else {
     phase_ = Phase::kRunning;
     begin_change(true, "lost", {});

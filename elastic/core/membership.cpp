@@ -85,6 +85,17 @@ bool Membership::is_active_in(MemberId id, ViewId view) const {
   return found != nullptr && found->phase == Peer::Phase::kActive && view == view_->id;
 }
 
+bool Membership::takes_part_in(MemberId id, ViewId view) const {
+  const Peer* found = find(id);
+  if (found == nullptr || !view_ || view_->id != view) {
+    return false;
+  }
+  const bool has_returned = found->phase == Peer::Phase::kReturning && found->resume &&
+                            found->resume->view && found->resume->view->id == view;
+  return found->phase == Peer::Phase::kActive || found->phase == Peer::Phase::kStopped ||
+         has_returned;
+}
+
 std::size_t Membership::count(Peer::Phase phase) const {
   return static_cast<std::size_t>(std::count_if(
       peers_.begin(), peers_.end(),

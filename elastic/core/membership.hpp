@@ -36,6 +36,10 @@ class Membership {
   [[nodiscard]] bool is_in_view(MemberId id) const;
   /// It is there, active, and speaks of the present view.
   [[nodiscard]] bool is_active_in(MemberId id, ViewId view) const;
+  /// It is in this view, and the view is the present one. Also before everybody is back: members of
+  /// a view that is being formed wait for each other. And after it has stopped: with parameter
+  /// servers its work goes on, and may come to the job's last records meanwhile.
+  [[nodiscard]] bool takes_part_in(MemberId id, ViewId view) const;
   [[nodiscard]] std::size_t count(Peer::Phase phase) const;
   /// Looks where one was found last: while a view ends, members stop being active in any order.
   [[nodiscard]] bool is_anyone_active();

@@ -151,4 +151,20 @@ std::string describe(const Stall& stall) {
   return text;
 }
 
+std::string describe(const Stall& stall, const std::optional<View>& view,
+                     const std::vector<std::string>& bucket_names) {
+  std::string text;
+  for (std::size_t rank = 0; view && rank < view->members.size(); ++rank) {
+    if (view->members[rank].id == stall.member) {
+      text = "rank " + std::to_string(rank) + ' ';
+    }
+  }
+  text += describe(stall);
+  if (stall.position.bucket < bucket_names.size()) {
+    text += "; bucket " + std::to_string(stall.position.bucket) + " is " +
+            bucket_names[stall.position.bucket];
+  }
+  return text;
+}
+
 }  // namespace mayfly::elastic

@@ -17,6 +17,7 @@
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "elastic/core/view.hpp"
 #include "elastic/core/worker_position.hpp"
 
 namespace mayfly::elastic {
@@ -91,5 +92,9 @@ class StallWatch {
 
 /// One line for people: who stands still in what, for how long, and who waits.
 [[nodiscard]] std::string describe(const Stall& stall);
+/// The same with the rank in `view` and the name of the bucket, if they are known: "rank 1 computes
+/// microbatch 5 of step 100, bucket 2 (layer1.0.conv1) and has not ..."
+[[nodiscard]] std::string describe(const Stall& stall, const std::optional<View>& view,
+                                   const std::vector<std::string>& bucket_names);
 
 }  // namespace mayfly::elastic

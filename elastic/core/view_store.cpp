@@ -54,6 +54,7 @@ void ViewStore::clear() {
   waiting_.clear();
   waiting_bytes_.clear();
   bytes_ = 0;
+  has_refused_ = false;
 }
 
 }  // namespace mayfly::elastic

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -25,6 +26,8 @@ class ViewStore {
   [[nodiscard]] std::vector<MemberId> set(const std::string& key, Bytes value, bool& accepted);
   /// The value, or nullptr: then `member` waits for the key.
   [[nodiscard]] const Bytes* get(MemberId member, const std::string& key);
+  /// set() found the store full. True once until clear(): who fills it could fill the records, too.
+  [[nodiscard]] bool is_first_refusal() { return !std::exchange(has_refused_, true); }
   /// Of the keys that this member waits for.
   [[nodiscard]] std::size_t waiting_bytes(MemberId member) const;
   /// Forgets everything, the waiting requests included.
@@ -35,6 +38,7 @@ class ViewStore {
   std::map<std::string, std::vector<MemberId>> waiting_;
   std::map<MemberId, std::size_t> waiting_bytes_;
   std::size_t bytes_ = 0;
+  bool has_refused_ = false;
 };
 
 }  // namespace mayfly::elastic

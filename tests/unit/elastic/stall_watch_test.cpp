@@ -54,6 +54,12 @@ TEST_F(StallWatchTest, ReportsTheCulpritWithinASecondAndWhoWaitsForIt) {
       describe(reported_[0]),
       "computes microbatch 3 of step 5, bucket 1; it has not moved for 750 ms (longest before: "
       "100 ms); member 2 waits");
+  View view;
+  view.members.push_back({MemberId{7}, "", {}, 0, 0});
+  view.members.push_back({kFirstMember, "", {}, 0, 0});
+  const std::string told = describe(reported_[0], view, {"conv1", "layer1.0.conv1"});
+  EXPECT_TRUE(told.starts_with("rank 1 computes microbatch 3 of step 5")) << told;
+  EXPECT_TRUE(told.ends_with("; bucket 1 is layer1.0.conv1")) << told;
 }
 
 TEST_F(StallWatchTest, EvictsOnlyAfterTheLastLimitAndOnce) {

@@ -59,5 +59,16 @@ TEST(ViewStore, ForgetsValuesAndRequests) {
   EXPECT_TRUE(store.set("b", Bytes(1), accepted).empty());
 }
 
+TEST(ViewStore, SaysOnceInAViewThatItIsFull) {
+  ViewStore store;
+  bool accepted = true;
+  (void)store.set("key", Bytes(kStoreBytesMax), accepted);
+  EXPECT_FALSE(accepted);
+  EXPECT_TRUE(store.is_first_refusal());
+  EXPECT_FALSE(store.is_first_refusal());
+  store.clear();
+  EXPECT_TRUE(store.is_first_refusal());
+}
+
 }  // namespace
 }  // namespace mayfly::elastic

@@ -1,0 +1,143 @@
+#include "elastic/core/claims.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+// Where links break again and again at the end of a job, honest members have needed four.
+constexpr std::uint32_t kUnfinishedViewsMax = 8;
+
+std::string step_text(Step step) {
+  return "step " + std::to_string(value(step));
+}
+
+/// A member of the ended view may not have got its state yet; then it is at the view's step.
+Step claim_of(const Peer& peer, const View& view) {
+  return std::max(peer.committed, view.committed);
+}
+
+/// A step needs all members of the view, so what they committed differs by one step at most. If
+/// not, those outside the pair of steps that most are in are wrong, the higher ones if equally
+/// many: going on from an earlier step costs time, never correctness. Returns the lower of the
+/// pair; nothing if nobody claims anything.
+std::optional<Step> credible_step(const Membership& membership) {
+  std::map<Step, std::size_t> claims;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.is_claimant()) {
+      ++claims[claim_of(peer, *membership.view())];
+    }
+  }
+  std::optional<Step> lower;
+  std::size_t most = 0;
+  for (const auto& [step, count] : claims) {
+    const auto above = claims.find(next(step));
+    const std::size_t in_pair = count + (above == claims.end() ? 0 : above->second);
+    if (in_pair > most) {
+      most = in_pair;
+      lower = step;
+    }
+  }
+  return lower;
+}
+
+}  // namespace
+
+std::optional<std::string> inconsistency_in(const Stopped& stopped, MemberId id,
+                                            const Membership& membership) {
+  const Peer& peer = membership.at(id);
+  const View& view = *membership.view();
+  if (peer.observes != ViewId{}) {
+    return std::nullopt;  // it holds no state of its own yet, and no sums
+  }
+  if (stopped.committed < peer.committed) {
+    return "says that it has committed " + step_text(stopped.committed) + ", and said " +
+           step_text(peer.committed) + " before";
+  }
+  if (stopped.committed < view.committed) {
+    return std::nullopt;  // it does not have the view's state yet; what it holds does not count
+  }
+  const auto self = std::find_if(view.members.begin(), view.members.end(),
+                                 [id](const ViewMember& member) { return member.id == id; });
+  ENSURE(self != view.members.end(), "only members of the view stop in it");
+  MicrobatchSet possible = MicrobatchSet::range(self->first, self->count);
+  if (stopped.committed == view.committed) {
+    possible = self->first_step;
+    possible.add_all(peer.stopped.held);  // what it held before and need not hold any more
+  }
+  const std::vector<std::uint32_t> strange = stopped.held.minus(possible).list();
+  if (!strange.empty()) {
+    return "says that it holds microbatch " + std::to_string(strange.front()) +
+           ", which is not among its own";
+  }
+  return std::nullopt;
+}
+
+std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) const {
+  if (!steps_need_everybody_) {
+    return {};
+  }
+  const std::optional<Step> lower = credible_step(membership);
+  if (!lower) {
+    return {};
+  }
+  const Step upper = next(*lower);
+  const Step highest_known = std::max({upper, membership.committed(), membership.undone()});
+  std::vector<Accusation> liars;
+  for (const auto& [id, peer] : membership.peers()) {
+    const Step claim = claim_of(peer, *membership.view());
+    const bool is_outside = peer.is_claimant() && (claim < *lower || claim > upper);
+    // A worker that comes new may have the checkpoint of one that was lost just after its commit,
+    // or from before everybody was lost.
+    const bool is_ahead = peer.phase == Peer::Phase::kReady && peer.committed > next(highest_known);
+    // One that observed may have caught up, and even have been the only one to commit.
+    const bool saw_too_much =
+        peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
+    if (is_outside || is_ahead || saw_too_much) {
+      liars.push_back({id, "says that it has committed " + step_text(peer.committed) +
+                               ", while the others are at " + step_text(*lower)});
+    }
+  }
+  return liars;
+}
+
+/// Before they say that they have finished, the members of a view do what follows the last step
+/// together. Who is kept from it, because a member died or a group broke in the middle, says truly
+/// that it has not finished, beside others that have; the next view brings them together again. So
+/// only who says that the job is over before its last step is wrong for sure, and who never gets
+/// there although most of the others do, view after view.
+std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
+  if (!steps_need_everybody_ || !last_step_) {
+    return {};
+  }
+  const Step last = *last_step_;
+  std::vector<Accusation> liars;
+  std::vector<MemberId> unfinished;
+  std::size_t finished = 0;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (!peer.is_claimant()) {
+      continue;
+    }
+    if (peer.stopped.finished && peer.committed < last) {
+      liars.push_back({id, "says that " + step_text(peer.committed) +
+                               " is the last one; the job's last is " + step_text(last)});
+    } else if (peer.stopped.finished) {
+      ++finished;
+    } else if (peer.committed >= last) {
+      unfinished.push_back(id);
+    }
+  }
+  if (finished > unfinished.size()) {
+    for (const MemberId id : unfinished) {
+      if (++unfinished_views_[id] == kUnfinishedViewsMax) {
+        liars.push_back({id, "has not finished in " + std::to_string(kUnfinishedViewsMax) +
+                                 " views in which most of the others have"});
+      }
+    }
+  }
+  return liars;
+}
+
+}  // namespace mayfly::elastic

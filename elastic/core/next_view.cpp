@@ -1,0 +1,194 @@
+#include "elastic/core/next_view.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+#include "elastic/core/assignment.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+void check_covers_once(const View& view, std::uint32_t microbatches) {
+  MicrobatchSet seen;
+  std::uint32_t total = 0;
+  for (const ViewMember& member : view.members) {
+    seen.add_all(member.first_step);
+    total += member.first_step.count();
+  }
+  ENSURE(total == microbatches && seen == MicrobatchSet::range(0, microbatches),
+         "each microbatch of the first step has exactly one owner");
+}
+
+std::string line_about(const View& view) {
+  std::string text = "view " + std::to_string(value(view.id)) + " resumes after step " +
+                     std::to_string(value(view.committed)) + " with members";
+  for (const ViewMember& member : view.members) {
+    text += ' ' + std::to_string(value(member.id));
+  }
+  return text;
+}
+
+/// It has every sum since its snapshot, and everybody who sends the snapshot is still there.
+bool goes_on_observing(const Peer& peer, const View& view, const Membership& membership) {
+  return peer.observes != ViewId{} && peer.stopped.observed >= view.committed &&
+         !peer.donors.empty() &&
+         std::all_of(peer.donors.begin(), peer.donors.end(), [&membership](MemberId donor) {
+           const Peer* found = membership.find(donor);
+           return found != nullptr && found->phase == Peer::Phase::kStopped;
+         });
+}
+
+/// By candidate: the state that it takes in the background; zero for those that are to work. They
+/// have the view's state, or it is small enough to be sent while all wait.
+std::vector<ViewId> observed_states(const Candidates& candidates, const View& view,
+                                    const Membership& membership,
+                                    std::uint64_t observe_from_bytes) {
+  std::vector<ViewId> observed(candidates.size());
+  // A small state, or a member that missed the end of the last step and has work to do at once: all
+  // wait until it has the state, and so everybody else may have it, too.
+  const bool all_wait = std::any_of(candidates.begin(), candidates.end(), [&](const auto& entry) {
+    const Peer& peer = *entry.second;
+    const bool worked = peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
+    return peer.committed < view.committed && (worked || peer.state_bytes < observe_from_bytes);
+  });
+  for (std::size_t i = 0; i < candidates.size() && !all_wait; ++i) {
+    const Peer& peer = *candidates[i].second;
+    if (peer.committed < view.committed) {
+      observed[i] = goes_on_observing(peer, view, membership) ? peer.observes : view.id;
+    }
+  }
+  return observed;
+}
+
+}  // namespace
+
+View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> bases,
+               const CoordinatorOptions& options) {
+  const Candidates candidates = membership.next_members();
+  ENSURE(!candidates.empty() && candidates.size() <= kMembersMax, "a view has members");
+  View view;
+  view.id = id;
+  view.bases = std::move(bases);
+  view.key = CounterRandom(options.seed).split("view key").bits(value(view.id));
+  for (const auto& [member, peer] : candidates) {
+    view.committed = std::max(view.committed, peer->committed);
+  }
+  const std::vector<ViewId> observed =
+      observed_states(candidates, view, membership, options.observe_from_bytes);
+  std::vector<float> speeds;
+  std::vector<MicrobatchSet> held;
+  std::vector<std::size_t> workers;  // their ranks
+  bool has_source = false;
+  for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
+    const auto& [member, peer] = candidates[rank];
+    view.members.push_back({member, peer->address, {}, 0, 0, observed[rank]});
+    if (view.members.back().is_observer()) {
+      continue;
+    }
+    workers.push_back(rank);
+    const bool is_current = peer->committed == view.committed;
+    if (is_current && !has_source) {
+      has_source = true;
+      view.source = static_cast<Rank>(rank);
+    }
+    if (!is_current) {
+      view.behind.push_back(static_cast<Rank>(rank));
+    }
+    const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
+    held.push_back(keeps_sums ? peer->stopped.held : MicrobatchSet{});
+    speeds.push_back(peer->speed.best_ms());
+  }
+  const auto ranges = proportional_ranges(speeds, options.microbatches);
+  auto first_step = first_step_sets(held, speeds, options.microbatches);
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    ViewMember& worker = view.members[workers[i]];
+    worker.first_step = std::move(first_step[i]);
+    worker.first = ranges[i].first;
+    worker.count = ranges[i].count;
+  }
+  check_covers_once(view, options.microbatches);
+  return view;
+}
+
+std::vector<MemberId> newcomers_in(const View& next, const Membership& membership) {
+  std::vector<MemberId> newcomers;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.phase == Peer::Phase::kReady && member_of(next, id) != nullptr) {
+      newcomers.push_back(id);
+    }
+  }
+  return newcomers;
+}
+
+std::uint32_t count_redone(const View& next, const Membership& membership) {
+  const std::optional<View>& before = membership.view();
+  MicrobatchSet held;
+  for (const auto& [id, peer] : membership.candidates()) {
+    if (peer->phase == Peer::Phase::kStopped && peer->committed == next.committed) {
+      held.add_all(peer->stopped.held);
+    }
+  }
+  if (held.empty() || !before) {
+    return 0;  // nobody had begun the step
+  }
+  MicrobatchSet of_lost;
+  for (const ViewMember& member : before->members) {
+    if (membership.find(member.id) == nullptr) {
+      of_lost.add_all(next.committed == before->committed
+                          ? member.first_step
+                          : MicrobatchSet::range(member.first, member.count));
+    }
+  }
+  return of_lost.minus(held).count();
+}
+
+std::vector<MemberId> observers_to_start(const Membership& membership, Instant now,
+                                         Duration start_together) {
+  std::vector<MemberId> ready;
+  bool others_follow = false;
+  std::optional<Instant> first;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.phase != Peer::Phase::kActive || peer.observes == ViewId{} || peer.leaving) {
+      continue;
+    }
+    if (peer.caught_up) {
+      ready.push_back(id);
+      first = std::min(first.value_or(*peer.caught_up), *peer.caught_up);
+    } else {
+      others_follow = true;
+    }
+  }
+  if (others_follow && first && now - *first < start_together) {
+    return {};
+  }
+  return ready;
+}
+
+/// A coordinator that finds no view in its log begins the job, with whoever comes first: the first
+/// view must not be missing there while its members run it. Of later ones the log may lack the
+/// last, as then the next coordinator waits for members, and they know it.
+void announce(const View& view, const std::optional<View>& before, std::uint32_t delta_from_members,
+              Outbox& outbox) {
+  outbox.append(log_record::ViewPublished{view}, !before);
+  const bool by_delta = before && before->members.size() >= delta_from_members;
+  std::vector<MemberId> know_before;
+  std::vector<MemberId> others;
+  for (const ViewMember& member : view.members) {
+    (by_delta && member_of(*before, member.id) != nullptr ? know_before : others)
+        .push_back(member.id);
+  }
+  if (!know_before.empty()) {
+    outbox.add(coordinator_effect::SendToAll{std::move(know_before),
+                                             NewViewDelta{make_delta(*before, view)}});
+  }
+  if (!others.empty()) {
+    outbox.add(coordinator_effect::SendToAll{std::move(others), NewView{view}});
+  }
+  outbox.add(coordinator_effect::ViewPublished{view});
+  outbox.note("view", std::nullopt, line_about(view));
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,179 @@
+#include "elastic/core/view_change.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+bool is_unplanned(const Recovery& change) {
+  return change.cause == "lost" || change.cause == "group_failed" || change.cause == "corrupted";
+}
+
+}  // namespace
+
+ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate,
+                                   const std::string& cause, std::vector<MemberId> members) {
+  ENSURE(old_view != ViewId{}, "only a published view can end");
+  stop_is_immediate_ = false;
+  stop_deadline_.reset();
+  first_to_break_.reset();
+  change_ = Recovery{};
+  change_->cause = cause;
+  change_->members = std::move(members);
+  change_->old_view = old_view;
+  change_->detected = change_->told = now;
+  if (is_unplanned(*change_)) {
+    if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
+      change_->detected = settling_->detected;
+      change_->old_view = settling_->old_view;
+      change_->detail = settling_->detail;
+      change_->members.insert(change_->members.begin(), settling_->members.begin(),
+                              settling_->members.end());
+    }
+    settling_.reset();
+  }
+  if (immediate) {
+    return stop_now(now, cause);
+  }
+  const bool know_it = cause == "finish" || is_unplanned(*change_);  // they stop by themselves
+  return know_it ? Tell::kNothing : Tell::kAtBoundary;
+}
+
+ViewChange::Tell ViewChange::add(Instant now, bool immediate, const std::string& cause,
+                                 std::vector<MemberId> members) {
+  ENSURE(change_, "a view is stopped as part of a change");
+  change_->members.insert(change_->members.end(), members.begin(), members.end());
+  return immediate ? stop_now(now, cause) : Tell::kNothing;
+}
+
+ViewChange::Tell ViewChange::stop_now(Instant now, const std::string& cause) {
+  if (stop_is_immediate_) {
+    if (cause == "lost") {
+      change_->cause = cause;
+    }
+    return Tell::kNothing;
+  }
+  if (!is_unplanned(*change_)) {
+    change_->detected = now;
+  }
+  change_->cause = cause;
+  change_->told = now;
+  stop_is_immediate_ = true;
+  stop_deadline_ = now + stop_timeout_;
+  return Tell::kAtOnce;
+}
+
+void ViewChange::broke_first(MemberId member, const std::string& detail) {
+  ENSURE(change_ && !first_to_break_, "a group breaks for the first time once");
+  first_to_break_ = member;
+  change_->detail = "member " + std::to_string(value(member)) + ": " + detail;
+}
+
+void ViewChange::await_disputes(Instant now, Dispute dispute) {
+  ENSURE(change_ && dispute != Dispute::kNone, "a dispute ends a view");
+  if (stop_is_immediate_) {
+    return;
+  }
+  if (change_->cause != "group_failed") {
+    change_->cause = "group_failed";
+    change_->detected = change_->told = now;
+  }
+  // To say what one gets for a microbatch takes as long as one that is not interrupted.
+  const Instant deadline = now + (dispute == Dispute::kState ? dispute_timeout_ : stop_timeout_);
+  stop_deadline_ = std::min(stop_deadline_.value_or(deadline), deadline);
+}
+
+void ViewChange::await_others(Instant now) {
+  ENSURE(change_, "members stop as part of a change");
+  if (!stop_deadline_) {
+    stop_deadline_ = now + stop_timeout_;
+  }
+}
+
+void ViewChange::explain(const std::string& detail) {
+  ENSURE(change_, "only a change has a reason");
+  change_->detail = detail;
+}
+
+void ViewChange::explain_if_open(const std::string& detail) {
+  ENSURE(change_, "only a change has a reason");
+  change_->detail = change_->detail.empty() ? detail : change_->detail;
+}
+
+void ViewChange::found_corruption() {
+  ENSURE(change_, "members are expelled as part of a change");
+  change_->cause = "corrupted";
+}
+
+void ViewChange::excuse(Duration pause, Instant now) {
+  if (stop_deadline_) {
+    const Instant latest = std::max(*stop_deadline_, now + stop_timeout_);
+    stop_deadline_ = std::min(*stop_deadline_ + pause, latest);
+  }
+}
+
+void ViewChange::forget_all() {
+  change_.reset();
+  settling_.reset();
+  stop_deadline_.reset();
+  first_to_break_.reset();
+}
+
+std::optional<MemberId> ViewChange::first_to_break() const {
+  const bool broke = change_ && change_->cause == "group_failed";
+  return broke ? first_to_break_ : std::nullopt;
+}
+
+void ViewChange::publish(Instant now, const View& next, const std::vector<MemberId>& newcomers,
+                         std::uint32_t redone_microbatches) {
+  settling_.reset();
+  has_first_commit_ = false;
+  if (!change_ || change_->cause == "pause") {
+    change_.reset();
+    return;
+  }
+  if (change_->cause == "finish") {
+    change_->cause = "group_failed";  // some finished, some did not
+  }
+  for (const MemberId id : newcomers) {
+    auto& members = change_->members;
+    if (std::find(members.begin(), members.end(), id) == members.end()) {
+      members.push_back(id);
+    }
+  }
+  change_->new_view = next.id;
+  change_->committed = next.committed;
+  change_->stopped = now;
+  change_->redone_microbatches = redone_microbatches;
+  settling_ = std::exchange(change_, std::nullopt);
+}
+
+void ViewChange::formed(Instant now) {
+  if (settling_) {
+    settling_->formed = now;
+  }
+}
+
+void ViewChange::synced(Instant now) {
+  if (settling_) {
+    settling_->synced = now;
+  }
+}
+
+void ViewChange::committed(Instant now) {
+  if (settling_ && !std::exchange(has_first_commit_, true)) {
+    settling_->step = now;
+  }
+}
+
+std::optional<Recovery> ViewChange::take_settled(bool everybody_has_started) {
+  if (!settling_ || !has_first_commit_ || !everybody_has_started) {
+    return std::nullopt;
+  }
+  return std::exchange(settling_, std::nullopt);
+}
+
+}  // namespace mayfly::elastic
