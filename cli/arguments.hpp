@@ -3,6 +3,7 @@
 // Turns the words after a subcommand into settings, options and positional arguments. Third-party
 // parsing stays behind this header.
 
+#include <charconv>
 #include <map>
 #include <set>
 #include <string>
@@ -48,6 +49,20 @@ struct ParsedArguments {
 /// with one line that names the nearest flag for an unknown one.
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const CommandSpec& command,
                                                       const std::vector<std::string>& words);
+
+/// Reads an option that must be a positive number; keeps `number` if it is not given.
+template <typename T>
+Result<void> read_number(const ParsedArguments& arguments, const std::string& name, T& number) {
+  const std::string text = arguments.option(name);
+  if (text.empty()) {
+    return {};
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number <= 0) {
+    return Error{Errc::kInvalidInput, "--" + name + " " + text + ": not a positive number"};
+  }
+  return {};
+}
 
 /// The text of `mayfly COMMAND --help`; with `all`, of --help-all: for commands with all settings
 /// the former has the common ones only.

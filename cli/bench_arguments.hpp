@@ -2,7 +2,6 @@
 
 // What the files of `mayfly bench`'s commands share.
 
-#include <charconv>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,20 +11,6 @@
 #include "cli/context.hpp"
 
 namespace mayfly::cli {
-
-/// Reads an option that must be a positive number; keeps `number` if it is not given.
-template <typename T>
-Result<void> read_number(const ParsedArguments& arguments, const std::string& name, T& number) {
-  const std::string text = arguments.option(name);
-  if (text.empty()) {
-    return {};
-  }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number <= 0) {
-    return Error{Errc::kInvalidInput, "--" + name + " " + text + ": not a positive number"};
-  }
-  return {};
-}
 
 /// Parses the words, answers --help, complains of what is wrong; else the exit code of `run`.
 int run_with_options(const CommandSpec& spec, const std::vector<std::string>& words,

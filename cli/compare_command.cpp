@@ -1,7 +1,7 @@
 // `mayfly compare`: the same job under several kinds of synchronisation; `mayfly tune-switch`: when
 // to switch from one to another.
 
-#include "cli/bench_arguments.hpp"
+#include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 
 namespace mayfly::cli {

@@ -8,7 +8,8 @@ mayfly_library(engine
           parameter_server/ps_server.cpp parameter_server/ps_snapshot.cpp
           parameter_server/ps_trainer.cpp parameter_server/ps_trainer_links.cpp
           parameter_server/sgd_shard.cpp
-          processes/coordinator_commands.cpp processes/coordinator_options.cpp
+          processes/child_process.cpp processes/coordinator_commands.cpp
+          processes/coordinator_options.cpp
           processes/coordinator_process.cpp processes/data_source.cpp processes/exit_codes.cpp
           processes/job_settings.cpp processes/log_sender.cpp processes/member_records.cpp
           processes/peer_reach.cpp processes/ps_process.cpp processes/rejoin_limit.cpp

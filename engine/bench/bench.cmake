@@ -21,7 +21,7 @@ mayfly_library(engine_bench
           bench/step/gpu_step_bench.cpp bench/step/machine_peak.cpp
           bench/step/step_bench.cpp bench/step/step_loop.cpp bench/step/step_report.cpp
           bench/step/step_timer.cpp bench/step/step_work.cpp bench/bench_output.cpp
-          bench/child_process.cpp bench/data_bench.cpp bench/machine_facts.cpp bench/ps_bench.cpp
-          bench/ps_cluster.cpp bench/statistics.cpp
+          bench/data_bench.cpp bench/machine_facts.cpp bench/ps_bench.cpp
+          bench/ps_cluster.cpp
   PUBLIC mayfly_engine mayfly_engine_bench_rank
   PRIVATE fmt::fmt Threads::Threads)

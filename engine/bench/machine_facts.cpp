@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "base/file.hpp"
-#include "engine/bench/child_process.hpp"
 #include "engine/job/version.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"

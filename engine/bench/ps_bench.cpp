@@ -12,10 +12,10 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
+#include "base/statistics.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/bench/machine_facts.hpp"
 #include "engine/bench/ps_cluster.hpp"
-#include "engine/bench/statistics.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"

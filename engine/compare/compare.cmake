@@ -4,4 +4,4 @@ mayfly_library(engine_compare
           compare/run_result.cpp compare/run_set.cpp compare/svg_chart.cpp
           compare/switch_report.cpp compare/switch_search.cpp compare/tune_switch.cpp
   PUBLIC mayfly_engine_config mayfly_nn
-  PRIVATE mayfly_engine mayfly_engine_bench fmt::fmt Boost::json)
+  PRIVATE mayfly_engine fmt::fmt Boost::json)

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 #include "engine/compare/svg_chart.hpp"
 
 namespace mayfly::engine {

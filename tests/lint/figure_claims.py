@@ -29,7 +29,7 @@ def column(rows, field):
 
 
 def at(values, fraction):
-    """As engine/bench/statistics: the nearest value that was measured."""
+    """As base/statistics: the nearest value that was measured."""
     return sorted(values)[int(fraction * (len(values) - 1) + 0.5)]
 
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 #include "engine/run/json_text.hpp"
 
 namespace mayfly::engine {

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/statistics.hpp"
 #include "engine/bench/bench_output.hpp"
 #include "engine/bench/elastic/elastic_bench.hpp"
 #include "engine/bench/elastic/goodput_model.hpp"
 #include "engine/bench/elastic/spot_trace.hpp"
 #include "engine/bench/elastic/step_log.hpp"
 #include "engine/bench/machine_facts.hpp"
-#include "engine/bench/statistics.hpp"
 #include "engine/launch/local_launcher.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/json_text.hpp"

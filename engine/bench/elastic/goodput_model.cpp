@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 
 namespace mayfly::engine {
 

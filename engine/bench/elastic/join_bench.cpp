@@ -9,12 +9,12 @@
 #include <optional>
 #include <vector>
 
+#include "base/statistics.hpp"
 #include "engine/bench/bench_output.hpp"
 #include "engine/bench/elastic/elastic_bench.hpp"
 #include "engine/bench/elastic/event_cycle.hpp"
 #include "engine/bench/elastic/own_core.hpp"
 #include "engine/bench/elastic/step_log.hpp"
-#include "engine/bench/statistics.hpp"
 #include "engine/launch/local_launcher.hpp"
 #include "engine/processes/exit_codes.hpp"
 

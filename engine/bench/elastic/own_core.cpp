@@ -4,7 +4,6 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "engine/bench/child_process.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 
 namespace mayfly::engine {
 

@@ -8,12 +8,12 @@
 #include <memory>
 
 #include "base/file.hpp"
+#include "base/statistics.hpp"
 #include "engine/bench/group/allreduce_report.hpp"
 #include "engine/bench/group/control_hub.hpp"
 #include "engine/bench/group/rank_session.hpp"
 #include "engine/bench/group/rank_team.hpp"
 #include "engine/bench/machine_facts.hpp"
-#include "engine/bench/statistics.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"

@@ -9,9 +9,9 @@
 
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "engine/bench/child_process.hpp"
 #include "engine/bench/group/contestants.hpp"
 #include "engine/bench/group/control_hub.hpp"
+#include "engine/processes/child_process.hpp"
 
 namespace mayfly::engine {
 

@@ -12,10 +12,10 @@
 
 #include "base/file.hpp"
 #include "base/random.hpp"
-#include "engine/bench/child_process.hpp"
 #include "engine/bench/group/control_hub.hpp"
 #include "engine/bench/group/reform_report.hpp"
 #include "engine/bench/machine_facts.hpp"
+#include "engine/processes/child_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 

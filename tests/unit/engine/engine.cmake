@@ -1,6 +1,7 @@
 mayfly_test(unit_engine LABEL unit
   SOURCES audit_test.cpp bucket_tuner_test.cpp chaos_plan_test.cpp checkpoint_schedule_test.cpp
-          checkpoint_transfer_test.cpp cloud_startup_test.cpp cloud_test.cpp
+          checkpoint_transfer_test.cpp child_process_test.cpp cloud_startup_test.cpp
+          cloud_test.cpp
           coordinator_process_test.cpp data_transfer_test.cpp device_fit_test.cpp
           device_wire_test.cpp
           gradient_sums_test.cpp gradient_wire_test.cpp

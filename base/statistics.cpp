@@ -1,9 +1,9 @@
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace mayfly::engine {
+namespace mayfly {
 
 double percentile(std::vector<double> values, double fraction) {
   if (values.empty()) {
@@ -24,4 +24,4 @@ double median(const std::vector<double>& values) {
   return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
 }
 
-}  // namespace mayfly::engine
+}  // namespace mayfly

@@ -1,8 +1,8 @@
-#include "engine/bench/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <gtest/gtest.h>
 
-namespace mayfly::engine {
+namespace mayfly {
 namespace {
 
 TEST(Statistics, PercentileIsTheNearestMeasuredValue) {
@@ -24,4 +24,4 @@ TEST(Statistics, NothingMeasuredIsZero) {
 }
 
 }  // namespace
-}  // namespace mayfly::engine
+}  // namespace mayfly

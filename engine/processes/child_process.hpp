@@ -1,6 +1,6 @@
 #pragma once
 
-// Processes that a benchmark starts and that must not outlive it.
+// Processes that a comparison or a benchmark starts and that must not outlive it.
 
 #include <sys/types.h>
 

@@ -1,4 +1,4 @@
-#include "engine/bench/child_process.hpp"
+#include "engine/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 

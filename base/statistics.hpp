@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace mayfly::engine {
+namespace mayfly {
 
 /// The value at `fraction` (0 to 1) of the sorted values, the nearest one that was measured. 0 if
 /// there are none.
@@ -10,4 +10,4 @@ namespace mayfly::engine {
 /// The middle value, or the mean of the two in the middle. 0 if there are none.
 [[nodiscard]] double median(const std::vector<double>& values);
 
-}  // namespace mayfly::engine
+}  // namespace mayfly
