@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/bench.hpp"
 #include "cli/commands.hpp"
 #include "engine/job/version.hpp"
 #include "engine/run/json_text.hpp"
@@ -322,13 +321,10 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
   }
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   if (words[0] == "bench") {
-    return run_bench(rest, context);
+    return context.services.bench(rest, context);
   }
   if (words[0] == "simulate") {
     return context.services.simulate(rest, context);
-  }
-  if (words[0] == "bench-rank") {
-    return context.services.bench_rank(rest);
   }
   const std::string name = words[0] == "--version" ? "version" : words[0];
   const auto& list = subcommands();

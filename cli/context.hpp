@@ -13,13 +13,6 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/bench/data_bench.hpp"
-#include "engine/bench/elastic/elastic_bench.hpp"
-#include "engine/bench/group/allreduce_bench.hpp"
-#include "engine/bench/group/reform_bench.hpp"
-#include "engine/bench/ps_bench.hpp"
-#include "engine/bench/step/engines_bench.hpp"
-#include "engine/bench/step/step_bench.hpp"
 #include "engine/compare/compare_plan.hpp"
 #include "engine/compare/tune_switch.hpp"
 #include "engine/launch/launch.hpp"
@@ -47,22 +40,12 @@ struct Services {
   std::function<Result<elastic::CommandReply>(const std::string& endpoint, ByteSpan token,
                                               const elastic::Command&, Duration timeout)>
       send_command;
-  /// By name: recovery, join, drain, detect or goodput.
-  std::function<int(const std::string& name, const engine::ElasticBenchOptions&)> bench_elastic;
   /// Sleeps.
   std::function<void(Duration)> pause;
-  std::function<int(const engine::StepBenchOptions&)> bench_step;
-  std::function<int(const engine::DataBenchOptions&)> bench_data;
-  std::function<int(const engine::AllReduceBenchOptions&)> bench_allreduce;
-  std::function<int(const engine::ReformBenchOptions&)> bench_reform;
-  /// Not for people: a process that a benchmark of communication starts
-  /// (engine/bench/group/group_rank).
-  std::function<int(const std::vector<std::string>& words)> bench_rank;
   std::function<int(const engine::CompareOptions&)> compare;
-  std::function<int(const engine::PsBenchOptions&)> bench_ps;
   std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
-  std::function<int(const engine::EnginesBenchOptions&)> bench_engines;
-  /// Runs the simulator, a program of its own, with these words.
+  /// Run the benchmarks and the simulator, programs of their own, with these words.
+  std::function<int(const std::vector<std::string>& words, Context& context)> bench;
   std::function<int(const std::vector<std::string>& words, Context& context)> simulate;
   /// What the coordinators that a worker names say of their job
   /// (engine/processes/job_settings.hpp).

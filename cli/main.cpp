@@ -1,23 +1,17 @@
 // The program. Everything that needs the real process (environment, terminal, signals, fork) is
 // gathered here and handed to run_cli.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <exception>
-#include <filesystem>
 #include <iostream>
 #include <thread>
 
 #include "base/log.hpp"
 #include "base/module_file.hpp"
-#include "base/reason.hpp"
-#include "base/standard_descriptors.hpp"
 #include "cli/cli.hpp"
-#include "engine/bench/group/group_rank.hpp"
-#include "engine/bench/ps_bench.hpp"
+#include "cli/guarded_main.hpp"
 #include "engine/compare/compare.hpp"
 #include "engine/processes/job_settings.hpp"
 
@@ -43,30 +37,31 @@ void pause_for(Duration duration) {
   std::this_thread::sleep_for(duration);
 }
 
-int bench_elastic(const std::string& name, const engine::ElasticBenchOptions& options) {
-  return name == "recovery" ? engine::bench_recovery(options)
-         : name == "join"   ? engine::bench_join(options)
-         : name == "drain"  ? engine::bench_drain(options)
-         : name == "detect" ? engine::bench_detect(options)
-                            : engine::bench_goodput(options);
-}
-
-/// Becomes the program mayfly-simulate.
-int run_simulator(const std::vector<std::string>& words, cli::Context& context) {
-  const std::string program = find_beside_program("mayfly-simulate");
+/// Becomes the program mayfly-COMMAND, which is built apart from this one.
+int become(const std::string& command, const std::vector<std::string>& words,
+           cli::Context& context) {
+  const std::string program = find_beside_program("mayfly-" + command);
   if (program.empty()) {
     return context.complain(
-        "simulate: mayfly-simulate is not beside this program; scripts/build "
-        "builds it",
+        command + ": mayfly-" + command + " is not beside this program; scripts/build builds it",
         cli::kExitFailed);
   }
-  std::vector<char*> argv = {const_cast<char*>("mayfly simulate")};
+  std::string name = "mayfly " + command;
+  std::vector<char*> argv = {name.data()};
   for (const std::string& word : words) {
     argv.push_back(const_cast<char*>(word.c_str()));
   }
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
   return context.complain(program + ": " + std::strerror(errno), cli::kExitFailed);
+}
+
+int run_bench(const std::vector<std::string>& words, cli::Context& context) {
+  return become("bench", words, context);
+}
+
+int run_simulator(const std::vector<std::string>& words, cli::Context& context) {
+  return become("simulate", words, context);
 }
 
 cli::Services real_services() {
@@ -77,17 +72,10 @@ cli::Services real_services() {
           engine::inside_launcher,
           elastic::fork_sentinel,
           elastic::send_command,
-          bench_elastic,
           pause_for,
-          engine::bench_step,
-          engine::bench_data,
-          engine::bench_allreduce,
-          engine::bench_reform,
-          engine::run_bench_rank,
           engine::run_compare,
-          engine::bench_ps,
           engine::run_tune_switch,
-          engine::bench_engines,
+          run_bench,
           run_simulator,
           engine::ask_for_job_settings};
 }
@@ -113,17 +101,5 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  open_closed_standard_descriptors();
-  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
-  ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const std::filesystem::filesystem_error& failure) {
-    // Of a path that somebody gave us: links in a circle, a file in the place of a folder.
-    std::cerr << "mayfly: " << failure.path1().string() << ": " << failure.code().message() << "\n";
-    return cli::kExitUsage;
-  } catch (const std::exception& failure) {
-    std::cerr << "mayfly: " << mayfly::reason_of(failure) << "\n";
-    return cli::kExitFailed;
-  }
+  return mayfly::cli::guarded_main(argc, argv, run);
 }

@@ -19,7 +19,7 @@ using engine::json_string;
 
 constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
 
-Error usage(const std::string& text) {
+Error unusable(const std::string& text) {
   return {Errc::kInvalidInput, text};
 }
 
@@ -27,7 +27,7 @@ Result<std::string> needed(const std::string& command, const ParsedArguments& ar
                            const std::string& name, const std::string& placeholder) {
   std::string value = arguments.option(name);
   if (value.empty()) {
-    return usage(fmt::format("{} needs --{} {}", command, name, placeholder));
+    return unusable(fmt::format("{} needs --{} {}", command, name, placeholder));
   }
   return value;
 }
@@ -38,7 +38,7 @@ Result<void> refuse_existing(const std::string& path) {
   const bool is_free = !fs::exists(path, failure) ||
                        (fs::is_directory(path, failure) && fs::is_empty(path, failure));
   if (!is_free) {
-    return usage(path + " already exists; choose another --output or remove it");
+    return unusable(path + " already exists; choose another --output or remove it");
   }
   return {};
 }
@@ -87,13 +87,13 @@ Result<int> classes_for(const ParsedArguments& arguments, const nn::WeightTensor
   if (text.empty()) {
     const std::optional<int> found = nn::classes_of(tensors);
     return found.has_value() ? Result<int>(*found)
-                             : Result<int>(usage("the file has no classifier (fc.weight and "
-                                                 "fc.bias, or linear.weight and linear.bias)"));
+                             : Result<int>(unusable("the file has no classifier (fc.weight and "
+                                                    "fc.bias, or linear.weight and linear.bias)"));
   }
   int classes = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), classes);
   if (failure != std::errc{} || end != text.data() + text.size()) {
-    return usage("--classes expects a whole number, got '" + text + "'");
+    return unusable("--classes expects a whole number, got '" + text + "'");
   }
   return classes;
 }
@@ -143,9 +143,9 @@ Result<std::string> save(const std::string& folder, const std::string& source,
 
 Result<Imported> import_file(const ParsedArguments& arguments) {
   if (arguments.positionals.size() != 1) {
-    return usage(arguments.positionals.empty()
-                     ? "import needs FILE, a safetensors file with weights"
-                     : "import: unexpected argument '" + arguments.positionals[1] + "'");
+    return unusable(arguments.positionals.empty()
+                        ? "import needs FILE, a safetensors file with weights"
+                        : "import: unexpected argument '" + arguments.positionals[1] + "'");
   }
   const std::string& source = arguments.positionals.front();
   const Result<std::string> name = needed("import", arguments, "model", "NAME");

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/bench/group/rank_session.hpp"
+#include "benchmarks/ranks/rank_session.hpp"
 
 namespace {
 
@@ -22,7 +22,7 @@ using namespace mayfly;  // NOLINT: a program
 
 constexpr std::chrono::seconds kTimeout(60);
 
-class GlooReducer final : public engine::AllReducer {
+class GlooReducer final : public bench::AllReducer {
  public:
   explicit GlooReducer(std::string folder) : folder_(std::move(folder)) {}
 
@@ -77,11 +77,11 @@ class GlooReducer final : public engine::AllReducer {
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);  // Gloo writes to sockets without MSG_NOSIGNAL
-  const Result<engine::RankOptions> options = engine::parse_rank_options({argv + 1, argv + argc});
+  const Result<bench::RankOptions> options = bench::parse_rank_options({argv + 1, argv + argc});
   if (!options.ok()) {
     return 2;
   }
   const std::filesystem::path control = options.value().control;
   GlooReducer reducer((control.parent_path() / (options.value().name + ".store")).string());
-  return engine::serve_rank(options.value(), reducer);
+  return bench::serve_rank(options.value(), reducer);
 }

@@ -6,13 +6,13 @@
 
 #include <csignal>
 
-#include "engine/bench/group/rank_session.hpp"
+#include "benchmarks/ranks/rank_session.hpp"
 
 namespace {
 
 using namespace mayfly;  // NOLINT: a program
 
-class MpiReducer final : public engine::AllReducer {
+class MpiReducer final : public bench::AllReducer {
  public:
   [[nodiscard]] std::optional<std::uint32_t> fixed_rank() const override {
     int rank = 0;
@@ -39,16 +39,16 @@ class MpiReducer final : public engine::AllReducer {
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
-  const Result<engine::RankOptions> options = engine::parse_rank_options({argv + 1, argv + argc});
+  const Result<bench::RankOptions> options = bench::parse_rank_options({argv + 1, argv + argc});
   if (!options.ok()) {
     return 2;
   }
   if (MPI_Init(&argc, &argv) != MPI_SUCCESS) {
-    return engine::refuse_rank(options.value(), {Errc::kUnsupported, "MPI_Init failed"});
+    return bench::refuse_rank(options.value(), {Errc::kUnsupported, "MPI_Init failed"});
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MpiReducer reducer;
-  if (engine::serve_rank(options.value(), reducer) != 0) {
+  if (bench::serve_rank(options.value(), reducer) != 0) {
     ::_exit(1);  // MPI_Finalize waits for the others
   }
   MPI_Finalize();

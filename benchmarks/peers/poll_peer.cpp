@@ -3,13 +3,13 @@
 #include <csignal>
 
 #include "benchmarks/peers/poll_ring.hpp"
-#include "engine/bench/group/rank_session.hpp"
+#include "benchmarks/ranks/rank_session.hpp"
 
 namespace {
 
 using namespace mayfly;  // NOLINT: a program
 
-class PollReducer final : public engine::AllReducer {
+class PollReducer final : public bench::AllReducer {
  public:
   explicit PollReducer(std::unique_ptr<peers::PollRing> ring) : ring_(std::move(ring)) {}
 
@@ -32,14 +32,14 @@ class PollReducer final : public engine::AllReducer {
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
-  const Result<engine::RankOptions> options = engine::parse_rank_options({argv + 1, argv + argc});
+  const Result<bench::RankOptions> options = bench::parse_rank_options({argv + 1, argv + argc});
   if (!options.ok()) {
     return 2;
   }
   Result<std::unique_ptr<peers::PollRing>> ring = peers::PollRing::listen();
   if (!ring.ok()) {
-    return engine::refuse_rank(options.value(), ring.error());
+    return bench::refuse_rank(options.value(), ring.error());
   }
   PollReducer reducer(std::move(ring).value());
-  return engine::serve_rank(options.value(), reducer);
+  return bench::serve_rank(options.value(), reducer);
 }

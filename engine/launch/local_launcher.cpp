@@ -133,9 +133,9 @@ Result<void> LocalLauncher::start_worker() {
 }
 
 std::vector<std::string> LocalLauncher::command_of(const char* what) const {
-  return {"/proc/self/exe", what,
-          "--config",       process_->config().run_dir + "/config.toml",
-          "--coordinator",  process_->server().endpoint(),
+  return {program_,        what,
+          "--config",      process_->config().run_dir + "/config.toml",
+          "--coordinator", process_->server().endpoint(),
           "--launched"};
 }
 

@@ -31,6 +31,8 @@ class LocalLauncher {
 
   /// Before run().
   void on_start(StartHook hook) { on_start_ = std::move(hook); }
+  /// Before run(): what workers and parameter servers run, if not the program that this is.
+  void use_program(std::string program) { program_ = std::move(program); }
   /// Runs the job to its end and returns the exit code.
   int run();
 
@@ -97,6 +99,7 @@ class LocalLauncher {
   std::deque<ChaosEvent> chaos_;  // of the plan, what is still to come
   PollHook on_poll_;
   StartHook on_start_;
+  std::string program_ = "/proc/self/exe";
   std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request

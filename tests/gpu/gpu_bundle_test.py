@@ -36,6 +36,9 @@ class GpuBundleTest(unittest.TestCase):
             version = subprocess.run([inside / "bin" / "mayfly", "version"], env=environment,
                                      capture_output=True, text=True, check=True)
             self.assertIn("mayfly", version.stdout)
+            benchmarks = subprocess.run([inside / "bin" / "mayfly", "bench", "--help"],
+                                        env=environment, capture_output=True, text=True, check=True)
+            self.assertIn("  step  ", benchmarks.stdout)
             report = pathlib.Path(folder) / "report.json"
             run = subprocess.run([inside / "gpu-check", "--report", report], capture_output=True,
                                  text=True, check=False, timeout=90)

@@ -36,8 +36,8 @@ SLURMS_FLAGS = {"cpus-per-task", "exclusive", "gres", "mem", "no-kill", "ntasks-
 def flag_problems(root, path, text):
     """Flags of our program, in examples and prose, must be names of settings or options."""
     known = set()
-    for folder in ("engine/config", "cli", "tests/sim"):
-        for source in (root / folder).glob("*.cpp"):
+    for folder in ("engine/config", "cli", "benchmarks", "tests/sim"):
+        for source in (root / folder).rglob("*.cpp"):
             known |= set(re.findall(r'"([a-z][a-z0-9_-]*)"', source.read_text()))
     if not known:
         return

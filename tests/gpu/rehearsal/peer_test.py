@@ -30,7 +30,8 @@ def bundle(folder):
     shutil.copy(ROOT / "scripts" / "gpu-check", inside)
     for name in ("compare_pytorch_gpu", "pytorch_gpu_step.py", "pytorch_step.py"):
         shutil.copy(ROOT / "benchmarks" / name, inside / "peer")
-    shutil.copy(mayfly_run.BINARY, inside / "bin" / "mayfly")
+    for program in ("", "-bench"):
+        shutil.copy(mayfly_run.BINARY + program, inside / "bin" / f"mayfly{program}")
     for name in ("libmayfly_cuda.so", "libmayfly_nccl.so"):
         os.symlink(MODULES / name, inside / "bin" / name)
     (inside / "bin" / "gpu_tests").write_text(PROBE)

@@ -23,11 +23,13 @@ GPU = ["--device", "cuda:0", "--backend", "nccl"]
 
 
 def beside_modules(modules):
-    """A folder with the program and the modules that it loads from its own folder."""
+    """A folder with the program, its benchmarks and the modules that both load from there."""
     folder = tempfile.mkdtemp(prefix="mayfly-rehearsal-", dir=os.path.dirname(modules))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = os.path.join(folder, "mayfly")
     os.link(mayfly_run.BINARY, program)
+    if os.path.exists(mayfly_run.BINARY + "-bench"):
+        os.link(mayfly_run.BINARY + "-bench", program + "-bench")
     for name in ("libmayfly_cuda.so", "libmayfly_nccl.so"):
         os.symlink(os.path.join(modules, name), os.path.join(folder, name))
     return program

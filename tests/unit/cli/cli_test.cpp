@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "cli/bench.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -59,8 +58,6 @@ TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
       {{"worker"}, "needs --coordinator HOST:PORT"},
       {{"worker", "--coordinator", "nowhere"}, "is not HOST:PORT"},
       {{"coordinator", "--coordinator", "h:1"}, "--bind-host"},
-      {{"bench"}, "needs the name of a benchmark"},
-      {{"bench", "nothing-like-it"}, "unknown benchmark"},
       {{"status"}, "needs ENDPOINT"},
       {{"digest"}, "needs CHECKPOINT"},
       {{"eval", "/nonexistent"}, "does not exist"},
@@ -210,11 +207,14 @@ TEST(StartsAWorker, IsDecidedByTheFirstWordAndTheLauncher) {
   EXPECT_FALSE(starts_a_worker({}, true));
 }
 
-TEST(BenchCommands, HaveDistinctNames) {
-  std::set<std::string> names;
-  for (const BenchCommand& bench : bench_commands()) {
-    EXPECT_TRUE(names.insert(bench.name).second) << bench.name;
-  }
+TEST_F(CliTest, BenchmarksAreAProgramOfTheirOwnThatGetsItsWordsAsTheyAre) {
+  std::vector<std::string> started;
+  context_.services.bench = [&started](const std::vector<std::string>& words, Context&) {
+    started = words;
+    return 1;
+  };
+  EXPECT_EQ(run({"bench", "step", "--no-such-flag"}), 1);
+  EXPECT_EQ(started, (std::vector<std::string>{"step", "--no-such-flag"}));
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#pragma once
+
+// What the commands of `mayfly bench` share: each reads its flags and starts its benchmark.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/bench.hpp"
+#include "cli/arguments.hpp"
+
+namespace mayfly::bench {
+
+// Each beside its benchmark, in *_command.cpp.
+[[nodiscard]] BenchCommand allreduce_command();
+[[nodiscard]] BenchCommand data_command();
+[[nodiscard]] BenchCommand engines_command();
+[[nodiscard]] BenchCommand ps_command();
+[[nodiscard]] BenchCommand reform_command();
+[[nodiscard]] BenchCommand step_command();
+/// Losing, adding and draining workers.
+[[nodiscard]] std::vector<BenchCommand> elastic_commands();
+
+/// The command NAME of the spec "bench NAME": parses the words, answers --help, complains of what
+/// is wrong; else the exit code of `start`.
+[[nodiscard]] BenchCommand make_command(
+    const cli::CommandSpec& spec,
+    std::function<int(const cli::ParsedArguments&, BenchContext&)> start);
+
+/// The same for a benchmark with options that `read` makes of the arguments.
+template <typename Options>
+BenchCommand make_command(const cli::CommandSpec& spec,
+                          Result<Options> (*read)(const cli::ParsedArguments&),
+                          std::function<int(const Options&)> Benches::*bench) {
+  return make_command(spec,
+                      [read, bench](const cli::ParsedArguments& arguments, BenchContext& context) {
+                        const Result<Options> options = read(arguments);
+                        return options.ok() ? (context.benches.*bench)(options.value())
+                                            : context.complain(options.error());
+                      });
+}
+
+/// Puts the settings among the arguments into `config`.
+Result<void> read_settings(const cli::ParsedArguments& arguments, engine::JobConfig& config);
+
+/// --sizes: bytes with K or M, between commas; keeps `sizes` if it is not given.
+Result<void> read_sizes(const cli::ParsedArguments& arguments, std::vector<std::size_t>& sizes);
+
+inline constexpr std::uint32_t kRanksMax = 64;
+
+/// What stands between commas.
+[[nodiscard]] std::vector<std::string> split_list(const std::string& text);
+/// "--FLAG TEXT: not EXPECTED".
+[[nodiscard]] Error bad_flag(const std::string& flag, const std::string& text,
+                             const std::string& expected);
+
+}  // namespace mayfly::bench

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mayfly::bench {
+
+struct DataBenchOptions {
+  std::string data = "procedural";  ///< see datasets/dataset.hpp
+  std::uint32_t image_size = 0;     ///< 0 = as the data set has it, or 224
+  std::uint32_t threads = 1;
+  double seconds = 5;  ///< measuring time, after a warm-up
+  bool skip_corrupt = false;
+  bool json = false;  ///< one JSON object instead of a sentence
+};
+
+/// `mayfly bench data`: prepares training microbatches of 16 (reads, decodes, crops, normalises) on
+/// `threads` threads that do nothing else. Reports images per second of wall clock and per second
+/// of CPU time (steadier on a shared machine).
+int bench_data(const DataBenchOptions& options);
+
+}  // namespace mayfly::bench

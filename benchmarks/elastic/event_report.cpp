@@ -1,0 +1,72 @@
+#include "benchmarks/elastic/event_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/statistics.hpp"
+#include "engine/run/json_text.hpp"
+
+namespace mayfly::bench {
+namespace {
+
+constexpr std::pair<const char*, double> kPercentiles[] = {
+    {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1.0}};
+
+/// "detected_ms" and "p50" make "detected_p50_ms".
+std::string with_percentile(const std::string& name, const char* percentile) {
+  const std::size_t unit = name.rfind('_');
+  return unit == std::string::npos ? name + "_" + percentile
+                                   : name.substr(0, unit) + "_" + percentile + name.substr(unit);
+}
+
+}  // namespace
+
+std::string event_lines(const std::vector<EventSeries>& series) {
+  std::string text;
+  const std::size_t events = series.empty() ? 0 : series.front().values.size();
+  for (std::size_t i = 0; i < events; ++i) {
+    engine::JsonObject line;
+    line.add("kind", "\"event\"").add("event", std::to_string(i + 1));
+    for (const EventSeries& each : series) {
+      line.add(each.name, fmt::format("{:.3f}", each.values.at(i)));
+    }
+    text += line.text() + "\n";
+  }
+  return text;
+}
+
+std::string summary_line(const JsonFields& facts, const std::vector<EventSeries>& series) {
+  engine::JsonObject line;
+  line.add("kind", "\"summary\"");
+  for (const auto& [name, json] : facts) {
+    line.add(name, json);
+  }
+  line.add("events", std::to_string(series.empty() ? 0 : series.front().values.size()));
+  for (const EventSeries& each : series) {
+    for (const auto& [name, fraction] : kPercentiles) {
+      line.add(with_percentile(each.name, name),
+               fmt::format("{:.3f}", percentile(each.values, fraction)));
+    }
+  }
+  return line.text() + "\n";
+}
+
+std::string event_table(const std::vector<EventSeries>& series) {
+  std::size_t width = 0;
+  for (const EventSeries& each : series) {
+    width = std::max(width, each.name.size());
+  }
+  std::string text =
+      fmt::format("{:<{}}{:>10}{:>10}{:>10}{:>10}\n", "", width, "p50", "p90", "p99", "max");
+  for (const EventSeries& each : series) {
+    text += fmt::format("{:<{}}", each.name, width);
+    for (const auto& [name, fraction] : kPercentiles) {
+      text += fmt::format("{:>10.1f}", percentile(each.values, fraction));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace mayfly::bench

@@ -1,0 +1,67 @@
+#pragma once
+
+// The arithmetic of `mayfly bench goodput`: what a job with an ideal recovery would have done, how
+// long each change really stopped it, and what that costs at the pace of the real market. Pure.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/time.hpp"
+#include "benchmarks/elastic/spot_trace.hpp"
+#include "benchmarks/elastic/step_log.hpp"
+#include "elastic/core/coordinator.hpp"
+
+namespace mayfly::bench {
+
+/// How many workers were alive (loaded, and not yet killed) from a moment on.
+struct AliveSince {
+  Instant when;
+  std::uint32_t workers = 0;
+};
+
+/// Samples per second by number of members: from undisturbed steps of the run. Where a number was
+/// not measured, the nearest smaller one that was counts, or else the nearest larger.
+class Rates {
+ public:
+  explicit Rates(const std::vector<LoggedStep>& steps);
+  [[nodiscard]] double at(std::uint32_t members) const;
+  [[nodiscard]] const std::map<std::uint32_t, double>& measured() const { return rates_; }
+
+ private:
+  std::map<std::uint32_t, double> rates_;
+};
+
+/// Samples of a job that always went at the rate of the workers alive, between two moments.
+[[nodiscard]] double ideal_samples(const std::vector<AliveSince>& alive, const Rates& rates,
+                                   Instant begin, Instant end);
+
+/// How much longer the step across a change of view took than an undisturbed one of the new view,
+/// in seconds, redone work included; 0 if it took less. Nothing if it was not measured: the view
+/// made no step, or no other step of the run with as many members was undisturbed.
+[[nodiscard]] std::optional<double> stall_seconds(const elastic::Recovery& recovery,
+                                                  const std::vector<LoggedStep>& steps);
+
+/// The stalls of one kind of change.
+class Stalls {
+ public:
+  void add(std::optional<double> seconds);
+  [[nodiscard]] std::size_t count() const { return measured_.size() + unmeasured_; }
+  [[nodiscard]] std::size_t unmeasured() const { return unmeasured_; }
+  /// Of those that were measured; nothing if none was.
+  [[nodiscard]] std::optional<double> mean_seconds() const;
+  [[nodiscard]] std::optional<double> p99_seconds() const;
+
+ private:
+  std::vector<double> measured_;
+  std::size_t unmeasured_ = 0;
+};
+
+/// Goodput of a job on the real market, 0 to 1: each moment at which nodes come or go costs the
+/// mean stall that was measured for its kind. Nothing if that of a kind it has was not.
+[[nodiscard]] std::optional<double> natural_goodput(const std::vector<SpotLevel>& market,
+                                                    std::optional<double> loss_stall_s,
+                                                    std::optional<double> join_stall_s);
+
+}  // namespace mayfly::bench

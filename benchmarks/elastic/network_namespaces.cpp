@@ -1,0 +1,127 @@
+#include "benchmarks/elastic/network_namespaces.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+extern char** environ;
+
+namespace mayfly::bench {
+namespace {
+
+// 198.18.0.0/15 is reserved for benchmarks (RFC 2544), so nobody's addresses are hidden.
+constexpr const char* kHostAddress = "198.18.0.1";
+constexpr const char* kBridgeAddress = "02:00:6d:66:00:01";  // locally administered
+constexpr const char* kNetBits = "/16";
+
+}  // namespace
+
+Result<void> run_ip(const std::vector<std::string>& words) {
+  std::vector<char*> argv = {const_cast<char*>("ip")};
+  for (const std::string& word : words) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int rc = ::posix_spawnp(&pid, "ip", nullptr, nullptr, argv.data(), environ);
+  if (rc != 0) {
+    return Error{Errc::kIo, fmt::format("cannot start ip: {}", std::strerror(rc))};
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return Error{Errc::kIo, fmt::format("'ip {}' failed", fmt::join(words, " "))};
+  }
+  return {};
+}
+
+std::string why_no_namespaces() {
+  if (::geteuid() != 0) {
+    return "network namespaces need root";
+  }
+  const std::string probe = fmt::format("mayfly{}-probe", static_cast<int>(::getpid()));
+  if (Result<void> made = run_ip({"netns", "add", probe}); !made.ok()) {
+    return made.error().detail;
+  }
+  (void)run_ip({"netns", "del", probe});
+  return {};
+}
+
+Result<NetworkNamespaces> NetworkNamespaces::make() {
+  NetworkNamespaces made(fmt::format("mf{}", static_cast<int>(::getpid())));
+  const std::string bridge = made.prefix_;
+  for (const std::vector<std::string>& command :
+       // An address of its own: a bridge takes one of its ports', and that port off the bridge
+       // would still take in what is sent to us.
+       {std::vector<std::string>{"link", "add", bridge, "address", kBridgeAddress, "type",
+                                 "bridge"},
+        {"addr", "add", std::string(kHostAddress) + kNetBits, "dev", bridge},
+        {"link", "set", bridge, "up"}}) {
+    TRY(run_ip(command));
+  }
+  return made;
+}
+
+NetworkNamespaces::NetworkNamespaces(NetworkNamespaces&& other) noexcept
+    : prefix_(std::exchange(other.prefix_, {})), made_(std::exchange(other.made_, {})) {}
+
+NetworkNamespaces::~NetworkNamespaces() {
+  if (prefix_.empty()) {
+    return;
+  }
+  for (const std::size_t number : made_) {
+    // Its link would go with the namespace, but later.
+    (void)run_ip({"link", "del", outside_of(number)});
+    (void)run_ip({"netns", "del", name_of(number)});
+  }
+  (void)run_ip({"link", "del", prefix_});
+}
+
+std::string NetworkNamespaces::host_address() const {
+  return kHostAddress;
+}
+
+std::string NetworkNamespaces::name_of(std::size_t number) const {
+  return fmt::format("{}-{}", prefix_, number);
+}
+
+std::string NetworkNamespaces::outside_of(std::size_t number) const {
+  return fmt::format("{}v{}", prefix_, number);
+}
+
+std::string NetworkNamespaces::address_of(std::size_t number) const {
+  return fmt::format("198.18.{}.{}", 1 + number / 250, 1 + number % 250);
+}
+
+Result<void> NetworkNamespaces::move_in(std::size_t number, std::vector<std::string>& command) {
+  const std::string space = name_of(number);
+  const std::string outside = outside_of(number);
+  made_.push_back(number);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"netns", "add", space},
+        {"link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space},
+        {"link", "set", outside, "master", prefix_, "up"},
+        {"-n", space, "addr", "add", address_of(number) + kNetBits, "dev", "eth0"},
+        {"-n", space, "link", "set", "eth0", "up"},
+        {"-n", space, "link", "set", "lo", "up"}}) {
+    TRY(run_ip(words));
+  }
+  // `ip netns exec` becomes the program, so the process keeps its id.
+  command.insert(command.begin(), {"ip", "netns", "exec", space});
+  command.insert(command.end(), {"--bind-host", address_of(number)});
+  return {};
+}
+
+Result<void> NetworkNamespaces::cut(std::size_t number) {
+  // Without its place on the bridge the link stays up, and nothing that goes into it comes out.
+  return run_ip({"link", "set", outside_of(number), "nomaster"});
+}
+
+}  // namespace mayfly::bench

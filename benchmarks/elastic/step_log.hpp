@@ -1,0 +1,60 @@
+#pragma once
+
+// What a benchmark of elasticity hears of its job: every committed step, when it came and how long
+// it took.
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.hpp"
+#include "engine/launch/launch.hpp"
+
+namespace mayfly::bench {
+
+/// One committed step.
+struct LoggedStep {
+  std::uint64_t step = 0;
+  std::uint64_t view = 0;
+  std::uint32_t members = 0;
+  std::uint64_t samples = 0;
+  double ms = 0;  ///< since the commit before, by the clock of the member that says so; 0 = unknown
+  Instant heard;  ///< when the coordinator's process heard of it
+  std::string digest;  ///< empty at most steps
+};
+
+/// Milliseconds of an undisturbed step with so many members: the median over the steps that are
+/// neither the first of their view nor the one after. 0 if there is none.
+[[nodiscard]] double undisturbed_ms(const std::vector<LoggedStep>& steps, std::uint32_t members);
+
+/// The same, of the kNearest such steps that are nearest to this one: a machine that others use,
+/// too, is not equally fast for as long as a benchmark takes.
+[[nodiscard]] double undisturbed_near_ms(const std::vector<LoggedStep>& steps,
+                                         std::uint32_t members, std::uint64_t step);
+inline constexpr std::size_t kNearest = 30;
+
+/// The last step heard of before that moment, or nothing.
+[[nodiscard]] std::optional<LoggedStep> last_before(const std::vector<LoggedStep>& steps,
+                                                    Instant moment);
+
+/// Collects the steps, and lines about events; says nothing on the terminal. Any thread.
+class StepLog final : public engine::RunListener {
+ public:
+  void on_step(const engine::StepMetric& metric, std::uint64_t total_steps) override;
+  void on_event(const std::string& line) override;
+  void on_summary(const engine::Summary& summary) override;
+
+  [[nodiscard]] std::vector<LoggedStep> steps() const;
+  [[nodiscard]] std::uint64_t last_step() const;
+  /// The lines of on_event that begin with `word`, with the moments at which they came.
+  [[nodiscard]] std::vector<std::pair<Instant, std::string>> lines(const std::string& word) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<LoggedStep> steps_;  // guarded by mutex_, as all below
+  std::vector<std::pair<Instant, std::string>> lines_;
+};
+
+}  // namespace mayfly::bench

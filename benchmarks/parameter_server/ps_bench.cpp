@@ -1,0 +1,337 @@
+#include "benchmarks/parameter_server/ps_bench.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "base/aligned_buffer.hpp"
+#include "base/result.hpp"
+#include "base/statistics.hpp"
+#include "base/unique_fd.hpp"
+#include "benchmarks/machine_facts.hpp"
+#include "benchmarks/parameter_server/ps_cluster.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/run_directory.hpp"
+
+namespace mayfly::bench {
+namespace {
+
+constexpr std::size_t kTransferMax = std::size_t{1} << 20;  // as the shards do
+constexpr std::uint64_t kWarmUp = 2;                        // exchanges of each worker
+constexpr std::uint64_t kExchangesMin = 8;
+constexpr std::uint64_t kSwitchSteps = 40;  // of each phase
+
+struct Measurement {
+  double cpu_per_gb = 0;  ///< seconds
+  double gb_per_second = 0;
+  double shared = 0;  ///< of the bytes, through shared memory
+};
+
+double gigabytes_of(const PsBenchOptions& options, std::size_t bytes, std::uint64_t exchanges) {
+  return 2.0 * static_cast<double>(bytes) * static_cast<double>(exchanges * options.workers) / 1e9;
+}
+
+/// Of each worker in one round.
+std::uint64_t exchanges_for(const PsBenchOptions& options, std::size_t bytes) {
+  const double one = gigabytes_of(options, bytes, 1);
+  return std::max<std::uint64_t>(kExchangesMin,
+                                 static_cast<std::uint64_t>(options.gigabytes / one));
+}
+
+bool send_all(int fd, const std::byte* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t sent =
+        ::send(fd, data + done, std::min(kTransferMax, bytes - done), MSG_NOSIGNAL);
+    if (sent <= 0) {
+      return false;
+    }
+    done += static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
+bool receive_all(int fd, std::byte* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got = ::recv(fd, data + done, std::min(kTransferMax, bytes - done), 0);
+    if (got <= 0) {
+      return false;
+    }
+    done += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+/// One worker's connection to one shard.
+struct Wire {
+  UniqueFd worker;
+  UniqueFd shard;
+};
+
+Result<std::vector<Wire>> make_wires(std::size_t count) {
+  std::vector<Wire> wires;
+  for (std::size_t i = 0; i < count; ++i) {
+    int ends[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return Error{Errc::kIo, "cannot make a pair of sockets"};
+    }
+    wires.push_back({UniqueFd(ends[0]), UniqueFd(ends[1])});
+  }
+  return wires;
+}
+
+/// The shape of the exchange and nothing else: a thread per worker, and one per connection at the
+/// shards; blocking calls.
+Result<Measurement> measure_raw(const PsBenchOptions& options, std::size_t bytes) {
+  Result<std::vector<Wire>> made = make_wires(std::size_t{options.workers} * options.shards);
+  if (!made.ok()) {
+    return std::move(made).error();
+  }
+  const std::vector<Wire>& wires = made.value();
+  const std::size_t part = bytes / options.shards;
+  const std::uint64_t exchanges = exchanges_for(options, bytes);
+  std::atomic<bool> failed = false;
+  Instant began;
+  double cpu_began = 0;
+  std::barrier warm(options.workers, [&]() noexcept {
+    began = monotonic_now();
+    cpu_began = process_cpu_seconds();
+  });
+  std::vector<std::thread> threads;
+  for (const Wire& wire : wires) {
+    threads.emplace_back([&, fd = wire.shard.get()] {
+      AlignedBuffer<std::byte> values(part);
+      AlignedBuffer<std::byte> gradient(part);
+      for (std::uint64_t i = 0; i < kWarmUp + exchanges; ++i) {
+        if (!receive_all(fd, gradient.data(), part) || !send_all(fd, values.data(), part)) {
+          failed = true;
+          return;
+        }
+      }
+    });
+  }
+  for (std::uint32_t w = 0; w < options.workers; ++w) {
+    threads.emplace_back([&, w] {
+      AlignedBuffer<std::byte> gradient(part * options.shards);
+      AlignedBuffer<std::byte> parameters(part * options.shards);
+      for (std::uint64_t i = 0; i < kWarmUp + exchanges; ++i) {
+        if (i == kWarmUp) {
+          warm.arrive_and_wait();
+        }
+        for (std::uint32_t s = 0; s < options.shards; ++s) {
+          const int fd = wires[w * options.shards + s].worker.get();
+          failed = !send_all(fd, gradient.data() + s * part, part) || failed;
+        }
+        for (std::uint32_t s = 0; s < options.shards; ++s) {
+          const int fd = wires[w * options.shards + s].worker.get();
+          failed = !receive_all(fd, parameters.data() + s * part, part) || failed;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  if (failed) {
+    return Error{Errc::kIo, "a connection of the plain loop broke"};
+  }
+  const double gigabytes = gigabytes_of(options, part * options.shards, exchanges);
+  return Measurement{(process_cpu_seconds() - cpu_began) / gigabytes,
+                     gigabytes / to_seconds(monotonic_now() - began), 0};
+}
+
+/// The same bytes through our shards and workers.
+Result<Measurement> measure_ours(const PsBenchOptions& options, std::size_t bytes,
+                                 bool share_memory) {
+  const std::uint64_t exchanges = exchanges_for(options, bytes);
+  PsClusterOptions cluster;
+  cluster.elements = bytes / sizeof(float);
+  cluster.workers = options.workers;
+  cluster.shards = options.shards;
+  cluster.steps = kWarmUp + exchanges;
+  cluster.share_memory = share_memory;
+  const Result<PsClusterRun> ran = run_ps_cluster(cluster);
+  if (!ran.ok()) {
+    return ran.error();
+  }
+  const std::vector<TimedUpdate>& updates = ran.value().updates;
+  const TimedUpdate& first = updates[kWarmUp * options.workers - 1];
+  const TimedUpdate& last = updates.back();
+  const double gigabytes = gigabytes_of(options, bytes, exchanges);
+  return Measurement{(last.cpu_seconds - first.cpu_seconds) / gigabytes,
+                     gigabytes / to_seconds(last.at - first.at), ran.value().shared};
+}
+
+struct Series {
+  std::vector<double> cpu;
+  std::vector<double> rate;
+  std::vector<double> shared;
+
+  void add(const Measurement& measurement) {
+    cpu.push_back(measurement.cpu_per_gb);
+    rate.push_back(measurement.gb_per_second);
+    shared.push_back(measurement.shared);
+  }
+};
+
+void print_measurement(const PsBenchOptions& options, const char* contestant, std::size_t bytes,
+                       std::uint32_t round, const Measurement& measurement) {
+  if (options.json) {
+    fmt::print("{}\n", engine::JsonObject()
+                           .add("kind", engine::json_string("exchange"))
+                           .add("contestant", engine::json_string(contestant))
+                           .add("bytes", engine::json_number(std::uint64_t{bytes}))
+                           .add("round", engine::json_number(std::uint64_t{round}))
+                           .add("cpu_seconds_per_gb", engine::json_number(measurement.cpu_per_gb))
+                           .add("gb_per_second", engine::json_number(measurement.gb_per_second))
+                           .add("shared", engine::json_number(measurement.shared))
+                           .text());
+  }
+}
+
+/// One line of the table.
+void print_row(std::size_t bytes, const Series& raw, const Series& ours) {
+  fmt::print("{:>9} KiB  {:>9.3f} {:>7.3f} {:>6.2f}x {:>12.2f} {:>7.2f} {:>16.0f} %\n",
+             bytes / 1024, median(raw.cpu), median(ours.cpu), median(ours.cpu) / median(raw.cpu),
+             median(raw.rate), median(ours.rate), 100 * median(ours.shared));
+}
+
+void print_summary(const PsBenchOptions& options, std::size_t bytes, const Series& raw,
+                   const Series& ours, const Series& sockets) {
+  const auto ratio = [&raw](const Series& series) { return median(series.cpu) / median(raw.cpu); };
+  fmt::print("{}\n",
+             engine::JsonObject()
+                 .add("kind", engine::json_string("summary"))
+                 .add("bytes", engine::json_number(std::uint64_t{bytes}))
+                 .add("workers", engine::json_number(std::uint64_t{options.workers}))
+                 .add("shards", engine::json_number(std::uint64_t{options.shards}))
+                 .add("rounds", engine::json_number(std::uint64_t{options.rounds}))
+                 .add("plain_cpu_seconds_per_gb", engine::json_number(median(raw.cpu)))
+                 .add("mayfly_cpu_seconds_per_gb", engine::json_number(median(ours.cpu)))
+                 .add("cpu_ratio", engine::json_number(ratio(ours)))
+                 .add("plain_gb_per_second", engine::json_number(median(raw.rate)))
+                 .add("mayfly_gb_per_second", engine::json_number(median(ours.rate)))
+                 .add("shared", engine::json_number(median(ours.shared)))
+                 .add("sockets_cpu_seconds_per_gb", engine::json_number(median(sockets.cpu)))
+                 .add("sockets_cpu_ratio", engine::json_number(ratio(sockets)))
+                 .add("sockets_gb_per_second", engine::json_number(median(sockets.rate)))
+                 .text());
+}
+
+Result<void> bench_exchange(const PsBenchOptions& options, std::size_t bytes) {
+  Series raw;
+  Series ours;
+  Series sockets;
+  const auto measure = [&](const char* contestant, std::uint32_t round, Series& series,
+                           const Result<Measurement>& measured) -> Result<void> {
+    if (!measured.ok()) {
+      return measured.error();
+    }
+    series.add(measured.value());
+    print_measurement(options, contestant, bytes, round, measured.value());
+    return {};
+  };
+  for (std::uint32_t round = 1; round <= options.rounds; ++round) {
+    for (Result<void> done :
+         {measure("plain", round, raw, measure_raw(options, bytes)),
+          measure("mayfly", round, ours, measure_ours(options, bytes, true)),
+          measure("mayfly-sockets", round, sockets, measure_ours(options, bytes, false))}) {
+      if (!done.ok()) {
+        return done;
+      }
+    }
+  }
+  if (options.json) {
+    print_summary(options, bytes, raw, ours, sockets);
+  } else {
+    print_row(bytes, raw, ours);
+    print_row(bytes, raw, sockets);
+  }
+  return {};
+}
+
+/// Milliseconds between the last update before a switch and the first one after it, for both
+/// directions, and between two rounds of bsp.
+struct SwitchTimes {
+  std::vector<double> to_asp;
+  std::vector<double> to_bsp;
+  std::vector<double> round;
+};
+
+Result<void> time_switches(const PsBenchOptions& options, std::size_t bytes, SwitchTimes& times) {
+  PsClusterOptions cluster;
+  cluster.phases = fmt::format("bsp:{0}steps,asp:{0}steps,bsp", kSwitchSteps);
+  cluster.elements = bytes / sizeof(float);
+  cluster.workers = options.workers;
+  cluster.shards = options.shards;
+  cluster.steps = 3 * kSwitchSteps;
+  const Result<PsClusterRun> ran = run_ps_cluster(cluster);
+  if (!ran.ok()) {
+    return ran.error();
+  }
+  const std::vector<TimedUpdate>& updates = ran.value().updates;
+  const std::uint64_t to_asp = kSwitchSteps * options.workers;
+  for (std::size_t i = 1; i < updates.size(); ++i) {
+    const double gap = to_ms(updates[i].at - updates[i - 1].at);
+    if (updates[i - 1].slices == to_asp) {
+      times.to_asp.push_back(gap);
+    } else if (updates[i - 1].slices == 2 * to_asp) {
+      times.to_bsp.push_back(gap);
+    } else if (updates[i].slices <= to_asp) {
+      times.round.push_back(gap);
+    }
+  }
+  return {};
+}
+
+Result<void> bench_switch(const PsBenchOptions& options, std::size_t bytes) {
+  SwitchTimes times;
+  for (std::uint32_t round = 0; round < options.rounds; ++round) {
+    TRY(time_switches(options, bytes, times));
+  }
+  if (options.json) {
+    fmt::print("{}\n", engine::JsonObject()
+                           .add("kind", engine::json_string("switch"))
+                           .add("bytes", engine::json_number(std::uint64_t{bytes}))
+                           .add("workers", engine::json_number(std::uint64_t{options.workers}))
+                           .add("bsp_to_asp_ms", engine::json_number(median(times.to_asp)))
+                           .add("asp_to_bsp_ms", engine::json_number(median(times.to_bsp)))
+                           .add("bsp_round_ms", engine::json_number(median(times.round)))
+                           .text());
+    return {};
+  }
+  fmt::print(
+      "{:>9} KiB  switch bsp to asp {:.2f} ms, asp to bsp {:.2f} ms; a round of bsp "
+      "{:.2f} ms\n",
+      bytes / 1024, median(times.to_asp), median(times.to_bsp), median(times.round));
+  return {};
+}
+
+}  // namespace
+
+int bench_ps(const PsBenchOptions& options) {
+  if (options.json) {
+    fmt::print("{}\n", machine_line(""));
+  } else {
+    fmt::print(
+        "{} workers, {} shards; medians of {} rounds\n"
+        "{:>13}  CPU s/GB: plain, mayfly, ratio   GB/s: plain, mayfly   bytes in shared memory\n",
+        options.workers, options.shards, options.rounds, "parameters");
+  }
+  for (const auto& bench : {bench_exchange, bench_switch}) {
+    for (const std::size_t bytes : options.sizes) {
+      if (Result<void> done = bench(options, bytes); !done.ok()) {
+        return engine::refuse(done.error(), engine::kExitFailed);
+      }
+    }
+  }
+  return engine::kExitDone;
+}
+
+}  // namespace mayfly::bench

@@ -1,0 +1,75 @@
+#pragma once
+
+// The driver's end of a benchmark's control connections: one Unix-domain socket to which rank
+// processes connect, in a scratch folder that goes with it. One thread.
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "benchmarks/ranks/line_socket.hpp"
+
+namespace mayfly::bench {
+
+class ControlHub {
+ public:
+  /// Something a rank process said.
+  struct Message {
+    std::size_t connection = 0;  ///< never reused
+    std::string line;
+    bool gone = false;  ///< it said nothing more: the connection has ended
+  };
+
+  /// Makes the scratch folder and listens. While a hub exists SIGINT and SIGTERM make next() fail
+  /// with kAborted instead of ending the process, so that everything is cleaned up.
+  static Result<std::unique_ptr<ControlHub>> open();
+  ~ControlHub();
+  ControlHub(const ControlHub&) = delete;
+  ControlHub& operator=(const ControlHub&) = delete;
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string path() const { return folder_ + "/control"; }
+
+  /// The next message of any connection; the requests of rendezvous stores (control_store.hpp) are
+  /// answered inside. kDeadline, or kAborted after a signal.
+  [[nodiscard]] Result<Message> next(Instant deadline);
+  /// kPeerLost if the connection has ended.
+  [[nodiscard]] Result<void> send(std::size_t connection, const std::string& line);
+  /// Nothing more will be heard from it.
+  void close(std::size_t connection);
+
+ private:
+  struct Connection {
+    UniqueFd fd;
+    LineBuffer buffer;
+    std::optional<std::string> store;  ///< name, if it is a store's
+  };
+  struct Store {
+    std::map<std::string, std::string> values;
+    std::multimap<std::string, std::size_t> waiting;  ///< connections by key
+  };
+
+  ControlHub(std::string folder, UniqueFd listener);
+  void accept_all();
+  void read_from(std::size_t id);
+  void take_line(std::size_t id, std::string line);
+  void serve_store(std::size_t id, const std::string& line);
+  Result<void> poll_once(Instant deadline);
+
+  std::string folder_;
+  UniqueFd listener_;
+  std::map<std::size_t, Connection> connections_;
+  std::map<std::string, Store> stores_;
+  std::deque<Message> messages_;
+  std::size_t next_id_ = 1;
+};
+
+}  // namespace mayfly::bench

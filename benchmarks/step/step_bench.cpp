@@ -1,0 +1,148 @@
+#include "benchmarks/step/step_bench.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "base/log.hpp"
+#include "benchmarks/step/gpu_step_bench.hpp"
+#include "benchmarks/step/step_loop.hpp"
+#include "benchmarks/step/step_report.hpp"
+#include "engine/config/device_choice.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "nn/cpu/cpu_engine.hpp"
+
+namespace mayfly::bench {
+namespace {
+
+constexpr std::uint32_t kUsualGlobalBatch = 128;
+
+struct ThreadOutcome {
+  Result<void> built;
+  ThreadRate rate;
+  StepSeconds times;
+};
+
+/// All threads measure at the same time: alone, a thread would have the machine's memory for
+/// itself.
+void run_thread(const StepBenchOptions& options, nn::Dtype dtype, StepLoop& loop,
+                std::barrier<>& start, ThreadOutcome& outcome) {
+  outcome.built = loop.prepare(dtype, options.layers);
+  if (!outcome.built.ok()) {
+    start.arrive_and_drop();
+    return;
+  }
+  (void)loop.run_for(options.seconds * kWarmUpShare);
+  start.arrive_and_wait();
+  outcome.rate = loop.run_for(options.seconds);
+  outcome.times = loop.times();
+}
+
+/// Fixes the arithmetic; everything that is known before the first step.
+Result<StepBenchResult> describe(const StepBenchOptions& options, nn::Dtype dtype,
+                                 const nn::Model& model) {
+  TRY(nn::cpu::select_conv_kernels(options.conv_kernels));
+  Result<std::string> isa = nn::cpu::select_isa(options.isa, dtype);
+  if (!isa.ok()) {
+    return std::move(isa).error();
+  }
+  const Result<std::uint32_t> global_batch = resolve_global_batch(options, model);
+  if (!global_batch.ok()) {
+    return global_batch.error();
+  }
+  StepBenchResult result;
+  result.model = model.name;
+  result.dtype = options.dtype;
+  result.isa = isa.value();
+  result.conv_kernels = nn::cpu::conv_kernels_fingerprint();
+  result.image_size = model.image_size;
+  result.classes = model.classes;
+  result.batch = options.batch;
+  result.global_batch = global_batch.value();
+  result.cost = nn::step_cost(model, options.batch, dtype);
+  if (options.layers) {
+    result.kernels = nn::cpu::kernel_choices(nn::cpu::selected_isa(), model);
+  }
+  return result;
+}
+
+Result<void> measure(const StepBenchOptions& options, nn::Dtype dtype, const nn::Model& model,
+                     StepBenchResult& result) {
+  result.machine = measure_machine(options.threads);
+  std::vector<ThreadOutcome> outcomes(options.threads);
+  std::barrier<> start(static_cast<std::ptrdiff_t>(options.threads));
+  std::vector<std::thread> threads;
+  for (ThreadOutcome& outcome : outcomes) {
+    threads.emplace_back([&] {
+      StepLoop loop(model, options.batch, result.global_batch / options.threads);
+      run_thread(options, dtype, loop, start, outcome);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const ThreadOutcome& outcome : outcomes) {
+    if (!outcome.built.ok()) {
+      return outcome.built;
+    }
+    result.threads.push_back(outcome.rate);
+    result.times += outcome.times;
+  }
+  return {};
+}
+
+int refuse_step(const Error& error) {
+  log::error(error.detail);
+  return error.code == Errc::kInvalidInput || error.code == Errc::kUnsupported
+             ? engine::kExitUsage
+             : engine::kExitFailed;
+}
+
+}  // namespace
+
+Result<std::uint32_t> resolve_global_batch(const StepBenchOptions& options,
+                                           const nn::Model& model) {
+  const std::uint64_t together = std::uint64_t{options.threads} * options.batch;
+  if (options.global_batch == 0) {
+    const std::uint64_t microbatches =
+        model.stem_pool ? 1 : std::max<std::uint64_t>(1, kUsualGlobalBatch / together);
+    return static_cast<std::uint32_t>(microbatches * together);
+  }
+  if (options.global_batch % together != 0) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("global_batch {} is not a multiple of {} ({} threads x microbatch {})",
+                             options.global_batch, together, options.threads, options.batch)};
+  }
+  return options.global_batch;
+}
+
+int bench_step(const StepBenchOptions& options) {
+  const Result<nn::Dtype> dtype = nn::parse_dtype(options.dtype);
+  if (!dtype.ok()) {
+    return refuse_step(dtype.error());
+  }
+  const Result<nn::Model> model =
+      nn::make_usual_model(options.model, static_cast<int>(std::min(options.image_size, 1U << 20)));
+  if (!model.ok()) {
+    return refuse_step(model.error());
+  }
+  if (engine::uses_cuda(options.device)) {
+    return bench_gpu_step(options, model.value(), dtype.value());
+  }
+  Result<StepBenchResult> result = describe(options, dtype.value(), model.value());
+  if (!result.ok()) {
+    return refuse_step(result.error());
+  }
+  if (const Result<void> done = measure(options, dtype.value(), model.value(), result.value());
+      !done.ok()) {
+    return refuse_step(done.error());
+  }
+  fmt::print("{}", options.json ? to_json_lines(result.value()) : to_text(result.value()));
+  return engine::kExitDone;
+}
+
+}  // namespace mayfly::bench

@@ -1,0 +1,53 @@
+#pragma once
+
+// Adds up where the steps of one engine spend their time (nn/cpu/step_observer.hpp). One thread.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "nn/cpu/step_observer.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::bench {
+
+struct LayerSeconds {
+  double forward = 0;
+  double backward = 0;
+};
+
+/// Seconds of all steps since the last clear() together.
+struct StepSeconds {
+  std::vector<LayerSeconds> layers;  ///< convolutions, in the order of convolutions_of()
+  double outside = 0;                ///< gradient sums, update and whatever else the caller did
+  double load = 0;
+  double forward_elementwise = 0;
+  double backward_elementwise = 0;
+  double classifier = 0;
+
+  [[nodiscard]] double total() const;
+  StepSeconds& operator+=(const StepSeconds& other);
+};
+
+class StepTimer final : public nn::cpu::StepObserver {
+ public:
+  /// `now` gives seconds that only grow; read once per part of a step. `model` is the engine's.
+  StepTimer(const nn::Model& model, std::function<double()> now);
+
+  void passed(nn::cpu::StepPart part, const nn::ConvSpec* layer) override;
+
+  /// Forgets everything; the time from now on counts.
+  void clear();
+  [[nodiscard]] const StepSeconds& seconds() const { return seconds_; }
+
+ private:
+  LayerSeconds& of(const nn::ConvSpec* layer);
+
+  std::vector<const nn::ConvSpec*> layers_;
+  std::size_t last_ = 0;  // layers come in order, so the next one is near
+  std::function<double()> now_;
+  double begin_;
+  StepSeconds seconds_;
+};
+
+}  // namespace mayfly::bench

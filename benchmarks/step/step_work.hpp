@@ -1,0 +1,66 @@
+#pragma once
+
+// Private to `mayfly bench step`: what a step on synthetic images works with, on a CPU's thread and
+// with a GPU alike. One thread.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "engine/reduction/gradient_sums.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "nn/model.hpp"
+#include "nn/model_state.hpp"
+#include "nn/step_engine.hpp"
+
+namespace mayfly::bench {
+
+/// Of the measuring time; so long is worked before it begins.
+inline constexpr double kWarmUpShare = 0.2;
+
+/// A worker's share of an update: state, one microbatch of random images that is computed again and
+/// again, exact sums. The same for the same arguments.
+struct StepWork {
+  static constexpr float kLearningRate = 1e-4F;
+
+  /// `images_per_update` is a multiple of `microbatch_size`. `model` outlives the work.
+  StepWork(const nn::Model& model, std::uint32_t microbatch_size, std::uint32_t images_per_update);
+
+  [[nodiscard]] nn::Weights weights() const {
+    return {.parameters = state.parameters.span(),
+            .statistics = state.statistics.span(),
+            .version = value(state.committed),
+            .loss_scale = state.loss_scale.has_value() ? state.loss_scale->factor() : 1.0F};
+  }
+  [[nodiscard]] nn::Batch batch() const { return {images, labels}; }
+  /// Parts of `vector`: where an engine leaves what it computes.
+  [[nodiscard]] std::span<float> gradient() {
+    return vector.span().subspan(layout.parameters_offset());
+  }
+  [[nodiscard]] std::span<float> statistics() {
+    return vector.span().subspan(layout.statistics_offset(), model.statistic_count);
+  }
+
+  const nn::Model& model;
+  std::uint32_t microbatch_size;
+  std::uint32_t microbatches;  ///< of an update
+  engine::ReductionLayout layout;
+  engine::GradientSums sums;
+  std::vector<std::int32_t> exponents;  ///< generous: nothing overflows, so nothing is done twice
+  AlignedBuffer<float> vector;          ///< of one microbatch: loss, statistics, gradients
+  nn::ModelState state;
+  std::vector<float> images;
+  std::vector<std::uint16_t> labels;
+};
+
+struct UpdateCount {
+  std::uint64_t updates = 0;
+  double seconds = 0;
+};
+
+/// Whole updates for at least so long, at least one.
+[[nodiscard]] UpdateCount run_updates(double seconds, const std::function<void()>& one_update);
+
+}  // namespace mayfly::bench
