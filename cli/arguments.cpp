@@ -14,6 +14,15 @@ using engine::Setting;
 
 constexpr const char* kHelpAll = "help-all";
 
+/// Type and default of a flag's value, such as "N [4]"; empty for a flag that takes none.
+std::string value_text(const CLI::Option& option) {
+  std::string text = option.get_type_name();
+  if (!option.get_default_str().empty()) {
+    text += " [" + option.get_default_str() + "]";
+  }
+  return text;
+}
+
 /// The usage line names the positionals, which are not declared to the parser: what it does not
 /// know comes back as "remaining" and is judged by us, with suggestions.
 class UsageFormatter final : public CLI::Formatter {
@@ -26,11 +35,7 @@ class UsageFormatter final : public CLI::Formatter {
            " [flags]\n";
   }
   std::string make_option_opts(const CLI::Option* option) const override {
-    std::string text = " " + option->get_type_name();
-    if (!option->get_default_str().empty()) {
-      text += " [" + option->get_default_str() + "]";
-    }
-    return text;
+    return " " + value_text(*option);
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     return wrapped(option->get_description());
@@ -113,6 +118,7 @@ class Parser {
     }
     return app_.help();
   }
+  [[nodiscard]] std::vector<FlagDescription> describe() const;
   Result<ParsedArguments> parse(std::vector<std::string> words);
 
  private:
@@ -176,6 +182,15 @@ class Parser {
   std::map<std::string, CLI::Option*> settings_;
   std::map<std::string, CLI::Option*> negatives_;
 };
+
+std::vector<FlagDescription> Parser::describe() const {
+  std::vector<FlagDescription> flags;
+  for (const CLI::Option* option : app_.get_options()) {
+    flags.push_back({"--" + option->get_lnames().front(), value_text(*option),
+                     option->get_description(), option->get_group()});
+  }
+  return flags;
+}
 
 /// Sorts what the parser did not know: positionals are kept, unknown flags are an error.
 Result<void> Parser::judge_extras(ParsedArguments& parsed) {
@@ -256,6 +271,10 @@ std::string ParsedArguments::option(const std::string& name, std::string otherwi
 Result<ParsedArguments> parse_arguments(const CommandSpec& command,
                                         const std::vector<std::string>& words) {
   return Parser(command).parse(words);
+}
+
+std::vector<FlagDescription> describe_flags(const CommandSpec& command) {
+  return Parser(command).describe();
 }
 
 std::string help_text(const CommandSpec& command, bool all) {

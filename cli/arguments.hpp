@@ -64,6 +64,17 @@ Result<void> read_number(const ParsedArguments& arguments, const std::string& na
   return {};
 }
 
+/// A flag as the parser knows it, for the manual pages and completions (cli/documentation.hpp).
+struct FlagDescription {
+  std::string name;   ///< with its dashes
+  std::string value;  ///< as in the help, such as "N [4]": type and default; empty = takes none
+  std::string help;
+  std::string group;  ///< its heading in the help
+};
+
+/// Every flag that the command accepts, in the order of --help-all.
+[[nodiscard]] std::vector<FlagDescription> describe_flags(const CommandSpec& command);
+
 /// The text of `mayfly COMMAND --help`; with `all`, of --help-all: for commands with all settings
 /// the former has the common ones only.
 [[nodiscard]] std::string help_text(const CommandSpec& command, bool all = false);

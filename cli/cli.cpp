@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/documentation.hpp"
 #include "engine/job/version.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
@@ -127,23 +128,11 @@ std::string top_help() {
   std::string text =
       "Mayfly trains ResNets data-parallel on workers that may vanish at any moment.\n\n"
       "Usage: mayfly COMMAND [flags]\n\n";
-  const auto add = [&text](const std::string& name, const std::string& help) {
-    text += "  " + name + std::string(name.size() < 13 ? 13 - name.size() : 1, ' ') + help + "\n";
-  };
-  for (const Subcommand& command : subcommands()) {
-    add(command.spec.name, command.spec.help);
+  for (const DocumentedCommand& command : documented_commands()) {
+    const std::size_t blanks = command.name.size() < 15 ? 15 - command.name.size() : 1;
+    text += "  " + command.name + std::string(blanks, ' ') + command.help + "\n";
   }
-  add("simulate", "run membership, failover or parameter servers in simulated time, with faults");
-  add("bench", "run a benchmark");
-  return text +
-         "\nmayfly COMMAND --help lists the flags that most users need, --help-all all of them.\n"
-         "Every setting is also an environment variable (--global-batch: MAYFLY_GLOBAL_BATCH)\n"
-         "and a TOML key (global_batch, see --config); precedence: flag, environment, file,\n"
-         "default. A switch can be written --quiet, --quiet true or --quiet false; one that is\n"
-         "on by default also --no-augment.\n\n"
-         "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 stopped by the user with "
-         "a\n"
-         "checkpoint written, 4 too few workers for too long.\n";
+  return text + "\n" + about_settings() + "\nExit codes: " + about_exit_codes();
 }
 
 Subcommand evaluator_command() {
@@ -171,6 +160,16 @@ Subcommand token_command() {
            {},
            false},
           token};
+}
+
+Subcommand documentation_command() {
+  return {{"documentation",
+           "write manual pages and shell completions below a folder, such as ~/.local/share",
+           "FOLDER",
+           {},
+           {},
+           false},
+          documentation};
 }
 
 Subcommand bundle_command() {
@@ -292,6 +291,7 @@ const std::vector<Subcommand>& subcommands() {
       bundle_command(),
       comparison(),
       switch_tuning(),
+      documentation_command(),
       {{"version", "print the version", "", {kAsJson}, {}, false}, version}};
   return list;
 }

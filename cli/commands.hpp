@@ -43,6 +43,9 @@ int bundle(const ParsedArguments& arguments, Context& context);
 // token_command.cpp: the secret of a job whose processes are started by hand.
 int token(const ParsedArguments& arguments, Context& context);
 
+// documentation_command.cpp: manual pages and shell completions.
+int documentation(const ParsedArguments& arguments, Context& context);
+
 // compare_command.cpp: the same job under several kinds of synchronisation.
 int compare(const ParsedArguments& arguments, Context& context);
 // The same for the moment of a switch.
