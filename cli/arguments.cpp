@@ -77,7 +77,7 @@ bool has_negative(const Setting& setting) {
   return setting.is_switch && setting.get(engine::JobConfig{}) == "true";
 }
 
-/// All that a flag was given.
+/// All values of a repeated flag, separated by semicolons.
 std::string joined(const CLI::Option* option) {
   std::string all;
   for (const std::string& text : option->results()) {

@@ -16,7 +16,7 @@ const OptionSpec kConfig = {"config", "FILE", "settings from a TOML file"};
 const OptionSpec kRunDir = {"run-dir", "DIR",
                             "take the endpoint and token from this run directory"};
 const OptionSpec kTokenFile = {"token-file", "FILE", "the job's token"};
-const OptionSpec kTimeout = {"timeout", "SECONDS", "wait so long for an answer (5)"};
+const OptionSpec kTimeout = {"timeout", "SECONDS", "how long to wait for an answer (5)"};
 
 Subcommand launch(std::string name, std::string help,
                   int (*run)(const ParsedArguments&, Context&)) {
@@ -36,14 +36,15 @@ Subcommand order(std::string name, std::string help, std::string positionals,
 
 Subcommand status_command() {
   Subcommand command = order("status", "show a running job", "[ENDPOINT]", status);
-  command.spec.options.push_back({"watch", "", "again and again, until the job ends"});
-  command.spec.options.push_back({"interval", "SECONDS", "with --watch: between two looks (1)"});
+  command.spec.options.push_back({"watch", "", "repeat until the job ends"});
+  command.spec.options.push_back(
+      {"interval", "SECONDS", "with --watch: time between two updates (1)"});
   return command;
 }
 
 Subcommand cloud_command() {
   return {{"cloud",
-           "list or release a job's servers, or look what is missing to ask for some",
+           "list or release a job's servers, or check that servers can be requested (doctor)",
            "list JOB | release JOB | doctor",
            {kConfig, kAsJson},
            {"cloud_provider", "device", "reduction", "hosts", "hostfile", "ssh", "remote_dir",
@@ -53,7 +54,7 @@ Subcommand cloud_command() {
           cloud};
 }
 
-/// Of the jobs that `compare` and `tune-switch` run.
+/// The settings that can be chosen for the jobs of `compare` and `tune-switch`.
 const std::vector<std::string> kComparedSettings = {"model",
                                                     "data",
                                                     "image_size",
@@ -85,43 +86,44 @@ const std::vector<std::string> kComparedSettings = {"model",
                                                     "dtype"};
 
 Subcommand switch_tuning() {
-  return {{"tune-switch",
-           "search the earliest switch from bsp to a faster policy that keeps bsp's accuracy, with "
-           "runs "
-           "of a job; goes on if interrupted",
-           "",
-           {{"output", "DIR", "records, table and plots (default: tune-switch)"},
-            {"then", "PHASES", "what follows bsp (default: asp), e.g. ssp:2 or asp{lr=0.5x}"},
-            {"condition", "NAME", "clean (default), straggler, kill or straggler+kill"},
-            {"tolerance", "SHARE", "so much less mean accuracy is accepted (default 0.01)"},
-            {"runs", "N", "at each point (default 5; 1 with --quick)"},
-            {"probes", "N", "points at most, besides bsp alone (default 5; 3 with --quick)"},
-            {"first-seed", "S", "of each point's runs (default 1)"},
-            {"quick", "", "a small job, for a look"},
-            kAsJson},
-           kComparedSettings,
-           false},
-          tune_switch};
-}
-
-Subcommand comparison() {
   return {
-      {"compare",
-       "train the same job under all-reduce and parameter servers, and compare; goes on if "
-       "interrupted; defaults of its own are in docs/parameter_server.md",
+      {"tune-switch",
+       "find the earliest switch from bsp to a faster policy that keeps the accuracy of bsp, by "
+       "running the job; continues an interrupted search",
        "",
-       {{"output", "DIR", "records, table and plots (default: comparison)"},
-        {"variants", "LIST",
-         "with spaces: allreduce, or phases, perhaps with +greedy or +elastic (default: allreduce "
-         "bsp ssp:2 asp bsp:25%,asp and that with both)"},
-        {"conditions", "LIST", "with spaces: clean, straggler, kill, straggler+kill (the first 3)"},
-        {"seeds", "N", "runs of each (default 3; 1 with --quick)"},
-        {"first-seed", "S", "the first of them (default 1)"},
-        {"quick", "", "a small job, for a look"},
+       {{"output", "DIR", "records, table and plots (default: tune-switch)"},
+        {"then", "PHASES", "phases after bsp (default: asp), e.g. ssp:2 or asp{lr=0.5x}"},
+        {"condition", "NAME", "clean (default), straggler, kill or straggler+kill"},
+        {"tolerance", "SHARE", "accepted loss of mean accuracy (default 0.01)"},
+        {"runs", "N", "runs at each point (default 5; 1 with --quick)"},
+        {"probes", "N", "most points tried besides bsp alone (default 5; 3 with --quick)"},
+        {"first-seed", "S", "first seed of each point's runs (default 1)"},
+        {"quick", "", "a small job, for a first impression"},
         kAsJson},
        kComparedSettings,
        false},
-      compare};
+      tune_switch};
+}
+
+Subcommand comparison() {
+  return {{"compare",
+           "train the same job under all-reduce and parameter servers, and compare; continues an "
+           "interrupted comparison; defaults: docs/parameter_server.md",
+           "",
+           {{"output", "DIR", "records, table and plots (default: comparison)"},
+            {"variants", "LIST",
+             "separated by spaces: allreduce, or phases, optionally with +greedy or +elastic "
+             "(default: allreduce "
+             "bsp ssp:2 asp bsp:25%,asp and that with both)"},
+            {"conditions", "LIST",
+             "separated by spaces: clean, straggler, kill, straggler+kill (default: the first 3)"},
+            {"seeds", "N", "runs of each variant and condition (default 3; 1 with --quick)"},
+            {"first-seed", "S", "first seed (default 1)"},
+            {"quick", "", "a small job, for a first impression"},
+            kAsJson},
+           kComparedSettings,
+           false},
+          compare};
 }
 
 std::string top_help() {
@@ -145,8 +147,8 @@ Subcommand evaluator_command() {
         {"threads", "N", "compute threads (default 1), at low priority; 0 = one per core"},
         {"isa", "NAME", "instruction set: auto, avx512, avx2 or portable (slow, for checks)"},
         {"conv-kernels", "NAME", "convolutions: auto (the faster by layer), direct or winograd"},
-        {"image-size", "PIXELS", "that the network sees (default: as in the run)"},
-        {"skip-corrupt", "", "leave unusable images out and count them"}},
+        {"image-size", "PIXELS", "input resolution (default: as in the run)"},
+        {"skip-corrupt", "", "skip unusable images and count them"}},
        {},
        false},
       evaluator};
@@ -156,7 +158,7 @@ Subcommand token_command() {
   return {{"token",
            "make a job's token: print it, or write FILE for --token-file",
            "[FILE]",
-           {{"tls", "", "of a job whose connections are encrypted"}},
+           {{"tls", "", "for a job whose connections are encrypted"}},
            {},
            false},
           token};
@@ -236,8 +238,8 @@ const std::vector<Subcommand>& subcommands() {
       order("scale", "change the number of workers of a running job", "[ENDPOINT] WORKERS", scale),
       order("drain", "let one worker leave at the next step boundary", "[ENDPOINT] MEMBER", drain),
       order("pause", "pause a running job", "[ENDPOINT]", pause),
-      order("resume", "go on with a paused job", "[ENDPOINT]", resume),
-      order("stop", "stop a running job with a checkpoint", "[ENDPOINT]", stop),
+      order("resume", "resume a paused job", "[ENDPOINT]", resume),
+      order("stop", "write a checkpoint and stop a running job", "[ENDPOINT]", stop),
       cloud_command(),
       {{"eval",
         "measure a checkpoint's accuracy on the test part of a data set",
@@ -246,9 +248,8 @@ const std::vector<Subcommand>& subcommands() {
          {"threads", "N", "compute threads; 0 = one per core"},
          {"isa", "NAME", "instruction set: auto, avx512, avx2 or portable (slow, for checks)"},
          {"conv-kernels", "NAME", "convolutions: auto (the faster by layer), direct or winograd"},
-         {"image-size", "PIXELS",
-          "that the network sees (default: as in the run, else by the data)"},
-         {"skip-corrupt", "", "leave unusable images out and count them"},
+         {"image-size", "PIXELS", "input resolution (default: as in the run, else by the data)"},
+         {"skip-corrupt", "", "skip unusable images and count them"},
          kAsJson},
         {},
         false},
@@ -257,8 +258,8 @@ const std::vector<Subcommand>& subcommands() {
       {{"inspect",
         "show what is in a checkpoint, or how a network is computed on this machine",
         "CHECKPOINT | --kernels | --memory",
-        {{"kernels", "", "the kernel of each of --model's convolutions"},
-         {"memory", "", "where a compute thread has the tensors of a --microbatch"},
+        {{"kernels", "", "show the kernel of each convolution of --model"},
+         {"memory", "", "show where a compute thread keeps the tensors of a --microbatch"},
          kAsJson},
         {"model", "image_size", "microbatch", "isa", "dtype", "conv_kernels"},
         false},
@@ -278,10 +279,10 @@ const std::vector<Subcommand>& subcommands() {
         false},
        export_weights},
       {{"import",
-        "make a checkpoint of weights that PyTorch wrote as safetensors",
+        "make a checkpoint from weights that PyTorch wrote as safetensors",
         "FILE",
         {{"model", "NAME", "network that the weights are for"},
-         {"classes", "N", "its class count; default: the file's"},
+         {"classes", "N", "number of classes; default: as in the file"},
          {"output", "FOLDER", "where to write the checkpoint step-0; must not exist"},
          kAsJson},
         {},

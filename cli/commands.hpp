@@ -38,7 +38,7 @@ int evaluator(const ParsedArguments& arguments, Context& context);
 int export_weights(const ParsedArguments& arguments, Context& context);
 int import_weights(const ParsedArguments& arguments, Context& context);
 
-// bundle_command.cpp: this program for machines that have it not.
+// bundle_command.cpp: an archive of this program, to install it on other machines.
 int bundle(const ParsedArguments& arguments, Context& context);
 // token_command.cpp: the secret of a job whose processes are started by hand.
 int token(const ParsedArguments& arguments, Context& context);
@@ -48,7 +48,7 @@ int documentation(const ParsedArguments& arguments, Context& context);
 
 // compare_command.cpp: the same job under several kinds of synchronisation.
 int compare(const ParsedArguments& arguments, Context& context);
-// The same for the moment of a switch.
+// The same command file: a search for the earliest acceptable switch between two policies.
 int tune_switch(const ParsedArguments& arguments, Context& context);
 
 // cli.cpp

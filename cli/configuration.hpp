@@ -12,13 +12,14 @@ namespace mayfly::cli {
 /// Upper bound on a configuration file.
 inline constexpr std::size_t kConfigBytesMax = 1 << 20;
 
-/// By precedence: flag, environment, the file of --config, and `config` for what nobody says.
-/// kInvalidInput with the source of what is wrong; whether they go together is not looked at yet.
+/// The settings by precedence: flag, environment, the file of --config, then `config`.
+/// kInvalidInput with the source of a wrong value. Whether the settings fit together is not checked
+/// here, because a worker still merges them with those of its coordinator.
 [[nodiscard]] Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments,
                                                          const Context& context,
                                                          engine::JobConfig config = {});
 
-/// The same, ready to be used: what does not go together is kInvalidInput, too.
+/// The same, validated: settings that contradict each other are kInvalidInput, too.
 [[nodiscard]] Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments,
                                                        const Context& context,
                                                        engine::JobConfig config = {});

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a command is given besides its arguments. main.cpp fills it with the real world; tests with
-// doubles.
+// What a command is given besides its arguments: streams, environment and services. main.cpp passes
+// the real ones, tests pass doubles.
 
 #include <functional>
 #include <map>
@@ -47,7 +47,7 @@ struct Services {
   /// Run the benchmarks and the simulator, programs of their own, with these words.
   std::function<int(const std::vector<std::string>& words, Context& context)> bench;
   std::function<int(const std::vector<std::string>& words, Context& context)> simulate;
-  /// What the coordinators that a worker names say of their job
+  /// Asks the coordinators that `own` names for the settings of their job
   /// (engine/processes/job_settings.hpp).
   std::function<Result<engine::JobConfig>(const engine::JobConfig& own)> ask_for_job_settings;
 };
@@ -64,7 +64,8 @@ struct Context {
 
   /// "mayfly: TEXT" on `err`; returns the exit code for it.
   int complain(const std::string& text, int exit_code) const;
-  /// The same for an error: what the user can mend is kExitUsage, the rest kExitFailed.
+  /// The same for an error. Errors that the user can correct (kInvalidInput, kNotFound) give
+  /// kExitUsage, all others kExitFailed.
   int complain(const Error& error) const;
 };
 

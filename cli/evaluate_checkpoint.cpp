@@ -54,7 +54,8 @@ Result<std::uint32_t> small_number_of(const ParsedArguments& arguments, const st
   return number;
 }
 
-/// The size asked for, else the run's, if it is the run's data; else it is left to the data.
+/// The size of --image-size, else the run's size if the data set is the run's, else 0: the data set
+/// decides.
 Result<datasets::OpenOptions> open_options(const ParsedArguments& arguments,
                                            const OpenCheckpoint& checkpoint) {
   const Result<std::uint32_t> image_size = small_number_of(arguments, "image-size", 4096);

@@ -1,7 +1,7 @@
 #pragma once
 
-// What `mayfly eval` and `mayfly evaluator` have in common: the data that a checkpoint is measured
-// on, and the measuring. One thread at a time.
+// Shared by `mayfly eval` and `mayfly evaluator`: opening the data set that a checkpoint is
+// measured on, and measuring it. One thread at a time.
 
 #include <cstdint>
 #include <string>
@@ -14,20 +14,22 @@
 
 namespace mayfly::cli {
 
-/// The data set of --data, or of the run that wrote the checkpoint. kInvalidInput if neither says
-/// one, or if it has another number of classes than the checkpoint.
+/// The data set of --data, or of the run that wrote the checkpoint. kInvalidInput if neither is
+/// known, or if the data set has another number of classes than the checkpoint.
 [[nodiscard]] Result<datasets::DatasetPair> open_test_data(const ParsedArguments& arguments,
                                                            const OpenCheckpoint& checkpoint);
 
+/// How to compute: what the flags of `eval` and `evaluator` choose.
 struct EvaluationMeans {
   std::uint32_t threads = 0;
   std::string isa;
 };
-/// --threads (or `usual_threads`), --isa and --conv-kernels; selects the latter two for the
-/// process.
+/// Reads --threads (or `usual_threads`), --isa and --conv-kernels. Selects instruction set and
+/// kernels for the whole process. kInvalidInput for an unknown name or a set that this CPU lacks.
 [[nodiscard]] Result<EvaluationMeans> evaluation_means(const ParsedArguments& arguments,
                                                        const std::string& usual_threads);
 
+/// Measures the checkpoint on the test part of `data`, which open_test_data() opened for it.
 [[nodiscard]] Result<Accuracy> evaluate_on(const OpenCheckpoint& checkpoint,
                                            const datasets::DatasetPair& data,
                                            std::uint32_t threads);

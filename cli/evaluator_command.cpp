@@ -60,10 +60,12 @@ class Evaluator {
         lines_(std::move(lines)),
         seen_(steps_on_record(run_dir_ + "/evaluations.jsonl")) {}
 
-  /// Until the run has ended and its last checkpoint is measured.
+  /// Measures checkpoints until the run has ended and its last checkpoint is measured. Returns the
+  /// exit code.
   int run() {
     while (true) {
-      const bool has_ended = run_has_ended();  // asked before looking: what it wrote last counts
+      // Asked before the checkpoints are listed, so that the last one cannot be missed.
+      const bool has_ended = run_has_ended();
       const std::vector<std::uint64_t> steps = fresh_steps();
       for (const std::uint64_t step : steps) {
         if (Result<void> done = measure(step); !done.ok()) {
@@ -80,7 +82,7 @@ class Evaluator {
   }
 
  private:
-  /// A run that goes on after its summary has written events since, or has none any more.
+  /// A run that continues after its summary has written events since, or has removed its summary.
   bool run_has_ended() const {
     std::error_code failure;
     const auto summary = fs::last_write_time(run_dir_ + "/summary.json", failure);
@@ -173,8 +175,8 @@ int evaluator(const ParsedArguments& arguments, Context& context) {
                         : run_dir + " is not a directory; evaluator follows a run that has begun",
         kExitUsage);
   }
-  // Training goes first. One thread by default: the measuring of one checkpoint has the time until
-  // the next one.
+  // Training has priority. One thread by default is enough, because measuring a checkpoint may take
+  // until the next one appears.
   engine::run_with_low_priority();
   const Result<EvaluationMeans> means = evaluation_means(arguments, "1");
   if (!means.ok()) {

@@ -21,7 +21,7 @@ using nn::MemoryPlan;
 using nn::PlannedTensor;
 using nn::cpu::KernelChoice;
 
-/// A network on this machine, as the settings say.
+/// The network and kernels that the settings select on this machine.
 struct Subject {
   nn::Model model;
   std::uint32_t microbatch = 0;
@@ -35,7 +35,7 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
     const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
     TRY(engine::apply_setting(config, name, text, source));
   }
-  config.global_batch = config.microbatch;  // no matter here, so no complaint about it
+  config.global_batch = config.microbatch;  // not used here, so it must not be a reason to refuse
   TRY(engine::validate(config));
   Result<nn::Model> model = nn::make_usual_model(config.model, static_cast<int>(config.image_size));
   if (!model.ok()) {
@@ -174,7 +174,7 @@ std::string memory_text(const Subject& subject, const MemoryPlan& plan, int conv
   return text;
 }
 
-/// Before anything is computed: --kernels and --memory describe a network, not a checkpoint.
+/// Refuses a checkpoint with --kernels or --memory: these describe a network of --model.
 Result<void> check_usage(const ParsedArguments& arguments) {
   if (arguments.has("kernels") && arguments.has("memory")) {
     return Error{Errc::kInvalidInput, "inspect shows --kernels or --memory, one at a time"};

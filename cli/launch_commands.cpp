@@ -11,7 +11,7 @@
 namespace mayfly::cli {
 namespace {
 
-/// What was not said is as the job has it, if the run directory holds one that has not ended.
+/// Settings that were not given are those of the job in the run directory, if that has not ended.
 Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
                                                      const Context& context) {
   Result<engine::JobConfig> config = resolve_config(arguments, context);
@@ -19,14 +19,16 @@ Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& argu
     return config;
   }
   Result<engine::JobConfig> recorded = engine::config_of_run(config.value().run_dir);
-  if (!recorded.ok()) {  // perhaps another process just starts there; who has the lock finds out
+  // A file that is missing may be about to be written: another process starts in this directory,
+  // and the directory's lock will refuse one of the two.
+  if (!recorded.ok()) {
     return recorded.error().code == Errc::kNotFound ? config : recorded;
   }
   return resolve_config(arguments, context, std::move(recorded).value());
 }
 
-/// Main forked it already if the words looked like a worker's; a coordinator named in the
-/// environment or a file shows only now, still before threads and large memory.
+/// main() has forked the sentinel if the command line is that of a worker. A coordinator that is
+/// named in the environment or a file is known only now, still before threads and large memory.
 Result<std::unique_ptr<elastic::Sentinel>> sentinel_of(Context& context) {
   if (context.sentinel != nullptr) {
     return std::move(context.sentinel);
@@ -47,7 +49,7 @@ ProgressLine make_listener(const engine::JobConfig& config, Context& context) {
                       monotonic_now);
 }
 
-/// The coordinator here, and workers there.
+/// Runs the coordinator in this process, with workers that a provider or ssh starts elsewhere.
 int train_on_hosts(const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
   if (!config.ok()) {
@@ -77,9 +79,10 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
 
 namespace {
 
-/// Who joins a running job: its settings are the coordinator's where the command says nothing else.
-/// What launchers start has been told all of them, but for one thing: which of the machines that a
-/// cloud provider has started is, or carries, which parameter server, the coordinator decides.
+/// A process that joins a running job takes every setting that its command line leaves open from
+/// the coordinator. Workers that a launcher starts were given all settings, except one: which of
+/// the machines of a cloud provider is, or carries, which parameter server is for the coordinator
+/// to decide.
 int join_as(const char* what, bool is_server, const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (!own.ok()) {

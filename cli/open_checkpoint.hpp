@@ -17,7 +17,8 @@ struct OpenCheckpoint {
   nn::ModelState state;
 };
 
-/// The one positional argument of a command on checkpoints.
+/// The one positional argument of a command on checkpoints. kInvalidInput, with the command's name,
+/// if there is none or more than one.
 [[nodiscard]] Result<std::string> checkpoint_argument(const std::string& command,
                                                       const ParsedArguments& arguments);
 

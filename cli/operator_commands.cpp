@@ -20,7 +20,7 @@ Result<Duration> seconds_of(const ParsedArguments& arguments, const std::string&
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wanted));
 }
 
-/// Sends the verb; the reply, or an Error if there was none or it says no.
+/// Sends the verb. Returns the reply's text, or an Error if there was no reply or it is a refusal.
 Result<std::string> ask(const std::string& verb, const std::string& argument,
                         const OperatorLink& link, const ParsedArguments& arguments,
                         const Context& context) {
@@ -68,7 +68,7 @@ int order(const std::string& verb, const std::vector<std::string>& rest_names,
   return kExitDone;
 }
 
-/// The table, or with --json the answer itself.
+/// The status as a table, or with --json as the coordinator sent it.
 Result<std::string> shown_status(const OperatorLink& link, const ParsedArguments& arguments,
                                  const Context& context) {
   Result<std::string> text = ask("status", "", link, arguments, context);
@@ -78,7 +78,7 @@ Result<std::string> shown_status(const OperatorLink& link, const ParsedArguments
   return arguments.has("json") ? text.value() + "\n" : status_table(text.value());
 }
 
-/// After a first look that worked: again until nobody answers any more, which is the job's end.
+/// Repeats a first query that succeeded until no coordinator answers any more: the job has ended.
 int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& context) {
   const Result<Duration> interval = seconds_of(arguments, "interval", "1");
   if (!interval.ok()) {
@@ -92,7 +92,7 @@ int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& c
       context.out << "the job has ended\n";
       return kExitDone;
     }
-    // On a terminal in the place of the one before; elsewhere one below the other.
+    // A terminal shows each status in the place of the one before, other outputs one after another.
     const bool in_place = context.out_is_terminal && !arguments.has("json");
     context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();
   }

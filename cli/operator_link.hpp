@@ -10,7 +10,8 @@
 
 namespace mayfly::cli {
 
-/// "host:port" from DIR/coordinator. kNotFound if there is none (the job has ended or never began).
+/// "host:port" from DIR/coordinator. kNotFound if the file does not exist, because the job has
+/// ended or never began.
 [[nodiscard]] Result<std::string> endpoint_of_run(const std::string& run_dir);
 
 /// Endpoint, token and the remaining positionals of an operator's command.
@@ -20,8 +21,9 @@ struct OperatorLink {
   std::vector<std::string> rest;
 };
 
-/// From --run-dir, or the first positional with --token-file. `rest_names` are the positionals that
-/// must follow, for the error text.
+/// Endpoint and token from --run-dir, or from the first positional and --token-file. `rest_names`
+/// names the positionals that must follow. kInvalidInput with these names if the number of
+/// positionals is wrong.
 [[nodiscard]] Result<OperatorLink> operator_link(const std::string& command,
                                                  const ParsedArguments& arguments,
                                                  const std::vector<std::string>& rest_names);

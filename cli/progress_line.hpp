@@ -10,11 +10,11 @@
 
 namespace mayfly::cli {
 
-/// Shows a run while it goes on. On a terminal: one line that is rewritten (step, loss, images/s,
-/// members, time left, and how much of the time went into waiting for
-/// data if that is much), with events printed above it. Elsewhere: events, and a plain line at
-/// every twentieth of the job or every ten seconds, at most one per second. At the end the summary.
-/// One thread at a time.
+/// Shows the progress of a run. On a terminal this is one line that is rewritten (step, loss,
+/// images/s, members, time left, and the share of time spent waiting for data if it is large), with
+/// events printed above it. Elsewhere it prints events, and a plain line after every twentieth of
+/// the job or every ten seconds, at most one per second. The summary follows at the end. One thread
+/// at a time.
 class ProgressLine final : public engine::RunListener {
  public:
   struct Options {
@@ -36,7 +36,7 @@ class ProgressLine final : public engine::RunListener {
   [[nodiscard]] bool is_due(Instant now, std::uint64_t step, std::uint64_t total_steps) const;
   [[nodiscard]] std::string line_of(const engine::StepMetric& metric,
                                     std::uint64_t total_steps) const;
-  /// Takes the rewritten line off the terminal.
+  /// Clears the rewritten line from the terminal.
   void erase();
 
   std::ostream& results_;

@@ -17,8 +17,8 @@ struct TensorEntry {
   std::uint64_t bytes = 0;
 };
 
-/// Reads the header of a safetensors file, whatever network it is of; in the order of the file's
-/// data. kCorrupt if it is not one.
+/// Reads the header of a safetensors file of any network. The entries are in the order of the
+/// tensors' data in the file. kCorrupt if `file` is not a safetensors file.
 [[nodiscard]] Result<std::vector<TensorEntry>> read_safetensors_header(ByteSpan file);
 
 }  // namespace mayfly::cli

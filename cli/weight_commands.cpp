@@ -32,7 +32,7 @@ Result<std::string> needed(const std::string& command, const ParsedArguments& ar
   return value;
 }
 
-/// Weights are hours of work: no command here writes over anything.
+/// Weights may be the result of hours of training, so no command here overwrites a file.
 Result<void> refuse_existing(const std::string& path) {
   std::error_code failure;
   const bool is_free = !fs::exists(path, failure) ||
