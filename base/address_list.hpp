@@ -9,7 +9,7 @@ namespace mayfly {
 struct FreeAddresses {
   void operator()(addrinfo* list) const;
 };
-/// What getaddrinfo returned; freed with its owner.
+/// The list that getaddrinfo returned; freed with its owner.
 using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 
 }  // namespace mayfly

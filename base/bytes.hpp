@@ -60,10 +60,10 @@ class WireReader {
   /// at least `element_size_min` bytes cannot follow.
   [[nodiscard]] std::size_t get_count(std::size_t count_max, std::size_t element_size_min);
 
-  /// Marks the input as wrong for a reason that only the caller can see.
+  /// Marks the input as invalid for a reason that only the caller can check.
   void fail() { failed_ = true; }
   [[nodiscard]] bool failed() const { return failed_; }
-  /// True if every field was there and nothing is left over.
+  /// True if every field could be read and no bytes are left over.
   [[nodiscard]] bool complete() const { return !failed_ && input_.empty(); }
 
  private:

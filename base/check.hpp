@@ -1,7 +1,7 @@
 #pragma once
 
-// Checks for what must not happen. They stay on in release builds: a broken invariant in a training
-// engine is a wrong gradient, and stopping is cheaper. Never use them for input; see
+// Checks of invariants. They stay on in release builds, because a broken invariant in a training
+// engine means wrong gradients, and stopping costs less. Never use them for input; see
 // base/result.hpp.
 
 namespace mayfly {

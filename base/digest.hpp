@@ -9,7 +9,8 @@
 
 namespace mayfly {
 
-/// A 128-bit hash (XXH3) of bytes in a stated order. Finds accidents, not attackers.
+/// A 128-bit hash (XXH3) of bytes in a stated order. It detects accidental differences; it is not a
+/// cryptographic hash and gives no protection against attackers.
 struct Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -20,7 +21,7 @@ struct Digest {
 /// 32 lower-case hexadecimal digits.
 [[nodiscard]] std::string to_string(const Digest& digest);
 
-/// Hashes a sequence of spans as if they were one.
+/// Hashes a sequence of spans as if they were one. One thread at a time.
 class Digester {
  public:
   Digester();
@@ -40,6 +41,7 @@ class Digester {
   std::unique_ptr<State> state_;
 };
 
+/// The digest of one span.
 [[nodiscard]] Digest digest_of(ByteSpan bytes);
 
 }  // namespace mayfly

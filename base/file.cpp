@@ -59,7 +59,7 @@ Error file_error(const std::string& what, const std::string& path) {
 }
 
 Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
-  // Non-blocking, or a named pipe that nobody writes to would be waited for before it is refused.
+  // Non-blocking, because opening a named pipe without a writer would block before it is refused.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     return file_error("cannot open", path);

@@ -9,26 +9,26 @@
 
 namespace mayfly {
 
-/// "WHAT PATH: reason" of errno: kNotFound if there is no such file, kInvalidInput if the path
-/// itself is at fault, otherwise kIo.
+/// An error "WHAT PATH: reason" for the current errno: kNotFound if there is no such file,
+/// kInvalidInput if the path itself is invalid, otherwise kIo.
 [[nodiscard]] Error file_error(const std::string& what, const std::string& path);
 
-/// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes;
-/// kInvalidInput if it is no regular file: a folder, a device or a named pipe is not waited for.
+/// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes.
+/// kInvalidInput if it is not a regular file; a named pipe or a device never blocks the caller.
 [[nodiscard]] Result<Bytes> read_file(const std::string& path, std::size_t size_max);
 /// The same, as text.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);
 
 /// Replaces `path` so that a crash at any moment leaves the old or the new content, never a
-/// mixture: temporary file beside it, fsync, rename, fsync of the folder. On failure nothing is
-/// left behind.
+/// mixture: temporary file beside it, fsync, rename, fsync of the folder. On failure the temporary
+/// file is removed.
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
 
-/// The path of the program that runs, or "mayfly" where the system does not tell.
+/// The path of the running program, or "mayfly" if the system does not provide it.
 [[nodiscard]] std::string own_program();
 
-/// Creates a folder and its parents; an existing one is fine.
+/// Creates a folder and its parents; succeeds if it already exists.
 [[nodiscard]] Result<void> make_directories(const std::string& path);
 
 }  // namespace mayfly

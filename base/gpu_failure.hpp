@@ -1,14 +1,14 @@
 #pragma once
 
-// What becomes of a worker whose GPU fails in the middle of a step.
+// The reaction of a worker whose GPU fails during a step.
 
 #include "base/result.hpp"
 
 namespace mayfly {
 
-/// In a step there is nobody to return an error to, and without its GPU this process is of no use:
-/// says so on standard error and aborts the process, which is a worker's death like any other. Does
-/// nothing if `outcome` is ok. Any thread.
+/// Prints the error on standard error and aborts the process, which the job handles like the death
+/// of any other worker. Code that runs within a step has no caller that could handle an error, and
+/// without its GPU the process cannot continue. Does nothing if `outcome` is ok. Any thread.
 void require_gpu(const Result<void>& outcome);
 
 }  // namespace mayfly

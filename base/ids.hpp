@@ -1,6 +1,6 @@
 #pragma once
 
-// Distinct types for distinct ideas, so that a rank cannot be passed where a member is meant.
+// Distinct types for distinct concepts, so that a rank cannot be passed in place of a member id.
 
 #include <cstdint>
 #include <type_traits>
@@ -9,7 +9,7 @@ namespace mayfly {
 
 /// Identity of a worker for the life of its process; handed out by the coordinator, never reused.
 enum class MemberId : std::uint64_t {};
-/// Number of a view (one membership of the job); views only grow.
+/// Number of a view (one membership of the job). Later views have higher numbers.
 enum class ViewId : std::uint64_t {};
 /// A member's position inside one view, from 0.
 enum class Rank : std::uint32_t {};

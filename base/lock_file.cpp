@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kRetryDelay = std::chrono::milliseconds(10);
-constexpr int kOpenAttemptsMax = 100;  // others may remove it and its folder again and again
+constexpr int kOpenAttemptsMax = 100;  // other processes may remove file and folder repeatedly
 
 Error lock_error(const std::string& what, const std::string& path) {
   return {Errc::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno)};
@@ -46,7 +46,7 @@ Result<LockFile> LockFile::take(const std::string& path, Duration patience) {
         lock.sign();
         return lock;
       }
-      continue;  // whoever had it has removed it
+      continue;  // the process that held it has removed the file
     }
     if (errno != EWOULDBLOCK && errno != EINTR) {
       const Error failure = lock_error("lock", path);
@@ -60,7 +60,7 @@ Result<LockFile> LockFile::take(const std::string& path, Duration patience) {
   }
 }
 
-/// Who makes the file and who finds it is decided by the kernel, so only one removes it.
+/// O_EXCL decides which process creates the file and which ones find it, so only one removes it.
 Result<void> LockFile::open() {
   for (int attempt = 0; attempt < kOpenAttemptsMax; ++attempt) {
     fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -112,14 +112,14 @@ bool LockFile::is_in_place() const {
 
 void LockFile::sign() const {
   const std::string self = std::to_string(::getpid());
-  // For people only.
+  // For messages only: the lock itself does not depend on the content.
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), 0);
   [[maybe_unused]] const ssize_t said = ::pwrite(fd_.get(), self.data(), self.size(), 0);
 }
 
 void LockFile::discard() && {
   if (made_file_) {
-    ::unlink(path_.c_str());  // before it is free, so that nobody gets what is removed
+    ::unlink(path_.c_str());  // before the release, so that no process locks a removed file
   }
   std::for_each(made_folders_.rbegin(), made_folders_.rend(),
                 [](const std::string& folder) { ::rmdir(folder.c_str()); });

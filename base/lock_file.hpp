@@ -1,7 +1,7 @@
 #pragma once
 
-// A lock between processes: a file that one of them holds (flock) until it ends, however it ends.
-// It says who that is, for people; the lock is what counts.
+// A lock between processes: a file that one process locks (flock) until it ends, even if it is
+// killed. The file also contains the process id, for messages only.
 
 #include <string>
 #include <vector>
@@ -12,20 +12,21 @@
 
 namespace mayfly {
 
-/// Held until it is destroyed. A child that was forked meanwhile holds it, too: it is free when
-/// neither has it any more. One thread.
+/// The lock is held until this object is destroyed. A child process that was forked meanwhile also
+/// holds it, so it is free when both have released it. One thread.
 class LockFile {
  public:
-  /// Makes the file, and the folders on the way to it, if they are not there. kRefused, naming the
-  /// process, if another one holds it for longer than `patience` (a killed process lets go only
-  /// when the kernel has torn it down); kIo.
+  /// Creates the file and its parent folders if they do not exist, and locks it. kRefused, with the
+  /// process id, if another process holds it for longer than `patience`; waiting is needed because
+  /// a killed process releases it only when the kernel has freed its memory. kIo for other errors.
   [[nodiscard]] static Result<LockFile> take(const std::string& path,
                                              Duration patience = seconds(2));
 
-  /// Writes into the file that this process holds it; take() has done so for its own.
+  /// Writes this process's id into the file. take() does that for the process that calls it; sign()
+  /// is for a forked child that was handed the lock.
   void sign() const;
-  /// Removes the file and the folders, as far as take() made them and nothing else is in them, and
-  /// lets go. Whoever waits for the lock makes them anew.
+  /// Removes the file and folders that take() created, if the folders are empty, and releases the
+  /// lock. A process that waits for the lock creates them again.
   void discard() &&;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// The process log: one line per event, for people. Machine-readable records (events.jsonl,
+// The process log: one human-readable line per event. Machine-readable records (events.jsonl,
 // metrics.jsonl) are written by engine/run/run_directory, not here. All functions may be called
 // from any thread.
 
@@ -15,7 +15,7 @@ enum class Level { kDebug, kInfo, kWarning, kError };
 
 /// Sends the log to standard error, and to `path` too unless it is empty. `who` (for example
 /// "worker 3") is printed on every line. Called early in main, after any fork, and again when the
-/// process knows what it is; never while other threads log.
+/// role of the process is known; never while other threads log.
 void open(std::string_view who, const std::string& path, Level stderr_level);
 
 /// Lines that were kept, each with its end of line.

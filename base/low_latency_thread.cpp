@@ -10,14 +10,14 @@
 namespace mayfly {
 namespace {
 
-/// What sched_getattr(2) and sched_setattr(2) share with the kernel; glibc 2.36 does not know it.
+/// The argument of sched_getattr(2) and sched_setattr(2), which glibc 2.36 does not declare.
 struct SchedulingAttributes {
   std::uint32_t size;
   std::uint32_t policy;
   std::uint64_t flags;
   std::int32_t nice;
   std::uint32_t priority;
-  std::uint64_t runtime;  // of SCHED_OTHER: how long a turn is, in nanoseconds
+  std::uint64_t runtime;  // with SCHED_OTHER: length of a time slice in nanoseconds
   std::uint64_t deadline;
   std::uint64_t period;
 };
@@ -25,14 +25,14 @@ struct SchedulingAttributes {
 }  // namespace
 
 void use_low_latency_slice() {
-  constexpr std::uint64_t kShortestTurn = 100'000;  // that the kernel grants
+  constexpr std::uint64_t kShortestTurn = 100'000;  // nanoseconds; the kernel grants no less
   SchedulingAttributes now{};
   if (::syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) != 0 || now.policy != SCHED_OTHER) {
-    return;  // who started us has other plans
+    return;  // another policy was set on purpose by the process that started this one
   }
   now.size = sizeof now;
   now.runtime = kShortestTurn;
-  // Older kernels ignore the turn; being refused changes nothing but speed.
+  // Older kernels ignore the length of the slice. A failure only affects speed.
   (void)::syscall(SYS_sched_setattr, 0, &now, 0);
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
-// What a listening socket tells people of the connections that it turns away: who and why, in one
-// line each, and in few lines if there are many. Whoever can connect must not be able to fill a
-// disk.
+// The log lines of a listening socket about connections that it rejects: who and why, one line for
+// each, at a limited rate, so that a client cannot fill the disk with log lines.
 
 #include <cstdint>
 #include <optional>
@@ -16,7 +15,8 @@ namespace mayfly {
 /// Ten lines at once, then one per second.
 class LineBudget {
  public:
-  /// Nothing: no line now. Otherwise one may be written, and so many were left out before it.
+  /// If a line may be written now, the number of lines that were left out before it; otherwise
+  /// nothing, and this line counts as left out.
   [[nodiscard]] std::optional<std::uint64_t> spend(Instant now);
 
  private:
@@ -27,16 +27,17 @@ class LineBudget {
   Instant refilled_{};
 };
 
-/// Of one door. Used by one thread at a time.
+/// The log of one listening socket. One thread at a time.
 class RejectionLog {
  public:
-  /// `door`: what people call it, for example "control port".
+  /// `door` is the name of the socket in the lines, for example "control port".
   explicit RejectionLog(std::string door) : door_(std::move(door)) {}
 
-  /// Writes a line, or counts it for the next one.
+  /// A connection that does not belong to the job was closed: writes a line, or counts it for the
+  /// next one.
   void turned_away(std::string_view who, std::string_view why);
-  /// The same of somebody who belongs here and was told why not: a warning, which others do not
-  /// crowd out, as the user waits for it.
+  /// A process with the job's token was refused and told why: writes a warning. Warnings have a
+  /// limit of their own, so that rejected strangers cannot suppress a line that the user waits for.
   void refused(std::string_view who, std::string_view why);
 
  private:
@@ -48,8 +49,8 @@ class RejectionLog {
   LineBudget refusals_;
 };
 
-/// Who is at the other end of a connected socket, for people: "10.0.0.7:4711", "[fe80::1]:4711", or
-/// "process 4711 of user 1000" on this host. "somebody" if the system does not know any more.
+/// A readable name of the peer of a connected socket: "10.0.0.7:4711", "[fe80::1]:4711", or
+/// "process 4711 of user 1000" on this host; "somebody" if the system does not know it any more.
 [[nodiscard]] std::string peer_name(int fd);
 
 }  // namespace mayfly

@@ -1,8 +1,8 @@
 #pragma once
 
-// Errors that will happen (a peer is lost, a file is torn, an input is wrong) are values. They
-// carry what to do about it (the code), a text for people, and who caused it (for the membership
-// layer).
+// Errors that are expected in operation (a peer is lost, a file is truncated, an input is wrong)
+// are values. An error has a code that decides the reaction, a readable text, and the member that
+// caused it (for the membership layer).
 
 #include <optional>
 #include <string>
@@ -16,16 +16,16 @@ namespace mayfly {
 
 enum class Errc {
   kInvalidInput,  ///< the caller's data is wrong; trying again will not help
-  kNotFound,      ///< something that was named does not exist
-  kCorrupt,       ///< stored or received bytes do not mean what they should
+  kNotFound,      ///< a file or name that was given does not exist
+  kCorrupt,       ///< stored or received bytes are not in the expected format
   kIo,            ///< the operating system refused: disk full, permission, ...
-  kPeerLost,      ///< another member stopped answering; `culprit` says which, if known
-  kUnreachable,   ///< packets to another member's host stay unanswered; `culprit` says whose
-  kAborted,       ///< we were told to stop this operation; nothing is wrong with it
-  kDeadline,      ///< the deadline passed first; `culprit` says who was waited for, if known
-  kRefused,       ///< the other side understood and said no; the text says why
+  kPeerLost,      ///< another member stopped answering; `culprit` is that member, if known
+  kUnreachable,   ///< packets to a member's host are not acknowledged; `culprit` is that member
+  kAborted,       ///< this operation was stopped on purpose; nothing is wrong with it
+  kDeadline,      ///< the deadline passed; `culprit` is the member that was waited for, if known
+  kRefused,       ///< the other side understood the request and rejected it; the text says why
   kUnsupported,   ///< this build or this machine cannot do it
-  kDiverged,      ///< the numbers went to infinity or members disagree about them
+  kDiverged,      ///< numbers are not finite, or members disagree about them
 };
 
 /// A short fixed name for logs and records, for example "peer_lost".
@@ -33,11 +33,12 @@ enum class Errc {
 
 struct [[nodiscard]] Error {
   Errc code;
-  std::string detail;                 ///< for people: what, where, what to do
-  std::optional<MemberId> culprit{};  ///< for the membership layer
+  std::string detail;                 ///< readable: what happened, where, what to do
+  std::optional<MemberId> culprit{};  ///< the member at fault, for the membership layer
 };
 
-/// Either a value or an Error. Asking for the one that is not there is a programming error.
+/// Either a value or an Error. Reading the one that it does not hold is a programming error and
+/// aborts.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -91,8 +92,8 @@ class [[nodiscard]] Result<void> {
   std::optional<Error> error_;
 };
 
-/// Evaluates an expression that is a Result; if it failed, the function that this stands in returns
-/// the error, as a Result of its own type or whatever an Error converts to.
+/// Evaluates an expression that is a Result. If it failed, the enclosing function returns the
+/// error, as a Result of its own type or as any type that an Error converts to.
 #define TRY(...)                                                 \
   do {                                                           \
     if (auto tried_result = (__VA_ARGS__); !tried_result.ok()) { \

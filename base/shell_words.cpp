@@ -7,7 +7,7 @@
 namespace mayfly {
 namespace {
 
-/// Means the same without quotes, to any shell, wherever in a line.
+/// True if the word means the same without quotes to any shell, anywhere in a line.
 bool is_plain(const std::string& word) {
   constexpr std::string_view kPlain = "-_./:,+@%=";
   const auto is_harmless = [&](char c) {

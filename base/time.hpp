@@ -1,6 +1,6 @@
 #pragma once
 
-// Time as a value. Pure code is handed an Instant; only adapters read a Clock.
+// Time as a value. Pure code receives an Instant as an argument; only adapters read a clock.
 
 #include <chrono>
 #include <compare>
@@ -25,7 +25,7 @@ struct Instant {
 
 inline constexpr double kSecondsPerHour = 3600;
 
-/// Milliseconds with fraction, for records and people.
+/// Milliseconds with fraction, for records and messages.
 [[nodiscard]] constexpr double to_ms(Duration d) {
   return static_cast<double>(d.count()) / 1e6;
 }
@@ -36,7 +36,7 @@ inline constexpr double kSecondsPerHour = 3600;
 /// The machine's monotonic clock (CLOCK_MONOTONIC: equal for all processes of one host). Adapters
 /// only; pure code must be given its instants.
 [[nodiscard]] Instant monotonic_now();
-/// Wall-clock seconds since 1970, for records only; nothing may depend on it.
+/// Wall-clock seconds since 1970. For records only: no decision may depend on it.
 [[nodiscard]] double wall_clock_seconds();
 
 }  // namespace mayfly

@@ -21,7 +21,7 @@ class UniqueFd {
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
-  /// Gives the descriptor away; the caller closes it.
+  /// Returns the descriptor and no longer owns it; the caller closes it.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   void reset();
 

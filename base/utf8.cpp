@@ -6,9 +6,10 @@
 namespace mayfly {
 namespace {
 
-/// Bytes of the character that begins so, and the smallest one that may be written in as many.
+/// The length of the character that begins with this byte, and the least code point that may be
+/// encoded with that length.
 struct Form {
-  std::size_t bytes = 0;  // 0: no character begins so
+  std::size_t bytes = 0;  // 0: no character begins with this byte
   std::uint32_t smallest = 0;
 };
 

@@ -4,8 +4,8 @@
 
 namespace mayfly {
 
-/// Whether TOML and JSON may contain this text: UTF-8 as in RFC 3629, without overlong forms and
-/// surrogates. Names of files may be anything else.
+/// Whether the text is UTF-8 as in RFC 3629, without overlong forms and surrogates. TOML and JSON
+/// may only contain such text, but names of files may be any bytes.
 [[nodiscard]] bool is_utf8(std::string_view text);
 
 }  // namespace mayfly
