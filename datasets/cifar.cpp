@@ -58,7 +58,8 @@ Result<RecordChunk> open_chunk(const CifarFormat& format, const RecordLayout& la
   return RecordChunk{file.value(), bytes};
 }
 
-// One name per line; without the file, or if it does not fit, the classes are called by number.
+// The class names, one per line. If the file is missing or has another number of lines, the names
+// are the class numbers.
 std::vector<std::string> read_class_names(const CifarFormat& format, const std::string& folder) {
   std::vector<std::string> names;
   const Result<std::string> text = read_text_file(join(folder, format.names_file), kNamesBytesMax);

@@ -32,13 +32,14 @@ struct CifarFormat {
 /// The names of CIFAR-10's classes, by label.
 [[nodiscard]] const std::vector<std::string>& cifar10_class_names();
 
-/// Where `format`'s files are: `folder` itself or the official sub-folder, whichever has at least
-/// one of them; nothing if neither has.
+/// The folder with `format`'s files: `folder` itself or the official sub-folder, whichever contains
+/// at least one of them; nothing if neither does.
 [[nodiscard]] std::optional<std::string> find_cifar(const CifarFormat& format,
                                                     const std::string& folder);
 
-/// Maps the files in `folder`. kNotFound, kCorrupt or kIo with the file's name and, for a wrong
-/// size, the expected and the found bytes; for a wrong label the record and the value.
+/// Maps the files in `folder`. kNotFound, kCorrupt or kIo with the file's name. For a wrong size
+/// the error contains the expected and the actual number of bytes, for a wrong label the record and
+/// the value.
 [[nodiscard]] Result<DatasetPair> open_cifar(const CifarFormat& format, const std::string& folder);
 
 }  // namespace mayfly::datasets

@@ -15,27 +15,28 @@
 
 namespace mayfly::datasets {
 
-/// Which pass over the data an image is read for; with the sample it decides all random draws.
+/// The pass over the data set for which an image is read. Together with the sample's index it
+/// determines all random draws.
 struct EpochKey {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
 };
 
-/// An indexed set of labelled RGB images that the network sees as squares. Two kinds: images that
-/// have that size already and lie decoded in memory (reading those cannot fail), and JPEGs of any
-/// size that are decoded each time. Immutable after opening, so any thread may read.
+/// An indexed set of labelled RGB images, which are read as squares of one size. There are two
+/// kinds: images of that size that are decoded in memory (reading them cannot fail), and JPEGs of
+/// any size that are decoded each time. Immutable after opening, so any thread may read.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::size_t size() const = 0;
-  /// S: height = width in pixels of what is read.
+  /// S: height and width in pixels of the images that are read.
   [[nodiscard]] virtual int image_size() const = 0;
   /// Sample `index` as evaluation sees it, 3 x S x S bytes (CHW) into `pixels`. Errors name the
   /// image.
   [[nodiscard]] virtual Result<void> read(std::size_t index,
                                           std::span<std::uint8_t> pixels) const = 0;
-  /// The same as training sees it in one epoch. Returns what is still to be done to the pixels when
-  /// they are normalised. A pure function of the key, the index and the image.
+  /// The same as training sees it in one epoch. Returns the crop and flip that the caller still has
+  /// to apply when it normalises the pixels. A pure function of the key, the index and the image.
   [[nodiscard]] virtual Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const;
   [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
@@ -52,15 +53,15 @@ struct DatasetPair {
   std::shared_ptr<const Dataset> test;
   Digest digest;  ///< of the training content; in the job's fingerprint
   LeftOut left_out;
-  /// Reading decodes a JPEG each time: worth several threads.
+  /// Each read decodes a JPEG, so several loader threads are useful.
   bool encoded = false;
 };
 
 struct OpenOptions {
-  bool skip_corrupt = false;  ///< leave unusable images out and name them, instead of failing
-  /// Height = width of what the network sees; 0 = that of the images if all have one small size.
+  bool skip_corrupt = false;  ///< skip unusable images and name them, instead of failing
+  /// Input resolution in pixels; 0 = the images' own size if all have one small size.
   int image_size = 0;
-  int usual_image_size = 224;  ///< if image_size is 0 and the images have any size
+  int usual_image_size = 224;  ///< used if image_size is 0 and the images have different sizes
   std::uint64_t seed = 0;      ///< of a procedural set
   /// Folder for the decoded form of an image folder or tar, so that each is decoded once; empty =
   /// none.
@@ -70,19 +71,19 @@ struct OpenOptions {
 /// Opens `spec`: a folder with CIFAR-10 or CIFAR-100 binary files (also inside the official
 /// sub-folder), an image folder (train/CLASS/*.jpg, test/CLASS/*.jpg), a tar of one (.tar, .tar.gz,
 /// .tar.xz), or "procedural[:SAMPLES]". The images of a folder or tar are decoded at once if all
-/// are squares of the image size asked for (up to 64 pixels if none is), else each time they are
-/// read. Errors name the file, what was expected and what was found; images that are left out are a
-/// warning in the log.
+/// are squares of image_size (of up to 64 pixels if that is 0), otherwise each time they are read.
+/// Errors name the file, what was expected and what was found; skipped images are a warning in the
+/// log.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
-/// Whether `spec` names a set that is computed and has no files.
+/// Whether `spec` names a data set that is computed and has no files.
 [[nodiscard]] bool is_procedural(const std::string& spec);
 
-/// What open_dataset() reads of a folder or file.
+/// The files that open_dataset() reads.
 struct DatasetFiles {
   std::string root;                ///< the folder that the names are relative to
   std::vector<std::string> names;  ///< ascending; sub-folders with '/'
-  bool is_file = false;            ///< one tar: it is the data set, not the folder that it is in
+  bool is_file = false;            ///< the data set is one tar, not the whole folder
 };
 
 /// The files of `spec`, without reading them. kNotFound if there is no data set, kInvalidInput for

@@ -13,7 +13,8 @@
 namespace mayfly::datasets {
 namespace {
 
-// Files "FMCACHE2" may lack healthy images: their writer could not read on after a damaged header.
+// Files of the earlier format "FMCACHE2" are not read: they may lack healthy images, because their
+// writer misread images that followed a damaged header.
 constexpr std::uint64_t kCacheMagic = 0x3345484341434d46;  // "FMCACHE3"
 constexpr std::size_t kNameBytesMax = 255;
 constexpr std::size_t kClassesMax = std::size_t{1} << 16;
@@ -49,7 +50,8 @@ Digest get_digest(WireReader& reader) {
   return digest;
 }
 
-// Always as long, because there are more of them when all images are decoded.
+// The names are padded to a fixed length, because more images may be skipped while all are decoded
+// and the size of the header must be known before.
 std::string packed_names(const LeftOut& left_out) {
   std::string packed;
   for (const std::string& name : left_out.names) {
@@ -187,7 +189,7 @@ class BlockBuilder {
     next_ = header_bytes_;
   }
 
-  // kCorrupt, with the image's name, if that is all that is wrong.
+  // kCorrupt, with the image's name, if only this image is unusable; other errors end the decoding.
   Result<void> add(const EncodedImage& image) {
     const Result<ByteSpan> bytes = bytes_of(image, buffer_);
     if (!bytes.ok()) {
@@ -207,7 +209,7 @@ class BlockBuilder {
 
   Header header;
 
-  // Fills in what is known at the end and hands the block over.
+  // Writes the header, whose fields are known only now, and returns the block.
   Bytes finish(const Digest& key) {
     const RecordLayout layout = layout_of(header);
     block_.resize(next_);

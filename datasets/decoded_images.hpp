@@ -17,18 +17,18 @@
 
 namespace mayfly::datasets {
 
-/// Bytes that a decoded set has at most.
+/// Upper bound on the bytes of a decoded data set.
 inline constexpr std::size_t kDecodedBytesMax = std::size_t{16} << 30;
 
 /// Decodes all images, which have one square size from 4 to 1024. `source` is for messages. With
-/// skip_corrupt, corrupt images are left out and noted; else the first one is an error that names
-/// it. The images' contents are freed on the way. `key` identifies the source (folder_key or
-/// tar_key).
+/// skip_corrupt, corrupt images are skipped and noted; otherwise the first one is an error that
+/// names it. Each image's content is freed as soon as it is decoded. `key` identifies the source
+/// (folder_key or tar_key).
 [[nodiscard]] Result<Bytes> decode_images(const std::string& source, MeasuredImages measured,
                                           bool skip_corrupt, const Digest& key);
 
-/// Makes a data set of a block. The block's hash is checked; kCorrupt if it is torn or damaged, or
-/// belongs to another key. `owner` keeps `block` alive.
+/// Makes a data set of a block. The block's hash is checked; kCorrupt if it is truncated or
+/// damaged, or belongs to another key. `owner` keeps `block` alive.
 [[nodiscard]] Result<DatasetPair> dataset_from_block(std::shared_ptr<const void> owner,
                                                      std::span<const std::uint8_t> block,
                                                      const Digest& key);

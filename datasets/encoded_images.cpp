@@ -36,7 +36,7 @@ std::vector<std::string> components_of(const std::string& name) {
   return components;
 }
 
-// All of the order and of what makes an image the same one.
+// The sort key, which also identifies an image: two images with equal keys are duplicates.
 auto sort_key(const EncodedImage& image) {
   return std::tie(image.test, image.class_name, image.file);
 }

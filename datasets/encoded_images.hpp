@@ -37,36 +37,37 @@ struct EncodedImage {
 /// Sorted: training before test, then by class, then by file.
 using EncodedImages = std::vector<EncodedImage>;
 
-/// Takes "train/cat/1.jpg" apart, with at most one folder before it and "./" in front; false if the
-/// name has another form or does not end in .jpg or .jpeg.
+/// Parses a name such as "train/cat/1.jpg", with at most one folder before it and "./" in front.
+/// False if the name has another form or does not end in .jpg or .jpeg.
 [[nodiscard]] bool parse_image_name(const std::string& name, EncodedImage& image);
 
-/// Sorts. kInvalidInput if there is no training or no test image, if a name comes twice, a test
-/// class has no training images or there are more than 65,536 classes. `source` is for messages.
+/// Sorts the images. kInvalidInput if there is no training or no test image, if a name occurs
+/// twice, if a test class has no training images, or if there are more than 65,536 classes.
+/// `source` is for messages.
 [[nodiscard]] Result<void> arrange_images(const std::string& source, EncodedImages& images);
 
 /// Lists the images of a folder (contents stay on disk).
 [[nodiscard]] Result<EncodedImages> list_image_folder(const std::string& folder);
 
-/// The bytes of one image: those of a file are read into `buffer`. kCorrupt if a file has changed
-/// its size since it was listed; errors name it.
+/// The encoded bytes of one image; those of a file are read into `buffer`. kCorrupt if the size of
+/// the file has changed since it was listed; errors name the file.
 [[nodiscard]] Result<ByteSpan> bytes_of(const EncodedImage& image, Bytes& buffer);
 
-/// What the image is called on every machine: "train/cat/1.jpg".
+/// The name of the image within the data set, equal on all machines: "train/cat/1.jpg".
 [[nodiscard]] std::string name_in_set(const EncodedImage& image);
 
-/// What messages call the image: its path, or the tar's and its name in it.
+/// The name of the image in messages: its path, or the path of the tar and the name in it.
 [[nodiscard]] std::string name_of(const std::string& source, const EncodedImage& image);
 
 /// All classes of the training part, in order.
 [[nodiscard]] std::vector<std::string> class_names_of(const EncodedImages& images);
 
-/// Finds all images of a tar: in place if it is not compressed (.tar), else (.tar.gz, .tar.xz)
-/// unpacked into memory, at most 4 GiB.
+/// Finds all images of a tar. They stay in place if the tar is not compressed (.tar); otherwise
+/// (.tar.gz, .tar.xz) they are unpacked into memory, at most 4 GiB.
 [[nodiscard]] Result<EncodedImages> read_image_tar(const std::string& path);
 
-/// What a decoded cache depends on: names, sizes and times of a folder's images; path, size and
-/// time of a tar.
+/// Keys of the cache of decoded images: a hash of names, sizes and times of a folder's images, or
+/// of path, size and time of a tar. A cache with another key is not used.
 [[nodiscard]] Result<Digest> folder_key(const EncodedImages& images);
 [[nodiscard]] Result<Digest> tar_key(const std::string& path);
 

@@ -11,7 +11,7 @@
 namespace mayfly::datasets {
 namespace {
 
-// What a thread needs to decode; the buffers are used again.
+// The decoder, resampler and buffers of one thread, which are reused from image to image.
 struct Scratch {
   JpegDecoder decoder;
   Resampler resampler;

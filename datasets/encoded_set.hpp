@@ -17,9 +17,10 @@ inline constexpr std::array<float, 3> kImagenetMean = {0.485F, 0.456F, 0.406F};
 inline constexpr std::array<float, 3> kImagenetDeviation = {0.229F, 0.224F, 0.225F};
 
 /// A data set of JPEGs that stay encoded, in a folder or in a mapped tar. Every read decodes the
-/// image and scales the part that is asked for. Keeps about 50 bytes per image. Reading fails if a
-/// file is gone, has changed or is corrupt; with skip_corrupt a corrupt image is read as the mean
-/// colour instead (the number of samples may not change during a job) and named in the log once.
+/// image and scales the requested part. Needs about 50 bytes of memory per image. Reading fails if
+/// a file is missing, has changed or is corrupt. With skip_corrupt a corrupt image is read as the
+/// mean colour instead (the number of samples may not change during a job) and named in the log
+/// once.
 class EncodedSet final : public Dataset {
  public:
   struct Options {
@@ -27,7 +28,7 @@ class EncodedSet final : public Dataset {
     int image_size = 224;
     bool skip_corrupt = false;
   };
-  /// `images` are those of one part; their places are kFile or kMapped, and measured.
+  /// `images` are the training or the test images; they are in files or mapped, and measured.
   EncodedSet(Options options, std::vector<std::string> class_names,
              std::span<const EncodedImage> images);
 
@@ -71,9 +72,9 @@ class EncodedSet final : public Dataset {
   mutable std::set<std::size_t> replaced_;  // guarded by mutex_
 };
 
-/// The data set of all images, with ImageNet's colours. Its digest is one of names, labels and
-/// sizes, in bytes and in pixels: reading all contents would take minutes, and copies on several
-/// machines must have the same one.
+/// The data set of all images, normalised with ImageNet's colours. Its digest covers names, labels
+/// and sizes, in bytes and in pixels, because reading all contents would take minutes. Copies on
+/// several machines have the same digest.
 [[nodiscard]] DatasetPair make_encoded_pair(const EncodedSet::Options& options,
                                             MeasuredImages measured);
 

@@ -14,7 +14,7 @@
 namespace mayfly::datasets {
 namespace {
 
-// Reads until `size` bytes or the end of the file; the bytes that were there.
+// Reads up to `size` bytes or to the end of the file, and returns the number of bytes read.
 Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& buffer) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {

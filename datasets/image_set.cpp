@@ -20,8 +20,8 @@
 namespace mayfly::datasets {
 namespace {
 
-// Without --image-size, equal images up to this size are taken as they are; larger ones are
-// photographs, which training crops.
+// Without --image-size, equal images up to this size are used without scaling; larger ones are
+// treated as photographs, which training crops.
 constexpr int kSmallSide = 64;
 constexpr int kDecodedSideMin = 4;
 constexpr int kDecodedSideMax = 1024;
@@ -29,17 +29,17 @@ constexpr int kEncodedSideMin = 8;
 
 using ImageReader = std::function<Result<EncodedImages>()>;
 
-// An image folder or tar, and what is asked of it.
+// An image folder or tar with the options for opening it.
 struct Request {
   std::string source;
   ImageReader read_images;
   const OpenOptions& options;
-  Digest key;              // of the source and what is asked
+  Digest key;              // of the source and the options
   std::string cached_set;  // file of the decoded images; empty = none is kept
   std::string cached_sizes;
 };
 
-// What is asked for decides what is found: with skip_corrupt there can be fewer images.
+// The options are part of the key, because with skip_corrupt there can be fewer images.
 Digest cache_key(const Digest& source, bool skip_corrupt) {
   Digester digester;
   digester.add_value(source.high);
@@ -79,7 +79,7 @@ Result<DatasetPair> open_mapped(const std::string& path, const Digest& key) {
   return dataset_from_block(file.value(), file.value()->bytes(), key);
 }
 
-// The decoded images, if an earlier process has kept them and they have the size asked for.
+// The decoded images, if an earlier process has stored them and they have the wanted size.
 std::optional<DatasetPair> open_kept_set(const Request& request) {
   if (request.cached_set.empty()) {
     return {};
@@ -111,12 +111,12 @@ Result<DatasetPair> decode_once(const Request& request, MeasuredImages measured)
     return open_in_memory(std::move(block).value(), request.key);
   }
   block = Bytes();
-  ::malloc_trim(0);  // the many small JPEGs would else stay with the process
+  ::malloc_trim(0);  // otherwise the allocator keeps the memory of the many small JPEGs
   return open_mapped(request.cached_set, request.key);
 }
 
-// One image of another size than the others is enough to decide how all are treated, so it is said.
-void tell_why(const Request& request, const MeasuredImages& measured) {
+// A single image of another size makes all images be treated as photographs, so a warning names it.
+void warn_of_unequal_sizes(const Request& request, const MeasuredImages& measured) {
   const EncodedImage& first = measured.images.front();
   const auto other = std::find_if(
       measured.images.begin(), measured.images.end(), [&first](const EncodedImage& image) {
@@ -147,7 +147,7 @@ Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured
       !checked.ok()) {
     return std::move(checked).error();
   }
-  tell_why(request, measured);
+  warn_of_unequal_sizes(request, measured);
   EncodedSet::Options options;
   options.source = request.source;
   options.image_size = request.options.image_size > 0 ? request.options.image_size
@@ -177,8 +177,9 @@ Result<DatasetPair> open_listed(const Request& request) {
              : keep_encoded(request, std::move(measured).value());
 }
 
-// Held while a process measures and decodes, so that the workers of one host do not all do the same
-// work. Failing to lock is no error: then the work is done twice, and the last rename wins.
+// Locked while a process measures and decodes, so that the workers of one host do not all do the
+// same work. A failure to lock is not an error: the work is then done twice, and the last rename
+// determines the file.
 class CacheLock {
  public:
   explicit CacheLock(const std::string& path)

@@ -7,8 +7,8 @@
 
 namespace mayfly::datasets {
 
-// Image folders and tars. Small images of one size are decoded at once, as CIFAR has them; others
-// stay encoded (encoded_set.hpp). What is decoded, and how large the others are, is kept in
+// Image folders and tars. Small images of one size are decoded at once, like those of CIFAR; others
+// stay encoded (encoded_set.hpp). Decoded images, or the sizes of encoded ones, are kept in
 // OpenOptions::cache_dir.
 
 /// Opens a folder with train/CLASS/*.jpg and test/CLASS/*.jpg.

@@ -13,10 +13,11 @@
 namespace mayfly::datasets {
 namespace {
 
-// Files "FMSIZES1" may lack healthy images: their writer could not read on after a damaged header.
+// Files of the earlier format "FMSIZES1" are not read: they may lack healthy images, because their
+// writer misread images that followed a damaged header.
 constexpr std::uint64_t kSizesMagic = 0x3253455a49534d46;  // "FMSIZES2"
 constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 14;
-constexpr std::size_t kChunk = 64;  // images that a thread takes at a time
+constexpr std::size_t kChunk = 64;  // images that a thread claims at a time
 constexpr std::size_t kImagesMax = UINT32_MAX;
 
 using Problem = std::optional<Error>;
@@ -63,13 +64,13 @@ Problem measure(const std::string& source, EncodedImage& image, Bytes& buffer) {
   return {};
 }
 
-// An image that cannot even be read is no damaged image.
+// A file that cannot be read is an error of the file system, not a damaged image to be skipped.
 bool can_skip(const Error& problem) {
   return problem.code == Errc::kCorrupt || problem.code == Errc::kInvalidInput;
 }
 
-// Measures all images; those that have no size afterwards are unusable. Returns the first problem
-// in the order of the images, of those that skip_corrupt does not allow.
+// Measures all images; unusable ones have no size afterwards. Returns the first problem, in the
+// order of the images, that skip_corrupt does not cover.
 Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages& images) {
   std::atomic<std::size_t> next{0};
   std::vector<std::pair<std::size_t, Problem>> found;
@@ -118,7 +119,7 @@ Bytes encode_sizes(const EncodedImages& images) {
   return bytes;
 }
 
-// True if the file told the sizes of exactly these images.
+// Reads sizes from the cache file. True if it has the sizes of exactly these images.
 bool load_sizes(const std::string& path, EncodedImages& images) {
   const std::size_t size = 12 + 4 * images.size() + sizeof(Digest);
   const Result<Bytes> file = read_file(path, size);
@@ -148,7 +149,7 @@ bool has_both_parts(const EncodedImages& images) {
   return !images.empty() && !images.front().test && images.back().test;
 }
 
-// Leaves out what `unusable` says, and notes it.
+// Removes the images for which `unusable` is true, and notes their names.
 template <typename Predicate>
 Result<void> leave_out(const std::string& source, MeasuredImages& measured, Predicate unusable) {
   std::erase_if(measured.images, [&](const EncodedImage& image) {

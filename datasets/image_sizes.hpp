@@ -1,6 +1,7 @@
 #pragma once
 
-// Reads the header of every JPEG of a set, once: which images are usable and how large they are.
+// Reads the header of every JPEG of a data set once, to find out which images are usable and how
+// large they are.
 
 #include <string>
 
@@ -16,16 +17,16 @@ struct MeasuredImages {
   LeftOut left_out;
 };
 
-/// Measures all images on a few threads. An unusable image (a damaged header, four channels) is an
-/// error that names it, the first in order; with skip_corrupt it is left out and noted. kCorrupt
-/// if no training or no test image is left. `cache_file`, unless empty, keeps the result for the
-/// next time; the caller makes sure that its name belongs to these images and this skip_corrupt.
+/// Measures all images on a few threads. The first unusable image in order (a damaged header, four
+/// channels) is an error that names it; with skip_corrupt unusable images are skipped and noted.
+/// kCorrupt if no training or no test image is left. `cache_file`, unless empty, stores the result
+/// for the next time; the caller chooses a name that is unique for these images and skip_corrupt.
 [[nodiscard]] Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,
                                                     bool skip_corrupt,
                                                     const std::string& cache_file);
 
-/// Takes images below `side_min` pixels out of the set, if skip_corrupt; else the first one is an
-/// error that names it.
+/// Removes images with a side below `side_min` pixels from the set if skip_corrupt is set;
+/// otherwise the first one is an error that names it.
 [[nodiscard]] Result<void> refuse_small_images(const std::string& source, int side_min,
                                                bool skip_corrupt, MeasuredImages& measured);
 

@@ -10,9 +10,9 @@ namespace {
 constexpr int kJpegSideMax = 16'384;
 constexpr std::int64_t kPixelsMax = std::int64_t{1} << 26;
 
-// libjpeg's decompressor, for one image: a header that fails leaves it amid its marker parser,
-// where it refuses whatever comes next, and an image that lacks tables is decoded with those of the
-// one before. To start one takes less than a microsecond.
+// libjpeg's decompressor for one image. It is not reused: after a damaged header it stays inside
+// its marker parser and refuses the next image, and an image without tables would be decoded with
+// those of the image before. Creating one takes less than a microsecond.
 class Handle {
  public:
   Handle() : decoder_(tjInitDecompress()) {

@@ -18,8 +18,8 @@
 namespace mayfly::datasets {
 namespace {
 
-// Threads of this niceness get a tenth of a core that others want, and all of one that nobody
-// wants.
+// Threads of this niceness get a tenth of a core while other threads compete for it, and all of an
+// idle one.
 constexpr int kYieldingNiceness = 10;
 
 std::size_t image_bytes(const Dataset& set) {
@@ -46,7 +46,7 @@ class Preparer {
     ENSURE(pair.train->size() <= UINT32_MAX, "sample ids have 32 bits");
   }
 
-  /// Before any batch is filled.
+  /// Must be called before any batch is filled.
   void leave_images_out() { with_images_ = false; }
 
   void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const {
@@ -184,7 +184,7 @@ class ThreadedLoader final : public Loader {
   void cancel_requests() override {
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
-      // What somebody waits for in take() is not cancelled: it was asked for after all.
+      // An entry that a caller of take() waits for is not cancelled.
       entry.cancelled = entry.takers == 0;
       if (entry.cancelled && entry.state == EntryState::kReady) {
         pool_.push_back(std::move(entry.batch));
@@ -195,7 +195,7 @@ class ThreadedLoader final : public Loader {
     });
   }
 
-  // Whoever fills a batch has held the mutex since.
+  // Threads that fill a batch have held the mutex after that, so they see the change.
   void leave_images_out() override {
     const std::lock_guard lock(mutex_);
     ENSURE(entries_.empty(), "before the first request");
@@ -254,7 +254,7 @@ class ThreadedLoader final : public Loader {
     return batch;
   }
 
-  // The first entry nobody has begun, if the bound allows another one.
+  // The first entry that no thread has begun, if the bound allows another one.
   Entry* next_entry() {
     std::uint32_t begun = 0;
     for (Entry& entry : entries_) {
@@ -274,7 +274,8 @@ class ThreadedLoader final : public Loader {
     std::snprintf(name, sizeof name, "loader-%u", number);
     ::pthread_setname_np(::pthread_self(), name);
     if (yield_cores_) {
-      // Of this thread only (Linux). Failing costs no more than the order of who runs first.
+      // On Linux this affects the calling thread only. A failure only changes which thread runs
+      // first.
       static_cast<void>(
           ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kYieldingNiceness));
     }

@@ -12,7 +12,7 @@
 
 namespace mayfly::datasets {
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  // Non-blocking, or a named pipe would be waited for before it is refused.
+  // Non-blocking, because opening a named pipe would block before it is refused.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     return file_error("cannot open", path);

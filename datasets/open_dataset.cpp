@@ -24,7 +24,7 @@ bool is_tar_name(const std::string& path) {
   return false;
 }
 
-// Images that lie ready in memory have the size that they have.
+// Decoded images cannot be scaled, so another --image-size than theirs is refused.
 Result<DatasetPair> with_size(Result<DatasetPair> opened, int wanted) {
   if (!opened.ok() || wanted == 0 || opened.value().train->image_size() == wanted) {
     return opened;
@@ -55,7 +55,7 @@ Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& op
   return no_data_set_in(folder);
 }
 
-/// Adds the names of all files in a sub-folder of `root`, whatever they are.
+/// Adds the names of all files in a sub-folder of `root`, not only of images.
 Result<void> add_files(const fs::path& root, const char* part, std::vector<std::string>& names) {
   std::error_code failure;
   const auto through_links = fs::directory_options::follow_directory_symlink;

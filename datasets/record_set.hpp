@@ -10,8 +10,8 @@
 
 namespace mayfly::datasets {
 
-/// Records that lie one after the other in memory: a few label bytes, then 3 x S x S pixel bytes.
-/// This is CIFAR's file format, and that of our decoded images.
+/// Records that are stored one after the other in memory: a few label bytes, then 3 x S x S pixel
+/// bytes. This is the format of CIFAR's files and of the cache of decoded images.
 struct RecordLayout {
   int image_size = 32;
   std::size_t label_bytes = 1;
@@ -25,7 +25,7 @@ struct RecordLayout {
   [[nodiscard]] std::size_t record_bytes() const { return label_bytes + pixel_bytes(); }
 };
 
-/// A piece of memory with whole records, kept alive by its owner (a mapped file, a buffer).
+/// A range of memory with whole records, kept alive by its owner (a mapped file, a buffer).
 struct RecordChunk {
   std::shared_ptr<const void> owner;
   std::span<const std::uint8_t> records;

@@ -1,8 +1,8 @@
 #pragma once
 
-// What training does to an image before the network sees it: pad by 4, crop back to size, flip,
-// normalise. The draws belong to the sample and the epoch, never to a worker, so the pixels are the
-// same whoever prepares them.
+// Augmentation of training images: pad by 4, crop back to size, flip, normalise. The random draws
+// are a function of sample and epoch, never of a worker, so the pixels are the same whichever
+// worker prepares them.
 
 #include <array>
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Augmentation {
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
-/// Where the draws of a job come from. Split from it on the CPU once; the draws themselves may be
-/// made on a GPU.
+/// The source of a job's draws. It is derived once on the CPU; the draws themselves may be made on
+/// a GPU.
 [[nodiscard]] constexpr CounterRandom augmentation_source(std::uint64_t seed) {
   return CounterRandom(seed).split("augmentation");
 }
@@ -54,9 +54,9 @@ class Normaliser {
 
   Normaliser(const std::array<float, 3>& mean, const std::array<float, 3>& deviation);
 
-  /// Crops, flips and normalises one image, CHW bytes to CHW floats, in one pass. What the crop
-  /// takes from outside the image is 0 after normalising, the mean colour. Both spans hold 3 x size
-  /// x size elements, `size` >= 4. The default Augmentation changes nothing.
+  /// Crops, flips and normalises one image, CHW bytes to CHW floats, in one pass. Pixels of the
+  /// crop outside the image are 0 after normalising, which is the mean colour. Both spans have 3 x
+  /// size x size elements, `size` >= 4. With the default Augmentation it only normalises.
   void apply(const Augmentation& augmentation, int size, std::span<const std::uint8_t> pixels,
              std::span<float> output) const;
 

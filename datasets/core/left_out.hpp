@@ -6,18 +6,18 @@
 
 namespace mayfly::datasets {
 
-/// The unusable images that a set does without (skip_corrupt). The same on every machine: names are
-/// those within the set, "train/cat/1.jpg", first of the images whose header is unusable, then of
-/// those that are too small, then of those whose body is corrupt, each in the order of the set.
+/// The unusable images that were skipped (skip_corrupt). Equal on every machine: names are those
+/// within the data set, "train/cat/1.jpg", first images with an unusable header, then images that
+/// are too small, then images with a corrupt body, each in the order of the data set.
 struct LeftOut {
   static constexpr std::size_t kNamesMax = 20;
-  static constexpr std::size_t kNameBytesMax = 520;  ///< more only in a tar; the rest is cut off
+  static constexpr std::size_t kNameBytesMax = 520;  ///< longer names, only in tars, are cut off
 
   std::size_t count = 0;
   std::vector<std::string> names;  ///< of the first kNamesMax
 
   void add(std::string name);
-  /// For people: "2 unusable images are left out: train/cat/1.jpg, test/dog/7.jpg".
+  /// A message: "2 unusable images are left out: train/cat/1.jpg, test/dog/7.jpg".
   [[nodiscard]] std::string sentence() const;
 };
 

@@ -17,7 +17,7 @@ std::uint8_t to_byte(std::int32_t sum) {
   return static_cast<std::uint8_t>((sum + kHalf) >> kWeightBits);
 }
 
-// Rounds the weights so that they still sum to one: what is lost goes to the largest.
+// Rounds the weights so that they still sum to one: the rounding error is added to the largest.
 void put_weights(const std::vector<double>& exact, std::int32_t* weights) {
   double total = 0;
   for (const double weight : exact) {
@@ -59,8 +59,8 @@ void Resampler::plan(double start, double length, int input_size, int side, Axis
   }
 }
 
-// One row of the output's height, still of the image's width: contiguous, so the compiler makes
-// vector code of it, which is why this direction comes first.
+// Blends rows to one row of the output, still with the image's width. Rows are contiguous, so the
+// compiler vectorises this loop; therefore the vertical direction comes first.
 void Resampler::blend_rows(const RgbImage& image, int y, int column_first, int column_count) {
   const auto values = static_cast<std::size_t>(column_count) * 3;
   const std::size_t stride = static_cast<std::size_t>(image.width) * 3;

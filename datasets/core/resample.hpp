@@ -11,20 +11,20 @@
 
 namespace mayfly::datasets {
 
-/// An image as decoders give it: height x width x 3 bytes.
+/// An image in the layout of decoders: height x width x 3 bytes.
 struct RgbImage {
   int width = 0;
   int height = 0;
   std::span<const std::uint8_t> pixels;
 };
 
-/// Keeps its buffers from call to call. One thread.
+/// Scales images; its buffers are reused from call to call. One thread.
 class Resampler {
  public:
-  /// Scales `part` of `image` (whose pixels it is counted in, and inside which it lies) to side x
-  /// side pixels, CHW bytes into `output` (3 x side x side). Each output pixel is a weighted mean
-  /// with a triangle that reaches one output pixel (one input pixel where it enlarges) to each
-  /// side; beyond the border of the image there is nothing to weigh.
+  /// Scales `part` of `image` (in pixels of the image, and inside it) to side x side pixels, CHW
+  /// bytes into `output` (3 x side x side). Each output pixel is a weighted mean with a triangle
+  /// filter whose radius is one output pixel, or one input pixel when enlarging. Pixels beyond the
+  /// border of the image have no weight.
   void scale(const RgbImage& image, const ImagePart& part, int side,
              std::span<std::uint8_t> output);
 

@@ -35,7 +35,7 @@ ImagePart fallback_part(int width, int height) {
           static_cast<double>(part_height)};
 }
 
-// One try; a part without width if it does not fit the image.
+// One attempt; the part has no width if it does not fit the image.
 ImagePart try_part(const CounterRandom& random, std::uint64_t counter, int width, int height) {
   const double pixels = static_cast<double>(width) * height;
   const double area = pixels * (kAreaMin + (1.0 - kAreaMin) * random.unit(counter));

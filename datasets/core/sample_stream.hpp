@@ -4,7 +4,7 @@
 
 namespace mayfly::datasets {
 
-/// Where a stream position leads.
+/// The sample at a position of the stream.
 struct StreamEntry {
   std::uint64_t epoch = 0;   ///< pass over the data set, from 0
   std::uint64_t sample = 0;  ///< index into the data set

@@ -42,8 +42,8 @@ Colour colour(RandomStream& random) {
   return {uniform(random, 0.0F, 1.0F), uniform(random, 0.0F, 1.0F), uniform(random, 0.0F, 1.0F)};
 }
 
-// A colour that can be told from `other`; lighter or darker is left to chance, so that neither
-// brightness nor colour says anything about the class.
+// A colour that is distinguishable from `other`, randomly lighter or darker, so that neither
+// brightness nor colour gives information about the class.
 Colour contrasting_colour(RandomStream& random, const Colour& other) {
   for (;;) {
     const Colour candidate = colour(random);
@@ -120,7 +120,7 @@ struct Placement {
   float reach = 1.25F;  // no part of the shape is farther from the centre, in its own units
 };
 
-// Mixes `paint` into the canvas where distance(p) says so, with one pixel of soft edge.
+// Mixes `paint` into the canvas where distance(p) is negative, with an edge one pixel wide.
 template <typename Distance>
 void paint_shape(Canvas& canvas, const Placement& at, const Colour& paint, Distance distance) {
   const float reach = at.reach * at.scale + 1.0F;

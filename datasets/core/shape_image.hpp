@@ -1,8 +1,8 @@
 #pragma once
 
-// The procedural data set's images: one of ten shapes at a random place, size, angle and colour,
-// among clutter and noise. An image is a pure function of (seed, part, index) and, using only
-// arithmetic that IEEE 754 fixes, the same bytes on every machine.
+// The images of the procedural data set: one of ten shapes at a random place, size, angle and
+// colour, among clutter and noise. An image is a pure function of (seed, part, index). It uses only
+// arithmetic that IEEE 754 specifies exactly, so its bytes are the same on every machine.
 
 #include <cstdint>
 #include <span>
