@@ -68,7 +68,7 @@ json::object file_entry(const Bytes& content) {
 
 // ---- reading
 
-// The named file, once its size and hash are what the manifest says.
+// The named file, after its size and hash were compared with the manifest.
 Result<ByteSpan> checked_file(const CheckpointFiles& files, const json::value& manifest,
                               const char* name) {
   const auto found = files.find(name);
@@ -176,7 +176,7 @@ Result<Tensors> read_tensors(const CheckpointFiles& files, const json::value& ma
   return tensors;
 }
 
-// Everything in the model's layout, exactly: a tensor too many means another network.
+// All tensors of the model's layout and no others: an additional tensor means another network.
 Result<void> fill_state(const Model& model, const Tensors& model_tensors,
                         const Tensors& optimizer_tensors, ModelState& state) {
   Result<void> done = copy_tensors(model_tensors, "", model.parameters, state.parameters.span());

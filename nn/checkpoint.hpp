@@ -39,12 +39,13 @@ inline constexpr const char* kManifestFile = "manifest.json";
     const Model& model, const ModelState& state, std::uint64_t seed,
     const std::vector<std::pair<std::string, std::string>>& fingerprint);
 
-/// Reads only the manifest. kCorrupt with the reason if it is torn, changed or not ours. One
-/// without a hash of itself, as earlier builds wrote it, is read, too.
+/// Reads only the manifest. kCorrupt with the reason if it is truncated, modified or of another
+/// format. A manifest without a hash of itself, as earlier builds wrote it, is accepted.
 [[nodiscard]] Result<CheckpointInfo> decode_manifest(ByteSpan manifest);
 
-/// Restores the state. kCorrupt for a torn file or a wrong hash (names the file), kInvalidInput for
-/// another model, a missing tensor or a wrong shape (names the tensor, expected and found shape).
+/// Restores the state. kCorrupt for a truncated file or a wrong hash (with the file's name),
+/// kInvalidInput for another model, a missing tensor or a wrong shape (with the tensor, the
+/// expected and the actual shape).
 [[nodiscard]] Result<ModelState> decode_checkpoint(const Model& model,
                                                    const CheckpointFiles& files);
 
@@ -56,7 +57,7 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// The flat encoding of a state for sending it to another member: fixed size for a given model.
 [[nodiscard]] std::size_t packed_state_size(const ModelState& like);
 void pack_state(const ModelState& state, std::span<std::byte> out);
-/// The bytes of that encoding from `first` on, as many as `out` has room for.
+/// Copies the bytes of that encoding from `first` on, as many as `out` has room for.
 void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out);
 /// kCorrupt if the bytes do not match the layout of `state`.
 [[nodiscard]] Result<void> unpack_state(ByteSpan packed, ModelState& state);

@@ -36,14 +36,15 @@ std::optional<Digest> parse_digest(const std::string& hex) {
   return digest;
 }
 
-/// The end of a manifest that begins with `text`: its hash, in a form that leaves no byte open.
+/// The end of a manifest that begins with `text`: its hash, in a format without optional bytes, so
+/// that any modified byte is detected.
 std::string manifest_end(std::string_view text) {
   return std::string(",\"") + kOwnHash + "\":\"" +
          to_string(mayfly::digest_of(std::as_bytes(std::span(text)))) + "\"}\n";
 }
 
-/// A manifest of an earlier build has no hash. No damage to one bit makes a manifest look like
-/// that: a field with the name damaged is one that nobody knows.
+/// A manifest of an earlier build has no hash. A flipped bit cannot make a manifest look like one
+/// of these: a damaged field name would be an unknown field, which is refused.
 Result<void> check_own_hash(std::string_view text, const json::object& fields) {
   if (!fields.contains(kOwnHash)) {
     constexpr std::array<std::string_view, 9> kEarlier = {

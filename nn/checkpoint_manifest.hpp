@@ -11,15 +11,17 @@
 
 namespace mayfly::nn::manifest {
 
-/// The file's text: these fields between the format's name and version and the hash of all of it.
+/// The file's text: the format's name and version, these fields, and the hash of all of it.
 [[nodiscard]] std::string write(boost::json::object fields);
 
-/// kCorrupt if it is torn, changed or no manifest, kUnsupported for another version.
+/// Parses the text and checks its hash. kCorrupt if it is truncated, modified or not a manifest,
+/// kUnsupported for another version.
 [[nodiscard]] Result<boost::json::value> parse(ByteSpan text);
 /// kCorrupt names what is missing or wrong.
 [[nodiscard]] Result<CheckpointInfo> info_from(const boost::json::value& manifest);
 
-/// Null, or nothing, if it is no object, or there is no such field, or it is of another type.
+/// The value of a field; null, or nothing, if `value` is not an object, has no such field, or the
+/// field has another type.
 [[nodiscard]] const boost::json::value* field_of(const boost::json::value& object,
                                                  const char* name);
 [[nodiscard]] std::optional<std::uint64_t> number_of(const boost::json::value& object,

@@ -7,12 +7,12 @@
 
 namespace mayfly::nn {
 
-/// What activations and their gradients are stored and multiplied as. Weights, their gradients, the
-/// optimizer and all statistics are fp32 in each; products are summed in fp32.
+/// The type in which activations and their gradients are stored and multiplied. Weights, their
+/// gradients, the optimizer and all statistics are always fp32, and products are summed in fp32.
 enum class Dtype {
   kFp32,
   kBf16,  ///< bfloat16, rounded to nearest even
-  kFp16,  ///< IEEE binary16, the same; GPUs only, with a loss scale (nn/loss_scale.hpp)
+  kFp16,  ///< IEEE binary16, rounded to nearest even; GPUs only, with a loss scale (loss_scale.hpp)
 };
 
 [[nodiscard]] constexpr std::size_t bytes_of(Dtype dtype) {

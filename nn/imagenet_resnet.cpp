@@ -25,7 +25,7 @@ Plan plan_for(int depth) {
   UNREACHABLE("make_model lists the depths");
 }
 
-/// What a block does to its input.
+/// The shape of a block.
 struct BlockGeometry {
   int in_channels;
   int width;  ///< channels of the 3x3 convolutions

@@ -1,9 +1,9 @@
 #pragma once
 
-// One block of memory for everything a step touches, laid out before the first step. Each tensor
-// says from when to when it is needed; tensors that are never needed at the same time may share
-// addresses. So the gradients of the early layers lie where the late layers' activations were:
-// on a CPU the step stays small enough for the caches, on a GPU a larger microbatch fits. Pure.
+// One block of memory for all tensors of a step, laid out before the first step. Each tensor has a
+// lifetime, and tensors whose lifetimes do not overlap may share addresses. For example, gradients
+// of early layers use the memory of late layers' activations. On a CPU a step then fits into the
+// caches, on a GPU a larger microbatch fits into memory. Pure.
 
 #include <cstddef>
 #include <string>
@@ -15,7 +15,8 @@ namespace mayfly::nn {
 enum class TensorId : std::size_t {};
 inline constexpr TensorId kNoTensor{static_cast<std::size_t>(-1)};
 
-/// Positions in a step, as whoever makes the plan counts them. Both ends belong to it.
+/// A range of positions in a step, both ends included. The author of the plan defines the
+/// positions.
 struct Lifetime {
   int first = 0;
   int last = 0;
@@ -32,18 +33,19 @@ struct PlannedTensor {
   std::size_t offset = 0;  ///< set by place()
 };
 
-/// How tensors lie in the block: each at a multiple of `alignment`, with `stagger` bytes behind it
-/// that nobody uses (a multiple of the alignment).
+/// The layout of the block: each tensor begins at a multiple of `alignment` and is followed by
+/// `stagger` unused bytes (a multiple of the alignment).
 struct Placement {
   std::size_t alignment = 64;
   std::size_t stagger = 0;
 };
 
-/// Of a CPU. Tensors' sizes are powers of two: extra lines keep them from starting at equal
-/// addresses modulo 4 KiB, where loads are mistaken for depending on earlier stores.
+/// For CPUs. Sizes of tensors are often powers of two; the unused cache lines keep tensors from
+/// beginning at equal addresses modulo 4 KiB, because the CPU then treats loads as dependent on
+/// earlier stores (4K aliasing).
 inline constexpr Placement kCpuPlacement{.alignment = 64, .stagger = 5 * 64};
 
-/// Of a GPU: what the CUDA runtime's own allocations are aligned to.
+/// For GPUs: the alignment of the CUDA runtime's own allocations.
 inline constexpr Placement kGpuPlacement{.alignment = 256, .stagger = 0};
 
 class MemoryPlan {
@@ -51,14 +53,14 @@ class MemoryPlan {
   MemoryPlan() = default;
   explicit MemoryPlan(const Placement& placement) : placement_(placement) {}
 
-  /// Asks for `bytes`.
+  /// Adds a tensor of `bytes` that is needed during `life`; place() assigns its offset.
   TensorId add(std::string name, std::size_t bytes, Lifetime lifetime);
   TensorId add_floats(std::string name, std::size_t count, Lifetime lifetime) {
     return add(std::move(name), count * sizeof(float), lifetime);
   }
 
-  /// Gives every tensor its place: the largest first, each at the lowest address where no tensor of
-  /// an overlapping lifetime lies.
+  /// Assigns an offset to every tensor: the largest first, each at the lowest address that no
+  /// tensor with an overlapping lifetime uses.
   void place();
 
   [[nodiscard]] const std::vector<PlannedTensor>& tensors() const { return tensors_; }

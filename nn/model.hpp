@@ -1,7 +1,7 @@
 #pragma once
 
-// What a network is, without any device: its layers, tensors and names. The kernels are in nn/cpu
-// (and nn/cuda); they agree on the flat layouts declared here.
+// The description of a network, independent of any device: its layers, tensors and names. The
+// kernels are in nn/cpu and nn/cuda; both use the flat layouts declared here.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct TensorInfo {
   std::size_t size = 0;    ///< in elements
 };
 
-/// A convolution (bias-free, square kernel) followed by batch norm, as all our networks have it.
+/// A convolution (bias-free, square kernel) followed by batch norm, as in all supported networks.
 struct ConvSpec {
   int in_channels = 0;
   int out_channels = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to nn: what the descriptions of the network families are made with.
+// Private to nn: builds the descriptions of the network families.
 
 #include <cstdint>
 #include <string>

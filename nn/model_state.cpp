@@ -12,8 +12,8 @@ namespace {
 
 /// A nearly normal deviate (mean 0, variance 1, within +-6): the sum of twelve uniform 16-bit
 /// numbers. It is exact integer arithmetic up to one division by a power of two. The usual
-/// transformations call log and cos, whose last bits differ between C libraries and CPUs, and
-/// members that start on different machines must start with the same weights.
+/// transformations call log and cos, whose last bits differ between C libraries and CPUs, but
+/// members on different machines must start with the same weights.
 double normal_deviate(const CounterRandom& random, std::uint64_t index) {
   constexpr int kDraws = 3;  // of four 16-bit numbers each
   constexpr std::int64_t kTwiceMean = 12 * 65535;

@@ -21,7 +21,7 @@ struct ModelState {
   AlignedBuffer<float> statistics;      ///< running means and variances of batch norm
   std::vector<std::int32_t> exponents;  ///< of the exact sum's blocks; empty in fp32 reduction
   std::optional<LossScale> loss_scale;  ///< of the next step; only where activations are fp16
-  /// False: a state of step 0 whose weights have not been drawn, so that nobody may see it.
+  /// False: a state of step 0 whose weights have not been generated yet; it must not be read.
   bool is_drawn = true;
 };
 
@@ -31,11 +31,12 @@ struct ModelState {
 [[nodiscard]] ModelState make_initial_state(const Model& model, std::uint64_t seed,
                                             std::size_t exponent_count, std::int32_t unset);
 
-/// The same without the weights, which are most of the work. For a worker that will
-/// take another one's state if the job is under way.
+/// The same without generating the weights, which is most of the work. For a worker that receives
+/// another worker's state if the job is already running.
 [[nodiscard]] ModelState make_undrawn_state(const Model& model, std::size_t exponent_count,
                                             std::int32_t unset);
-/// Makes an undrawn state what make_initial_state returns; leaves any other as it is.
+/// Generates the weights of a state without them, as make_initial_state does; does nothing for any
+/// other state.
 void draw_weights(const Model& model, std::uint64_t seed, ModelState& state);
 
 /// Hash of everything in the state, in declaration order. The state is drawn.

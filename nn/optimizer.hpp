@@ -17,8 +17,8 @@ struct SgdOptions {
   float weight_decay = 1e-4F;
 };
 
-/// Updates all elements in place, each with the fixed operation order above (fused multiply-adds,
-/// the same bits for any cut of the array and on every instruction set).
+/// Updates all elements in place, each in the order of operations above with fused multiply-adds.
+/// The bits are the same however the array is divided among calls, and on every instruction set.
 void sgd_update(const SgdOptions& options, float learning_rate, std::span<const float> gradient,
                 std::span<float> parameters, std::span<float> momentum);
 

@@ -5,8 +5,8 @@
 #include "base/check.hpp"
 #include "nn/checkpoint.hpp"
 
-// A member that is behind is sent the state in this form: a header of sizes, then the arrays; in
-// fp16 the loss scale is behind them.
+// The format in which the state is sent to a member that is behind: a header of sizes, then the
+// arrays, and in fp16 the loss scale at the end.
 
 namespace mayfly::nn {
 namespace {

@@ -49,7 +49,7 @@ std::optional<std::uint64_t> element_bytes(std::string_view type) {
   return std::nullopt;
 }
 
-// Bytes that a tensor of this type and shape takes; nothing if the product leaves 64 bits.
+// The size in bytes of a tensor of this type and shape; nothing if the product exceeds 64 bits.
 std::optional<std::uint64_t> tensor_bytes(std::string_view type,
                                           const std::vector<std::int64_t>& shape) {
   std::optional<std::uint64_t> bytes = element_bytes(type);

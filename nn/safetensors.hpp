@@ -13,20 +13,20 @@
 
 namespace mayfly::nn {
 
-/// One tensor of a container; the bytes belong to somebody else.
+/// One tensor of a container; a view of bytes that it does not own.
 struct TensorView {
   std::string type;  ///< "F32", "I32", ...
   std::vector<std::int64_t> shape;
   ByteSpan bytes;
 };
 
-/// A tensor with its name, in the order in which it shall be stored.
+/// Tensors with their names, in the order in which they are stored.
 struct NamedTensor {
   std::string name;
   TensorView tensor;
 };
 
-/// Builds a container. Names are distinct; each tensor's bytes fit its shape and type.
+/// Builds a container. Names must be distinct, and each tensor's bytes must fit its shape and type.
 [[nodiscard]] Bytes encode_safetensors(const std::vector<NamedTensor>& tensors);
 
 /// Reads a container; the views point into `file`. kCorrupt with the reason for anything that is

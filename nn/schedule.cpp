@@ -3,9 +3,10 @@
 namespace mayfly::nn {
 namespace {
 
-// The cosine is read once per step on every member and must be the same bits everywhere, which libm
-// does not promise across versions; so it is computed here, with arithmetic that IEEE 754 fixes.
-// sin(x) for |x| <= pi/2 by its Taylor series: the first term left out is below 6e-17.
+// The cosine is computed once per step on every member and must have the same bits everywhere,
+// which libm does not guarantee across versions. So it is computed here, with arithmetic that IEEE
+// 754 specifies exactly. sin(x) for |x| <= pi/2 by its Taylor series: the first term left out is
+// below 6e-17.
 double sine(double x) {
   const double square = x * x;
   double term = x;

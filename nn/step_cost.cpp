@@ -21,8 +21,8 @@ double input_values(const ConvSpec& spec, std::size_t images) {
   return static_cast<double>(images) * spec.in_channels * square(spec.input_size);
 }
 
-/// Behind the stem, where its output is stored after the norm, and at the end of each block, where
-/// the shortcut is added: in backward both are part of a convolution's passes.
+/// The cost of the passes after the stem, which store its output after the norm, and at the end of
+/// each block, which add the shortcut. In backward both are part of a convolution's passes.
 double elementwise_values(const Model& model, std::size_t images) {
   const double stem = output_values(model.stem, images);
   double values = stem + (model.stem_pool ? stem / 4 : stem);
@@ -50,8 +50,8 @@ LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient, std::size_t 
   const double weights = square(spec.kernel) * spec.in_channels * spec.out_channels * kWeightBytes;
   LayerCost cost;
   cost.forward = {flops, in + out + weights};
-  // The gradient through the norm takes the convolution's output too; the gradient of the weights
-  // takes the input again.
+  // The gradient through the norm also reads the convolution's output; the gradient of the weights
+  // reads the input again.
   cost.backward = {flops, 2 * out + in + weights};
   if (has_input_gradient) {
     cost.backward += {flops, in + weights};

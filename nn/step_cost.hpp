@@ -1,7 +1,7 @@
 #pragma once
 
-// What a training step has to do, from its description alone: the yardstick that measured times are
-// held against. Pure.
+// The operations and bytes of a training step, computed from the description of the network, for
+// comparison with measured times. Pure.
 
 #include <cstddef>
 #include <vector>
@@ -11,12 +11,12 @@
 
 namespace mayfly::nn {
 
-/// Of one pass over a microbatch.
+/// The cost of one pass over a microbatch.
 struct PassCost {
-  /// Floating-point operations of the direct algorithm, a multiply-add as two. Winograd needs
-  /// fewer, so it can exceed what the machine can do.
+  /// Floating-point operations of the direct algorithm; a multiply-add counts as two. Winograd
+  /// needs fewer, so its rate by this measure can exceed the machine's peak.
   double flops = 0;
-  /// Bytes read and written if no cache kept anything from one pass to the next, with norm and ReLU
+  /// Bytes read and written if no cache kept data from one pass to the next, with norm and ReLU
   /// applied where their tensors are read anyway.
   double bytes = 0;
 
@@ -29,18 +29,19 @@ struct PassCost {
 
 struct LayerCost {
   PassCost forward;
-  PassCost backward;  ///< both gradients; of the stem only that of the weights
+  PassCost backward;  ///< both gradients; for the stem only the gradient of the weights
 };
 
-/// Of a convolution with its norm and ReLU. `images` is the microbatch, `dtype` that of activations
-/// and their gradients; weights and theirs are fp32.
+/// The cost of a convolution with its norm and ReLU. `images` is the number of samples in the
+/// microbatch, `dtype` the type of activations and their gradients; weights and their gradients are
+/// fp32.
 [[nodiscard]] LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient,
                                    std::size_t images, Dtype dtype = Dtype::kFp32);
 
 struct StepCost {
   std::vector<LayerCost> layers;  ///< in the order of convolutions_of()
-  /// Of the whole microbatch: the layers, the sums at the ends of blocks, pooling behind the stem,
-  /// and the classifier. Without the update.
+  /// The cost of the whole microbatch: the layers, the sums at the ends of blocks, pooling behind
+  /// the stem, and the classifier. Without the update.
   PassCost total;
 };
 [[nodiscard]] StepCost step_cost(const Model& model, std::size_t images,

@@ -26,7 +26,7 @@ std::string without_end(const std::string& text, std::size_t count) {
   return text.substr(0, text.size() - count);
 }
 
-/// "layer1.0.bn1." of the norm behind a convolution.
+/// The prefix of the norm behind a convolution, for example "layer1.0.bn1.".
 std::string norm_prefix(const Model& model, const ConvSpec& conv) {
   return without_end(model.parameters[conv.weight + 1].name, std::string("weight").size());
 }
@@ -43,12 +43,12 @@ std::string our_name(std::string name) {
   return name;
 }
 
-/// What stands beside a name in an error: how many more have the same trouble.
+/// The text behind a name in an error: the number of other tensors with the same problem.
 std::string and_more(std::size_t count) {
   return count > 1 ? fmt::format(" (and {} more)", count - 1) : "";
 }
 
-/// The nearest of `names` if it is near enough to be meant.
+/// The nearest of `names`, if it is near enough to be a suggestion.
 std::string suggestion(const std::string& name, const std::set<std::string>& names) {
   std::string nearest;
   std::size_t distance = name.size() / 3 + 1;
@@ -71,7 +71,7 @@ std::set<std::string> names_of(const Model& model) {
   return names;
 }
 
-/// Every tensor has its place and every place its tensor.
+/// Checks that every tensor belongs to the model and that no tensor of the model is missing.
 Result<void> check_names(const Model& model, const WeightTensors& tensors) {
   std::set<std::string> missing = names_of(model);
   std::vector<std::string> unknown;
@@ -80,7 +80,7 @@ Result<void> check_names(const Model& model, const WeightTensors& tensors) {
       unknown.push_back(name);
     }
   }
-  // A misspelt name is both; the suggestion says more than the gap.
+  // A misspelt name is both unknown and missing; the suggestion is more helpful, so it is reported.
   if (!unknown.empty()) {
     return Error{Errc::kInvalidInput, fmt::format("tensor {}{} is not part of {}{}", unknown[0],
                                                   and_more(unknown.size()), model.name,
@@ -159,7 +159,7 @@ Result<void> copy_tensor(const TensorInfo& info, const TensorView& from, std::sp
   return check_values(info, to);
 }
 
-/// Whether the classifier differs from the model's in the class count and nothing else.
+/// Whether the classifier differs from the model's only in the number of classes.
 bool has_other_classes(const Model& model, const WeightTensors& tensors) {
   const auto classes = classes_of(tensors);
   return classes.has_value() && *classes != model.classes &&
@@ -182,7 +182,7 @@ Result<void> copy_tensors(const std::vector<TensorInfo>& infos, std::size_t coun
 Bytes encode_weight_file(const Model& model, const ModelState& state) {
   const auto steps = static_cast<std::int64_t>(value(state.committed));
   std::vector<NamedTensor> tensors;
-  // The 8-byte scalars come first: behind F32 tensors of any size they might lie unaligned.
+  // The 8-byte scalars come first, because they might be unaligned behind F32 tensors.
   for (const ConvSpec* conv : convolutions_of(model)) {
     tensors.push_back(
         {norm_prefix(model, *conv) + kCounter, {"I64", {}, std::as_bytes(std::span(&steps, 1))}});
