@@ -14,7 +14,7 @@ void die_with_launcher() {
   if (launcher == nullptr) {
     return;
   }
-  // The order matters: a launcher that dies after the check below still kills us.
+  // Set before the check below: if the launcher dies after the check, the signal is still sent.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (std::to_string(::getppid()) != launcher) {
     ::_exit(1);

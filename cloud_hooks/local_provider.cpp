@@ -34,7 +34,7 @@ class EndedLogs {
       (has_failed ? failed_ : others_).push_back(path);
     }
   }
-  /// Whoever is started from now on writes to this file, too.
+  /// A server that is started from now on also writes to this file.
   void take_back(const std::string& path) {
     std::erase(failed_, path);
     std::erase(others_, path);
@@ -56,7 +56,7 @@ class EndedLogs {
   std::deque<std::string> others_;
 };
 
-/// Its output goes to a file, or to where ours goes.
+/// The server's output goes to a file, or to this process's output.
 void plan_output(SpawnPlan& plan, const std::string& log_path) {
   plan.open(STDIN_FILENO, "/dev/null", O_RDONLY);
   if (!log_path.empty()) {
@@ -217,7 +217,8 @@ void LocalProvider::Impl::reap() {
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     ServerStatus& server = servers_[i];
     int wait_status = 0;
-    // One by one, not with pid -1: other children of this process are not ours to reap.
+    // Waits for each pid separately, not for -1: other parts of this process wait for their own
+    // children.
     if (server.alive() && ::waitpid(server.pid, &wait_status, WNOHANG) == server.pid) {
       record_end(server, wait_status);
       ended_logs_.add(server, log_paths_[i]);
@@ -234,7 +235,7 @@ ServerStatus* LocalProvider::Impl::find(const std::string& id) {
 Result<void> LocalProvider::Impl::signal(const std::string& id, int number) {
   reap();
   const ServerStatus* server = find(id);
-  // A process that has just died stays a zombie until we reap it, so its pid cannot be another's.
+  // A process that has just died stays a zombie until it is waited for, so its pid is not reused.
   if (server == nullptr || !server->alive() || ::kill(server->pid, number) != 0) {
     return Error{Errc::kNotFound, id + " does not run"};
   }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Servers that are processes on this host: the embedded default, and what tests and the local
-// launcher kill. All functions may be called from any thread.
+// Servers that are processes on this host: the default of `mayfly train`, and the provider with
+// which tests and the local launcher start and kill workers. All functions may be called from any
+// thread.
 
 #include <memory>
 #include <string>
@@ -14,45 +15,45 @@
 namespace mayfly::cloud_hooks {
 
 struct LocalProviderOptions {
-  /// What request() starts; may be empty if only start() is used. "{id}" in an argument is replaced
-  /// by the server's id.
+  /// The command that request() starts; may be empty if only start() is used. "{id}" in an argument
+  /// is replaced by the server's id.
   std::vector<std::string> argv;
-  /// Folder of request()'s log files, one per server: ID.log. Empty: our own output.
+  /// Folder for request()'s log files, one per server: ID.log. Empty: the output of this process.
   std::string log_dir;
-  /// Added to (or replacing in) our own environment for every server.
+  /// Variables that are added to, or replace those of, this process's environment for every server.
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
 class LocalProvider final : public Provider {
  public:
-  /// A job may replace thousands of servers. Whenever one is started, of those that have ended the
-  /// newest log files stay: so many of servers that were killed or failed, and so many of others.
+  /// A job may replace thousands of servers. When one is started, old log files of ended servers
+  /// are removed: these are the numbers that stay of killed or failed servers, and of others.
   static constexpr std::size_t kFailedLogsMax = 48;
   static constexpr std::size_t kOtherLogsMax = 16;
 
   explicit LocalProvider(LocalProviderOptions options = {});
-  /// Kills (SIGKILL) whatever still runs and waits for it.
+  /// Kills (SIGKILL) all processes that still run and waits for them.
   ~LocalProvider() override;
 
-  /// Starts argv[0] (searched in PATH). Its output is appended to `log_path`; empty: our own
-  /// output. Its input is /dev/null, it inherits no other descriptor, and it starts with default
-  /// signal handling. Returns the id: "local-N", N counting from 1. kInvalidInput for an empty
-  /// argv, kNotFound for a program that does not exist, kIo otherwise.
+  /// Starts argv[0] (searched in PATH). Its output is appended to `log_path`, or goes to the output
+  /// of this process if that is empty. Its input is /dev/null, it inherits no other descriptor, and
+  /// it starts with default signal handling. Returns the id: "local-N", N counting from 1.
+  /// kInvalidInput for an empty argv, kNotFound for a program that does not exist, kIo otherwise.
   [[nodiscard]] Result<std::string> start(const std::vector<std::string>& argv,
                                           const std::string& log_path);
-  /// 0 if nobody knows the id or its process has ended.
+  /// The process id; 0 if the server is unknown or its process has ended.
   [[nodiscard]] int pid_of(const std::string& id);
   /// Sends a signal, for example SIGTERM, SIGKILL, SIGSTOP or SIGCONT. kNotFound if the process has
-  /// ended or nobody knows the id.
+  /// ended or the id is unknown.
   [[nodiscard]] Result<void> signal(const std::string& id, int signal_number);
-  /// Looks for processes that have ended, without waiting, and returns the state of all.
+  /// Collects processes that have ended, without waiting, and returns the state of all servers.
   [[nodiscard]] std::vector<ServerStatus> poll();
 
-  /// kConfig for an argv that cannot be started, kCapacity if the system has no process to give.
-  /// Of the request, the offer and the labels are only remembered, and the start-up text is not
-  /// run: argv says what to start.
+  /// kConfig for an argv that cannot be started, kCapacity if the system cannot create a process.
+  /// Offer and labels of the request are stored but not used, and the startup text is not run,
+  /// because argv is the command.
   [[nodiscard]] RequestOutcome request(const ServerRequest& request) override;
-  /// SIGTERM first: a worker drains on it. The policy above decides when to kill.
+  /// Sends SIGTERM, on which a worker drains. The caller decides when to kill it.
   [[nodiscard]] std::optional<ProviderError> release(const std::string& id) override;
   [[nodiscard]] Answer<ServerStatus> status(const std::string& id) override;
   [[nodiscard]] Answer<std::vector<ServerStatus>> list() override { return poll(); }

@@ -56,7 +56,7 @@ bool read_some(int fd, std::string& text) {
   return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/// The conversation with a running program, until its output ends or patience does.
+/// Writes to and reads from a running program until its output ends or the time-out expires.
 class Conversation {
  public:
   Conversation(const ProgramCall& call, UniqueFd in, UniqueFd out, UniqueFd err)
@@ -107,7 +107,7 @@ class Conversation {
     if (count >= 0) {
       written_ += static_cast<std::size_t>(count);
     } else if (errno != EAGAIN && errno != EINTR) {
-      written_ = call_.input.size();  // it does not want to hear the rest
+      written_ = call_.input.size();  // the program has closed its input
     }
   }
 

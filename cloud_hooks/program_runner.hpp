@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs a program to its end: text in, text out, never longer than a time-out. Any thread.
+// Runs a program to its end, with a text as input and as output, and with a time-out. Any thread.
 
 #include <cstddef>
 #include <string>
@@ -17,7 +17,7 @@ struct ProgramCall {
   std::string input;              ///< for its standard input, which is then closed
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to ours
   Duration timeout = seconds(30);
-  std::size_t output_bytes_max = std::size_t{1} << 20;  ///< of standard output, then it is ended
+  std::size_t output_bytes_max = std::size_t{1} << 20;  ///< of standard output; more: it is killed
 };
 
 struct ProgramResult {
@@ -28,16 +28,17 @@ struct ProgramResult {
   std::string errors;  ///< the last few KiB of standard error
 
   [[nodiscard]] bool succeeded() const { return end == End::kExited && code == 0; }
-  /// How it ended and its last words, in one line without control characters, for people.
+  /// A message of one line, without control characters: how it ended, and its last line of output.
   [[nodiscard]] std::string summary() const;
 };
 
 /// The program inherits no descriptor and gets default signal handling and a process group of its
-/// own, which is killed as a whole if it takes too long or says too much. kNotFound if there is no
-/// such program, kInvalidInput for an empty argv, kIo if the system has nothing to run it with.
+/// own, which is killed as a whole if it exceeds the time-out or the size of the output. kNotFound
+/// if the program does not exist, kInvalidInput for an empty argv, kIo if no process can be
+/// created.
 [[nodiscard]] Result<ProgramResult> run_program(const ProgramCall& call);
 
-/// The last line of a text that is not empty, without control characters, at most 300 characters.
+/// The last non-empty line of a text, without control characters, at most 300 characters.
 [[nodiscard]] std::string last_line(const std::string& text);
 
 }  // namespace mayfly::cloud_hooks

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kCostEvery = seconds(60);
 constexpr Duration kIdleWait = seconds(3600);
-// A request is on record before it is sent, unless the disk takes longer.
+// A request is recorded before it is sent, unless the disk takes longer than this.
 constexpr Duration kRecordFirst = milliseconds(10);
 constexpr Duration kRecordsMax = seconds(10);
 
@@ -57,7 +57,7 @@ class ProviderDriver::Impl {
       if (ended_) {
         return;
       }
-      seen_at_ = seen_ ? seen_at_ : heard;  // what the one before has shown counts from then
+      seen_at_ = seen_ ? seen_at_ : heard;  // losses of an unread snapshot keep its earlier time
       seen_ = std::move(seen);
     }
     changed_.notify_all();
@@ -150,7 +150,7 @@ void ProviderDriver::Impl::run() {
     seen.swap(seen_);
     const Instant seen_at = seen_at_;
     lock.unlock();
-    // A loss counts from when it was handed over, not from when we came to it.
+    // The time of a loss is that of the snapshot, not that of its processing here.
     if (seen) {
       compare(seen_at, *seen);
     }
@@ -164,7 +164,7 @@ void ProviderDriver::Impl::run() {
 }
 
 void ProviderDriver::Impl::step(Instant when, const PolicyEvent& event) {
-  const Instant now = last_ = std::max(last_, when);  // the policy's time never goes back
+  const Instant now = last_ = std::max(last_, when);  // times of events must not decrease
   for (const PolicyEffect& effect : policy_.handle(now, event)) {
     std::visit([this](const auto& e) { carry_out(e); }, effect);
   }
@@ -269,7 +269,7 @@ void ProviderDriver::Impl::tell_all(const std::vector<CloudFact>& facts) {
   }
 }
 
-/// Every minute in which something was spent: who starts us again goes on from there.
+/// Called every minute in which there was a cost: a restarted coordinator continues from this sum.
 void ProviderDriver::Impl::tell_cost(Instant now) {
   if (now < cost_due_) {
     return;

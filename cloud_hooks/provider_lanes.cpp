@@ -50,7 +50,7 @@ void ProviderLanes::run(Lane& lane) {
       return;
     }
     lock.unlock();
-    (*lane.call)(*lane.provider);  // nobody else touches it until it is taken back
+    (*lane.call)(*lane.provider);  // without the mutex: no other thread uses a busy lane's call
     lock.lock();
     lane.call.reset();
     if (!waiting_.empty()) {

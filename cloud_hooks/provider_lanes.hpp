@@ -1,7 +1,7 @@
 #pragma once
 
-// Threads for calls that may take long: to providers, and to whoever keeps records. What is given
-// to them never waits for an answer.
+// Threads for calls that may take long: to providers, and to writers of records. The caller never
+// waits for an answer.
 
 #include <condition_variable>
 #include <cstdint>
@@ -18,16 +18,17 @@
 
 namespace mayfly::cloud_hooks {
 
-/// One thread for each of several providers of the same job: a call that hangs keeps none waiting
-/// but those that come when all are taken. The first provider that is free gets the next call, so
-/// that connections and keys of a few stay in use. Any thread.
+/// One thread for each of several providers of the same job, so that a call that hangs delays
+/// others only when all threads are busy. The first free provider gets the next call, so that the
+/// connections and keys of a few providers stay in use. Any thread.
 class ProviderLanes {
  public:
   using Call = std::function<void(Provider&)>;
 
-  /// The providers, at least one, must outlive this. `name` is the threads', at most 15 characters.
+  /// The providers, at least one, must outlive this. `name` is the name of the threads, at most 15
+  /// characters.
   ProviderLanes(const std::vector<Provider*>& providers, const char* name);
-  /// Waits for calls that have begun; the others are dropped.
+  /// Waits for calls that have begun and drops the others.
   ~ProviderLanes();
   ProviderLanes(const ProviderLanes&) = delete;
   ProviderLanes& operator=(const ProviderLanes&) = delete;
@@ -37,7 +38,7 @@ class ProviderLanes {
  private:
   struct Lane {
     Provider* provider = nullptr;
-    std::optional<Call> call;  // that it was given, until it is done
+    std::optional<Call> call;  // the call that it carries out; none if it is free
     std::condition_variable given;
     std::thread thread;
   };
@@ -49,13 +50,13 @@ class ProviderLanes {
   std::deque<Lane> lanes_;
 };
 
-/// A thread that does what it is given in order, many at once if many have come. Any thread.
+/// A thread that processes items in order, all waiting ones in one call. Any thread.
 template <typename T>
 class BatchLane {
  public:
   explicit BatchLane(std::function<void(const std::vector<T>&)> act)
       : act_(std::move(act)), thread_([this] { run(); }) {}
-  /// Does first what it was given.
+  /// Processes all waiting items, then ends the thread.
   ~BatchLane() {
     {
       const std::lock_guard lock(mutex_);
@@ -76,7 +77,7 @@ class BatchLane {
     changed_.notify_all();
   }
 
-  /// Waits until all is done that it was given before, at most so long.
+  /// Waits until all items that were added before are processed, at most for the given time.
   void flush(Duration timeout) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, timeout, [this, mine = given_] { return done_ >= mine; });

@@ -10,7 +10,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr int kFirstOther = 3;  // descriptors that nobody planned
+constexpr int kFirstOther = 3;  // this and higher descriptors are closed in the program
 constexpr mode_t kFileMode = 0644;
 
 /// As the exec calls want them; valid as long as `texts`.

@@ -1,8 +1,8 @@
 #pragma once
 
-// How a program is born: the one place of cloud_hooks that starts processes. A plan says which
-// descriptors the program gets; besides those it inherits none, and it starts with no signal
-// blocked and each as the system handles it by default. A plan is used by one thread at a time.
+// Starts programs; the only place in cloud_hooks that does. A plan lists the descriptors that the
+// program gets; it inherits no others, no signal is blocked, and all signals have their default
+// handling. A plan is used by one thread at a time.
 
 #include <spawn.h>
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 
 namespace mayfly::cloud_hooks {
 
-/// Our own environment as lines "NAME=value", with additions, which replace what has their name.
-/// In the order of the names.
+/// This process's environment as lines "NAME=value", with additions, which replace variables of the
+/// same name. Sorted by name.
 [[nodiscard]] std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& additions);
 
@@ -25,15 +25,17 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  // In this order: a later one may use what an earlier one has made. `theirs` is 0, 1 or 2.
-  /// The program opens `path` itself, with flags of open(); a file that it creates is 0644.
+  // Carried out in the order of the calls: a later one may use the result of an earlier one.
+  // `theirs` is 0, 1 or 2.
+  /// The program opens `path` itself, with flags of open(); a new file gets mode 0644.
   void open(int theirs, const std::string& path, int flags);
-  /// The program gets a copy of a descriptor: ours, or one of its own from before.
+  /// The program gets a copy of a descriptor of this process, or of an earlier one of its own.
   void copy(int theirs, int descriptor);
-  /// It leads a process group of its own, so that it can be killed with its children.
+  /// The program leads a process group of its own, so that it can be killed with its children.
   void lead_group();
 
-  /// Starts argv[0], searched in PATH; argv is not empty. 0 with its id, or an errno.
+  /// Starts argv[0], searched in PATH; argv must not be empty. Returns 0 and sets the process id,
+  /// or returns an errno.
   [[nodiscard]] int start(std::vector<std::string> argv, std::vector<std::string> environment,
                           pid_t& pid);
 

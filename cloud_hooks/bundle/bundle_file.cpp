@@ -55,7 +55,7 @@ Result<std::string> hash_of(int fd, std::uint64_t bytes, const std::string& path
 
 Result<BundleFile> open_bundle(const std::string& path) {
   BundleFile bundle;
-  // Non-blocking, or a named pipe would be waited for before it is refused.
+  // Non-blocking, because opening a named pipe would block before it is refused.
   bundle.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
   if (!bundle.fd.valid() || ::fstat(bundle.fd.get(), &about) != 0) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The file that new servers get: what a worker needs, packed by `mayfly bundle`.
+// The bundle that new servers download: the program and its libraries, packed by `mayfly bundle`.
 
 #include <cstdint>
 #include <string>
@@ -13,13 +13,13 @@ namespace mayfly::cloud_hooks {
 inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
 
 struct BundleFile {
-  UniqueFd fd;              ///< stays what it was if another file takes the name
-  std::uint64_t bytes = 0;  ///< of it, when it was opened
-  std::string sha256;       ///< of them, in hexadecimal
+  UniqueFd fd;              ///< refers to the same file even if another one gets its name
+  std::uint64_t bytes = 0;  ///< size when it was opened
+  std::string sha256;       ///< hash of these bytes, in hexadecimal
 };
 
-/// Opens and hashes it. kNotFound, kIo; kInvalidInput for what is no file, empty, or larger than
-/// kBundleBytesMax. Any thread.
+/// Opens and hashes the file. kNotFound, kIo; kInvalidInput if it is not a regular file, empty, or
+/// larger than kBundleBytesMax. Any thread.
 [[nodiscard]] Result<BundleFile> open_bundle(const std::string& path);
 
 }  // namespace mayfly::cloud_hooks

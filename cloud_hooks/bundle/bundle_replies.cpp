@@ -15,7 +15,7 @@ namespace {
 
 struct Part {
   std::uint64_t first = 0;
-  std::uint64_t bytes = 0;  // 0: nothing of what was asked for is there
+  std::uint64_t bytes = 0;  // 0: the range has no bytes of the file
 };
 
 const char* reason_of(int status) {
@@ -57,7 +57,7 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return is_whole ? std::optional(number) : std::nullopt;
 }
 
-/// What a Range header asks for of `size` bytes; none for one that is to be ignored.
+/// The range of `size` bytes that a Range header selects; none if the header is to be ignored.
 std::optional<Part> part_of(std::string_view range, std::uint64_t size) {
   constexpr std::string_view kUnit = "bytes=";
   const std::size_t dash = range.find('-');

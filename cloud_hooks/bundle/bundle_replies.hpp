@@ -1,14 +1,14 @@
 #pragma once
 
-// What the bundle server answers: a request as a value in, a reply as a value out. No socket here.
+// The replies of the bundle server, as a pure function from a request to a reply. No sockets.
 
 #include <cstdint>
 #include <string>
 
 namespace mayfly::cloud_hooks {
 
-/// What a client must show to fetch anything: 64 hexadecimal digits made of the job token's text by
-/// SHA-256, so that the token itself stays where it is. With coreutils:
+/// The credential of clients: 64 hexadecimal digits, derived from the job token's text by SHA-256,
+/// so that the token itself is not sent. With coreutils:
 /// printf 'mayfly bundle\n%s\n' "$token" | sha256sum
 [[nodiscard]] std::string bundle_access(const std::string& token);
 
@@ -20,7 +20,7 @@ struct BundleQuery {
   std::string range;          ///< the same
 };
 
-/// What there is to fetch: how many bytes.
+/// The sizes of the available files in bytes.
 struct BundleSizes {
   std::uint64_t start = 0;   ///< of /start, the start script
   std::uint64_t bundle = 0;  ///< of /bundle
@@ -35,12 +35,12 @@ struct BundleReply {
   std::uint64_t bytes = 0;
 };
 
-/// 403 for whoever does not show `access`, whatever he asks for; then GET and HEAD of what there
-/// is, whole or one range of it (RFC 9110; more than one range is answered with the whole).
+/// 403 for any request without `access`. Otherwise GET and HEAD of the available files, whole or
+/// one range (RFC 9110; a request for several ranges is answered with the whole file).
 [[nodiscard]] BundleReply reply_to(const BundleQuery& query, const std::string& access,
                                    const BundleSizes& sizes);
 
-/// 503: come back in a second.
+/// 503, with the advice to try again in a second.
 [[nodiscard]] BundleReply busy_reply();
 
 }  // namespace mayfly::cloud_hooks

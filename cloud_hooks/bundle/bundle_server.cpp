@@ -50,12 +50,12 @@ std::string text_of(boost::beast::string_view view) {
 
 class Session;
 
-/// What a session needs of the server that holds it.
+/// The functions of the server that a session uses.
 class SessionHome {
  public:
   virtual ~SessionHome() = default;
   virtual BundleReply reply(const BundleQuery& query) = 0;
-  /// So many bytes of what is served at most, from `at` on; 0 if they cannot be read.
+  /// Reads bytes of a served file from `at` on, and returns their number; 0 if reading fails.
   virtual std::size_t read(BundleReply::Body body, std::uint64_t at, std::size_t bytes_max,
                            char* into) = 0;
   virtual void turned_away(const Session& session, const std::string& why) = 0;
@@ -85,7 +85,7 @@ class Session : public std::enable_shared_from_this<Session> {
         [self = shared_from_this()](const error_code& error, std::size_t) { self->heard(error); });
   }
 
-  /// At once; `why` is for the log if it was still a stranger.
+  /// Closes the connection at once; `why` is logged if it was not authenticated yet.
   void drop(const std::string& why) {
     if (stage_ == Stage::kUnauthenticated) {
       home_.turned_away(*this, why);
@@ -94,7 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   [[nodiscard]] Stage stage() const { return stage_; }
-  /// It gets the large file: a client that knows the token, and that is busy for a while.
+  /// The session sends the large file: its client knows the token, and the download takes a while.
   [[nodiscard]] bool is_download() const {
     return stage_ == Stage::kAnswer && reply_.body == BundleReply::Body::kBundle;
   }
@@ -149,14 +149,14 @@ class Session : public std::enable_shared_from_this<Session> {
         static_cast<std::size_t>(std::min<std::uint64_t>(kReplyBlockBytes, reply_.bytes - sent_));
     const std::size_t count = home_.read(reply_.body, reply_.first + sent_, wanted, block_.data());
     if (count == 0) {
-      close();  // fewer bytes than announced tell the client that something is wrong
+      close();  // the client notices the error because it received fewer bytes than announced
       return;
     }
     sent_ += count;
     send(asio::buffer(block_.data(), count));
   }
 
-  /// Closing with input unread would reset the connection, and could destroy our last words.
+  /// Closing with unread input would reset the connection, and the end of the answer could be lost.
   void end_output() {
     stage_ = Stage::kClosing;
     deadline_ = monotonic_now() + kClosingMax;

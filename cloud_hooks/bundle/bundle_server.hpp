@@ -1,11 +1,11 @@
 #pragma once
 
-// Serves a job's new servers what they start with: the start script and the worker bundle, over
-// HTTP, to whoever can show bundle_access() of the job token. On one thread of its own, so that
-// neither a slow disk nor a slow reader keeps the coordinator waiting. Each connection has a
-// bounded buffer, a bounded time, and one request.
+// Serves the start script and the worker bundle to a job's new servers, over HTTP, to clients that
+// present bundle_access() of the job token. It runs on a thread of its own, so that neither a slow
+// disk nor a slow client delays the coordinator. Each connection has a bounded buffer, a bounded
+// time, and one request.
 //
-// Nothing is encrypted: what is served holds no secret, and who fetches it checks its hash.
+// Nothing is encrypted: the files contain no secret, and clients check their hashes.
 
 #include <memory>
 #include <string>
@@ -17,13 +17,13 @@
 
 namespace mayfly::cloud_hooks {
 
-/// How long and how many; tests are less patient.
+/// Limits; tests use shorter times.
 struct BundleLimits {
-  std::size_t strangers_max = 64;         ///< other connections; more: the oldest goes
-  std::size_t downloads_max = 64;         ///< of the bundle at once; more are told to come back
-  Duration request_max = seconds(5);      ///< for a request to come
-  Duration stall_max = seconds(30);       ///< for a block of the answer to be taken
-  Duration download_max = seconds(1800);  ///< for all of it
+  std::size_t strangers_max = 64;         ///< unauthenticated connections; the oldest is closed
+  std::size_t downloads_max = 64;         ///< simultaneous downloads; more clients receive 503
+  Duration request_max = seconds(5);      ///< until the request is complete
+  Duration stall_max = seconds(30);       ///< without progress while the answer is sent
+  Duration download_max = seconds(1800);  ///< for the whole answer
 };
 
 struct BundleServerOptions {
@@ -36,7 +36,7 @@ struct BundleServerOptions {
 
 class BundleServer {
  public:
-  /// Starts at once.
+  /// Starts the thread.
   [[nodiscard]] static std::unique_ptr<BundleServer> start(BundleServerOptions options);
   /// Ends all connections and the thread.
   virtual ~BundleServer() = default;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the job's servers have cost and cost now, from the times for which they are known to exist,
-// or might exist for all we know. Pure. Money is in the currency of the offers' prices.
+// The past and present cost of the job's servers, computed from the times during which they are
+// known to exist, or might exist. Pure. Money is in the currency of the offers' prices.
 
 #include <map>
 #include <string>
@@ -12,25 +12,25 @@ namespace mayfly::cloud_hooks {
 
 class Bill {
  public:
-  /// `least` is what a server is billed for at least, however short it lived.
+  /// `least` is the shortest time for which a server is billed.
   explicit Bill(double spent_before, Duration least) : closed_(spent_before), least_(least) {}
 
-  /// Something bills from `since` on. An item that is open already only gets the earlier beginning
-  /// and the new price.
+  /// An item is billed from `since` on. If it is already open, the earlier beginning counts, and
+  /// its price is updated.
   void open(const std::string& item, double price_per_hour, Instant since);
-  /// It bills no longer; returns what it cost in all. 0 for one that is not open.
+  /// The item is no longer billed. Returns its total cost; 0 if it was not open.
   double close(const std::string& item, Instant now);
-  /// It may have existed, unseen, for so long at most: that much is charged, or what is billed at
-  /// least, and returned. 0 for one that is not open.
+  /// The item may have existed, without being listed, for this time at most: charges that time, or
+  /// the shortest billed time, and returns the cost. 0 if it was not open.
   double close_unseen(const std::string& item, Duration existed);
-  /// It never existed, or goes on under another name.
+  /// The item never existed, or is continued under another name; nothing is charged.
   void drop(const std::string& item);
 
-  /// Of everything, until now.
+  /// The cost of all items until now.
   [[nodiscard]] double spent(Instant now) const;
-  /// Of one open item, until now; 0 for one that is not open.
+  /// The cost of one open item until now; 0 if it is not open.
   [[nodiscard]] double cost(const std::string& item, Instant now) const;
-  /// What everything open costs in an hour.
+  /// The hourly cost of all open items.
   [[nodiscard]] double per_hour() const;
 
  private:

@@ -8,7 +8,7 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr int kFailedStartsMax = 3;
-constexpr double kNewSpeedWeight = 0.2;  // workers differ, and one may be disturbed for a while
+constexpr double kNewSpeedWeight = 0.2;  // smooths over workers, some of which are slow for a while
 
 }  // namespace
 
@@ -48,7 +48,7 @@ double OfferCatalog::measured_per_stated_speed() const {
 
 double OfferCatalog::price_per_speed(std::size_t offer) const {
   const Entry& entry = entries_.at(offer);
-  // Stated speeds have a unit of their own; what was measured elsewhere says what it is worth.
+  // Configured speeds have a unit of their own; offers with a measured speed give the conversion.
   const double speed = entry.measured_speed > 0 ? entry.measured_speed
                                                 : entry.terms.speed * measured_per_stated_speed();
   return entry.terms.price_per_hour / speed;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What may be asked for, in which order, and what may not be asked for just now. Pure.
+// The offers of a job: which ones may be requested at a given time, and in which order. Pure.
 
 #include <cstddef>
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace mayfly::cloud_hooks {
 
-/// An offer with what it costs and what it gives.
+/// An offer with its price and its expected speed.
 struct OfferTerms {
   Offer offer;
   double price_per_hour = 0;  ///< of one server, in the budget's currency; not negative
-  double speed = 1;           ///< of one worker there, relative to the other offers'; above 0
+  double speed = 1;           ///< of one worker, relative to the other offers; above 0
 };
 
 struct BackoffOptions {
@@ -32,38 +32,39 @@ class OfferCatalog {
   [[nodiscard]] const OfferTerms& terms(std::size_t offer) const;
   [[nodiscard]] std::optional<std::size_t> find(const Offer& offer) const;
 
-  /// The offers that may be asked for now, lowest price per speed first; equal ones in the order of
-  /// the list; those that just lost many servers, or whose last server never had a worker in the
-  /// job, behind all others.
+  /// The offers that may be requested now, lowest price per speed first; equal ones in the order of
+  /// the list. Offers that just lost many servers, or whose last server never had a worker in the
+  /// job, come last.
   [[nodiscard]] std::vector<std::size_t> ranking(Instant now) const;
-  /// What a unit of speed costs per hour, with measured speeds where there are some.
+  /// The hourly price of a unit of speed, with measured speeds where available.
   [[nodiscard]] double price_per_speed(std::size_t offer) const;
-  /// The next moment after `now` at which ranking() has more to offer without further news.
+  /// The next time after `now` at which ranking() contains more offers without any further event.
   [[nodiscard]] std::optional<Instant> next_change(Instant now) const;
-  /// From when on an offer has refused nothing, and lost no burst of servers, for so long, if
-  /// nothing happens until then. Nothing while it is stopped or at its quota, or if its last server
-  /// never had a worker in the job.
+  /// The time at which an offer will have had no refusal, and no burst of losses, for the given
+  /// duration, if none happens until then. Nothing while the offer is stopped or at its quota, or
+  /// if its last server never had a worker in the job.
   [[nodiscard]] std::optional<Instant> calm_from(std::size_t offer, Duration calm) const;
-  /// Whether no offer can ever be asked for again without news from a person or of a freed quota.
+  /// Whether no offer can be requested again until an operator acts or a quota is freed.
   [[nodiscard]] bool all_stopped() const;
 
-  /// A worker there does its work: whatever was wrong is over.
+  /// A worker of this offer computes: earlier failures no longer count.
   void worked(std::size_t offer);
-  /// None to be had. If the provider named zones, offers of this type there may be asked for at
-  /// once, and those in other zones wait too. Returns until when this one waits.
+  /// No capacity. If the provider named zones, offers of this type in these zones may be requested
+  /// at once, and those in other zones wait as well. Returns the end of this offer's waiting time.
   Instant out_of_stock(std::size_t offer, Instant now, const ProviderError& error);
-  /// A server that was granted ended, or was given up, before it had a worker in the job. The third
-  /// in a row stops the offer; returns true then.
+  /// A granted server ended, or was given up, before it had a worker in the job. The third in a row
+  /// stops the offer; returns true then.
   [[nodiscard]] bool failed_to_start(std::size_t offer, Instant now);
-  /// No more of this machine type on this market until quota_freed(); false if that was known.
+  /// The quota is reached: this machine type is not requested on this market until quota_freed().
+  /// False if that was already known.
   [[nodiscard]] bool quota_reached(std::size_t offer);
   /// A server of this offer has ended.
   void quota_freed(std::size_t offer);
-  /// Not to be asked for any more until forgive().
+  /// Stops the offer until forgive().
   void stop(std::size_t offer);
-  /// Behind all others until then: many servers were taken there at once.
+  /// Ranks the offer last until then, because many of its servers were taken at once.
   void shun(std::size_t offer, Instant until);
-  /// A person wants another try: nothing is stopped, waits or is at its quota.
+  /// An operator wants another attempt: no offer is stopped, waits or is at its quota any more.
   void forgive();
   /// A worker's speed, in any unit that is the same for all calls; above 0.
   void measured(std::size_t offer, double speed);

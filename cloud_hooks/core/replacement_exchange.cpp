@@ -1,11 +1,12 @@
-// The part of ReplacementPolicy that goes back to spot: a server on demand, asked for because no
-// spot was to be had, is exchanged for a spot server that is much cheaper for its speed.
+// The part of ReplacementPolicy that returns to spot servers: an on-demand server that was used for
+// lack of a spot server is exchanged for a spot server that is much cheaper for its speed.
 //
-// One at a time, and only in a calm: all workers are there, nothing is being asked for, and that
-// offer has refused nothing for a while. The spot server is asked for first, and the other one
-// leaves at a boundary when the worker of its heir has computed something; so the job never has
-// fewer workers for it. In between the other does not count as one that is to stay. Whatever goes
-// wrong, it stays after all, and the next try comes later.
+// One server is exchanged at a time, and only if all workers are running, no request is open, and
+// the spot offer has refused nothing for a while. The spot server is requested first, and the
+// on-demand server leaves at a boundary when the worker of its heir (the spot server) has computed
+// something, so the exchange never lowers the number of workers. In between the on-demand server
+// does not count as one that stays. If anything goes wrong it stays, and the next attempt comes
+// later.
 
 #include <algorithm>
 #include <tuple>
@@ -24,7 +25,7 @@ bool ReplacementPolicy::is_exchanged(const std::string& id) const {
   return exchange_ && exchange_->server == id;
 }
 
-/// Its worker computes, or we have been told of no speed for so long that we hear of none.
+/// Whether the server's worker computes. If no speeds are reported at all, a waiting time decides.
 bool ReplacementPolicy::is_at_work(Instant now, const Server& server) const {
   if (server.stage != Stage::kWorking || !server.member) {
     return false;
@@ -41,7 +42,7 @@ void ReplacementPolicy::watch_exchange(Instant now) {
   const auto old = servers_.find(exchange_->server);
   if (is_closing_ || budget_stopped_ || old == servers_.end() ||
       old->second.stage != Stage::kWorking) {
-    exchange_.reset();  // then the heir is what replaces it, if there is to be one
+    exchange_.reset();  // the on-demand server is gone, and the spot server replaces it
     return;
   }
   bool is_awaited = false;
@@ -98,10 +99,10 @@ std::optional<Instant> ReplacementPolicy::next_exchange_wake(Instant now) const 
   if (!best) {
     return std::nullopt;
   }
-  return best->due > now ? best->due : now + kPoorRetry;  // it was due: there is no money for it
+  return best->due > now ? best->due : now + kPoorRetry;  // due, but the budget does not allow it
 }
 
-/// What may be done at `due` if nothing happens until then.
+/// An exchange that may begin at `due` if no event happens before.
 std::optional<ReplacementPolicy::PossibleExchange> ReplacementPolicy::find_exchange() const {
   const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
   if (options_.back_to_spot_after <= Duration(0) || exchange_ || !may_ask_ || is_closing_ ||

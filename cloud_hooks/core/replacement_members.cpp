@@ -100,11 +100,12 @@ void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
   }
 }
 
-// --- Workers that do not say where they run ---
+// --- Workers that did not name their server ---
 //
-// Each of them counts as itself, and takes the place of one server that waits for its worker: or
-// the two would count twice, the job would have too many, and the server would go that the worker
-// runs on. Which server it is can only be presumed, so none of them ends while it may be the one.
+// Each of them is counted together with one server that waits for its worker. Otherwise worker and
+// server would count twice, the job would have too many, and the server of the worker would be
+// released. It is unknown which server it really is, so none of these servers is released while it
+// may be the one.
 
 /// The server that was granted first, of those without a worker.
 void ReplacementPolicy::presume_home(MemberInfo& member) {
@@ -120,7 +121,7 @@ void ReplacementPolicy::presume_home(MemberInfo& member) {
   }
 }
 
-/// A worker may be quicker than the answer to the request that it was made for.
+/// A worker may join before the answer to the request for its server arrives.
 void ReplacementPolicy::presume_worker(Server& server) {
   for (auto& [id, member] : members_) {
     if (member.server.empty() && !member.is_housed && member.joined > server.asked) {
@@ -159,8 +160,9 @@ bool ReplacementPolicy::has_unnamed() const {
                      [](const auto& entry) { return entry.second.server.empty(); });
 }
 
-/// A server may end before its worker came, with another's worker presumed on it. That one lives on
-/// a server that is still waited for: together they are one.
+/// A server may end before its worker has joined, while another server's unnamed worker was counted
+/// with it. That worker runs on a server that still waits for its worker: the two are now counted
+/// together.
 std::uint32_t ReplacementPolicy::counted_twice() const {
   std::uint32_t housed = 0;
   for (const auto& [id, member] : members_) {

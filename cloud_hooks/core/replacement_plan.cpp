@@ -1,4 +1,4 @@
-// The second half of ReplacementPolicy: after every event, what follows from what is known.
+// The second half of ReplacementPolicy: the actions that follow from its state after every event.
 
 #include <algorithm>
 
@@ -164,7 +164,7 @@ void ReplacementPolicy::give_up_surplus(Instant now) {
     let_go(now, id);
     --surplus;
   }
-  for (auto& [id, member] : members_) {  // those that somebody started by hand
+  for (auto& [id, member] : members_) {  // workers that were started by hand
     const bool stays = !member.leaves && !member.server_is_gone;
     if (surplus > 0 && stays && !member.is_irreplaceable && !servers_.contains(member.server)) {
       member.leaves = true;
@@ -172,15 +172,15 @@ void ReplacementPolicy::give_up_surplus(Instant now) {
       --surplus;
     }
   }
-  surplus_since_ = now;  // what could not be given up now is looked at again later
+  surplus_since_ = now;  // servers that cannot be given up now are checked again later
 }
 
 bool ReplacementPolicy::is_irreplaceable(const Server& server) const {
   return server.member && members_.at(*server.member).is_irreplaceable;
 }
 
-/// Servers that may be given up: first those without a worker, then the dearest for what they do,
-/// then the youngest; on-demand ones only above their floor.
+/// Servers that may be given up: first those without a worker, then the most expensive for their
+/// speed, then the newest; on-demand ones only above their floor.
 std::vector<std::string> ReplacementPolicy::least_wanted() const {
   struct Candidate {
     bool works;

@@ -41,7 +41,7 @@ double ReplacementPolicy::price_of(const Server& server) const {
   if (server.offer) {
     return book_.terms(*server.offer).price_per_hour;
   }
-  double dearest = 0;  // of a server whose price nobody told us, assume the worst
+  double dearest = 0;  // the assumed price of a server whose price is unknown
   for (const OfferTerms& terms : options_.offers) {
     dearest = std::max(dearest, terms.price_per_hour);
   }
@@ -57,7 +57,7 @@ std::string ReplacementPolicy::describe(const Server& server) const {
 }
 
 void ReplacementPolicy::on(Instant now, const policy_event::Begin&) {
-  // Where servers outlive us, an earlier process may have left some: first look, then ask.
+  // If servers outlive this process, an earlier one may have left some: list before requesting.
   begun_ = now;
   if (options_.restarted) {
     bill_.open(kEarlierServers, options_.per_hour_before, now);
@@ -193,7 +193,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   list_due_ = now + options_.list_every;
   (void)bill_.close(kEarlierServers, now);
   reconcile(now, std::get<std::vector<ServerStatus>>(event.answer));
-  // What an earlier process asked for just before it ended may take a while to be listed.
+  // Requests that an earlier process sent just before it ended may appear in lists only later.
   const Duration unsure = options_.restarted ? options_.absence_grace : Duration(0);
   if (!may_ask_ && list_asked_ < begun_ + unsure) {
     list_due_ = std::min(list_due_, begun_ + unsure);
@@ -237,9 +237,9 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
   settle_limbo();
 }
 
-/// A list that was asked for long after the last try shows all that came of it and still exists.
-/// What came and went between two lists nobody has seen, but it was billed: for as long as there
-/// was no list, and as a new server may be missing in one.
+/// A list that was requested long after the last attempt contains all servers of the request that
+/// still exist. Servers that existed only between two lists were never seen but are billed: for the
+/// time without a list plus the time that a new server may be missing in one.
 void ReplacementPolicy::settle_limbo() {
   for (auto& [id, pending] : pending_) {
     pending.unseen = std::max(pending.unseen, list_asked_ - pending.looked);
@@ -262,7 +262,7 @@ void ReplacementPolicy::settle_limbo() {
   });
 }
 
-/// We hear of it only now that it has ended; it was billed all the same.
+/// A server that is first reported when it has already ended was billed nevertheless.
 void ReplacementPolicy::granted_and_gone(Instant now, const ServerStatus& status,
                                          Pending& pending) {
   if (!pending.servers.insert(status.id).second) {
@@ -281,7 +281,7 @@ void ReplacementPolicy::granted_and_gone(Instant now, const ServerStatus& status
   tell("server_refused", "granted and gone at once: " + status.detail, status.id, cost);
 }
 
-/// The request itself stands on the bill for those of its servers that nobody has seen.
+/// The request itself is billed for those of its servers that have not been seen.
 void ReplacementPolicy::bill_the_missing(const Pending& pending) {
   bill_.drop(billing_item(pending));
   if (pending.missing() > 0) {
@@ -319,7 +319,7 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   const auto member = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
     return entry.second.server == status.id;
   });
-  if (member != members_.end()) {  // it was quicker than the answer
+  if (member != members_.end()) {  // its worker joined before the answer
     server.member = member->first;
     server.stage = member->second.leaves ? Stage::kLeaving : Stage::kWorking;
     server.deadline.reset();
@@ -341,7 +341,7 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
     }
   }
   if (status.state == ServerState::kStopping &&
-      server.stays()) {  // being taken away; nobody told us yet
+      server.stays()) {  // it is being taken away, which was not announced
     if (!first_loss_) {
       first_loss_ = now;
     }
@@ -355,7 +355,7 @@ void ReplacementPolicy::came_to_nothing(Instant now, const std::string& id, cons
   if (!server.offer) {
     return;
   }
-  if (!server.runs) {  // no more than a promise: it waits in a queue, say
+  if (!server.runs) {  // it does not run yet, for example because it waits in a queue
     (void)book_.out_of_stock(*server.offer, now, {});
     return;
   }
@@ -386,7 +386,7 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id,
     if (server.stage == Stage::kAwaited && status.failed) {
       failed_to_start(now, *server.offer, id, describe(server) + ": " + status.detail);
     } else if (server.stage == Stage::kAwaited) {
-      (void)book_.out_of_stock(*server.offer, now, {});  // shown for a moment, then taken back
+      (void)book_.out_of_stock(*server.offer, now, {});  // granted, and taken away before it ran
     }
   }
   told_exhausted_ = false;

@@ -1,19 +1,19 @@
 #pragma once
 
-// Decides which servers a job asks for and which it gives back. A pure machine: events with the
-// time go in, effects come out; it owns no clock, and the same code runs in the product
+// Decides which servers a job requests and which it releases. A pure state machine: events with
+// their time go in, effects come out. It has no clock, and the same code runs in the product
 // (cloud_hooks/provider_driver) and in simulated markets.
 //
-// What it keeps, whatever the provider answers:
-// - Never more servers that are to stay, or may yet come, than max.
-// - What all servers cost per hour stays within the hourly budget. The job is stopped, and then
+// Its invariants, whatever the provider answers:
+// - The number of servers that are to stay, or may still appear, is never larger than max.
+// - The hourly cost of all servers stays within the hourly budget. The job is stopped, and then
 //   every server released, early enough that the total budget is not exceeded as long as releasing
 //   takes no longer than `release_margin`.
-// - A request whose answer is not known is only ever repeated as it was, under its own id, until
-//   it is answered or list() says what became of it.
-// - Nobody waits for a replacement: the job goes on with whom it has.
-// - A server that may be the home of a worker which does not say where it runs is not released
-//   because nobody is known to work on it.
+// - A request without a known answer is only repeated unchanged, with the same id, until it is
+//   answered or list() shows what became of it.
+// - The job never waits for a replacement; it continues with the workers that it has.
+// - A server is not released for lack of a worker while a worker that did not name its server may
+//   run on it.
 
 #include <cstdint>
 #include <map>
@@ -33,11 +33,11 @@
 namespace mayfly::cloud_hooks {
 
 struct ReplacementOptions {
-  std::uint64_t identity = 0;  ///< random for each process: names its requests
+  std::uint64_t identity = 0;  ///< random for each process; the ids of its requests follow from it
   std::uint32_t target = 1;    ///< workers wanted
   std::uint32_t min = 1;       ///< target stays within min and max
   std::uint32_t max = 1;
-  std::uint32_t on_demand_floor = 0;  ///< so many of them on demand, where there are any
+  std::uint32_t on_demand_floor = 0;  ///< least number on demand, if there are such offers
   std::vector<OfferTerms> offers;     ///< at least one
   std::vector<std::pair<std::string, std::string>> labels;  ///< of every request
   std::string startup_text;                                 ///< of every request
@@ -46,37 +46,38 @@ struct ReplacementOptions {
   std::optional<double> budget;           ///< for the whole job
   std::optional<double> budget_per_hour;  ///< for all servers together
   double spent_before = 0;                ///< by earlier processes of this job, until now
-  double per_hour_before = 0;  ///< what their servers cost, as long as nobody knows which still run
-  /// There were earlier processes: what they asked for may still appear in lists.
+  double per_hour_before = 0;  ///< hourly cost of their servers, until it is known which still run
+  /// There were earlier processes, whose requests may still appear in lists.
   bool restarted = false;
-  /// What they spent is in spent_before; else servers that they left are billed from their start.
+  /// Their cost is in spent_before; otherwise servers that they left are billed from their start.
   bool spent_is_known = true;
 
-  Duration lifetime_max = seconds(86400);   ///< of a server; 0 = no limit
-  Duration billed_at_least = seconds(60);   ///< however short a server lived
-  Duration stop_margin = seconds(300);      ///< before the budget's end the job is stopped
-  Duration release_margin = seconds(60);    ///< before it, all servers are released
-  Duration gather = milliseconds(20);       ///< losses so close together are one batch
-  Duration start_timeout = seconds(600);    ///< from granted to running
-  Duration join_timeout = seconds(600);     ///< from running to a worker in the job
-  Duration rejoin_patience = seconds(15);   ///< a server whose worker was lost may bring it back
-  Duration leave_timeout = seconds(120);    ///< from told to leave to released anyhow
+  Duration lifetime_max = seconds(86400);  ///< of a server; 0 = no limit
+  Duration billed_at_least = seconds(60);  ///< shortest billed time of a server
+  Duration stop_margin = seconds(300);     ///< the job is stopped this long before the budget's end
+  Duration release_margin = seconds(60);   ///< all servers are released this long before it
+  Duration gather = milliseconds(20);      ///< losses within this time are one batch
+  Duration start_timeout = seconds(600);   ///< from granted to running
+  Duration join_timeout = seconds(600);    ///< from running to a worker in the job
+  Duration rejoin_patience = seconds(15);  ///< for a lost worker to join again on its server
+  Duration leave_timeout = seconds(120);   ///< from the order to leave to the release
   Duration surplus_patience = seconds(60);  ///< before servers beyond the target are given up
-  /// A calm so long before a server on demand is exchanged for a spot server; 0 = never.
+  /// An on-demand server is exchanged for a spot server of an offer without refusals and bursts of
+  /// losses for this long; 0 = never.
   Duration back_to_spot_after = seconds(900);
-  Duration shun_after_burst = seconds(120);  ///< an offer that lost many at once
+  Duration shun_after_burst = seconds(120);  ///< an offer that lost many servers at once is last
   Duration list_every = seconds(15);         ///< reconciliation
-  Duration absence_grace = seconds(45);      ///< a new server may be missing in lists so long
+  Duration absence_grace = seconds(45);      ///< a new server may be missing in lists this long
   Duration rate_wait = seconds(1);           ///< before a request is repeated; doubles
   Duration rate_wait_max = seconds(30);
-  int repeats_max = 6;  ///< of one request; then list() decides what became of it
+  int repeats_max = 6;  ///< of one request; after that list() shows what became of it
   BackoffOptions backoff;
 };
 
 namespace policy_event {
-struct Begin {};  ///< first of all, once
-struct Tick {};   ///< next_wake() has come
-struct Scaled {   ///< an operator wants so many workers, and another try of what was given up
+struct Begin {};  ///< the first event, once
+struct Tick {};   ///< the time of next_wake() is reached
+struct Scaled {   ///< an operator sets the number of workers; stopped offers may be used again
   std::uint32_t target;
 };
 struct Answered {  ///< to effect Request
@@ -90,27 +91,27 @@ struct ReleaseAnswered {  ///< to effect Release
   std::string server;
   std::optional<ProviderError> error;
 };
-struct Joined {  ///< a worker is a member of the job; server empty = it does not say where it runs
+struct Joined {  ///< a worker is a member of the job; server empty = it did not name its server
   MemberId member;
   std::string server;
 };
-/// Nobody can take its place (a parameter server): from now on it is never given up for a smaller
-/// target or a better price.
+/// The member cannot be replaced (a parameter server): from now on its server is never given up for
+/// a smaller target or a better price.
 struct Irreplaceable {
   MemberId member;
 };
-struct Leaving {  ///< it will leave at a boundary: a notice, an order
+struct Leaving {  ///< the member will leave at a boundary: a notice, an order
   MemberId member;
 };
-struct Gone {  ///< it is no member any more: lost, evicted, or left
+struct Gone {  ///< the worker is no longer a member: lost, evicted, or left
   MemberId member;
 };
-struct Measured {  ///< its speed, in a unit that is the same for all members
+struct Measured {  ///< the member's speed, in a unit that is the same for all members
   MemberId member;
   double speed;
 };
-struct Closing {};  ///< the job has ended, its last members go: nothing is asked for any more
-struct Ended {};    ///< they are gone: everything is released
+struct Closing {};  ///< the job has ended and its last members leave: no further requests
+struct Ended {};    ///< all members have left: every server is released
 }  // namespace policy_event
 
 using PolicyEvent =
@@ -124,19 +125,19 @@ namespace policy_effect {
 struct Request {  ///< to be answered by Answered
   ServerRequest request;
   bool is_repeat = false;
-  std::optional<Instant> loss;  ///< the first of those that it replaces, when it was heard of
+  std::optional<Instant> loss;  ///< time of the report of the first loss that it replaces
 };
 struct Release {  ///< to be answered by ReleaseAnswered
   std::string server;
 };
 struct List {};  ///< to be answered by Listed; never a second one before that
-struct Drain {   ///< the member is to leave at a boundary
+struct Drain {   ///< tell the member to leave at a boundary
   MemberId member;
 };
 struct StopJob {  ///< with a checkpoint
   std::string reason;
 };
-/// A fact for records and people.
+/// An event for records and messages.
 struct Tell {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
                      ///< server_adopted, server_given_up, request_given_up, worker_unnamed,
@@ -144,7 +145,7 @@ struct Tell {
                      ///< back_to_spot
   std::string detail;
   std::string server;          ///< empty = none in particular
-  std::optional<double> cost;  ///< of what has ended: what it cost in all
+  std::optional<double> cost;  ///< total cost, if a server or request has ended
 };
 }  // namespace policy_effect
 
@@ -152,11 +153,11 @@ using PolicyEffect =
     std::variant<policy_effect::Request, policy_effect::Release, policy_effect::List,
                  policy_effect::Drain, policy_effect::StopJob, policy_effect::Tell>;
 
-/// What it knows, for `mayfly status`, records and tests.
+/// The policy's view, for `mayfly status`, records and tests.
 struct PolicyStatus {
   std::uint32_t target = 0;
-  std::uint32_t staying = 0;  ///< workers and servers that count as the job's
-  std::uint32_t coming = 0;   ///< asked for, not yet answered
+  std::uint32_t staying = 0;  ///< workers and servers that count for the target
+  std::uint32_t coming = 0;   ///< requested, not yet answered
   std::uint32_t billing = 0;  ///< servers that are not known to be gone
   double spent = 0;
   double per_hour = 0;
@@ -166,13 +167,13 @@ class ReplacementPolicy {
  public:
   explicit ReplacementPolicy(ReplacementOptions options);
 
-  /// Advances the machine by one event. Times never go back.
+  /// Processes one event and returns the effects. Times of successive events never decrease.
   [[nodiscard]] std::vector<PolicyEffect> handle(Instant now, const PolicyEvent& event);
-  /// When it wants a Tick, if nothing else happens before; none = never.
+  /// The time of the next Tick, if no other event happens before; none = never.
   [[nodiscard]] std::optional<Instant> next_wake() const { return wake_; }
   [[nodiscard]] PolicyStatus status(Instant now) const;
-  /// After Ended: nothing that we know of bills any more, no answer is missing, and it is known
-  /// what earlier processes left behind.
+  /// After Ended: no known server is billed any more, no answer is missing, and the servers of
+  /// earlier processes are known.
   [[nodiscard]] bool settled() const;
 
  private:

@@ -1,4 +1,4 @@
-// The part of ReplacementPolicy that asks for servers, and knows what that may cost.
+// The part of ReplacementPolicy that requests servers and computes their possible cost.
 
 #include <algorithm>
 #include <cmath>
@@ -56,7 +56,7 @@ std::uint32_t ReplacementPolicy::affordable(Instant now, std::size_t offer,
     most = std::min(most, (*options_.budget_per_hour - bill_.per_hour()) / price + kRounding);
   }
   if (options_.budget) {
-    // Not worth starting what would have to end before it has done anything.
+    // A server that would have to end before it has computed anything is not requested.
     const Duration useful = options_.stop_margin + options_.billed_at_least;
     const double left = *options_.budget - bill_.spent(now) - bill_.per_hour() * hours(useful);
     most = std::min(most, left / (price * hours(useful + options_.billed_at_least)));
@@ -64,7 +64,8 @@ std::uint32_t ReplacementPolicy::affordable(Instant now, std::size_t offer,
   return most < 1 ? 0 : static_cast<std::uint32_t>(std::floor(most));
 }
 
-/// So long that even a server which nobody can reach any more stays within the budget.
+/// The lifetime for a new server: short enough that even one that cannot be reached any more stays
+/// within the budget.
 Duration ReplacementPolicy::lifetime_of(Instant now, std::size_t offer) const {
   Duration lifetime = options_.lifetime_max;
   const double price = book_.terms(offer).price_per_hour;
@@ -76,7 +77,7 @@ Duration ReplacementPolicy::lifetime_of(Instant now, std::size_t offer) const {
   return std::chrono::duration_cast<seconds>(lifetime);
 }
 
-/// When watch_budget() has something to do next, if nothing changes before.
+/// The next time at which watch_budget() has to act, if nothing changes before.
 std::optional<Instant> ReplacementPolicy::next_budget_alarm(Instant now) const {
   const double per_hour = bill_.per_hour();
   if (!options_.budget || per_hour <= 0 || budget_is_over_ || ended_) {
@@ -93,7 +94,7 @@ void ReplacementPolicy::repeat_requests(Instant now) {
     if (!pending.repeat_at) {
       continue;
     }
-    if (is_closing_ || budget_stopped_) {  // not again, but it may have been heard
+    if (is_closing_ || budget_stopped_) {  // not repeated, but it may have been received
       pending.repeat_at.reset();
       pending.limbo = now;
       list_due_ = std::min(list_due_, now + options_.absence_grace);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Keys for AWS: from the environment, or those of the role of the machine we run on (IMDSv2). One
-// thread at a time.
+// Keys for AWS: from the environment, or those of the role of this machine (IMDSv2). One thread at
+// a time.
 
 #include <cstdint>
 #include <functional>
@@ -20,8 +20,8 @@ struct AwsCredentialOptions {
   std::string metadata_endpoint = "http://169.254.169.254";
 };
 
-/// As the environment says: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and
-/// AWS_EC2_METADATA_SERVICE_ENDPOINT, the names that AWS's own tools use.
+/// Reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and
+/// AWS_EC2_METADATA_SERVICE_ENDPOINT from the environment, the names that AWS's own tools use.
 [[nodiscard]] AwsCredentialOptions aws_credential_options(
     const std::function<std::string(const std::string&)>& get);
 
@@ -35,14 +35,14 @@ class AwsCredentialSource {
                       std::function<std::int64_t()> unix_seconds,
                       std::shared_ptr<SharedAwsRole> shared = nullptr);
 
-  /// Keys that are good for five more minutes, if the role has such. kAuth if there are none to be
-  /// had; kRate if there were some before and the metadata server just does not answer.
+  /// Keys that are valid for at least five more minutes, if the role has such keys. kAuth if there
+  /// are none; kRate if there were some before and the metadata server currently does not answer.
   [[nodiscard]] Answer<AwsCredentials> credentials();
-  /// The last ones were refused: the next call asks the metadata server again.
+  /// AWS has refused the last keys: the next call asks the metadata server again.
   void forget() { shared_->forget(); }
-  /// Where keys come from, for people.
+  /// A readable name of the source of the keys.
   [[nodiscard]] std::string source() const;
-  /// `text` without any secret that this has given out.
+  /// `text` without any secret that this object has returned.
   [[nodiscard]] std::string without_secrets(std::string text) const;
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// What is said to EC2 (Query interface, 2016-11-15) and what it says back, as values and text.
-// Pure. Any thread.
+// Requests to EC2 (Query interface, 2016-11-15) and its answers, as values and text. Pure. Any
+// thread.
 
 #include <cstdint>
 #include <optional>
@@ -24,8 +24,8 @@ struct Ec2Options {
   std::vector<std::string> security_groups;  ///< "sg-..."
   std::string key_name;                      ///< for ssh; may be empty
   std::string instance_profile;              ///< role of the servers, by name; may be empty
-  std::string machine_type;                  ///< that examine() tries; empty: it does not
-  std::string endpoint;                      ///< empty: the region's own
+  std::string machine_type;  ///< for examine()'s dry-run request; empty: none is made
+  std::string endpoint;      ///< empty: the region's own
 };
 
 /// kInvalidInput, naming the option, if one cannot be used.
@@ -50,7 +50,7 @@ struct Ec2Error {
   ProviderError error;
 };
 
-/// What an answer with an error status means. `what` says for people what was asked.
+/// The meaning of an answer with an error status. `what` is a readable name of the request.
 [[nodiscard]] Ec2Error parse_ec2_error(const HttpResponse& answer, std::string_view what);
 
 struct Ec2Page {

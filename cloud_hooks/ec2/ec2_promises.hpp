@@ -1,8 +1,8 @@
 #pragma once
 
-// Servers that EC2 has promised lately. It may not know them everywhere for a while ("eventual
-// consistency"), so that a list without them means nothing yet. Shared by all provider objects of
-// one job in this process. Any thread.
+// Servers that EC2 has recently created. EC2 is eventually consistent: for a while its lists may
+// lack a new server, so a list without it proves nothing yet. Shared by all provider objects of one
+// job in this process. Any thread.
 
 #include <map>
 #include <mutex>
@@ -17,15 +17,15 @@ namespace mayfly::cloud_hooks {
 
 class Ec2Promises {
  public:
-  /// How long an unknown server may be a new one.
+  /// The time during which a server that EC2 does not know may be a new one.
   static constexpr Duration kUnknownMax = seconds(120);
 
   void add(Instant now, const ServerStatus& server);
-  /// EC2 has told of it: from now on its word counts.
+  /// EC2 has listed the server: from now on its lists are authoritative for it.
   void known(const std::string& id);
-  /// As it was promised, if that is not too long ago and it has not been seen since.
+  /// The server as it was created, if that was recent and it has not been listed since.
   [[nodiscard]] std::optional<ServerStatus> find(Instant now, const std::string& id) const;
-  /// All such, by id.
+  /// All such servers, by id.
   [[nodiscard]] std::vector<ServerStatus> all(Instant now) const;
 
  private:

@@ -181,7 +181,7 @@ class Ec2Provider final : public Provider {
     return promises_->find(monotonic_now(), gone.id).value_or(gone);
   }
 
-  /// Servers that were just promised and are not listed yet are listed all the same.
+  /// Adds servers that were just created and that EC2 does not list yet.
   [[nodiscard]] std::vector<ServerStatus> with_promised(std::vector<ServerStatus> servers) {
     for (const ServerStatus& server : servers) {
       promises_->known(server.id);
@@ -218,7 +218,7 @@ class Ec2Provider final : public Provider {
     return std::move(page).value();
   }
 
-  /// True if EC2's clock says that ours is off; from now on we sign by EC2's.
+  /// True if EC2's clock differs from this machine's; signatures use EC2's time from now on.
   bool learn_time(const HttpResponse& answer) {
     constexpr std::int64_t kTolerated = 60;
     const std::optional<std::string_view> date = answer.header("Date");
@@ -269,7 +269,8 @@ class Ec2Provider final : public Provider {
     }
   }
 
-  /// EC2 says with 5xx that it has no capacity, too; that will not change within seconds.
+  /// EC2 also reports a lack of capacity with 5xx, which is not repeated: it will not change within
+  /// seconds.
   static std::optional<Duration> worth_retrying(const Result<HttpResponse>& answer) {
     const bool no_stock = answer.ok() && parse_ec2_error(answer.value(), "").error.kind ==
                                              ProviderErrorKind::kCapacity;

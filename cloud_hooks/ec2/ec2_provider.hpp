@@ -15,9 +15,10 @@
 
 namespace mayfly::cloud_hooks {
 
-/// `unix_seconds` is the wall clock; if it is off, EC2's own time is learned from its answers.
-/// kInvalidInput if an option cannot be used, also for an endpoint that is neither https:// nor on
-/// this host. Several providers of one job share `promises` and `role`; null: this one has its own.
+/// `unix_seconds` is the wall clock; if it is wrong, it is corrected with the time in EC2's
+/// answers. kInvalidInput if an option cannot be used, also for an endpoint that is neither
+/// https:// nor on this host. Several providers of one job share `promises` and `role`; null: this
+/// one has its own.
 [[nodiscard]] Result<std::unique_ptr<Provider>> make_ec2_provider(
     Ec2Options options, AwsCredentialOptions credentials, std::unique_ptr<HttpSender> sender,
     std::function<std::int64_t()> unix_seconds, std::shared_ptr<Ec2Promises> promises = nullptr,

@@ -12,7 +12,7 @@
 
 namespace mayfly::cloud_hooks::exec {
 
-/// What the program is asked. `op` is request, release, status, list or doctor.
+/// The request to the program. `op` is request, release, status, list or doctor.
 [[nodiscard]] std::string request_text(const std::string& job, const ServerRequest& request);
 [[nodiscard]] std::string server_text(const std::string& job, const std::string& op,
                                       const std::string& server);

@@ -18,7 +18,7 @@ ProviderErrorKind kind_of_exit_code(int code) {
     case 78:                                       // EX_CONFIG
     case 126:
     case 127: return ProviderErrorKind::kConfig;
-    default: return ProviderErrorKind::kRate;  // nobody knows what it did before: repeat
+    default: return ProviderErrorKind::kRate;  // it may have created servers: repeat the request
   }
 }
 
@@ -90,7 +90,7 @@ class ExecProvider final : public Provider {
   }
 
  private:
-  /// What it says, or an answer that is nothing but an error.
+  /// The program's answer, or an answer that contains only an error.
   [[nodiscard]] ExecAnswer ask(const std::string& text) const {
     ProgramCall call;
     call.argv = options_.argv;

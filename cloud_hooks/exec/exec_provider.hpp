@@ -13,7 +13,7 @@
 namespace mayfly::cloud_hooks {
 
 struct ExecProviderOptions {
-  std::vector<std::string> argv;  ///< the program and what it is always given
+  std::vector<std::string> argv;  ///< the program and its fixed arguments
   std::string job;                ///< label of everything that it creates
   std::uint32_t count_max = 1;    ///< servers in one request
   Duration timeout = seconds(60);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is said to Compute Engine (v1) and what it says back, as values and text. Pure. Any thread.
+// Requests to Compute Engine (v1) and its answers, as values and text. Pure. Any thread.
 
 #include <cstdint>
 #include <optional>
@@ -25,8 +25,8 @@ struct GceOptions {
   bool external_address = true;  ///< without one, a new server needs Cloud NAT to reach anybody
   std::string service_account;   ///< e-mail that servers run as; empty: servers have no rights
   std::string endpoint = "https://compute.googleapis.com";
-  std::vector<Offer> offers;                  ///< that examine() looks at
-  Duration operation_wait_max = seconds(90);  ///< of request(): until it is known if there is stock
+  std::vector<Offer> offers;                  ///< checked by examine()
+  Duration operation_wait_max = seconds(90);  ///< for request() to learn whether there is capacity
 };
 
 /// kInvalidInput, naming the option, if one cannot be used.
@@ -43,13 +43,14 @@ struct GceOptions {
                                                   const ServerRequest& request,
                                                   std::uint32_t index);
 
-/// What an answer with an error status means. `what` says for people what was asked.
+/// The meaning of an answer with an error status. `what` is a readable name of the request.
 [[nodiscard]] ProviderError gce_error(const HttpResponse& answer, std::string_view what);
 
 struct GceOperation {
   std::string name;
   bool done = false;
-  std::optional<ProviderError> error;  ///< of a finished one: stock-outs come only here
+  std::optional<ProviderError>
+      error;  ///< of a finished operation; stock-outs are reported only here
 };
 
 /// kCorrupt if it is not a description of an operation.

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kCountMax = 64;
 constexpr int kPagesMax = 100;
 
-/// "zone/name"; both empty if the id was never ours.
+/// Splits "zone/name"; both are empty if the id is not of this form.
 std::pair<std::string, std::string> split_id(const std::string& id) {
   const std::size_t slash = id.find('/');
   const bool fine =
@@ -29,7 +29,7 @@ std::pair<std::string, std::string> split_id(const std::string& id) {
               : std::pair<std::string, std::string>();
 }
 
-/// The worse of two reasons why there are too few servers: not knowing comes first.
+/// The more important of two reasons for too few servers; an unknown outcome comes first.
 void keep_worse(std::optional<ProviderError>& error, ProviderError other) {
   if (!error ||
       (other.kind == ProviderErrorKind::kRate && error->kind != ProviderErrorKind::kRate)) {
@@ -259,7 +259,7 @@ class GceProvider final : public Provider {
       if (status_ != 409) {
         return *error;
       }
-      insertion.operation.done = true;  // it exists: an earlier answer was lost
+      insertion.operation.done = true;  // the server exists: an earlier answer was lost
       return insertion;
     }
     Answer<GceOperation> operation =
@@ -271,8 +271,8 @@ class GceProvider final : public Provider {
     return insertion;
   }
 
-  /// Waits for the operation. Answers that do not come are asked for again until the deadline; what
-  /// is not finished then is a server that starts.
+  /// Waits for the operation. Missing answers are requested again until the deadline; an operation
+  /// that is not finished then counts as a server that is starting.
   std::optional<ProviderError> finish(Insertion& insertion, Instant deadline) {
     GceOperation& operation = insertion.operation;
     while (!operation.done && monotonic_now() < deadline) {
@@ -286,7 +286,7 @@ class GceProvider final : public Provider {
           operation = std::move(now).value();
         }
       } else if (std::get<ProviderError>(answer).kind != ProviderErrorKind::kRate) {
-        break;  // may not look: list() will tell
+        break;  // not allowed to read the operation: list() shows the result
       }
       // The call blocks at the server's end, if it likes; it may return at once.
       if (!operation.done && !sender_->pause(milliseconds(500))) {

@@ -16,10 +16,10 @@
 namespace mayfly::cloud_hooks {
 
 /// `unix_seconds` is the wall clock. kInvalidInput if an option cannot be used, also for an
-/// endpoint that is neither https:// nor on this host: tokens do not travel in the clear. A
+/// endpoint that is neither https:// nor on this host, because tokens must not be sent unencrypted.
 /// request() waits up to GceOptions::operation_wait_max for the insertions to finish, because only
-/// then it is known whether there was stock. Several providers of one job share `token`; null: this
-/// one has its own.
+/// then it is known whether there was capacity. Several providers of one job share `token`; null:
+/// this one has its own.
 [[nodiscard]] Result<std::unique_ptr<Provider>> make_gce_provider(
     GceOptions options, GoogleTokenOptions tokens, std::unique_ptr<HttpSender> sender,
     std::function<std::int64_t()> unix_seconds, std::shared_ptr<SharedGoogleToken> token = nullptr);

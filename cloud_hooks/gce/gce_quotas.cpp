@@ -31,7 +31,7 @@ std::string metric_of_accelerator(std::string_view accelerator) {
   return metric + "_GPUS";
 }
 
-/// What servers of an offer draw on, by the usual names of the quotas.
+/// The quotas that servers of an offer use, by their usual names.
 std::vector<std::string> metrics_of(const Offer& offer) {
   std::vector<std::string> metrics = {"CPUS"};
   const std::size_t plus = offer.machine_type.find('+');
@@ -54,7 +54,7 @@ const GceQuota* find(const std::vector<GceQuota>& quotas, const std::string& met
   return at == quotas.end() ? nullptr : &*at;
 }
 
-/// One with room will do.
+/// One quota with room is enough.
 void judge(const std::string& region, const std::vector<const GceQuota*>& any_of,
            std::vector<Finding>& findings) {
   bool has_room = false;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a project may have in a region of Compute Engine, and whether a job's offers fit into it.
-// Pure. Any thread.
+// The quotas of a project in a region of Compute Engine, and the check whether a job's offers fit
+// into them. Pure. Any thread.
 
 #include <string>
 #include <string_view>
@@ -20,13 +20,14 @@ struct GceQuota {
   friend bool operator==(const GceQuota&, const GceQuota&) = default;
 };
 
-/// Of the description of a region. kCorrupt if it is none; quotas of another form are left out.
+/// Reads the quotas from the description of a region. kCorrupt if the text is not such a
+/// description; quotas of another form are skipped.
 [[nodiscard]] Result<std::vector<GceQuota>> parse_gce_quotas(std::string_view json);
 
-/// For people: for each thing that a server of these offers draws on (processors, accelerators),
-/// whether there is room. Spot servers draw on quotas of their own, or on the usual ones where the
-/// project has none of those. Without offers: processors. Quotas that the region does not have are
-/// not judged.
+/// Findings for `mayfly cloud doctor`: whether each quota that servers of these offers use
+/// (processors, accelerators) has room. Spot servers use separate quotas, or the usual ones if the
+/// project has none. Without offers only processors are checked. Quotas that the region does not
+/// have are skipped.
 [[nodiscard]] std::vector<Finding> judge_gce_quotas(const std::string& region,
                                                     const std::vector<GceQuota>& quotas,
                                                     const std::vector<Offer>& offers);

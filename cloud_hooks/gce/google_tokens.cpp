@@ -102,7 +102,7 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
     ProviderError error = by_status(
         answer.status, fmt::format("no access token from {}: HTTP {}", source(), answer.status));
     if (error.kind == ProviderErrorKind::kConfig) {
-      error.kind = ProviderErrorKind::kAuth;  // 400: the statement is not believed
+      error.kind = ProviderErrorKind::kAuth;  // 400: the statement was rejected
     }
     return error;
   }
@@ -167,7 +167,7 @@ Answer<std::string> GoogleTokens::token() {
   ProviderError error = no_answer(answer.error());
   error.detail = fmt::format("no access token from {}: {}", source(), error.detail);
   if (!shared_->had_one()) {
-    error.kind = ProviderErrorKind::kAuth;  // probably there is no such server here at all
+    error.kind = ProviderErrorKind::kAuth;  // probably this machine has no metadata server
   }
   return error;
 }

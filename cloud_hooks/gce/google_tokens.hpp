@@ -1,7 +1,7 @@
 #pragma once
 
-// Access tokens for Google's interfaces: from a file, for a service account's key, or from the
-// metadata server of the machine we run on. One thread at a time.
+// Access tokens for Google's interfaces: from a file, in exchange for a service account's key, or
+// from the metadata server of this machine. One thread at a time.
 
 #include <cstdint>
 #include <functional>
@@ -15,15 +15,15 @@
 namespace mayfly::cloud_hooks {
 
 struct GoogleTokenOptions {
-  /// File with a token, read anew each time (`gcloud auth print-access-token >FILE`). Wins.
+  /// File with a token, read each time (`gcloud auth print-access-token >FILE`). Has precedence.
   std::string token_file;
   /// Key file of a service account. Without it and without token_file, the metadata server.
   std::string key_file;
   std::string metadata_endpoint = "http://169.254.169.254";
 };
 
-/// As the environment says: CLOUDSDK_AUTH_ACCESS_TOKEN_FILE, GOOGLE_APPLICATION_CREDENTIALS and
-/// GCE_METADATA_HOST, the names that Google's own tools use.
+/// Reads CLOUDSDK_AUTH_ACCESS_TOKEN_FILE, GOOGLE_APPLICATION_CREDENTIALS and GCE_METADATA_HOST from
+/// the environment, the names that Google's own tools use.
 [[nodiscard]] GoogleTokenOptions google_token_options(
     const std::function<std::string(const std::string&)>& get);
 
@@ -37,19 +37,19 @@ class GoogleTokens {
                std::function<std::int64_t()> unix_seconds,
                std::shared_ptr<SharedGoogleToken> shared = nullptr);
 
-  /// A token that is good for five more minutes, if the server gives such. kAuth if there is none
-  /// to be had; kRate if there was one before and the server just does not answer.
+  /// A token that is valid for at least five more minutes, if the server issues such tokens. kAuth
+  /// if there is none; kRate if there was one before and the server currently does not answer.
   [[nodiscard]] Answer<std::string> token();
-  /// The last token was refused: the next call asks for another one.
+  /// Google has refused the last token: the next call requests another one.
   void forget() { shared_->forget(); }
-  /// Where tokens come from, for people.
+  /// A readable name of the source of the tokens.
   [[nodiscard]] std::string source() const;
 
  private:
   [[nodiscard]] Answer<std::string> from_file() const;
   [[nodiscard]] Result<HttpRequest> key_request() const;
   [[nodiscard]] Result<HttpRequest> metadata_request() const;
-  /// True if Google's clock says that ours is off; statements are dated by Google's from now on.
+  /// True if Google's clock differs from this machine's; statements use Google's time from now on.
   [[nodiscard]] bool learn_time(const HttpResponse& answer);
   [[nodiscard]] Answer<std::string> take(const HttpResponse& answer);
 
@@ -57,7 +57,7 @@ class GoogleTokens {
   HttpSender& sender_;
   const std::function<std::int64_t()> unix_seconds_;
   const std::shared_ptr<SharedGoogleToken> shared_;
-  std::int64_t clock_offset_ = 0;  // seconds from our clock to Google's
+  std::int64_t clock_offset_ = 0;  // seconds from this machine's clock to Google's
 };
 
 }  // namespace mayfly::cloud_hooks

@@ -41,7 +41,7 @@ std::optional<Duration> retry_after(const HttpResponse& answer) {
   }
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), count);
   if (error != std::errc() || end != text->data() + text->size() || count < 0) {
-    return std::nullopt;  // a date: rare, and our clock may be off
+    return std::nullopt;  // a date, which is rare, and the local clock may be wrong
   }
   return seconds(std::min(count, kSecondsMax));
 }

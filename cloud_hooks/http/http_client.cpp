@@ -41,7 +41,7 @@ bool is_writable(const HttpRequest& request) {
          });
 }
 
-/// What to do about it, from what went wrong.
+/// The code of an error, which decides the reaction.
 Errc code_of(const error_code& error) {
   if (error == asio::error::timed_out) {
     return Errc::kDeadline;
@@ -163,8 +163,8 @@ class HttpClient::Impl {
     socket_.close(ignored);
   }
 
-  /// Whether the connection of the request before may carry another one. Bytes that nobody asked
-  /// for would be taken for its answer.
+  /// Whether the connection of the previous request may be used again. It may not if unexpected
+  /// bytes are waiting, because they would be taken for the next answer.
   [[nodiscard]] bool is_open_to_host() {
     error_code error;
     return !open_to_.empty() && open_to_ == host_ && socket_.available(error) == 0 && !error;
@@ -321,7 +321,7 @@ class HttpClient::Impl {
   bool may_keep_ = false;  // of the request in progress: its connection may stay open
   std::string open_to_;    // where the socket is connected to between requests; empty = nowhere
   asio::io_context context_;
-  std::optional<asio::ssl::context> tls_;  // from the first need on: certificates are many
+  std::optional<asio::ssl::context> tls_;  // made on first use: loading certificates takes long
   tcp::socket socket_;
   std::mutex mutex_;
   std::condition_variable pause_ended_;

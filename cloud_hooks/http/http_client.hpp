@@ -1,8 +1,8 @@
 #pragma once
 
-// HTTP/1.1 over TCP or TLS, one connection per request unless its limits say keep_open. Built for
-// requests that are rare and matter: certificates are always verified, every phase has a time-out,
-// answers are bounded.
+// HTTP/1.1 over TCP or TLS, with one connection per request unless its limits have keep_open. It is
+// designed for rare and important requests: certificates are always verified, every phase has a
+// time-out, and the size of answers is limited.
 
 #include <memory>
 #include <string>

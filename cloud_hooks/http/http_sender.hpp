@@ -1,7 +1,7 @@
 #pragma once
 
-// What providers and notice sources ask for when they talk HTTP, so that their tests can answer
-// without a socket. HttpClient is the real one.
+// The HTTP port of providers and notice sources, so that their tests need no socket. HttpClient is
+// the implementation.
 
 #include <cstddef>
 #include <functional>
@@ -17,9 +17,9 @@ struct HttpLimits {
   Duration answer_max = seconds(30);  ///< from the request's last byte to the answer's last
   std::size_t body_bytes_max = std::size_t{4} << 20;
   bool direct = false;  ///< never through a proxy: for metadata servers
-  /// For who asks the same server again and again, over plain HTTP and without a proxy: the
-  /// connection stays open for the next such request. If the server has closed it by then, that
-  /// request is sent once more, so it must be one that may be carried out twice.
+  /// Keeps the connection open for the next such request, for callers that poll one server, over
+  /// plain HTTP and without a proxy. If the server has closed it by then, the request is sent
+  /// again, so it must be safe to carry it out twice.
   bool keep_open = false;
 };
 
@@ -35,13 +35,14 @@ class HttpSender {
   /// kCorrupt it is not known whether the other side has carried the request out.
   [[nodiscard]] virtual Result<HttpResponse> send(const HttpRequest& request,
                                                   const HttpLimits& limits) = 0;
-  /// Sleeps. False, and early, if abort() was called.
+  /// Sleeps. Returns early with false if abort() was called.
   virtual bool pause(Duration length) = 0;
-  /// Any thread: ends what goes on with kAborted, and everything later at once.
+  /// Any thread: ends the current request with kAborted, and all later ones at once.
   virtual void abort() = 0;
 };
 
-/// When to ask again: the caller decides what is worth it, this says how often and how far apart.
+/// How often a request is repeated, and after which waiting times. The caller decides which answers
+/// are worth it.
 struct RetryRule {
   int attempts_max = 3;
   Duration first_wait = milliseconds(250);  ///< doubles each time

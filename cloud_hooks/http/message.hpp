@@ -1,7 +1,7 @@
 #pragma once
 
-// HTTP requests and answers as values, and the few ways to write them down that several clouds
-// share. Pure: no socket, no clock. Any thread.
+// HTTP requests and answers as values, and the encodings that several clouds share. Pure: no
+// socket, no clock. Any thread.
 
 #include <cstdint>
 #include <optional>
@@ -14,18 +14,18 @@
 
 namespace mayfly::cloud_hooks {
 
-/// Where a request goes: scheme://host[:port]/target.
+/// The address of a request: scheme://host[:port]/target.
 struct Url {
   bool tls = true;
   std::string host;  ///< lower case; a literal IPv6 address without brackets
   std::uint16_t port = 443;
-  std::string target = "/";  ///< path and query as they go over the wire, beginning with '/'
+  std::string target = "/";  ///< encoded path and query, beginning with '/'
 
-  /// What a Host header says: the port only if it is not the scheme's own.
+  /// The value of a Host header, with the port only if it is not the scheme's default.
   [[nodiscard]] std::string host_header() const;
-  /// True for TLS, and for this host itself: what is sent there nobody else can read.
+  /// True for TLS, and for this host itself: no third party can read the traffic.
   [[nodiscard]] bool safe_for_secrets() const;
-  /// Back to text, for people and for proxies.
+  /// The address as a text, for messages and proxies.
   [[nodiscard]] std::string text() const;
 
   friend bool operator==(const Url&, const Url&) = default;

@@ -14,7 +14,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-/// Owned by who asks and by the thread that looks up, whichever is done last.
+/// Owned by the caller and by the thread that looks up, until the later of the two is done.
 struct Lookup {
   std::mutex mutex;
   std::condition_variable done_changed;

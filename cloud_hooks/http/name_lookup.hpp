@@ -1,7 +1,7 @@
 #pragma once
 
 // Name look-up with a deadline. getaddrinfo() cannot be interrupted, so it runs on a thread that is
-// left behind when it takes too long. Any thread.
+// abandoned if it takes too long. Any thread.
 
 #include <functional>
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace mayfly::cloud_hooks {
 
-/// The numeric addresses of `host` in the system's order, each once; a numeric host is its own.
-/// kPeerLost if there is none, kDeadline, or kAborted as soon as `aborted` says so (it is asked
-/// every 20 ms).
+/// The numeric addresses of `host` in the system's order, each once; for a numeric host, itself.
+/// kPeerLost if there is none, kDeadline, or kAborted as soon as `aborted` returns true (it is
+/// called every 20 ms).
 [[nodiscard]] Result<std::vector<std::string>> look_up(const std::string& host, Instant deadline,
                                                        const std::function<bool()>& aborted);
 

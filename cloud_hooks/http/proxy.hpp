@@ -1,7 +1,7 @@
 #pragma once
 
-// Which proxy a request goes through, by the environment variables that curl and Python know. Pure:
-// the environment is given in. Any thread.
+// The choice of a proxy for a request, by the environment variables that curl and Python use. Pure:
+// the environment is an argument. Any thread.
 
 #include <functional>
 #include <optional>
@@ -20,7 +20,7 @@ struct Proxy {
 
 class ProxyRules {
  public:
-  /// No proxy for anything.
+  /// Uses no proxy.
   ProxyRules() = default;
 
   /// https_proxy, HTTPS_PROXY, http_proxy (not HTTP_PROXY, which a CGI program's client can set),
@@ -29,7 +29,8 @@ class ProxyRules {
   [[nodiscard]] static Result<ProxyRules> from_environment(
       const std::function<std::string(const std::string&)>& get);
 
-  /// Nothing = directly. no_proxy is a list of names, which stand for their subdomains too, or "*".
+  /// The proxy for a request; nothing = send it directly. no_proxy is a list of names, which
+  /// include their subdomains, or "*".
   [[nodiscard]] std::optional<Proxy> proxy_for(const Url& url) const;
 
  private:

@@ -17,7 +17,7 @@ constexpr const char* kLinkLocal = "http://169.254.169.254";
 constexpr std::size_t kAnswerBytesMax = 256 * 1024;
 constexpr Duration kAnswerMax = seconds(5);
 
-/// What the three metadata servers have in common.
+/// The common part of the three metadata servers.
 class MetadataSource : public NoticeSource {
  public:
   MetadataSource(std::string endpoint, HttpSender& sender,
@@ -48,7 +48,7 @@ class MetadataSource : public NoticeSource {
     return Error{Errc::kRefused, fmt::format("HTTP {}", answer.status)};
   }
 
-  /// The server's clock by its answer, else ours.
+  /// The server's time from its answer, otherwise the local time.
   [[nodiscard]] std::int64_t now_of(const HttpResponse& answer) const {
     const std::optional<std::string_view> date = answer.header("Date");
     return (date ? parse_http_date(*date) : std::nullopt).value_or(unix_seconds_());
@@ -88,7 +88,7 @@ class GceSource final : public MetadataSource {
     return parse_gce_preempted(answer.value().body);
   }
 
-  /// The waiting is done by the server; this is for one that does not wait.
+  /// The server itself waits for a change; this waiting time is for a server that does not.
   Duration pause() const override { return milliseconds(200); }
   std::string name() const override { return "Compute Engine's metadata server"; }
 
@@ -96,9 +96,9 @@ class GceSource final : public MetadataSource {
   std::string etag_;
 };
 
-/// EC2 has no request that waits, so it is asked often, over one connection: each time sends two
-/// packets at most, of the 1024 a second that a network interface may send to link-local services.
-/// The recommendation, which is no hurry, is read once a second.
+/// EC2 has no request that waits for a change, so it is polled often over one connection. Each poll
+/// sends two packets at most, of the 1024 per second that a network interface may send to
+/// link-local services. The recommendation is less urgent and is read once a second.
 class Ec2Source final : public MetadataSource {
  public:
   Ec2Source(bool rebalance, std::string endpoint, HttpSender& sender,
@@ -130,7 +130,7 @@ class Ec2Source final : public MetadataSource {
       Result<HttpResponse> answer =
           ask("GET", "/latest/meta-data/" + what, {{"X-aws-ec2-metadata-token", token_}});
       if (!answer.ok()) {
-        token_.clear();  // perhaps it was none
+        token_.clear();  // the text may not have been a token
         return std::move(answer).error();
       }
       if (answer.value().status == 401 && attempt == 0) {
@@ -180,7 +180,7 @@ class Ec2Source final : public MetadataSource {
 
   const bool rebalance_;
   std::string token_;
-  int slow_looks_ = 0;  // after a failure: the server may have had enough of us
+  int slow_looks_ = 0;  // after a failure: the server may throttle frequent requests
   Announced recommended_;
   std::optional<std::int64_t> recommended_at_;  // by unix_seconds()
 };
@@ -213,7 +213,7 @@ class AzureSource final : public MetadataSource {
     return parse_azure_events(answer.value().body, machine_, now_of(answer.value()));
   }
 
-  /// The event starts now, not when its time has come: what we would only wait for is billed.
+  /// Starts the event now rather than at its announced time, because the time until then is billed.
   Result<void> acknowledge(const Notice& notice) override {
     if (notice.event_id.empty()) {
       return {};

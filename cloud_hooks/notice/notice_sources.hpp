@@ -1,6 +1,6 @@
 #pragma once
 
-// Where notices are read: three clouds' metadata servers, or a file.
+// Sources of notices: the metadata servers of three clouds, or a file.
 
 #include <cstdint>
 #include <functional>
@@ -19,18 +19,19 @@ class NoticeSource {
  public:
   virtual ~NoticeSource() = default;
 
-  /// What is announced now. If `may_wait`, and the source can, it answers when something changes,
-  /// within a minute. Errors as of HttpSender::send, or kCorrupt.
+  /// The current notice. If `may_wait` is set and the source supports it, the call returns when the
+  /// notice changes, within a minute. Errors as for HttpSender::send, or kCorrupt.
   [[nodiscard]] virtual Result<Announced> look(bool may_wait) = 0;
-  /// This machine has done what `notice` asked for: a cloud that waits for that is told that it
-  /// need not. Nothing for others, and for notices that concern others too. Errors as of look().
+  /// This machine is ready for the event of `notice`: a cloud that waits for that (Azure) is told
+  /// to start it. Does nothing for other clouds, and for events that concern other machines, too.
+  /// Errors as for look().
   [[nodiscard]] virtual Result<void> acknowledge(const Notice& notice) {
     (void)notice;
     return {};
   }
-  /// How long to wait until the next look.
+  /// The waiting time until the next look().
   [[nodiscard]] virtual Duration pause() const = 0;
-  /// For people.
+  /// A readable name of the source.
   [[nodiscard]] virtual std::string name() const = 0;
 };
 

@@ -29,7 +29,7 @@ class NoticeWatcher::Impl {
     if (!has_rung_.exchange(false)) {
       return;
     }
-    thread_.join();  // it ends when it has rung; from here on its parts are ours
+    thread_.join();  // it ends after on_leave; from here on this thread uses its members
     if (Result<void> told = source_->acknowledge(last_); !told.ok()) {
       log::warning(source_->name() + " was not told that we have left: " + told.error().detail);
     } else if (!last_.event_id.empty()) {
@@ -64,7 +64,7 @@ class NoticeWatcher::Impl {
   /// Returns how long to wait for the next one.
   Duration look() {
     constexpr Duration kAfterFailure = seconds(5);
-    // While a notice stands we must act at its time, so nobody may make us wait.
+    // While there is a notice, the thread must act at its time, so a source must not block.
     const Result<Announced> announced = source_->look(!watch_.leave_at().has_value());
     if (announced.ok()) {
       if (std::exchange(failing_, false)) {
@@ -88,7 +88,7 @@ class NoticeWatcher::Impl {
   const std::unique_ptr<NoticeSource> source_;
   NoticeWatch watch_;     // of the thread
   bool failing_ = false;  // of the thread
-  Notice last_;           // of the thread until it has rung
+  Notice last_;           // of the thread until on_leave was called
   std::atomic<bool> has_rung_ = false;
   std::thread thread_;  // last: it uses the rest
 };

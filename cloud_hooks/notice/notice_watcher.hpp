@@ -1,6 +1,6 @@
 #pragma once
 
-// A thread that reads notices and says once when it is time to leave.
+// A thread that reads notices and calls back once when it is time to leave.
 
 #include <functional>
 #include <memory>
@@ -12,15 +12,15 @@ namespace mayfly::cloud_hooks {
 
 class NoticeWatcher {
  public:
-  /// Starts the thread; without one, and silently, for Kind::kNone. `on_leave` is called on it, at
-  /// most once, with the reason. Sources that cannot be read are logged once and tried on.
+  /// Starts the thread; does nothing for Kind::kNone. `on_leave` is called on that thread, at most
+  /// once, with the reason. A source that cannot be read is logged once and tried again.
   NoticeWatcher(const NoticeSetting& setting, std::function<void(const std::string&)> on_leave);
-  /// Ends the thread, also out of a request that hangs.
+  /// Ends the thread, even if a request hangs.
   ~NoticeWatcher();
 
-  /// What on_leave asked for is done, and nothing here needs the machine any more: a cloud that
-  /// waits for that (Azure) is told. Takes some seconds at most; a failure is logged. Nothing if
-  /// on_leave was not called, or the second time. One thread, and not from on_leave.
+  /// The worker has left and does not need the machine any more: a cloud that waits for that
+  /// (Azure) is told. Takes some seconds at most; a failure is logged. Does nothing if on_leave was
+  /// not called, or on a second call. One thread, and not from on_leave.
   void has_left();
 
   NoticeWatcher(const NoticeWatcher&) = delete;

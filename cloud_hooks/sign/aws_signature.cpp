@@ -22,7 +22,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-/// Without spaces around it, and with one where there were several.
+/// The text without leading and trailing spaces, and with several spaces replaced by one.
 std::string single_spaced(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -36,7 +36,7 @@ std::string single_spaced(std::string_view text) {
   return result;
 }
 
-/// A query as AWS sorts it: by name, then by value. What is not a pair has an empty value.
+/// A query sorted as AWS requires: by name, then by value. A name without '=' has an empty value.
 std::string canonical_query(std::string_view query) {
   std::vector<std::pair<std::string, std::string>> pairs;
   while (!query.empty()) {

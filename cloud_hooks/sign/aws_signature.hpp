@@ -1,7 +1,7 @@
 #pragma once
 
-// AWS Signature Version 4: proves to AWS who asks, without sending the secret. Pure but for
-// OpenSSL's hashes: the time is given in, so published vectors can be tested. Any thread.
+// AWS Signature Version 4: authenticates a request without sending the secret. Pure except for
+// OpenSSL's hashes: the time is an argument, so published test vectors can be checked. Any thread.
 
 #include <cstdint>
 #include <string>

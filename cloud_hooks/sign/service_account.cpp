@@ -20,7 +20,7 @@ struct KeyDeleter {
 
 using Key = std::unique_ptr<EVP_PKEY, KeyDeleter>;
 
-/// A key with a pass phrase is an error, not a question on the terminal.
+/// Makes a key with a pass phrase an error; OpenSSL would otherwise ask on the terminal.
 int no_pass_phrase(char*, int, int, void*) {
   return -1;
 }

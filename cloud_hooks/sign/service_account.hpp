@@ -1,7 +1,7 @@
 #pragma once
 
 // Google service accounts: the key file, and the signed statement (JWT, RS256) that is exchanged
-// for an access token. Pure but for OpenSSL's arithmetic: the time is given in. Any thread.
+// for an access token. Pure except for OpenSSL's arithmetic: the time is an argument. Any thread.
 
 #include <cstdint>
 #include <string>
@@ -29,8 +29,8 @@ struct ServiceAccount {
                                            std::string_view claims_json,
                                            std::string_view private_key_pem);
 
-/// The statement that asks for `scope`, valid from `unix_seconds` for an hour, the most that Google
-/// takes.
+/// The statement that requests `scope`, valid from `unix_seconds` for an hour, the longest time
+/// that Google accepts.
 [[nodiscard]] Result<std::string> make_assertion(const ServiceAccount& account,
                                                  std::string_view scope, std::int64_t unix_seconds);
 

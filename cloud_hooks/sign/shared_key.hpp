@@ -1,8 +1,8 @@
 #pragma once
 
-// A key that expires (a token, a role's keys), as all provider objects of one job know it: whoever
-// has fetched one has done it for the others. The list of servers is asked for every few seconds,
-// so that a request for a replacement hardly ever has to fetch a key first. Any thread.
+// A key that expires (a token, a role's keys), shared by all provider objects of one job, so that
+// only one of them has to fetch it. The list of servers is requested every few seconds, so a
+// request for a replacement hardly ever has to fetch a key first. Any thread.
 
 #include <cstdint>
 #include <mutex>
@@ -14,12 +14,12 @@ namespace mayfly::cloud_hooks {
 template <typename Key>
 class SharedKey {
  public:
-  /// Nothing if there is none that is good at `now`; times are in seconds since 1970.
+  /// The key; nothing if none is valid at `now`. Times are in seconds since 1970.
   [[nodiscard]] std::optional<Key> find(std::int64_t now) const {
     const std::lock_guard lock(mutex_);
     return key_ && now < good_until_ ? key_ : std::nullopt;
   }
-  /// The last one, good or not.
+  /// The last key, valid or not.
   [[nodiscard]] std::optional<Key> last() const {
     const std::lock_guard lock(mutex_);
     return key_;
@@ -30,12 +30,12 @@ class SharedKey {
     good_until_ = good_until;
     had_one_ = true;
   }
-  /// It was refused.
+  /// The key was refused and is not returned again.
   void forget() {
     const std::lock_guard lock(mutex_);
     key_.reset();
   }
-  /// There has ever been one.
+  /// Whether there has ever been a key.
   [[nodiscard]] bool had_one() const {
     const std::lock_guard lock(mutex_);
     return had_one_;

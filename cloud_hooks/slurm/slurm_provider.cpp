@@ -19,7 +19,7 @@ class SlurmProvider final : public Provider {
 
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
-    if (!is_new(request.request_id)) {  // an answer was lost: what did come of it?
+    if (!is_new(request.request_id)) {  // an answer was lost: find the jobs that were submitted
       Answer<std::vector<ServerStatus>> listed = list();
       if (const auto* error = std::get_if<ProviderError>(&listed)) {
         outcome.error = ProviderError{ProviderErrorKind::kRate, error->detail, {}, {}};
@@ -134,7 +134,7 @@ class SlurmProvider final : public Provider {
                    "--parsable",
                    "--nodes=1",
                    "--ntasks=1",
-                   "--no-requeue",  // a preempted job is over: the policy asks for another
+                   "--no-requeue",  // a preempted job is over: the policy requests another
                    "--job-name=" + slurm::name_of(options_.job),
                    "--comment=" + request.request_id + " " + to_string(request.offer.market),
                    "--signal=B:USR1@" + std::to_string(options_.notice_seconds)};
@@ -150,8 +150,8 @@ class SlurmProvider final : public Provider {
     }
     words.push_back("--output=" + (options_.log_dir.empty() ? std::string("/dev/null")
                                                             : options_.log_dir + "/slurm-%j.log"));
-    if (!slurm::speaks_of_a_share(options_.sbatch_words)) {
-      words.push_back("--exclusive");  // or Slurm fills one node, which would take all with it
+    if (!slurm::requests_part_of_node(options_.sbatch_words)) {
+      words.push_back("--exclusive");  // otherwise Slurm fills one node, and all are lost with it
     }
     words.insert(words.end(), options_.sbatch_words.begin(), options_.sbatch_words.end());
     return words;
@@ -177,7 +177,7 @@ class SlurmProvider final : public Provider {
     return server;
   }
 
-  /// What the program printed, or what its complaint means.
+  /// The program's output, or the error for its message.
   [[nodiscard]] Answer<std::string> run(Words words, std::string input = {}) const {
     ProgramCall call;
     call.argv = std::move(words);

@@ -53,7 +53,7 @@ ServerState state_of(const std::string& word) {
   return ServerState::kGone;  // COMPLETED, CANCELLED, FAILED, PREEMPTED, NODE_FAIL, TIMEOUT, ...
 }
 
-/// What a job's script has put behind the request's id and the market in its comment.
+/// The text that a job's script has added to its comment, behind the request's id and the market.
 std::string last_words_in(const std::string& comment) {
   const std::size_t market = comment.find(' ');
   const std::size_t words = market == std::string::npos ? market : comment.find(' ', market + 1);
@@ -177,7 +177,7 @@ ProviderErrorKind kind_of(const std::string& complaint) {
   return ProviderErrorKind::kConfig;
 }
 
-bool speaks_of_a_share(const std::vector<std::string>& words) {
+bool requests_part_of_node(const std::vector<std::string>& words) {
   static constexpr std::array kBeginnings = {
       "--exclusive", "--oversubscribe", "--share",  "--cpus", "--cores", "--mem", "--gres",
       "--gpus",      "--tres",          "--ntasks", "-s",     "-c",      "-G",    "-n"};

@@ -1,6 +1,6 @@
 #pragma once
 
-// What Slurm's programs print, and what it means. No processes here.
+// Parses the output of Slurm's programs. Starts no processes.
 
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ inline constexpr const char* kQueueFormat = "%i|%T|%M|%P|%f|%r|%N|%k";
 /// The name that all of a job's servers have in Slurm: "mayfly-JOB".
 [[nodiscard]] std::string name_of(const std::string& job);
 
-/// The lines of squeue --noheader --format=kQueueFormat; a line that is none is left out.
+/// Parses the lines of squeue --noheader --format=kQueueFormat; lines of another form are skipped.
 [[nodiscard]] std::vector<ServerStatus> parse_queue(const std::string& text);
 
 /// "[days-][hours:]minutes:seconds", as squeue's %M prints it; none for "INVALID" and the like.
@@ -26,11 +26,11 @@ inline constexpr const char* kQueueFormat = "%i|%T|%M|%P|%f|%r|%N|%k";
 /// The job's number in what sbatch --parsable prints ("123" or "123;cluster").
 [[nodiscard]] std::optional<std::string> parse_submitted(const std::string& text);
 
-/// What a complaint of sbatch, scancel or squeue means for us.
+/// The kind of error for a message of sbatch, scancel or squeue.
 [[nodiscard]] ProviderErrorKind kind_of(const std::string& complaint);
 
-/// True if options of sbatch say what part of a node a job gets.
-[[nodiscard]] bool speaks_of_a_share(const std::vector<std::string>& words);
+/// True if the options of sbatch select a part of a node for the job.
+[[nodiscard]] bool requests_part_of_node(const std::vector<std::string>& words);
 
 /// The script for sbatch: the start-up text, with MAYFLY_SERVER set to the job's number.
 [[nodiscard]] std::string script_of(const std::string& startup_text);

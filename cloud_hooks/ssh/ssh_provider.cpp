@@ -21,13 +21,15 @@ namespace {
 
 constexpr Duration kScriptTimeout = seconds(30);
 constexpr Duration kCopyTimeout = seconds(600);
-/// Longer than a connection that breaks off and is made again, shorter than people wait.
+/// Longer than the interruption of a connection that breaks and is made again, but short enough for
+/// a waiting user.
 constexpr Duration kLostAfter = seconds(20);
-/// A server that ended by itself so soon would do so again; the host rests for as long, doubling.
+/// A server that ended by itself this soon would probably do so again, so no other is started on
+/// the host for this time, which doubles with each such failure.
 constexpr Duration kSoon = seconds(60);
 constexpr Duration kRestMax = seconds(300);
 constexpr std::size_t kHostsAtOnce = 16;
-constexpr std::size_t kCopiesAtOnce = 4;  // each is in memory while it travels
+constexpr std::size_t kCopiesAtOnce = 4;  // each copy is in memory while it is sent
 constexpr std::size_t kOutputBytesMax = std::size_t{1} << 20;
 constexpr std::uint64_t kUnpackedFactor = 4;
 constexpr int kSshFailed = 255;
@@ -114,7 +116,7 @@ class SshProviderImpl final : public SshProvider {
           remember_start(host, outcome.servers.back());
           return outcome;
         }
-        if (started.word.empty()) {  // it may have begun
+        if (started.word.empty()) {  // no answer: the server may have started
           outcome.error =
               ProviderError{ProviderErrorKind::kRate,
                             host.name + ": " + (output.ok() ? "no answer" : output.error().detail),
@@ -180,7 +182,7 @@ class SshProviderImpl final : public SshProvider {
           server.failed = note_end(name, server);
           server.detail +=
               fmt::format("{}(log: {})", server.detail.empty() ? "" : " ", log_path(server.id));
-          (void)release(server.id);  // brings its log home
+          (void)release(server.id);  // copies its log to this host
         }
         servers.push_back(std::move(server));
       }
@@ -295,7 +297,7 @@ class SshProviderImpl final : public SshProvider {
     return seen;
   }
 
-  /// Why nothing can be started there, whoever asks.
+  /// The reason why no server can be started on the host; empty if one can.
   [[nodiscard]] std::string fault_of(const Seen& seen) const {
     if (!seen.report) {
       return seen.lack;
@@ -323,7 +325,7 @@ class SshProviderImpl final : public SshProvider {
     return {};
   }
 
-  /// Why this host is not asked now.
+  /// The reason why the host is not used now; empty if it is.
   [[nodiscard]] std::string lack_of(const ssh::Host& host, const Seen& seen) const {
     std::string fault = fault_of(seen);
     if (!fault.empty()) {
@@ -343,8 +345,8 @@ class SshProviderImpl final : public SshProvider {
                       [](const ServerStatus& server) { return server.alive(); }));
   }
 
-  /// Hosts, those with the smallest part of their slots taken first; of equal ones requests that
-  /// come at the same time begin with different ones.
+  /// The hosts, ordered by the share of their slots in use. Simultaneous requests begin with
+  /// different ones of equal hosts.
   [[nodiscard]] std::vector<std::size_t> by_room(const std::vector<Seen>& seen,
                                                  const std::string& request_id) const {
     const std::size_t first = std::hash<std::string>()(request_id) % seen.size();
@@ -401,7 +403,7 @@ class SshProviderImpl final : public SshProvider {
     return server;
   }
 
-  /// The host may be silent from now on.
+  /// The host did not answer; from now on it may be unreachable.
   void remember_start(const ssh::Host& host, const ServerStatus& server) {
     const std::lock_guard lock(memory_->mutex);
     SshMemory::HostState& state = memory_->hosts[host.name];
@@ -416,7 +418,7 @@ class SshProviderImpl final : public SshProvider {
                        [&](const ServerStatus& server) { return server.id == id; });
   }
 
-  /// It ended by itself. True if that was soon after its start.
+  /// The server ended by itself. True if that was soon after its start.
   bool note_end(const std::string& host, const ServerStatus& server) {
     const std::lock_guard lock(memory_->mutex);
     SshMemory::HostState& state = memory_->hosts[host];

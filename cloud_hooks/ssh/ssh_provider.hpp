@@ -1,8 +1,8 @@
 #pragma once
 
-// Servers on hosts that are there already: each is a process that is started over ssh, in a session
-// of its own, so it outlives the connection and us. The program is copied along, once per host and
-// version; nothing has to be installed there (docs/hosts.md).
+// Servers on existing hosts: each is a process that is started over ssh in a session of its own, so
+// it outlives the connection and this process. The program is copied once per host and version;
+// nothing has to be installed on the hosts (docs/hosts.md).
 
 #include <memory>
 #include <mutex>
@@ -20,22 +20,22 @@ struct SshProviderOptions {
   /// ssh and its options; the host and a command follow.
   std::vector<std::string> words;
   ssh::Places places;
-  std::string bundle;  ///< file with the packed program; empty if places.program is there already
+  std::string bundle;  ///< file with the packed program; empty if places.program is installed
   std::string
       log_dir;  ///< the ends of servers' logs come into it; empty = they are left where they are
 };
 
-/// What the providers of one job know together: which hosts answered when, with which servers.
+/// State that the providers of one job share: when each host answered last, and its servers.
 class SshMemory;
 [[nodiscard]] std::shared_ptr<SshMemory> make_ssh_memory();
 
-/// A request is for one server, on the host with the most room. Offers are only remembered. A host
-/// that does not answer keeps its servers for 20 s, and is then taken for lost, with them: its
-/// workers end by themselves when they find no coordinator.
+/// A request is for one server, on the host with the most free slots. Offers are only stored. A
+/// host that does not answer keeps its servers for 20 s and then counts as lost together with them;
+/// its workers end by themselves when they find no coordinator.
 class SshProvider : public Provider {
  public:
-  /// Copies the program to every host that has not got it and sees that it runs there; one finding
-  /// for each host, in their order.
+  /// Copies the program to every host that does not have it and checks that it runs there. One
+  /// finding for each host, in their order.
   [[nodiscard]] virtual std::vector<Finding> install() = 0;
 };
 

@@ -137,7 +137,7 @@ std::optional<std::uint32_t> slots_in(const std::string& text) {
   return is_one && number >= 1 && number <= kSlotsMax ? std::optional(number) : std::nullopt;
 }
 
-/// Nothing that ssh or a shell could take for something else than a name.
+/// True if neither ssh nor a shell can take the text for anything but a name.
 bool is_name(const std::string& name) {
   constexpr const char* kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@:%";
