@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cli/bench.hpp"
 #include "cli/cli.hpp"
 #include "engine/job/version.hpp"
 
@@ -80,7 +79,7 @@ std::string manual_flags(const std::vector<FlagDescription>& flags) {
 }
 
 /// In single quotes, for a shell.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   return "'" + replaced(text, "'", "'\\''") + "'";
 }
 
@@ -110,7 +109,7 @@ std::string zsh_flag(const FlagDescription& flag) {
                             : is_number      ? ":" + type + ": "
                                              : ":" + type + ":_files";
   const std::string sign = type.empty() ? "" : type == "BOOL" ? "=-" : "=";
-  return quoted(flag.name + sign + "[" + help + "]" + value);
+  return in_quotes(flag.name + sign + "[" + help + "]" + value);
 }
 
 }  // namespace
@@ -127,11 +126,7 @@ std::vector<DocumentedCommand> documented_commands() {
                   "",
                   {},
                   {}});
-  DocumentedCommand bench{"bench", "run a benchmark", "NAME", {}, {}};
-  for (const BenchCommand& each : bench_commands()) {
-    bench.choices.emplace_back(each.name, each.help);
-  }
-  list.push_back(bench);
+  list.push_back({"bench", "run a benchmark (mayfly bench --help lists them)", "NAME", {}, {}});
   return list;
 }
 
@@ -192,7 +187,7 @@ std::string bash_completion(const std::vector<DocumentedCommand>& commands) {
   for (const DocumentedCommand& command : commands) {
     names += (names.empty() ? "" : " ") + command.name;
     cases += fmt::format("    {}) choices={} flags={} ;;\n", command.name,
-                         quoted(joined_choices(command)), quoted(joined_names(command)));
+                         in_quotes(joined_choices(command)), in_quotes(joined_names(command)));
   }
   return fmt::format(
       R"(# Completion of mayfly's commands and flags; written by `mayfly documentation`.
@@ -214,27 +209,30 @@ _mayfly() {{
     fi
     mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
   elif ((COMP_CWORD == 2)); then
+    if [[ -z $choices && -z $flags ]]; then  # the same: a program of its own lists its words
+      choices=$("${{COMP_WORDS[@]:0:2}}" --help 2>/dev/null | grep -oE '^  [a-z]+')
+    fi
     mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
   fi
 }}
 
 complete -o default -F _mayfly mayfly  # where nothing of this fits: names of files
 )",
-      quoted(names), cases);
+      in_quotes(names), cases);
 }
 
 std::string zsh_completion(const std::vector<DocumentedCommand>& commands) {
   std::string list;
   std::string cases;
   for (const DocumentedCommand& command : commands) {
-    list += "    " + quoted(command.name + ":" + command.help) + "\n";
+    list += "    " + in_quotes(command.name + ":" + command.help) + "\n";
     cases += "    " + command.name + ")\n      _arguments";
     for (const FlagDescription& flag : command.flags) {
       cases += " \\\n        " + zsh_flag(flag);
     }
     if (!command.choices.empty()) {
       cases += " \\\n        " +
-               quoted("1:" + std::string("argument:(") + joined_choices(command) + ")");
+               in_quotes("1:" + std::string("argument:(") + joined_choices(command) + ")");
     }
     cases += " \\\n        '*:argument:_files'\n      ;;\n";
   }

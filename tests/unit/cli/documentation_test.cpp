@@ -5,7 +5,6 @@
 #include <regex>
 #include <set>
 
-#include "cli/bench.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 
 namespace mayfly::cli {
@@ -66,16 +65,6 @@ TEST_F(CliTest, TheProgramsManualAndTheCompletionsHaveEveryCommandOfHelp) {
     EXPECT_THAT(manual, HasSubstr("\n\\fB" + command.name + "\\fR"));
     EXPECT_NE(case_of(bash_completion(commands), command.name), "");
     EXPECT_NE(case_of(zsh_completion(commands), command.name), "");
-  }
-}
-
-TEST(Documentation, BenchmarksAreThePossibleFirstWordsOfBench) {
-  const std::vector<DocumentedCommand> commands = documented_commands();
-  const std::string bash = case_of(bash_completion(commands), "bench");
-  const std::string page = command_manual(commands.back());
-  for (const BenchCommand& bench : bench_commands()) {
-    EXPECT_THAT(bash, HasSubstr(bench.name));
-    EXPECT_THAT(page, HasSubstr("\\fB" + bench.name + "\\fR"));
   }
 }
 

@@ -1,0 +1,343 @@
+#include "tests/unit/engine/trainer/training_world.hpp"
+
+#include <chrono>
+#include <deque>
+#include <utility>
+
+#include "datasets/loader.hpp"
+#include "elastic/core/member.hpp"
+#include "elastic/net/member_client.hpp"
+#include "elastic/net/progress_board.hpp"
+#include "engine/run/checkpoint_writer.hpp"
+#include "engine/state/starting_state.hpp"
+#include "engine/training/prepare_job.hpp"
+#include "engine/training/trainer.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::test_support {
+namespace {
+
+constexpr std::chrono::seconds kHangBound{60};
+// Nobody is evicted for being slow: the machine may be busy, and deaths are told.
+constexpr Duration kNeverSilent = seconds(3600);
+
+}  // namespace
+
+/// A worker's control connection: its machine and the coordinator's are called directly.
+class TrainingWorld::Client final : public elastic::MemberClient {
+ public:
+  Client(TrainingWorld& world, elastic::Welcome welcome)
+      : world_(world), member_(welcome), joins_late_(welcome.underway) {}
+
+  [[nodiscard]] MemberId id() const override { return member_.id(); }
+  [[nodiscard]] bool joins_late() const override { return joins_late_; }
+  void start(elastic::MemberHandler& handler) override {
+    const std::lock_guard lock(world_.mutex_);
+    handler_ = &handler;
+    for (const elastic::MemberEffect& effect : std::exchange(held_back_, {})) {
+      carry_out(effect);
+    }
+  }
+  /// The handler goes.
+  void stop() {
+    const std::lock_guard lock(world_.mutex_);
+    handler_ = nullptr;
+    is_dead_ = true;
+  }
+  void post(elastic::MemberEvent event) override {
+    const std::lock_guard lock(world_.mutex_);
+    give(event);
+  }
+  void send_progress(const elastic::Progress& p) override {
+    post(elastic::member_event::Progressed{p.view, p.committed, p.microbatch_ms, p.microbatches});
+  }
+  void send_report(Bytes payload) override {
+    const std::lock_guard lock(world_.mutex_);
+    if (!is_dead_) {
+      world_.give(elastic::coordinator_event::Received{id(), elastic::Report{std::move(payload)}});
+    }
+  }
+  Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
+    return {};
+  }
+  Result<Bytes> store_get(ViewId /*view*/, const std::string& /*key*/,
+                          Instant /*deadline*/) override {
+    return Bytes();  // reports are taken at once
+  }
+
+  // Under the world's mutex:
+  void receive(const elastic::Message& message) { give(elastic::member_event::Received{message}); }
+  /// The process is dead: nothing that it says is heard any more, and its trainer returns.
+  void die() {
+    is_dead_ = true;
+    elastic::member_effect::Leave leave;
+    leave.reason = elastic::DismissReason::kEvicted;
+    if (handler_ != nullptr) {
+      handler_->abort_group(view_);
+      handler_->leave(leave);
+    }
+  }
+
+ private:
+  void give(const elastic::MemberEvent& event) {
+    if (is_dead_) {
+      return;
+    }
+    for (const elastic::MemberEffect& effect : member_.handle(event)) {
+      carry_out(effect);
+    }
+  }
+  void carry_out(const elastic::MemberEffect& effect) {
+    if (const auto* send = std::get_if<elastic::member_effect::Send>(&effect)) {
+      world_.give(elastic::coordinator_event::Received{id(), send->message});
+    } else if (handler_ == nullptr) {
+      held_back_.push_back(effect);
+    } else if (const auto* run = std::get_if<elastic::member_effect::RunView>(&effect)) {
+      view_ = run->view.id;
+      handler_->run_view(run->view);
+    } else if (const auto* abort = std::get_if<elastic::member_effect::AbortGroup>(&effect)) {
+      handler_->abort_group(abort->view);
+    } else if (const auto* ask = std::get_if<elastic::member_effect::AskForBoundary>(&effect)) {
+      handler_->ask_for_boundary(*ask);
+    } else if (const auto* leave = std::get_if<elastic::member_effect::Leave>(&effect)) {
+      handler_->leave(*leave);
+    }
+  }
+
+  TrainingWorld& world_;
+  elastic::Member member_;
+  const bool joins_late_;
+  elastic::MemberHandler* handler_ = nullptr;
+  std::vector<elastic::MemberEffect> held_back_;  // until there is a handler
+  ViewId view_{};
+  bool is_dead_ = false;
+};
+
+/// What engine/processes/worker builds, on one thread of this process.
+class TrainingWorld::Worker {
+ public:
+  Worker(TrainingWorld& world, std::uint32_t number) : world_(world), number_(number) {
+    engine::JobConfig config = world.config_;
+    config.run_dir = world.folder_ / ("worker-" + std::to_string(number));
+    job_ = engine::prepare_job(config).value();
+    layout_ = std::make_unique<engine::ReductionLayout>(job_->model, job_->bucket_size.elements);
+    datasets::LoaderOptions options;
+    options.seed = config.seed;
+    options.global_batch = config.global_batch;
+    options.microbatch = config.microbatch;
+    options.augment = config.augment;
+    options.threads = 0;
+    loader_ = datasets::make_loader(job_->data, options);
+    pool_ = engine::ComputePool::start(*job_, *layout_, *loader_, nullptr, 1).value();
+    transport_ = world.hub_.make_transport("worker " + std::to_string(number));
+  }
+  ~Worker() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+  void start() {
+    thread_ = std::thread([this] { train(); });
+  }
+  void welcome(const elastic::Welcome& welcome) {
+    client_ = std::make_unique<Client>(world_, welcome);
+  }
+  [[nodiscard]] Client& client() { return *client_; }
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] std::string address() const { return transport_->address(); }
+  [[nodiscard]] const engine::Job& job() const { return *job_; }
+
+ private:
+  void train() {
+    engine::StartingState start = engine::starting_state(*job_, *layout_).value();
+    engine::WorkerLink link(*transport_, *pool_, *client_);
+    engine::CheckpointWriter checkpoints(
+        *job_, job_->config.run_dir + "/checkpoints",
+        [this](const engine::CheckpointRecord& record) {
+          client_->send_report(engine::encode_record(record));
+        },
+        nullptr);
+    const Step committed = start.state.committed;
+    const std::uint64_t state_bytes = nn::packed_state_size(start.state);
+    std::deque<engine::StepRecord> recent;
+    const Bytes token;
+    engine::Trainer trainer({*job_, *layout_, *loader_, *pool_, *transport_, *client_, link,
+                             checkpoints, board_, token, recent},
+                            std::move(start.state));
+    client_->start(link);
+    if (client_->joins_late()) {
+      trainer.prepare_to_observe();
+    }
+    client_->post(elastic::member_event::Loaded{committed, state_bytes});
+    trainer.run();
+    client_->stop();
+  }
+
+  TrainingWorld& world_;
+  const std::uint32_t number_;
+  std::unique_ptr<engine::Job> job_;
+  std::unique_ptr<engine::ReductionLayout> layout_;
+  std::unique_ptr<datasets::Loader> loader_;
+  std::unique_ptr<engine::ComputePool> pool_;
+  std::unique_ptr<collectives::Transport> transport_;
+  std::unique_ptr<Client> client_;
+  elastic::ProgressBoard board_;
+  std::thread thread_;
+};
+
+TrainingWorld::TrainingWorld(const engine::JobConfig& config, const WorldOptions& options)
+    : config_(config),
+      hub_([this](MemberId member) { return fate_of(member); },
+           [this](MemberId member) { has_died(member); }) {
+  elastic::CoordinatorOptions core;
+  core.microbatches = config.global_batch / config.microbatch;
+  core.initial_workers = options.workers;
+  core.last_step = Step{config.steps};
+  core.silence_max = kNeverSilent;
+  core.starved_max = kNeverSilent;
+  core.observe_from_bytes = options.observe_from_bytes;
+  core.start_together = Duration{};
+  core.seed = config.seed;
+  coordinator_ = std::make_unique<elastic::Coordinator>(core);
+  for (std::uint32_t i = 0; i < options.workers; ++i) {
+    start_worker();
+  }
+}
+
+TrainingWorld::~TrainingWorld() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, worker] : members_) {
+      worker->client().die();
+    }
+  }
+  workers_.clear();
+}
+
+void TrainingWorld::let_die(std::uint32_t worker, std::uint64_t operation, Death death) {
+  fates_[worker] = {operation, death};
+}
+
+void TrainingWorld::start_worker() {
+  const std::lock_guard lock(mutex_);
+  const auto number = static_cast<std::uint32_t>(workers_.size());
+  workers_.push_back(std::make_unique<Worker>(*this, number));
+  elastic::Hello hello;
+  hello.address = workers_.back()->address();
+  hello.host = "here";
+  hello.fingerprint = workers_.back()->job().fingerprint;
+  give(elastic::coordinator_event::WorkerConnected{number, hello});
+}
+
+/// What effects lead to comes back in here, and waits until they are all carried out.
+void TrainingWorld::give(const elastic::CoordinatorEvent& event) {
+  events_.push_back(event);
+  if (events_.size() > 1) {
+    return;
+  }
+  while (!events_.empty()) {
+    for (const elastic::CoordinatorEffect& effect :
+         coordinator_->handle(monotonic_now(), events_.front())) {
+      carry_out(effect);
+    }
+    events_.pop_front();
+  }
+}
+
+void TrainingWorld::carry_out(const elastic::CoordinatorEffect& effect) {
+  using namespace elastic::coordinator_effect;
+  if (const auto* accept = std::get_if<Accept>(&effect)) {
+    members_[accept->member] = workers_[accept->connection].get();
+  } else if (const auto* refuse = std::get_if<Refuse>(&effect)) {
+    end_.contradictions.push_back("a worker was refused: " + refuse->reason);
+  } else if (const auto* send = std::get_if<Send>(&effect)) {
+    deliver(send->member, send->message);
+  } else if (const auto* all = std::get_if<SendToAll>(&effect)) {
+    for (const MemberId member : all->members) {
+      deliver(member, all->message);
+    }
+  } else if (const auto* note = std::get_if<Note>(&effect)) {
+    ++end_.notes[note->kind];
+  } else if (std::holds_alternative<ViewPublished>(effect)) {
+    ++end_.views;
+  } else if (const auto* report = std::get_if<ReportReceived>(&effect)) {
+    const Result<engine::Record> record = engine::decode_record(report->payload);
+    if (const auto* step = std::get_if<engine::StepRecord>(&record.value())) {
+      note_step(*step);
+    }
+  } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
+    end_.outcome = ended->outcome;
+    end_.detail = ended->detail;
+    has_ended_ = true;
+    changed_.notify_all();
+  }
+}
+
+void TrainingWorld::deliver(MemberId member, const elastic::Message& message) {
+  Worker& worker = *members_.at(member);
+  if (const auto* welcome = std::get_if<elastic::Welcome>(&message)) {
+    worker.welcome(*welcome);
+  } else {
+    worker.client().receive(message);
+  }
+}
+
+void TrainingWorld::note_step(const engine::StepRecord& record) {
+  const auto note = [&](std::map<std::uint64_t, std::string>& of_steps, const std::string& text,
+                        const char* what) {
+    const auto [place, is_new] = of_steps.emplace(record.step, text);
+    if (!is_new && place->second != text) {
+      end_.contradictions.push_back(std::string(what) + " of step " + std::to_string(record.step));
+    }
+  };
+  note(end_.digests, record.digest, "digest");
+  note(end_.sample_hashes, record.sample_hash, "samples");
+  committed_ = std::max(committed_, record.step);
+}
+
+std::optional<Death> TrainingWorld::fate_of(MemberId member) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t operation = end_.operations[member]++;
+  const auto fate = fates_.find(members_.at(member)->number());
+  return fate != fates_.end() && fate->second.operation == operation
+             ? std::optional(fate->second.death)
+             : std::nullopt;
+}
+
+/// As when a process dies: its connections break, and its sentinel tells the coordinator.
+void TrainingWorld::has_died(MemberId member) {
+  hub_.bury(member);
+  const std::lock_guard lock(mutex_);
+  members_.at(member)->client().die();
+  give(elastic::coordinator_event::SentinelReport{member, "killed", true});
+  give(elastic::coordinator_event::ConnectionLost{member, "connection closed"});
+}
+
+void TrainingWorld::start_joiners() {
+  const std::lock_guard lock(mutex_);
+  while (!joins_.empty() && committed_ >= *joins_.begin() && !has_ended_) {
+    joins_.erase(joins_.begin());
+    start_worker();
+    workers_.back()->start();
+  }
+}
+
+WorldEnd TrainingWorld::run() {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    worker->start();
+  }
+  std::unique_lock lock(mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + kHangBound;
+  while (!has_ended_ && std::chrono::steady_clock::now() < deadline) {
+    changed_.wait_for(lock, std::chrono::milliseconds(5));
+    give(elastic::coordinator_event::Tick{});
+    start_joiners();
+  }
+  if (!has_ended_) {
+    end_.detail = "the job did not end";
+  }
+  return end_;
+}
+
+}  // namespace mayfly::test_support

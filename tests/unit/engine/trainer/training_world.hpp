@@ -1,0 +1,98 @@
+#pragma once
+
+// A job in one process: the real trainer of each worker on a thread of its own, with real compute
+// threads, checkpoints and state transfers; the product's coordinator and member machines, driven
+// by function calls; groups in memory (memory_hub.hpp). Workers die at an operation that the test
+// names, so that every moment of a step can be tried, without processes and without waiting for the
+// right one.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastic/core/coordinator.hpp"
+#include "engine/config/config.hpp"
+#include "engine/job/job.hpp"
+#include "engine/run/records.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+#include "tests/unit/engine/trainer/memory_hub.hpp"
+
+namespace mayfly::test_support {
+
+struct WorldOptions {
+  std::uint32_t workers = 1;  ///< the job begins with so many
+  /// A joiner whose state is larger takes it while the others train.
+  std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
+};
+
+/// What became of a job.
+struct WorldEnd {
+  elastic::Outcome outcome = elastic::Outcome::kFailed;
+  std::string detail;
+  std::map<std::uint64_t, std::string> digests;        ///< by step
+  std::map<std::uint64_t, std::string> sample_hashes;  ///< by step
+  std::vector<std::string> contradictions;             ///< two reports of one step that differ
+  std::uint64_t views = 0;
+  std::map<std::string, std::uint32_t> notes;    ///< of the coordinator, by kind
+  std::map<MemberId, std::uint64_t> operations;  ///< so many were begun by each member
+};
+
+class TrainingWorld {
+ public:
+  TrainingWorld(const engine::JobConfig& config, const WorldOptions& options);
+  ~TrainingWorld();
+
+  /// Before run(): the worker that starts as this one, counted from 0, dies at its operation of
+  /// this number, counted from 0 over all its groups.
+  void let_die(std::uint32_t worker, std::uint64_t operation, Death death);
+  /// Before run(): one more worker starts when some member has committed this step.
+  void let_join(std::uint64_t after_step) { joins_.insert(after_step); }
+  /// Runs the job to its end. A job that does not end within a minute fails the test by its
+  /// outcome.
+  [[nodiscard]] WorldEnd run();
+
+ private:
+  class Worker;
+  class Client;
+
+  void start_worker();
+  // Under mutex_:
+  void give(const elastic::CoordinatorEvent& event);
+  void carry_out(const elastic::CoordinatorEffect& effect);
+  void deliver(MemberId member, const elastic::Message& message);
+  void note_step(const engine::StepRecord& record);
+  void start_joiners();
+  // On workers' threads:
+  [[nodiscard]] std::optional<Death> fate_of(MemberId member);
+  void has_died(MemberId member);
+
+  const engine::JobConfig config_;
+  const TemporaryFolder folder_;
+  MemoryHub hub_;
+  struct Fate {
+    std::uint64_t operation = 0;
+    Death death = Death::kBefore;
+  };
+  std::map<std::uint32_t, Fate> fates_;  // by worker
+  std::multiset<std::uint64_t> joins_;
+
+  std::recursive_mutex mutex_;  // of the coordinator, the members and what follows
+  std::condition_variable_any changed_;
+  std::unique_ptr<elastic::Coordinator> coordinator_;
+  std::deque<elastic::CoordinatorEvent> events_;  // the first is being handled
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::map<MemberId, Worker*> members_;
+  std::uint64_t committed_ = 0;
+  bool has_ended_ = false;
+  WorldEnd end_;
+};
+
+}  // namespace mayfly::test_support
