@@ -25,11 +25,17 @@ function(mayfly_batches target)
     $<$<AND:$<BOOL:${MAYFLY_BATCHES}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 endfunction()
 
-# mayfly_library(NAME SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
+# mayfly_library(NAME [SOURCES ...] [PUBLIC targets...] [PRIVATE targets...])
 # A static library of one folder; includes are written from the repository's root. Our own libraries
-# are named mayfly_<folder with underscores>.
+# are named mayfly_<folder with underscores>. Without SOURCES the folder has headers alone.
 function(mayfly_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  if(NOT ARG_SOURCES)
+    add_library(mayfly_${name} INTERFACE)
+    target_include_directories(mayfly_${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(mayfly_${name} INTERFACE ${ARG_PUBLIC})
+    return()
+  endif()
   add_library(mayfly_${name} STATIC ${ARG_SOURCES})
   target_include_directories(mayfly_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(mayfly_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})

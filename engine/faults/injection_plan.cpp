@@ -15,7 +15,7 @@ constexpr double kSlowMax = 1000;  // times
 constexpr double kStopMax = 0.95;  // of the time
 constexpr double kMomentMax = 1e9;
 
-Error wrong(std::string_view rule, std::string_view why) {
+Error bad_rule(std::string_view rule, std::string_view why) {
   return {Errc::kInvalidInput,
           fmt::format("inject '{}': {}; an example: delay=30ms,worker=1,from=step100,to=step400",
                       rule, why)};
@@ -152,22 +152,23 @@ Result<InjectionRule> parse_rule(const std::string_view text) {
     const std::string_view value = trimmed(field.substr(std::min(equals + 1, field.size())));
     const bool is_effect = name == "delay" || name == "slow" || name == "stop";
     if (!is_effect && name != "worker" && name != "from" && name != "to") {
-      return wrong(
+      return bad_rule(
           text, fmt::format("'{}' is none of delay, slow, stop, worker, from, to with =", field));
     }
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
-      return wrong(text, fmt::format("{} is given twice", name));
+      return bad_rule(text, fmt::format("{} is given twice", name));
     }
     seen.push_back(name);
     effects += is_effect ? 1 : 0;
     const std::optional<std::string> complaint =
         is_effect ? set_effect(rule, name, value) : set_condition(rule, name, value);
     if (complaint) {
-      return wrong(text, *complaint);
+      return bad_rule(text, *complaint);
     }
   }
   const std::optional<std::string> complaint = check_rule(rule, effects);
-  return complaint ? Result<InjectionRule>(wrong(text, *complaint)) : Result<InjectionRule>(rule);
+  return complaint ? Result<InjectionRule>(bad_rule(text, *complaint))
+                   : Result<InjectionRule>(rule);
 }
 
 bool holds(const InjectionRule& rule, std::uint64_t step, double seconds) {

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr Duration kSayAfter = seconds(3);
 constexpr Duration kGiveUpAfter = seconds(20);
-constexpr Duration kLookInterval = milliseconds(50);
+constexpr Duration kMarksInterval = milliseconds(50);
 
 std::string folder_of_marks(const std::string& run_dir) {
   return run_dir + "/ranks";
@@ -51,7 +51,7 @@ bool wait_for(const Condition& is_there, const std::string& text) {
       log::warning(
           fmt::format("{}; looking on for {} s", text, (kGiveUpAfter - passed) / seconds(1)));
     }
-    std::this_thread::sleep_for(kLookInterval);
+    std::this_thread::sleep_for(kMarksInterval);
   }
   return true;
 }

@@ -20,7 +20,7 @@ constexpr std::size_t kFactsBytesMax = 1U << 20;
 constexpr int kClassesMax = 1'000'000;
 constexpr int kImageSizeMax = 1 << 15;
 
-std::string text(const json::object& object, const char* name) {
+std::string text_in(const json::object& object, const char* name) {
   return std::string(object.at(name).as_string());
 }
 
@@ -54,8 +54,8 @@ Result<JobFacts> parse_facts(const std::string& text_of_facts) {
   try {
     const json::value parsed = json::parse(text_of_facts);
     const json::object& object = parsed.as_object();
-    facts.data = text(object, "data");
-    const std::string digits = text(object, "data_digest");
+    facts.data = text_in(object, "data");
+    const std::string digits = text_in(object, "data_digest");
     const std::optional<Digest> digest =
         digits.size() == 32 ? digest_of_text(digits) : std::nullopt;
     if (!digest) {
@@ -70,9 +70,9 @@ Result<JobFacts> parse_facts(const std::string& text_of_facts) {
     for (const json::value& name : left_out.at("names").as_array()) {
       facts.left_out.names.emplace_back(name.as_string());
     }
-    facts.device = text(object, "device");
-    facts.isa = text(object, "isa");
-    facts.conv_kernels = text(object, "conv_kernels");
+    facts.device = text_in(object, "device");
+    facts.isa = text_in(object, "isa");
+    facts.conv_kernels = text_in(object, "conv_kernels");
   } catch (const std::exception& failure) {  // what Boost.JSON throws about another text
     return Error{Errc::kCorrupt, "these are no facts of a job: " + reason_of(failure)};
   }

@@ -1,4 +1,7 @@
-"""Every #include edge between our folders is allowed by docs/layers.txt, which has no cycle."""
+"""Every edge between our folders, of an #include or of a library that is linked, is allowed by
+docs/layers.txt, which has no cycle. The rooms of the engine link all that they may include."""
+
+import re
 
 from sources import Layers, cpp_files, finish, includes, root_argument
 
@@ -42,8 +45,36 @@ def cycle_problems(root):
         yield from visit(folder, [])
 
 
+def libraries(root, layers):
+    """Our libraries: (file, name, folder, names of our targets that it links)."""
+    for top in layers.top_folders():
+        for path in sorted((root / top).rglob("CMakeLists.txt")):
+            text = re.sub(r"#.*", "", path.read_text())
+            for words in re.findall(r"\bmayfly_library\(([^)]*)\)", text):
+                name, *words = words.split()
+                sources = [word for word in words if re.fullmatch(r"[\w/]+\.cpp", word)]
+                source = path.parent / (sources[0] if sources else "headers_alone")
+                folder = layers.folder_of(source.relative_to(root).as_posix())
+                linked = [word for word in words if word.startswith("mayfly_")]
+                yield path.relative_to(root), "mayfly_" + name, folder, linked
+
+
+def link_problems(root):
+    layers = Layers(root)
+    found = list(libraries(root, layers))
+    folders = {name: folder for _, name, folder, _ in found}
+    for path, name, folder, linked in found:
+        targets = {folders[target] for target in linked if target in folders}
+        for target in sorted(targets - {None}):
+            if folder is not None and not layers.may_include(folder, target):
+                yield f"{path}: {name} links a library of {target}, which {folder} may not include"
+        if folder is not None and folder.startswith("engine/"):
+            for target in sorted(set(layers.allowed[folder]) - targets):
+                yield f"{path}: {name} links no library of {target}, which docs/layers.txt names"
+
+
 def problems(root):
-    return list(cycle_problems(root)) + list(edge_problems(root))
+    return list(cycle_problems(root)) + list(edge_problems(root)) + list(link_problems(root))
 
 
 if __name__ == "__main__":

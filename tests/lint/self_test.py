@@ -98,6 +98,19 @@ class SelfTest(unittest.TestCase):
         self.write("elastic/core/view.hpp", '#pragma once\n#include "nn/model.hpp"\n')
         self.expect(layers.problems(self.root), "elastic/core may not include nn")
 
+    def test_layers_refuses_a_library_that_links_upwards(self):
+        self.write("nn/cpu/CMakeLists.txt", "mayfly_library(nn_cpu SOURCES a.cpp PUBLIC mayfly_nn)")
+        self.write("nn/CMakeLists.txt", "mayfly_library(nn\n  SOURCES a.cpp cpu/b.cpp  # one\n"
+                   "  PUBLIC fmt::fmt mayfly_nn_cpu)\n")
+        self.expect(layers.problems(self.root), "nn/CMakeLists.txt: mayfly_nn links", "nn/cpu")
+
+    def test_layers_wants_a_room_to_link_what_it_may_include(self):
+        self.write("docs/layers.txt", TABLE + "engine/run -> base nn\n")
+        self.write("base/CMakeLists.txt", "mayfly_library(base SOURCES a.cpp)")
+        self.write("nn/CMakeLists.txt", "mayfly_library(nn SOURCES a.cpp PUBLIC mayfly_base)")
+        self.write("engine/run/CMakeLists.txt", "mayfly_library(engine_run PUBLIC mayfly_base)")
+        self.expect(layers.problems(self.root), "mayfly_engine_run links no library of nn")
+
     def test_layers_refuses_a_path_that_does_not_start_at_the_root(self):
         self.write("nn/model.cpp", '#include "model.hpp"\n')
         self.expect(layers.problems(self.root), "not a path from the root")

@@ -8,7 +8,7 @@
 namespace mayfly::engine {
 namespace {
 
-ServerAddress server_address(std::uint32_t index) {
+ServerAddress server_at(std::uint32_t index) {
   const std::string name = std::to_string(index);
   return {index, {"lead" + name}, {"follow" + name}};
 }
@@ -46,31 +46,28 @@ TEST(ServerAddress, ReadsBackWithAndWithoutFollowers) {
 TEST(PsServers, MoveAShardToItsFollowerAndNeverBack) {
   PsServers servers(two_servers());
   const std::string worker = kPsWorkerAddress;
-  ASSERT_TRUE(
-      servers
-          .follow(servers_view(
-              1, {{1, worker}, {2, to_text(server_address(0))}, {3, to_text(server_address(1))}}))
-          .ok());
+  ASSERT_TRUE(servers
+                  .follow(servers_view(
+                      1, {{1, worker}, {2, to_text(server_at(0))}, {3, to_text(server_at(1))}}))
+                  .ok());
   EXPECT_EQ(servers.leader_address(0), "lead0");
   EXPECT_EQ(servers.follower_address(0), "follow1");
-  ASSERT_TRUE(servers.follow(servers_view(2, {{1, worker}, {3, to_text(server_address(1))}})).ok());
+  ASSERT_TRUE(servers.follow(servers_view(2, {{1, worker}, {3, to_text(server_at(1))}})).ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.follower_address(0), "");
   EXPECT_EQ(servers.follower_address(1), "") << "its follower was on the lost server";
   // Another process under the same index has not what the job has trained.
-  ASSERT_TRUE(
-      servers
-          .follow(servers_view(
-              3, {{1, worker}, {3, to_text(server_address(1))}, {9, to_text(server_address(0))}}))
-          .ok());
+  ASSERT_TRUE(servers
+                  .follow(servers_view(
+                      3, {{1, worker}, {3, to_text(server_at(1))}, {9, to_text(server_at(0))}}))
+                  .ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
 }
 
 TEST(PsServers, AreMetByALateWorkerAsTheyAre) {
   PsServers servers(two_servers());
   ASSERT_TRUE(
-      servers.follow(servers_view(7, {{3, to_text(server_address(1))}, {8, kPsWorkerAddress}}))
-          .ok());
+      servers.follow(servers_view(7, {{3, to_text(server_at(1))}, {8, kPsWorkerAddress}})).ok());
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.leader_address(1), "lead1");
 }
@@ -100,7 +97,7 @@ JobConfig colocated(std::uint32_t workers, std::uint32_t replicas) {
 }
 
 ServerAddress carried(std::uint32_t index) {
-  ServerAddress address = server_address(index);
+  ServerAddress address = server_at(index);
   address.computes = true;
   return address;
 }
@@ -120,7 +117,7 @@ TEST(ColocatedServers, AreAsManyAsWorkersAndThoseThatComeLaterCarryNone) {
 TEST(ColocatedServers, AreWorkersToo) {
   EXPECT_TRUE(is_worker(to_text(carried(1))));
   EXPECT_TRUE(is_worker(kPsWorkerAddress));
-  EXPECT_FALSE(is_worker(to_text(server_address(1))));
+  EXPECT_FALSE(is_worker(to_text(server_at(1))));
 }
 
 TEST(ColocatedServers, AreLostThoughTheirMemberComesBackWithoutThem) {
@@ -180,10 +177,10 @@ TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
 
 TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
   const auto last = servers_view(
-      2, {{1, kPsWorkerAddress}, {2, to_text(server_address(0))}, {3, to_text(server_address(1))}});
+      2, {{1, kPsWorkerAddress}, {2, to_text(server_at(0))}, {3, to_text(server_at(1))}});
   const auto two = servers_view(1, {{1, kPsWorkerAddress},
-                                    {2, to_text(server_address(0))},
-                                    {3, to_text(server_address(1))},
+                                    {2, to_text(server_at(0))},
+                                    {3, to_text(server_at(1))},
                                     {4, kPsWorkerAddress}});
   PsServers servers(two_servers());
   ASSERT_TRUE(servers.follow(two).ok());
@@ -191,7 +188,7 @@ TEST(PsServers, AreGivenUpForTheLastWorkerAloneAndOnlyIfTheyHaveFollowers) {
   EXPECT_EQ(servers.server_to_give_up(two, 1), std::nullopt) << "the other worker may reach it";
   ASSERT_TRUE(servers.follow(last).ok());
   EXPECT_EQ(servers.server_to_give_up(last, 1), MemberId{3});
-  const auto without = servers_view(3, {{1, kPsWorkerAddress}, {2, to_text(server_address(0))}});
+  const auto without = servers_view(3, {{1, kPsWorkerAddress}, {2, to_text(server_at(0))}});
   ASSERT_TRUE(servers.follow(without).ok());
   EXPECT_EQ(servers.leader_member(1), MemberId{2});
   EXPECT_EQ(servers.server_to_give_up(without, 1), std::nullopt) << "updates would be lost";

@@ -38,6 +38,10 @@ std::chrono::steady_clock::time_point until(Instant deadline) {
 
 }  // namespace
 
+void PrintTo(Death death, std::ostream* out) {
+  *out << (death == Death::kBefore ? "before" : death == Death::kDuring ? "during" : "after");
+}
+
 Result<void> MemoryHub::state_of(const Shared& shared, Rank self) const {
   if (shared.aborted.contains(self)) {
     return Error{Errc::kAborted, "the group was aborted"};

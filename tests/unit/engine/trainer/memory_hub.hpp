@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ enum class Death {
   kDuring,  ///< the members of even rank get the result, the others do not
   kAfter    ///< all get the result
 };
+
+/// For test reports.
+void PrintTo(Death death, std::ostream* out);
 
 class MemoryHub {
  public:

@@ -80,10 +80,19 @@ TEST_P(TrainerLoses, AWorkerAtAnyOperation) {
   }
 }
 
+std::string name_of(const ::testing::TestParamInfo<std::tuple<std::uint32_t, Death>>& info) {
+  const auto [worker, death] = info.param;
+  const char* const when = death == Death::kBefore   ? "before"
+                           : death == Death::kDuring ? "during"
+                                                     : "after";
+  return "worker_" + std::to_string(worker) + "_" + when;
+}
+
 INSTANTIATE_TEST_SUITE_P(InEachWay, TrainerLoses,
                          ::testing::Combine(::testing::Values(0u, 1u, 2u),
                                             ::testing::Values(Death::kBefore, Death::kDuring,
-                                                              Death::kAfter)));
+                                                              Death::kAfter)),
+                         name_of);
 
 TEST(Trainer, GivesItsStateToWhoeverJoins) {
   for (const std::uint64_t observe_from : {std::uint64_t{1}, std::uint64_t{1} << 30}) {
