@@ -38,7 +38,7 @@ std::vector<Finding> examine_gpus(const JobConfig& config) {
   std::set<std::string> seen;
   for (const cloud_hooks::OfferTerms& terms : offers.value()) {
     const std::string& type = terms.offer.machine_type;
-    if (type.empty() || !seen.insert(type).second) {
+    if (!names_cloud_machines(config) || type.empty() || !seen.insert(type).second) {
       continue;
     }
     const std::optional<cloud_hooks::MachineGpu> gpu = cloud_hooks::gpu_of_machine(type);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string_view>
 
 #include "base/gpu_facts.hpp"
 #include "cloud_hooks/core/machine_gpu.hpp"
@@ -138,9 +139,19 @@ Result<void> check_gpus(const std::vector<cloud_hooks::OfferTerms>& offers, bool
 }
 
 bool servers_use_cuda(const JobConfig& config) {
-  const std::string& args = config.cloud_worker_args;
-  return args.find("--device") == std::string::npos ? uses_cuda(config.device)
-                                                    : args.find("cuda") != std::string::npos;
+  constexpr std::string_view kFlag = "--device";
+  const std::string_view args = config.cloud_worker_args;
+  const std::size_t flag = args.rfind(kFlag);
+  if (flag == std::string_view::npos) {
+    return uses_cuda(config.device);
+  }
+  const std::size_t word = args.find_first_not_of(" =", flag + kFlag.size());
+  return word != std::string_view::npos && args.substr(word).starts_with("cuda");
+}
+
+bool names_cloud_machines(const JobConfig& config) {
+  const std::string& provider = config.cloud_provider;
+  return provider == "gce" || provider == "ec2" || provider == "exec";
 }
 
 std::vector<std::string> cloud_provider_names() {

@@ -25,6 +25,9 @@ namespace mayfly::engine {
 /// Whether workers on servers compute on GPUs: by cloud_worker_args, or else by the job's device.
 [[nodiscard]] bool servers_use_cuda(const JobConfig& config);
 
+/// Whether the types of offers are a cloud's machine types: not Slurm's constraints, for example.
+[[nodiscard]] bool names_cloud_machines(const JobConfig& config);
+
 /// What cloud_provider may be.
 [[nodiscard]] std::vector<std::string> cloud_provider_names();
 

@@ -312,7 +312,7 @@ Complaint check_cloud(const JobConfig& c) {
   if (!offers.ok()) {
     return offers.error().detail;
   }
-  if (servers_use_cuda(c)) {
+  if (servers_use_cuda(c) && names_cloud_machines(c)) {
     const bool rounds = c.reduction != "exact" && c.audit_every == 0 && !uses_parameter_servers(c);
     if (const Result<void> gpus = check_gpus(offers.value(), !rounds); !gpus.ok()) {
       return gpus.error().detail;

@@ -18,8 +18,8 @@
 #include "engine/launch/launch.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/processes/member_records.hpp"
 #include "engine/processes/signal_watcher.hpp"
+#include "engine/run/log_files.hpp"
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
@@ -30,7 +30,7 @@ constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit 
 constexpr Duration kWorkersExitTimeout = seconds(20);
 constexpr Duration kLostEndsTimeout = seconds(2);  // one that is stopped may never do
 constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
-constexpr std::size_t kMemberRecordsMax = 64;
+constexpr std::size_t kFlightLogsMax = 64;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
   return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
@@ -123,7 +123,7 @@ Result<void> LocalLauncher::start_worker() {
   if (on_start_) {
     TRY(on_start_(number, argv));
   }
-  prune_member_records(process_->config().run_dir, kMemberRecordsMax);
+  keep_newest_logs(process_->config().run_dir, "flight-member-", kFlightLogsMax);
   Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
   if (!id.ok()) {
     return std::move(id).error();

@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "base/file.hpp"
+#include "engine/run/log_files.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -22,20 +23,14 @@ std::string_view without_lines(std::string_view text, std::uint64_t count) {
   return text;
 }
 
-void make_room(const std::string& folder, std::size_t keep) {
-  std::vector<std::pair<fs::file_time_type, fs::path>> files;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().starts_with("member-")) {
-      files.emplace_back(entry.last_write_time(ignored), entry.path());
-    }
+/// The last line of a file with its end of line; empty if there is none.
+std::string last_line_of(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, MemberLogs::kBytesMax * 2);
+  if (!text.ok() || !text.value().ends_with('\n')) {
+    return {};
   }
-  if (files.size() > keep) {
-    std::sort(files.begin(), files.end());
-    for (std::size_t i = 0; i < files.size() - keep; ++i) {
-      fs::remove(files[i].second, ignored);
-    }
-  }
+  const std::size_t before = text.value().rfind('\n', text.value().size() - 2);
+  return text.value().substr(before == std::string::npos ? 0 : before + 1);
 }
 
 }  // namespace
@@ -43,30 +38,33 @@ void make_room(const std::string& folder, std::size_t keep) {
 MemberLogs::Told& MemberLogs::file_of(MemberId member, const std::string& path) {
   const auto [place, is_new] = told_.try_emplace(member);
   if (is_new) {
-    make_room(folder_, kFilesMax - 1);
+    keep_newest_logs(run_dir_, "member-", kFilesMax - 1);
     std::error_code absent;
     const std::uintmax_t size = fs::file_size(path, absent);
     place->second.bytes = absent ? 0 : size;  // of a coordinator before this one
+    place->second.last_line = last_line_of(path);
   }
   return place->second;
 }
 
 void MemberLogs::append(MemberId member, const LogRecord& record) {
-  const std::string path = fmt::format("{}/member-{}.log", folder_, value(member));
+  const std::string path = fmt::format("{}/logs/member-{}.log", run_dir_, value(member));
   Told& told = file_of(member, path);
   const bool goes_on = told.next > 0;
   const std::uint64_t known = told.next > record.first ? told.next - record.first : 0;
-  const std::string_view lines = without_lines(record.lines, known);
+  std::string_view lines = without_lines(record.lines, known);
+  if (!goes_on && !told.last_line.empty()) {  // lines carry their time, so none is there twice
+    const std::size_t again = lines.find(told.last_line);
+    lines.remove_prefix(again == std::string_view::npos ? 0 : again + told.last_line.size());
+  }
+  const std::uint64_t missing = goes_on && record.first > told.next ? record.first - told.next : 0;
+  const auto count = std::count(record.lines.begin(), record.lines.end(), '\n');
+  told.next = std::max(told.next, record.first + static_cast<std::uint64_t>(count));
   if (lines.empty() || told.bytes >= kBytesMax) {
     return;
   }
-  std::string text;
-  if (goes_on && record.first > told.next) {
-    text = fmt::format("({} lines are missing)\n", record.first - told.next);
-  }
+  std::string text = missing > 0 ? fmt::format("({} lines are missing)\n", missing) : "";
   text += lines;
-  told.next = record.first + static_cast<std::uint64_t>(
-                                 std::count(record.lines.begin(), record.lines.end(), '\n'));
   told.bytes += text.size();
   if (told.bytes >= kBytesMax) {
     text += "(the file is full; later lines are on the member's own host only)\n";

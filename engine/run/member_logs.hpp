@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/ids.hpp"
 #include "engine/run/records.hpp"
@@ -15,9 +16,9 @@ namespace mayfly::engine {
 class MemberLogs {
  public:
   static constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 20;  ///< of one member's file
-  static constexpr std::size_t kFilesMax = 64;  ///< the oldest goes when there is one more
+  static constexpr std::size_t kFilesMax = 64;  ///< the oldest goes when a member is new
 
-  explicit MemberLogs(std::string run_dir) : folder_(std::move(run_dir) + "/logs") {}
+  explicit MemberLogs(std::string run_dir) : run_dir_(std::move(run_dir)) {}
 
   /// Appends the lines that are new; says how many are missing before them. What is too much, or
   /// cannot be written, is dropped: a log is no reason to disturb a job.
@@ -27,10 +28,11 @@ class MemberLogs {
   struct Told {
     std::uint64_t next = 0;   // number of the line that comes next
     std::uint64_t bytes = 0;  // in the file
+    std::string last_line;    // of a coordinator before this one; empty = none
   };
   Told& file_of(MemberId member, const std::string& path);
 
-  const std::string folder_;
+  const std::string run_dir_;
   std::map<MemberId, Told> told_;
 };
 

@@ -183,26 +183,34 @@ def coordinator_restarted():
     remove(job)
 
 
-def logs():
-    """What workers have logged is here, also of one whose host is lost; each line once, although
-    the coordinator is killed and started again."""
-    job = cluster(2, extra=lingering(30))
-    workers = start_workers(job, 2)
-    job.run.wait_for_step(30)
-    time.sleep(1.5)  # lines are sent once a second
-    workers[0].kill()
-    job.coordinators[-1].kill()
-    job.start_coordinator(2)
-    job.run.finish()
-
+def member_logs(job):
+    """The lines of each."""
     folder = os.path.join(job.run_dir(), "logs")
     told = []
     for name in sorted(os.listdir(folder)):
         if name.startswith("member-"):
             with open(os.path.join(folder, name), encoding="utf-8") as f:
                 told.append(f.read().splitlines())
-    told.sort(key=lambda lines: "leaving" in lines[-1])
-    expect(len(told) == 2, f"a file for each: {os.listdir(folder)}")
+    return told
+
+
+def logs():
+    """What workers have logged is here, also of one whose host is lost; each line once, although
+    the coordinator is killed and started again."""
+    job = cluster(2, extra=lingering(30))
+    workers = start_workers(job, 2)
+    job.run.wait_for_step(30)
+    deadline = time.monotonic() + 30  # lines are sent once a second
+    while sum(any("joined " in line for line in lines) for lines in member_logs(job)) < 2:
+        expect(time.monotonic() < deadline, f"not here: {member_logs(job)}")
+        time.sleep(0.05)
+    workers[0].kill()
+    job.coordinators[-1].kill()
+    job.start_coordinator(2)
+    job.run.finish()
+
+    told = sorted(member_logs(job), key=lambda lines: "leaving" in lines[-1])
+    expect(len(told) == 2, f"a file for each: {told}")
     lost, other = told
     expect(any("joined " in line for line in lost), f"of the lost one: {lost}")
     expect(not any("leaving" in line for line in lost), lost)

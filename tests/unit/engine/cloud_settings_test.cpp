@@ -52,6 +52,16 @@ TEST(CloudOffers, WithAGpuThatIsTooOldAreRefusedForJobsOnGpus) {
   config.device = "cpu";
   config.cloud_worker_args = "--threads 1 --device cuda:0";
   EXPECT_NE(refusal_of(config, "m5.large=1"), "");
+  config.cloud_worker_args = "--data /scratch/cuda --device cpu";
+  EXPECT_EQ(refusal_of(config, "m5.large=1"), "") << "only the flag's own word counts";
+}
+
+TEST(CloudOffers, OfSlurmHaveConstraintsThatMayHaveTheNameOfAMachineType) {
+  JobConfig config;
+  config.device = "cuda";
+  config.cloud_provider = "slurm";
+  config.cloud_offers = "n1-gpu@spot=1";
+  EXPECT_TRUE(validate(config).ok()) << validate(config).error().detail;
 }
 
 TEST(CloudOffers, WithTwoKindsOfGpuAreRefusedWhereAllMustComputeTheSameBits) {

@@ -44,8 +44,9 @@ TEST_F(MemberLogsTest, SayWhatIsMissing) {
 TEST_F(MemberLogsTest, GoOnAfterACoordinatorBefore) {
   logs_.append(MemberId{3}, {0, "a\n"});
   MemberLogs next(run_.path());
-  next.append(MemberId{3}, {1, "b\n"});
-  EXPECT_EQ(text_of(3), "a\nb\n");
+  next.append(MemberId{3}, {0, "a\nb\n"});  // nobody had said that the first was taken
+  next.append(MemberId{3}, {2, "c\n"});
+  EXPECT_EQ(text_of(3), "a\nb\nc\n");
 }
 
 TEST_F(MemberLogsTest, AreBoundedInSizeAndNumber) {

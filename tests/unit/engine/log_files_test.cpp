@@ -1,4 +1,4 @@
-#include "engine/processes/member_records.hpp"
+#include "engine/run/log_files.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(MemberRecords, ThoseWrittenLastStay) {
+TEST(LogFiles, ThoseWrittenLastStay) {
   const test_support::TemporaryFolder run;
-  prune_member_records(run.path(), 1);  // there is no logs/
+  keep_newest_logs(run.path(), "flight-member-", 1);  // there is no logs/
   fs::create_directory(run / "logs");
   const auto file = [&](const std::string& name, int age) {
     std::ofstream(run / ("logs/" + name)) << "x";
@@ -28,7 +28,7 @@ TEST(MemberRecords, ThoseWrittenLastStay) {
   file("flight-member-11.log", 3);
   file("flight-coordinator.log", 20);
   file("worker-0.log", 20);
-  prune_member_records(run.path(), 2);
+  keep_newest_logs(run.path(), "flight-member-", 2);
   for (const auto& [name, stays] : {std::pair{"flight-member-1.log", true},
                                     {"flight-member-10.log", true},
                                     {"flight-member-2.log", false},
