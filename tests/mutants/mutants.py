@@ -475,4 +475,17 @@ OTHERS = [
     ),
 ]
 
-MUTANTS = [*ELASTIC, *PARAMETER_SERVER, *OTHERS]
+TRAINING = [
+    *_in(
+        "engine/training/step_work.cpp",
+        ("step-again-held", "a step that begins again counts what its sums held before",
+         "  begin();\n  held_ = {};\n", "  begin();\n"),
+    ),
+    *_in(
+        "engine/training/state_exchange.cpp",
+        ("caught-up-work", "a member that has caught up goes on with work on its old memory",
+         "  work_.forget();  // it was begun with the memory of the state before\n", ""),
+    ),
+]
+
+MUTANTS = [*ELASTIC, *PARAMETER_SERVER, *OTHERS, *TRAINING]
