@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly {
 namespace {
 
@@ -28,6 +30,18 @@ TEST(Result, CarriesCodeTextAndCulprit) {
   EXPECT_EQ(result.error().code, Errc::kPeerLost);
   EXPECT_EQ(result.error().detail, "rank 2 closed");
   EXPECT_EQ(result.error().culprit, MemberId{9});
+}
+
+Result<std::string> quarter(int number) {
+  TRY_ASSIGN(const int once, half(number));
+  int twice = 0;
+  TRY_ASSIGN(twice, half(once));
+  return std::to_string(twice);
+}
+
+TEST(Result, TryAssignTakesTheValueOrReturnsTheError) {
+  EXPECT_EQ(quarter(12).value(), "3");
+  EXPECT_EQ(quarter(6).error().detail, "3 is odd");
 }
 
 TEST(Result, MovesValuesThatCannotBeCopied) {
