@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "base/unique_fd.hpp"
+#include "base/net/wake_up.hpp"
 
 namespace mayfly::collectives {
 
@@ -10,18 +10,21 @@ namespace mayfly::collectives {
 /// Shared by a transport or group and by whoever may have to stop it. Any thread.
 class AbortSignal {
  public:
-  AbortSignal();
+  AbortSignal() = default;
   AbortSignal(const AbortSignal&) = delete;
   AbortSignal& operator=(const AbortSignal&) = delete;
 
-  void raise() noexcept;
+  void raise() noexcept {
+    raised_.store(true, std::memory_order_release);
+    event_.notify();
+  }
   [[nodiscard]] bool raised() const { return raised_.load(std::memory_order_acquire); }
   /// Readable once raised; never read from it.
-  [[nodiscard]] int fd() const { return event_.get(); }
+  [[nodiscard]] int fd() const { return event_.fd(); }
 
  private:
   std::atomic<bool> raised_{false};
-  UniqueFd event_;
+  WakeUp event_;  // never cleared
 };
 
 }  // namespace mayfly::collectives

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/net/sockets.hpp"
 #include "collectives/abort_signal.hpp"
-#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {

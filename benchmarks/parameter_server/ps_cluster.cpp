@@ -1,6 +1,5 @@
 #include "benchmarks/parameter_server/ps_cluster.hpp"
 
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/check.hpp"
+#include "base/net/wake_up.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "nn/optimizer.hpp"
@@ -84,7 +84,6 @@ class EagerWorker {
       : options_(options),
         number_(number),
         addresses_(addresses),
-        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         flow_(options.shards),
         gradient_(options.elements),
         parameters_(options.elements) {
@@ -95,7 +94,7 @@ class EagerWorker {
     parameter_server::ShardClientsOptions options;
     options.self = MemberId{number_ + 1};
     options.addresses = addresses_;
-    options.wake = wake_.get();
+    options.wake = &wake_;
     options.share_memory = options_.share_memory;
     std::vector<std::span<const float>> gradients;
     for (std::uint32_t shard = 0; shard < options_.shards; ++shard) {
@@ -142,7 +141,7 @@ class EagerWorker {
   const PsClusterOptions& options_;
   const std::uint32_t number_;
   const std::vector<std::string>& addresses_;
-  const UniqueFd wake_;
+  const WakeUp wake_;
   WorkerFlow flow_;
   AlignedBuffer<float> gradient_;
   AlignedBuffer<float> parameters_;

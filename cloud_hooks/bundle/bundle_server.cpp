@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/rejection_log.hpp"
+#include "base/net/accept.hpp"
 #include "cloud_hooks/bundle/bundle_replies.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -34,8 +34,7 @@ constexpr std::size_t kHeadBytesMax = 8 * 1024;
 constexpr std::size_t kReplyBlockBytes = 64 * 1024;
 constexpr Duration kClosingMax = seconds(2);
 constexpr auto kSweepInterval = std::chrono::milliseconds(100);
-constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
-constexpr int kAcceptsAtOnce = 64;
+constexpr std::size_t kAcceptsAtOnce = 64;
 
 tcp protocol_of(int fd) {
   sockaddr_storage address{};
@@ -253,22 +252,15 @@ class Server final : public BundleServer, private SessionHome {
   }
 
   void accept_all() {
-    for (int accepts = 0; accepts < kAcceptsAtOnce; ++accepts) {
-      // Not through Asio, which would not set close-on-exec.
-      UniqueFd fd(
-          ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (fd.valid()) {
-        greet(std::move(fd));
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        rejection_log_.turned_away("everybody", "no descriptors are left");
-        accept_timer_.expires_after(kAcceptRetryDelay);
-        accept_timer_.async_wait([this](const error_code&) { accept_all(); });
-        return;
-      } else if (errno != ECONNABORTED && errno != EINTR) {
-        break;
-      }
+    // Not through Asio, which would not set close-on-exec.
+    const AcceptEnd end = accept_waiting(acceptor_.native_handle(), kAcceptsAtOnce,
+                                         [this](UniqueFd fd) { greet(std::move(fd)); });
+    if (end != AcceptEnd::kNoDescriptors) {
+      return accept_more();
     }
-    accept_more();
+    rejection_log_.turned_away("everybody", "no descriptors are left");
+    accept_timer_.expires_after(kAcceptRetryDelay);
+    accept_timer_.async_wait([this](const error_code&) { accept_all(); });
   }
 
   void greet(UniqueFd fd) {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "base/net/sockets.hpp"
 #include "base/time.hpp"
-#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::parameter_server {
 
@@ -32,14 +32,14 @@ class LinkWatch {
   void ready(Instant now) { since_ = now; }
 
   /// When to look next.
-  [[nodiscard]] Instant next_look() const { return looked_ + collectives::kReachInterval; }
+  [[nodiscard]] Instant next_look() const { return looked_ + kReachInterval; }
   /// What is to be told now. `fd` is -1 if there is no connection.
   [[nodiscard]] LinkFault look(Instant now, int fd, LinkPhase phase) {
     if (now < next_look()) {
       return LinkFault::kNone;
     }
     looked_ = now;
-    const bool is_silent = fd >= 0 && collectives::is_unreachable(fd);
+    const bool is_silent = fd >= 0 && is_unreachable(fd);
     const bool is_late = phase != LinkPhase::kReady && now - since_ > kPatience;
     if (is_told_ || !(is_silent || is_late)) {
       return LinkFault::kNone;

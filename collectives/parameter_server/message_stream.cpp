@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::parameter_server {
 namespace {
@@ -55,7 +55,7 @@ ssize_t MessageStream::send_parts(std::span<iovec> parts) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  collectives::attach_descriptor(message, control, to_hand_over_);
+  attach_descriptor(message, control, to_hand_over_);
   const ssize_t sent = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   to_hand_over_ = sent > 0 ? -1 : to_hand_over_;
   return sent;
@@ -134,9 +134,8 @@ std::span<std::byte> MessageStream::next_space() {
 /// False if there is nothing to read now.
 Result<bool> MessageStream::receive_some_bytes() {
   const std::span<std::byte> space = next_space();
-  const collectives::Moved moved =
-      in_payload_ ? collectives::receive_some(fd(), space.data(), space.size())
-                  : collectives::receive_with_descriptor(fd(), space, handed_over_);
+  const Moved moved = in_payload_ ? receive_some(fd(), space.data(), space.size())
+                                  : receive_with_descriptor(fd(), space, handed_over_);
   if (moved.closed) {
     return lost();
   }

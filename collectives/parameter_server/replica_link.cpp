@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::parameter_server {
 namespace {}  // namespace
@@ -62,17 +62,17 @@ void ReplicaLink::connect() {
   next_try_ = monotonic_now() + kRetryInterval;
   const bool same_host =
       !address_->unix_name.empty() && address_->host_id == own_host_ && !own_host_.empty();
-  Result<UniqueFd> fd = same_host ? collectives::start_connect_unix(address_->unix_name)
-                                  : collectives::start_connect_tcp(address_->host, address_->port);
+  Result<UniqueFd> fd = same_host ? start_connect_unix(address_->unix_name)
+                                  : start_connect_tcp({address_->host, address_->port});
   if (fd.ok() && fd.value().valid()) {
-    collectives::ask_while_idle(fd.value().get());  // it may only wait for what was taken
+    ask_while_idle(fd.value().get());  // it may only wait for what was taken
     stream_ = std::make_unique<MessageStream>(std::move(fd).value(), 0);
     phase_ = LinkPhase::kConnecting;
   }
 }
 
 void ReplicaLink::greet() {
-  if (collectives::connection_error(stream_->fd()) != 0) {
+  if (connection_error(stream_->fd()) != 0) {
     lose("cannot connect");
     return;
   }

@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/net/accept.hpp"
+#include "base/net/sockets.hpp"
 #include "collectives/parameter_server/shard_loop.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
@@ -21,30 +21,18 @@ constexpr std::size_t kFixed = 4;  // descriptors before those of the sessions
 
 }  // namespace
 
-void ShardLoop::wake() {
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
-}
-
 Result<void> ShardLoop::listen() {
-  wake_ = UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake_.valid()) {
-    return Error{Errc::kIo, "cannot make an eventfd"};
-  }
-  Result<UniqueFd> tcp = collectives::listen_tcp(options_.host, 0);
+  Result<UniqueFd> tcp = listen_tcp({options_.host, 0});
   if (!tcp.ok()) {
     return std::move(tcp).error();
   }
   tcp_ = std::move(tcp).value();
-  const auto bound = collectives::bound_endpoint(tcp_.get());
-  if (!bound.ok()) {
-    return bound.error();
-  }
+  const Endpoint bound = bound_endpoint(tcp_.get());
   collectives::TcpAddress address;
-  address.host = bound.value().first;
-  address.port = bound.value().second;
+  address.host = bound.host;
+  address.port = bound.port;
   const std::string name = fmt::format("@mayfly-ps-{}-{}", ::getpid(), address.port);
-  if (Result<UniqueFd> local = collectives::listen_unix(name); local.ok()) {
+  if (Result<UniqueFd> local = listen_unix(name); local.ok()) {
     unix_ = std::move(local).value();
     address.unix_name = name;
     address.host_id = collectives::this_host_id();
@@ -58,8 +46,7 @@ void ShardLoop::run() {
   std::vector<pollfd> polled;
   while (!stopping_) {
     wait_for_events(polled);
-    std::uint64_t ignored = 0;
-    (void)!::read(wake_.get(), &ignored, sizeof ignored);
+    wake_.clear();
     take_orders();
     accept_all(tcp_.get());
     if (unix_.valid()) {
@@ -91,7 +78,7 @@ void ShardLoop::close_all() {
 
 void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   polled.clear();
-  polled.push_back({wake_.get(), POLLIN, 0});
+  polled.push_back({wake_.fd(), POLLIN, 0});
   polled.push_back({tcp_.get(), POLLIN, 0});
   polled.push_back({unix_.valid() ? unix_.get() : -1, POLLIN, 0});
   polled.push_back({link_ ? link_->fd() : -1, link_ ? link_->events() : short{0}, 0});
@@ -102,23 +89,19 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   }
   constexpr int kForEver = -1;
   const std::optional<Instant> deadline = link_ ? link_->deadline() : std::nullopt;
-  (void)::poll(polled.data(), polled.size(),
-               deadline ? collectives::poll_timeout_ms(*deadline) : kForEver);
+  (void)::poll(polled.data(), polled.size(), deadline ? poll_timeout_ms(*deadline) : kForEver);
 }
 
 void ShardLoop::accept_all(int listener) {
-  while (true) {
-    UniqueFd fd = collectives::accept_one(listener);
-    if (!fd.valid()) {
-      return;
-    }
+  // A bound for each turn: a flood must not keep the shard from its other connections.
+  (void)accept_waiting(listener, kUnauthenticatedMax, [this](UniqueFd fd) {
     const auto unauthenticated = std::count_if(
         sessions_.begin(), sessions_.end(), [](const auto& s) { return !s->worker.has_value(); });
     if (static_cast<std::size_t>(unauthenticated) < kUnauthenticatedMax) {
       sessions_.push_back(std::make_unique<Session>(MessageStream(
           std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
     }
-  }
+  });
 }
 
 void ShardLoop::take_orders() {

@@ -9,8 +9,8 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/net/sockets.hpp"
 #include "collectives/parameter_server/shard_clients_loop.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
@@ -131,10 +131,10 @@ void Clients::connect(std::uint32_t shard) {
   const collectives::TcpAddress& to = connection.address;
   connection.next_try = monotonic_now() + kRetryInterval;
   connection.is_local = !to.unix_name.empty() && to.host_id == own_host_ && !own_host_.empty();
-  Result<UniqueFd> fd = connection.is_local ? collectives::start_connect_unix(to.unix_name)
-                                            : collectives::start_connect_tcp(to.host, to.port);
+  Result<UniqueFd> fd = connection.is_local ? start_connect_unix(to.unix_name)
+                                            : start_connect_tcp({to.host, to.port});
   if (fd.ok() && fd.value().valid()) {
-    collectives::ask_while_idle(fd.value().get());
+    ask_while_idle(fd.value().get());
     connection.stream = std::make_unique<MessageStream>(
         std::move(fd).value(), 2 * sizeof(float) * options_.elements[shard]);
     connection.phase = LinkPhase::kConnecting;
@@ -143,7 +143,7 @@ void Clients::connect(std::uint32_t shard) {
 
 void Clients::greet(std::uint32_t shard) {
   Connection& connection = connections_[shard];
-  if (collectives::connection_error(connection.stream->fd()) != 0) {
+  if (connection_error(connection.stream->fd()) != 0) {
     lose(shard, "cannot connect");
     return;
   }
@@ -174,7 +174,7 @@ void Clients::lose(std::uint32_t shard, const std::string& why) {
 }
 
 void Clients::wait(Instant deadline) {
-  std::vector<pollfd> polled = {{options_.wake, POLLIN, 0}};
+  std::vector<pollfd> polled = {{options_.wake != nullptr ? options_.wake->fd() : -1, POLLIN, 0}};
   for (std::uint32_t i = 0; i < connections_.size(); ++i) {
     Connection& connection = connections_[i];
     if (!flow_.may_greet(i)) {
@@ -196,9 +196,10 @@ void Clients::wait(Instant deadline) {
     const int reads = connection.phase == LinkPhase::kConnecting ? 0 : POLLIN;
     polled.push_back({fd, static_cast<short>(reads | (sends ? POLLOUT : 0)), 0});
   }
-  (void)::poll(polled.data(), polled.size(), collectives::poll_timeout_ms(deadline));
-  std::uint64_t ignored = 0;
-  (void)!::read(options_.wake, &ignored, sizeof ignored);
+  (void)::poll(polled.data(), polled.size(), poll_timeout_ms(deadline));
+  if (options_.wake != nullptr) {
+    options_.wake->clear();
+  }
   for (std::uint32_t i = 0; i < connections_.size(); ++i) {
     if (connections_[i].stream != nullptr && polled[i + 1].revents != 0) {
       serve(i, polled[i + 1].revents);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
@@ -26,8 +27,8 @@ struct ShardClientsOptions {
   std::vector<std::string> addresses;  ///< by shard
   std::vector<std::size_t> elements;   ///< of each shard's range
   bool payload_hashes = false;
-  bool share_memory = true;  ///< with shards of this host; false: all goes through sockets
-  int wake = -1;             ///< an eventfd that ends a wait(); outlives the connections
+  bool share_memory = true;      ///< with shards of this host; false: all goes through sockets
+  const WakeUp* wake = nullptr;  ///< ends a wait(); outlives the connections; may be null
   /// How late what is sent leaves (experiments with stragglers); empty: at once.
   std::function<Duration()> delay{};
   /// A shard cannot be reached although the view has its server; told once in each view. kCut: the
@@ -79,7 +80,8 @@ class ShardClients {
   [[nodiscard]] virtual std::optional<std::vector<StateVersion>> states_arrived() = 0;
   [[nodiscard]] virtual bool all_sent() const = 0;
 
-  /// Moves bytes; returns after something has moved or happened, the eventfd, or the deadline.
+  /// Moves bytes; returns after something has moved or happened, a notified `wake`, or the
+  /// deadline.
   virtual void wait(Instant deadline) = 0;
   /// The newest version that this shard has told us.
   [[nodiscard]] virtual std::uint64_t known_version(std::uint32_t shard) const = 0;

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "base/aligned_buffer.hpp"
+#include "base/net/wake_up.hpp"
 #include "collectives/parameter_server/core/replica_log.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
@@ -98,14 +99,14 @@ class ShardLoop final : public Shard {
       const std::lock_guard lock(mutex_);
       orders_.emplace_back(std::move(view));
     }
-    wake();
+    wake_.notify();
   }
   void hold() override {
     {
       const std::lock_guard lock(mutex_);
       orders_.emplace_back(std::nullopt);
     }
-    wake();
+    wake_.notify();
   }
   ShardFacts facts() const override {
     const std::lock_guard lock(mutex_);
@@ -114,7 +115,7 @@ class ShardLoop final : public Shard {
   bool has_connections() const override { return connections_ > 0; }
   void stop() override {
     stopping_ = true;
-    wake();
+    wake_.notify();
     if (thread_.joinable()) {
       thread_.join();
     }
@@ -123,7 +124,6 @@ class ShardLoop final : public Shard {
  private:
   using Sessions = std::vector<std::unique_ptr<Session>>;
 
-  void wake();
   void run();
   void close_all();
   void wait_for_events(std::vector<pollfd>& polled);
@@ -175,7 +175,7 @@ class ShardLoop final : public Shard {
   ShardListener& listener_;
   UniqueFd tcp_;
   UniqueFd unix_;
-  UniqueFd wake_;
+  const WakeUp wake_;
   std::string address_;
   std::atomic<bool> stopping_ = false;
   std::atomic<std::size_t> connections_ = 0;

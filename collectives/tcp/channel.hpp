@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/bytes.hpp"
+#include "base/net/sockets.hpp"
 #include "collectives/plan/types.hpp"
-#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 

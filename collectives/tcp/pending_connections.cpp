@@ -2,24 +2,19 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <optional>
 #include <utility>
 
-#include "base/check.hpp"
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
 // How soon somebody who is late is found out.
 constexpr int kSweepMs = 500;
-constexpr int kAcceptRetryMs = 100;
 
 bool says_nothing_yet(const PendingConnection& pending) {
   return !pending.incoming.hello().has_value();
@@ -28,16 +23,10 @@ bool says_nothing_yet(const PendingConnection& pending) {
 }  // namespace
 
 PendingConnections::PendingConnections(UniqueFd tcp, UniqueFd unix_domain)
-    : tcp_(std::move(tcp)),
-      unix_domain_(std::move(unix_domain)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  ENSURE(wake_.valid(), "there is a descriptor for each of the few threads");
-  keeper_ = std::thread([this] { keep(); });
-}
+    : tcp_(std::move(tcp)), unix_domain_(std::move(unix_domain)), keeper_([this] { keep(); }) {}
 
 PendingConnections::~PendingConnections() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+  wake_.notify();
   keeper_.join();
 }
 
@@ -56,25 +45,20 @@ short PendingConnections::events() const {
 }
 
 void PendingConnections::accept_all(int listener, Instant now) {
-  // Not for ever: a flood must not keep a forming thread in here.
-  for (std::size_t accepts = 0; accepts < kPendingMax; ++accepts) {
-    UniqueFd fd = accept_one(listener);
-    if (!fd.valid()) {
-      has_no_descriptors_ = has_no_descriptors_ || errno == EMFILE || errno == ENFILE ||
-                            errno == ENOBUFS || errno == ENOMEM;
-      return;
-    }
+  // Bounded: a flood must not keep a forming thread in here.
+  const AcceptEnd end = accept_waiting(listener, kPendingMax, [&](UniqueFd fd) {
     std::string who = peer_name(fd.get());
     PendingConnection pending{Incoming(std::move(fd)), std::move(who), now};
     // Its hello is here already, as a rule; whoever has said it is the last to be thrown out.
     if (must_close(pending, now)) {
-      continue;
+      return;
     }
     if (waiting_.size() == kPendingMax) {
       make_place();
     }
     waiting_.push_back(std::move(pending));
-  }
+  });
+  has_no_descriptors_ = has_no_descriptors_ || end == AcceptEnd::kNoDescriptors;
 }
 
 /// Who has waited longest without a word has the least claim, then who has waited longest.
@@ -114,8 +98,10 @@ void PendingConnections::keep() {
     {
       const std::unique_lock inside = enter();
       receive(monotonic_now());
-      timeout = has_no_descriptors_ ? kAcceptRetryMs : waiting_.empty() ? -1 : kSweepMs;
-      polled = {{{wake_.get(), POLLIN, 0}, {tcp_fd(), events(), 0}, {unix_fd(), events(), 0}}};
+      timeout = has_no_descriptors_ ? static_cast<int>(to_ms(kAcceptRetryDelay))
+                : waiting_.empty()  ? -1
+                                    : kSweepMs;
+      polled = {{{wake_.fd(), POLLIN, 0}, {tcp_fd(), events(), 0}, {unix_fd(), events(), 0}}};
     }
     (void)::poll(polled.data(), polled.size(), timeout);
     if ((polled[0].revents & POLLIN) != 0) {

@@ -12,7 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/rejection_log.hpp"
+#include "base/net/accept.hpp"
+#include "base/net/wake_up.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
@@ -69,12 +70,12 @@ class PendingConnections {
 
   const UniqueFd tcp_;
   const UniqueFd unix_domain_;
-  const UniqueFd wake_;  // an eventfd: the room is closing
+  const WakeUp wake_;  // the room is closing
   std::mutex mutex_;
   std::vector<PendingConnection> waiting_;  // guarded by mutex_, as all below
   RejectionLog log_{"gradient port"};
   bool has_no_descriptors_ = false;
-  std::thread keeper_;
+  std::thread keeper_;  // the last member: it uses the others
 };
 
 }  // namespace mayfly::collectives

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/net/sockets.hpp"
 #include "collectives/ring_group.hpp"
-#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -174,7 +174,7 @@ class TcpFormation {
     const TcpAddress& to = addresses_[rank];
     const bool is_unix = has_unix(to);
     Result<UniqueFd> fd =
-        is_unix ? start_connect_unix(to.unix_name) : start_connect_tcp(to.host, to.port);
+        is_unix ? start_connect_unix(to.unix_name) : start_connect_tcp({to.host, to.port});
     if (!fd.ok()) {
       return with_culprit(fd.error(), rank);
     }

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/net/sockets.hpp"
 #include "collectives/tcp/socket_channel.hpp"
-#include "collectives/tcp/sockets.hpp"
 
 namespace mayfly::collectives {
 

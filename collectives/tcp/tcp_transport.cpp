@@ -6,9 +6,9 @@
 #include <random>
 #include <utility>
 
+#include "base/net/sockets.hpp"
 #include "collectives/forming_guard.hpp"
 #include "collectives/ring_group.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_formation.hpp"
 
 namespace mayfly::collectives {
@@ -85,24 +85,17 @@ UniqueFd open_unix_door(const std::string& folder, TcpAddress& address) {
   return std::move(fd).value();
 }
 
-bool is_wildcard(const std::string& host) {
-  return host == "0.0.0.0" || host == "::";
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options) {
-  Result<UniqueFd> tcp = listen_tcp(options.bind_host, options.port);
+  Result<UniqueFd> tcp = listen_tcp({options.bind_host, options.port});
   if (!tcp.ok()) {
     return tcp.error();
   }
-  auto bound = bound_endpoint(tcp.value().get());
-  if (!bound.ok()) {
-    return bound.error();
-  }
+  const Endpoint bound = bound_endpoint(tcp.value().get());
   TcpAddress address;
-  address.host = options.advertise_host.empty() ? bound.value().first : options.advertise_host;
-  address.port = bound.value().second;
+  address.host = options.advertise_host.empty() ? bound.host : options.advertise_host;
+  address.port = bound.port;
   if (is_wildcard(address.host)) {
     return Error{Errc::kInvalidInput,
                  "listening on every interface needs an address that others can connect to"};

@@ -9,9 +9,9 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/net/sockets.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 #include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {
@@ -20,13 +20,12 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
 constexpr Duration kHandshakeTimeout = seconds(5);
 constexpr Duration kSweepInterval = milliseconds(100);
 constexpr Duration kOperatorIdleMax = seconds(30);
 constexpr std::size_t kUnauthenticatedMax = 256;
 // A flood at the door must not keep the control thread from its other work.
-constexpr int kAcceptsAtOnce = 64;
+constexpr std::size_t kAcceptsAtOnce = 64;
 
 /// For whoever wonders why a job does not begin: its workers cannot connect.
 std::string full_text(int number) {
@@ -88,27 +87,17 @@ void ControlSessions::accept_more() {
 
 void ControlSessions::accept_all() {
   const Instant now = monotonic_now();
-  for (int accepts = 0; accepts < kAcceptsAtOnce; ++accepts) {
-    // Not through Asio: it would not set close-on-exec, and a worker started at that moment would
-    // inherit the connection and keep it open after we have closed it.
-    UniqueFd fd = accept_tcp(acceptor_.native_handle());
-    if (fd.valid()) {
-      greet(std::move(fd), now);
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      if (!std::exchange(has_said_full_, true)) {
-        log::warning(full_text(errno));
-      }
-      rejection_log_.turned_away("everybody", "no descriptors are left");
-      accept_later();
-      return;
-    } else if (errno != ECONNABORTED && errno != EINTR) {
-      break;
-    }
+  // Not through Asio: it would not set close-on-exec, and a worker started at that moment would
+  // inherit the connection and keep it open after we have closed it.
+  const AcceptEnd end = accept_waiting(acceptor_.native_handle(), kAcceptsAtOnce,
+                                       [this, now](UniqueFd fd) { greet(std::move(fd), now); });
+  if (end != AcceptEnd::kNoDescriptors) {
+    return accept_more();  // at once if there are more
   }
-  accept_more();  // at once if there are more
-}
-
-void ControlSessions::accept_later() {
+  if (!std::exchange(has_said_full_, true)) {
+    log::warning(full_text(errno));
+  }
+  rejection_log_.turned_away("everybody", "no descriptors are left");
   accept_timer_.expires_after(kAcceptRetryDelay);
   accept_timer_.async_wait([this](const error_code& error) {
     if (!error && !shutting_down()) {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/rejection_log.hpp"
+#include "base/net/accept.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/core/messages.hpp"
@@ -108,7 +108,6 @@ class ControlSessions final : public ConnectionOwner {
 
   void accept_more();
   void accept_all();
-  void accept_later();
   void greet(UniqueFd fd, Instant now);
   void drop_oldest_unauthenticated();
   void turn_away(Held& session, const std::string& why);

@@ -15,11 +15,11 @@
 
 #include "base/log.hpp"
 #include "base/low_latency_thread.hpp"
+#include "base/net/sockets.hpp"
 #include "elastic/core/from_worker.hpp"
 #include "elastic/net/control_sessions.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -174,7 +174,7 @@ Coordinator make_core(CoordinatorOptions options, const DurableViewLog* log) {
 
 Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorObserver& observer)
     : endpoint_(reachable_endpoint(options.advertise.empty() ? options.host : options.advertise,
-                                   local_port(listener.get()))),
+                                   bound_endpoint(listener.get()).port)),
       view_log_(std::move(options.view_log)),
       has_standbys_(options.core.quorum),
       flight_(options.flight_path),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -21,6 +22,21 @@ Bytes to_frame(const Message& message) {
   std::memcpy(frame.data(), &length, kFrameHeaderBytes);
   std::memcpy(frame.data() + kFrameHeaderBytes, body.data(), body.size());
   return frame;
+}
+
+Result<void> send_message(int fd, const Message& message, Instant deadline) {
+  return send_exactly(fd, to_frame(message), deadline);
+}
+
+Result<Message> receive_message(int fd, Instant deadline) {
+  std::uint32_t length = 0;
+  TRY(receive_exactly(fd, std::as_writable_bytes(std::span(&length, 1)), deadline));
+  if (length == 0 || length > kMessageBytesMax) {
+    return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
+  }
+  Bytes body(length);
+  TRY(receive_exactly(fd, body, deadline));
+  return decode(body);
 }
 
 std::size_t FrameReader::frame_bytes() const {

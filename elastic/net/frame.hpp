@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "elastic/core/messages.hpp"
 
 namespace mayfly::elastic {
@@ -18,6 +19,11 @@ inline constexpr std::size_t kUnauthenticatedFrameBytesMax = 64u << 10;
 
 /// The message with its length in front, ready to be written.
 [[nodiscard]] Bytes to_frame(const Message& message);
+
+/// Sends one message; waits while the peer does not read. kPeerLost, kDeadline.
+[[nodiscard]] Result<void> send_message(int fd, const Message& message, Instant deadline);
+/// Receives one message and not a byte more. kPeerLost, kDeadline, kCorrupt.
+[[nodiscard]] Result<Message> receive_message(int fd, Instant deadline);
 
 /// Cuts a stream of bytes into messages. Memory is bounded by the present frame limit plus one
 /// read. Use: read into space(), tell filled(), then call next() until it has nothing.

@@ -6,8 +6,9 @@
 #include <utility>
 #include <variant>
 
+#include "base/net/sockets.hpp"
+#include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 #include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {

@@ -1,30 +1,14 @@
 #include "elastic/net/member_place.hpp"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cctype>
 
-#include "elastic/net/own_addresses.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
-
-using NameCall = int (*)(int, sockaddr*, socklen_t*);
-
-std::string address_of(int fd, NameCall name) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  char host[NI_MAXHOST] = {};
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  if (name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      ::getnameinfo(generic, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) {
-    return "";
-  }
-  return host;
-}
 
 std::string advice(const MemberPlace& wrong, const MemberPlace& other, const char* who) {
   return fmt::format(
@@ -72,8 +56,8 @@ std::optional<std::string> reason_out_of_reach(const MemberPlace& newcomer,
 }
 
 std::string host_of_peer(int fd) {
-  const std::string peer = address_of(fd, ::getpeername);
-  return is_loopback(peer) || peer == address_of(fd, ::getsockname) ? "this host" : peer;
+  const std::string peer = peer_endpoint(fd).host;
+  return is_loopback(peer) || peer == bound_endpoint(fd).host ? "this host" : peer;
 }
 
 std::string printable(const std::string& name) {

@@ -1,6 +1,7 @@
+#include "base/net/sockets.hpp"
 #include "elastic/net/coordinator_server.hpp"
+#include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
-#include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
 

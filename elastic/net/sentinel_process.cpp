@@ -17,11 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/net/sockets.hpp"
 #include "base/standard_descriptors.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
+#include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
-#include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +19,8 @@
 
 #include "base/check.hpp"
 #include "base/low_latency_thread.hpp"
+#include "base/net/wake_up.hpp"
+#include "base/unique_fd.hpp"
 #include "elastic/net/tls_relay.hpp"
 
 namespace mayfly::elastic {
@@ -31,30 +32,22 @@ constexpr Duration kExitTimeout = seconds(1);
 /// All encrypted connections of a process, and the thread that runs them.
 class Hub {
  public:
-  Hub() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    ENSURE(wake_.valid(), "an encrypted connection needs an eventfd");
-    thread_ = std::thread([this] { run(); });
-  }
+  Hub() : thread_([this] { run(); }) {}
 
   void add(std::shared_ptr<TlsRelay> relay) {
     const std::lock_guard lock(mutex_);
     new_.push_back(std::move(relay));
-    wake();
+    wake_.notify();
   }
   /// Waits until what the owners of closed connections have written is sent; then nothing moves any
   /// more.
   void stop() {
     stop_by_ = (monotonic_now() + kExitTimeout).ns;
-    wake();
+    wake_.notify();
     thread_.join();
   }
 
  private:
-  void wake() const {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
-  }
-
   void run() {
     become_low_latency_thread("tls");
     sigset_t all;
@@ -96,14 +89,13 @@ class Hub {
 
   void take_new(std::vector<std::shared_ptr<TlsRelay>>& relays) {
     const std::lock_guard lock(mutex_);
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+    wake_.clear();
     relays.insert(relays.end(), new_.begin(), new_.end());
     new_.clear();
   }
 
   void wait(const std::vector<std::shared_ptr<TlsRelay>>& relays, Instant now) {
-    polled_.assign(1, {wake_.get(), POLLIN, 0});
+    polled_.assign(1, {wake_.fd(), POLLIN, 0});
     Instant until = now + (stop_by_ != 0 ? milliseconds(20) : seconds(60));
     for (const auto& relay : relays) {
       for (const pollfd& entry : relay->polled()) {
@@ -115,12 +107,12 @@ class Hub {
     (void)::poll(polled_.data(), polled_.size(), static_cast<int>(to_ms(left)) + 1);
   }
 
-  const UniqueFd wake_;
+  const WakeUp wake_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<TlsRelay>> new_;  // guarded by mutex_
   std::atomic<std::int64_t> stop_by_ = 0;       // an Instant; 0: goes on
   std::vector<pollfd> polled_;                  // the thread's
-  std::thread thread_;
+  std::thread thread_;                          // the last member: it uses the others
 };
 
 // Never destroyed, as others may use it until the process ends; its thread ends before OpenSSL's

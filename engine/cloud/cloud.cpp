@@ -7,9 +7,9 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/net/sockets.hpp"
 #include "cloud_hooks/bundle/bundle_replies.hpp"
 #include "cloud_hooks/sign/hashes.hpp"
-#include "elastic/net/sockets.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/ps_settings.hpp"
@@ -54,12 +54,12 @@ Result<UniqueFd> listen_for_servers(const JobConfig& config, std::uint16_t port_
     return host.error();
   }
   if (config.cloud_bundle_port == 0 && port_before != 0) {
-    Result<UniqueFd> again = elastic::listen_tcp(elastic::Endpoint{host.value(), port_before});
+    Result<UniqueFd> again = listen_tcp(Endpoint{host.value(), port_before});
     if (again.ok()) {
       return again;
     }
   }
-  return elastic::listen_tcp(elastic::Endpoint{host.value(), config.cloud_bundle_port});
+  return listen_tcp(Endpoint{host.value(), config.cloud_bundle_port});
 }
 
 bool is_for_people(const std::string& kind) {
@@ -150,10 +150,10 @@ Result<std::string> Cloud::serve_bundle(const std::string& token) {
   if (!listener.ok()) {
     return std::move(listener).error();
   }
-  const Result<elastic::Endpoint> own = elastic::parse_endpoint(process_.server().endpoint());
+  const Result<Endpoint> own = parse_endpoint(process_.server().endpoint());
   ENSURE(own.ok(), "our own endpoint is one");
-  const std::string address = elastic::to_string(
-      elastic::Endpoint{own.value().host, elastic::local_port(listener.value().get())});
+  const std::string address =
+      to_string(Endpoint{own.value().host, bound_endpoint(listener.value().get()).port});
   // A server that was asked for before a restart still comes to the old address.
   TRY(write_file_atomic(path, address + "\n"));
   const std::string hash = cloud_hooks::to_hex(cloud_hooks::sha256(start.value()));

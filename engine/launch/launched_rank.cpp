@@ -23,6 +23,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/net/addresses.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/device_choice.hpp"
@@ -296,7 +297,7 @@ std::optional<int> LaunchedRank::start_coordinator() {
     sentinel_.release();  // our parent's; its destructor would speak for the parent
     JobConfig own = config_;
     if (own.bind_host == kAutoHost && self_.is_on_one_host()) {
-      own.bind_host = kLoopback;
+      own.bind_host = kLoopbackHost;
     }
     HostNamer namer(listener_);
     ::_exit(

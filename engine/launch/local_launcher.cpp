@@ -12,6 +12,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/net/addresses.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/faults/chaos_plan.hpp"
@@ -57,7 +58,7 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
       chaos_(plan_.begin(), plan_.end()),
       on_poll_(std::move(on_poll)) {
   if (requested_.bind_host == kAutoHost) {
-    requested_.bind_host = kLoopback;  // nobody else is meant to come
+    requested_.bind_host = kLoopbackHost;  // nobody else is meant to come
   }
 }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -17,13 +17,10 @@ constexpr Duration kPause = milliseconds(250);
 
 /// Until `deadline`, or something to write to `fd` (which may be -1), or an order. True if
 /// writable.
-bool wait_for(int fd, int wake, Instant deadline) {
-  pollfd polled[] = {{wake, POLLIN, 0}, {fd, POLLOUT, 0}};
-  (void)::poll(polled, 2, collectives::poll_timeout_ms(deadline));
-  std::uint64_t ignored = 0;
-  if ((polled[0].revents & POLLIN) != 0) {
-    (void)!::read(wake, &ignored, sizeof ignored);
-  }
+bool wait_for(int fd, const WakeUp& wake, Instant deadline) {
+  pollfd polled[] = {{wake.fd(), POLLIN, 0}, {fd, POLLOUT, 0}};
+  (void)::poll(polled, 2, poll_timeout_ms(deadline));
+  wake.clear();
   return polled[1].revents != 0;
 }
 
@@ -41,16 +38,16 @@ void PsReach::cut_off(const std::string& address, Instant now) {
   ++times_;
 }
 
-bool PsReach::probe_once(int wake) {
+bool PsReach::probe_once(const WakeUp& wake) {
   if (!to_) {
     return true;
   }
-  const Result<UniqueFd> fd = collectives::start_connect_tcp(to_->host, to_->port);
+  const Result<UniqueFd> fd = start_connect_tcp({to_->host, to_->port});
   if (fd.ok() && fd.value().valid()) {
     if (!wait_for(fd.value().get(), wake, monotonic_now() + kPatience)) {
       return false;
     }
-    if (collectives::connection_error(fd.value().get()) == 0) {
+    if (connection_error(fd.value().get()) == 0) {
       to_.reset();
       return true;
     }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/net/wake_up.hpp"
 #include "base/time.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
@@ -29,9 +30,9 @@ class PsReach {
   [[nodiscard]] bool is_away(Instant now) const { return to_ && now < until_; }
   /// Until when, at the latest.
   [[nodiscard]] Instant until() const { return until_; }
-  /// Knocks once, for at most about a second; less if `wake`, an eventfd, ends it. True if somebody
+  /// Tries to connect once, for at most about a second; less if `wake` ends it. True if somebody
   /// answered, and then is_away() is over.
-  bool probe_once(int wake);
+  bool probe_once(const WakeUp& wake);
 
  private:
   std::optional<collectives::TcpAddress> to_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,14 +42,13 @@ PayloadTarget target_in(const ShardValues& values) {
 
 PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
     : parts_(parts),
-      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       link_(parts.client, next(initial.committed), Step{parts.job.total_steps},
             {[this](const elastic::View& view) {
                if (parts_.server != nullptr) {
                  parts_.server->meet(view);
                }
                view_came_ = true;
-               wake();
+               wake_.notify();
              },
              [this] {
                if (parts_.server != nullptr) {
@@ -59,20 +57,14 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
              },
              [this] {
                parts_.pool.interrupt();
-               wake();
+               wake_.notify();
              }}),
       flow_(parts.ps.shards),
       servers_(parts.job.config),
       recorded_(initial.committed) {
-  ENSURE(wake_.valid(), "an eventfd can be made");
   held_ = blank_state();
   fresh_ = blank_state();
   parts_.pool.state_replaced();  // adoptions are counted anew
-}
-
-void PsTrainer::wake() const {
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
 }
 
 nn::ModelState PsTrainer::blank_state() const {
@@ -115,10 +107,9 @@ void PsTrainer::wait() {
     clients_->wait(monotonic_now() + kTurn);
     return;
   }
-  pollfd polled{wake_.get(), POLLIN, 0};
+  pollfd polled{wake_.fd(), POLLIN, 0};
   (void)::poll(&polled, 1, static_cast<int>(kTurn / milliseconds(1)));
-  std::uint64_t ignored = 0;
-  (void)!::read(wake_.get(), &ignored, sizeof ignored);
+  wake_.clear();
 }
 
 void PsTrainer::follow_view() {
@@ -166,7 +157,7 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   parameter_server::ShardClientsOptions options;
   options.self = parts_.client.id();
   options.payload_hashes = parts_.job.config.ps_hashes;
-  options.wake = wake_.get();
+  options.wake = &wake_;
   options.delay = parts_.delay;
   options.on_unreachable = [this](std::uint32_t shard, parameter_server::LinkFault fault) {
     report_unreachable(shard, fault);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/net/wake_up.hpp"
 #include "collectives/late_link.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
@@ -59,7 +60,6 @@ class PsTrainer {
 
   /// New views and new work, without blocking for long.
   void wait();
-  void wake() const;
   void follow_view();
   void follow_rewind();
   Result<std::unique_ptr<Clients>> connect();
@@ -87,7 +87,7 @@ class PsTrainer {
   [[nodiscard]] nn::ModelState blank_state() const;
 
   PsTrainerParts parts_;
-  const UniqueFd wake_;  // an eventfd
+  const WakeUp wake_;
   PsLink link_;
   parameter_server::WorkerFlow flow_;
   PsServers servers_;

@@ -17,7 +17,7 @@ bool PsTrainer::wait_for_link() {
     parts_.board.enter(elastic::Activity::kIdle, Step{});
   }
   while (!is_told_to_leave() && parts_.reach.is_away(monotonic_now())) {
-    (void)parts_.reach.probe_once(wake_.get());
+    (void)parts_.reach.probe_once(wake_);
   }
   return !is_told_to_leave();
 }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -22,7 +22,7 @@ std::vector<collectives::TcpAddress> silent_among(std::vector<collectives::TcpAd
   std::vector<UniqueFd> asked;
   std::vector<pollfd> polled;
   for (const collectives::TcpAddress& peer : peers) {
-    Result<UniqueFd> fd = collectives::start_connect_tcp(peer.host, peer.port);
+    Result<UniqueFd> fd = start_connect_tcp({peer.host, peer.port});
     asked.push_back(fd.ok() ? std::move(fd).value() : UniqueFd());  // invalid: answered at once
     polled.push_back({asked.back().get(), POLLOUT, 0});
   }
@@ -30,12 +30,12 @@ std::vector<collectives::TcpAddress> silent_among(std::vector<collectives::TcpAd
   const auto waits = [](const pollfd& one) { return one.fd >= 0; };
   std::vector<collectives::TcpAddress> silent;
   while (std::any_of(polled.begin(), polled.end(), waits) && monotonic_now() < deadline) {
-    (void)::poll(polled.data(), polled.size(), collectives::poll_timeout_ms(deadline));
+    (void)::poll(polled.data(), polled.size(), poll_timeout_ms(deadline));
     for (std::size_t i = 0; i < polled.size(); ++i) {
       if (polled[i].fd < 0 || polled[i].revents == 0) {
         continue;
       }
-      const int error = collectives::connection_error(polled[i].fd);
+      const int error = connection_error(polled[i].fd);
       if (error != 0 && error != ECONNREFUSED) {
         silent.push_back(std::move(peers[i]));
       }

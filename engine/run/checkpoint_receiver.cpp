@@ -11,7 +11,8 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "elastic/net/sockets.hpp"
+#include "base/net/sockets.hpp"
+#include "elastic/net/frame.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/job_facts.hpp"
 
@@ -330,7 +331,7 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
     ByteSpan left(better->files.at(file.name));
     while (!left.empty()) {
       const ByteSpan chunk = left.first(std::min<std::size_t>(left.size(), 256U << 10));
-      if (Result<void> sent = elastic::send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
+      if (Result<void> sent = send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
           !sent.ok()) {
         return sent;
       }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "elastic/net/sockets.hpp"
+#include "base/net/sockets.hpp"
 #include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
@@ -196,18 +196,18 @@ Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes) {
 Result<void> send_frame(int fd, ByteSpan payload) {
   WireWriter frame;
   frame.put_bytes(payload);
-  return elastic::send_exactly(fd, frame.take(), transfer_deadline());
+  return send_exactly(fd, frame.take(), transfer_deadline());
 }
 
 Result<Bytes> receive_frame(int fd) {
   std::uint32_t length = 0;
   const auto header = std::as_writable_bytes(std::span<std::uint32_t, 1>(&length, 1));
-  TRY(elastic::receive_exactly(fd, header, transfer_deadline()));
+  TRY(receive_exactly(fd, header, transfer_deadline()));
   if (length > kFrameBytesMax) {
     return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
   }
   Bytes payload(length);
-  TRY(elastic::receive_exactly(fd, payload, transfer_deadline()));
+  TRY(receive_exactly(fd, payload, transfer_deadline()));
   return payload;
 }
 
@@ -229,7 +229,7 @@ Result<void> IncomingCheckpoint::receive(int fd) {
     const std::uint64_t count = std::min<std::uint64_t>(all - received_, kChunkBytes);
     bytes_.resize(received_ + count);
     const std::span<std::byte> target = std::span(bytes_).subspan(received_, count);
-    TRY(elastic::receive_exactly(fd, target, transfer_deadline()));
+    TRY(receive_exactly(fd, target, transfer_deadline()));
     received_ += count;
   }
   return {};

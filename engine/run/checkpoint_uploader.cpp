@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/net/sockets.hpp"
 #include "elastic/net/handshake.hpp"
-#include "elastic/net/sockets.hpp"
 #include "engine/run/records.hpp"
 
 namespace mayfly::engine {
@@ -175,8 +175,7 @@ Result<void> CheckpointUploader::send_files(int fd, const Item& item, std::uint6
     ByteSpan left = ByteSpan(item.files.at(file.name)).subspan(skipped);
     while (!left.empty()) {
       const ByteSpan chunk = left.first(std::min(left.size(), kUploadChunkBytes));
-      const Result<void> done =
-          elastic::send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
+      const Result<void> done = send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
       if (!done.ok()) {
         return done;
       }

@@ -14,7 +14,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "elastic/net/sockets.hpp"
+#include "base/net/sockets.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/low_priority.hpp"
 
@@ -72,8 +72,7 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
     const ByteSpan bytes = ByteSpan(chunk).first(count);
     digester.add(bytes);
     const std::uint64_t skipped = std::min(count, first - std::min(first, at));
-    const Result<void> sent =
-        elastic::send_exactly(fd, bytes.subspan(skipped), transfer_deadline());
+    const Result<void> sent = send_exactly(fd, bytes.subspan(skipped), transfer_deadline());
     if (!sent.ok()) {
       return sent;
     }
@@ -274,7 +273,7 @@ Result<bool> IncomingData::receive_file(int fd,
   while (position_.bytes < size) {
     const std::uint64_t count = std::min<std::uint64_t>(size - position_.bytes, chunk.size());
     const std::span<std::byte> target = std::span(chunk).first(count);
-    TRY(elastic::receive_exactly(fd, target, transfer_deadline()));
+    TRY(receive_exactly(fd, target, transfer_deadline()));
     TRY(write_all(file.get(), target, path));
     digester_->add(target);
     position_.bytes += count;

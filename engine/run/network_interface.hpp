@@ -9,7 +9,6 @@ namespace mayfly::engine {
 
 /// The default of `--bind-host`: each process finds out (the functions below).
 inline constexpr const char* kAutoHost = "auto";
-inline constexpr const char* kLoopback = "127.0.0.1";
 
 /// What to listen on for `--bind-host`: the numeric address of the network interface of that name
 /// (IPv4 if it has one, else an IPv6 address that other machines can use), or `host` itself if

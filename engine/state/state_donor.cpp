@@ -3,19 +3,15 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/net/sockets.hpp"
 #include "base/time.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
 #include "engine/run/low_priority.hpp"
@@ -29,7 +25,6 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 // Whoever connects says what it wants at once, and takes what it is sent.
 constexpr Duration kRequestTimeout = seconds(2);
 constexpr int kPollMs = 500;
-constexpr int kAcceptRetryMs = 100;
 
 }  // namespace
 
@@ -62,8 +57,7 @@ class StateDonor::Connection {
 
  private:
   bool receive_request(const StateDonor& donor) {
-    const collectives::Moved got =
-        collectives::receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
+    const Moved got = receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
     received_ += got.bytes;
     if (received_ < raw_.size()) {
       return !got.closed;
@@ -74,14 +68,13 @@ class StateDonor::Connection {
 
   bool send_copy() {
     if (!copy_->complete) {
-      return !collectives::at_end(fd_.get());
+      return !at_end(fd_.get());
     }
     const ByteSpan header = std::as_bytes(std::span(&copy_->header, 1));
     const ByteSpan bytes = copy_->bytes.span();
     const ByteSpan rest =
         sent_ < header.size() ? header.subspan(sent_) : bytes.subspan(sent_ - header.size());
-    const collectives::Moved moved =
-        collectives::send_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
+    const Moved moved = send_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
     sent_ += moved.bytes;
     if (moved.bytes > 0) {
       last_progress_ = monotonic_now();
@@ -104,7 +97,7 @@ StateDonor::StateDonor(std::string host, Priority priority, Bytes token)
 StateDonor::~StateDonor() {
   stopping_ = true;
   if (server_.joinable()) {
-    wake();
+    wake_.notify();
     server_.join();
   }
   if (copier_.joinable()) {
@@ -116,26 +109,17 @@ Result<void> StateDonor::listen() {
   if (server_.joinable()) {
     return {};
   }
-  Result<UniqueFd> listener = collectives::listen_tcp(host_, 0);
+  Result<UniqueFd> listener = listen_tcp({host_, 0});
   if (!listener.ok()) {
     return listener.error();
   }
-  const auto bound = collectives::bound_endpoint(listener.value().get());
-  if (!bound.ok()) {
-    return bound.error();
-  }
-  const auto& [host, port] = bound.value();
+  const auto [host, port] = bound_endpoint(listener.value().get());
   if (host.size() >= address_.host.size()) {
     return Error{Errc::kUnsupported, "an address of this length cannot be told: " + host};
-  }
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) {
-    return Error{Errc::kIo, fmt::format("no eventfd: {}", std::strerror(errno))};
   }
   std::ranges::copy(host, address_.host.begin());
   address_.port = port;
   listener_ = std::move(listener).value();
-  wake_ = std::move(wake);
   server_ = std::thread([this] { serve(); });
   return {};
 }
@@ -171,7 +155,7 @@ void StateDonor::copy(const nn::ModelState& state, std::size_t first, Copy& copy
   }
   copy.header = {kPartMagic, copy.bytes.size(), digest_of(copy.bytes.span())};
   copy.complete = true;
-  wake();
+  wake_.notify();
 }
 
 void StateDonor::wait_until_copied() {
@@ -199,18 +183,9 @@ std::shared_ptr<const StateDonor::Copy> StateDonor::find(const PartRequest& requ
   return knows ? place->second : nullptr;
 }
 
-void StateDonor::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
-}
-
-/// False: there is no descriptor for whoever waits.
+/// False: there is no descriptor for the connections that wait.
 bool StateDonor::accept_connections(Connections& connections) {
-  for (std::size_t accepts = 0; accepts < kConnectionsMax; ++accepts) {
-    UniqueFd fd = collectives::accept_one(listener_.get());
-    if (!fd.valid()) {
-      return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    }
+  const AcceptEnd end = accept_waiting(listener_.get(), kConnectionsMax, [&](UniqueFd fd) {
     auto connection = std::make_unique<Connection>(std::move(fd), token_);
     // An observer's request is here already, as a rule: it is never closed as one that asks for
     // nothing.
@@ -221,8 +196,8 @@ bool StateDonor::accept_connections(Connections& connections) {
     } else {
       turn_away(*connection, "too many observers at once");
     }
-  }
-  return true;
+  });
+  return end != AcceptEnd::kNoDescriptors;
 }
 
 /// Whoever has waited longest without asking for anything goes. False: all are observers.
@@ -265,14 +240,13 @@ void StateDonor::serve() {
   std::vector<pollfd> polled;
   bool may_accept = true;  // else asking again at once would be a busy loop
   while (!stopping_) {
-    polled = {{wake_.get(), POLLIN, 0},
-              {listener_.get(), may_accept ? short{POLLIN} : short{0}, 0}};
+    polled = {{wake_.fd(), POLLIN, 0}, {listener_.get(), may_accept ? short{POLLIN} : short{0}, 0}};
     for (const auto& connection : connections) {
       polled.push_back({connection->fd(), connection->events(), 0});
     }
-    (void)::poll(polled.data(), polled.size(), may_accept ? kPollMs : kAcceptRetryMs);
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+    (void)::poll(polled.data(), polled.size(),
+                 may_accept ? kPollMs : static_cast<int>(to_ms(kAcceptRetryDelay)));
+    wake_.clear();
     advance_all(connections, std::span<const pollfd>(polled).subspan(2));
     may_accept = accept_connections(connections);
   }

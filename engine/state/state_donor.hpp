@@ -18,7 +18,8 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/rejection_log.hpp"
+#include "base/net/accept.hpp"
+#include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/state/packed_bytes.hpp"
@@ -66,14 +67,13 @@ class StateDonor {
   void turn_away(const Connection& connection, const char* why);
   void advance_all(Connections& connections, std::span<const pollfd> polled);
   [[nodiscard]] std::shared_ptr<const Copy> find(const PartRequest& request) const;
-  void wake();
 
   std::string host_;
   Priority priority_;
   Bytes token_;
   DonorAddress address_;
   UniqueFd listener_;
-  UniqueFd wake_;  // an eventfd: there is news for the server thread
+  WakeUp wake_;  // there is news for the server thread
   std::atomic<bool> stopping_{false};
 
   mutable std::mutex mutex_;

@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/net/sockets.hpp"
 #include "base/unique_fd.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
 
@@ -29,7 +29,7 @@ class Incoming {
     if (part_.donor.port == 0 || part_.donor.host.back() != '\0') {
       return lost("it has told no address");
     }
-    Result<UniqueFd> fd = collectives::start_connect_tcp(part_.donor.host.data(), part_.donor.port);
+    Result<UniqueFd> fd = start_connect_tcp({part_.donor.host.data(), part_.donor.port});
     if (!fd.ok()) {
       return fd.error();
     }
@@ -73,22 +73,21 @@ class Incoming {
   [[nodiscard]] PartHeader header() const { return std::bit_cast<PartHeader>(raw_); }
 
   Result<void> say() {
-    if (const int error = collectives::connection_error(fd_.get()); error != 0) {
+    if (const int error = connection_error(fd_.get()); error != 0) {
       return lost(std::strerror(error));
     }
-    collectives::tune_stream(fd_.get());
+    tune_stream(fd_.get());
     if (elastic::is_encrypted(token_)) {
       fd_ = elastic::secure_client(std::move(fd_), token_).fd;
     }
     // Always fits into the buffer of a connection that has carried nothing yet.
-    const collectives::Moved sent = collectives::send_some(fd_.get(), &request_, sizeof request_);
+    const Moved sent = send_some(fd_.get(), &request_, sizeof request_);
     said_ = true;
     return sent.bytes == sizeof request_ ? Result<void>() : lost("the connection broke");
   }
 
   Result<void> receive_header() {
-    const collectives::Moved got =
-        collectives::receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
+    const Moved got = receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
     received_ += got.bytes;
     if (received_ == raw_.size() &&
         (header().magic != kPartMagic || header().bytes != part_.into.size())) {
@@ -99,8 +98,7 @@ class Incoming {
 
   Result<void> receive_bytes() {
     const std::span<std::byte> rest = part_.into.subspan(received_ - sizeof(PartHeader));
-    const collectives::Moved got =
-        collectives::receive_some(fd_.get(), rest.data(), std::min(rest.size(), kFetchChunkBytes));
+    const Moved got = receive_some(fd_.get(), rest.data(), std::min(rest.size(), kFetchChunkBytes));
     received_ += got.bytes;
     return got.closed && !done() ? lost("it closed the connection") : Result<void>();
   }

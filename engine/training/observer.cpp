@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,10 +50,8 @@ Observer::Observer(ObserverMemory memory, const Committer& committer, StateSourc
       on_caught_up_(std::move(on_caught_up)),
       state_(std::move(memory.state)),
       packed_(std::move(memory.packed)),
-      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       blanks_(std::move(memory.blanks)),
       last_(source_.committed) {
-  ENSURE(stop_.valid(), "a descriptor is left");
   thread_ = std::thread([this] { run(); });
 }
 
@@ -64,8 +61,7 @@ Observer::~Observer() {
     stopping_ = true;
   }
   changed_.notify_all();
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  stop_.notify();
   thread_.join();
 }
 
@@ -170,7 +166,7 @@ Result<void> Observer::receive() {
         {source_.donors[i], packed_.span().subspan(range.first, range.last - range.first)});
   }
   if (Result<void> fetched =
-          fetch_parts(source_.since, source_.key, parts, stop_.get(), kStateIdleMax, source_.token);
+          fetch_parts(source_.since, source_.key, parts, stop_.fd(), kStateIdleMax, source_.token);
       !fetched.ok()) {
     return fetched;
   }

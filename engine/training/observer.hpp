@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "base/unique_fd.hpp"
 #include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
 #include "engine/training/commit.hpp"
@@ -97,7 +97,7 @@ class Observer {
   const CaughtUpFunction on_caught_up_;
   nn::ModelState state_;  // the thread's until it has caught up, then the trainer's
   PackedBytes packed_;    // the thread's
-  UniqueFd stop_;         // an eventfd: readable when the thread is to end
+  WakeUp stop_;           // notified when the thread is to end
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "base/net/sockets.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_event.hpp"
 #include "collectives/parameter_server/shared_slots.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "tests/fuzz/driver.hpp"
 
@@ -126,7 +126,7 @@ TEST(PsFuzz, AStreamGivesWholeMessagesOrEnds) {
     std::array<int, 2> ends{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
     const UniqueFd other(ends[1]);
-    (void)collectives::send_some(ends[1], bytes.data(), bytes.size());
+    (void)send_some(ends[1], bytes.data(), bytes.size());
     ::shutdown(ends[1], SHUT_WR);
     MessageStream stream{UniqueFd(ends[0]), kPayload};
     std::array<std::byte, kPayload> space{};
@@ -225,8 +225,8 @@ class ShardUnderFire {
   /// with the first bytes (-1: none).
   std::size_t converse(ByteSpan bytes, int memory = -1) {
     UniqueFd fd = address_.unix_name.empty()
-                      ? collectives::start_connect_tcp(address_.host, address_.port).value()
-                      : collectives::start_connect_unix(address_.unix_name).value();
+                      ? start_connect_tcp({address_.host, address_.port}).value()
+                      : start_connect_unix(address_.unix_name).value();
     EXPECT_TRUE(fd.valid());
     std::size_t sent = 0;
     std::size_t answered = 0;
@@ -238,15 +238,14 @@ class ShardUnderFire {
         break;
       }
       if (sent < bytes.size()) {
-        sent += collectives::send_with_descriptor(fd.get(), bytes.subspan(sent), memory).bytes;
+        sent += send_with_descriptor(fd.get(), bytes.subspan(sent), memory).bytes;
         memory = sent > 0 ? -1 : memory;
         if (sent == bytes.size()) {
           ::shutdown(fd.get(), SHUT_WR);
         }
       }
       std::array<std::byte, 4096> space{};
-      const collectives::Moved moved =
-          collectives::receive_some(fd.get(), space.data(), space.size());
+      const Moved moved = receive_some(fd.get(), space.data(), space.size());
       answered += moved.bytes;
       is_open = !moved.closed;
     }

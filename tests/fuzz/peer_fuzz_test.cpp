@@ -9,17 +9,16 @@
 #include <thread>
 
 #include "base/aligned_buffer.hpp"
+#include "base/net/sockets.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/tcp/exchange.hpp"
 #include "collectives/tcp/shm_pipe.hpp"
 #include "collectives/tcp/socket_channel.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 #include "tests/fuzz/driver.hpp"
 
 namespace mayfly {
@@ -44,7 +43,7 @@ std::array<UniqueFd, 2> connected(ByteSpan bytes) {
   std::array<int, 2> raw{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, raw.data()), 0);
   std::array<UniqueFd, 2> ends{UniqueFd(raw[0]), UniqueFd(raw[1])};
-  (void)collectives::send_some(raw[1], bytes.data(), bytes.size());
+  (void)send_some(raw[1], bytes.data(), bytes.size());
   ::shutdown(raw[1], SHUT_WR);
   return ends;
 }
@@ -203,20 +202,20 @@ TEST(PeerFuzz, OnlyAProofOfTheTokenLetsAnybodyIn) {
 /// Says `bytes` to whoever connects, and closes.
 class FalseCoordinator {
  public:
-  FalseCoordinator() : listener_(elastic::listen_tcp({"127.0.0.1", 0}).value()) {}
+  FalseCoordinator() : listener_(listen_tcp({"127.0.0.1", 0}).value()) {}
   [[nodiscard]] std::string endpoint() const {
-    return "127.0.0.1:" + std::to_string(elastic::local_port(listener_.get()));
+    return "127.0.0.1:" + std::to_string(bound_endpoint(listener_.get()).port);
   }
   /// The kernel takes the connection; it is answered when the other side waits for us already.
   void answer(ByteSpan bytes) {
     UniqueFd fd;
     while (!fd.valid()) {
-      fd = elastic::accept_tcp(listener_.get());
+      fd = accept_one(listener_.get());
     }
-    (void)collectives::send_some(fd.get(), bytes.data(), bytes.size());
+    (void)send_some(fd.get(), bytes.data(), bytes.size());
     ::shutdown(fd.get(), SHUT_WR);
     std::array<std::byte, 4096> heard{};
-    while (!collectives::receive_some(fd.get(), heard.data(), heard.size()).closed) {
+    while (!receive_some(fd.get(), heard.data(), heard.size()).closed) {
     }
   }
 

@@ -8,8 +8,6 @@
 
 namespace mayfly::sim {
 
-using collectives::Moved;
-
 Moved SimChannel::send(ByteSpan data, bool more) {
   if (ended_) {
     return {0, true};

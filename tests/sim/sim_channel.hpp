@@ -22,11 +22,11 @@ class SimChannel final : public collectives::Channel {
   void end() { ended_ = true; }
   [[nodiscard]] bool ended() const { return ended_; }
 
-  [[nodiscard]] collectives::Moved send(ByteSpan data, bool more) override;
-  [[nodiscard]] collectives::Moved receive(std::span<std::byte> into) override;
-  [[nodiscard]] collectives::Moved receive_and_reduce(std::span<std::byte> into,
-                                                      collectives::Reduction reduction,
-                                                      std::span<std::byte> scratch) override;
+  [[nodiscard]] Moved send(ByteSpan data, bool more) override;
+  [[nodiscard]] Moved receive(std::span<std::byte> into) override;
+  [[nodiscard]] Moved receive_and_reduce(std::span<std::byte> into,
+                                         collectives::Reduction reduction,
+                                         std::span<std::byte> scratch) override;
   /// Nothing sleeps in simulated time.
   [[nodiscard]] bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) override;
   [[nodiscard]] bool unreachable() const override { return false; }

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/net/sockets.hpp"
 #include "collectives/tcp/pending_connections.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"
@@ -103,7 +103,7 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < 100; ++i) {
-    auto fd = start_connect_tcp(address.host, address.port);
+    auto fd = start_connect_tcp({address.host, address.port});
     ASSERT_TRUE(fd.ok());
     if (i % 2 == 0) {
       const std::string nonsense(100, 'x');
@@ -121,7 +121,7 @@ TEST(TcpTransport, BetweenViewsStrangersAreLetInAndThrownOut) {
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
   std::vector<UniqueFd> strangers;
   for (std::size_t i = 0; i < 3 * PendingConnections::kPendingMax; ++i) {
-    auto fd = start_connect_tcp(address.host, address.port);
+    auto fd = start_connect_tcp({address.host, address.port});
     ASSERT_TRUE(fd.ok());
     strangers.push_back(std::move(fd).value());
   }
@@ -139,7 +139,7 @@ TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
   });
   std::vector<UniqueFd> strangers;
   for (std::size_t i = 0; i < 3 * PendingConnections::kPendingMax; ++i) {
-    auto fd = start_connect_tcp(address.host, address.port);
+    auto fd = start_connect_tcp({address.host, address.port});
     ASSERT_TRUE(fd.ok());
     pollfd connected{.fd = fd.value().get(), .events = POLLOUT, .revents = 0};
     ASSERT_EQ(::poll(&connected, 1, 60'000), 1);

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <iterator>
 
+#include "base/net/sockets.hpp"
 #include "base/random.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 #include "tests/integration/elastic/test_job.hpp"
 
 namespace mayfly::elastic {
@@ -244,7 +244,8 @@ TEST(AccessToAJob, WithoutACoordinatorConnectingEndsAtTheDeadline) {
 TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
   Result<UniqueFd> listener = listen_tcp(Endpoint{"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok());
-  const std::string endpoint = to_string(Endpoint{"127.0.0.1", local_port(listener.value().get())});
+  const std::string endpoint =
+      to_string(Endpoint{"127.0.0.1", bound_endpoint(listener.value().get()).port});
   const auto reply = send_command(endpoint, make_token(), Command{"status", ""}, milliseconds(100));
   EXPECT_EQ(reply.error().code, Errc::kDeadline);
 }

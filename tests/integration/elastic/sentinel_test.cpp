@@ -14,9 +14,10 @@
 #include <sstream>
 #include <thread>
 
+#include "base/net/sockets.hpp"
 #include "cloud_hooks/local_provider.hpp"
+#include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 #include "tests/integration/elastic/test_job.hpp"
 
 namespace mayfly::elastic {
@@ -91,14 +92,14 @@ class RefusingCoordinator {
     thread_.join();
   }
   [[nodiscard]] std::string endpoint() const {
-    return to_string(Endpoint{"127.0.0.1", local_port(listener_.get())});
+    return to_string(Endpoint{"127.0.0.1", bound_endpoint(listener_.get()).port});
   }
   [[nodiscard]] int refused() const { return refused_; }
 
  private:
   void serve() {
     while (!over_) {
-      const UniqueFd fd = accept_tcp(listener_.get());
+      const UniqueFd fd = accept_one(listener_.get());
       const Instant deadline = monotonic_now() + kHangBound;
       if (fd.valid() && send_message(fd.get(), Challenge{make_nonce()}, deadline).ok() &&
           receive_message(fd.get(), deadline).ok()) {

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/net/sockets.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {

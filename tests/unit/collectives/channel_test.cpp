@@ -43,9 +43,9 @@ Ends shared_ends() {
 }
 
 Ends tcp_ends() {
-  const UniqueFd listener = listen_tcp("127.0.0.1", 0).value();
-  const auto [host, port] = bound_endpoint(listener.get()).value();
-  UniqueFd a = start_connect_tcp(host, port).value();
+  const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
+  const auto [host, port] = bound_endpoint(listener.get());
+  UniqueFd a = start_connect_tcp({host, port}).value();
   UniqueFd b;
   while (!b.valid()) {
     b = accept_one(listener.get());

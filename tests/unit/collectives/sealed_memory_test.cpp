@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
@@ -96,9 +96,9 @@ TEST(Shard, ListensNoMoreWhenItHasStopped) {
   if (name.empty()) {
     GTEST_SKIP() << "no Unix-domain sockets here";
   }
-  EXPECT_TRUE(collectives::start_connect_unix(name).ok());
+  EXPECT_TRUE(start_connect_unix(name).ok());
   shards.all[0]->stop();
-  EXPECT_FALSE(collectives::start_connect_unix(name).ok());
+  EXPECT_FALSE(start_connect_unix(name).ok());
 }
 
 }  // namespace

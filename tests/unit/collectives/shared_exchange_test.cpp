@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,10 +14,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/net/sockets.hpp"
+#include "base/net/wake_up.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "collectives/parameter_server/shared_slots.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
@@ -57,10 +57,9 @@ class SumState final : public ShardState {
 /// Computes slices: the gradient of slice s is s + 1 in every element.
 class Worker {
  public:
-  Worker(std::uint64_t id, const ShardClientsOptions& options)
-      : wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), options_(options) {
+  Worker(std::uint64_t id, const ShardClientsOptions& options) : options_(options) {
     options_.self = MemberId{id};
-    options_.wake = wake_.get();
+    options_.wake = &wake_;
     options_.elements = {kSharedElements};
   }
 
@@ -99,7 +98,7 @@ class Worker {
     return !std::holds_alternative<flow::Over>(action);
   }
 
-  const UniqueFd wake_;
+  const WakeUp wake_;
   ShardClientsOptions options_;
   WorkerFlow flow_{1};
   std::vector<float> gradient_ = std::vector<float>(kSharedElements);
@@ -206,8 +205,7 @@ TEST(SharedExchange, SendsTheSlicesOfARoundThatFindNoSlot) {
   if (!is_told || !address.ok()) {
     ::_exit(1);
   }
-  MessageStream stream(collectives::start_connect_unix(address.value().unix_name).value(),
-                       2 * kPayload);
+  MessageStream stream(start_connect_unix(address.value().unix_name).value(), 2 * kPayload);
   const auto slots = SharedSlots::create(kPayload).value();
   Header hello;
   hello.type = MessageType::kHello;
@@ -284,17 +282,17 @@ TEST(SharedExchange, KeepsTheGradientOfAWorkerThatIsKilled) {
 /// A shard that hands out slots that there are not; the worker must end that connection.
 TEST(SharedExchange, WithAShardThatNamesAWrongSlotIsOver) {
   const std::string name = "@mayfly-shared-exchange-" + std::to_string(::getpid());
-  Result<UniqueFd> listener = collectives::listen_unix(name);
+  Result<UniqueFd> listener = listen_unix(name);
   if (!listener.ok()) {
     GTEST_SKIP() << "no Unix-domain sockets here";
   }
   const collectives::TcpAddress address{"127.0.0.1", 1, name, collectives::this_host_id()};
-  const UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  const WakeUp wake;
   ShardClientsOptions options;
   options.self = MemberId{1};
   options.addresses = {collectives::to_string(address)};
   options.elements = {kSharedElements};
-  options.wake = wake.get();
+  options.wake = &wake;
   WorkerFlow flow(1);
   std::vector<float> parameters(kSharedElements);
   const auto clients = ShardClients::make(options, flow, [&](std::uint32_t, bool) -> PayloadTarget {
@@ -308,7 +306,7 @@ TEST(SharedExchange, WithAShardThatNamesAWrongSlotIsOver) {
     const Instant deadline = monotonic_now() + seconds(60);
     while (!is_over && monotonic_now() < deadline) {
       clients->wait(monotonic_now() + milliseconds(1));
-      UniqueFd fd = collectives::accept_one(listener.value().get());
+      UniqueFd fd = accept_one(listener.value().get());
       if (fd.valid() && shard == nullptr) {
         shard = std::make_unique<MessageStream>(std::move(fd), kPayload);
         Header header;

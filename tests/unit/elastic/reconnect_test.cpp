@@ -1,10 +1,12 @@
 // What a member does while it has no coordinator: where it looks, and what it keeps.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <set>
 
+#include "base/net/sockets.hpp"
+#include "elastic/net/first_session.hpp"
 #include "elastic/net/reconnect_plan.hpp"
 #include "elastic/net/report_queue.hpp"
 
@@ -163,6 +165,16 @@ TEST(ReportQueue, MoreTakenThanSentIsHarmless) {
   EXPECT_TRUE(queue.all().empty());
   queue.add(report(2));
   EXPECT_EQ(held(queue), (std::vector<int>{2}));
+}
+
+TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
+  const std::uint16_t port = bound_endpoint(listen_tcp({"127.0.0.1", 0}).value().get()).port;
+  ::testing::internal::CaptureStdout();
+  const auto session = open_first_session({"127.0.0.1:" + std::to_string(port)}, Bytes(32), Hello{},
+                                          monotonic_now() + milliseconds(2600));
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_FALSE(session.ok());
+  EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; trying on for 1 s"));
 }
 
 }  // namespace

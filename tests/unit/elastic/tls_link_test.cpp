@@ -12,9 +12,9 @@
 #include <string>
 #include <thread>
 
+#include "base/net/sockets.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -37,10 +37,11 @@ struct Cable {
 Cable make_cable() {
   const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
   Cable cable;
-  cable.connected = connect_tcp({"127.0.0.1", local_port(listener.get())}, hang_bound()).value();
+  cable.connected =
+      connect_tcp({"127.0.0.1", bound_endpoint(listener.get()).port}, hang_bound()).value();
   pollfd waiting{listener.get(), POLLIN, 0};
   ::poll(&waiting, 1, static_cast<int>(to_ms(kHang)));
-  cable.accepted = accept_tcp(listener.get());
+  cable.accepted = accept_one(listener.get());
   return cable;
 }
 
@@ -254,11 +255,11 @@ TEST(TlsLink, WhatOneConnectionCarriedIsWorthNothingOnAnother) {
 /// handshake.
 Error failed_admission(ByteSpan ours, ByteSpan theirs) {
   const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
-  const std::string endpoint = "127.0.0.1:" + std::to_string(local_port(listener.get()));
+  const std::string endpoint = "127.0.0.1:" + std::to_string(bound_endpoint(listener.get()).port);
   std::thread coordinator([&] {
     pollfd waiting{listener.get(), POLLIN, 0};
     ::poll(&waiting, 1, static_cast<int>(to_ms(kHang)));
-    const SecureSocket server = secure_server(accept_tcp(listener.get()), theirs);
+    const SecureSocket server = secure_server(accept_one(listener.get()), theirs);
     (void)server.link->wait_until_open(hang_bound());
   });
   const Result<Answer> answer = ask_for_admission(endpoint, ours, Hello{}, hang_bound());

@@ -10,8 +10,9 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/net/sockets.hpp"
 #include "base/random.hpp"
-#include "elastic/net/sockets.hpp"
+#include "elastic/net/frame.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/checkpoint_store.hpp"
@@ -154,7 +155,7 @@ class Receiving : public ::testing::Test {
   }
 
   static Result<void> send(int fd, ByteSpan bytes) {
-    return elastic::send_exactly(fd, bytes, monotonic_now() + seconds(60));
+    return send_exactly(fd, bytes, monotonic_now() + seconds(60));
   }
 
   const mayfly::test_support::TemporaryFolder folder;

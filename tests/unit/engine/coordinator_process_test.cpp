@@ -14,10 +14,10 @@
 #include <thread>
 
 #include "base/lock_file.hpp"
+#include "base/net/sockets.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/sockets.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "tests/unit/engine/nobody_listens.hpp"

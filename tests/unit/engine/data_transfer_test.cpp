@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "base/file.hpp"
-#include "elastic/net/sockets.hpp"
+#include "base/net/sockets.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 

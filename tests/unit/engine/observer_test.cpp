@@ -1,15 +1,15 @@
 #include "engine/training/observer.hpp"
+#include "base/net/wake_up.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <future>
 #include <memory>
 #include <numeric>
 
+#include "base/net/sockets.hpp"
 #include "base/random.hpp"
-#include "collectives/tcp/sockets.hpp"
 #include "engine/state/state_donor.hpp"
 #include "engine/state/state_fetch.hpp"
 #include "nn/checkpoint.hpp"
@@ -25,7 +25,7 @@ constexpr Duration kIdle = seconds(20);
 
 class ObserverTest : public ::testing::Test {
  protected:
-  ObserverTest() : stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ObserverTest() {
     state.parameters = AlignedBuffer<float>(10'007);
     state.momentum = AlignedBuffer<float>(10'007);
     state.statistics = AlignedBuffer<float>(33);
@@ -62,11 +62,11 @@ class ObserverTest : public ::testing::Test {
       const PartRange range = part_of(into.size(), i, from.size());
       parts.push_back({from[i], std::span(into).subspan(range.first, range.last - range.first)});
     }
-    return fetch_parts(since, key, parts, stop.get(), kIdle);
+    return fetch_parts(since, key, parts, stop.fd(), kIdle);
   }
 
   nn::ModelState state;
-  UniqueFd stop;
+  WakeUp stop;
   std::vector<std::unique_ptr<StateDonor>> donors;
 };
 
@@ -137,14 +137,13 @@ TEST_F(ObserverTest, APartOfAnotherSizeIsRefused) {
 }
 
 TEST_F(ObserverTest, FetchingEndsWhenItIsNotWantedAnyMore) {
-  Result<UniqueFd> silent = collectives::listen_tcp("127.0.0.1", 0);
+  Result<UniqueFd> silent = listen_tcp({"127.0.0.1", 0});
   ASSERT_TRUE(silent.ok());
   DonorAddress address;
-  address.port = collectives::bound_endpoint(silent.value().get()).value().second;
+  address.port = bound_endpoint(silent.value().get()).port;
   std::ranges::copy(std::string_view("127.0.0.1"), address.host.begin());
   Bytes received(packed().size());
-  const std::uint64_t one = 1;
-  ASSERT_EQ(::write(stop.get(), &one, sizeof one), sizeof one);
+  stop.notify();
   EXPECT_EQ(fetch({address}, received).error().code, Errc::kAborted);
 }
 
@@ -152,7 +151,7 @@ TEST_F(ObserverTest, HoweverManySayNothingAnObserverIsHeard) {
   const std::vector<DonorAddress> addresses = start_donors(1);
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) {
-    Result<UniqueFd> stranger = collectives::start_connect_tcp("127.0.0.1", addresses[0].port);
+    Result<UniqueFd> stranger = start_connect_tcp({"127.0.0.1", addresses[0].port});
     ASSERT_TRUE(stranger.ok());
     silent.push_back(std::move(stranger).value());
   }
@@ -166,11 +165,11 @@ TEST_F(ObserverTest, SilentAndGarblingStrangersDoNotDisturbADonor) {
   const std::vector<DonorAddress> addresses = start_donors(1);
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < 30; ++i) {
-    Result<UniqueFd> stranger = collectives::start_connect_tcp("127.0.0.1", addresses[0].port);
+    Result<UniqueFd> stranger = start_connect_tcp({"127.0.0.1", addresses[0].port});
     ASSERT_TRUE(stranger.ok());
     if (i % 2 == 0) {
       const std::string noise(100, 'x');
-      (void)collectives::send_some(stranger.value().get(), noise.data(), noise.size());
+      (void)send_some(stranger.value().get(), noise.data(), noise.size());
     }
     strangers.push_back(std::move(stranger).value());
   }

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -15,8 +15,7 @@ namespace {
 constexpr Instant kNow = Instant{} + seconds(100);
 
 std::string address_of(int listener) {
-  return collectives::to_string(
-      {"127.0.0.1", collectives::bound_endpoint(listener).value().second, "", ""});
+  return collectives::to_string({"127.0.0.1", bound_endpoint(listener).port, "", ""});
 }
 
 /// Leaves connections unanswered, as its queue is full, until it is closed.
@@ -29,9 +28,9 @@ class SilentPeer {
     EXPECT_EQ(::bind(listener_->get(), reinterpret_cast<sockaddr*>(&here), sizeof here), 0);
     EXPECT_EQ(::listen(listener_->get(), 0), 0);
     address_ = address_of(listener_->get());
-    const auto port = collectives::bound_endpoint(listener_->get()).value().second;
+    const auto port = bound_endpoint(listener_->get()).port;
     for (UniqueFd& fd : fillers_) {
-      fd = std::move(collectives::start_connect_tcp("127.0.0.1", port)).value();
+      fd = std::move(start_connect_tcp({"127.0.0.1", port})).value();
     }
   }
   [[nodiscard]] const std::string& address() const { return address_; }
@@ -62,10 +61,10 @@ TEST(PeerReach, KeepsNobodyAwayWhoseViewWorked) {
 }
 
 TEST(PeerReach, WhoAnswersOrRefusesIsThere) {
-  const Result<UniqueFd> listener = collectives::listen_tcp("127.0.0.1", 0);
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
   std::string refusing;
   {
-    const Result<UniqueFd> closed = collectives::listen_tcp("127.0.0.1", 0);
+    const Result<UniqueFd> closed = listen_tcp({"127.0.0.1", 0});
     refusing = address_of(closed.value().get());
   }
   PeerReach reach;
@@ -74,7 +73,7 @@ TEST(PeerReach, WhoAnswersOrRefusesIsThere) {
 }
 
 TEST(PeerReach, WaitsWhileOneOfThemIsSilent) {
-  const Result<UniqueFd> listener = collectives::listen_tcp("127.0.0.1", 0);
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
   SilentPeer silent;
   PeerReach reach;
   reach.evicted({address_of(listener.value().get()), silent.address()}, monotonic_now());

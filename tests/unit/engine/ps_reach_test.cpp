@@ -1,9 +1,9 @@
 #include "engine/parameter_server/ps_reach.hpp"
+#include "base/net/wake_up.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -12,9 +12,8 @@ constexpr Instant kPsNow = Instant{} + seconds(100);
 
 /// Where nobody listens, although the host is there.
 std::string closed_address() {
-  const Result<UniqueFd> listener = collectives::listen_tcp("127.0.0.1", 0);
-  return collectives::to_string(
-      {"127.0.0.1", collectives::bound_endpoint(listener.value().get()).value().second, "", ""});
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
+  return collectives::to_string({"127.0.0.1", bound_endpoint(listener.value().get()).port, "", ""});
 }
 
 TEST(PsReach, KeepsNobodyAwayWhoWasNeverCutOff) {
@@ -41,21 +40,22 @@ TEST(PsReach, KeepsAwayForLongerEachTimeInARowAndNeverForEver) {
 }
 
 TEST(PsReach, ComesBackAsSoonAsSomebodyAnswers) {
-  const Result<UniqueFd> listener = collectives::listen_tcp("127.0.0.1", 0);
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok());
-  const auto bound = collectives::bound_endpoint(listener.value().get());
-  const UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  const auto bound = bound_endpoint(listener.value().get());
+  const WakeUp wake;
   PsReach reach;
-  reach.cut_off(collectives::to_string({"127.0.0.1", bound.value().second, "", ""}), kPsNow);
-  EXPECT_TRUE(reach.probe_once(wake.get()));
+  reach.cut_off(collectives::to_string({"127.0.0.1", bound.port, "", ""}), kPsNow);
+  EXPECT_TRUE(reach.probe_once(wake));
   EXPECT_FALSE(reach.is_away(kPsNow));
 }
 
 TEST(PsReach, StaysAwayWhileNobodyListens) {
-  const UniqueFd wake(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
+  const WakeUp wake;
+  wake.notify();
   PsReach reach;
   reach.cut_off(closed_address(), kPsNow);
-  EXPECT_FALSE(reach.probe_once(wake.get()));
+  EXPECT_FALSE(reach.probe_once(wake));
   EXPECT_TRUE(reach.is_away(kPsNow));
 }
 

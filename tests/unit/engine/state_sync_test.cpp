@@ -1,14 +1,13 @@
 #include "engine/state/state_sync.hpp"
+#include "base/net/wake_up.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <future>
 #include <memory>
 #include <numeric>
 
-#include "base/unique_fd.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "engine/state/state_donor.hpp"
 #include "nn/checkpoint.hpp"
@@ -89,8 +88,8 @@ class Member {
       return addresses.error();
     }
     if (is_behind) {
-      const UniqueFd never(::eventfd(0, EFD_CLOEXEC));
-      const auto packed = fetch_state(view, addresses.value(), bytes, never.get());
+      const WakeUp never;
+      const auto packed = fetch_state(view, addresses.value(), bytes, never.fd());
       if (!packed.ok()) {
         return packed.error();
       }

@@ -1,17 +1,35 @@
-#include "elastic/net/own_addresses.hpp"
+#include "base/net/addresses.hpp"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "base/unique_fd.hpp"
-#include "elastic/net/first_session.hpp"
+#include "base/net/sockets.hpp"
 
-namespace mayfly::elastic {
+namespace mayfly {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(Endpoint, IsHostAndPort) {
+  EXPECT_EQ(parse_endpoint("node-7:4711").value().host, "node-7");
+  EXPECT_EQ(parse_endpoint("node-7:4711").value().port, 4711);
+  EXPECT_EQ(parse_endpoint("[::1]:80").value().host, "::1");
+}
+
+TEST(Endpoint, ReadsWhatItWrites) {
+  for (const std::string text : {"127.0.0.1:1", "localhost:65535", "[fe80::1]:80"}) {
+    EXPECT_EQ(to_string(parse_endpoint(text).value()), text);
+  }
+}
+
+TEST(Endpoint, AnythingElseIsInvalid) {
+  for (const std::string text : {"", ":", "host", "host:", ":80", "host:x", "host:80x", "host:-1",
+                                 "host:65536", "::1:80", "host: 80"}) {
+    EXPECT_EQ(parse_endpoint(text).error().code, Errc::kInvalidInput) << text;
+  }
+}
 
 TEST(OwnAddresses, LoopbackIsKnownByNumber) {
   for (const char* address : {"127.0.0.1", "127.0.1.1", "127.255.0.9", "::1"}) {
@@ -20,6 +38,20 @@ TEST(OwnAddresses, LoopbackIsKnownByNumber) {
   for (const char* address : {"128.0.0.1", "10.0.0.1", "::", "fe80::1", "localhost", ""}) {
     EXPECT_FALSE(is_loopback(address)) << address;
   }
+}
+
+TEST(OwnAddresses, WildcardsAreKnownInAnyNotation) {
+  for (const char* address : {"0.0.0.0", "0", "::", "0:0::0"}) {
+    EXPECT_TRUE(is_wildcard(address)) << address;
+  }
+  for (const char* address : {"127.0.0.1", "::1", "node-7", ""}) {
+    EXPECT_FALSE(is_wildcard(address)) << address;
+  }
+}
+
+TEST(OwnAddresses, AnInterfaceIsKnownByItsName) {
+  EXPECT_EQ(address_of_interface("lo"), "127.0.0.1");
+  EXPECT_EQ(address_of_interface("no-interface"), std::nullopt);
 }
 
 TEST(OwnAddresses, NoneIsLoopback) {
@@ -76,10 +108,7 @@ TEST(AddressesOf, ANameThatMeansLoopbackMeansThisHost) {
 }
 
 TEST(ConnectTcp, SaysWhatTheNameMeant) {
-  const std::uint16_t port = [] {
-    const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
-    return listener.ok() ? local_port(listener.value().get()) : std::uint16_t{9};
-  }();
+  const std::uint16_t port = bound_endpoint(listen_tcp({"127.0.0.1", 0}).value().get()).port;
   const auto named = connect_tcp({"localhost", port}, monotonic_now() + seconds(5));
   ASSERT_FALSE(named.ok());
   EXPECT_THAT(named.error().detail, HasSubstr("127.0.0.1"));
@@ -90,18 +119,5 @@ TEST(ConnectTcp, SaysWhatTheNameMeant) {
             "cannot connect to 127.0.0.1:" + std::to_string(port) + ": Connection refused");
 }
 
-TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
-  const std::uint16_t port = [] {
-    const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
-    return listener.ok() ? local_port(listener.value().get()) : std::uint16_t{9};
-  }();
-  ::testing::internal::CaptureStdout();
-  const auto session = open_first_session({"127.0.0.1:" + std::to_string(port)}, Bytes(32), Hello{},
-                                          monotonic_now() + milliseconds(2600));
-  const std::string said = ::testing::internal::GetCapturedStdout();
-  EXPECT_FALSE(session.ok());
-  EXPECT_THAT(said, HasSubstr("Connection refused; trying on for 1 s"));
-}
-
 }  // namespace
-}  // namespace mayfly::elastic
+}  // namespace mayfly

@@ -1,4 +1,4 @@
-#include "collectives/abort_signal.hpp"
+#include "base/net/wake_up.hpp"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -7,17 +7,21 @@
 
 #include "base/check.hpp"
 
-namespace mayfly::collectives {
+namespace mayfly {
 
-AbortSignal::AbortSignal() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+WakeUp::WakeUp() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   ENSURE(event_.valid(), "no descriptor left for an eventfd; raise the limit (ulimit -n)");
 }
 
-void AbortSignal::raise() noexcept {
-  raised_.store(true, std::memory_order_release);
+void WakeUp::notify() const noexcept {
   const std::uint64_t one = 1;
   // Can only fail when the counter is full, and then the descriptor is readable already.
   [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
 }
 
-}  // namespace mayfly::collectives
+void WakeUp::clear() const noexcept {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(event_.get(), &count, sizeof count);
+}
+
+}  // namespace mayfly

@@ -1,4 +1,4 @@
-#include "collectives/tcp/sockets.hpp"
+#include "base/net/sockets.hpp"
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -7,17 +7,14 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <utility>
 
-#include "base/address_list.hpp"
-
-namespace mayfly::collectives {
+namespace mayfly {
 namespace {
 
 constexpr int kBacklog = 1024;
@@ -29,25 +26,16 @@ constexpr int kUnansweredMax = 3;
 constexpr int kUnansweredMaxConnecting = 2;
 constexpr int kIdleQuestionSeconds = 1;  // the least that the system can do
 
-Error system_error(const std::string& what, int number) {
-  return {Errc::kIo, fmt::format("{}: {}", what, std::strerror(number))};
-}
-
-Result<AddressList> resolve(const std::string& host, std::uint16_t port, int flags) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  addrinfo* list = nullptr;
-  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (failed != 0) {
-    return Error{Errc::kIo, fmt::format("cannot resolve {}: {}", host, ::gai_strerror(failed))};
-  }
-  return AddressList(list);
+Error system_error(Errc code, const std::string& what, int number) {
+  return {code, fmt::format("{}: {}", what, std::strerror(number))};
 }
 
 UniqueFd make_socket(int family) {
   return UniqueFd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+void set_option(int fd, int level, int name, int value) {
+  ::setsockopt(fd, level, name, &value, sizeof value);
 }
 
 struct UnixName {
@@ -74,7 +62,7 @@ Result<UnixName> unix_name(const std::string& name) {
 Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t length,
                            const std::string& name) {
   if (!fd.valid() || ::bind(fd.get(), address, length) != 0 || ::listen(fd.get(), kBacklog) != 0) {
-    return system_error("cannot listen on " + name, errno);
+    return system_error(Errc::kIo, "cannot listen on " + name, errno);
   }
   return fd;
 }
@@ -82,7 +70,7 @@ Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t lengt
 Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t length,
                             const std::string& name) {
   if (!fd.valid()) {
-    return system_error("cannot open a socket", errno);
+    return system_error(Errc::kIo, "cannot open a socket", errno);
   }
   if (::connect(fd.get(), address, length) == 0 || errno == EINPROGRESS) {
     tune_stream(fd.get());
@@ -91,8 +79,54 @@ Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t leng
   if (errno == EAGAIN || errno == EINTR) {
     return UniqueFd();
   }
-  return Error{Errc::kPeerLost,
-               fmt::format("cannot connect to {}: {}", name, std::strerror(errno))};
+  return system_error(Errc::kPeerLost, "cannot connect to " + name, errno);
+}
+
+/// Waits until the socket can be read or written.
+Result<void> wait_for(int fd, short events, Instant deadline) {
+  while (true) {
+    const int left_ms = poll_timeout_ms(deadline);
+    if (left_ms == 0) {
+      return Error{Errc::kDeadline, "no answer in time"};
+    }
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, left_ms);
+    if (ready > 0) {
+      return {};
+    }
+    if (ready < 0 && errno != EINTR) {
+      return system_error(Errc::kIo, "poll", errno);
+    }
+  }
+}
+
+Result<UniqueFd> connect_address(const addrinfo& address, const std::string& name,
+                                 Instant deadline) {
+  Result<UniqueFd> fd =
+      connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name);
+  if (!fd.ok()) {
+    return fd;
+  }
+  if (!fd.value().valid()) {
+    return Error{Errc::kPeerLost, "cannot connect to " + name + ": no port is left"};
+  }
+  const int raw = fd.value().get();
+  if (const Result<void> ready = wait_for(raw, POLLOUT, deadline); !ready.ok()) {
+    return Error{ready.error().code, "cannot connect to " + name + ": " + ready.error().detail};
+  }
+  if (const int failure = connection_error(raw); failure != 0) {
+    return system_error(Errc::kPeerLost, "cannot connect to " + name, failure);
+  }
+  return fd;
+}
+
+using NameCall = int (*)(int, sockaddr*, socklen_t*);
+
+Endpoint end_of(int fd, NameCall name) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* const address = reinterpret_cast<sockaddr*>(&storage);
+  return name(fd, address, &length) == 0 ? endpoint_of(address) : Endpoint{};
 }
 
 Moved moved(ssize_t result) {
@@ -105,66 +139,33 @@ Moved moved(ssize_t result) {
 
 }  // namespace
 
-Result<UniqueFd> listen_tcp(const std::string& host, std::uint16_t port) {
-  Result<AddressList> list = resolve(host, port, AI_PASSIVE);
+Result<UniqueFd> listen_tcp(const Endpoint& endpoint) {
+  const Result<AddressList> list = resolve(endpoint, AI_PASSIVE);
   if (!list.ok()) {
     return list.error();
   }
   const addrinfo& first = *list.value();
   UniqueFd fd = make_socket(first.ai_family);
-  const int one = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  return listening(std::move(fd), first.ai_addr, first.ai_addrlen,
-                   fmt::format("{}:{}", host, port));
+  // A restarted coordinator must get its port back while old connections are in TIME_WAIT.
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  return listening(std::move(fd), first.ai_addr, first.ai_addrlen, to_string(endpoint));
 }
 
 Result<UniqueFd> listen_unix(const std::string& name) {
-  Result<UnixName> parsed = unix_name(name);
+  const Result<UnixName> parsed = unix_name(name);
   if (!parsed.ok()) {
     return parsed.error();
   }
-  return listening(make_socket(AF_UNIX), reinterpret_cast<sockaddr*>(&parsed.value().address),
+  return listening(make_socket(AF_UNIX), reinterpret_cast<const sockaddr*>(&parsed.value().address),
                    parsed.value().length, name);
 }
 
-Result<std::pair<std::string, std::uint16_t>> bound_endpoint(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* const address = reinterpret_cast<sockaddr*>(&storage);
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> port{};
-  if (::getsockname(fd, address, &length) != 0 ||
-      ::getnameinfo(address, length, host.data(), host.size(), port.data(), port.size(),
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return system_error("cannot tell the address of a socket", errno);
-  }
-  return std::pair(std::string(host.data()), static_cast<std::uint16_t>(std::stoi(port.data())));
+Endpoint bound_endpoint(int fd) {
+  return end_of(fd, ::getsockname);
 }
 
-Result<UniqueFd> start_connect_tcp(const std::string& host, std::uint16_t port) {
-  // Published addresses are numeric; a name would make the connecting thread wait for a server.
-  Result<AddressList> list = resolve(host, port, AI_NUMERICHOST | AI_NUMERICSERV);
-  if (!list.ok()) {
-    return list.error();
-  }
-  const addrinfo& first = *list.value();
-  return connecting(make_socket(first.ai_family), first.ai_addr, first.ai_addrlen,
-                    fmt::format("{}:{}", host, port));
-}
-
-Result<UniqueFd> start_connect_unix(const std::string& name) {
-  Result<UnixName> parsed = unix_name(name);
-  if (!parsed.ok()) {
-    return parsed.error();
-  }
-  return connecting(make_socket(AF_UNIX), reinterpret_cast<sockaddr*>(&parsed.value().address),
-                    parsed.value().length, name);
-}
-
-int connection_error(int fd) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+Endpoint peer_endpoint(int fd) {
+  return end_of(fd, ::getpeername);
 }
 
 UniqueFd accept_one(int listener) {
@@ -175,16 +176,95 @@ UniqueFd accept_one(int listener) {
   return fd;
 }
 
+Result<UniqueFd> start_connect_tcp(const Endpoint& endpoint) {
+  const Result<AddressList> list = resolve(endpoint, AI_NUMERICHOST);
+  if (!list.ok()) {
+    return list.error();
+  }
+  const addrinfo& first = *list.value();
+  return connecting(make_socket(first.ai_family), first.ai_addr, first.ai_addrlen,
+                    to_string(endpoint));
+}
+
+Result<UniqueFd> start_connect_unix(const std::string& name) {
+  const Result<UnixName> parsed = unix_name(name);
+  if (!parsed.ok()) {
+    return parsed.error();
+  }
+  return connecting(make_socket(AF_UNIX),
+                    reinterpret_cast<const sockaddr*>(&parsed.value().address),
+                    parsed.value().length, name);
+}
+
+int connection_error(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
+Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline) {
+  const Result<std::vector<std::string>> hosts = addresses_of(endpoint.host);
+  if (!hosts.ok()) {
+    return hosts.error();
+  }
+  const std::vector<std::string>& all = hosts.value();
+  std::string name = to_string(endpoint);
+  if (all != std::vector{endpoint.host}) {
+    name += fmt::format(" ({})", fmt::join(all, ", "));
+  }
+  Result<UniqueFd> last = Error{Errc::kIo, "no address for " + name};
+  for (std::size_t i = 0; i < all.size() && !last.ok(); ++i) {
+    const Result<AddressList> address = resolve({all[i], endpoint.port}, AI_NUMERICHOST);
+    if (!address.ok()) {
+      return address.error();
+    }
+    // One that does not answer leaves time for the others.
+    const Instant now = monotonic_now();
+    const Duration share = (deadline - now) / static_cast<std::int64_t>(all.size() - i);
+    last = connect_address(*address.value(), name, now + share);
+  }
+  return last;
+}
+
 void tune_stream(int fd) {
   int domain = AF_UNSPEC;
   socklen_t length = sizeof domain;
   ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
   if (domain == AF_UNIX) {
-    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof kSocketBufferBytes);
-    return;
+    set_option(fd, SOL_SOCKET, SO_SNDBUF, kSocketBufferBytes);
+  } else {  // buffers stay as they are: the kernel tunes them to the path
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   }
-  const int one = 1;  // buffers stay as they are: the kernel tunes them to the path
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      TRY(wait_for(fd, POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return system_error(Errc::kPeerLost, "the connection broke", errno);
+    }
+  }
+  return {};
+}
+
+Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadline) {
+  while (!target.empty()) {
+    const ssize_t n = ::recv(fd, target.data(), target.size(), 0);
+    if (n > 0) {
+      target = target.subspan(static_cast<std::size_t>(n));
+    } else if (n == 0) {
+      return Error{Errc::kPeerLost, "the connection was closed"};
+    } else if (errno == EAGAIN) {
+      TRY(wait_for(fd, POLLIN, deadline));
+    } else if (errno != EINTR) {
+      return system_error(Errc::kPeerLost, "the connection broke", errno);
+    }
+  }
+  return {};
 }
 
 Moved send_some(int fd, const void* data, std::size_t bytes, bool more) {
@@ -257,10 +337,9 @@ bool is_unreachable(int fd) {
 }
 
 void ask_while_idle(int fd) {
-  const int one = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleQuestionSeconds, sizeof kIdleQuestionSeconds);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIdleQuestionSeconds, sizeof kIdleQuestionSeconds);
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleQuestionSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kIdleQuestionSeconds);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 int poll_timeout_ms(Instant deadline) {
@@ -270,4 +349,4 @@ int poll_timeout_ms(Instant deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, kHourMs));
 }
 
-}  // namespace mayfly::collectives
+}  // namespace mayfly

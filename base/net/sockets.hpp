@@ -1,43 +1,66 @@
 #pragma once
 
-// The few socket calls that the tcp transport needs, with errors as values. All descriptors are
-// non-blocking and close-on-exec.
-
-#include <sys/socket.h>
+// TCP and Unix-domain sockets with errors as values. All descriptors are non-blocking and
+// close-on-exec, TCP without Nagle's delay. A thread that may wait uses the functions with a
+// deadline; an event loop uses those that move what is possible at once. Any thread, one at a time
+// for each direction of a socket.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "base/bytes.hpp"
+#include "base/net/addresses.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 
-namespace mayfly::collectives {
+struct msghdr;
 
-/// Listens on `host` (name or numeric, IPv4 or IPv6) and `port`; 0 lets the system choose.
-[[nodiscard]] Result<UniqueFd> listen_tcp(const std::string& host, std::uint16_t port);
-/// Listens on a path, or on "@NAME" in the abstract namespace.
+namespace mayfly {
+
+// --- listening
+
+/// Listens on a name or a numeric address, IPv4 or IPv6; port 0 takes any free one. kIo names the
+/// address and the reason.
+[[nodiscard]] Result<UniqueFd> listen_tcp(const Endpoint& endpoint);
+/// Listens on a path, or on "@NAME" in the abstract namespace. kIo, kInvalidInput.
 [[nodiscard]] Result<UniqueFd> listen_unix(const std::string& name);
-/// The numeric host and the port that a TCP socket is bound to.
-[[nodiscard]] Result<std::pair<std::string, std::uint16_t>> bound_endpoint(int fd);
+/// The numeric address and the port of a socket's own end, and of its peer's; an empty host if it
+/// is not a TCP socket or not connected.
+[[nodiscard]] Endpoint bound_endpoint(int fd);
+[[nodiscard]] Endpoint peer_endpoint(int fd);
+/// The next waiting connection of a listening socket; an invalid descriptor, with errno, if there
+/// is none.
+[[nodiscard]] UniqueFd accept_one(int listener);
+
+// --- connecting
 
 /// A connection that is complete or under way: it becomes writable, and connection_error() then
-/// tells whether it failed. An invalid descriptor: the other side's queue is full, try again soon.
-/// kPeerLost: nobody listens there.
-[[nodiscard]] Result<UniqueFd> start_connect_tcp(const std::string& host, std::uint16_t port);
+/// tells whether it failed. The host is numeric, so that nothing is looked up. An invalid
+/// descriptor: the other side's queue is full, try again soon. kPeerLost: nobody listens there.
+[[nodiscard]] Result<UniqueFd> start_connect_tcp(const Endpoint& endpoint);
 [[nodiscard]] Result<UniqueFd> start_connect_unix(const std::string& name);
 /// 0, or the errno with which a connection under way has failed.
 [[nodiscard]] int connection_error(int fd);
 
-/// The next waiting connection of a listening socket, or an invalid descriptor.
-[[nodiscard]] UniqueFd accept_one(int listener);
+/// One attempt to connect, to each of addresses_of() the host in turn. kPeerLost if nobody listens
+/// there, kDeadline, kIo; the text has the addresses.
+[[nodiscard]] Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline);
 
-/// Turns off delays for small TCP messages and sizes the buffers; harmless on Unix sockets.
+/// Turns off delays for small TCP messages and sizes the buffers of Unix-domain sockets. Done for
+/// every socket that these functions return.
 void tune_stream(int fd);
+
+// --- moving bytes until a deadline
+
+/// Sends or receives exactly these bytes; waits while the peer does not read or write. kPeerLost,
+/// kDeadline.
+[[nodiscard]] Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline);
+[[nodiscard]] Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadline);
+
+// --- moving bytes at once
 
 /// Bytes moved, 0 if the call would have blocked.
 struct Moved {
@@ -58,14 +81,16 @@ void attach_descriptor(msghdr& message, std::span<char> control, int descriptor)
 /// True if the other side has closed and nothing is left to read.
 [[nodiscard]] bool at_end(int fd);
 
+// --- waiting
+
 /// True if the other host leaves one transmission after the other unanswered: packets are lost on
 /// the way, or the host is gone. A program that merely does not read is not meant, its host answers
 /// for it. On a fast network this takes about 1.5 s of silence, 3 s for a connection under way. TCP
 /// only; false for other sockets.
 [[nodiscard]] bool is_unreachable(int fd);
 /// Lets the system ask once a second whether the other host is there, while nothing else travels.
-/// Then is_unreachable() is also true for who only waits, after 3 s of silence. TCP only; harmless
-/// on other sockets.
+/// Then is_unreachable() is also true for a socket that only waits, after 3 s of silence. TCP only;
+/// harmless on other sockets.
 void ask_while_idle(int fd);
 /// How often to ask is_unreachable() while waiting.
 inline constexpr Duration kReachInterval = milliseconds(250);
@@ -73,4 +98,4 @@ inline constexpr Duration kReachInterval = milliseconds(250);
 /// Milliseconds for poll() until `deadline`, rounded up; 0 if it has passed.
 [[nodiscard]] int poll_timeout_ms(Instant deadline);
 
-}  // namespace mayfly::collectives
+}  // namespace mayfly
