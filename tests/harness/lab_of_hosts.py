@@ -4,6 +4,7 @@ Its power can be cut: the link goes silent, and then all its processes end at on
 Linux' namespaces, and sshd and ssh of OpenSSH.
 """
 import atexit
+import glob
 import os
 import shutil
 import subprocess
@@ -73,10 +74,25 @@ def reason_to_skip():
     return None if code == 0 else f"its sshd does not let us in: {said}"
 
 
-class Lab(network.Network):
-    """Hosts h0, h1, ...; host 0 is where the user is, and its key opens all others."""
+def wrong_clock(by):
+    """The environment of a process whose clock is wrong; its monotonic one stays right."""
+    if by is None:
+        return []
+    (library,) = fake_clocks()
+    return [f"LD_PRELOAD={library}", f"FAKETIME={by}", "FAKETIME_DONT_FAKE_MONOTONIC=1"]
 
-    def __init__(self, hosts):
+
+def fake_clocks():
+    """libfaketime of this machine, if it is there."""
+    return glob.glob("/usr/lib/*-linux-gnu/faketime/libfaketime.so.1")
+
+
+class Lab(network.Network):
+    """Hosts h0, h1, ...; host 0 is where the user is, and its key opens all others. `clocks` says
+    of hosts by how much the clock of what is started there over ssh is wrong, as libfaketime has
+    it: {1: "-5h"}."""
+
+    def __init__(self, hosts, clocks=None):
         super().__init__(hosts)
         self.folder = tempfile.mkdtemp(prefix="mayfly-lab-", dir="/var/tmp")
         self.boots = {}  # the process that is outside of a host and ends with it
@@ -90,9 +106,10 @@ class Lab(network.Network):
             os.chmod(self.disk(host, "tmp"), 0o1777)
             self._keygen(self.disk(host, "root/host_key"))
             shutil.copy(key + ".pub", self.disk(host, "root/.ssh/authorized_keys"))
+            settings = MASKED + wrong_clock((clocks or {}).get(host))
             self._write(host, "root/sshd_config", SSHD.format(
                 address=self.address(host),
-                environment="".join(f"SetEnv {setting}" for setting in MASKED)))
+                environment=f"SetEnv {' '.join(settings)}" if settings else ""))
             # As Debian's installer writes it: a host's own name means 127.0.1.1 to itself.
             names = [f"127.0.1.1 h{host}" if other == host else f"{self.address(other)} h{other}"
                      for other in range(hosts)]

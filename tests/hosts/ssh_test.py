@@ -20,9 +20,9 @@ def undisturbed():
     return Oracle(SMALL_JOB + STEPS + ["--workers", "1", "--threads", "1"]).summary["final_digest"]
 
 
-def lab_with_program(hosts):
+def lab_with_program(hosts, clocks=None):
     """The user has the program in his home directory; the other hosts know nothing of it."""
-    lab = Lab(hosts)
+    lab = Lab(hosts, clocks)
     subprocess.run(["tar", "-xzf", bundle_of(mayfly_run.BINARY), "-C", lab.disk(0, "root")],
                    check=True)
     return lab
@@ -132,6 +132,25 @@ def own_machine_loses_power():
     nothing_is_left(lab, (1, 2))
 
 
+def wrong_clocks():
+    """Nothing depends on what a host thinks the time is: not the detector, not the token, not the
+    certificate of the job, which is hours from being valid or over there, not what is on record."""
+    if not lab_of_hosts.fake_clocks():
+        print("skipped: libfaketime is missing")
+        raise SystemExit(mayfly_run.SKIP)
+    digest = undisturbed()
+    lab = lab_with_program(4, clocks={1: "-5h", 2: "+400d", 3: "-20h"})
+    code, text = lab.run(0, ["ssh", "h1", "date", "+%s"])
+    expect(code == 0 and abs(int(text) - time.time() + 5 * 3600) < 100, f"h1's clock: {text}")
+    run = LabRun(lab, "h1,h2,h3", "--workers", "2", "--tls", *lingering(6, 30))
+    left = lose_a_host(lab, run)
+    run.ends_well(digest)
+    times = [event["time"] for kind in ("joined", "recovery", "checkpoint_received")
+             for event in run.events(kind)]
+    expect(all(abs(at - time.time()) < 600 for at in times), f"times on record: {times}")
+    nothing_is_left(lab, left)
+
+
 def refused_in_one_line():
     lab = lab_with_program(4)
     os.remove(lab.disk(1, "root/.ssh/authorized_keys"))
@@ -169,8 +188,8 @@ def main():
         return mayfly_run.SKIP
     return mayfly_run.main({
         "one_command": one_command, "parameter_servers": parameter_servers, "power_cut": power_cut,
-        "own_machine": own_machine_loses_power, "refused": refused_in_one_line,
-        "half_a_copy": half_a_copy})
+        "own_machine": own_machine_loses_power, "wrong_clocks": wrong_clocks,
+        "refused": refused_in_one_line, "half_a_copy": half_a_copy})
 
 
 if __name__ == "__main__":
