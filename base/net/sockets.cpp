@@ -336,6 +336,12 @@ bool is_unreachable(int fd) {
          info.tcpi_probes >= kUnansweredMax;
 }
 
+void limit_unanswered(int fd, Duration most) {
+  using Milliseconds = std::chrono::duration<int, std::milli>;
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             std::chrono::duration_cast<Milliseconds>(most).count());
+}
+
 void ask_while_idle(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleQuestionSeconds);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kIdleQuestionSeconds);

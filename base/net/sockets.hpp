@@ -92,6 +92,10 @@ void attach_descriptor(msghdr& message, std::span<char> control, int descriptor)
 /// Then is_unreachable() is also true for a socket that only waits, after 3 s of silence. TCP only;
 /// harmless on other sockets.
 void ask_while_idle(int fd);
+/// Lets the system close the connection, with ETIMEDOUT, when what was sent has not been
+/// acknowledged for so long; by default it retries for about 15 minutes. TCP only; harmless on
+/// other sockets.
+void limit_unanswered(int fd, Duration most);
 /// How often to ask is_unreachable() while waiting.
 inline constexpr Duration kReachInterval = milliseconds(250);
 

@@ -102,6 +102,10 @@ Result<UniqueFd> encrypted(UniqueFd socket, const std::string& endpoint, ByteSpa
   return std::move(secured.fd);
 }
 
+/// A coordinator whose host loses its power closes no connection. From then on a member that needs
+/// it looks for another one, and counts its --coordinator-timeout.
+constexpr Duration kUnansweredMax = seconds(20);
+
 }  // namespace
 
 Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, Hello hello,
@@ -116,6 +120,7 @@ Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, He
   if (!fd.ok()) {
     return std::move(fd).error();
   }
+  limit_unanswered(fd.value().get(), kUnansweredMax);
   if (is_encrypted(token)) {
     fd = encrypted(std::move(fd).value(), endpoint, token, deadline);
     if (!fd.ok()) {
