@@ -31,6 +31,11 @@ runs() {
     *) return 1 ;;
   esac
 }
+# What a worker saved to which no coordinator came back is nowhere else: FOLDER SERVER.
+keep_left_alone() {
+  [ ! -e "$2/run/left_alone" ] ||
+    { mkdir -p "$1/saved" && rm -rf "$1/saved/$label" && mv "$2" "$1/saved/$label"; }
+}
 )sh";
 
 constexpr const char* kLook = R"sh(
@@ -89,7 +94,8 @@ server=servers/$label.$id
 if [ -d "$server" ]; then echo mayfly-done; exit 0; fi
 taken=0
 for other in "servers/$label".*; do
-  if [ -d "$other" ] && runs "$other"; then taken=$((taken + 1)); fi
+  [ -d "$other" ] || continue
+  if runs "$other"; then taken=$((taken + 1)); else keep_left_alone . "$other"; fi
 done
 if [ "$taken" -ge "$slots" ]; then echo mayfly-full; exit 0; fi
 [ -x "$program" ] || fail "there is no program $program"
@@ -119,6 +125,7 @@ fi
 echo mayfly-done
 echo mayfly-log
 tail -c 262144 "$server/log" 2>/dev/null
+keep_left_alone "$folder" "$server"
 rm -rf "$server"
 )sh";
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -225,6 +226,12 @@ struct Untold {
   std::deque<StepRecord> steps;  ///< the last ones
 };
 
+/// No coordinator came back, so what this worker has just saved is nowhere else. Whoever cleans up
+/// behind it (cloud_hooks/ssh) keeps a folder that has this file.
+void mark_as_left_alone(const JobConfig& config) {
+  std::ofstream(config.run_dir + "/left_alone") << "No coordinator has the newest checkpoint.\n";
+}
+
 /// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
 Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
                elastic::MemberClient& client, nn::ModelState initial,
@@ -272,6 +279,9 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
   elastic::member_effect::Leave leave = trainer.run();
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  if (leave.write_checkpoint && leave.reason == elastic::DismissReason::kJobFailed) {
+    mark_as_left_alone(config);
+  }
   signals.tell(nullptr);
   client.send_report(
       encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));

@@ -1,5 +1,6 @@
 """Goal: from hosts with nothing but an sshd to the model in the user's hands, by one command; and
 the same when a host loses its power, is cut off, or the user's own machine does."""
+import glob
 import os
 import shutil
 import subprocess
@@ -132,6 +133,32 @@ def own_machine_loses_power():
     nothing_is_left(lab, (1, 2))
 
 
+def left_alone():
+    """No coordinator comes back before the one worker that is left gives up; a day later the user
+    gives the same command. The job goes on from what that worker had saved, on its host."""
+    digest = undisturbed()
+    lab = lab_with_program(3)
+    run = LabRun(lab, "h1,h2", "--coordinator-timeout", "3", *lingering(6, 30))
+    run.wait_for_step(6)
+    lab.power_off(0)
+    lab.power_off(1)
+    run.process.wait()
+    servers = lab.disk(2, "root/.cache/mayfly/servers")
+    (folder,) = (os.path.join(servers, name) for name in os.listdir(servers))
+    end = time.monotonic() + 120
+    while not os.path.exists(os.path.join(folder, "run/left_alone")):
+        expect(time.monotonic() < end, "the worker that is left does not give up")
+        time.sleep(0.05)
+    (saved,) = glob.glob(os.path.join(folder, "run/checkpoints/step-*"))
+    for host in (0, 1):
+        lab.power_on(host)
+    run.begin()
+    run.ends_well(digest)
+    begins = [event["committed"] for event in run.events("view") if "committed" in event]
+    expect(int(saved.split("-")[-1]) in begins, f"{saved} was saved; views begin at {begins}")
+    nothing_is_left(lab, (1, 2))
+
+
 def wrong_clocks():
     """Nothing depends on what a host thinks the time is: not the detector, not the token, not the
     certificate of the job, which is hours from being valid or over there, not what is on record."""
@@ -188,8 +215,8 @@ def main():
         return mayfly_run.SKIP
     return mayfly_run.main({
         "one_command": one_command, "parameter_servers": parameter_servers, "power_cut": power_cut,
-        "own_machine": own_machine_loses_power, "wrong_clocks": wrong_clocks,
-        "refused": refused_in_one_line, "half_a_copy": half_a_copy})
+        "own_machine": own_machine_loses_power, "left_alone": left_alone,
+        "wrong_clocks": wrong_clocks, "refused": refused_in_one_line, "half_a_copy": half_a_copy})
 
 
 if __name__ == "__main__":
