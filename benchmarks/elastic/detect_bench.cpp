@@ -162,7 +162,8 @@ int count_false_evictions(const ElasticBenchOptions& options) {
       const auto recoveries = running.coordinator().recorder().recoveries();
       evictions = static_cast<std::size_t>(
           std::count_if(recoveries.begin(), recoveries.end(), [](const elastic::Recovery& r) {
-            return r.cause == "lost" || r.cause == "group_failed";
+            return r.cause == elastic::ChangeCause::kLost ||
+                   r.cause == elastic::ChangeCause::kGroupFailed;
           }));
       last_step = running.coordinator().recorder().last_step();
       if (monotonic_now() >= end) {

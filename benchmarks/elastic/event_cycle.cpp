@@ -20,14 +20,15 @@ std::optional<elastic::Recovery> first_where(
 
 std::optional<elastic::Recovery> first_loss(const std::vector<elastic::Recovery>& changes) {
   return first_where(changes, [](const elastic::Recovery& change) {
-    return change.cause == "lost" || change.cause == "group_failed";
+    return change.cause == elastic::ChangeCause::kLost ||
+           change.cause == elastic::ChangeCause::kGroupFailed;
   });
 }
 
 std::optional<elastic::Recovery> first_with_cause(const std::vector<elastic::Recovery>& changes,
-                                                  const std::string& cause) {
+                                                  elastic::ChangeCause cause) {
   return first_where(changes,
-                     [&cause](const elastic::Recovery& change) { return change.cause == cause; });
+                     [cause](const elastic::Recovery& change) { return change.cause == cause; });
 }
 
 EventCycle::EventCycle(std::uint32_t workers, std::uint32_t events, std::uint64_t seed,
@@ -39,9 +40,11 @@ EventCycle::EventCycle(std::uint32_t workers, std::uint32_t events, std::uint64_
 
 bool EventCycle::is_whole(engine::LocalLauncher& launcher) const {
   const elastic::JobStatus status = launcher.coordinator().server().status();
-  return status.phase == "running" && status.members.size() == workers_ &&
+  return status.phase == elastic::JobPhase::kRunning && status.members.size() == workers_ &&
          std::all_of(status.members.begin(), status.members.end(),
-                     [](const elastic::MemberStatus& m) { return m.phase == "active"; });
+                     [](const elastic::MemberStatus& m) {
+                       return m.phase == elastic::MemberPhase::kActive;
+                     });
 }
 
 void EventCycle::poll(engine::LocalLauncher& launcher) {

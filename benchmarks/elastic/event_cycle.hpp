@@ -31,7 +31,7 @@ struct EventCycleActions {
 [[nodiscard]] std::optional<elastic::Recovery> first_loss(
     const std::vector<elastic::Recovery>& changes);
 [[nodiscard]] std::optional<elastic::Recovery> first_with_cause(
-    const std::vector<elastic::Recovery>& changes, const std::string& cause);
+    const std::vector<elastic::Recovery>& changes, elastic::ChangeCause cause);
 
 class EventCycle {
  public:

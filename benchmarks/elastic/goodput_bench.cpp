@@ -43,7 +43,8 @@ struct Market {
     const elastic::JobStatus status = launcher.coordinator().server().status();
     const auto loaded = static_cast<std::uint32_t>(std::count_if(
         status.members.begin(), status.members.end(), [](const elastic::MemberStatus& member) {
-          return member.phase != "loading" && member.phase != "leaving";
+          return member.phase != elastic::MemberPhase::kLoading &&
+                 member.phase != elastic::MemberPhase::kLeaving;
         }));
     const Instant now = monotonic_now();
     if (alive.empty() || alive.back().workers != loaded) {
@@ -116,9 +117,10 @@ struct MarketStalls {
 MarketStalls stalls_of(const Market& market, const std::vector<LoggedStep>& steps) {
   MarketStalls stalls;
   for (const elastic::Recovery& recovery : market.recoveries) {
-    if (recovery.cause == "lost" || recovery.cause == "group_failed") {
+    if (recovery.cause == elastic::ChangeCause::kLost ||
+        recovery.cause == elastic::ChangeCause::kGroupFailed) {
       stalls.losses.add(stall_seconds(recovery, steps));
-    } else if (recovery.cause == "join") {
+    } else if (recovery.cause == elastic::ChangeCause::kJoin) {
       stalls.joins.add(stall_seconds(recovery, steps));
     }
   }

@@ -209,7 +209,7 @@ class DrainBench {
         cycle_(options.job.workers, options.events, options.job.seed,
                {[this](engine::LocalLauncher& l) { strike(l); },
                 [this](engine::LocalLauncher& l, const auto& changes) {
-                  return is_over(l, first_with_cause(changes, "leave"));
+                  return is_over(l, first_with_cause(changes, elastic::ChangeCause::kLeave));
                 },
                 [](engine::LocalLauncher& l) { (void)l.start_worker(); }}) {}
 

@@ -133,4 +133,29 @@ std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
   return std::nullopt;
 }
 
+std::optional<Accusation> judge_break(BlameRecord& record, MemberId first,
+                                      const Membership& membership) {
+  std::vector<BreakReport> reports;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.phase == Peer::Phase::kStopped) {
+      reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit,
+                         peer.stopped.unanswered});
+    }
+  }
+  const std::optional<MemberId> culprit = record.group_broke(first, reports);
+  if (!culprit) {
+    return std::nullopt;
+  }
+  const Stopped& said = membership.at(*culprit).stopped;
+  const bool is_first = *culprit == first;
+  if (is_first && !said.culprit) {
+    return Accusation{*culprit, "its group broke again and again, and no other member's"};
+  }
+  const bool is_cut_off = is_first && said.culprit == *culprit;
+  return Accusation{*culprit,
+                    is_cut_off ? "it is cut off: " + said.detail
+                               : "other members could not exchange data with it",
+                    DismissReason::kUnreachable};
+}
+
 }  // namespace mayfly::elastic

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "elastic/core/accusation.hpp"
+#include "elastic/core/membership.hpp"
 
 namespace mayfly::elastic {
 
@@ -57,5 +59,9 @@ class BlameRecord {
 
   std::map<Link, Row> rows_;
 };
+
+/// The same with the reports of the members of a view that has ended: who is to go, and why.
+[[nodiscard]] std::optional<Accusation> judge_break(BlameRecord& record, MemberId first,
+                                                    const Membership& membership);
 
 }  // namespace mayfly::elastic

@@ -96,8 +96,10 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
     const bool saw_too_much =
         peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
     if (is_outside || is_ahead || saw_too_much) {
-      liars.push_back({id, "says that it has committed " + step_text(peer.committed) +
-                               ", while the others are at " + step_text(*lower)});
+      liars.push_back({id,
+                       "says that it has committed " + step_text(peer.committed) +
+                           ", while the others are at " + step_text(*lower),
+                       DismissReason::kCorrupted});
     }
   }
   return liars;

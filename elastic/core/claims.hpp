@@ -11,17 +11,12 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "elastic/core/accusation.hpp"
 #include "elastic/core/coordinator_options.hpp"
 #include "elastic/core/membership.hpp"
 #include "elastic/core/messages.hpp"
 
 namespace mayfly::elastic {
-
-/// Somebody who is to be evicted, and why.
-struct Accusation {
-  MemberId member{};
-  std::string reason;
-};
 
 /// Why this report of a member that is active in the present view cannot be true, whatever the
 /// others say; nothing if it can.

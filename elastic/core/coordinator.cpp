@@ -4,29 +4,65 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/overloaded.hpp"
 
-// What happens from outside, and what the outside may ask. What members say is in
-// coordinator_messages.cpp, who comes and goes in coordinator_admission.cpp, how one view ends in
-// coordinator_change.cpp and how the next one is made in coordinator_publish.cpp.
+// What happens: events from outside, and the words of members. coordinator_decisions.cpp has what
+// follows from it.
 
 namespace mayfly::elastic {
 
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
-      fingerprint_(options_.fingerprint),
+      term_(options_),
+      membership_(options_),
+      quorum_(options_),
+      quota_(options_),
+      returns_(options_),
+      change_(options_),
       detector_(options_.silence_max, options_.starved_max),
       stalls_(options_.stalls),
       claims_(options_),
-      speeds_(options_),
-      membership_(options_),
-      change_(options_) {
+      speeds_(options_) {
   ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
          "a step has 1 to kMicrobatchesMax microbatches");
   ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
          "a job has 1 to kMembersMax workers");
   ENSURE(options_.view_max >= options_.min_workers && options_.view_max >= options_.initial_workers,
          "a view may have as many members as are waited for");
+  ENSURE(options_.quorum || !options_.standby, "only a majority makes it safe to take over");
 }
+
+Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents)
+    : Coordinator(std::move(options)) {
+  ENSURE(!options_.standby, "a standby has no log");
+  if (contents.job == 0) {
+    return;  // the coordinator before died before it had begun
+  }
+  term_.restore(contents);
+  end_.restore(contents);
+  if (contents.view) {
+    membership_.adopt(*contents.view);
+  }
+}
+
+JobPhase Coordinator::phase() const {
+  const bool knows_no_job = options_.standby && !membership_.view();
+  return phase_ == JobPhase::kResuming && knows_no_job ? JobPhase::kStandby : phase_;
+}
+
+bool Coordinator::is_in_charge() const {
+  return !options_.quorum || (has_begun_ && phase_ != JobPhase::kResuming && !quorum_.is_waiting());
+}
+
+bool Coordinator::is_undisturbed() const {
+  return phase_ == JobPhase::kRunning && !change_.is_settling();
+}
+
+std::vector<MemberStatus> Coordinator::members() const {
+  return status_of(membership_, detector_, stalls_, phase_ == JobPhase::kRunning, now_);
+}
+
+// Events from outside.
 
 std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const CoordinatorEvent& event) {
   ENSURE(outbox_.empty(), "effects are handed out with the event that caused them");
@@ -34,110 +70,193 @@ std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const Coordinato
   if (!std::exchange(has_begun_, true)) {
     begin();
   }
-  std::visit([this](const auto& e) { on(e); }, event);
-  if (!is_quiet(event)) {
+  dispatch(event);
+  if (!decides_nothing(event)) {
     advance();
   }
   return outbox_.take();
 }
 
-void Coordinator::on(const coordinator_event::WorkerConnected& event) {
-  if (event.hello.member != MemberId{}) {
-    take_back(event);
+void Coordinator::dispatch(const CoordinatorEvent& event) {
+  namespace ev = coordinator_event;
+  std::visit(Overloaded{
+                 [this](const ev::WorkerConnected& e) {
+                   if (e.hello.member == MemberId{}) {
+                     on_worker_connected(e);
+                   } else {
+                     on_member_connected_again(e);
+                   }
+                 },
+                 [this](const ev::Received& e) { on_received(e.member, e.message); },
+                 [this](const ev::ConnectionLost& e) { lose(e.member, e.detail, false); },
+                 [this](const ev::SentinelReport& e) {
+                   if (e.is_dead) {
+                     on_gone(e.member, e.incarnation, e.author);
+                   }
+                   lose(e.member, e.detail, true);
+                 },
+                 [this](const ev::SentinelBeat& e) { on_sentinel_beat(e); },
+                 [this](const ev::HostAnswers& e) { detector_.host_answers(e.member, now_); },
+                 [this](const ev::DrainAsked& e) { on_drain_asked(e.member, e.reason); },
+                 [this](const ev::PauseAsked& e) {
+                   if (end_.ask_pause(e.pause)) {
+                     outbox_.append(log_record::Paused{e.pause});
+                   }
+                 },
+                 [this](const ev::StopAsked& e) { end_.ask_stop(e.reason); },
+                 [this](const ev::FailAsked& e) {
+                   if (phase_ != JobPhase::kEnded && !end_.has_ended_before()) {
+                     end({Outcome::kFailed, e.reason, false});
+                   }
+                 },
+                 [this](const ev::Tick&) { on_tick(); },
+             },
+             event);
+}
+
+/// Events that come by the thousand and decide nothing by themselves: what they may allow is done
+/// at the next tick at the latest, so that a large job does not look at every member for each of
+/// them.
+bool Coordinator::decides_nothing(const CoordinatorEvent& event) {
+  if (std::holds_alternative<coordinator_event::SentinelBeat>(event)) {
+    return true;
+  }
+  const auto* received = std::get_if<coordinator_event::Received>(&event);
+  if (received == nullptr) {
+    return false;
+  }
+  const Message& message = received->message;
+  if (std::holds_alternative<Stopped>(message)) {
+    return phase_ == JobPhase::kStopping && membership_.is_anyone_active();
+  }
+  return std::holds_alternative<Heartbeat>(message) || std::holds_alternative<Progress>(message) ||
+         std::holds_alternative<Formed>(message) || std::holds_alternative<Synced>(message) ||
+         std::holds_alternative<Report>(message);
+}
+
+void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& event) {
+  const auto refuse = [&](const std::string& reason, Refusal refusal = Refusal::kFinal) {
+    outbox_.add(coordinator_effect::Refuse{event.connection, reason, refusal});
+  };
+  if (end_.has_ended_before()) {
+    refuse("the job has ended");
     return;
   }
-  if (ended_before_) {
-    outbox_.add(coordinator_effect::Refuse{event.connection, "the job has ended"});
-    return;
-  }
-  if (phase_ == Phase::kResuming && options_.quorum) {
-    const std::string why = membership_.view() ? "" : ": " + reason_to_wait().value_or("");
-    outbox_.add(coordinator_effect::Refuse{
-        event.connection, "this coordinator is not in charge" + why, Refusal::kElsewhere});
+  if (phase_ == JobPhase::kResuming && options_.quorum) {
+    const std::string why =
+        membership_.view() ? "" : ": " + quorum_.reason_to_wait(membership_).value_or("");
+    refuse("this coordinator is not in charge" + why, Refusal::kElsewhere);
     return;
   }
   if (membership_.peers().empty() && !membership_.view()) {
-    fingerprint_ = options_.fingerprint;  // a first worker that is gone again binds nobody
+    term_.forget_workers();
   }
-  if (auto reason = reason_to_refuse(event.hello)) {
-    outbox_.add(coordinator_effect::Refuse{event.connection, std::move(*reason)});
+  if (const auto reason =
+          reason_to_refuse(event.hello, phase_, options_.max_workers, term_, membership_)) {
+    refuse(*reason);
     return;
   }
-  settle_fingerprint(event.hello.fingerprint);
-  last_id_ = next(last_id_);
-  membership_.connect(last_id_, event.hello, now_);
-  detector_.heard(last_id_, now_);
-  outbox_.add(coordinator_effect::Accept{event.connection, last_id_});
-  outbox_.send(last_id_, Welcome{last_id_, incarnation_, options_.identity, job_, false,
-                                 options_.quorum, membership_.view().has_value()});
-  outbox_.note("connected", last_id_, event.hello.host);
+  term_.admit(event.hello, outbox_);
+  const MemberId id = term_.new_member_id();
+  membership_.connect(id, event.hello, now_);
+  detector_.heard(id, now_);
+  outbox_.add(coordinator_effect::Accept{event.connection, id});
+  outbox_.send(id, term_.welcome(id, membership_.view().has_value()));
+  outbox_.note("connected", id, event.hello.host);
 }
 
-void Coordinator::on(const coordinator_event::ConnectionLost& event) {
-  lose(event.member, event.detail, false);
-}
-
-void Coordinator::on(const coordinator_event::SentinelReport& event) {
-  if (event.is_dead) {
-    is_gone(event.member, event.incarnation, event.author);
+void Coordinator::on_member_connected_again(const coordinator_event::WorkerConnected& event) {
+  const Hello& hello = event.hello;
+  const MemberId id = hello.member;
+  if (membership_.find(id) != nullptr) {  // what was under way on its old connection is lost
+    lose(id, "it has connected again", false);
   }
-  lose(event.member, event.detail, true);
+  if (const auto refused =
+          reason_to_turn_away(hello, phase_, options_.max_workers, term_, membership_)) {
+    outbox_.add(coordinator_effect::Refuse{event.connection, refused->reason, refused->refusal});
+    return;
+  }
+  const bool obeys_another = term_.obeys_another(hello);
+  if (end_.has_ended_before() && obeys_another) {  // the end was ours; the job went on without us
+    outbox_.add(coordinator_effect::Refuse{event.connection, "what this coordinator led has ended",
+                                           Refusal::kElsewhere});
+    return;
+  }
+  term_.admit_again(hello, outbox_);
+  if (obeys_another) {
+    term_.begin(next(hello.incarnation), outbox_);  // it would not obey us in a lower one
+    quorum_.incarnation_began();
+    collect();
+  }
+  membership_.take_back(id, hello);
+  detector_.heard(id, now_);
+  outbox_.add(coordinator_effect::Accept{event.connection, id});
+  outbox_.send(id, term_.welcome_back(id));
+  outbox_.note(hello.joins_again ? "joins_again" : "returned", id, hello.host);
 }
 
-void Coordinator::on(const coordinator_event::SentinelBeat& event) {
-  const Peer* peer = membership_.find(event.member);
-  if (peer != nullptr && peer->phase != Peer::Phase::kDismissed) {
-    if (event.worker_stopped) {
-      detector_.stopped(event.member);
-      return;
-    }
-    detector_.heard(event.member, now_);
-    if (event.position) {
-      stalls_.heard(event.member, *event.position, now_);
-    }
+/// A message of a dismissed member changes nothing any more, except that its reports (of the
+/// checkpoint it was asked for) still reach the engine.
+void Coordinator::on_received(MemberId id, const Message& message) {
+  if (const auto* left = std::get_if<Left>(&message)) {  // also of one that is evicted
+    on_gone(id, left->incarnation, options_.identity);   // it says so to the one that it obeys
+    return;
+  }
+  const Peer* peer = membership_.find(id);
+  if (peer == nullptr) {
+    return;
+  }
+  if (const auto* report = std::get_if<Report>(&message)) {
+    outbox_.add(coordinator_effect::ReportReceived{id, report->payload});
+  }
+  if (phase_ == JobPhase::kEnded || peer->phase == Peer::Phase::kDismissed) {
+    return;
+  }
+  detector_.heard(id, now_);
+  if (peer->phase == Peer::Phase::kReturning) {
+    on_said_while_returning(id, *peer, message);
+  } else {
+    on_said(id, *peer, message);
   }
 }
 
-void Coordinator::on(const coordinator_event::HostAnswers& event) {
-  detector_.host_answers(event.member, now_);
-}
-
-void Coordinator::on(const coordinator_event::DrainAsked& event) {
+void Coordinator::on_sentinel_beat(const coordinator_event::SentinelBeat& event) {
   const Peer* peer = membership_.find(event.member);
   if (peer == nullptr || peer->phase == Peer::Phase::kDismissed) {
-    outbox_.note("drain_refused", event.member, "there is no such member");
+    return;
+  }
+  if (event.worker_stopped) {
+    detector_.stopped(event.member);
+    return;
+  }
+  detector_.heard(event.member, now_);
+  if (event.position) {
+    stalls_.heard(event.member, *event.position, now_);
+  }
+}
+
+void Coordinator::on_drain_asked(MemberId id, const std::string& reason) {
+  const Peer* peer = membership_.find(id);
+  if (peer == nullptr || peer->phase == Peer::Phase::kDismissed) {
+    outbox_.note("drain_refused", id, "there is no such member");
     return;
   }
   const bool is_spare = peer->phase == Peer::Phase::kLoading;
-  if (!is_spare && !stop_asked_ && !membership_.leaves_somebody(event.member)) {
-    outbox_.note("drain_refused", event.member, "it would leave no member");
+  if (!is_spare && !end_.is_stop_asked() && !membership_.leaves_somebody(id)) {
+    outbox_.note("drain_refused", id, "it would leave no member");
     return;
   }
-  membership_.wants_to_leave(event.member, event.reason);
+  membership_.wants_to_leave(id, reason);
 }
 
-void Coordinator::on(const coordinator_event::PauseAsked& event) {
-  if (pause_asked_ != event.pause) {
-    outbox_.append(log_record::Paused{event.pause});
-  }
-  pause_asked_ = event.pause;
-}
-
-void Coordinator::on(const coordinator_event::StopAsked& event) {
-  if (!stop_asked_) {
-    stop_asked_ = event.reason;
-  }
-}
-
-void Coordinator::on(const coordinator_event::FailAsked& event) {
-  if (phase_ != Phase::kEnded && !ended_before_) {
-    end(Outcome::kFailed, event.reason, false);
-  }
-}
-
-void Coordinator::on(const coordinator_event::Tick& /*event*/) {
+/// While this process stood still itself nobody could be heard: what members said in time, or that
+/// they came back, may be read only after this tick, and a member that is evicted or given up
+/// before takes its sums and its commit with it. Therefore every deadline is excused.
+void Coordinator::on_tick() {
   const std::vector<MemberId> suspects = detector_.suspects(now_);
-  excuse_own_pause(detector_.own_pause());
+  change_.excuse(detector_.own_pause(), now_);
+  quota_.excuse(detector_.own_pause(), now_);
+  returns_.excuse(detector_.own_pause(), now_);
   for (const MemberId silent : suspects) {
     if (!membership_.somebody_else_works(silent) &&
         detector_.silence(silent, now_) < options_.stop_timeout) {
@@ -150,79 +269,210 @@ void Coordinator::on(const coordinator_event::Tick& /*event*/) {
   }
   judge_stalls();
   check_stop_deadline();
-  check_waiting_time();
+  if (phase_ == JobPhase::kWaiting && quota_.is_hopeless(now_) && quota_.lack(membership_, now_)) {
+    end({Outcome::kTooFewWorkers, quota_.reason_to_end(membership_),
+         membership_.view().has_value()});
+  }
   judge_speeds();
   check_quorum_time();
 }
 
-std::string Coordinator::phase() const {
-  switch (phase_) {
-    case Phase::kResuming: return options_.standby && !membership_.view() ? "standby" : "resuming";
-    case Phase::kWaiting: return "waiting";
-    case Phase::kRunning: return "running";
-    case Phase::kStopping: return "stopping";
-    case Phase::kPaused: return "paused";
-    case Phase::kEnded: return "ended";
+// Before this coordinator is in charge: members have outlived their connection to it or to another
+// one. While they come back nothing is decided and nobody is disturbed; if all members of the last
+// view are back and still run it, nothing changes at all.
+
+/// Before its Resume nothing that it says means anything.
+void Coordinator::on_said_while_returning(MemberId id, const Peer& peer, const Message& message) {
+  if (const auto* resume = std::get_if<Resume>(&message)) {
+    on_resume(id, peer, *resume);
+  } else if (!peer.resume) {
+    return;
+  } else if (const auto* set = std::get_if<StoreSet>(&message)) {
+    on_store_set(id, *set);
+  } else if (const auto* get = std::get_if<StoreGet>(&message)) {
+    on_store_get(id, *get);
+  } else if (const auto committed = membership_.amend_report(id, message)) {
+    quorum_.committed(id, peer.resume->view->id, *committed, membership_);
   }
-  UNREACHABLE("every phase has a name");
 }
 
-bool Coordinator::is_undisturbed() const {
-  return phase_ == Phase::kRunning && !change_.is_settling();
-}
-
-std::vector<MemberStatus> Coordinator::members() const {
-  std::vector<MemberStatus> all;
-  for (const auto& [id, peer] : membership_.peers()) {
-    std::string phase = "active";
-    if (peer.leaving || peer.phase == Peer::Phase::kDismissed) {
-      phase = "leaving";
-    } else if (peer.phase == Peer::Phase::kReturning) {
-      phase = "returning";
-    } else if (peer.phase == Peer::Phase::kLoading) {
-      phase = "loading";
-    } else if (peer.is_candidate()) {
-      phase = "ready";
-    } else if (peer.observes != ViewId{}) {
-      phase = "observing";
-    }
-    const std::optional<WorkerPosition> position = stalls_.position(id);
-    all.push_back({id, peer.host, peer.pid, std::move(phase), peer.committed, peer.speed.best_ms(),
-                   to_ms(detector_.silence(id, now_)), position ? name_of(position->activity) : "",
-                   share_of(id), peer.server});
+void Coordinator::on_resume(MemberId id, const Peer& peer, const Resume& resume) {
+  if (resume.incarnation != term_.incarnation() || !makes_sense(id, resume)) {
+    return;
   }
-  return all;
-}
-
-std::uint32_t Coordinator::share_of(MemberId id) const {
-  if (membership_.view() && phase_ == Phase::kRunning) {
-    for (const ViewMember& member : membership_.view()->members) {
-      if (member.id == id) {
-        return member.count;
-      }
+  membership_.resumed(id, resume);
+  const std::optional<View>& last = membership_.view();
+  if (resume.view && (!last || resume.view->id > last->id)) {
+    membership_.adopt(*resume.view);
+    store_.clear();
+    quorum_.view_changed();
+    if (phase_ != JobPhase::kResuming) {  // we lead a job that has gone on elsewhere
+      collect();
+      return;
     }
   }
-  return 0;
+  if (last && resume.view && resume.view->id == last->id && resume.is_active) {
+    quorum_.view_is_active();
+  }
+  membership_.heard_of(resume.committed);
+  if (phase_ == JobPhase::kResuming) {
+    returns_.heard(now_);
+  } else {
+    place_late(id, peer);
+  }
 }
 
-/// Events that come by the thousand and decide nothing by themselves: what they may allow is done
-/// at the next tick at the latest, so that a large job does not look at every member for each of
-/// them.
-bool Coordinator::is_quiet(const CoordinatorEvent& event) {
-  if (std::holds_alternative<coordinator_event::SentinelBeat>(event)) {
-    return true;
+// What members say.
+
+void Coordinator::on_said(MemberId id, const Peer& peer, const Message& message) {
+  std::visit(Overloaded{
+                 [&](const Ready& m) { membership_.become_ready(id, m, now_); },
+                 [&](const Stopped& m) { on_stopped(id, m); },
+                 [&](const Formed& m) {
+                   if (membership_.is_active_in(id, m.view)) {
+                     membership_.formed(id);
+                     change_.formed(now_);
+                     settle_if_complete();
+                   }
+                 },
+                 [&](const Synced& m) {
+                   if (membership_.is_active_in(id, m.view)) {
+                     membership_.synced(id, now_);
+                     change_.synced(now_);
+                     settle_if_complete();
+                   }
+                 },
+                 [&](const CaughtUp& m) {
+                   if (membership_.is_active_in(id, m.view) && membership_.caught_up(id, now_)) {
+                     outbox_.note("caught_up", id,
+                                  "after step " + std::to_string(value(m.committed)));
+                   }
+                 },
+                 [&](const Progress& m) { on_progress(id, m); },
+                 [&](const LeaveRequest& m) { on_leave_request(id, peer, m.reason); },
+                 [&](const StoreSet& m) { on_store_set(id, m); },
+                 [&](const StoreGet& m) { on_store_get(id, m); },
+                 [&](const ViewWanted& m) { on_view_wanted(id, peer, m.view); },
+                 [&](const WorkerDied& m) {
+                   if (m.is_dead) {
+                     on_gone(id, m.incarnation, m.author);
+                   }
+                   lose(id, m.detail, true);
+                 },
+                 [](const auto& /*other*/) {},
+             },
+             message);
+}
+
+void Coordinator::on_stopped(MemberId id, const Stopped& stopped) {
+  if (!membership_.is_active_in(id, stopped.view)) {
+    return;
   }
-  const auto* received = std::get_if<coordinator_event::Received>(&event);
-  if (received == nullptr) {
-    return false;
+  ENSURE(phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping,
+         "active members exist only while a view runs or ends");
+  if (const auto lie = inconsistency_in(stopped, id, membership_)) {
+    evict({id, *lie});
+    membership_.forget_claims();
+    return;
   }
-  const Message& message = received->message;
-  if (std::holds_alternative<Stopped>(message)) {
-    return phase_ == Phase::kStopping && membership_.is_anyone_active();
+  membership_.stopped(id, stopped);
+  quorum_.committed(id, stopped.view, stopped.committed, membership_);
+  const bool is_first = phase_ == JobPhase::kRunning;
+  if (stopped.finished) {
+    if (is_first) {
+      begin_change(false, ChangeCause::kFinish);
+    }
+  } else if (stopped.dispute != Dispute::kNone) {
+    if (is_first) {
+      begin_change(false, ChangeCause::kGroupFailed);
+    }
+    change_.await_disputes(now_, stopped.dispute);
+  } else if (is_first || (stopped.failed && !change_.is_immediate())) {
+    begin_change(true, ChangeCause::kGroupFailed);
   }
-  return std::holds_alternative<Heartbeat>(message) || std::holds_alternative<Progress>(message) ||
-         std::holds_alternative<Formed>(message) || std::holds_alternative<Synced>(message) ||
-         std::holds_alternative<Report>(message);
+  if (is_first && stopped.failed) {
+    change_.broke_first(id, stopped.detail);
+  }
+  change_.await_others(now_);
+}
+
+void Coordinator::on_progress(MemberId id, const Progress& progress) {
+  if (!membership_.is_active_in(id, progress.view)) {
+    return;
+  }
+  membership_.progressed(id, progress, now_);
+  quorum_.committed(id, progress.view, progress.committed, membership_);
+  if (membership_.has_starters()) {
+    for (const Join& join : membership_.take_joins(now_)) {
+      outbox_.add(coordinator_effect::JoinDone{join});
+    }
+  }
+  change_.committed(now_);
+  settle_if_complete();
+}
+
+void Coordinator::settle_if_complete() {
+  if (const auto done = change_.take_settled(membership_.everybody_has_started())) {
+    if (done->cause == ChangeCause::kRebalance) {
+      speeds_.change_took(done->synced - done->stopped);
+    }
+    outbox_.add(coordinator_effect::RecoveryDone{*done});
+  }
+}
+
+void Coordinator::on_leave_request(MemberId id, const Peer& peer, const std::string& reason) {
+  if (peer.leaving) {
+    return;
+  }
+  membership_.wants_to_leave(id, reason);
+  if (peer.phase != Peer::Phase::kLoading && !membership_.leaves_somebody(id)) {
+    outbox_.note("leave_deferred", id, "it would leave no member: " + reason);
+  }
+}
+
+void Coordinator::on_store_set(MemberId id, const StoreSet& set) {
+  if (!membership_.takes_part_in(id, set.view)) {
+    return;
+  }
+  bool accepted = false;
+  const std::vector<MemberId> waiting = store_.set(set.key, set.value, accepted);
+  if (!accepted && store_.is_first_refusal()) {
+    outbox_.note("store_full", id, set.key);
+  }
+  for (const MemberId member : waiting) {
+    if (membership_.takes_part_in(member, set.view)) {
+      outbox_.send(member, StoreValue{set.view, set.key, set.value});
+    }
+  }
+}
+
+void Coordinator::on_store_get(MemberId id, const StoreGet& get) {
+  if (!membership_.takes_part_in(id, get.view)) {
+    return;
+  }
+  if (const Bytes* found = store_.get(id, get.key)) {
+    outbox_.send(id, StoreValue{get.view, get.key, *found});
+  } else if (store_.waiting_bytes(id) > kStoreWaitingBytesMax) {
+    evict({id, "waits for too many keys of the view's store"});
+  }
+}
+
+void Coordinator::on_view_wanted(MemberId id, const Peer& peer, ViewId view) {
+  if (membership_.is_active_in(id, view) && !peer.formed) {
+    outbox_.send(id, NewView{*membership_.view()});
+    if (phase_ == JobPhase::kStopping) {  // what it was told before it had the view was lost on it
+      tell_to_stop(id, !change_.is_immediate());
+    }
+  }
+}
+
+/// It is dead, or will follow nobody any more. If it obeyed another coordinator last, that one may
+/// count it, too. That one may have our incarnation: two that know of the same one before both
+/// take the next number.
+void Coordinator::on_gone(MemberId id, Incarnation accepted, std::uint64_t author) {
+  if (term_.is_ours(accepted, author)) {
+    quorum_.is_gone(id, membership_);
+  }
 }
 
 }  // namespace mayfly::elastic

@@ -80,11 +80,39 @@ using CoordinatorEvent =
                  coordinator_event::StopAsked, coordinator_event::FailAsked,
                  coordinator_event::Tick>;
 
+/// What the coordinator's job does.
+enum class JobPhase : std::uint8_t {
+  kStandby,   ///< this coordinator has not heard of the job that it is to take over
+  kResuming,  ///< members of the last view are expected back
+  kWaiting,   ///< there are too few members for a view, or no majority of the last one
+  kRunning,
+  kStopping,  ///< the members of the view stop, so that the next one can be made
+  kPaused,
+  kEnded
+};
+/// Its name in records and for people: "running".
+[[nodiscard]] const char* name_of(JobPhase phase);
+
+/// Why a view ends. The last three never stand in a record.
+enum class ChangeCause : std::uint8_t {
+  kLost,         ///< a member is gone
+  kGroupFailed,  ///< the members' group broke, or their states or results differ
+  kCorrupted,    ///< and members were expelled because theirs were wrong
+  kJoin,
+  kPromote,  ///< observers get work
+  kLeave,
+  kRebalance,  ///< microbatches are distributed anew
+  kStop,
+  kPause,
+  kFinish  ///< a member has done the last step
+};
+/// Its name in records and for people: "group_failed".
+[[nodiscard]] const char* name_of(ChangeCause cause);
+
 /// How one unplanned or planned change of view went; instants of the coordinator's clock.
 struct Recovery {
-  std::string cause;  ///< "lost", "group_failed", "join", "promote", "leave", "rebalance",
-                      ///< "corrupted"
-  std::vector<MemberId> members;  ///< who was lost, joined or left
+  ChangeCause cause = ChangeCause::kLost;
+  std::vector<MemberId> members;  ///< those that were lost, joined or left
   ViewId old_view{};
   ViewId new_view{};
   Step committed{};                       ///< of the new view

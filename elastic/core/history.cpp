@@ -67,7 +67,7 @@ std::string about_recovery(const Recovery& r) {
   return fmt::format(
       "{} after step {}: told {:.1f}, stopped {:.1f}, formed {:.1f}, synced {:.1f}, "
       "step {:.1f} ms, {} microbatches redone",
-      r.cause, value(r.committed), since(r.told), since(r.stopped), since(r.formed),
+      name_of(r.cause), value(r.committed), since(r.told), since(r.stopped), since(r.formed),
       since(r.synced), since(r.step), r.redone_microbatches);
 }
 

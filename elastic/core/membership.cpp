@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "elastic/core/resume_report.hpp"
+#include "elastic/core/returns.hpp"
 
 namespace mayfly::elastic {
 namespace {

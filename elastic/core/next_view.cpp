@@ -63,6 +63,28 @@ std::vector<ViewId> observed_states(const Candidates& candidates, const View& vi
   return observed;
 }
 
+std::vector<MemberId> observers_to_start(const Membership& membership, Instant now,
+                                         Duration start_together) {
+  std::vector<MemberId> ready;
+  bool others_follow = false;
+  std::optional<Instant> first;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.phase != Peer::Phase::kActive || peer.observes == ViewId{} || peer.leaving) {
+      continue;
+    }
+    if (peer.caught_up) {
+      ready.push_back(id);
+      first = std::min(first.value_or(*peer.caught_up), *peer.caught_up);
+    } else {
+      others_follow = true;
+    }
+  }
+  if (others_follow && first && now - *first < start_together) {
+    return {};
+  }
+  return ready;
+}
+
 }  // namespace
 
 View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> bases,
@@ -145,26 +167,28 @@ std::uint32_t count_redone(const View& next, const Membership& membership) {
   return of_lost.minus(held).count();
 }
 
-std::vector<MemberId> observers_to_start(const Membership& membership, Instant now,
-                                         Duration start_together) {
-  std::vector<MemberId> ready;
-  bool others_follow = false;
-  std::optional<Instant> first;
+std::optional<PlannedChange> planned_change(const Membership& membership, Instant now,
+                                            Duration start_together) {
+  PlannedChange leave{ChangeCause::kLeave, {}};
+  PlannedChange join{ChangeCause::kJoin, {}};
+  const std::size_t room = membership.free_places(Peer::Phase::kActive);
   for (const auto& [id, peer] : membership.peers()) {
-    if (peer.phase != Peer::Phase::kActive || peer.observes == ViewId{} || peer.leaving) {
-      continue;
-    }
-    if (peer.caught_up) {
-      ready.push_back(id);
-      first = std::min(first.value_or(*peer.caught_up), *peer.caught_up);
-    } else {
-      others_follow = true;
+    if (peer.phase == Peer::Phase::kActive && peer.leaving && membership.leaves_somebody(id)) {
+      leave.members.push_back(id);
+    } else if (peer.phase == Peer::Phase::kReady && join.members.size() < room) {
+      join.members.push_back(id);
     }
   }
-  if (others_follow && first && now - *first < start_together) {
-    return {};
+  PlannedChange promote{ChangeCause::kPromote, {}};
+  if (leave.members.empty() && join.members.empty()) {
+    promote.members = observers_to_start(membership, now, start_together);
   }
-  return ready;
+  for (PlannedChange* change : {&leave, &join, &promote}) {
+    if (!change->members.empty()) {
+      return std::move(*change);
+    }
+  }
+  return std::nullopt;
 }
 
 /// A coordinator that finds no view in its log begins the job, with whoever comes first: the first

@@ -27,10 +27,16 @@ namespace mayfly::elastic {
 /// sums are gone; 0 if nobody had begun it. `next` is not yet entered.
 [[nodiscard]] std::uint32_t count_redone(const View& next, const Membership& membership);
 
-/// The observers that caught up and are to get work, once nobody else is about to: those that
-/// follow so soon after each other start together.
-[[nodiscard]] std::vector<MemberId> observers_to_start(const Membership& membership, Instant now,
-                                                       Duration start_together);
+/// What the next view is to change although nothing is wrong with this one.
+struct PlannedChange {
+  ChangeCause cause = ChangeCause::kJoin;
+  std::vector<MemberId> members;  ///< those that leave, join, or get work; there is one at least
+};
+/// While a view runs: members that asked to leave go first, then ready workers join if there is
+/// room, then observers that have caught up get work, once no other one is about to: observers that
+/// follow each other within `start_together` start together.
+[[nodiscard]] std::optional<PlannedChange> planned_change(const Membership& membership, Instant now,
+                                                          Duration start_together);
 
 /// Tells everybody of `view`, after the log: members of a large view `before` what changes, others
 /// the whole.

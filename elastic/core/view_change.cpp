@@ -9,13 +9,14 @@ namespace mayfly::elastic {
 namespace {
 
 bool is_unplanned(const Recovery& change) {
-  return change.cause == "lost" || change.cause == "group_failed" || change.cause == "corrupted";
+  return change.cause == ChangeCause::kLost || change.cause == ChangeCause::kGroupFailed ||
+         change.cause == ChangeCause::kCorrupted;
 }
 
 }  // namespace
 
-ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate,
-                                   const std::string& cause, std::vector<MemberId> members) {
+ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate, ChangeCause cause,
+                                   std::vector<MemberId> members) {
   ENSURE(old_view != ViewId{}, "only a published view can end");
   stop_is_immediate_ = false;
   stop_deadline_.reset();
@@ -38,20 +39,21 @@ ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate,
   if (immediate) {
     return stop_now(now, cause);
   }
-  const bool know_it = cause == "finish" || is_unplanned(*change_);  // they stop by themselves
+  const bool know_it =
+      cause == ChangeCause::kFinish || is_unplanned(*change_);  // they stop by themselves
   return know_it ? Tell::kNothing : Tell::kAtBoundary;
 }
 
-ViewChange::Tell ViewChange::add(Instant now, bool immediate, const std::string& cause,
+ViewChange::Tell ViewChange::add(Instant now, bool immediate, ChangeCause cause,
                                  std::vector<MemberId> members) {
   ENSURE(change_, "a view is stopped as part of a change");
   change_->members.insert(change_->members.end(), members.begin(), members.end());
   return immediate ? stop_now(now, cause) : Tell::kNothing;
 }
 
-ViewChange::Tell ViewChange::stop_now(Instant now, const std::string& cause) {
+ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
   if (stop_is_immediate_) {
-    if (cause == "lost") {
+    if (cause == ChangeCause::kLost) {
       change_->cause = cause;
     }
     return Tell::kNothing;
@@ -77,8 +79,8 @@ void ViewChange::await_disputes(Instant now, Dispute dispute) {
   if (stop_is_immediate_) {
     return;
   }
-  if (change_->cause != "group_failed") {
-    change_->cause = "group_failed";
+  if (change_->cause != ChangeCause::kGroupFailed) {
+    change_->cause = ChangeCause::kGroupFailed;
     change_->detected = change_->told = now;
   }
   // To say what one gets for a microbatch takes as long as one that is not interrupted.
@@ -105,7 +107,7 @@ void ViewChange::explain_if_open(const std::string& detail) {
 
 void ViewChange::found_corruption() {
   ENSURE(change_, "members are expelled as part of a change");
-  change_->cause = "corrupted";
+  change_->cause = ChangeCause::kCorrupted;
 }
 
 void ViewChange::excuse(Duration pause, Instant now) {
@@ -123,7 +125,7 @@ void ViewChange::forget_all() {
 }
 
 std::optional<MemberId> ViewChange::first_to_break() const {
-  const bool broke = change_ && change_->cause == "group_failed";
+  const bool broke = change_ && change_->cause == ChangeCause::kGroupFailed;
   return broke ? first_to_break_ : std::nullopt;
 }
 
@@ -131,12 +133,12 @@ void ViewChange::publish(Instant now, const View& next, const std::vector<Member
                          std::uint32_t redone_microbatches) {
   settling_.reset();
   has_first_commit_ = false;
-  if (!change_ || change_->cause == "pause") {
+  if (!change_ || change_->cause == ChangeCause::kPause) {
     change_.reset();
     return;
   }
-  if (change_->cause == "finish") {
-    change_->cause = "group_failed";  // some finished, some did not
+  if (change_->cause == ChangeCause::kFinish) {
+    change_->cause = ChangeCause::kGroupFailed;  // some finished, some did not
   }
   for (const MemberId id : newcomers) {
     auto& members = change_->members;

@@ -33,10 +33,10 @@ class ViewChange {
 
   /// A view has to end; `immediate`: not at a boundary. `cause` and `members` as in Recovery. What
   /// was under way is replaced, but a recovery whose view has not started is part of the next one.
-  [[nodiscard]] Tell begin(Instant now, ViewId old_view, bool immediate, const std::string& cause,
+  [[nodiscard]] Tell begin(Instant now, ViewId old_view, bool immediate, ChangeCause cause,
                            std::vector<MemberId> members);
   /// Something else happens while the view ends.
-  [[nodiscard]] Tell add(Instant now, bool immediate, const std::string& cause,
+  [[nodiscard]] Tell add(Instant now, bool immediate, ChangeCause cause,
                          std::vector<MemberId> members);
   /// This member was the first to report a broken group, before anybody was told to stop.
   void broke_first(MemberId member, const std::string& detail);
@@ -84,7 +84,7 @@ class ViewChange {
   [[nodiscard]] std::optional<Recovery> take_settled(bool everybody_has_started);
 
  private:
-  [[nodiscard]] Tell stop_now(Instant now, const std::string& cause);
+  [[nodiscard]] Tell stop_now(Instant now, ChangeCause cause);
 
   Duration stop_timeout_;
   Duration dispute_timeout_;

@@ -102,7 +102,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void refresh_status(Instant now);
   /// Members of the last view may not be back yet; their sentinels may come first.
   [[nodiscard]] bool awaits_members() const {
-    return core_ && (core_->phase() == "resuming" || core_->phase() == "standby");
+    return core_ && (core_->phase() == JobPhase::kResuming || core_->phase() == JobPhase::kStandby);
   }
   void count_report(std::uint64_t session);
   void confirm_reports();
@@ -423,7 +423,7 @@ void Server::handle_before_it_begins(const CoordinatorEvent& each) {
 
 void Server::refresh_status(Instant now) {
   status_since_ = now;
-  JobStatus fresh{"waiting", Step{}, ViewId{}, {}, true, news_};
+  JobStatus fresh{JobPhase::kWaiting, Step{}, ViewId{}, {}, true, news_};
   if (core_) {
     fresh = {core_->phase(),   core_->committed(),    ViewId{},
              core_->members(), core_->is_in_charge(), news_};

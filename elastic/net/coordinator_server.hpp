@@ -62,7 +62,7 @@ class CoordinatorObserver {
 
 /// A consistent copy of what the coordinator knows.
 struct JobStatus {
-  std::string phase;
+  JobPhase phase = JobPhase::kWaiting;
   Step committed{};
   ViewId view{};
   std::vector<MemberStatus> members;

@@ -217,7 +217,7 @@ void Cloud::look() {
   if (driver_ == nullptr) {
     take_charge();
   }
-  if (status.phase == "ended") {
+  if (status.phase == elastic::JobPhase::kEnded) {
     return;  // members that go now have done their work
   }
   std::vector<cloud_hooks::WorkerSeen> seen;
@@ -225,7 +225,7 @@ void Cloud::look() {
     cloud_hooks::WorkerSeen worker;
     worker.member = member.id;
     worker.server = member.server;
-    worker.leaves = member.phase == "leaving";
+    worker.leaves = member.phase == elastic::MemberPhase::kLeaving;
     worker.speed = member.microbatch_ms > 0 ? 1 / double{member.microbatch_ms} : 0;
     worker.is_irreplaceable = is_server(member, status.view != ViewId{});
     if (worker.is_irreplaceable && status.view != ViewId{}) {

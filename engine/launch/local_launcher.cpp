@@ -253,7 +253,8 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
         std::find_if(status.members.begin(), status.members.end(),
                      [pid](const elastic::MemberStatus& one) { return one.pid == pid; });
     const bool is_member = member != status.members.end();
-    worker.is_leaving = worker.is_leaving || (is_member && member->phase == "leaving");
+    worker.is_leaving =
+        worker.is_leaving || (is_member && member->phase == elastic::MemberPhase::kLeaving);
     worker.was_member = worker.was_member || is_member;
     worker.is_lost = worker.running && worker.was_member && !is_member;
   }

@@ -47,7 +47,7 @@ std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
       return fmt::format("{:.1f}", to_ms(moment - r.detected));
     };
     const std::string line = JsonObject()
-                                 .add("cause", json_string(r.cause))
+                                 .add("cause", json_string(name_of(r.cause)))
                                  .add("members", json_string(members))
                                  .add("after_step", std::to_string(value(r.committed)))
                                  .add("stopped_ms", since(r.stopped))
@@ -71,14 +71,14 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
         R"({}{{"id":{},"host":{},"pid":{}{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
         R"("committed":{},"microbatch_ms":{:.3f},"microbatches":{}}})",
         members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid,
-        recorder_->role_fields(m.id), json_string(m.phase), json_string(m.activity), m.silent_ms,
-        value(m.committed), m.microbatch_ms, m.microbatches);
+        recorder_->role_fields(m.id), json_string(name_of(m.phase)), json_string(m.activity),
+        m.silent_ms, value(m.committed), m.microbatch_ms, m.microbatches);
   }
   return fmt::format(
       R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
       R"("model":{},"run_dir":{},"checkpoint":{},"cost":{},)"
       R"("members":[{}],"recoveries":[{}]}})",
-      json_string(status.phase), value(status.committed), job_->total_steps,
+      json_string(name_of(status.phase)), value(status.committed), job_->total_steps,
       recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
       json_string(job_->config.run_dir), json_string(recorder_->last_checkpoint()),
       recorder_->cost() ? json_number(*recorder_->cost()) : "null", members,

@@ -419,8 +419,9 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held = std::any_of(
       status.members.begin(), status.members.end(), [](const elastic::MemberStatus& member) {
-        const bool may_hold =
-            member.phase == "active" || member.phase == "returning" || member.phase == "leaving";
+        const bool may_hold = member.phase == elastic::MemberPhase::kActive ||
+                              member.phase == elastic::MemberPhase::kReturning ||
+                              member.phase == elastic::MemberPhase::kLeaving;
         return may_hold || member.committed > Step{};
       });
   if (is_held || !status.in_charge) {

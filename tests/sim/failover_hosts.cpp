@@ -185,8 +185,9 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
     carry_out(index, effect);
   }
   // A member that comes back while its coordinator waits for others is stopped, and leads nowhere.
-  const std::string phase = host.core->phase();
-  host.leads = phase == "running" || phase == "paused" || (phase == "stopping" && host.leads);
+  const JobPhase phase = host.core->phase();
+  host.leads = phase == JobPhase::kRunning || phase == JobPhase::kPaused ||
+               (phase == JobPhase::kStopping && host.leads);
   if (host.leads) {
     host.last_led = now_;
   }

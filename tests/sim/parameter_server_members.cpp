@@ -152,7 +152,7 @@ void PsMembers::note(const coordinator_effect::Note& fact) {
 
 /// How long it takes from the order to stop until there is another view, or none is wanted.
 void PsMembers::watch_changes() {
-  const bool is_changing = coordinator_.phase() == "stopping";
+  const bool is_changing = coordinator_.phase() == JobPhase::kStopping;
   if (is_changing && !changing_since_) {
     changing_since_ = queue_.now();
   } else if (!is_changing && changing_since_) {

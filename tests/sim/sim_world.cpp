@@ -99,7 +99,7 @@ RunResult SimWorld::run() {
   tick();
   start_faults();
   while (!liveness_.ended() && violations_.empty() &&
-         liveness_.on_time(queue_.now(), coordinator_.phase()) && queue_.run_one()) {
+         liveness_.on_time(queue_.now(), name_of(coordinator_.phase())) && queue_.run_one()) {
   }
   result_.failed = liveness_.failed() ? 1 : 0;
   result_.stopped = liveness_.stopped() ? 1 : 0;

@@ -278,7 +278,7 @@ class NotBegun : public testing::Test {
 };
 
 TEST_F(NotBegun, SendsWorkersAwayForAWhile) {
-  EXPECT_EQ(server_->status().phase, "waiting");
+  EXPECT_EQ(server_->status().phase, JobPhase::kWaiting);
   const Result<Answer> early = ask(Role::kWorker);
   ASSERT_TRUE(early.ok()) << early.error().detail;
   EXPECT_EQ(std::get<Refused>(early.value().verdict).refusal, Refusal::kElsewhere);

@@ -30,7 +30,7 @@ Workers running(TestJob& job, int count) {
   return workers;
 }
 
-void wait_for_phase(TestJob& job, const std::string& phase, std::size_t members) {
+void wait_for_phase(TestJob& job, JobPhase phase, std::size_t members) {
   const Instant deadline = monotonic_now() + kHangBound;
   JobStatus status;
   do {
@@ -48,7 +48,7 @@ TEST(Failover, ACoordinatorThatComesBackChangesNothing) {
   const std::size_t views = job.observer().seen().views.size();
   job.kill_coordinator();
   job.restart_coordinator();
-  wait_for_phase(job, "running", 3);
+  wait_for_phase(job, JobPhase::kRunning, 3);
   EXPECT_EQ(job.observer().seen().views.size(), views);
   for (const auto& worker : workers) {
     EXPECT_TRUE(worker->aborted().empty());
@@ -167,7 +167,7 @@ TEST(Failover, TheCoordinatorMayComeAndGoManyTimes) {
   for (int round = 0; round < 5; ++round) {
     job.kill_coordinator();
     job.restart_coordinator();
-    wait_for_phase(job, "running", 2);
+    wait_for_phase(job, JobPhase::kRunning, 2);
   }
   EXPECT_EQ(job.observer().seen().views.size(), 1u);
 }

@@ -31,7 +31,7 @@ TEST(Membership, NoViewBeforeAWorkerIsReady) {
   TestJob job(2);
   const auto first = job.add_worker();
   const auto second = job.add_worker(false);
-  EXPECT_EQ(job.server().status().phase, "waiting");
+  EXPECT_EQ(job.server().status().phase, JobPhase::kWaiting);
   EXPECT_TRUE(job.observer().seen().views.empty());
   second->client().post(member_event::Loaded{Step{0}});
   job.observer().wait_for_view({first->id(), second->id()});
@@ -101,7 +101,7 @@ TEST(Membership, ThatSomebodyIsToLeaveIsNewsBeforeTheBoundary) {
     }
     job.observer().at_news([&job](RecordingObserver::Seen& seen) {
       for (const MemberStatus& member : job.server().status().members) {
-        if (member.phase == "leaving") {
+        if (member.phase == MemberPhase::kLeaving) {
           seen.leaving.insert(member.id);
         }
       }
@@ -163,7 +163,7 @@ TEST(Membership, StatusShowsMembersAndProgress) {
   }
   const JobStatus status = job.server().status();
   EXPECT_EQ(status.view, view.id);
-  EXPECT_EQ(status.phase, "running");
+  EXPECT_EQ(status.phase, JobPhase::kRunning);
   ASSERT_EQ(status.members.size(), 1u);
   EXPECT_EQ(status.members[0].committed, Step{17});
   EXPECT_NE(status.members[0].pid, 0u);

@@ -102,7 +102,7 @@ TEST(CoordinatorWaiting, TakesNoTimeWhileTheCoordinatorItselfStandsStill) {
   job.give(coordinator_event::Tick{});
   EXPECT_FALSE(job.outcome()) << "a worker that came meanwhile is heard of only now";
   (void)job.join();
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 /// A change that is settled leaves nothing behind.
@@ -167,12 +167,12 @@ TEST(CoordinatorLeavers, MayGoWhileTheJobIsPausedUnlessTheyAloneHoldItsState) {
   job.stopped(k1, 12);
   job.stopped(k2, 11);
   job.stopped(k3, 11);
-  ASSERT_EQ(job.coordinator.phase(), "paused");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kPaused);
   job.say(k2, LeaveRequest{"notice"});
   EXPECT_EQ(job.sent<Dismiss>(k2).size(), 1U);
   job.say(k1, LeaveRequest{"notice"});
   EXPECT_TRUE(job.sent<Dismiss>(k1).empty()) << "only it has the last step";
-  EXPECT_EQ(job.coordinator.phase(), "paused");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kPaused);
 }
 
 TEST(CoordinatorRecovery, BeginsWithTheLossAlsoIfTheMembersWereStoppingAlready) {
@@ -191,7 +191,7 @@ TEST(CoordinatorRecovery, BeginsWithTheLossAlsoIfTheMembersWereStoppingAlready) 
   const auto done = job.all<coordinator_effect::RecoveryDone>();
   ASSERT_EQ(done.size(), 1U);
   const Recovery& recovery = done[0].recovery;
-  EXPECT_EQ(recovery.cause, "lost");
+  EXPECT_EQ(recovery.cause, ChangeCause::kLost);
   EXPECT_EQ(recovery.detected, lost);
   EXPECT_EQ(recovery.told, lost);
   EXPECT_EQ(recovery.stopped, stopped);

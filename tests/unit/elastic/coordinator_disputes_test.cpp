@@ -71,7 +71,7 @@ TEST(CoordinatorDisputes, TheOddOneGoesAndTheOthersKeepTheirSums) {
   job.start(k3, 5);
   const auto done = job.all<coordinator_effect::RecoveryDone>();
   ASSERT_FALSE(done.empty());
-  EXPECT_EQ(done.back().recovery.cause, "corrupted");
+  EXPECT_EQ(done.back().recovery.cause, ChangeCause::kCorrupted);
   EXPECT_THAT(done.back().recovery.members, ElementsAre(k2));
   EXPECT_EQ(done.back().recovery.redone_microbatches, 2U);
 }
@@ -153,7 +153,7 @@ TEST(CoordinatorDisputes, APlannedChangeThatADifferenceOvertakesIsARecovery) {
     job.start(member, 5);
   }
   const Recovery recovery = job.all<coordinator_effect::RecoveryDone>().back().recovery;
-  EXPECT_EQ(recovery.cause, "group_failed");
+  EXPECT_EQ(recovery.cause, ChangeCause::kGroupFailed);
   EXPECT_EQ(recovery.told, recovery.detected);
 }
 

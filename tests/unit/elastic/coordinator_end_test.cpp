@@ -26,7 +26,7 @@ Resume finished_in(const CoordinatorHarness& job, const View& view, std::uint64_
 }
 
 void expect_end(const CoordinatorHarness& job, Outcome outcome) {
-  EXPECT_EQ(job.coordinator.phase(), "ended");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kEnded);
   ASSERT_EQ(job.all<coordinator_effect::JobEnded>().size(), 1u);
   EXPECT_EQ(job.outcome(), outcome);
   EXPECT_EQ(job.all<coordinator_effect::JobEnded>()[0].detail, "so it was");
@@ -54,7 +54,7 @@ TEST(CoordinatorEnd, IsNotKeptWaitingByMembersThatWereTold) {
   const View view = old_view(5, 3);
   CoordinatorHarness job = ended(Outcome::kDone, view);
   job.pass(milliseconds(1900), {});
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   EXPECT_EQ(job.outcome(), std::nullopt);
   job.pass(milliseconds(200), {});
   expect_end(job, Outcome::kDone);

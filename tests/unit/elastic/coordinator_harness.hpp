@@ -139,7 +139,7 @@ inline CoordinatorHarness running_job(std::uint32_t count, std::uint64_t committ
   for (const MemberId member : job.view_members()) {
     job.start(member, committed);
   }
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   job.clear();
   return job;
 }

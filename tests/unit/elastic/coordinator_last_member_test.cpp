@@ -14,7 +14,7 @@ TEST(CoordinatorLastMember, IsGivenUpOnlyAfterALongSilence) {
   CoordinatorHarness job = running_job(1);
   job.pass(seconds(9), {});
   EXPECT_FALSE(job.noted("lost"));
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   job.pass(seconds(2), {});
   EXPECT_TRUE(job.noted("lost"));
 }
@@ -29,7 +29,7 @@ TEST(CoordinatorLastMember, IsLostWhenItsConnectionBreaks) {
   CoordinatorHarness job = running_job(1);
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
   EXPECT_TRUE(job.noted("lost"));
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
 TEST(CoordinatorLastMember, OfTwoSilentOnesOneGoesOn) {

@@ -299,7 +299,7 @@ CoordinatorEvent any_event(RandomStream& random, const Coordinator& coordinator,
   const ViewId view = coordinator.view() ? coordinator.view()->id : ViewId{};
   const bool is_fair = random.below(3) == 0;  // so that views also end as they should
   if (is_fair && coordinator.view()) {
-    if (coordinator.phase() == "waiting" || coordinator.phase() == "paused") {
+    if (coordinator.phase() == JobPhase::kWaiting || coordinator.phase() == JobPhase::kPaused) {
       return random.below(2) == 0 ? CoordinatorEvent(Received{member, Ready{}})
                                   : CoordinatorEvent(PauseAsked{false});
     }

@@ -24,14 +24,14 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   lose(job, {k3, k4, k5});
   job.stopped(k1, 1);
   job.stopped(k2, 1);
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   EXPECT_TRUE(job.noted("no_quorum"));
   job.pass(milliseconds(2900), {k1, k2});
   EXPECT_TRUE(job.sent<NoQuorum>(k1).empty());
   job.pass(milliseconds(3200), {k1, k2});
   EXPECT_EQ(job.sent<NoQuorum>(k1).size(), 1u);
   EXPECT_EQ(job.sent<NoQuorum>(k2).size(), 1u);
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   EXPECT_FALSE(job.outcome());
 }
 
@@ -61,13 +61,13 @@ TEST(CoordinatorQuorum, OfTwoHalvesTheOneWithTheFirstMemberGoesOn) {
   lose(with_first, {k3, k4});
   with_first.stopped(k1, 1);
   with_first.stopped(k2, 1);
-  EXPECT_EQ(with_first.coordinator.phase(), "running");
+  EXPECT_EQ(with_first.coordinator.phase(), JobPhase::kRunning);
 
   CoordinatorHarness without = primary(4);
   lose(without, {k1, k2});
   without.stopped(k3, 1);
   without.stopped(k4, 1);
-  EXPECT_EQ(without.coordinator.phase(), "waiting");
+  EXPECT_EQ(without.coordinator.phase(), JobPhase::kWaiting);
 }
 
 TEST(CoordinatorQuorum, LostMembersThatComeBackCompleteIt) {
@@ -75,9 +75,9 @@ TEST(CoordinatorQuorum, LostMembersThatComeBackCompleteIt) {
   const View view = job.view();
   lose(job, {k2, k3});
   job.stopped(k1, 1);
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   return_stopped(job, k3, view, 1);
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
 }
 
@@ -94,7 +94,7 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadAcceptedAnotherIncarnation) 
   job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{2}, kJob});
   job.give(coordinator_event::SentinelReport{k2, "hangs", false, Incarnation{1}, kJob});
   job.stopped(k3, 1);
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
 /// Its view may have been replaced by one that we do not know of, in which it had no part.
@@ -106,7 +106,7 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadNotAcceptedThisIncarnationYe
   job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob});
   job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}, kJob});
   job.pass(milliseconds(2100), {k3});
-  EXPECT_EQ(job.coordinator.phase(), "resuming") << "1 of 3";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming) << "1 of 3";
 }
 
 TEST(CoordinatorQuorum, TheDeadOfAnEarlierReignDoNotConsentInTheNext) {
@@ -117,7 +117,8 @@ TEST(CoordinatorQuorum, TheDeadOfAnEarlierReignDoNotConsentInTheNext) {
   ASSERT_TRUE(come_back(job, k3, value(view.id), 4));  // it has obeyed somebody else since
   job.say(k3, running_in(job, view, 1));
   job.pass(milliseconds(2100), {k3});
-  EXPECT_EQ(job.coordinator.phase(), "resuming") << "member 1 may have been counted elsewhere";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming)
+      << "member 1 may have been counted elsewhere";
 }
 
 /// A later loss of the quorum is not as long as all of them together.
@@ -128,15 +129,15 @@ TEST(CoordinatorQuorum, TheTimeWithoutAQuorumBeginsAnewWhenEverybodyIsBack) {
   CoordinatorHarness job(options, log_with(view));
   return_running(job, k2, view);
   job.pass(milliseconds(2500), {k2});
-  ASSERT_EQ(job.coordinator.phase(), "resuming");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   ASSERT_TRUE(job.noted("no_quorum"));
   return_running(job, k1, view);
-  ASSERT_EQ(job.coordinator.phase(), "running");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   job.pass(seconds(30), {k1, k2});
   lose(job, {k1});
   job.stopped(k2, 12);
   job.pass(seconds(1), {k2});
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   EXPECT_FALSE(job.outcome());
 }
 
@@ -160,7 +161,7 @@ TEST(CoordinatorQuorum, TheTimeWithoutAQuorumBeginsAnewAfterTheNextView) {
   lose(job, {k1});
   job.stopped(k3, 2);
   job.pass(seconds(1), {k3});
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   EXPECT_FALSE(job.outcome());
 }
 
@@ -169,7 +170,7 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyObeyedAnotherOfTheSameNumber) {
   job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob + 1});
   job.give(coordinator_event::SentinelReport{k2, "killed", true, Incarnation{1}, kJob + 1});
   job.stopped(k3, 1);
-  EXPECT_EQ(job.coordinator.phase(), "waiting") << "the other one may count them, too";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting) << "the other one may count them, too";
 }
 
 TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
@@ -177,7 +178,8 @@ TEST(CoordinatorQuorum, ALeaverConsentsOnceItHasSaidThatItIsGone) {
   job.give(coordinator_event::DrainAsked{k1, "operator"});
   job.stopped(k1, 2);
   job.stopped(k2, 2);
-  EXPECT_EQ(job.coordinator.phase(), "waiting") << "the half that stays has not the first member";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting)
+      << "the half that stays has not the first member";
   job.say(k1, Left{Incarnation{1}});
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k2}));
 }
@@ -210,7 +212,7 @@ TEST(CoordinatorQuorum, WhoJoinsAgainCountsAsTheMemberOfTheOldViewThatItWas) {
   lose(job, {k3});
   job.stopped(k1, 1);
   job.stopped(k2, 1);
-  ASSERT_EQ(job.coordinator.phase(), "waiting") << "2 of 5";
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kWaiting) << "2 of 5";
   ASSERT_TRUE(join_again(job, k5, before));
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k5}));
   EXPECT_EQ(job.view().bases.size(), 2u) << "nobody knows what member 3 did in the last one";
@@ -226,7 +228,8 @@ TEST(CoordinatorQuorum, WhoFindsNoPlaceInTheNextViewGivesNoConsent) {
     ASSERT_TRUE(join_again(standby, member, view));
   }
   standby.pass(milliseconds(2100), {k1, k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "waiting") << "the third could follow somebody else";
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kWaiting)
+      << "the third could follow somebody else";
 }
 
 TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
@@ -240,7 +243,7 @@ TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
   lose(job, {k3});  // nobody knows whether it entered the view and what it did in it
   job.stopped(k1, 1);
   job.stopped(k2, 1);
-  EXPECT_EQ(job.coordinator.phase(), "waiting") << "2 of 3, but also 2 of 5";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting) << "2 of 3, but also 2 of 5";
 }
 
 TEST(CoordinatorQuorum, TheViewAfterTwoInDoubtStillNeedsAMajorityOfTheOneBeforeThem) {
@@ -260,7 +263,7 @@ TEST(CoordinatorQuorum, TheViewAfterTwoInDoubtStillNeedsAMajorityOfTheOneBeforeT
   lose(job, {k5});
   job.stopped(k1, 1);
   job.stopped(k2, 1);
-  EXPECT_EQ(job.coordinator.phase(), "waiting") << "2 of 3 twice, but also 2 of 5";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting) << "2 of 3 twice, but also 2 of 5";
   ASSERT_TRUE(join_again(job, k4, before));
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k4}));
   ASSERT_EQ(job.view().bases.size(), 3u);
@@ -278,7 +281,7 @@ TEST(CoordinatorQuorum, ViewsInDoubtAreNotCountedForEver) {
   for (const MemberId member : {k1, k2, k3}) {
     job.stopped(member, 1);
   }
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   EXPECT_TRUE(job.noted("no_quorum"));
 }
 
@@ -291,7 +294,7 @@ TEST(CoordinatorQuorum, TheDeadOfAnOlderBaseConsentToo) {
   lose(job, {k3});
   job.stopped(k1, 1);
   job.stopped(k2, 1);
-  ASSERT_EQ(job.coordinator.phase(), "waiting");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   job.give(coordinator_event::SentinelReport{k4, "killed", true, Incarnation{1}, kJob});
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2}));
 }
@@ -333,7 +336,7 @@ TEST(CoordinatorQuorum, AJobWithoutAViewIsLedByWhoStartedItEvenIfMembersHaveVote
   resume.phase = ResumePhase::kReady;
   job.say(member, resume);
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{3});
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 TEST(CoordinatorQuorum, OneThatHasVotedForAnotherInThisIncarnationIsAskedInTheNext) {
@@ -362,7 +365,7 @@ TEST(Coordinator, ThatIsOvertakenFollowsAMemberThatKnowsMore) {
   }
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{3});
   job.say(k1, stopped_in(job, mine, 1));
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view().id, theirs.id);
 }
 

@@ -74,7 +74,7 @@ TEST(CoordinatorLog, RemembersPausesAndTheEnd) {
 
 TEST(CoordinatorResume, BeginsAHigherIncarnationThanTheLogKnows) {
   CoordinatorHarness job = resumed(old_view(5, 2));
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{2});
   EXPECT_EQ(job.coordinator.job(), kJob);
   ASSERT_EQ(appended<log_record::IncarnationStarted>(job).size(), 1u);
@@ -84,10 +84,10 @@ TEST(CoordinatorResume, DisturbsNobodyIfAllAreBackAndRunTheLastView) {
   const View view = old_view(5, 3);
   CoordinatorHarness job = resumed(view);
   for (const MemberId member : {k1, k2, k3}) {
-    EXPECT_EQ(job.coordinator.phase(), "resuming");
+    EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
     return_running(job, member, view);
   }
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view().id, ViewId{5});
   EXPECT_EQ(job.coordinator.committed(), Step{12});
   for (const MemberId member : {k1, k2, k3}) {
@@ -120,9 +120,9 @@ TEST(CoordinatorResume, WhoDoesNotComeBackInTimeIsLost) {
   return_running(job, k1, view);
   return_running(job, k3, view);
   job.pass(milliseconds(1900), {k1, k3});
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   job.pass(milliseconds(200), {k1, k3});
-  EXPECT_EQ(job.coordinator.phase(), "stopping");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kStopping);
   EXPECT_EQ(job.sent<Stop>(k1).size(), 1u);
   job.stopped(k1, 12, MicrobatchSet::range(0, 2));
   job.stopped(k3, 12);
@@ -140,9 +140,9 @@ TEST(CoordinatorResume, TheTimeToComeBackDoesNotPassWhileTheCoordinatorItselfSta
   job.pass(milliseconds(500), {k1});
   job.now = job.now + seconds(5);
   job.give(coordinator_event::Tick{});
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   return_running(job, k2, view);
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 TEST(CoordinatorResume, MembersAreNotGivenUpForAStandstillOfTheCoordinatorItself) {
@@ -152,7 +152,7 @@ TEST(CoordinatorResume, MembersAreNotGivenUpForAStandstillOfTheCoordinatorItself
   job.pass(seconds(1), {fresh});
   job.now = job.now + seconds(40);
   job.give(coordinator_event::Tick{});
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   job.pass(seconds(30), {fresh});
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{fresh}));
 }
@@ -162,7 +162,7 @@ TEST(CoordinatorResume, IsNotFooledByALogThatHasLostTheLastView) {
   const View newer = old_view(6, 2, 14);
   return_running(job, k1, newer, 15);
   return_running(job, k2, newer, 15);
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view().id, ViewId{6});
 }
 
@@ -172,7 +172,7 @@ TEST(CoordinatorResume, AViewThatNobodyHasSeenIsReplaced) {
   CoordinatorHarness job = resumed(unseen);
   return_stopped(job, k1, seen, 12, MicrobatchSet::range(0, 4));
   return_stopped(job, k2, seen, 12, MicrobatchSet::range(4, 4));
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view().id, kFirstOfSecond);
   EXPECT_EQ(job.view().members[0].first_step, MicrobatchSet::range(0, 4));
   EXPECT_EQ(job.sent<NewView>(k2).size(), 1u);
@@ -185,7 +185,7 @@ TEST(CoordinatorResume, AMemberThatTheLastViewLeftOutIsToldSoAndMayJoinAnew) {
   return_running(job, k2, old_view(4, 3));
   return_running(job, k1, view);
   return_running(job, k3, view);
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   ASSERT_EQ(job.sent<Dismiss>(k2).size(), 1u);
   EXPECT_EQ(job.sent<Dismiss>(k2)[0].reason, DismissReason::kEvicted);
   EXPECT_TRUE(job.sent<Dismiss>(k2)[0].may_rejoin);
@@ -261,7 +261,7 @@ TEST(CoordinatorResume, OneThatComesWhileTheViewEndsIsTakenBack) {
   return_running(job, k1, view);
   return_running(job, k3, view);
   job.pass(milliseconds(2100), {k1, k3});
-  ASSERT_EQ(job.coordinator.phase(), "stopping");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kStopping);
   return_running(job, k2, view);
   ASSERT_EQ(job.sent<Stop>(k2).size(), 1u);
   EXPECT_FALSE(job.sent<Stop>(k2)[0].at_boundary) << "the others have stopped already";
@@ -276,9 +276,9 @@ TEST(CoordinatorResume, NewMembersGetIdsThatNobodyEverHad) {
   CoordinatorHarness job = resumed(view);
   const MemberId joiner = job.join();
   EXPECT_EQ(value(joiner), id_base(Incarnation{2}) + 1);
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   return_running(job, k1, view);
-  EXPECT_EQ(job.coordinator.phase(), "stopping") << "it is admitted at a boundary";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kStopping) << "it is admitted at a boundary";
 }
 
 TEST(CoordinatorResume, EndsTheJobIfItWasFinishedMeanwhile) {
@@ -311,7 +311,7 @@ TEST(CoordinatorResume, APausedJobStaysPaused) {
   contents.is_paused = true;
   CoordinatorHarness job(CoordinatorOptions{}, contents);
   return_stopped(job, k1, old_view(5, 1));
-  EXPECT_EQ(job.coordinator.phase(), "paused");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kPaused);
 }
 
 TEST(CoordinatorResume, AnObserverThatHasCaughtUpMeanwhileStarts) {
@@ -324,7 +324,7 @@ TEST(CoordinatorResume, AnObserverThatHasCaughtUpMeanwhileStarts) {
   Resume resume = running_in(job, view, 12);
   resume.has_caught_up = true;
   job.say(k3, resume);
-  EXPECT_EQ(job.coordinator.phase(), "stopping");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kStopping);
   ASSERT_EQ(job.sent<Stop>(k1).size(), 1u);
   EXPECT_TRUE(job.sent<Stop>(k1)[0].at_boundary);
 }
@@ -356,9 +356,9 @@ TEST(CoordinatorResume, AnObserverThatCatchesUpBeforeItIsInChargeStarts) {
   return_running(job, k1, view);
   return_running(job, k3, view);
   job.say(k3, CaughtUp{ViewId{5}, Step{12}});
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   return_running(job, k2, view);
-  EXPECT_EQ(job.coordinator.phase(), "stopping");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kStopping);
 }
 
 TEST(CoordinatorResume, TheStoreOfTheLastViewServesThoseThatAreBack) {
@@ -368,7 +368,7 @@ TEST(CoordinatorResume, TheStoreOfTheLastViewServesThoseThatAreBack) {
   job.say(k1, StoreGet{view.id, "reports"});
   return_running(job, k2, view);
   job.say(k2, StoreSet{view.id, "reports", Bytes(3)});
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
   ASSERT_EQ(job.sent<StoreValue>(k1).size(), 1u);
   EXPECT_EQ(job.sent<StoreValue>(k1)[0], (StoreValue{view.id, "reports", Bytes(3)}));
 }
@@ -414,7 +414,7 @@ TEST(CoordinatorResume, WhatAMemberHeldBeforeItsViewIsNoContradictionAfterwardsE
   resume.held_before = MicrobatchSet::range(6, 1);  // kept, although it is now another's
   job.say(k1, resume);
   return_running(job, k2, view, 10);
-  ASSERT_EQ(job.coordinator.phase(), "running");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   MicrobatchSet held = MicrobatchSet::range(0, 4);
   held.add(6);
@@ -431,9 +431,10 @@ TEST(CoordinatorResume, AMemberThatHasAcceptedAHigherIncarnationIsFollowed) {
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{8});
   EXPECT_EQ(job.sent<Welcome>(k1).back().incarnation, Incarnation{8}) << "asked again";
   job.say(k2, running_in(job, view, 12));
-  EXPECT_EQ(job.coordinator.phase(), "resuming") << "what member 1 said was to another term";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming)
+      << "what member 1 said was to another term";
   job.say(k1, running_in(job, view, 12));
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 TEST(CoordinatorResume, AResumeForAnOlderIncarnationMeansNothing) {
@@ -443,7 +444,7 @@ TEST(CoordinatorResume, AResumeForAnOlderIncarnationMeansNothing) {
   Resume late = running_in(job, view, 12);
   late.incarnation = Incarnation{1};
   job.say(k1, late);
-  EXPECT_EQ(job.coordinator.phase(), "resuming");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming);
 }
 
 TEST(CoordinatorResume, RefusesMembersOfOtherJobsAndImpossibleOnes) {

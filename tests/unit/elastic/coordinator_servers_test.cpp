@@ -34,7 +34,7 @@ TEST(CoordinatorServers, LostWithOneWorkerLeftLeaveAViewAtOnce) {
   ASSERT_EQ(job.view_members(), (Members{server, worker}));
   job.give(coordinator_event::ConnectionLost{server, "reset"});
   job.stopped(worker, 0);
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view_members(), Members{worker}) << "it says what is lost";
 }
 
@@ -49,7 +49,7 @@ TEST(CoordinatorServers, AreNotWaitedForInThePlaceOfWorkers) {
   for (const MemberId member : {first, second, stays}) {
     job.stopped(member, 0);
   }
-  EXPECT_EQ(job.coordinator.phase(), "waiting") << "three members, but one worker of two";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting) << "three members, but one worker of two";
   const MemberId late = join(job, "worker");
   EXPECT_EQ(job.view_members(), (Members{first, second, stays, late}));
 }
@@ -62,7 +62,7 @@ TEST(CoordinatorServers, WithoutAnyWorkerForTooLongAreDismissed) {
   job.give(coordinator_event::ConnectionLost{worker, "reset"});
   job.stopped(first, 0);
   job.stopped(second, 0);
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   job.pass(seconds(6), {first, second});
   EXPECT_EQ(job.outcome(), Outcome::kTooFewWorkers);
   EXPECT_EQ(job.sent<Dismiss>(first)[0].detail, "0 workers are ready, 1 are needed");
@@ -84,7 +84,7 @@ TEST(CoordinatorServers, DoNotLetTheLastWorkerLeave) {
   const MemberId worker = join(job, "worker");
   const ViewId view = job.view().id;
   job.say(worker, LeaveRequest{"SIGTERM"});
-  EXPECT_EQ(job.coordinator.phase(), "running") << "no view after the other for nothing";
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning) << "no view after the other for nothing";
   EXPECT_EQ(job.view().id, view);
   EXPECT_TRUE(job.noted("leave_deferred"));
   const MemberId late = join(job, "worker");
@@ -107,7 +107,7 @@ TEST(CoordinatorServers, AndWorkersThatHaveStoppedMayUseTheStoreUntilThereIsAnot
   job.say(worker, StoreGet{view, "reports"});
   EXPECT_EQ(job.sent<StoreValue>(worker).size(), 1U);
   job.stopped(server, 0);
-  EXPECT_EQ(job.coordinator.phase(), "paused");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kPaused);
   job.clear();
   job.say(worker, StoreSet{view, "reports", {}});
   job.say(worker, StoreGet{view, "reports"});
@@ -124,7 +124,7 @@ TEST(CoordinatorServers, ThatAreFinishedWhileAWorkerIsNotAreBelieved) {
   job.finished(server, 120);
   EXPECT_FALSE(job.noted("evicted"));
   job.give(coordinator_event::PauseAsked{false});
-  ASSERT_EQ(job.coordinator.phase(), "running");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   job.finished(server, 120);
   job.finished(worker, 120);
   EXPECT_EQ(job.outcome(), Outcome::kDone);

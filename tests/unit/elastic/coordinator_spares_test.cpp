@@ -43,7 +43,7 @@ TEST(CoordinatorSpares, WaitWhileTheViewIsFull) {
   job.pass(seconds(3), {k1, k2, k3, k4});
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
   EXPECT_TRUE(job.sent<NewView>(k3).empty());
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 TEST(CoordinatorSpares, TakeTheirPlaceAtABoundaryHoweverLongAgoTheChangeBeforeWas) {
@@ -52,7 +52,7 @@ TEST(CoordinatorSpares, TakeTheirPlaceAtABoundaryHoweverLongAgoTheChangeBeforeWa
   ASSERT_EQ(job.view_members(), (Members{k2, k3}));
   job.pass(seconds(11), {k2, k3, k4});  // longer than stop_timeout
   job.give(coordinator_event::DrainAsked{k2, "operator"});
-  ASSERT_EQ(job.coordinator.phase(), "stopping");
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kStopping);
   job.clear();
   job.pass(seconds(1), {k2, k3, k4});
   EXPECT_TRUE(job.sent<Stop>(k3).empty()) << "it is at work on the step before the boundary";
@@ -73,7 +73,7 @@ TEST(CoordinatorSpares, ALostSpareChangesNothing) {
   CoordinatorHarness job = running(1);
   job.give(coordinator_event::SentinelReport{k3, "died"});
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 TEST(CoordinatorSpares, OnlyAsManyComeAsWereLost) {

@@ -40,7 +40,7 @@ class CoordinatorSpeeds : public testing::Test {
       h_.say(members[0], Progress{h_.view().id, Step{step_}, one_ms, 10});
       h_.say(members[1], Progress{h_.view().id, Step{step_}, two_ms, 10});
       h_.pass(milliseconds(100), members);
-      if (h_.coordinator.phase() == "stopping") {
+      if (h_.coordinator.phase() == JobPhase::kStopping) {
         return;
       }
     }
@@ -69,7 +69,7 @@ TEST_F(CoordinatorSpeeds, ASlowMemberGetsLessAtABoundaryAndNobodyGoes) {
   begin();
   train(seconds(10), 10, 30);
   ASSERT_TRUE(h_.noted("rebalance"));
-  EXPECT_EQ(h_.coordinator.phase(), "stopping");
+  EXPECT_EQ(h_.coordinator.phase(), JobPhase::kStopping);
   ASSERT_EQ(h_.sent<Stop>(one_).size(), 1U);
   EXPECT_TRUE(h_.sent<Stop>(one_)[0].at_boundary);
   stop_all();
@@ -78,7 +78,7 @@ TEST_F(CoordinatorSpeeds, ASlowMemberGetsLessAtABoundaryAndNobodyGoes) {
   start_view();
   const auto done = h_.all<coordinator_effect::RecoveryDone>();
   ASSERT_FALSE(done.empty());
-  EXPECT_EQ(done.back().recovery.cause, "rebalance");
+  EXPECT_EQ(done.back().recovery.cause, ChangeCause::kRebalance);
   EXPECT_EQ(done.back().recovery.redone_microbatches, 0U);
 }
 
@@ -113,7 +113,7 @@ TEST_F(CoordinatorSpeeds, AStragglerLeavesAtABoundaryAndASpareTakesItsPlace) {
   const MemberId spare = h_.join();
   for (int i = 0; i < 20 && !h_.noted("straggler"); ++i) {
     train(seconds(5), 10, 80);
-    if (h_.coordinator.phase() == "stopping") {
+    if (h_.coordinator.phase() == JobPhase::kStopping) {
       stop_all();
       start_view();
     }
@@ -132,7 +132,7 @@ TEST_F(CoordinatorSpeeds, TheLastButOneStaysIfSoManyAreNeeded) {
   begin();
   for (int i = 0; i < 20; ++i) {
     train(seconds(5), 10, 80);
-    if (h_.coordinator.phase() == "stopping") {
+    if (h_.coordinator.phase() == JobPhase::kStopping) {
       stop_all();
       start_view();
     }

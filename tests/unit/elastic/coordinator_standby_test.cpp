@@ -48,12 +48,12 @@ TEST(Standby, NeedsAMajorityOfAViewOfWhichThoseThatJoinAgainReportNothing) {
   ASSERT_TRUE(join_again(standby, k2, view));
   ASSERT_TRUE(join_again(standby, k3, view));
   standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "2 of 3, but also 2 of 5";
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kResuming) << "2 of 3, but also 2 of 5";
 }
 
 TEST(Standby, TakesNobodyInBeforeItIsInCharge) {
   CoordinatorHarness standby(quorum_options(true));
-  EXPECT_EQ(standby.coordinator.phase(), "standby");
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kStandby);
   standby.give(coordinator_event::WorkerConnected{1, Hello{}});
   ASSERT_EQ(standby.all<coordinator_effect::Refuse>().size(), 1u);
   EXPECT_EQ(standby.all<coordinator_effect::Refuse>()[0].refusal, Refusal::kElsewhere);
@@ -66,9 +66,9 @@ TEST(Standby, TakesOverWithAMajorityInAHigherIncarnation) {
   EXPECT_EQ(standby.coordinator.incarnation(), Incarnation{2});
   EXPECT_EQ(standby.coordinator.job(), kJob);
   return_running(standby, k3, view);
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the third may still come";
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kResuming) << "the third may still come";
   standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "stopping");
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kStopping);
   standby.stopped(k2, 12);
   standby.stopped(k3, 12);
   EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k2, k3}));
@@ -80,7 +80,7 @@ TEST(Standby, DisturbsNobodyIfAllCome) {
   for (const MemberId member : {k3, k1, k2}) {
     return_running(standby, member, view);
   }
-  EXPECT_EQ(standby.coordinator.phase(), "running");
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kRunning);
   EXPECT_TRUE(standby.sent<Stop>(k1).empty());
 }
 
@@ -94,9 +94,9 @@ TEST(Standby, SendsAMinorityAwayAndTakesItBackLater) {
   ASSERT_TRUE(come_back(standby, k2, 5, 2));
   standby.say(k2, running_in(standby, view, 12));
   return_running(standby, k3, view);
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first may still come";
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kResuming) << "the first may still come";
   standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "stopping");
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kStopping);
 }
 
 TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
@@ -107,7 +107,8 @@ TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
   return_stopped(standby, k3, older);
   return_running(standby, k2, newer, 13);
   standby.pass(milliseconds(2100), {k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), "resuming") << "the first member of view 6 is missing";
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kResuming)
+      << "the first member of view 6 is missing";
 }
 
 TEST(Standby, EndsAJobWhoseRemainingMembersAreDone) {

@@ -74,9 +74,9 @@ TEST(CoordinatorFirstView, WaitsForTheInitialWorkersToBeReady) {
   CoordinatorHarness job(options(2));
   (void)job.join();
   const MemberId late = job.connect();
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   job.say(late, Ready{});
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_EQ(job.view_members(), (Members{k1, k2}));
   EXPECT_EQ(job.sent<NewView>(k2).size(), 1u);
   EXPECT_EQ(job.view().id, ViewId{1});
@@ -94,7 +94,7 @@ TEST(CoordinatorFirstView, StartsWithFewerIfTheRestDoesNotComeForTooLong) {
   CoordinatorHarness job(chosen);
   (void)job.join();
   job.pass(seconds(6), {k1});
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
 TEST(CoordinatorFirstView, GivesWorkInProportionAndEveryMicrobatchOnce) {
@@ -123,7 +123,7 @@ TEST(CoordinatorLoss, TellsEveryOtherMemberAtOnceToStop) {
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, false}}));
   EXPECT_EQ(job.sent<Stop>(k3), (std::vector<Stop>{{ViewId{1}, false}}));
-  EXPECT_EQ(job.coordinator.phase(), "stopping");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kStopping);
 }
 
 TEST(CoordinatorLoss, MakesTheNextViewOnlyWhenEveryLivingMemberHasStopped) {
@@ -229,7 +229,7 @@ TEST(CoordinatorLoss, AJoinerThatDiesBeforeAdmissionHarmsNobody) {
   CoordinatorHarness job = running_job(2);
   const MemberId joiner = job.connect();
   job.give(coordinator_event::ConnectionLost{joiner, "reset"});
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_TRUE(job.sent<Stop>(k1).empty());
 }
 
@@ -238,7 +238,7 @@ TEST(CoordinatorLoss, EventsOfUnknownMembersAreIgnored) {
   job.give(coordinator_event::ConnectionLost{MemberId{99}, ""});
   job.say(MemberId{99}, Ready{});
   job.say(k1, Stopped{ViewId{77}, Step{3}, {}, false, true, {}, ""});
-  EXPECT_EQ(job.coordinator.phase(), "running");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
   EXPECT_TRUE(job.effects.empty());
 }
 
@@ -275,7 +275,7 @@ TEST(CoordinatorJoin, IsReportedAsARecoveryWithItsInstants) {
   job.start(joiner, 13);
   const auto done = job.all<coordinator_effect::RecoveryDone>();
   ASSERT_EQ(done.size(), 1u);
-  EXPECT_EQ(done[0].recovery.cause, "join");
+  EXPECT_EQ(done[0].recovery.cause, ChangeCause::kJoin);
   EXPECT_EQ(done[0].recovery.members, Members{joiner});
   EXPECT_EQ(done[0].recovery.detected, asked);
   EXPECT_EQ(done[0].recovery.stopped, asked + milliseconds(5));
@@ -339,7 +339,7 @@ TEST(CoordinatorLeave, BelowTheMinimumTheJobWaitsAndResumes) {
   CoordinatorHarness job = running_job(2, 10, chosen);
   job.give(coordinator_event::ConnectionLost{k2, "reset"});
   job.stopped(k1, 10, MicrobatchSet::range(0, 4));
-  EXPECT_EQ(job.coordinator.phase(), "waiting");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
   EXPECT_TRUE(job.noted("waiting"));
   const MemberId joiner = job.join();
   EXPECT_EQ(job.view_members(), (Members{k1, joiner}));
@@ -475,9 +475,9 @@ TEST(CoordinatorPause, HoldsAtABoundaryUntilResumed) {
   job.give(coordinator_event::PauseAsked{true});
   job.stopped(k1, 11);
   job.stopped(k2, 11);
-  EXPECT_EQ(job.coordinator.phase(), "paused");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kPaused);
   (void)job.join();
-  EXPECT_EQ(job.coordinator.phase(), "paused");
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kPaused);
   job.give(coordinator_event::PauseAsked{false});
   EXPECT_EQ(job.view_members(), (Members{k1, k2, k3}));
 }
@@ -529,9 +529,9 @@ TEST(Coordinator, ShowsItsMembersPhases) {
   (void)job.join();
   const auto members = job.coordinator.members();
   ASSERT_EQ(members.size(), 3u);
-  EXPECT_EQ(members[0].phase, "active");
-  EXPECT_EQ(members[1].phase, "loading");
-  EXPECT_EQ(members[2].phase, "ready");
+  EXPECT_EQ(members[0].phase, MemberPhase::kActive);
+  EXPECT_EQ(members[1].phase, MemberPhase::kLoading);
+  EXPECT_EQ(members[2].phase, MemberPhase::kReady);
   EXPECT_EQ(job.coordinator.committed(), Step{10});
 }
 

@@ -80,7 +80,9 @@ TEST(NextView, ObserversThatAreDoneSoonAfterEachOtherStartTogether) {
   Outbox outbox;
   (void)membership.enter(view, kSoon, outbox);
   const auto to_start = [&](Instant now) {
-    return observers_to_start(membership, now, milliseconds(100));
+    const auto planned = planned_change(membership, now, milliseconds(100));
+    EXPECT_TRUE(!planned || planned->cause == ChangeCause::kPromote);
+    return planned ? planned->members : std::vector<MemberId>{};
   };
   EXPECT_TRUE(to_start(kSoon).empty());
   EXPECT_TRUE(membership.caught_up(k2, kSoon));
@@ -88,6 +90,24 @@ TEST(NextView, ObserversThatAreDoneSoonAfterEachOtherStartTogether) {
   EXPECT_EQ(to_start(kSoon + milliseconds(100)), std::vector<MemberId>{k2});
   EXPECT_TRUE(membership.caught_up(k3, kSoon));
   EXPECT_EQ(to_start(kSoon), (std::vector<MemberId>{k2, k3}));
+}
+
+TEST(NextView, LeaversGoBeforeOthersJoin) {
+  CoordinatorOptions options;
+  options.view_max = 3;
+  Membership membership = working({k1, k2}, options);
+  EXPECT_FALSE(planned_change(membership, kSoon, milliseconds(100)));
+  add_ready(membership, k3);
+  add_ready(membership, MemberId{4});
+  const auto join = planned_change(membership, kSoon, milliseconds(100));
+  ASSERT_TRUE(join);
+  EXPECT_EQ(join->cause, ChangeCause::kJoin);
+  EXPECT_EQ(join->members, std::vector<MemberId>{k3}) << "there is one place";
+  membership.wants_to_leave(k1, "drained");
+  const auto leave = planned_change(membership, kSoon, milliseconds(100));
+  ASSERT_TRUE(leave);
+  EXPECT_EQ(leave->cause, ChangeCause::kLeave);
+  EXPECT_EQ(leave->members, std::vector<MemberId>{k1});
 }
 
 TEST(NextView, IsOnRecordBeforeAnybodyHearsOfIt) {

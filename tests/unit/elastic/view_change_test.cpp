@@ -27,22 +27,22 @@ std::optional<Recovery> settle(ViewChange& change, Instant now) {
 
 TEST(ViewChange, MembersAreToldOnlyWhatTheyDoNotKnow) {
   ViewChange change = change_with_limits();
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, "join", {k2}), Tell::kAtBoundary);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {k2}), Tell::kAtBoundary);
   EXPECT_FALSE(change.is_immediate());
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, "finish", {}), Tell::kNothing);
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, "group_failed", {}), Tell::kNothing);
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, true, "lost", {k1}), Tell::kAtOnce);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kFinish, {}), Tell::kNothing);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kGroupFailed, {}), Tell::kNothing);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, true, ChangeCause::kLost, {k1}), Tell::kAtOnce);
   EXPECT_TRUE(change.is_immediate());
-  EXPECT_EQ(change.add(kSoon, true, "lost", {k2}), Tell::kNothing) << "they were told";
+  EXPECT_EQ(change.add(kSoon, true, ChangeCause::kLost, {k2}), Tell::kNothing) << "they were told";
 }
 
 TEST(ViewChange, ALossWithinAPlannedChangeIsARecoveryFromThenOn) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, false, "join", {k3});
-  EXPECT_EQ(change.add(kLater, true, "lost", {k1}), Tell::kAtOnce);
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {k3});
+  EXPECT_EQ(change.add(kLater, true, ChangeCause::kLost, {k1}), Tell::kAtOnce);
   const auto done = settle(change, kLater + seconds(1));
   ASSERT_TRUE(done);
-  EXPECT_EQ(done->cause, "lost");
+  EXPECT_EQ(done->cause, ChangeCause::kLost);
   EXPECT_EQ(done->members, (std::vector<MemberId>{k3, k1}));
   EXPECT_EQ(done->detected, kLater);
   EXPECT_EQ(done->told, kLater);
@@ -50,21 +50,21 @@ TEST(ViewChange, ALossWithinAPlannedChangeIsARecoveryFromThenOn) {
 
 TEST(ViewChange, TheFirstCauseOfABreakIsReplacedOnlyByALoss) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, true, "group_failed", {});
+  (void)change.begin(kSoon, ViewId{1}, true, ChangeCause::kGroupFailed, {});
   change.broke_first(k2, "reset");
   EXPECT_EQ(change.first_to_break(), k2);
-  (void)change.add(kSoon, true, "lost", {k1});
+  (void)change.add(kSoon, true, ChangeCause::kLost, {k1});
   EXPECT_EQ(change.first_to_break(), std::nullopt) << "it broke because somebody was lost";
   EXPECT_EQ(settle(change, kLater)->detail, "member 2: reset");
 }
 
 TEST(ViewChange, ARecoveryThatIsNotOverIsPartOfTheNext) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, true, "lost", {k1});
+  (void)change.begin(kSoon, ViewId{1}, true, ChangeCause::kLost, {k1});
   change.explain_if_open("silent");
   change.publish(kSoon, view_with(2, 10, {k2, k3}), {}, 4);
   EXPECT_TRUE(change.is_settling());
-  (void)change.begin(kLater, ViewId{2}, true, "lost", {k2});
+  (void)change.begin(kLater, ViewId{2}, true, ChangeCause::kLost, {k2});
   change.explain_if_open("killed");
   const auto done = settle(change, kLater);
   ASSERT_TRUE(done);
@@ -76,7 +76,7 @@ TEST(ViewChange, ARecoveryThatIsNotOverIsPartOfTheNext) {
 
 TEST(ViewChange, IsToldOnceWhenEverybodyHasStartedAndAStepIsDone) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, false, "join", {});
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {});
   change.publish(kSoon, view_with(2, 10, {k1, k2}), {k2}, 3);
   EXPECT_EQ(change.take_settled(true), std::nullopt) << "no step of the view is committed";
   change.committed(kLater);
@@ -92,15 +92,15 @@ TEST(ViewChange, IsToldOnceWhenEverybodyHasStartedAndAStepIsDone) {
 
 TEST(ViewChange, APauseIsNoRecoveryAndAnEarlyFinishIsABreak) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, false, "pause", {});
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kPause, {});
   EXPECT_EQ(settle(change, kLater), std::nullopt);
-  (void)change.begin(kSoon, ViewId{2}, false, "finish", {});
-  EXPECT_EQ(settle(change, kLater)->cause, "group_failed");
+  (void)change.begin(kSoon, ViewId{2}, false, ChangeCause::kFinish, {});
+  EXPECT_EQ(settle(change, kLater)->cause, ChangeCause::kGroupFailed);
 }
 
 TEST(ViewChange, MembersHaveADeadlineOnceSomebodyHasStopped) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, false, "join", {});
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {});
   EXPECT_FALSE(change.is_overdue(kSoon + seconds(1000))) << "a boundary may be far away";
   change.await_others(kLater);
   change.await_others(kLater + seconds(5));
@@ -110,18 +110,18 @@ TEST(ViewChange, MembersHaveADeadlineOnceSomebodyHasStopped) {
 
 TEST(ViewChange, OthersFindADisputeBySoonerThanABoundary) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, false, "join", {});
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {});
   change.await_others(kSoon);
   change.await_disputes(kLater, Dispute::kState);
   EXPECT_TRUE(change.is_overdue(kLater + seconds(1)));
   const auto done = settle(change, kLater + seconds(1));
-  EXPECT_EQ(done->cause, "group_failed");
+  EXPECT_EQ(done->cause, ChangeCause::kGroupFailed);
   EXPECT_EQ(done->detected, kLater);
 }
 
 TEST(ViewChange, OurOwnPauseIsExcusedUpToTheUsualTime) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, true, "lost", {k1});
+  (void)change.begin(kSoon, ViewId{1}, true, ChangeCause::kLost, {k1});
   change.excuse(seconds(3), kSoon + seconds(4));
   EXPECT_FALSE(change.is_overdue(kSoon + seconds(12)));
   EXPECT_TRUE(change.is_overdue(kSoon + seconds(13)));
@@ -131,7 +131,7 @@ TEST(ViewChange, OurOwnPauseIsExcusedUpToTheUsualTime) {
 
 TEST(ViewChange, ForgetsWhatAnotherCoordinatorMayHaveLed) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, true, "group_failed", {});
+  (void)change.begin(kSoon, ViewId{1}, true, ChangeCause::kGroupFailed, {});
   change.broke_first(k1, "reset");
   change.forget_all();
   EXPECT_EQ(change.first_to_break(), std::nullopt);
@@ -141,8 +141,9 @@ TEST(ViewChange, ForgetsWhatAnotherCoordinatorMayHaveLed) {
 
 TEST(ViewChangeDeathTest, OnlyAChangeUnderWayCanBeAddedTo) {
   ViewChange change = change_with_limits();
-  EXPECT_DEATH((void)change.add(kSoon, true, "lost", {k1}), "part of a change");
-  EXPECT_DEATH((void)change.begin(kSoon, ViewId{}, true, "lost", {k1}), "only a published view");
+  EXPECT_DEATH((void)change.add(kSoon, true, ChangeCause::kLost, {k1}), "part of a change");
+  EXPECT_DEATH((void)change.begin(kSoon, ViewId{}, true, ChangeCause::kLost, {k1}),
+               "only a published view");
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
-#include "elastic/core/resume_report.hpp"
+#include "elastic/core/returns.hpp"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "base/check.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -10,6 +13,10 @@ constexpr Incarnation kIncarnationMax{1'000'000'000};  // far from where ids wou
 bool contains(const View& view, MemberId id) {
   return std::any_of(view.members.begin(), view.members.end(),
                      [id](const ViewMember& member) { return member.id == id; });
+}
+
+bool is_complete(const Membership& membership) {
+  return membership.view() && membership.missing().empty();
 }
 
 Step commit(Resume& report, Step committed) {
@@ -94,6 +101,68 @@ std::optional<Step> amend(Resume& report, const Message& message) {
     report.leave_reason = leave->reason;
   }
   return std::nullopt;
+}
+
+bool all_run_on(const Membership& membership) {
+  if (!is_complete(membership)) {
+    return false;
+  }
+  const View& view = *membership.view();
+  return std::all_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+    const Resume& told = *membership.at(member.id).resume;
+    return told.phase == ResumePhase::kRunning && told.view->id == view.id;
+  });
+}
+
+bool only_finished_returned(const Membership& membership) {
+  std::size_t finished = 0;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.resume && has_part(*peer.resume)) {
+      if (!peer.resume->last || !peer.resume->last->finished) {
+        return false;
+      }
+      ++finished;
+    }
+  }
+  return finished > 0;
+}
+
+ReturnWatch::ReturnWatch(const CoordinatorOptions& options)
+    : resume_timeout_(options.resume_timeout),
+      abandon_timeout_(options.quorum ? std::nullopt : std::optional(options.abandon_timeout)) {}
+
+void ReturnWatch::begin(Instant now) {
+  since_ = now;
+  first_return_.reset();
+}
+
+Instant ReturnWatch::first_return() const {
+  ENSURE(first_return_, "nobody has come back");
+  return *first_return_;
+}
+
+bool ReturnWatch::is_due(const Membership& membership, bool in_haste, Instant now) const {
+  ENSURE(since_, "members are waited for from begin() on");
+  if (is_complete(membership)) {
+    return true;
+  }
+  if (first_return_) {
+    return now - *first_return_ >= resume_timeout_;
+  }
+  return abandon_timeout_ && now - *since_ >= (in_haste ? resume_timeout_ : *abandon_timeout_);
+}
+
+bool ReturnWatch::is_over(const Membership& membership, Instant now) const {
+  ENSURE(since_, "members are waited for from begin() on");
+  return is_complete(membership) || now - first_return_.value_or(*since_) >= resume_timeout_;
+}
+
+void ReturnWatch::excuse(Duration pause, Instant now) {
+  for (std::optional<Instant>* since : {&since_, &first_return_}) {
+    if (*since) {
+      *since = std::min(**since + pause, now);
+    }
+  }
 }
 
 }  // namespace mayfly::elastic

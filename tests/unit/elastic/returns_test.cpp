@@ -1,4 +1,4 @@
-#include "elastic/core/resume_report.hpp"
+#include "elastic/core/returns.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ Resume left(std::uint64_t view, std::uint64_t committed) {
   return resume;
 }
 
-TEST(ResumeReport, MustTellOfItsViewAndItsEnd) {
+TEST(Returns, MustTellOfItsViewAndItsEnd) {
   EXPECT_TRUE(makes_sense(k1, Resume{}));
   EXPECT_TRUE(makes_sense(k1, running(1, 10)));
   EXPECT_TRUE(makes_sense(k1, left(1, 10)));
@@ -42,7 +42,7 @@ TEST(ResumeReport, MustTellOfItsViewAndItsEnd) {
   EXPECT_FALSE(makes_sense(k1, from_the_future));
 }
 
-TEST(ResumeReport, NamesOnlyIdsOfItsIncarnations) {
+TEST(Returns, NamesOnlyIdsOfItsIncarnations) {
   Hello hello;
   hello.member = k1;
   hello.incarnation = Incarnation{1};
@@ -55,7 +55,7 @@ TEST(ResumeReport, NamesOnlyIdsOfItsIncarnations) {
   EXPECT_TRUE(is_impossible(hello));
 }
 
-TEST(ResumeReport, GrowsWithWhatItsMemberSays) {
+TEST(Returns, GrowsWithWhatItsMemberSays) {
   Resume report = running(1, 10);
   EXPECT_EQ(amend(report, Progress{ViewId{1}, Step{11}, 2.0f, 1}), Step{11});
   EXPECT_EQ(report.committed, Step{11});
@@ -71,7 +71,7 @@ TEST(ResumeReport, GrowsWithWhatItsMemberSays) {
   EXPECT_EQ(report.committed, Step{12});
 }
 
-TEST(ResumeReport, OneThatLoadsBecomesReady) {
+TEST(Returns, OneThatLoadsBecomesReady) {
   Resume report;
   EXPECT_EQ(amend(report, Ready{Step{4}, 1000}), std::nullopt);
   EXPECT_EQ(report.phase, ResumePhase::kReady);
@@ -79,7 +79,7 @@ TEST(ResumeReport, OneThatLoadsBecomesReady) {
   EXPECT_FALSE(has_part(report));
 }
 
-TEST(ResumeReport, TheNewestStateIsTheOneThatNobodyExceeds) {
+TEST(Returns, TheNewestStateIsTheOneThatNobodyExceeds) {
   Peers peers;
   EXPECT_TRUE(holds_newest_state(k1, left(1, 10), peers, ViewId{2}));
   peers[k3].phase = Peer::Phase::kStopped;
@@ -95,6 +95,58 @@ TEST(ResumeReport, TheNewestStateIsTheOneThatNobodyExceeds) {
   Resume unsound = left(1, 10);
   unsound.last->dispute = Dispute::kState;
   EXPECT_FALSE(holds_newest_state(k1, unsound, {}, ViewId{2}));
+}
+
+TEST(ReturnWatch, IsDueWhenEverybodyIsBackOrTheOthersAreLate) {
+  const CoordinatorOptions options;
+  Membership membership(options);
+  membership.adopt(view_with(1, 10, {k1, k2}));
+  ReturnWatch watch(options);
+  EXPECT_DEATH((void)watch.is_due(membership, false, kSoon), "from begin");
+  watch.begin(kSoon);
+  EXPECT_FALSE(watch.is_due(membership, false, kSoon + options.resume_timeout));
+  EXPECT_TRUE(watch.is_due(membership, true, kSoon + options.resume_timeout)) << "in haste";
+  EXPECT_TRUE(watch.is_due(membership, false, kSoon + options.abandon_timeout));
+  for (const MemberId id : {k1, k2}) {
+    EXPECT_FALSE(watch.is_due(membership, false, kSoon));
+    membership.take_back(id, hello_from(""));
+    membership.resumed(id, running(1, 10));
+    watch.heard(kSoon);
+  }
+  EXPECT_TRUE(watch.is_due(membership, false, kSoon));
+  EXPECT_TRUE(all_run_on(membership));
+  membership.remove(k2);
+  EXPECT_EQ(watch.first_return(), kSoon);
+  EXPECT_FALSE(all_run_on(membership));
+  EXPECT_FALSE(watch.is_due(membership, false, kSoon + options.resume_timeout - milliseconds(1)));
+  EXPECT_TRUE(watch.is_due(membership, false, kSoon + options.resume_timeout));
+  watch.excuse(seconds(1), kSoon + seconds(1));
+  EXPECT_FALSE(watch.is_due(membership, false, kSoon + options.resume_timeout));
+}
+
+TEST(ReturnWatch, WithAQuorumNobodyIsGivenUp) {
+  CoordinatorOptions options;
+  options.quorum = true;
+  Membership membership(options);
+  membership.adopt(view_with(1, 10, {k1}));
+  ReturnWatch watch(options);
+  watch.begin(kSoon);
+  EXPECT_FALSE(watch.is_due(membership, true, kSoon + options.abandon_timeout));
+  EXPECT_TRUE(watch.is_over(membership, kSoon + options.resume_timeout)) << "if the job has ended";
+}
+
+TEST(Returns, OnlyThoseThatHaveFinishedMayBeAllThatIsLeft) {
+  Membership membership{CoordinatorOptions{}};
+  membership.adopt(view_with(1, 10, {k1, k2}));
+  EXPECT_FALSE(only_finished_returned(membership));
+  Resume finished = left(1, 12);
+  finished.last->finished = true;
+  membership.take_back(k1, hello_from(""));
+  membership.resumed(k1, finished);
+  EXPECT_TRUE(only_finished_returned(membership));
+  membership.take_back(k2, hello_from(""));
+  membership.resumed(k2, running(1, 12));
+  EXPECT_FALSE(only_finished_returned(membership));
 }
 
 }  // namespace

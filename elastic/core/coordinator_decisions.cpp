@@ -1,0 +1,445 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "elastic/core/coordinator.hpp"
+#include "elastic/core/disputes.hpp"
+#include "elastic/core/next_view.hpp"
+
+// What follows from what has happened: whether this coordinator takes charge, which members go, how
+// a view ends and the next one is made, and whether the job waits, pauses or ends.
+
+namespace mayfly::elastic {
+
+void Coordinator::advance() {
+  if (phase_ == JobPhase::kResuming) {
+    take_charge_if_due();
+  }
+  if (phase_ == JobPhase::kEnded || phase_ == JobPhase::kResuming) {
+    return;
+  }
+  const bool may_end = end_.is_stop_asked() && !membership_.is_anyone_active();
+  if (!may_end) {  // else a member that leaves may have to write the last checkpoint: see go_on()
+    dismiss_leavers();
+  }
+  if (phase_ == JobPhase::kRunning) {
+    start_planned_change();
+  } else if (!membership_.is_anyone_active()) {
+    go_on();
+    if (phase_ == JobPhase::kRunning) {
+      start_planned_change();  // what was asked for meanwhile and could not be granted yet
+    }
+  }
+}
+
+// Whether this coordinator is in charge.
+
+void Coordinator::begin() {
+  if (options_.standby) {
+    collect();
+    return;
+  }
+  term_.start(outbox_);
+  if (membership_.view() || end_.has_ended_before()) {
+    collect();
+  }
+}
+
+/// From now on members are awaited and asked what they do, also those that are here already. A job
+/// without a view yet is led by the coordinator that started it, and needs nobody's consent.
+void Coordinator::collect() {
+  const bool waits = membership_.view() || options_.standby || end_.has_ended_before();
+  phase_ = waits ? JobPhase::kResuming : JobPhase::kWaiting;
+  returns_.begin(now_);
+  quorum_.asked_again();
+  quota_.met();
+  change_.forget_all();
+  membership_.ask_all_again();
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      outbox_.send(id, term_.welcome_back(id));
+    }
+  }
+}
+
+void Coordinator::take_charge_if_due() {
+  if (end_.has_ended_before()) {
+    // Members that come back were not told of the end; those that do not come were, or are lost.
+    // Nothing is left to agree on, so no majority is needed.
+    if (returns_.is_over(membership_, now_)) {
+      place_all();
+      end(end_.once_more(membership_));
+    }
+    return;
+  }
+  if (!returns_.is_due(membership_, end_.is_stop_asked(), now_)) {
+    return;
+  }
+  const auto lack = quorum_.reason_to_wait(membership_);
+  if (lack && options_.quorum && !all_run_on(membership_) && !only_finished_returned(membership_)) {
+    if (quorum_.wait(returns_.first_return(), now_)) {
+      outbox_.note("no_quorum", std::nullopt, *lack);
+    }
+    return;
+  }
+  take_charge();
+}
+
+void Coordinator::take_charge() {
+  outbox_.note("in_charge", std::nullopt,
+               "incarnation " + std::to_string(value(term_.incarnation())));
+  const std::optional<View>& view = membership_.view();
+  const std::vector<MemberId> absent = view ? membership_.missing() : std::vector<MemberId>{};
+  phase_ = view ? JobPhase::kRunning : JobPhase::kWaiting;
+  if (view) {
+    outbox_.add(coordinator_effect::ViewTakenOver{*view});
+  }
+  quorum_.found();
+  stalls_.restart();
+  place_all();
+  for (const MemberId id : absent) {
+    outbox_.note("lost", id, "it did not come back");
+  }
+  if (view && membership_.count(Peer::Phase::kActive) < view->members.size()) {
+    begin_change(true, absent.empty() ? ChangeCause::kGroupFailed : ChangeCause::kLost, absent);
+  }
+}
+
+void Coordinator::place_all() {
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.phase == Peer::Phase::kReturning && peer.resume) {
+      place(id);
+    }
+  }
+}
+
+/// A returned member takes the place that its report gives it.
+void Coordinator::place(MemberId id) {
+  if (!membership_.place(id, now_)) {
+    turn_out(id);
+  }
+}
+
+/// It comes when we are in charge: it was lost, and its view is not replaced yet.
+void Coordinator::place_late(MemberId id, const Peer& peer) {
+  if (has_part(*peer.resume) && phase_ == JobPhase::kRunning) {
+    turn_out(id);
+    return;
+  }
+  place(id);
+  if (peer.phase != Peer::Phase::kActive) {
+    return;
+  }
+  if (phase_ == JobPhase::kStopping) {
+    tell_to_stop(id, !change_.is_immediate());
+  } else {
+    phase_ = JobPhase::kRunning;
+    begin_change(true, ChangeCause::kLost);
+  }
+}
+
+/// The job has gone on without it. It may join as a new member.
+void Coordinator::turn_out(MemberId id) {
+  outbox_.note("evicted", id, "the job went on without it");
+  dismiss(id, {DismissReason::kEvicted, false, "the job went on without this member", true});
+}
+
+void Coordinator::wait_for_quorum(const std::string& lack) {
+  if (quorum_.wait(now_, now_)) {
+    outbox_.note("no_quorum", std::nullopt, lack);
+  }
+  wait(lack);
+}
+
+void Coordinator::check_quorum_time() {
+  const bool waits = phase_ == JobPhase::kWaiting || phase_ == JobPhase::kResuming;
+  if (!options_.quorum || !waits) {
+    return;
+  }
+  if (quorum_.is_out_of_patience(now_)) {
+    send_away(quorum_.reason_to_wait(membership_).value_or("no majority came here"));
+  }
+  if (!options_.standby && quorum_.has_idled(options_.min_workers_timeout, now_)) {
+    end({Outcome::kTooFewWorkers, "no majority of the members came back", false});
+  }
+}
+
+/// Perhaps there are enough members elsewhere. Those that come back must say again whom they obey.
+void Coordinator::send_away(const std::string& detail) {
+  outbox_.note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
+  const std::uint32_t skip = quorum_.places_to_skip(now_);
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      outbox_.send(id, NoQuorum{detail, skip});
+    }
+    outbox_.add(coordinator_effect::Disconnect{id});
+    detector_.forget(id);
+  }
+  membership_.remove_all();
+  collect();
+}
+
+// Members go.
+
+void Coordinator::lose(MemberId id, const std::string& detail, bool still_connected) {
+  const Peer* peer = membership_.find(id);
+  if (peer == nullptr) {
+    return;
+  }
+  const bool was_dismissed = peer->phase == Peer::Phase::kDismissed;
+  // It is told, should it still be able to hear. Not with a quorum, as its consent may still be
+  // needed: then it is told when it comes back and the view is over.
+  if (still_connected && !was_dismissed && !options_.quorum) {
+    outbox_.send(id, Dismiss{DismissReason::kEvicted, false, detail, true});
+  }
+  outbox_.add(coordinator_effect::Disconnect{id});
+  outbox_.note(was_dismissed ? "disconnected" : "lost", id, detail);
+  remove(id, detail);
+}
+
+void Coordinator::evict(const Accusation& accused, const std::string& kind) {
+  outbox_.send(accused.member, Dismiss{accused.told, false, accused.reason, true});
+  membership_.fence(accused.member);
+  outbox_.add(coordinator_effect::Disconnect{accused.member});
+  outbox_.note(kind, accused.member, accused.reason);
+  remove(accused.member, accused.reason);
+}
+
+void Coordinator::evict_all(const std::vector<Accusation>& accused) {
+  for (const Accusation& each : accused) {
+    evict(each);
+  }
+  if (!accused.empty()) {
+    membership_.forget_claims();
+  }
+}
+
+void Coordinator::remove(MemberId id, const std::string& why) {
+  const bool is_change = (phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping) &&
+                         membership_.at(id).phase != Peer::Phase::kDismissed &&
+                         membership_.is_in_view(id);
+  detector_.forget(id);
+  stalls_.forget(id);
+  membership_.remove(id);
+  if (is_change) {
+    begin_change(true, ChangeCause::kLost, {id});
+    change_.explain_if_open(why);
+  }
+}
+
+void Coordinator::dismiss(MemberId id, const Dismiss& told) {
+  membership_.dismiss(id);
+  detector_.forget(id);
+  stalls_.forget(id);
+  outbox_.send(id, told);
+}
+
+void Coordinator::dismiss_leavers() {
+  const bool is_view_ending = phase_ == JobPhase::kStopping && membership_.is_anyone_active();
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (!peer.leaving) {
+      continue;
+    }
+    const bool is_free = peer.phase == Peer::Phase::kLoading ||
+                         (peer.is_candidate() && !is_view_ending &&
+                          membership_.may_leave(id, phase_ == JobPhase::kRunning));
+    if (is_free) {
+      dismiss(id, {DismissReason::kDrained, false, peer.leave_reason});
+      outbox_.note("left", id, peer.leave_reason);
+    }
+  }
+}
+
+// From one view to the next.
+
+void Coordinator::start_planned_change() {
+  if (end_.is_stop_asked()) {
+    if (!end_.is_finishing()) {  // else the members find by themselves that the job is over
+      begin_change(false, ChangeCause::kStop);
+    }
+  } else if (end_.is_pause_asked()) {
+    begin_change(false, ChangeCause::kPause);
+  } else if (auto planned = planned_change(membership_, now_, options_.start_together)) {
+    begin_change(false, planned->cause, std::move(planned->members));
+  }
+}
+
+void Coordinator::begin_change(bool immediate, ChangeCause cause, std::vector<MemberId> members) {
+  ENSURE(membership_.view() && (phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping),
+         "only a published view can end");
+  const bool is_ending = std::exchange(phase_, JobPhase::kStopping) == JobPhase::kStopping;
+  const ViewChange::Tell tell =
+      is_ending ? change_.add(now_, immediate, cause, std::move(members))
+                : change_.begin(now_, membership_.view()->id, immediate, cause, std::move(members));
+  if (tell != ViewChange::Tell::kNothing) {
+    for (const MemberId id : membership_.active()) {
+      tell_to_stop(id, tell == ViewChange::Tell::kAtBoundary);
+    }
+  }
+}
+
+void Coordinator::tell_to_stop(MemberId id, bool at_boundary) {
+  const bool stays = at_boundary && !end_.is_asked() && !membership_.at(id).leaving;
+  outbox_.send(id, Stop{membership_.view()->id, at_boundary, stays});
+}
+
+void Coordinator::check_stop_deadline() {
+  if (phase_ != JobPhase::kStopping || !change_.is_overdue(now_)) {
+    return;
+  }
+  if (!change_.is_immediate()) {  // some left at the boundary, or differ; others do not come so far
+    begin_change(true, ChangeCause::kGroupFailed);
+    return;
+  }
+  for (const MemberId id : membership_.active()) {
+    evict({id, "did not leave the group within " +
+                   std::to_string(static_cast<long>(to_ms(options_.stop_timeout))) + " ms"});
+  }
+}
+
+/// No member is active any more: what follows the view that has ended, or the waiting.
+void Coordinator::go_on() {
+  ENSURE(!membership_.is_anyone_active(), "a new view needs the report of every living member");
+  if (phase_ == JobPhase::kStopping) {
+    if (const auto deadlock = judge_ended_view()) {
+      end(*deadlock);
+      return;
+    }
+  }
+  const bool can_go_on = !quota_.lack(membership_, now_) && !quorum_.lack(membership_);
+  if (const auto ending = end_.decide(membership_, can_go_on)) {
+    end(*ending);
+    return;
+  }
+  if (end_.is_pause_asked() && !end_.is_finishing()) {
+    if (std::exchange(phase_, JobPhase::kPaused) != JobPhase::kPaused) {
+      change_.forget();
+      quota_.met();
+      outbox_.note("paused", std::nullopt, "");
+    }
+    return;
+  }
+  dismiss_leavers();
+  if (const auto too_few = quota_.lack(membership_, now_)) {
+    wait(*too_few);
+  } else if (const auto no_majority = quorum_.lack(membership_)) {
+    wait_for_quorum(*no_majority);
+  } else {
+    publish();
+  }
+}
+
+void Coordinator::wait(const std::string& detail) {
+  quota_.wait(membership_, now_);
+  if (std::exchange(phase_, JobPhase::kWaiting) != JobPhase::kWaiting) {
+    outbox_.note("waiting", std::nullopt, detail);
+  }
+}
+
+void Coordinator::publish() {
+  const bool is_resumed = membership_.view() && phase_ != JobPhase::kStopping;
+  const View view = make_view(membership_, term_.view_id_after(membership_.view()),
+                              quorum_.bases(membership_), options_);
+  if (view.committed < membership_.committed()) {
+    outbox_.note("restarted", std::nullopt,
+                 "every holder of step " + std::to_string(value(membership_.committed())) +
+                     " is gone; resuming after " + std::to_string(value(view.committed)));
+    membership_.go_back_to(view.committed);
+  }
+  if (is_resumed) {
+    outbox_.note("resumed", std::nullopt, "");
+  }
+  change_.publish(now_, view, newcomers_in(view, membership_), count_redone(view, membership_));
+  const std::optional<View> before = membership_.enter(view, now_, outbox_);
+  store_.clear();
+  phase_ = JobPhase::kRunning;
+  speeds_.view_began();
+  quota_.met();
+  quorum_.found();
+  quorum_.view_changed();
+  stalls_.restart();
+  announce(view, before, options_.delta_from_members, outbox_);
+}
+
+/// The end goes on record, then all members are told. A coordinator that died in between left
+/// members that wait for the word, and perhaps servers that still run; the next one on its log ends
+/// the job once more.
+void Coordinator::end(const JobEnd::Ending& ending) {
+  ENSURE(phase_ != JobPhase::kEnded, "a job ends once");
+  outbox_.append(log_record::JobEnded{ending.outcome, ending.detail}, true);
+  const std::optional<MemberId> writer =
+      ending.with_checkpoint ? membership_.holder_of_newest_state() : std::optional<MemberId>{};
+  for (const auto& [id, peer] : membership_.peers()) {
+    if (peer.phase != Peer::Phase::kDismissed) {
+      dismiss(id, {reason_of(ending.outcome), id == writer, ending.detail});
+    }
+  }
+  phase_ = JobPhase::kEnded;
+  store_.clear();
+  outbox_.add(coordinator_effect::JobEnded{ending.outcome, ending.detail});
+}
+
+// The judges.
+
+/// Every member of the view that ends has stopped: the judges name those that are not to be in the
+/// next one. Returns how the job ends if nobody can say who is right.
+std::optional<JobEnd::Ending> Coordinator::judge_ended_view() {
+  evict_all(claims_.false_steps(membership_));
+  evict_all(claims_.false_ends(membership_));
+  if (const auto first = change_.first_to_break()) {
+    const auto accused = judge_break(blame_, *first, membership_);
+    if (accused && quorum_.can_spare(accused->member, membership_)) {
+      evict(*accused);
+    }
+  } else {
+    blame_.view_ended_otherwise();
+  }
+  const DisputeVerdict verdict = judge_dispute(membership_, options_.state_part_names);
+  if (verdict.deadlock) {
+    return JobEnd::Ending{Outcome::kFailed, *verdict.deadlock, false};
+  }
+  for (const MemberId odd : verdict.odd) {
+    evict({odd, verdict.reason, DismissReason::kCorrupted}, "corrupted");
+  }
+  if (!verdict.odd.empty()) {
+    change_.found_corruption();
+  }
+  return std::nullopt;
+}
+
+void Coordinator::judge_stalls() {
+  if (phase_ != JobPhase::kRunning && phase_ != JobPhase::kStopping) {
+    return;
+  }
+  const std::vector<MemberId> active = membership_.active();
+  for (const Stall& stall : stalls_.judge(active)) {
+    const std::string what = describe(stall, membership_.view(), options_.bucket_names);
+    if (!stall.evict) {
+      outbox_.note("stalled", stall.member, what);
+    } else if (membership_.somebody_else_works(stall.member)) {
+      evict({stall.member, "hangs: " + what});
+    }
+  }
+  if (phase_ == JobPhase::kRunning && stalls_.group_is_stuck(active)) {
+    const std::string why = "every member waits for an all-reduce; the group forms anew";
+    outbox_.note("stalled", std::nullopt, why);
+    begin_change(true, ChangeCause::kGroupFailed);
+    change_.explain(why);
+  }
+}
+
+void Coordinator::judge_speeds() {
+  if (!is_undisturbed() || end_.is_asked()) {
+    return;
+  }
+  const SpeedJudge::Verdict verdict = speeds_.judge(now_, membership_);
+  if (const auto& slow = verdict.straggler) {
+    membership_.wants_to_leave(slow->member, slow->reason);
+    outbox_.note("straggler", slow->member, slow->reason);
+  } else if (verdict.rebalance) {
+    outbox_.note("rebalance", std::nullopt, *verdict.rebalance);
+    begin_change(false, ChangeCause::kRebalance);
+  }
+}
+
+}  // namespace mayfly::elastic

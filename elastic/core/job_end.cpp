@@ -1,0 +1,95 @@
+#include "elastic/core/job_end.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace mayfly::elastic {
+
+WorkerQuota::WorkerQuota(const CoordinatorOptions& options)
+    : least_(options.min_workers),
+      initial_(options.initial_workers),
+      timeout_(options.min_workers_timeout),
+      counts_some_only_(static_cast<bool>(options.counts_as_worker)) {}
+
+std::optional<std::string> WorkerQuota::lack(const Membership& membership, Instant now) const {
+  const std::size_t least = std::max<std::size_t>(least_, 1);
+  const std::size_t initial = std::max<std::size_t>(initial_, least);
+  const std::size_t members =
+      membership.count(Peer::Phase::kReady) + membership.count(Peer::Phase::kStopped);
+  if (!membership.view() && !is_hopeless(now) && members < initial) {
+    return std::to_string(members) + " of " + std::to_string(initial) +
+           (counts_some_only_ ? " members are ready" : " workers are ready");
+  }
+  const std::size_t workers = membership.ready_workers();
+  if (workers < least) {
+    return std::to_string(workers) + " of " + std::to_string(least) + " workers are ready";
+  }
+  return std::nullopt;
+}
+
+void WorkerQuota::wait(const Membership& membership, Instant now) {
+  if (!since_ && (membership.view() || !membership.candidates().empty())) {
+    since_ = now;
+  }
+}
+
+std::string WorkerQuota::reason_to_end(const Membership& membership) const {
+  return std::to_string(membership.ready_workers()) + " workers are ready, " +
+         std::to_string(least_) + " are needed";
+}
+
+void WorkerQuota::excuse(Duration pause, Instant now) {
+  if (since_) {
+    since_ = std::min(*since_ + pause, now);
+  }
+}
+
+void JobEnd::restore(const LogContents& contents) {
+  pause_asked_ = contents.is_paused;
+  before_ = contents.ended;
+}
+
+bool JobEnd::ask_pause(bool pause) {
+  return std::exchange(pause_asked_, pause) != pause;
+}
+
+void JobEnd::ask_stop(const std::string& reason) {
+  stop_asked_ = stop_asked_.value_or(reason);
+}
+
+std::optional<JobEnd::Ending> JobEnd::decide(const Membership& membership, bool can_go_on) {
+  const Peers& peers = membership.peers();
+  const auto finished = static_cast<std::size_t>(
+      std::count_if(peers.begin(), peers.end(), [](const Peers::value_type& entry) {
+        return entry.second.phase == Peer::Phase::kStopped && entry.second.stopped.finished;
+      }));
+  if (finished > 0 && finished == membership.count(Peer::Phase::kStopped)) {
+    return Ending{Outcome::kDone, "", true};
+  }
+  const bool may_finish = finished > 0 && can_go_on;
+  if (stop_asked_ && (!may_finish || std::exchange(is_finishing_, true))) {
+    return Ending{Outcome::kStopped, *stop_asked_, membership.view().has_value()};
+  }
+  return std::nullopt;
+}
+
+JobEnd::Ending JobEnd::once_more(const Membership& membership) const {
+  ENSURE(before_, "only an ended job ends once more");
+  const bool has_state = membership.view().has_value() && before_->outcome != Outcome::kFailed;
+  return {before_->outcome, before_->detail, has_state};
+}
+
+DismissReason reason_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone: return DismissReason::kJobDone;
+    case Outcome::kStopped: return DismissReason::kJobStopped;
+    case Outcome::kFailed:
+    case Outcome::kTooFewWorkers: return DismissReason::kJobFailed;
+  }
+  UNREACHABLE("every outcome has a reason");
+}
+
+}  // namespace mayfly::elastic

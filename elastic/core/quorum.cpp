@@ -1,0 +1,180 @@
+#include "elastic/core/quorum.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+ViewBase base_of(const View& view) {
+  ViewBase base{view.id, {}};
+  for (const ViewMember& member : view.members) {
+    base.members.push_back(member.id);
+  }
+  return base;
+}
+
+/// More than half, or half and the first one: of two such sets at least one member is in both.
+bool has_majority(const ViewBase& base, const std::set<MemberId>& consenting) {
+  const auto agreed = static_cast<std::size_t>(
+      std::count_if(base.members.begin(), base.members.end(),
+                    [&](MemberId member) { return consenting.contains(member); }));
+  const bool is_half = 2 * agreed == base.members.size();
+  return 2 * agreed > base.members.size() || (is_half && consenting.contains(base.members.front()));
+}
+
+bool holds(const ViewBase& base, MemberId member) {
+  return std::find(base.members.begin(), base.members.end(), member) != base.members.end();
+}
+
+}  // namespace
+
+Quorum::Quorum(const CoordinatorOptions& options)
+    : is_required_(options.quorum), identity_(options.identity), timeout_(options.quorum_timeout) {}
+
+Quorum::Consent Quorum::consent(const Membership& membership) const {
+  Consent given;
+  if (!is_required_) {
+    return given;
+  }
+  given.members = gone_;
+  // It obeys us, so it will not enter or go on with the last view: one that had no part in that
+  // view's first step never will, and a step needs the part of every member.
+  const auto obeys = [&](MemberId id, ViewId entered, bool contributed) {
+    const bool had_a_part = entered == membership.view()->id && contributed;
+    given.last_view_died = given.last_view_died || !had_a_part;
+    given.members.insert(id);
+  };
+  for (const auto& [id, peer] : membership.next_members()) {
+    if (membership.is_in_view(id)) {
+      obeys(id, peer->stopped.view, peer->stopped.contributed);
+    } else {
+      given.members.insert(id);
+    }
+  }
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.phase != Peer::Phase::kReturning || !peer.resume) {
+      continue;
+    }
+    if (membership.is_in_view(id)) {
+      obeys(id, peer.resume->view ? peer.resume->view->id : ViewId{},
+            !peer.resume->last || peer.resume->last->contributed);
+    } else {
+      given.members.insert(id);
+    }
+  }
+  return given;
+}
+
+/// Nothing if too many views in a row are in doubt.
+std::optional<std::vector<ViewBase>> Quorum::bases_with(const Consent& given,
+                                                        const Membership& membership) const {
+  if (!is_required_ || !membership.view()) {
+    return std::vector<ViewBase>{};
+  }
+  if (is_view_active_ || membership.view()->bases.empty()) {
+    return std::vector<ViewBase>{base_of(*membership.view())};
+  }
+  std::vector<ViewBase> bases = membership.view()->bases;
+  if (!given.last_view_died) {
+    bases.push_back(base_of(*membership.view()));
+  }
+  if (bases.size() > kViewBasesMax) {
+    return std::nullopt;
+  }
+  return bases;
+}
+
+std::optional<std::string> Quorum::lack(const Membership& membership) const {
+  const Consent given = consent(membership);
+  const auto bases = bases_with(given, membership);
+  if (!bases) {
+    return "of too many views in a row nobody knows whether they committed a step";
+  }
+  for (const ViewBase& base : *bases) {
+    if (!has_majority(base, given.members)) {
+      const auto here = std::count_if(base.members.begin(), base.members.end(),
+                                      [&](MemberId m) { return given.members.contains(m); });
+      return std::to_string(here) + " of the " + std::to_string(base.members.size()) +
+             " members of view " + std::to_string(value(base.id)) +
+             " are here; a majority is needed";
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Quorum::reason_to_wait(const Membership& membership) const {
+  if (!membership.view()) {  // whoever started the job may be starting it still, with other workers
+    return "the job has had no view yet, and a standby takes over only a job that has begun; start "
+           "its first coordinator again";
+  }
+  return lack(membership);
+}
+
+std::vector<ViewBase> Quorum::bases(const Membership& membership) const {
+  const auto found = bases_with(consent(membership), membership);
+  ENSURE(found, "a view is made only with a quorum");
+  return *found;
+}
+
+bool Quorum::can_spare(MemberId id, const Membership& membership) const {
+  Consent others = consent(membership);
+  for (const MemberId gone : gone_) {
+    others.members.erase(gone);
+  }
+  others.members.erase(id);
+  const auto bases = bases_with(others, membership);
+  return bases && std::all_of(bases->begin(), bases->end(), [&](const ViewBase& base) {
+           return has_majority(base, others.members);
+         });
+}
+
+void Quorum::is_gone(MemberId id, const Membership& membership) {
+  const std::optional<View>& view = membership.view();
+  if (!is_required_ || !view) {
+    return;
+  }
+  const bool matters = membership.is_in_view(id) ||
+                       std::any_of(view->bases.begin(), view->bases.end(),
+                                   [id](const ViewBase& base) { return holds(base, id); });
+  if (matters) {
+    gone_.insert(id);
+  }
+}
+
+void Quorum::committed(MemberId id, ViewId view, Step step, const Membership& membership) {
+  const std::optional<View>& last = membership.view();
+  const bool is_step_of_view = last && view == last->id && step > last->committed;
+  is_view_active_ = is_view_active_ || (is_step_of_view && membership.is_in_view(id));
+}
+
+bool Quorum::wait(std::optional<Instant> since, Instant now) {
+  idle_since_ = idle_since_.value_or(now);
+  if (waiting_since_) {
+    return false;
+  }
+  waiting_since_ = since;
+  return true;
+}
+
+/// Never the same twice: two groups of members that changed places in step would never meet.
+bool Quorum::is_out_of_patience(Instant now) const {
+  if (!waiting_since_) {
+    return false;
+  }
+  const auto most = static_cast<std::uint64_t>(timeout_.count());
+  const auto since = static_cast<std::uint64_t>(waiting_since_->ns);
+  const std::uint64_t extra = CounterRandom(identity_).split("patience").below(since, most + 1);
+  return now - *waiting_since_ >= timeout_ + Duration(static_cast<std::int64_t>(extra));
+}
+
+std::uint32_t Quorum::places_to_skip(Instant now) const {
+  return static_cast<std::uint32_t>(
+      CounterRandom(identity_)
+          .split("elsewhere")
+          .below(static_cast<std::uint64_t>(now.ns), std::uint64_t{1} << 32));
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,139 @@
+#include "elastic/core/term.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+using Texts = JobFingerprint::Texts;
+
+const std::string* find(const Texts& texts, const std::string& name) {
+  const auto place = std::find_if(texts.begin(), texts.end(),
+                                  [&name](const auto& pair) { return pair.first == name; });
+  return place == texts.end() ? nullptr : &place->second;
+}
+
+std::string describe_difference(const std::string& name, const std::string* job,
+                                const std::string* worker) {
+  const std::string nothing = "nothing";
+  return name + ": the job has " + (job != nullptr ? *job : nothing) + ", this worker has " +
+         (worker != nullptr ? *worker : nothing);
+}
+
+}  // namespace
+
+/// A text that was open agrees with everything as long as either side has not said anything.
+std::optional<std::string> JobFingerprint::difference(const Texts& worker) const {
+  if (agreed_.empty()) {
+    return std::nullopt;
+  }
+  for (const auto& [name, expected] : agreed_) {
+    const std::string* found = find(worker, name);
+    const std::string* before = find(asked_, name);
+    const bool may_be_open = before != nullptr && before->empty();
+    const bool is_open = may_be_open && (expected.empty() || (found != nullptr && found->empty()));
+    if (found == nullptr || (*found != expected && !is_open)) {
+      return describe_difference(name, &expected, found);
+    }
+  }
+  for (const auto& [name, found] : worker) {
+    if (find(agreed_, name) == nullptr) {
+      return describe_difference(name, nullptr, &found);
+    }
+  }
+  return std::nullopt;
+}
+
+void JobFingerprint::settle(const Texts& worker) {
+  if (asked_.empty()) {
+    agreed_ = agreed_.empty() ? worker : agreed_;
+    return;
+  }
+  for (auto& [name, text] : agreed_) {
+    const std::string* said = find(worker, name);
+    if (text.empty() && said != nullptr) {
+      text = *said;
+    }
+  }
+}
+
+Term::Term(const CoordinatorOptions& options)
+    : identity_(options.identity),
+      microbatches_(options.microbatches),
+      has_quorum_(options.quorum),
+      fingerprint_(options.fingerprint) {
+  ENSURE(identity_ != 0, "0 names no coordinator");
+}
+
+void Term::restore(const LogContents& contents) {
+  ENSURE(contents.job != 0 && job_ == 0, "a coordinator goes on with one job");
+  ENSURE(contents.microbatches == microbatches_, "the job is the same as before");
+  job_ = contents.job;
+  incarnation_ = contents.incarnation;
+  fingerprint_.restore(contents.fingerprint);
+}
+
+void Term::start(Outbox& outbox) {
+  if (job_ == 0) {
+    job_ = identity_;
+    outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_.agreed()});
+    fingerprint_.noted();
+  }
+  begin(next(incarnation_), outbox);
+}
+
+void Term::begin(Incarnation incarnation, Outbox& outbox) {
+  ENSURE(incarnation > incarnation_, "incarnations only grow");
+  incarnation_ = incarnation;
+  last_id_ = MemberId{id_base(incarnation_)};
+  outbox.append(log_record::IncarnationStarted{incarnation_}, true);
+  if (value(incarnation_) > 1) {
+    outbox.note("incarnation", std::nullopt, std::to_string(value(incarnation_)));
+  }
+}
+
+bool Term::obeys_another(const Hello& hello) const {
+  const bool is_of_another = hello.incarnation == incarnation_ && hello.author != identity_;
+  return hello.incarnation > incarnation_ || is_of_another;
+}
+
+Welcome Term::welcome(MemberId member, bool underway) const {
+  return Welcome{member, incarnation_, identity_, job_, false, has_quorum_, underway};
+}
+
+Welcome Term::welcome_back(MemberId member) const {
+  return Welcome{member, incarnation_, identity_, job_, true, has_quorum_};
+}
+
+MemberId Term::new_member_id() {
+  last_id_ = next(last_id_);
+  return last_id_;
+}
+
+ViewId Term::view_id_after(const std::optional<View>& last) const {
+  const ViewId id{std::max(last ? value(last->id) : 0, id_base(incarnation_)) + 1};
+  ENSURE(incarnation_of(id) == incarnation_, "an incarnation has ids for all its views");
+  return id;
+}
+
+void Term::admit(const Hello& hello, Outbox& outbox) {
+  fingerprint_.settle(hello.fingerprint);
+  // Whoever leads the job after us must not take other workers. With a quorum the members that
+  // return say it again before anybody else is let in.
+  if (fingerprint_.is_news() && job_ != 0 && !has_quorum_) {
+    outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_.agreed()}, true);
+    fingerprint_.noted();
+  }
+}
+
+void Term::admit_again(const Hello& hello, Outbox& outbox) {
+  ENSURE(!is_of_another_job(hello), "members do not change jobs");
+  job_ = hello.job;
+  admit(hello, outbox);
+  last_id_ = std::max(last_id_, hello.member);
+}
+
+}  // namespace mayfly::elastic

@@ -1,0 +1,115 @@
+#include "elastic/core/job_end.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/membership_fixture.hpp"
+
+namespace mayfly::elastic {
+namespace {
+
+/// Members 1 and 2 have stopped; those listed say that the job is over.
+Membership stopped(const std::vector<MemberId>& finished) {
+  Membership membership = working({k1, k2});
+  for (const MemberId id : {k1, k2}) {
+    Stopped said = stopped_after(12);
+    said.finished = std::find(finished.begin(), finished.end(), id) != finished.end();
+    membership.stopped(id, said);
+  }
+  return membership;
+}
+
+TEST(JobEnd, IsOverWhenAllHaveFinished) {
+  JobEnd end;
+  EXPECT_FALSE(end.decide(stopped({k1}), true));
+  const auto ending = end.decide(stopped({k1, k2}), true);
+  ASSERT_TRUE(ending);
+  EXPECT_EQ(ending->outcome, Outcome::kDone);
+  EXPECT_TRUE(ending->with_checkpoint);
+}
+
+TEST(JobEnd, TheFirstReasonToStopCounts) {
+  JobEnd end;
+  EXPECT_FALSE(end.is_asked());
+  end.ask_stop("time is up");
+  end.ask_stop("again");
+  EXPECT_TRUE(end.is_asked());
+  const auto ending = end.decide(stopped({}), true);
+  ASSERT_TRUE(ending);
+  EXPECT_EQ(ending->outcome, Outcome::kStopped);
+  EXPECT_EQ(ending->detail, "time is up");
+  EXPECT_FALSE(end.is_finishing());
+}
+
+TEST(JobEnd, OthersMayHaveTheLastStepInOneMoreView) {
+  JobEnd end;
+  end.ask_stop("now");
+  EXPECT_FALSE(end.decide(stopped({k1}), true));
+  EXPECT_TRUE(end.is_finishing());
+  EXPECT_TRUE(end.decide(stopped({k1}), true)) << "but in no second one";
+  JobEnd lonely;
+  lonely.ask_stop("now");
+  EXPECT_TRUE(lonely.decide(stopped({k1}), false)) << "there is no other view";
+}
+
+TEST(JobEnd, APauseIsNewsOnce) {
+  JobEnd end;
+  EXPECT_TRUE(end.ask_pause(true));
+  EXPECT_FALSE(end.ask_pause(true));
+  EXPECT_TRUE(end.is_pause_asked());
+  EXPECT_TRUE(end.ask_pause(false));
+}
+
+TEST(JobEnd, EndsOnceMoreAsTheLogSays) {
+  LogContents contents;
+  contents.ended = log_record::JobEnded{Outcome::kStopped, "by hand"};
+  contents.is_paused = true;
+  JobEnd end;
+  EXPECT_DEATH((void)end.once_more(stopped({})), "only an ended job");
+  end.restore(contents);
+  EXPECT_TRUE(end.is_pause_asked());
+  const JobEnd::Ending ending = end.once_more(stopped({}));
+  EXPECT_EQ(ending.outcome, Outcome::kStopped);
+  EXPECT_EQ(ending.detail, "by hand");
+  EXPECT_TRUE(ending.with_checkpoint);
+}
+
+CoordinatorOptions needs(std::uint32_t least, std::uint32_t initial) {
+  CoordinatorOptions options;
+  options.min_workers = least;
+  options.initial_workers = initial;
+  return options;
+}
+
+TEST(WorkerQuota, TheFirstViewWaitsForAllOfThem) {
+  const WorkerQuota quota(needs(1, 3));
+  Membership membership(CoordinatorOptions{});
+  add_ready(membership, k1);
+  add_ready(membership, k2);
+  EXPECT_EQ(quota.lack(membership, kSoon), "2 of 3 workers are ready");
+  add_ready(membership, k3);
+  EXPECT_FALSE(quota.lack(membership, kSoon));
+  EXPECT_FALSE(quota.lack(stopped({}), kSoon)) << "later ones do not";
+  EXPECT_EQ(WorkerQuota(needs(3, 3)).lack(stopped({}), kSoon), "2 of 3 workers are ready");
+}
+
+TEST(WorkerQuota, TheWaitingEndsInTime) {
+  const CoordinatorOptions options = needs(1, 3);
+  WorkerQuota quota(options);
+  Membership membership(options);
+  quota.wait(membership, kSoon);
+  EXPECT_FALSE(quota.is_hopeless(kSoon + options.min_workers_timeout)) << "nobody has come yet";
+  add_ready(membership, k1);
+  quota.wait(membership, kSoon);
+  quota.wait(membership, kLater);
+  EXPECT_FALSE(quota.is_hopeless(kSoon + options.min_workers_timeout - milliseconds(1)));
+  EXPECT_TRUE(quota.is_hopeless(kSoon + options.min_workers_timeout));
+  EXPECT_FALSE(quota.lack(membership, kSoon + options.min_workers_timeout))
+      << "the job begins with those that are there";
+  quota.excuse(seconds(5), kSoon + seconds(5));
+  EXPECT_FALSE(quota.is_hopeless(kSoon + options.min_workers_timeout));
+  quota.met();
+  EXPECT_FALSE(quota.is_hopeless(kSoon + 2 * options.min_workers_timeout));
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
