@@ -1,10 +1,170 @@
 #include "elastic/core/admission.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
-#include "elastic/core/returns.hpp"
+#include "base/check.hpp"
 
 namespace mayfly::elastic {
+namespace {
+
+constexpr Incarnation kIncarnationMax{1'000'000'000};  // far from where ids would overflow
+
+bool contains(const View& view, MemberId id) {
+  return std::any_of(view.members.begin(), view.members.end(),
+                     [id](const ViewMember& member) { return member.id == id; });
+}
+
+bool is_complete(const Membership& membership) {
+  return membership.view() && membership.missing().empty();
+}
+
+Step commit(Resume& report, Step committed) {
+  report.committed = std::max(report.committed, committed);
+  report.is_active = report.is_active || committed > report.view->committed;
+  return committed;
+}
+
+}  // namespace
+
+bool has_part(const Resume& resume) {
+  return resume.phase == ResumePhase::kRunning || resume.phase == ResumePhase::kStopped;
+}
+
+bool makes_sense(MemberId id, const Resume& resume) {
+  const bool is_stopped = resume.phase == ResumePhase::kStopped;
+  if ((has_part(resume) && !resume.view) || (is_stopped && !resume.last) ||
+      (resume.phase == ResumePhase::kRunning && resume.last) || (resume.last && !resume.view)) {
+    return false;
+  }
+  return !resume.view || (resume.view->id != ViewId{} && contains(*resume.view, id) &&
+                          incarnation_of(resume.view->id) <= resume.incarnation &&
+                          (!resume.last || resume.last->view == resume.view->id));
+}
+
+bool is_impossible(const Hello& hello) {
+  const auto is_later = [&hello](std::uint64_t id) {
+    return id != 0 && incarnation_of(ViewId{id}) > hello.incarnation;
+  };
+  return hello.incarnation > kIncarnationMax || is_later(value(hello.member)) ||
+         is_later(value(hello.view));
+}
+
+bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers, ViewId last_view) {
+  const bool is_sound = told.phase == ResumePhase::kStopped &&
+                        told.last->dispute == Dispute::kNone && !told.last->contradicts_itself;
+  if (!is_sound) {
+    return false;
+  }
+  const auto has_more = [&](Step committed, ViewId view) {
+    const bool is_other_state = view > told.view->id || view == ViewId{};
+    return committed > told.committed || (committed == told.committed && is_other_state);
+  };
+  return std::none_of(peers.begin(), peers.end(), [&](const Peers::value_type& entry) {
+    const auto& [other, peer] = entry;
+    if (other == id) {
+      return false;
+    }
+    if (peer.resume) {
+      const ViewId view = peer.resume->view ? peer.resume->view->id : ViewId{};
+      const bool is_at_work = peer.resume->phase == ResumePhase::kRunning && view == last_view;
+      // How far one at work comes is not known yet.
+      return is_at_work || has_more(peer.resume->committed, view);
+    }
+    return peer.phase == Peer::Phase::kActive ||
+           (peer.is_candidate() && has_more(peer.committed, peer.stopped.view));
+  });
+}
+
+std::optional<Step> amend(Resume& report, const Message& message) {
+  const auto is_of_view = [&report](ViewId view) {
+    return has_part(report) && report.view->id == view;
+  };
+  if (const auto* stopped = std::get_if<Stopped>(&message); stopped && is_of_view(stopped->view)) {
+    report.phase = ResumePhase::kStopped;
+    report.last = *stopped;
+    return commit(report, stopped->committed);
+  }
+  if (const auto* step = std::get_if<Progress>(&message); step && is_of_view(step->view)) {
+    report.microbatch_ms = step->microbatch_ms > 0 ? step->microbatch_ms : report.microbatch_ms;
+    return commit(report, step->committed);
+  }
+  if (const auto* done = std::get_if<CaughtUp>(&message); done && is_of_view(done->view)) {
+    report.has_caught_up = true;
+  } else if (const auto* ready = std::get_if<Ready>(&message);
+             ready && report.phase == ResumePhase::kLoading) {
+    report.phase = ResumePhase::kReady;
+    report.committed = ready->committed;
+    report.state_bytes = ready->state_bytes;
+  } else if (const auto* leave = std::get_if<LeaveRequest>(&message)) {
+    report.is_leaving = true;
+    report.leave_reason = leave->reason;
+  }
+  return std::nullopt;
+}
+
+bool all_run_on(const Membership& membership) {
+  if (!is_complete(membership)) {
+    return false;
+  }
+  const View& view = *membership.view();
+  return std::all_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+    const Resume& told = *membership.at(member.id).resume;
+    return told.phase == ResumePhase::kRunning && told.view->id == view.id;
+  });
+}
+
+bool only_finished_returned(const Membership& membership) {
+  std::size_t finished = 0;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.resume && has_part(*peer.resume)) {
+      if (!peer.resume->last || !peer.resume->last->finished) {
+        return false;
+      }
+      ++finished;
+    }
+  }
+  return finished > 0;
+}
+
+ReturnWatch::ReturnWatch(const CoordinatorOptions& options)
+    : resume_timeout_(options.resume_timeout),
+      abandon_timeout_(options.quorum ? std::nullopt : std::optional(options.abandon_timeout)) {}
+
+void ReturnWatch::begin(Instant now) {
+  since_ = now;
+  first_return_.reset();
+}
+
+Instant ReturnWatch::first_return() const {
+  ENSURE(first_return_, "nobody has come back");
+  return *first_return_;
+}
+
+bool ReturnWatch::is_due(const Membership& membership, bool in_haste, Instant now) const {
+  ENSURE(since_, "members are waited for from begin() on");
+  if (is_complete(membership)) {
+    return true;
+  }
+  if (first_return_) {
+    return now - *first_return_ >= resume_timeout_;
+  }
+  return abandon_timeout_ && now - *since_ >= (in_haste ? resume_timeout_ : *abandon_timeout_);
+}
+
+bool ReturnWatch::is_over(const Membership& membership, Instant now) const {
+  ENSURE(since_, "members are waited for from begin() on");
+  return is_complete(membership) || now - first_return_.value_or(*since_) >= resume_timeout_;
+}
+
+void ReturnWatch::excuse(Duration pause, Instant now) {
+  for (std::optional<Instant>* since : {&since_, &first_return_}) {
+    if (*since) {
+      *since = std::min(**since + pause, now);
+    }
+  }
+}
 
 std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
                                             std::uint32_t workers_max, const Term& term,

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "elastic/core/accusation.hpp"
 #include "elastic/core/membership.hpp"
 
 namespace mayfly::elastic {

@@ -1,6 +1,8 @@
 #include "elastic/core/claims.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 
 #include "base/check.hpp"
 
@@ -41,6 +43,78 @@ std::optional<Step> credible_step(const Membership& membership) {
     }
   }
   return lower;
+}
+
+constexpr std::size_t kPartsNamed = 3;
+
+std::string name_parts(const std::vector<std::uint32_t>& parts,
+                       const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(parts.size(), kPartsNamed); ++i) {
+    const std::uint32_t part = parts[i];
+    text += i == 0 ? "" : ", ";
+    text += part < names.size() ? names[part] : "part " + std::to_string(part);
+  }
+  if (parts.size() > kPartsNamed) {
+    text += " and " + std::to_string(parts.size() - kPartsNamed) + " more";
+  }
+  return text;
+}
+
+std::vector<Witness> witnesses_of(Dispute dispute, const Membership& membership) {
+  std::vector<Witness> witnesses;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (!peer.is_claimant() || peer.stopped.dispute != dispute) {
+      continue;
+    }
+    // Until the first step of a view is agreed on, who copied its state only repeats the source.
+    const bool nothing_committed = peer.stopped.committed == membership.view()->committed;
+    const bool is_copy = dispute == Dispute::kState && peer.copied_state && nothing_committed;
+    witnesses.push_back({id, peer.stopped.hashes, !is_copy, peer.stopped.contradicts_itself});
+  }
+  return witnesses;
+}
+
+using Hashes = std::vector<std::uint64_t>;
+
+/// What most independent witnesses say; null if no two say the same, or several things are said
+/// equally often. One word is enough if who contradicts it is unsound.
+const Hashes* most_common(const std::vector<Witness>& witnesses) {
+  std::map<Hashes, std::size_t> votes;
+  for (const Witness& witness : witnesses) {
+    if (witness.is_independent && !witness.contradicts_itself) {
+      ++votes[witness.hashes];
+    }
+  }
+  const bool blames_somebody = std::any_of(witnesses.begin(), witnesses.end(),
+                                           [](const Witness& w) { return w.contradicts_itself; });
+  const Hashes* winner = nullptr;
+  std::size_t most = votes.size() == 1 && blames_somebody ? 0 : 1;  // to be exceeded
+  for (const auto& [hashes, count] : votes) {
+    if (count > most) {
+      winner = &hashes;
+      most = count;
+    } else if (count == most) {
+      winner = nullptr;
+    }
+  }
+  if (winner == nullptr) {
+    return nullptr;
+  }
+  const auto place = std::find_if(witnesses.begin(), witnesses.end(), [&](const Witness& witness) {
+    return witness.is_independent && !witness.contradicts_itself && witness.hashes == *winner;
+  });
+  return &place->hashes;
+}
+
+std::vector<std::uint32_t> differing_parts(const Hashes& one, const Hashes& other) {
+  std::vector<std::uint32_t> parts;
+  for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
+    if (i >= one.size() || i >= other.size() || one[i] != other[i]) {
+      parts.push_back(static_cast<std::uint32_t>(i));
+    }
+  }
+  return parts;
 }
 
 }  // namespace
@@ -140,6 +214,60 @@ std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
     }
   }
   return liars;
+}
+
+Verdict odd_one_out(const std::vector<Witness>& witnesses) {
+  const Hashes* right = most_common(witnesses);
+  if (right == nullptr) {
+    return {};
+  }
+  Verdict verdict;
+  verdict.decided = true;
+  for (const Witness& witness : witnesses) {
+    if (!witness.contradicts_itself && witness.hashes == *right) {
+      continue;
+    }
+    if (verdict.odd.empty()) {
+      verdict.parts = differing_parts(witness.hashes, *right);
+    }
+    verdict.odd.push_back(witness.member);
+  }
+  return verdict;
+}
+
+DisputeVerdict judge_dispute(const Membership& membership,
+                             const std::vector<std::string>& part_names) {
+  Dispute dispute = Dispute::kNone;
+  bool all_spoke = true;
+  for (const auto& [id, peer] : membership.peers()) {
+    if (peer.is_claimant()) {
+      dispute = std::max(dispute, peer.stopped.dispute);
+      all_spoke = all_spoke && peer.stopped.dispute != Dispute::kNone;
+    }
+  }
+  if (dispute == Dispute::kNone) {
+    return {};
+  }
+  const std::vector<Witness> witnesses = witnesses_of(dispute, membership);
+  const Verdict verdict = odd_one_out(witnesses);
+  const std::string step = std::to_string(value(membership.committed()) + 1);
+  const bool is_of_states = dispute == Dispute::kState;
+  DisputeVerdict found;
+  if (!verdict.decided) {
+    if (all_spoke) {
+      found.deadlock = (is_of_states ? "the members' states differ before step "
+                                     : "members get different results for a microbatch of step ") +
+                       step + ", and no two of " + std::to_string(witnesses.size()) +
+                       " agree on what is right";
+    }
+    return found;
+  }
+  found.odd = verdict.odd;
+  found.reason = is_of_states
+                     ? "before step " + step + " its state differed from the others' in " +
+                           name_parts(verdict.parts, part_names)
+                     : "its result for a microbatch of step " + step + " differed from the others'";
+  return found;
 }
 
 }  // namespace mayfly::elastic

@@ -1,8 +1,9 @@
 #pragma once
 
-// What members say of themselves, held against what they can have: a worker that knows the token is
-// trusted with its numbers, but not with the machine. Whoever contradicts itself, the view or the
-// others is named here, with the reason, and evicted; nothing it says can stop the job. Pure.
+// What members say of themselves, compared with what can be true: a worker that knows the token is
+// trusted with its numbers, but not with the machine. A member that contradicts itself, the view or
+// the others is named here, with the reason, and evicted; nothing that it says can stop the job.
+// Pure.
 
 #include <cstdint>
 #include <map>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "elastic/core/accusation.hpp"
 #include "elastic/core/coordinator_options.hpp"
 #include "elastic/core/membership.hpp"
 #include "elastic/core/messages.hpp"
@@ -44,5 +44,43 @@ class ClaimJudge {
   /// Of members that had done the last step and had not finished when most of the others had.
   std::map<MemberId, std::uint32_t> unfinished_views_;
 };
+
+// Disputes: members found that their states differ, or that two of them got different results for
+// the same microbatch. All have stopped before anything was committed on top, and each says what it
+// has, part by part. Accidents do not agree with each other, so what two independent members have
+// in common is right. The odd one out is expelled; the sums of the others are kept.
+
+/// What one member says that it has.
+struct Witness {
+  MemberId member{};
+  std::vector<std::uint64_t> hashes;  ///< of the parts, in the same order for all
+  /// False: it copied what it has from another witness, and has nothing of its own to say.
+  bool is_independent = true;
+  bool contradicts_itself = false;  ///< it computed the same thing twice and got different results
+};
+
+struct Verdict {
+  bool decided = false;              ///< otherwise nobody can say who is right
+  std::vector<MemberId> odd;         ///< those that are wrong, in the order of the witnesses
+  std::vector<std::uint32_t> parts;  ///< in which the first of them differs
+};
+
+/// Right is what at least two independent sound witnesses say, and more of them than say anything
+/// else; one is enough if all others are unsound. Everybody who says something else is odd, and so
+/// is everybody unsound.
+[[nodiscard]] Verdict odd_one_out(const std::vector<Witness>& witnesses);
+
+struct DisputeVerdict {
+  /// Nobody can say who is right: why the job cannot go on.
+  std::optional<std::string> deadlock;
+  std::vector<MemberId> odd;  ///< whose state must not be used again, not by itself either
+  std::string reason;         ///< of each of them
+};
+
+/// Of the view whose members have all stopped. `part_names` says what each hash of a disputed state
+/// is of, for people; empty = the number must do. An empty verdict if there is no dispute, or if
+/// some members were cut off before they could speak: the next view compares everything once more.
+[[nodiscard]] DisputeVerdict judge_dispute(const Membership& membership,
+                                           const std::vector<std::string>& part_names);
 
 }  // namespace mayfly::elastic

@@ -11,6 +11,19 @@
 
 namespace mayfly::elastic {
 
+const char* name_of(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kStandby: return "standby";
+    case JobPhase::kResuming: return "resuming";
+    case JobPhase::kWaiting: return "waiting";
+    case JobPhase::kRunning: return "running";
+    case JobPhase::kStopping: return "stopping";
+    case JobPhase::kPaused: return "paused";
+    case JobPhase::kEnded: return "ended";
+  }
+  UNREACHABLE("every phase has a name");
+}
+
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       term_(options_),
@@ -242,7 +255,7 @@ void Coordinator::on_drain_asked(MemberId id, const std::string& reason) {
     return;
   }
   const bool is_spare = peer->phase == Peer::Phase::kLoading;
-  if (!is_spare && !end_.is_stop_asked() && !membership_.leaves_somebody(id)) {
+  if (!is_spare && !end_.is_stop_asked() && !leaves_somebody(membership_.peers(), id)) {
     outbox_.note("drain_refused", id, "it would leave no member");
     return;
   }
@@ -258,7 +271,7 @@ void Coordinator::on_tick() {
   quota_.excuse(detector_.own_pause(), now_);
   returns_.excuse(detector_.own_pause(), now_);
   for (const MemberId silent : suspects) {
-    if (!membership_.somebody_else_works(silent) &&
+    if (!somebody_else_works(membership_.peers(), silent) &&
         detector_.silence(silent, now_) < options_.stop_timeout) {
       continue;  // a suspicion may be wrong, and without the last one nothing goes on
     }
@@ -402,10 +415,8 @@ void Coordinator::on_progress(MemberId id, const Progress& progress) {
   }
   membership_.progressed(id, progress, now_);
   quorum_.committed(id, progress.view, progress.committed, membership_);
-  if (membership_.has_starters()) {
-    for (const Join& join : membership_.take_joins(now_)) {
-      outbox_.add(coordinator_effect::JoinDone{join});
-    }
+  for (const Join& join : membership_.take_joins(now_)) {
+    outbox_.add(coordinator_effect::JoinDone{join});
   }
   change_.committed(now_);
   settle_if_complete();
@@ -425,7 +436,7 @@ void Coordinator::on_leave_request(MemberId id, const Peer& peer, const std::str
     return;
   }
   membership_.wants_to_leave(id, reason);
-  if (peer.phase != Peer::Phase::kLoading && !membership_.leaves_somebody(id)) {
+  if (peer.phase != Peer::Phase::kLoading && !leaves_somebody(membership_.peers(), id)) {
     outbox_.note("leave_deferred", id, "it would leave no member: " + reason);
   }
 }

@@ -3,7 +3,6 @@
 
 #include "base/check.hpp"
 #include "elastic/core/coordinator.hpp"
-#include "elastic/core/disputes.hpp"
 #include "elastic/core/next_view.hpp"
 
 // What follows from what has happened: whether this coordinator takes charge, which members go, how
@@ -175,7 +174,9 @@ void Coordinator::send_away(const std::string& detail) {
     outbox_.add(coordinator_effect::Disconnect{id});
     detector_.forget(id);
   }
-  membership_.remove_all();
+  while (!membership_.peers().empty()) {
+    membership_.remove(membership_.peers().begin()->first);
+  }
   collect();
 }
 
@@ -368,7 +369,7 @@ void Coordinator::end(const JobEnd::Ending& ending) {
   ENSURE(phase_ != JobPhase::kEnded, "a job ends once");
   outbox_.append(log_record::JobEnded{ending.outcome, ending.detail}, true);
   const std::optional<MemberId> writer =
-      ending.with_checkpoint ? membership_.holder_of_newest_state() : std::optional<MemberId>{};
+      ending.with_checkpoint ? holder_of_newest_state(membership_) : std::optional<MemberId>{};
   for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase != Peer::Phase::kDismissed) {
       dismiss(id, {reason_of(ending.outcome), id == writer, ending.detail});
@@ -416,7 +417,7 @@ void Coordinator::judge_stalls() {
     const std::string what = describe(stall, membership_.view(), options_.bucket_names);
     if (!stall.evict) {
       outbox_.note("stalled", stall.member, what);
-    } else if (membership_.somebody_else_works(stall.member)) {
+    } else if (somebody_else_works(membership_.peers(), stall.member)) {
       evict({stall.member, "hangs: " + what});
     }
   }

@@ -11,13 +11,27 @@
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
-#include "elastic/core/rebalance.hpp"
 #include "elastic/core/speed_meter.hpp"
 #include "elastic/core/stall_watch.hpp"
-#include "elastic/core/stragglers.hpp"
 #include "elastic/core/view.hpp"
 
 namespace mayfly::elastic {
+
+/// When microbatches are distributed anew although no member came or went.
+struct RebalanceOptions {
+  bool enabled = true;
+  double gain_min = 0.15;           ///< part of the slowest member's time that must be saved
+  Duration sustained = seconds(1);  ///< for so long the gain is seen before anything is changed
+  Duration interval = seconds(5);   ///< between two changes at first; doubles if they are frequent
+  Duration interval_max = seconds(320);
+  Duration repaid_within = seconds(60);  ///< what a change costs must be gained back so soon
+};
+
+/// When a slow member is asked to leave.
+struct StragglerOptions {
+  double factor = 0;             ///< slower than the others' median so many times; 0 = never
+  Duration after = seconds(30);  ///< for so long without a break
+};
 
 struct CoordinatorOptions {
   std::uint32_t microbatches = 8;     ///< per step

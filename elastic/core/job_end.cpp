@@ -8,6 +8,18 @@
 
 namespace mayfly::elastic {
 
+namespace {
+
+std::size_t ready_workers(const Membership& membership) {
+  const Peers& peers = membership.peers();
+  return static_cast<std::size_t>(
+      std::count_if(peers.begin(), peers.end(), [](const Peers::value_type& entry) {
+        return entry.second.is_candidate() && entry.second.is_worker;
+      }));
+}
+
+}  // namespace
+
 WorkerQuota::WorkerQuota(const CoordinatorOptions& options)
     : least_(options.min_workers),
       initial_(options.initial_workers),
@@ -23,7 +35,7 @@ std::optional<std::string> WorkerQuota::lack(const Membership& membership, Insta
     return std::to_string(members) + " of " + std::to_string(initial) +
            (counts_some_only_ ? " members are ready" : " workers are ready");
   }
-  const std::size_t workers = membership.ready_workers();
+  const std::size_t workers = ready_workers(membership);
   if (workers < least) {
     return std::to_string(workers) + " of " + std::to_string(least) + " workers are ready";
   }
@@ -37,7 +49,7 @@ void WorkerQuota::wait(const Membership& membership, Instant now) {
 }
 
 std::string WorkerQuota::reason_to_end(const Membership& membership) const {
-  return std::to_string(membership.ready_workers()) + " workers are ready, " +
+  return std::to_string(ready_workers(membership)) + " workers are ready, " +
          std::to_string(least_) + " are needed";
 }
 
@@ -80,6 +92,18 @@ JobEnd::Ending JobEnd::once_more(const Membership& membership) const {
   ENSURE(before_, "only an ended job ends once more");
   const bool has_state = membership.view().has_value() && before_->outcome != Outcome::kFailed;
   return {before_->outcome, before_->detail, has_state};
+}
+
+std::optional<MemberId> holder_of_newest_state(const Membership& membership) {
+  std::optional<MemberId> holder;
+  Step newest{};
+  for (const auto& [id, peer] : membership.candidates()) {
+    if (!holder || peer->committed > newest) {
+      holder = id;
+      newest = peer->committed;
+    }
+  }
+  return holder;
 }
 
 DismissReason reason_of(Outcome outcome) {

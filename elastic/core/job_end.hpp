@@ -79,6 +79,10 @@ class JobEnd {
   std::optional<log_record::JobEnded> before_;
 };
 
+/// Of the candidates for a next view, of which there may be none; the first of several with the
+/// same step. It writes the last checkpoint.
+[[nodiscard]] std::optional<MemberId> holder_of_newest_state(const Membership& membership);
+
 /// What a member is told at the end.
 [[nodiscard]] DismissReason reason_of(Outcome outcome);
 

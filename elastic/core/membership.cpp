@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "elastic/core/returns.hpp"
+#include "elastic/core/admission.hpp"
 
 namespace mayfly::elastic {
 namespace {
 
-void introduce(Peer& peer, const Hello& hello) {
+void introduce(Peer& peer, const Hello& hello, bool is_worker) {
+  peer.is_worker = is_worker;
   peer.host = hello.host;
   peer.pid = hello.pid;
   peer.address = hello.address;
@@ -46,6 +47,18 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
 }
 
 }  // namespace
+
+bool leaves_somebody(const Peers& peers, MemberId leaver) {
+  return std::any_of(peers.begin(), peers.end(), [leaver](const Peers::value_type& entry) {
+    return entry.first != leaver && entry.second.works() && !entry.second.leaving;
+  });
+}
+
+bool somebody_else_works(const Peers& peers, MemberId member) {
+  return std::any_of(peers.begin(), peers.end(), [member](const Peers::value_type& entry) {
+    return entry.first != member && entry.second.works();
+  });
+}
 
 Membership::Membership(const CoordinatorOptions& options)
     : counts_as_worker_(options.counts_as_worker),
@@ -153,50 +166,12 @@ Candidates Membership::next_members() const {
   return members;
 }
 
-std::optional<MemberId> Membership::holder_of_newest_state() const {
-  std::optional<MemberId> holder;
-  Step newest{};
-  for (const auto& [id, peer] : candidates()) {
-    if (!holder || peer->committed > newest) {
-      holder = id;
-      newest = peer->committed;
-    }
-  }
-  return holder;
-}
-
-std::size_t Membership::ready_workers() const {
-  return static_cast<std::size_t>(
-      std::count_if(peers_.begin(), peers_.end(), [this](const Peers::value_type& entry) {
-        const Peer& peer = entry.second;
-        return peer.is_candidate() && (!counts_as_worker_ || counts_as_worker_(peer.address));
-      }));
-}
-
 std::size_t Membership::free_places(Peer::Phase of_members) const {
   const auto taken = static_cast<std::size_t>(
       std::count_if(peers_.begin(), peers_.end(), [of_members](const Peers::value_type& entry) {
         return entry.second.phase == of_members && !entry.second.leaving;
       }));
   return view_max_ - std::min<std::size_t>(taken, view_max_);
-}
-
-bool Membership::works(const Peer& peer) const {
-  const bool computes = !counts_as_worker_ || counts_as_worker_(peer.address);
-  return computes && (peer.phase == Peer::Phase::kActive || peer.is_candidate()) &&
-         !peer.lacks_state();
-}
-
-bool Membership::leaves_somebody(MemberId leaver) const {
-  return std::any_of(peers_.begin(), peers_.end(), [this, leaver](const Peers::value_type& entry) {
-    return entry.first != leaver && works(entry.second) && !entry.second.leaving;
-  });
-}
-
-bool Membership::somebody_else_works(MemberId member) const {
-  return std::any_of(peers_.begin(), peers_.end(), [this, member](const Peers::value_type& entry) {
-    return entry.first != member && works(entry.second);
-  });
 }
 
 bool Membership::may_leave(MemberId id, bool is_running) const {
@@ -211,9 +186,8 @@ bool Membership::may_leave(MemberId id, bool is_running) const {
   // undone; and with parameter servers the last worker stays until another one is there.
   const Candidates others = candidates();
   return std::any_of(others.begin(), others.end(), [&](const auto& other) {
-    const auto& works = counts_as_worker_;
     const bool holds_as_much =
-        works ? works(other.second->address) : other.second->committed >= peer.committed;
+        counts_as_worker_ ? other.second->is_worker : other.second->committed >= peer.committed;
     return other.first != id && !other.second->leaving && holds_as_much;
   });
 }
@@ -226,7 +200,7 @@ bool Membership::everybody_has_started() const {
 void Membership::connect(MemberId id, const Hello& hello, Instant now) {
   const auto [place, is_new] = peers_.try_emplace(id);
   ENSURE(is_new, "member ids are never reused");
-  introduce(place->second, hello);
+  introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
   place->second.join.emplace().connected = now;
 }
 
@@ -307,6 +281,9 @@ bool Membership::caught_up(MemberId id, Instant now) {
 std::vector<Join> Membership::take_joins(Instant now) {
   ENSURE(view_, "only a published view is joined");
   std::vector<Join> joins;
+  if (!std::exchange(has_starters_, false)) {
+    return joins;
+  }
   for (const ViewMember& member : view_->members) {
     const auto place = peers_.find(member.id);
     if (member.is_observer() || place == peers_.end() || !place->second.join) {
@@ -318,7 +295,6 @@ std::vector<Join> Membership::take_joins(Instant now) {
     join.caught_up = std::max(join.caught_up, join.admitted);
     joins.push_back(join);
   }
-  has_starters_ = false;
   return joins;
 }
 
@@ -335,7 +311,7 @@ void Membership::take_back(MemberId id, const Hello& hello) {
   const auto [place, is_new] = peers_.try_emplace(id);
   ENSURE(is_new, "who comes back has lost the place that it had here");
   place->second.phase = Peer::Phase::kReturning;
-  introduce(place->second, hello);
+  introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
 }
 
 void Membership::ask_all_again() {

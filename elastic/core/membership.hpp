@@ -7,18 +7,89 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "base/time.hpp"
+#include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/coordinator_options.hpp"
-#include "elastic/core/outbox.hpp"
-#include "elastic/core/peer.hpp"
+#include "elastic/core/messages.hpp"
+#include "elastic/core/speed_meter.hpp"
 #include "elastic/core/view.hpp"
 
 namespace mayfly::elastic {
+
+/// What the coordinator knows of one worker. Membership alone changes it; all others read.
+/// Loading -> ready -> active <-> stopped, or dismissed from anywhere. Ready and stopped peers are
+/// the candidates for the next view. Returning: it has outlived its connection to us or to another
+/// coordinator; what it does is in `resume`, once it has said so.
+struct Peer {
+  enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed, kReturning };
+  Phase phase = Phase::kLoading;
+  std::optional<Resume> resume;  ///< kReturning
+  std::string host;
+  std::uint32_t pid = 0;
+  std::string address;
+  std::string server;
+  bool is_worker = true;  ///< it computes, and counts for the least number of workers
+  bool leaving = false;
+  std::string leave_reason;
+  Step committed{};  ///< its own; from Ready, Progress or Stopped
+  SpeedMeter speed;
+  bool copied_state = false;  ///< from another member, and not compared with all since then
+  Stopped stopped;            ///< of the present view, in kStopped
+  bool formed = false;        ///< in the present view
+  bool synced = false;        ///< in the present view
+  std::uint64_t state_bytes = 0;
+  ViewId observes{};                 ///< as in the last view it was in
+  std::vector<MemberId> donors;      ///< of that state
+  std::optional<Instant> caught_up;  ///< in the present view
+  std::optional<Join> join;          ///< until its first work is committed
+
+  /// It observes, and has not said yet that it holds a state of the job.
+  [[nodiscard]] bool lacks_state() const { return observes != ViewId{} && !caught_up.has_value(); }
+
+  /// In the present view: its group stands, and it has the state or takes it meanwhile.
+  [[nodiscard]] bool has_started() const { return formed && (synced || observes != ViewId{}); }
+
+  [[nodiscard]] bool is_candidate() const {
+    return phase == Phase::kReady || phase == Phase::kStopped;
+  }
+
+  /// It computes, or could: it is in a view or a candidate, and has the state.
+  [[nodiscard]] bool works() const {
+    return is_worker && (phase == Phase::kActive || is_candidate()) && !lacks_state();
+  }
+
+  /// It has left the view that ends, in which it had the state or should have got it: what it says
+  /// can be held against what the others say.
+  [[nodiscard]] bool is_claimant() const {
+    return phase == Phase::kStopped && observes == ViewId{};
+  }
+};
+
+/// By id.
+using Peers = std::map<MemberId, Peer>;
+/// Peers that may be in the next view, in the order of their ids. Valid as long as nobody goes.
+using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
+
+/// Another one than `leaver` works, or could, and is not about to leave.
+[[nodiscard]] bool leaves_somebody(const Peers& peers, MemberId leaver);
+/// The same, but a member that has to go counts: it stays until there is another one, and has no
+/// time to wait for one that is silent.
+[[nodiscard]] bool somebody_else_works(const Peers& peers, MemberId member);
+
+/// A judge's word about a member that is to be evicted.
+struct Accusation {
+  MemberId member{};
+  std::string reason;                            ///< for people, and for the member
+  DismissReason told = DismissReason::kEvicted;  ///< any for which is_eviction() holds
+};
 
 class Membership {
  public:
@@ -48,18 +119,9 @@ class Membership {
   [[nodiscard]] Candidates candidates() const;
   /// The members of the last view, then those that are ready, as long as there is room.
   [[nodiscard]] Candidates next_members() const;
-  /// Of the candidates; the first of several with the same step.
-  [[nodiscard]] std::optional<MemberId> holder_of_newest_state() const;
-  /// Candidates that count for the least number of workers.
-  [[nodiscard]] std::size_t ready_workers() const;
   /// For spares, beside the members in this phase. One on its way out needs no place: a spare may
   /// come before it goes.
   [[nodiscard]] std::size_t free_places(Peer::Phase of_members) const;
-  /// Somebody else works, or could, and is not about to leave.
-  [[nodiscard]] bool leaves_somebody(MemberId leaver) const;
-  /// The same, but who has to go counts: it stays until there is another one, and has no time to
-  /// wait for one that is silent.
-  [[nodiscard]] bool somebody_else_works(MemberId member) const;
   /// A candidate that wants to leave can be spared. `is_running`: the view is not ending.
   [[nodiscard]] bool may_leave(MemberId id, bool is_running) const;
   /// The highest step that any member reported as committed; less after every holder of it was
@@ -69,8 +131,6 @@ class Membership {
   [[nodiscard]] Step undone() const { return undone_; }
   /// Every member of the view has its group, and the state or takes it meanwhile.
   [[nodiscard]] bool everybody_has_started() const;
-  /// In the present view somebody works for the first time, and has not committed anything yet.
-  [[nodiscard]] bool has_starters() const { return has_starters_; }
   /// It was evicted for a cause since the last view was published.
   [[nodiscard]] bool is_fenced(MemberId id) const { return fenced_.contains(id); }
 
@@ -85,7 +145,6 @@ class Membership {
   /// Does not get its place back before the next view is published.
   void fence(MemberId id) { fenced_.insert(id); }
   void remove(MemberId id);
-  void remove_all() { peers_.clear(); }
 
   // What members say of themselves in the present view. For all but become_ready() the member
   // must be active in it.
@@ -135,7 +194,6 @@ class Membership {
  private:
   [[nodiscard]] Peer& peer(MemberId id);
   [[nodiscard]] Peer& active_peer(MemberId id);
-  [[nodiscard]] bool works(const Peer& peer) const;
   void start_counting(const Peer& peer, bool had_started);
   void note_copy(Peer& peer, const View& view) const;
   void note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
@@ -152,8 +210,8 @@ class Membership {
   std::set<MemberId> fenced_;
   Step committed_{};
   Step undone_{};
-  std::size_t started_ = 0;  // of view_, with Peer::has_started()
-  bool has_starters_ = false;
+  std::size_t started_ = 0;    // of view_, with Peer::has_started()
+  bool has_starters_ = false;  // of view_: members that work for the first time, before a commit
 };
 
 }  // namespace mayfly::elastic

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -28,11 +29,13 @@ class Encoder {
  public:
   explicit Encoder(WireWriter& writer) : writer_(writer) {}
 
-  template <typename T>
-  void plain(const T& field) {
-    writer_.put(field);
+  template <typename... T>
+  void plain(const T&... fields) {
+    (writer_.put(fields), ...);
   }
-  void flag(const bool& field) { writer_.put(static_cast<std::uint8_t>(field ? 1 : 0)); }
+  void flag(std::same_as<bool> auto... fields) {
+    (writer_.put(static_cast<std::uint8_t>(fields ? 1 : 0)), ...);
+  }
   template <typename E>
   void choice(const E& field, E last) {
     require(field <= last);
@@ -52,12 +55,6 @@ class Encoder {
   }
   void people_text(const std::string& field) {
     writer_.put_string(std::string_view(field).substr(0, kPeopleBytesMax));
-  }
-  void optional_member(const std::optional<MemberId>& field) {
-    flag(field.has_value());
-    if (field) {
-      writer_.put(*field);
-    }
   }
   template <typename T, typename Each>
   void optional(const std::optional<T>& field, Each each) {
@@ -105,14 +102,17 @@ class Decoder {
  public:
   explicit Decoder(WireReader& reader) : reader_(reader) {}
 
-  template <typename T>
-  void plain(T& field) {
-    field = reader_.get<T>();
+  template <typename... T>
+  void plain(T&... fields) {
+    ((fields = reader_.get<T>()), ...);
   }
-  void flag(bool& field) {
-    const auto raw = reader_.get<std::uint8_t>();
-    require(raw <= 1);
-    field = raw == 1;
+  void flag(std::same_as<bool> auto&... fields) {
+    const auto read = [this](bool& field) {
+      const auto raw = reader_.get<std::uint8_t>();
+      require(raw <= 1);
+      field = raw == 1;
+    };
+    (read(fields), ...);
   }
   template <typename E>
   void choice(E& field, E last) {
@@ -126,14 +126,6 @@ class Decoder {
   void blob(Bytes& field, std::size_t size_max) { field = reader_.get_bytes(size_max); }
   void text(std::string& field, std::size_t size_max) { field = reader_.get_string(size_max); }
   void people_text(std::string& field) { field = reader_.get_string(kPeopleBytesMax); }
-  void optional_member(std::optional<MemberId>& field) {
-    bool present = false;
-    flag(present);
-    field.reset();
-    if (present) {
-      field = reader_.get<MemberId>();
-    }
-  }
   template <typename T, typename Each>
   void optional(std::optional<T>& field, Each each) {
     bool present = false;
@@ -187,5 +179,95 @@ class Decoder {
  private:
   WireReader& reader_;
 };
+
+/// A view alone, as in NewView, for the view log (messages.cpp).
+void view_fields(Encoder& io, const View& view);
+void view_fields(Decoder& io, View& view);
+
+// How the shares of a view's members are written and read. In a large view nearly all shares follow
+// on the one before, are the same in every step and differ little: runs of them take a few bytes.
+
+enum class ShareKind : std::uint8_t {
+  kPlain = 0,           ///< so many members that each have `count` more, in the first step, too
+  kOtherFirstStep = 1,  ///< one that follows on, with another set in the first step
+  kAnything = 2
+};
+
+/// `end`: of the share before.
+inline ShareKind kind_of(const ViewDelta::Share& share, std::uint32_t end) {
+  if (share.first != end || share.observes != ViewId{}) {
+    return ShareKind::kAnything;
+  }
+  return share.first_step == MicrobatchSet::range(share.first, share.count)
+             ? ShareKind::kPlain
+             : ShareKind::kOtherFirstStep;
+}
+
+inline void shares(Encoder& io, const std::vector<ViewDelta::Share>& all) {
+  io.number(static_cast<std::uint32_t>(all.size()), kMembersMax);
+  std::uint32_t end = 0;
+  for (std::size_t i = 0; i < all.size();) {
+    const ViewDelta::Share& share = all[i];
+    const ShareKind kind = kind_of(share, end);
+    io.choice(kind, ShareKind::kAnything);
+    std::uint32_t same = 0;
+    do {
+      end = all[i].first + all[i].count;
+      ++same;
+      ++i;
+    } while (kind == ShareKind::kPlain && i < all.size() && all[i].count == share.count &&
+             kind_of(all[i], end) == ShareKind::kPlain);
+    if (kind == ShareKind::kPlain) {
+      io.number(same, kMembersMax);
+    } else if (kind == ShareKind::kAnything) {
+      io.number(share.first, kMicrobatchesMax);
+      io.plain(share.observes);
+    }
+    io.number(share.count, kMicrobatchesMax - share.first);
+    if (kind != ShareKind::kPlain) {
+      io.set(share.first_step);
+    }
+  }
+}
+
+inline void shares(Decoder& io, std::vector<ViewDelta::Share>& all) {
+  std::uint32_t total = 0;
+  io.number(total, kMembersMax);
+  std::uint32_t end = 0;
+  bool follows_plain = false;
+  std::uint32_t plain_count = 0;
+  while (all.size() < total && !io.failed()) {
+    ShareKind kind = ShareKind::kPlain;
+    io.choice(kind, ShareKind::kAnything);
+    std::uint32_t same = 1;
+    ViewDelta::Share share;
+    share.first = end;
+    if (kind == ShareKind::kPlain) {
+      io.number(same, static_cast<std::uint32_t>(total - all.size()));
+    } else if (kind == ShareKind::kAnything) {
+      io.number(share.first, kMicrobatchesMax);
+      io.plain(share.observes);
+    }
+    io.number(share.count, kMicrobatchesMax - share.first);
+    if (kind != ShareKind::kPlain) {
+      io.set(share.first_step);
+    }
+    io.require(share.observes == ViewId{} || (share.count == 0 && share.first_step.empty()));
+    for (std::uint32_t i = 0; i < same && !io.failed(); ++i) {
+      io.require(share.count <= kMicrobatchesMax - share.first);
+      if (kind == ShareKind::kPlain && !io.failed()) {
+        share.first_step = MicrobatchSet::range(share.first, share.count);
+      }
+      io.require(!io.failed() && kind_of(share, end) == kind);  // one encoding
+      all.push_back(share);
+      end = share.first + share.count;
+      share.first = end;
+    }
+    io.require(same > 0 &&
+               !(follows_plain && kind == ShareKind::kPlain && plain_count == share.count));
+    follows_plain = kind == ShareKind::kPlain;
+    plain_count = share.count;
+  }
+}
 
 }  // namespace mayfly::elastic

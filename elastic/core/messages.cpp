@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <type_traits>
+#include <variant>
 
 #include "base/check.hpp"
 #include "elastic/core/message_codec.hpp"
-#include "elastic/core/share_codec.hpp"
 
 // Every message names its fields once, in fields(); the same list writes and reads. An encoded
 // message is one byte, its place in the Message variant, then the fields.
@@ -35,8 +36,8 @@ static_assert(kMembersMax * (kAddressBytesMax + 64 + 8 * kViewBasesMax) +
               "the largest view fits a frame");
 
 /// M is const when written; `Is<M, X>` picks the field list either way.
-template <typename M, typename X>
-concept Is = std::is_same_v<std::remove_const_t<M>, X>;
+template <typename M, typename... X>
+concept Is = (std::is_same_v<std::remove_const_t<M>, X> || ...);
 
 void fields(auto& io, Is<Challenge> auto& m) {
   io.blob(m.nonce, kNonceBytesMax);
@@ -56,73 +57,52 @@ void fields(auto& io, Is<Hello> auto& m) {
     io.text(pair.first, kNameBytesMax);
     io.text(pair.second, kValueBytesMax);
   });
-  io.plain(m.job);
-  io.plain(m.incarnation);
-  io.plain(m.author);
-  io.plain(m.view);
+  io.plain(m.job, m.incarnation, m.author, m.view);
   io.flag(m.joins_again);
 }
 
 void fields(auto& io, Is<Welcome> auto& m) {
-  io.plain(m.member);
-  io.plain(m.incarnation);
-  io.plain(m.author);
-  io.plain(m.job);
-  io.flag(m.resume);
-  io.flag(m.quorum);
-  io.flag(m.underway);
+  io.plain(m.member, m.incarnation, m.author, m.job);
+  io.flag(m.resume, m.quorum, m.underway);
 }
 void fields(auto& io, Is<Refused> auto& m) {
   io.people_text(m.reason);
   io.choice(m.refusal, Refusal::kElsewhere);
 }
 void fields(auto& io, Is<Ready> auto& m) {
-  io.plain(m.committed);
-  io.plain(m.state_bytes);
+  io.plain(m.committed, m.state_bytes);
 }
 
 void fields(auto& io, Is<Stopped> auto& m) {
-  io.plain(m.view);
-  io.plain(m.committed);
+  io.plain(m.view, m.committed);
   io.set(m.held);
-  io.flag(m.finished);
-  io.flag(m.failed);
-  io.optional_member(m.culprit);
+  io.flag(m.finished, m.failed);
+  io.optional(m.culprit, [&io](auto& member) { io.plain(member); });
   io.people_text(m.detail);
   io.plain(m.observed);
   io.flag(m.contributed);
   io.choice(m.dispute, Dispute::kMicrobatch);
   io.list(m.hashes, kDisputedPartsMax, sizeof(std::uint64_t),
           [&io](auto& hash) { io.plain(hash); });
-  io.flag(m.contradicts_itself);
-  io.flag(m.unanswered);
+  io.flag(m.contradicts_itself, m.unanswered);
 }
 
-void fields(auto& io, Is<Formed> auto& m) {
+void fields(auto& io, Is<Formed, Synced, ViewWanted> auto& m) {
   io.plain(m.view);
 }
-void fields(auto& io, Is<Synced> auto& m) {
-  io.plain(m.view);
-}
-
 void fields(auto& io, Is<Progress> auto& m) {
-  io.plain(m.view);
-  io.plain(m.committed);
+  io.plain(m.view, m.committed);
   io.milliseconds(m.microbatch_ms);
   io.plain(m.microbatches);
 }
 
 void fields(auto& io, Is<CaughtUp> auto& m) {
-  io.plain(m.view);
-  io.plain(m.committed);
+  io.plain(m.view, m.committed);
 }
 
 void fields(auto& io, Is<WorkerPosition> auto& position) {
   io.choice(position.activity, Activity::kCheckpoint);
-  io.plain(position.step);
-  io.plain(position.microbatch);
-  io.plain(position.bucket);
-  io.plain(position.moves);
+  io.plain(position.step, position.microbatch, position.bucket, position.moves);
 }
 
 void fields(auto& io, Is<Heartbeat> auto& m) {
@@ -136,7 +116,7 @@ void fields(auto& io, Is<Report> auto& m) {
   io.blob(m.payload, kReportBytesMax);
 }
 
-void fields(auto& io, Is<StoreSet> auto& m) {
+void fields(auto& io, Is<StoreSet, StoreValue> auto& m) {
   io.plain(m.view);
   io.text(m.key, kStoreKeyBytesMax);
   io.blob(m.value, kStoreValueBytesMax);
@@ -150,14 +130,12 @@ void fields(auto& io, Is<StoreGet> auto& m) {
 void fields(auto& io, Is<WorkerDied> auto& m) {
   io.people_text(m.detail);
   io.flag(m.is_dead);
-  io.plain(m.incarnation);
-  io.plain(m.author);
+  io.plain(m.incarnation, m.author);
 }
 
 void fields(auto& io, Is<Stop> auto& m) {
   io.plain(m.view);
-  io.flag(m.at_boundary);
-  io.flag(m.stays);
+  io.flag(m.at_boundary, m.stays);
   io.require(m.at_boundary || !m.stays);
 }
 
@@ -165,8 +143,7 @@ void fields(auto& io, Is<ViewMember> auto& m) {
   io.plain(m.id);
   io.text(m.address, kAddressBytesMax);
   io.set(m.first_step);
-  io.plain(m.first);
-  io.plain(m.count);
+  io.plain(m.first, m.count);
   io.require(m.first <= kMicrobatchesMax && m.count <= kMicrobatchesMax - m.first);
   io.plain(m.observes);
   io.require(!m.is_observer() || (m.first_step.empty() && m.count == 0));
@@ -186,10 +163,7 @@ bool may_be_behind(const std::vector<Rank>& behind, Rank source, std::size_t mem
 }
 
 void fields(auto& io, Is<View> auto& view) {
-  io.plain(view.id);
-  io.plain(view.key);
-  io.plain(view.committed);
-  io.plain(view.source);
+  io.plain(view.id, view.key, view.committed, view.source);
   io.list(view.behind, kMembersMax, sizeof(Rank), [&io](auto& rank) { io.plain(rank); });
   io.list(view.members, kMembersMax, kViewMemberBytesMin,
           [&io](auto& member) { fields(io, member); });
@@ -206,12 +180,7 @@ void fields(auto& io, Is<ViewDelta::Newcomer> auto& m) {
 
 void fields(auto& io, Is<NewViewDelta> auto& m) {
   auto& delta = m.delta;
-  io.plain(delta.base);
-  io.plain(delta.whole);
-  io.plain(delta.id);
-  io.plain(delta.key);
-  io.plain(delta.committed);
-  io.plain(delta.source);
+  io.plain(delta.base, delta.whole, delta.id, delta.key, delta.committed, delta.source);
   io.list(delta.behind, kMembersMax, sizeof(Rank), [&io](auto& rank) { io.plain(rank); });
   io.list(delta.gone, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
   io.list(delta.came, kMembersMax, sizeof(MemberId), [&io](auto& came) { fields(io, came); });
@@ -224,10 +193,6 @@ void fields(auto& io, Is<NewViewDelta> auto& m) {
   io.list(delta.bases, kViewBasesMax, kViewBaseBytesMin, [&io](auto& base) { fields(io, base); });
 }
 
-void fields(auto& io, Is<ViewWanted> auto& m) {
-  io.plain(m.view);
-}
-
 void fields(auto& io, Is<NewView> auto& m) {
   fields(io, m.view);
 }
@@ -235,10 +200,8 @@ void fields(auto& io, Is<NewView> auto& m) {
 void fields(auto& io, Is<Resume> auto& m) {
   io.plain(m.incarnation);
   io.choice(m.phase, ResumePhase::kStopped);
-  io.plain(m.committed);
-  io.plain(m.state_bytes);
-  io.flag(m.is_active);
-  io.flag(m.has_caught_up);
+  io.plain(m.committed, m.state_bytes);
+  io.flag(m.is_active, m.has_caught_up);
   io.optional(m.view, [&io](auto& view) { fields(io, view); });
   io.optional(m.last, [&io](auto& last) { fields(io, last); });
   io.set(m.held_before);
@@ -247,21 +210,15 @@ void fields(auto& io, Is<Resume> auto& m) {
   io.people_text(m.leave_reason);
 }
 
-void fields(auto& io, Is<ReportsTaken> auto& m) {
-  io.plain(m.count);
-}
 void fields(auto& io, Is<Left> auto& m) {
   io.plain(m.incarnation);
+}
+void fields(auto& io, Is<ReportsTaken> auto& m) {
+  io.plain(m.count);
 }
 void fields(auto& io, Is<NoQuorum> auto& m) {
   io.people_text(m.detail);
   io.plain(m.skip);
-}
-
-void fields(auto& io, Is<StoreValue> auto& m) {
-  io.plain(m.view);
-  io.text(m.key, kStoreKeyBytesMax);
-  io.blob(m.value, kStoreValueBytesMax);
 }
 
 void fields(auto& io, Is<Dismiss> auto& m) {
@@ -305,6 +262,20 @@ Message read_kind(std::size_t kind, WireReader& reader, std::index_sequence<Kind
   return kReaders.at(kind)(reader);
 }
 
+struct Words {
+  const char* name;
+  const char* sentence;
+};
+constexpr std::array<Words, kActivities> kWords = {{{"idle", "waits for the coordinator"},
+                                                    {"form", "forms its group"},
+                                                    {"sync", "waits for the state"},
+                                                    {"exchange", "waits for an all-reduce"},
+                                                    {"load", "waits for its data"},
+                                                    {"compute", "computes"},
+                                                    {"commit", "applies the update"},
+                                                    {"evaluate", "evaluates"},
+                                                    {"checkpoint", "writes a checkpoint"}}};
+
 }  // namespace
 
 Bytes encode(const Message& message) {
@@ -341,20 +312,48 @@ Result<Message> decode(ByteSpan bytes) {
   return message;
 }
 
-void write_view(WireWriter& writer, const View& view) {
-  Encoder encoder(writer);
-  fields(encoder, view);
+void view_fields(Encoder& io, const View& view) {
+  fields(io, view);
 }
 
-View read_view(WireReader& reader) {
-  View view;
-  Decoder decoder(reader);
-  fields(decoder, view);
-  return view;
+void view_fields(Decoder& io, View& view) {
+  fields(io, view);
 }
 
 const char* name_of(const Message& message) {
   return kNames.at(message.index());
+}
+
+bool is_from_worker(const Message& message) {
+  return std::visit(
+      []<typename M>(const M&) {
+        return Is<M, Ready, Stopped, Formed, Synced, Progress, CaughtUp, Heartbeat, LeaveRequest,
+                  Report, StoreSet, StoreGet, ViewWanted, Resume, Left>;
+      },
+      message);
+}
+
+bool waits_for_others(Activity activity) {
+  return activity <= Activity::kExchange;
+}
+
+const char* name_of(Activity activity) {
+  return kWords.at(static_cast<std::size_t>(activity)).name;
+}
+
+std::string describe(const WorkerPosition& position) {
+  std::string text = kWords.at(static_cast<std::size_t>(position.activity)).sentence;
+  if (position.microbatch != kNoPart) {
+    text += " microbatch " + std::to_string(position.microbatch);
+  }
+  if (position.step != Step{}) {
+    text += (position.microbatch != kNoPart ? " of step " : " in step ") +
+            std::to_string(value(position.step));
+  }
+  if (position.bucket != kNoPart) {
+    text += ", bucket " + std::to_string(position.bucket);
+  }
+  return text;
 }
 
 }  // namespace mayfly::elastic

@@ -4,6 +4,7 @@
 // each. Bounds: kMessageBytesMax for a frame; every list and string has a bound of its own in
 // messages.cpp. decode() never trusts its input and accepts exactly what encode() can produce.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,10 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "elastic/core/odd_one_out.hpp"
 #include "elastic/core/view.hpp"
-#include "elastic/core/view_delta.hpp"
-#include "elastic/core/worker_position.hpp"
 
 namespace mayfly::elastic {
 
@@ -29,6 +27,50 @@ enum class Role : std::uint8_t {
   kSentinel = 1,
   kOperator = 2,
   kTransfer = 3,  ///< moves checkpoints; what follows Welcome is not of this protocol
+};
+
+// What a worker's trainer does, for which step, on which part of it. Its sentinel reads this from
+// outside and puts it into heartbeats, so that a worker that hangs can be told from one that
+// computes, and those that wait for it can be told what it hangs in.
+
+/// What a worker does. In kIdle, kForm, kSync and kExchange it waits for others.
+enum class Activity : std::uint8_t {
+  kIdle = 0,    ///< waits for an order
+  kForm,        ///< forms its group
+  kSync,        ///< brings its state to that of the view
+  kExchange,    ///< waits for an all-reduce
+  kLoad,        ///< waits for its data
+  kCompute,     ///< forward and backward
+  kCommit,      ///< applies an update
+  kEvaluate,    ///< computes on test images
+  kCheckpoint,  ///< writes its state, or waits for the disk
+};
+inline constexpr std::size_t kActivities = 9;
+
+/// No microbatch or no bucket.
+inline constexpr std::uint32_t kNoPart = UINT32_MAX;
+
+struct WorkerPosition {
+  Activity activity = Activity::kIdle;
+  Step step{};                         ///< that it works on; 0 = none
+  std::uint32_t microbatch = kNoPart;  ///< kLoad, kCompute: which one
+  std::uint32_t bucket = kNoPart;      ///< kCompute: that comes next; kExchange: that it waits for
+  std::uint64_t moves = 0;             ///< grows with everything that it gets done
+  friend bool operator==(const WorkerPosition&, const WorkerPosition&) = default;
+};
+
+/// It stands still because of others: never the culprit.
+[[nodiscard]] bool waits_for_others(Activity activity);
+/// "compute", "exchange", ...; for records.
+[[nodiscard]] const char* name_of(Activity activity);
+/// A part of a sentence about the worker: "computes microbatch 5 of step 100, bucket 2".
+[[nodiscard]] std::string describe(const WorkerPosition& position);
+
+/// What members disagree about.
+enum class Dispute : std::uint8_t {
+  kNone,
+  kState,       ///< the state that a step starts from
+  kMicrobatch,  ///< the gradient of one microbatch, computed by several members (an audit)
 };
 
 // --- handshake: Challenge (coordinator), Hello (the one who connects), Welcome or Refused
@@ -298,11 +340,11 @@ using Message =
 [[nodiscard]] Bytes encode(const Message& message);
 /// kCorrupt if the bytes are not exactly one message within all bounds.
 [[nodiscard]] Result<Message> decode(ByteSpan bytes);
-/// A view alone, as in NewView, for the view log. read_view() fails the reader if a bound is
-/// broken.
-void write_view(WireWriter& writer, const View& view);
-[[nodiscard]] View read_view(WireReader& reader);
 /// The message's name, for logs.
 [[nodiscard]] const char* name_of(const Message& message);
+
+/// A member may say this after its handshake. The coordinator closes the connection of whoever says
+/// anything else.
+[[nodiscard]] bool is_from_worker(const Message& message);
 
 }  // namespace mayfly::elastic

@@ -17,8 +17,8 @@
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "elastic/core/messages.hpp"
 #include "elastic/core/view.hpp"
-#include "elastic/core/worker_position.hpp"
 
 namespace mayfly::elastic {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/coordinator_options.hpp"
 #include "elastic/core/messages.hpp"
-#include "elastic/core/outbox.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/core/view_log.hpp"
 

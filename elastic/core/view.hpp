@@ -1,10 +1,14 @@
 #pragma once
 
+// Views: immutable descriptions of a group and of who computes what in it, how a view is sent as a
+// difference, and what members may compute between two views. Pure.
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/result.hpp"
 
 namespace mayfly::elastic {
 
@@ -120,5 +124,62 @@ inline constexpr std::size_t kDonorsMax = 16;
 [[nodiscard]] std::vector<Rank> donors_of(const View& view);
 /// The member that reports for all and writes checkpoints: the first that is to work.
 [[nodiscard]] Rank reporter_of(const View& view);
+
+/// A view as the difference from the one before. In a large job a change touches few members, so
+/// that sending everything to every member would cost the square of their number; a member that has
+/// the view before is sent only which members went, which came, and who computes what.
+struct ViewDelta {
+  /// A member that the view before did not have.
+  struct Newcomer {
+    MemberId id{};
+    std::string address;
+    friend bool operator==(const Newcomer&, const Newcomer&) = default;
+  };
+  /// Of one member, by rank in the new view; as in ViewMember.
+  struct Share {
+    MicrobatchSet first_step;
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+    ViewId observes{};
+    friend bool operator==(const Share&, const Share&) = default;
+  };
+
+  ViewId base{};            ///< the view that this is a difference from
+  std::uint64_t whole = 0;  ///< hash of the new view: a wrong base is found out
+  ViewId id{};
+  std::uint64_t key = 0;
+  Step committed{};
+  Rank source{};
+  std::vector<Rank> behind;    ///< ascending
+  std::vector<MemberId> gone;  ///< ascending
+  std::vector<Newcomer> came;  ///< ascending
+  std::vector<Share> shares;
+  std::vector<ViewBase> bases;
+
+  friend bool operator==(const ViewDelta&, const ViewDelta&) = default;
+};
+
+/// The difference of `view` from `base`; members of both are in the order of their ids.
+[[nodiscard]] ViewDelta make_delta(const View& base, const View& view);
+/// The view that `delta` was made of; kCorrupt if `base` is not the view that it was made against.
+[[nodiscard]] Result<View> apply_delta(const View& base, const ViewDelta& delta);
+
+// What a member computes while there is no group: from the boundary that ended one view until the
+// group of the next, and while that forms. Kept sums do not depend on the view in which a
+// microbatch was computed (ADR 8), only on the weights and the step; these functions say when both
+// are certain.
+
+/// Of a view that was announced and has no group yet: what `self`, which holds the state after
+/// `committed`, may begin of its first step. All of its share, or nothing if it lacks the view's
+/// state: gradients of other weights must never come into the step's sums.
+[[nodiscard]] MicrobatchSet work_before_group(const View& view, const ViewMember& self,
+                                              Step committed);
+
+/// Of a view that has ended at a boundary, before the next one is announced: what `self`, told that
+/// it stays, may begin of the step after that boundary. Nobody knows yet who computes what then, so
+/// it is no more than `at_once` of its usual microbatches, as many as it has threads: the rest is
+/// shared out by the next view, to newcomers too.
+[[nodiscard]] MicrobatchSet work_at_boundary(const ViewMember& self, bool stays,
+                                             std::uint32_t at_once);
 
 }  // namespace mayfly::elastic

@@ -15,6 +15,22 @@ bool is_unplanned(const Recovery& change) {
 
 }  // namespace
 
+const char* name_of(ChangeCause cause) {
+  switch (cause) {
+    case ChangeCause::kLost: return "lost";
+    case ChangeCause::kGroupFailed: return "group_failed";
+    case ChangeCause::kCorrupted: return "corrupted";
+    case ChangeCause::kJoin: return "join";
+    case ChangeCause::kPromote: return "promote";
+    case ChangeCause::kLeave: return "leave";
+    case ChangeCause::kRebalance: return "rebalance";
+    case ChangeCause::kStop: return "stop";
+    case ChangeCause::kPause: return "pause";
+    case ChangeCause::kFinish: return "finish";
+  }
+  UNREACHABLE("every cause has a name");
+}
+
 ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate, ChangeCause cause,
                                    std::vector<MemberId> members) {
   ENSURE(old_view != ViewId{}, "only a published view can end");

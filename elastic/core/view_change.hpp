@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "elastic/core/claims.hpp"
 #include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/coordinator_options.hpp"
-#include "elastic/core/odd_one_out.hpp"
 #include "elastic/core/view.hpp"
 
 namespace mayfly::elastic {

@@ -1,9 +1,11 @@
 #include "elastic/core/view_log.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/check.hpp"
 #include "base/digest.hpp"
+#include "elastic/core/message_codec.hpp"
 #include "elastic/core/messages.hpp"
 
 namespace mayfly::elastic {
@@ -36,59 +38,36 @@ std::uint64_t checksum(std::uint64_t offset, std::uint8_t type, ByteSpan payload
 
 // --- payloads
 
-void write(WireWriter& writer, const log_record::JobStarted& record) {
-  writer.put(record.job);
-  writer.put(record.microbatches);
-  writer.put(static_cast<std::uint32_t>(record.fingerprint.size()));
-  for (const auto& [name, text] : record.fingerprint) {
-    writer.put_string(name);
-    writer.put_string(text);
-  }
-}
-void write(WireWriter& writer, const log_record::IncarnationStarted& record) {
-  writer.put(record.incarnation);
-}
-void write(WireWriter& writer, const log_record::ViewPublished& record) {
-  write_view(writer, record.view);
-}
-void write(WireWriter& writer, const log_record::Paused& record) {
-  writer.put(static_cast<std::uint8_t>(record.is_paused ? 1 : 0));
-}
-void write(WireWriter& writer, const log_record::JobEnded& record) {
-  writer.put(record.outcome);
-  writer.put_string(std::string_view(record.detail).substr(0, kTextBytesMax));
-}
+/// Each names its fields once, in fields(); the same list writes and reads.
+template <typename R, typename X>
+concept Is = std::is_same_v<std::remove_const_t<R>, X>;
 
-void read(WireReader& reader, log_record::JobStarted& record) {
-  record.job = reader.get<std::uint64_t>();
-  record.microbatches = reader.get<std::uint32_t>();
-  record.fingerprint.resize(reader.get_count(kPairsMax, 8));
-  for (auto& [name, text] : record.fingerprint) {
-    name = reader.get_string(kTextBytesMax);
-    text = reader.get_string(kTextBytesMax);
-  }
+void fields(auto& io, Is<log_record::JobStarted> auto& record) {
+  io.plain(record.job, record.microbatches);
+  io.list(record.fingerprint, kPairsMax, 8, [&io](auto& pair) {
+    io.text(pair.first, kTextBytesMax);
+    io.text(pair.second, kTextBytesMax);
+  });
 }
-void read(WireReader& reader, log_record::IncarnationStarted& record) {
-  record.incarnation = reader.get<Incarnation>();
+void fields(auto& io, Is<log_record::IncarnationStarted> auto& record) {
+  io.plain(record.incarnation);
 }
-void read(WireReader& reader, log_record::ViewPublished& record) {
-  record.view = read_view(reader);
+void fields(auto& io, Is<log_record::ViewPublished> auto& record) {
+  view_fields(io, record.view);
 }
-void read(WireReader& reader, log_record::Paused& record) {
-  record.is_paused = reader.get<std::uint8_t>() == 1;
+void fields(auto& io, Is<log_record::Paused> auto& record) {
+  io.flag(record.is_paused);
 }
-void read(WireReader& reader, log_record::JobEnded& record) {
-  record.outcome = reader.get<Outcome>();
-  record.detail = reader.get_string(kTextBytesMax);
-  if (record.outcome > Outcome::kTooFewWorkers) {
-    reader.fail();
-  }
+void fields(auto& io, Is<log_record::JobEnded> auto& record) {
+  io.choice(record.outcome, Outcome::kTooFewWorkers);
+  io.people_text(record.detail);
 }
 
 template <std::size_t Type>
 LogRecord read_type(WireReader& reader) {
   std::variant_alternative_t<Type, LogRecord> record;
-  read(reader, record);
+  Decoder decoder(reader);
+  fields(decoder, record);
   return record;
 }
 
@@ -180,7 +159,8 @@ Error not_a_log(const std::string& why) {
 Bytes ViewLog::add(const LogRecord& record) {
   Bytes bytes = bytes_ == 0 ? header() : Bytes{};
   WireWriter body;
-  std::visit([&body](const auto& each) { write(body, each); }, record);
+  Encoder encoder(body);
+  std::visit([&encoder](const auto& each) { fields(encoder, each); }, record);
   const Bytes payload = body.take();
   ENSURE(payload.size() <= kPayloadBytesMax, "a record is as long as a message at most");
   const auto type = static_cast<std::uint8_t>(record.index());

@@ -16,7 +16,7 @@
 #include "base/log.hpp"
 #include "base/low_latency_thread.hpp"
 #include "base/net/sockets.hpp"
-#include "elastic/core/from_worker.hpp"
+#include "elastic/core/messages.hpp"
 #include "elastic/net/control_sessions.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "elastic/core/worker_position.hpp"
+#include "elastic/core/messages.hpp"
 
 namespace mayfly::elastic {
 

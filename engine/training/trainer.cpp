@@ -7,7 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "elastic/core/early_work.hpp"
+#include "elastic/core/view.hpp"
 #include "elastic/net/report_barrier.hpp"
 #include "engine/training/evaluation.hpp"
 #include "engine/training/rendezvous.hpp"

@@ -22,7 +22,7 @@ def _in(file, *edits):
 
 ELASTIC = [
     *_in(
-        "elastic/core/returns.cpp",
+        "elastic/core/admission.cpp",
         ("resume-stopped-step", "a Stopped while resuming does not raise the committed step",
          "    report.last = *stopped;\n    return commit(report, stopped->committed);\n",
          "    report.last = *stopped;\n    return std::nullopt;\n"),
@@ -46,13 +46,11 @@ ELASTIC = [
         ("publish-undone", "that a committed step was undone is forgotten",
          "  undone_ = std::max(undone_, committed_);\n", ""),
         ("last-holder-leaves", "the only holder of the last step may leave",
-         "works ? works(other.second->address) : other.second->committed >= peer.committed;",
-         "works ? works(other.second->address) : true;"),
-        ("observer-suffices", "a member that lacks the state is enough to go on with",
-         " &&\n         !peer.lacks_state();\n", ";\n"),
+         "counts_as_worker_ ? other.second->is_worker : other.second->committed >= peer.committed;",
+         "counts_as_worker_ ? other.second->is_worker : true;"),
         ("leavers-are-nobody", "who has to go waits long for a silent one",
-         "return entry.first != member && works(entry.second);",
-         "return entry.first != member && works(entry.second) && !entry.second.leaving;"),
+         "return entry.first != member && entry.second.works();",
+         "return entry.first != member && entry.second.works() && !entry.second.leaving;"),
         ("claims-kept", "the step that a liar claimed stays",
          "  committed_ = view_ ? view_->committed : Step{};\n", ""),
         ("copy-is-witness", "a copy of the state that was never compared is a witness",
@@ -63,6 +61,14 @@ ELASTIC = [
          "  peer.observes = member.observes;\n"),
         ("ready-step", "the step of a member that comes with a state is not looked at",
          "  loader.committed = ready.committed;\n", ""),
+    ),
+    *_in(
+        "elastic/core/membership.hpp",
+        ("observer-suffices", "a member that lacks the state is enough to go on with",
+         " && !lacks_state();\n", ";\n"),
+        ("observers-claim", "observers are judged by the step that they have",
+         "return phase == Phase::kStopped && observes == ViewId{};",
+         "return phase == Phase::kStopped;"),
     ),
     *_in(
         "elastic/core/quorum.hpp",
@@ -129,6 +135,10 @@ ELASTIC = [
          "next(peer.stopped.observed) >= view.committed &&"),
         ("donor-gone", "an observer goes on although a donor has left the view",
          "found != nullptr && found->phase == Peer::Phase::kStopped;", "found != nullptr;"),
+        ("held-by-two", "a microbatch that two hold is given to both",
+         "    sets.push_back(own.minus(own.minus(missing)));\n", "    sets.push_back(own);\n"),
+        ("queue-cost", "the cost of one more is that of what there is",
+         "static_cast<float>(counts_[rank] + 1);", "static_cast<float>(counts_[rank]);"),
     ),
     *_in(
         "elastic/core/view_change.cpp",
@@ -144,12 +154,6 @@ ELASTIC = [
          "std::min(*stop_deadline_ + pause, latest);", "std::min(*stop_deadline_, latest);"),
     ),
     *_in(
-        "elastic/core/peer.hpp",
-        ("observers-claim", "observers are judged by the step that they have",
-         "return phase == Phase::kStopped && observes == ViewId{};",
-         "return phase == Phase::kStopped;"),
-    ),
-    *_in(
         "elastic/core/claims.cpp",
         ("finish-early", "one that ends the job before its last step is believed",
          "peer.stopped.finished && peer.committed < last", "false && peer.committed < last"),
@@ -157,6 +161,8 @@ ELASTIC = [
          "++unfinished_views_[id] == kUnfinishedViewsMax", "unfinished_views_[id] > 0"),
         ("held-before-lie", "what a member need not hold any more makes it a liar",
          "    possible.add_all(peer.stopped.held);", "    (void)peer.stopped.held;"),
+        ("dispute-tie", "of two opinions held equally often the first wins",
+         "    } else if (count == most) {\n      winner = nullptr;\n    }\n", "    }\n"),
     ),
     *_in(
         "elastic/core/job_end.cpp",
@@ -210,13 +216,6 @@ ELASTIC = [
          "watched.answered && now - watched.answered_at <= silence_max_;", "watched.answered;"),
     ),
     *_in(
-        "elastic/core/assignment.cpp",
-        ("held-by-two", "a microbatch that two hold is given to both",
-         "    sets.push_back(own.minus(own.minus(missing)));\n", "    sets.push_back(own);\n"),
-        ("queue-cost", "the cost of one more is that of what there is",
-         "static_cast<float>(counts_[rank] + 1);", "static_cast<float>(counts_[rank]);"),
-    ),
-    *_in(
         "elastic/core/blame.cpp",
         ("blame-alone", "who breaks its group alone again and again is never noticed",
          "  const Row row = grown({first, first}, first, false);\n  rows_.clear();\n",
@@ -229,7 +228,7 @@ ELASTIC = [
          "entry.second.elsewhere > kElsewhereMax;", "entry.second.elsewhere > 0;"),
     ),
     *_in(
-        "elastic/core/rebalance.cpp",
+        "elastic/core/speed_judge.cpp",
         ("rebalance-seen", "after one change the next needs no time to show",
          "  changed_at_ = now;\n  seen_since_.reset();\n", "  changed_at_ = now;\n"),
         ("rebalance-interval", "the interval does not grow back to normal",
@@ -245,17 +244,12 @@ ELASTIC = [
          "std::max(now - watched.seen, Duration::zero());"),
     ),
     *_in(
-        "elastic/core/odd_one_out.cpp",
-        ("dispute-tie", "of two opinions held equally often the first wins",
-         "    } else if (count == most) {\n      winner = nullptr;\n    }\n", "    }\n"),
-    ),
-    *_in(
         "elastic/core/view.cpp",
         ("donor-behind", "a member that is behind is a donor",
          "!view.members[r].is_observer() && !is_behind", "!view.members[r].is_observer()"),
     ),
     *_in(
-        "elastic/core/early_work.cpp",
+        "elastic/core/view.cpp",
         ("early-observer", "who lacks the view's state begins early",
          "!self.is_observer() && committed == view.committed;", "!self.is_observer();"),
     ),

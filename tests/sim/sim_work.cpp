@@ -1,7 +1,7 @@
 // The compute thread of a simulated worker. It outlives views, as the product's does: what it was
 // given goes on being computed while one group ends and the next one forms.
 
-#include "elastic/core/early_work.hpp"
+#include "elastic/core/view.hpp"
 #include "tests/sim/sim_world.hpp"
 
 namespace mayfly::sim {

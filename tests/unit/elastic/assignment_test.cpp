@@ -1,4 +1,4 @@
-#include "elastic/core/assignment.hpp"
+#include "elastic/core/next_view.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastic/core/disputes.hpp"
+#include "elastic/core/claims.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastic/core/early_work.hpp"
+#include "elastic/core/view.hpp"
 
 #include <gtest/gtest.h>
 

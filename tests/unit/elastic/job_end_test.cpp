@@ -73,6 +73,15 @@ TEST(JobEnd, EndsOnceMoreAsTheLogSays) {
   EXPECT_TRUE(ending.with_checkpoint);
 }
 
+TEST(JobEnd, TheNewestStateIsWritten) {
+  Membership membership = working({k1, k2, k3});
+  EXPECT_EQ(holder_of_newest_state(membership), std::nullopt);
+  membership.stopped(k1, stopped_after(11));
+  membership.stopped(k2, stopped_after(12));
+  membership.stopped(k3, stopped_after(12));
+  EXPECT_EQ(holder_of_newest_state(membership), k2);
+}
+
 CoordinatorOptions needs(std::uint32_t least, std::uint32_t initial) {
   CoordinatorOptions options;
   options.min_workers = least;
@@ -90,6 +99,19 @@ TEST(WorkerQuota, TheFirstViewWaitsForAllOfThem) {
   EXPECT_FALSE(quota.lack(membership, kSoon));
   EXPECT_FALSE(quota.lack(stopped({}), kSoon)) << "later ones do not";
   EXPECT_EQ(WorkerQuota(needs(3, 3)).lack(stopped({}), kSoon), "2 of 3 workers are ready");
+}
+
+TEST(WorkerQuota, ServersDoNotCount) {
+  CoordinatorOptions options = needs(2, 2);
+  options.counts_as_worker = [](const std::string& address) { return address == "worker"; };
+  const WorkerQuota quota(options);
+  Membership membership(options);
+  add_ready(membership, k1, 0, "worker");
+  EXPECT_EQ(quota.lack(membership, kSoon), "1 of 2 members are ready");
+  add_ready(membership, k2, 0, "server");
+  EXPECT_EQ(quota.lack(membership, kSoon), "1 of 2 workers are ready");
+  add_ready(membership, k3, 0, "worker");
+  EXPECT_FALSE(quota.lack(membership, kSoon));
 }
 
 TEST(WorkerQuota, TheWaitingEndsInTime) {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/random.hpp"
-#include "elastic/core/from_worker.hpp"
 
 namespace mayfly::elastic {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastic/core/odd_one_out.hpp"
+#include "elastic/core/claims.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "elastic/core/rebalance.hpp"
+#include "elastic/core/speed_judge.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,8 @@
 #include <numeric>
 
 #include "base/random.hpp"
-#include "elastic/core/assignment.hpp"
+#include "elastic/core/next_view.hpp"
 #include "elastic/core/speed_meter.hpp"
-#include "elastic/core/stragglers.hpp"
 
 namespace mayfly::elastic {
 namespace {

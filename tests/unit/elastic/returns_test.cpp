@@ -1,4 +1,4 @@
-#include "elastic/core/returns.hpp"
+#include "elastic/core/admission.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastic/core/view_delta.hpp"
+#include "elastic/core/view.hpp"
 
 #include <gtest/gtest.h>
 
