@@ -12,8 +12,8 @@ namespace {
 constexpr Incarnation kIncarnationMax{1'000'000'000};  // far from where ids would overflow
 
 bool contains(const View& view, MemberId id) {
-  return std::any_of(view.members.begin(), view.members.end(),
-                     [id](const ViewMember& member) { return member.id == id; });
+  return std::ranges::any_of(view.members,
+                             [id](const ViewMember& member) { return member.id == id; });
 }
 
 bool is_complete(const Membership& membership) {
@@ -61,7 +61,7 @@ bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers, Vie
     const bool is_other_state = view > told.view->id || view == ViewId{};
     return committed > told.committed || (committed == told.committed && is_other_state);
   };
-  return std::none_of(peers.begin(), peers.end(), [&](const Peers::value_type& entry) {
+  return std::ranges::none_of(peers, [&](const Peers::value_type& entry) {
     const auto& [other, peer] = entry;
     if (other == id) {
       return false;
@@ -109,7 +109,7 @@ bool all_run_on(const Membership& membership) {
     return false;
   }
   const View& view = *membership.view();
-  return std::all_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+  return std::ranges::all_of(view.members, [&](const ViewMember& member) {
     const Resume& told = *membership.at(member.id).resume;
     return told.phase == ResumePhase::kRunning && told.view->id == view.id;
   });

@@ -14,20 +14,19 @@ constexpr int kViewsUnanswered = 2;  // the second one is formed with new connec
 constexpr int kElsewhereMax = 8;
 
 const BreakReport* find(const std::vector<BreakReport>& reports, MemberId member) {
-  const auto place = std::find_if(reports.begin(), reports.end(),
-                                  [member](const BreakReport& r) { return r.member == member; });
+  const auto place =
+      std::ranges::find_if(reports, [member](const BreakReport& r) { return r.member == member; });
   return place == reports.end() ? nullptr : &*place;
 }
 
 int blamers_of(MemberId accused, const std::vector<BreakReport>& reports) {
-  return static_cast<int>(
-      std::count_if(reports.begin(), reports.end(), [accused](const BreakReport& r) {
-        return r.failed && r.culprit == accused && r.member != accused;
-      }));
+  return static_cast<int>(std::ranges::count_if(reports, [accused](const BreakReport& r) {
+    return r.failed && r.culprit == accused && r.member != accused;
+  }));
 }
 
 /// Where the chain of blame from `first` ends. A chain that closes (two that blame each other) ends
-/// at the one of these two whom more members blame, or who has the larger id.
+/// at the one of these two that more members blame, or that has the larger id.
 std::optional<MemberId> root_of(MemberId first, const std::vector<BreakReport>& reports) {
   std::set<MemberId> passed;
   MemberId at = first;
@@ -120,10 +119,9 @@ BlameRecord::Row BlameRecord::grown(const Link& link, MemberId accused, bool una
 
 std::optional<MemberId> BlameRecord::broke_alone(MemberId first,
                                                  const std::vector<BreakReport>& reports) {
-  const bool is_alone =
-      reports.size() > 1 && std::all_of(reports.begin(), reports.end(), [first](const auto& r) {
-        return r.failed == (r.member == first) && !r.culprit;
-      });
+  const bool is_alone = reports.size() > 1 && std::ranges::all_of(reports, [first](const auto& r) {
+                          return r.failed == (r.member == first) && !r.culprit;
+                        });
   const Row row = grown({first, first}, first, false);
   rows_.clear();
   if (!is_alone || row.views >= kViewsInARow) {

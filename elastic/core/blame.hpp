@@ -42,7 +42,7 @@ class BlameRecord {
   [[nodiscard]] std::optional<MemberId> broke_alone(MemberId first,
                                                     const std::vector<BreakReport>& reports);
 
-  /// Between which two members data did not pass, the smaller id first; who broke alone: itself.
+  /// Between which two members data did not pass, the smaller id first; itself, if it broke alone.
   using Link = std::pair<MemberId, MemberId>;
   /// Views that broke there, without one that ended in another way between them.
   struct Row {
@@ -59,7 +59,7 @@ class BlameRecord {
   std::map<Link, Row> rows_;
 };
 
-/// The same with the reports of the members of a view that has ended: who is to go, and why.
+/// The same with the reports of the members of a view that has ended: which one has to go, and why.
 [[nodiscard]] std::optional<Accusation> judge_break(BlameRecord& record, MemberId first,
                                                     const Membership& membership);
 

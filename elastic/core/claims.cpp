@@ -86,8 +86,8 @@ const Hashes* most_common(const std::vector<Witness>& witnesses) {
       ++votes[witness.hashes];
     }
   }
-  const bool blames_somebody = std::any_of(witnesses.begin(), witnesses.end(),
-                                           [](const Witness& w) { return w.contradicts_itself; });
+  const bool blames_somebody =
+      std::ranges::any_of(witnesses, [](const Witness& w) { return w.contradicts_itself; });
   const Hashes* winner = nullptr;
   std::size_t most = votes.size() == 1 && blames_somebody ? 0 : 1;  // to be exceeded
   for (const auto& [hashes, count] : votes) {
@@ -101,7 +101,7 @@ const Hashes* most_common(const std::vector<Witness>& witnesses) {
   if (winner == nullptr) {
     return nullptr;
   }
-  const auto place = std::find_if(witnesses.begin(), witnesses.end(), [&](const Witness& witness) {
+  const auto place = std::ranges::find_if(witnesses, [&](const Witness& witness) {
     return witness.is_independent && !witness.contradicts_itself && witness.hashes == *winner;
   });
   return &place->hashes;
@@ -133,8 +133,8 @@ std::optional<std::string> inconsistency_in(const Stopped& stopped, MemberId id,
   if (stopped.committed < view.committed) {
     return std::nullopt;  // it does not have the view's state yet; what it holds does not count
   }
-  const auto self = std::find_if(view.members.begin(), view.members.end(),
-                                 [id](const ViewMember& member) { return member.id == id; });
+  const auto self = std::ranges::find_if(
+      view.members, [id](const ViewMember& member) { return member.id == id; });
   ENSURE(self != view.members.end(), "only members of the view stop in it");
   MicrobatchSet possible = MicrobatchSet::range(self->first, self->count);
   if (stopped.committed == view.committed) {
@@ -159,7 +159,7 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
   }
   const Step upper = next(*lower);
   const Step highest_known = std::max({upper, membership.committed(), membership.undone()});
-  std::vector<Accusation> liars;
+  std::vector<Accusation> accused;
   for (const auto& [id, peer] : membership.peers()) {
     const Step claim = claim_of(peer, *membership.view());
     const bool is_outside = peer.is_claimant() && (claim < *lower || claim > upper);
@@ -170,26 +170,26 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
     const bool saw_too_much =
         peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
     if (is_outside || is_ahead || saw_too_much) {
-      liars.push_back({id,
-                       "says that it has committed " + step_text(peer.committed) +
-                           ", while the others are at " + step_text(*lower),
-                       DismissReason::kCorrupted});
+      accused.push_back({id,
+                         "says that it has committed " + step_text(peer.committed) +
+                             ", while the others are at " + step_text(*lower),
+                         DismissReason::kCorrupted});
     }
   }
-  return liars;
+  return accused;
 }
 
 /// Before they say that they have finished, the members of a view do what follows the last step
-/// together. Who is kept from it, because a member died or a group broke in the middle, says truly
-/// that it has not finished, beside others that have; the next view brings them together again. So
-/// only who says that the job is over before its last step is wrong for sure, and who never gets
-/// there although most of the others do, view after view.
+/// together. A member that is kept from it, because a member died or a group broke in the middle,
+/// says truly that it has not finished, beside others that have; the next view brings them together
+/// again. So a member is wrong for sure only if it says that the job is over before its last step,
+/// or if it never gets there although most of the others do, view after view.
 std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
   if (!steps_need_everybody_ || !last_step_) {
     return {};
   }
   const Step last = *last_step_;
-  std::vector<Accusation> liars;
+  std::vector<Accusation> accused;
   std::vector<MemberId> unfinished;
   std::size_t finished = 0;
   for (const auto& [id, peer] : membership.peers()) {
@@ -197,8 +197,8 @@ std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
       continue;
     }
     if (peer.stopped.finished && peer.committed < last) {
-      liars.push_back({id, "says that " + step_text(peer.committed) +
-                               " is the last one; the job's last is " + step_text(last)});
+      accused.push_back({id, "says that " + step_text(peer.committed) +
+                                 " is the last one; the job's last is " + step_text(last)});
     } else if (peer.stopped.finished) {
       ++finished;
     } else if (peer.committed >= last) {
@@ -208,12 +208,12 @@ std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
   if (finished > unfinished.size()) {
     for (const MemberId id : unfinished) {
       if (++unfinished_views_[id] == kUnfinishedViewsMax) {
-        liars.push_back({id, "has not finished in " + std::to_string(kUnfinishedViewsMax) +
-                                 " views in which most of the others have"});
+        accused.push_back({id, "has not finished in " + std::to_string(kUnfinishedViewsMax) +
+                                   " views in which most of the others have"});
       }
     }
   }
-  return liars;
+  return accused;
 }
 
 Verdict odd_one_out(const std::vector<Witness>& witnesses) {

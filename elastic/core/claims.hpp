@@ -24,18 +24,18 @@ namespace mayfly::elastic {
                                                           const Membership& membership);
 
 /// Compares what all living members of a view that has ended say. To be asked when all have
-/// stopped, before the next view; who is accused must be gone before the next question.
+/// stopped, before the next view; the accused must be gone before the next question.
 class ClaimJudge {
  public:
   explicit ClaimJudge(const CoordinatorOptions& options)
       : steps_need_everybody_(options.steps_need_everybody), last_step_(options.last_step) {}
 
-  /// Who says of its step what cannot be true beside what the others say. An honest worker that
-  /// went on alone, or was with those that the job has lost, is among them: it is welcome without
-  /// that state, and would be evicted with it again and again.
+  /// Members that say of their step what cannot be true beside what the others say. An honest
+  /// worker that went on alone, or was with those that the job has lost, is among them: it is
+  /// welcome without that state, and would be evicted with it again and again.
   [[nodiscard]] std::vector<Accusation> false_steps(const Membership& membership) const;
-  /// Who says that the job is over before its last step, and who never gets there although most of
-  /// the others do. Once for each view that has ended.
+  /// Members that say that the job is over too early, and those that never get there although most
+  /// of the others do. Once for each view that has ended.
   [[nodiscard]] std::vector<Accusation> false_ends(const Membership& membership);
 
  private:

@@ -115,7 +115,7 @@ class Coordinator {
   void publish();
   void end(const JobEnd::Ending& ending);
 
-  // The judges: who has to go.
+  // The judges: which members have to go.
   [[nodiscard]] std::optional<JobEnd::Ending> judge_ended_view();
   void judge_stalls();
   void judge_speeds();

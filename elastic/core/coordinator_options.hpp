@@ -44,8 +44,8 @@ struct CoordinatorOptions {
   /// A step needs every member, so what members have committed differs by one step at most. False
   /// with parameter servers, which count the steps.
   bool steps_need_everybody = true;
-  /// The job's last step: who says that the job is over before it is evicted. Nothing if steps are
-  /// not the members' to count (parameter servers).
+  /// The job's last step: a member that says that the job is over before it is evicted. Nothing if
+  /// steps are not the members' to count (parameter servers).
   std::optional<Step> last_step;
   std::uint32_t max_workers = kMembersMax;
   /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of

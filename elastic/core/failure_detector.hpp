@@ -43,8 +43,8 @@ class FailureDetector {
   [[nodiscard]] std::vector<MemberId> suspects(Instant now);
   /// How long the pause of our own was that the last call of suspects() ended; zero if none did.
   [[nodiscard]] Duration own_pause() const { return own_pause_; }
-  /// Members that have been silent for a while, each again every third of silence_max: whoever asks
-  /// their machines can tell host_answers().
+  /// Members that have been silent for a while, each again every third of silence_max: an adapter
+  /// that asks their machines tells host_answers().
   [[nodiscard]] std::vector<MemberId> to_probe(Instant now);
   /// For how long nothing has been heard of the member; zero if it is not watched.
   [[nodiscard]] Duration silence(MemberId member, Instant now) const;

@@ -12,10 +12,9 @@ namespace {
 
 std::size_t ready_workers(const Membership& membership) {
   const Peers& peers = membership.peers();
-  return static_cast<std::size_t>(
-      std::count_if(peers.begin(), peers.end(), [](const Peers::value_type& entry) {
-        return entry.second.is_candidate() && entry.second.is_worker;
-      }));
+  return static_cast<std::size_t>(std::ranges::count_if(peers, [](const Peers::value_type& entry) {
+    return entry.second.is_candidate() && entry.second.is_worker;
+  }));
 }
 
 }  // namespace
@@ -74,8 +73,8 @@ void JobEnd::ask_stop(const std::string& reason) {
 
 std::optional<JobEnd::Ending> JobEnd::decide(const Membership& membership, bool can_go_on) {
   const Peers& peers = membership.peers();
-  const auto finished = static_cast<std::size_t>(
-      std::count_if(peers.begin(), peers.end(), [](const Peers::value_type& entry) {
+  const auto finished =
+      static_cast<std::size_t>(std::ranges::count_if(peers, [](const Peers::value_type& entry) {
         return entry.second.phase == Peer::Phase::kStopped && entry.second.stopped.finished;
       }));
   if (finished > 0 && finished == membership.count(Peer::Phase::kStopped)) {

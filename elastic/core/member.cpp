@@ -146,7 +146,7 @@ Resume Member::resume() const {
     case Phase::kWaiting: told.phase = view_ ? ResumePhase::kStopped : ResumePhase::kReady; break;
     case Phase::kRunning:
     case Phase::kStopping: told.phase = ResumePhase::kRunning; break;
-    case Phase::kGone: UNREACHABLE("who is gone says nothing");
+    case Phase::kGone: UNREACHABLE("a member that is gone says nothing");
   }
   told.committed = committed_;
   told.is_active = is_active_;

@@ -49,13 +49,13 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
 }  // namespace
 
 bool leaves_somebody(const Peers& peers, MemberId leaver) {
-  return std::any_of(peers.begin(), peers.end(), [leaver](const Peers::value_type& entry) {
+  return std::ranges::any_of(peers, [leaver](const Peers::value_type& entry) {
     return entry.first != leaver && entry.second.works() && !entry.second.leaving;
   });
 }
 
 bool somebody_else_works(const Peers& peers, MemberId member) {
-  return std::any_of(peers.begin(), peers.end(), [member](const Peers::value_type& entry) {
+  return std::ranges::any_of(peers, [member](const Peers::value_type& entry) {
     return entry.first != member && entry.second.works();
   });
 }
@@ -73,13 +73,13 @@ const Peer* Membership::find(MemberId id) const {
 
 const Peer& Membership::at(MemberId id) const {
   const Peer* found = find(id);
-  ENSURE(found != nullptr, "asked about somebody who is not there");
+  ENSURE(found != nullptr, "asked about a member that is not there");
   return *found;
 }
 
 Peer& Membership::peer(MemberId id) {
   const auto place = peers_.find(id);
-  ENSURE(place != peers_.end(), "something happens to somebody who is not there");
+  ENSURE(place != peers_.end(), "something happens to a member that is not there");
   return place->second;
 }
 
@@ -110,9 +110,8 @@ bool Membership::takes_part_in(MemberId id, ViewId view) const {
 }
 
 std::size_t Membership::count(Peer::Phase phase) const {
-  return static_cast<std::size_t>(std::count_if(
-      peers_.begin(), peers_.end(),
-      [phase](const Peers::value_type& entry) { return entry.second.phase == phase; }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      peers_, [phase](const Peers::value_type& entry) { return entry.second.phase == phase; }));
 }
 
 bool Membership::is_anyone_active() {
@@ -168,7 +167,7 @@ Candidates Membership::next_members() const {
 
 std::size_t Membership::free_places(Peer::Phase of_members) const {
   const auto taken = static_cast<std::size_t>(
-      std::count_if(peers_.begin(), peers_.end(), [of_members](const Peers::value_type& entry) {
+      std::ranges::count_if(peers_, [of_members](const Peers::value_type& entry) {
         return entry.second.phase == of_members && !entry.second.leaving;
       }));
   return view_max_ - std::min<std::size_t>(taken, view_max_);
@@ -185,7 +184,7 @@ bool Membership::may_leave(MemberId id, bool is_running) const {
   // The only holder of the last committed step stays for one more view, so that no commit is
   // undone; and with parameter servers the last worker stays until another one is there.
   const Candidates others = candidates();
-  return std::any_of(others.begin(), others.end(), [&](const auto& other) {
+  return std::ranges::any_of(others, [&](const auto& other) {
     const bool holds_as_much =
         counts_as_worker_ ? other.second->is_worker : other.second->committed >= peer.committed;
     return other.first != id && !other.second->leaving && holds_as_much;
@@ -218,7 +217,7 @@ void Membership::dismiss(MemberId id) {
 
 void Membership::remove(MemberId id) {
   const bool was_there = peers_.erase(id) == 1;
-  ENSURE(was_there, "only who is there can go");
+  ENSURE(was_there, "only a member that is there can go");
 }
 
 void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
@@ -309,7 +308,7 @@ void Membership::forget_claims() {
 
 void Membership::take_back(MemberId id, const Hello& hello) {
   const auto [place, is_new] = peers_.try_emplace(id);
-  ENSURE(is_new, "who comes back has lost the place that it had here");
+  ENSURE(is_new, "a member that comes back has lost its place here");
   place->second.phase = Peer::Phase::kReturning;
   introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
 }

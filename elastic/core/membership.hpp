@@ -1,8 +1,9 @@
 #pragma once
 
-// Who is there: the last view that was published, the workers that are its members or may become
-// members of the next, and what of the job they have committed. It notes what they say and where
-// they go; what follows from it is decided elsewhere. Pure; it reads no clock and sends nothing.
+// The members of a job: the last view that was published, the workers that are its members or may
+// become members of the next, and what of the job they have committed. It notes what they say and
+// where they go; what follows from it is decided elsewhere. Pure; it reads no clock and sends
+// nothing.
 
 #include <cstddef>
 #include <cstdint>
@@ -157,17 +158,17 @@ class Membership {
   void progressed(MemberId id, const Progress& progress, Instant now);
   /// True if that is news of an observer.
   [[nodiscard]] bool caught_up(MemberId id, Instant now);
-  /// A step of the view is committed: whoever works in it for the first time has joined. In the
-  /// order of their ranks, each once.
+  /// A step of the view is committed: a member that works in it for the first time has joined. In
+  /// the order of their ranks, each once.
   [[nodiscard]] std::vector<Join> take_joins(Instant now);
-  /// What somebody said who is gone now does not count any more.
+  /// What a member said that is gone now does not count any more.
   void forget_claims();
 
   // Members come back to a coordinator that is not in charge, or was not when they were lost.
 
   /// Its id was not removed from another job; it has to say what it does.
   void take_back(MemberId id, const Hello& hello);
-  /// Everybody who was not dismissed has to say it again.
+  /// Every member that was not dismissed has to say it again.
   void ask_all_again();
   /// Its report, from one that is returning.
   void resumed(MemberId id, const Resume& resume);
@@ -187,8 +188,8 @@ class Membership {
   void adopt(const View& view) { view_ = view; }
   /// Every holder of the newest step is gone; the job goes on after an earlier one.
   void go_back_to(Step committed);
-  /// `view` is the next one; its members are active in it. Notes who has joined. Returns the view
-  /// before.
+  /// `view` is the next one; its members are active in it. Notes the members that have joined.
+  /// Returns the view before.
   std::optional<View> enter(const View& view, Instant now, Outbox& outbox);
 
  private:

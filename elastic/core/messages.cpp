@@ -158,8 +158,8 @@ void fields(auto& io, Is<ViewBase> auto& m) {
 bool may_be_behind(const std::vector<Rank>& behind, Rank source, std::size_t members,
                    bool has_observers) {
   const auto can_lack = [&](Rank rank) { return value(rank) < members && rank != source; };
-  return std::adjacent_find(behind.begin(), behind.end(), std::greater_equal<>()) == behind.end() &&
-         std::all_of(behind.begin(), behind.end(), can_lack) && (behind.empty() || !has_observers);
+  return std::ranges::adjacent_find(behind, std::greater_equal<>()) == behind.end() &&
+         std::ranges::all_of(behind, can_lack) && (behind.empty() || !has_observers);
 }
 
 void fields(auto& io, Is<View> auto& view) {
@@ -186,7 +186,7 @@ void fields(auto& io, Is<NewViewDelta> auto& m) {
   io.list(delta.came, kMembersMax, sizeof(MemberId), [&io](auto& came) { fields(io, came); });
   shares(io, delta.shares);
   const auto observes = [](const ViewDelta::Share& share) { return share.observes != ViewId{}; };
-  const bool has_observers = std::any_of(delta.shares.begin(), delta.shares.end(), observes);
+  const bool has_observers = std::ranges::any_of(delta.shares, observes);
   io.require(value(delta.source) < delta.shares.size() &&
              !observes(delta.shares[value(delta.source)]) &&
              may_be_behind(delta.behind, delta.source, delta.shares.size(), has_observers));

@@ -109,7 +109,7 @@ struct Welcome {
   std::uint64_t author = 0;  ///< random name of the coordinator process
   std::uint64_t job = 0;     ///< random name of the job; 0: not known here yet (a standby)
   bool resume = false;       ///< the member is to answer Resume
-  bool quorum = false;       ///< the job has one: who is evicted joins again under its id
+  bool quorum = false;       ///< the job has one: an evicted member joins again under its id
   bool underway = false;     ///< there are members at work: who joins takes their state
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
@@ -343,8 +343,8 @@ using Message =
 /// The message's name, for logs.
 [[nodiscard]] const char* name_of(const Message& message);
 
-/// A member may say this after its handshake. The coordinator closes the connection of whoever says
-/// anything else.
+/// A member may say this after its handshake. The coordinator closes the connection of a
+/// member that says anything else.
 [[nodiscard]] bool is_from_worker(const Message& message);
 
 }  // namespace mayfly::elastic

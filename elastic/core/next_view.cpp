@@ -36,8 +36,7 @@ std::string line_about(const View& view) {
 /// It has every sum since its snapshot, and everybody who sends the snapshot is still there.
 bool goes_on_observing(const Peer& peer, const View& view, const Membership& membership) {
   return peer.observes != ViewId{} && peer.stopped.observed >= view.committed &&
-         !peer.donors.empty() &&
-         std::all_of(peer.donors.begin(), peer.donors.end(), [&membership](MemberId donor) {
+         !peer.donors.empty() && std::ranges::all_of(peer.donors, [&membership](MemberId donor) {
            const Peer* found = membership.find(donor);
            return found != nullptr && found->phase == Peer::Phase::kStopped;
          });
@@ -51,7 +50,7 @@ std::vector<ViewId> observed_states(const Candidates& candidates, const View& vi
   std::vector<ViewId> observed(candidates.size());
   // A small state, or a member that missed the end of the last step and has work to do at once: all
   // wait until it has the state, and so everybody else may have it, too.
-  const bool all_wait = std::any_of(candidates.begin(), candidates.end(), [&](const auto& entry) {
+  const bool all_wait = std::ranges::any_of(candidates, [&](const auto& entry) {
     const Peer& peer = *entry.second;
     const bool worked = peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
     return peer.committed < view.committed && (worked || peer.state_bytes < observe_from_bytes);
@@ -313,9 +312,9 @@ std::optional<PlannedChange> planned_change(const Membership& membership, Instan
   return std::nullopt;
 }
 
-/// A coordinator that finds no view in its log begins the job, with whoever comes first: the first
-/// view must not be missing there while its members run it. Of later ones the log may lack the
-/// last, as then the next coordinator waits for members, and they know it.
+/// A coordinator that finds no view in its log begins the job, with the workers that come first:
+/// the first view must not be missing there while its members run it. Of later ones the log may
+/// lack the last, as then the next coordinator waits for members, and they know it.
 void announce(const View& view, const std::optional<View>& before, std::uint32_t delta_from_members,
               Outbox& outbox) {
   outbox.append(log_record::ViewPublished{view}, !before);

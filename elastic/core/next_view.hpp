@@ -34,11 +34,11 @@ struct MicrobatchRange {
 
 /// The assignment of a view's first step. `held` are the microbatches, by rank, whose sums the
 /// member still has for exactly this step; if two hold the same one, the first in rank order keeps
-/// it. The others are given to whoever is done with new work first; if several are, to those who
-/// hold fewest, which may be half computed still, so to newcomers before anybody else; then lower
-/// ranks first. An unknown speed counts as the fastest of the known ones: a newcomer is idle while
-/// the others are half way through what they will hold next. If nobody holds anything, the answer
-/// is proportional_ranges().
+/// it. The others are given to the member that is done with new work first; if several are, to
+/// those that hold fewest, which may be half computed still, so to newcomers before anybody else;
+/// then lower ranks first. An unknown speed counts as the fastest of the known ones: a newcomer is
+/// idle while the others are half way through what they will hold next. If nobody holds anything,
+/// the answer is proportional_ranges().
 [[nodiscard]] std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& held,
                                                          const std::vector<float>& microbatch_ms,
                                                          std::uint32_t microbatches);

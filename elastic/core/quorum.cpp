@@ -18,15 +18,14 @@ ViewBase base_of(const View& view) {
 
 /// More than half, or half and the first one: of two such sets at least one member is in both.
 bool has_majority(const ViewBase& base, const std::set<MemberId>& consenting) {
-  const auto agreed = static_cast<std::size_t>(
-      std::count_if(base.members.begin(), base.members.end(),
-                    [&](MemberId member) { return consenting.contains(member); }));
+  const auto agreed = static_cast<std::size_t>(std::ranges::count_if(
+      base.members, [&](MemberId member) { return consenting.contains(member); }));
   const bool is_half = 2 * agreed == base.members.size();
   return 2 * agreed > base.members.size() || (is_half && consenting.contains(base.members.front()));
 }
 
 bool holds(const ViewBase& base, MemberId member) {
-  return std::find(base.members.begin(), base.members.end(), member) != base.members.end();
+  return std::ranges::find(base.members, member) != base.members.end();
 }
 
 }  // namespace
@@ -95,8 +94,8 @@ std::optional<std::string> Quorum::lack(const Membership& membership) const {
   }
   for (const ViewBase& base : *bases) {
     if (!has_majority(base, given.members)) {
-      const auto here = std::count_if(base.members.begin(), base.members.end(),
-                                      [&](MemberId m) { return given.members.contains(m); });
+      const auto here = std::ranges::count_if(
+          base.members, [&](MemberId m) { return given.members.contains(m); });
       return std::to_string(here) + " of the " + std::to_string(base.members.size()) +
              " members of view " + std::to_string(value(base.id)) +
              " are here; a majority is needed";
@@ -106,7 +105,7 @@ std::optional<std::string> Quorum::lack(const Membership& membership) const {
 }
 
 std::optional<std::string> Quorum::reason_to_wait(const Membership& membership) const {
-  if (!membership.view()) {  // whoever started the job may be starting it still, with other workers
+  if (!membership.view()) {  // its first coordinator may be starting it still, with other workers
     return "the job has had no view yet, and a standby takes over only a job that has begun; start "
            "its first coordinator again";
   }
@@ -126,7 +125,7 @@ bool Quorum::can_spare(MemberId id, const Membership& membership) const {
   }
   others.members.erase(id);
   const auto bases = bases_with(others, membership);
-  return bases && std::all_of(bases->begin(), bases->end(), [&](const ViewBase& base) {
+  return bases && std::ranges::all_of(*bases, [&](const ViewBase& base) {
            return has_majority(base, others.members);
          });
 }
@@ -136,9 +135,9 @@ void Quorum::is_gone(MemberId id, const Membership& membership) {
   if (!is_required_ || !view) {
     return;
   }
-  const bool matters = membership.is_in_view(id) ||
-                       std::any_of(view->bases.begin(), view->bases.end(),
-                                   [id](const ViewBase& base) { return holds(base, id); });
+  const bool matters =
+      membership.is_in_view(id) ||
+      std::ranges::any_of(view->bases, [id](const ViewBase& base) { return holds(base, id); });
   if (matters) {
     gone_.insert(id);
   }

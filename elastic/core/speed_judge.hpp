@@ -75,8 +75,8 @@ class StragglerPolicy {
   /// that have been too slow for long enough the slowest. Asking again names it again, until
   /// drained() says that it goes.
   [[nodiscard]] std::optional<MemberId> judge(Instant now, const std::vector<Runner>& runners);
-  /// It goes. The next member of its host is given twice the time: who comes back as slow as before
-  /// must not be sent away again and again.
+  /// It goes. The next member of its host is given twice the time: one that comes back as slow as
+  /// before must not be sent away again and again.
   void drained(const Runner& runner);
 
  private:

@@ -119,7 +119,7 @@ bool StallWatch::group_is_stuck(const std::vector<MemberId>& active) {
     return false;
   }
   const Duration limit = evict_limit(Activity::kExchange);
-  stuck_told_ = std::all_of(active.begin(), active.end(), [&](MemberId member) {
+  stuck_told_ = std::ranges::all_of(active, [&](MemberId member) {
     const auto place = watched_.find(member);
     return place != watched_.end() && place->second.position.activity == Activity::kExchange &&
            place->second.still > limit;

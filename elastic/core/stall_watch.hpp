@@ -44,7 +44,7 @@ struct Stall {
   Duration still{};               ///< for how long
   Duration longest{};             ///< that this activity was seen to take; zero = never seen
   bool evict = false;             ///< beyond the last limit; otherwise it is only reported
-  std::vector<MemberId> waiting;  ///< who waits meanwhile
+  std::vector<MemberId> waiting;  ///< those that wait meanwhile
 };
 
 class StallWatch {
@@ -90,7 +90,7 @@ class StallWatch {
   bool stuck_told_ = false;
 };
 
-/// One line for people: who stands still in what, for how long, and who waits.
+/// One line for people: which member stands still in what, for how long, and which ones wait.
 [[nodiscard]] std::string describe(const Stall& stall);
 /// The same with the rank in `view` and the name of the bucket, if they are known: "rank 1 computes
 /// microbatch 5 of step 100, bucket 2 (layer1.0.conv1) and has not ..."

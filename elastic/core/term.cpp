@@ -11,8 +11,8 @@ namespace {
 using Texts = JobFingerprint::Texts;
 
 const std::string* find(const Texts& texts, const std::string& name) {
-  const auto place = std::find_if(texts.begin(), texts.end(),
-                                  [&name](const auto& pair) { return pair.first == name; });
+  const auto place =
+      std::ranges::find_if(texts, [&name](const auto& pair) { return pair.first == name; });
   return place == texts.end() ? nullptr : &place->second;
 }
 
@@ -121,7 +121,7 @@ ViewId Term::view_id_after(const std::optional<View>& last) const {
 
 void Term::admit(const Hello& hello, Outbox& outbox) {
   fingerprint_.settle(hello.fingerprint);
-  // Whoever leads the job after us must not take other workers. With a quorum the members that
+  // The coordinator after us must not take other workers. With a quorum the members that
   // return say it again before anybody else is let in.
   if (fingerprint_.is_news() && job_ != 0 && !has_quorum_) {
     outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_.agreed()}, true);

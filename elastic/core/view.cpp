@@ -177,8 +177,8 @@ const ViewMember* member_of(const View& view, MemberId id) {
 }
 
 bool View::has_observers() const {
-  return std::any_of(members.begin(), members.end(),
-                     [](const ViewMember& member) { return member.is_observer(); });
+  return std::ranges::any_of(members,
+                             [](const ViewMember& member) { return member.is_observer(); });
 }
 
 std::vector<Rank> donors_of(const View& view) {
@@ -195,8 +195,8 @@ std::vector<Rank> donors_of(const View& view) {
 }
 
 Rank reporter_of(const View& view) {
-  const auto place = std::find_if(view.members.begin(), view.members.end(),
-                                  [](const ViewMember& member) { return !member.is_observer(); });
+  const auto place = std::ranges::find_if(
+      view.members, [](const ViewMember& member) { return !member.is_observer(); });
   ENSURE(place != view.members.end(), "some member of a view is to work");
   return static_cast<Rank>(place - view.members.begin());
 }
@@ -241,8 +241,9 @@ Result<View> apply_delta(const View& base, const ViewDelta& delta) {
   for (const ViewDelta::Newcomer& newcomer : delta.came) {
     view.members.push_back({newcomer.id, newcomer.address, {}, 0, 0, {}});
   }
-  std::sort(view.members.begin(), view.members.end(),
-            [](const ViewMember& one, const ViewMember& other) { return one.id < other.id; });
+  std::ranges::sort(view.members, [](const ViewMember& one, const ViewMember& other) {
+    return one.id < other.id;
+  });
   if (view.members.size() != delta.shares.size()) {
     return wrong_base(base, delta);
   }

@@ -158,7 +158,7 @@ void ViewChange::publish(Instant now, const View& next, const std::vector<Member
   }
   for (const MemberId id : newcomers) {
     auto& members = change_->members;
-    if (std::find(members.begin(), members.end(), id) == members.end()) {
+    if (std::ranges::find(members, id) == members.end()) {
       members.push_back(id);
     }
   }

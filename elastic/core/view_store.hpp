@@ -16,7 +16,7 @@ namespace mayfly::elastic {
 
 /// Bound on keys and values of one view together; enough for a full mesh of the largest group.
 inline constexpr std::size_t kStoreBytesMax = 64u << 20;
-/// Bound on the keys that one member waits for; whoever waits for more is up to no good.
+/// Bound on the keys that one member waits for; a member that waits for more is evicted.
 inline constexpr std::size_t kStoreWaitingBytesMax = 1u << 20;
 
 class ViewStore {

@@ -97,7 +97,7 @@ void FailoverWorld::contribute(std::size_t index) {
     }
     return;
   }
-  reigns_.on_reduced(group.view.id, step);
+  incarnations_.on_reduced(group.view.id, step);
   violations_.expect(!is_paused_, [&] {
     return "step " + std::to_string(step) + " is committed though the job is paused";
   });

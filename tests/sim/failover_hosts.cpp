@@ -64,7 +64,7 @@ void FailoverWorld::start_host(std::size_t index) {
       contents.incarnation = Incarnation{};
     }
     if (contents.view) {
-      reigns_.on_known(*contents.view, "the log");
+      incarnations_.on_known(*contents.view, "the log");
     }
     host.ends_again = host.ends_again || contents.ended.has_value();
     host.log = ViewLog::compact(contents);
@@ -199,7 +199,7 @@ void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect
   if (const auto* record = std::get_if<Append>(&effect)) {
     const auto* view = std::get_if<log_record::ViewPublished>(&record->record);
     if (view != nullptr) {
-      reigns_.on_published(view->view);
+      incarnations_.on_published(view->view);
     }
     if (index == 0) {
       append(host, *record, false);
@@ -213,7 +213,7 @@ void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect
     host.link_of[accept->member] = link;
     links_[link].member = accept->member;
     worker_of_[accept->member] = links_[link].worker;
-    reigns_.on_member_id(accept->member, links_[link].worker);
+    incarnations_.on_member_id(accept->member, links_[link].worker);
   } else if (const auto* refuse = std::get_if<Refuse>(&effect)) {
     to_worker(refuse->connection - 1, Refused{refuse->reason, refuse->refusal});
     links_[refuse->connection - 1].open_at_host = false;
@@ -373,7 +373,7 @@ void FailoverWorld::to_host(std::size_t index, const Message& message) {
         resume->last->held = {};
       }
       if (resume != nullptr && resume->view) {
-        reigns_.on_known(*resume->view, "member " + std::to_string(value(arrived.member)));
+        incarnations_.on_known(*resume->view, "member " + std::to_string(value(arrived.member)));
         if (arrived.host > 0 && scenario_.broken == BrokenCore::kTakesOverAlone) {
           auto& members = resume->view->members;
           std::erase_if(members, [&](const auto& m) { return m.id != arrived.member; });

@@ -131,9 +131,9 @@ TEST(FailoverCheckers, FindACommitThatIsUndone) {
               testing::HasSubstr("undoes step"));
 }
 
-TEST(FailoverCheckers, FindAMemberThatObeysAnOldReign) {
+TEST(FailoverCheckers, FindAMemberThatObeysAnOldIncarnation) {
   EXPECT_THAT(
-      first_finding(BrokenCore::kObeysOldReigns),
+      first_finding(BrokenCore::kObeysOldIncarnations),
       testing::AnyOf(testing::HasSubstr("obeys incarnation"), testing::HasSubstr("does not end")));
 }
 

@@ -120,7 +120,7 @@ void FailoverWorld::connect(std::size_t index) {
     Hello hello;
     if (worker.member) {
       worker.member->introduce(hello);
-      if (scenario_.broken == BrokenCore::kObeysOldReigns) {  // it remembers no vote
+      if (scenario_.broken == BrokenCore::kObeysOldIncarnations) {  // it remembers no vote
         hello.incarnation = hello.view == ViewId{} ? Incarnation{1} : incarnation_of(hello.view);
       }
     }
@@ -151,7 +151,7 @@ void FailoverWorld::on_message(std::size_t index, const Message& message) {
   if (worker.member) {
     Message told = message;
     if (auto* welcome = std::get_if<Welcome>(&told);
-        welcome != nullptr && scenario_.broken == BrokenCore::kObeysOldReigns) {
+        welcome != nullptr && scenario_.broken == BrokenCore::kObeysOldIncarnations) {
       Hello mine;
       worker.member->introduce(mine);
       worker.obeys = welcome->incarnation;
@@ -167,7 +167,7 @@ void FailoverWorld::on_message(std::size_t index, const Message& message) {
   }
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
     worker.member.emplace(*welcome);
-    reigns_.on_obeyed(welcome->member, welcome->incarnation);
+    incarnations_.on_obeyed(welcome->member, welcome->incarnation);
     load(index);
   } else if (std::holds_alternative<Refused>(message)) {
     links_[*worker.link].open_at_worker = false;
@@ -203,15 +203,15 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
     Message told = send->message;
     if (auto* resume = std::get_if<Resume>(&told)) {
       resume->incarnation = worker.obeys.value_or(resume->incarnation);
-      reigns_.on_obeyed(worker.member->id(), resume->incarnation);
+      incarnations_.on_obeyed(worker.member->id(), resume->incarnation);
     }
     if (worker.link) {
       to_host(*worker.link, told);
     }
   } else if (const auto* run = std::get_if<member_effect::RunView>(&effect)) {
     ENSURE(!worker.view, "the member machine runs one view at a time");
-    reigns_.on_known(run->view, "member " + std::to_string(value(worker.member->id())));
-    reigns_.on_obeyed(worker.member->id(), incarnation_of(run->view.id));
+    incarnations_.on_known(run->view, "member " + std::to_string(value(worker.member->id())));
+    incarnations_.on_obeyed(worker.member->id(), incarnation_of(run->view.id));
     worker.view = run->view;
     worker.has_state = true;
     worker.is_left_behind = false;

@@ -91,10 +91,11 @@ FailoverScenario draw_failover(std::uint64_t seed) {
 
 const std::vector<BrokenCore>& all_broken_cores() {
   static const std::vector<BrokenCore> all = {
-      BrokenCore::kTakesOverAlone,   BrokenCore::kIgnoresQuorum,   BrokenCore::kObeysOldReigns,
-      BrokenCore::kBelievesTornLogs, BrokenCore::kReusesMemberIds, BrokenCore::kForgetsWhenEvicted,
-      BrokenCore::kForgetsPauses,    BrokenCore::kGivesUpEarly,    BrokenCore::kForgetsTheEnd,
-      BrokenCore::kForgetsCommits};
+      BrokenCore::kTakesOverAlone,       BrokenCore::kIgnoresQuorum,
+      BrokenCore::kObeysOldIncarnations, BrokenCore::kBelievesTornLogs,
+      BrokenCore::kReusesMemberIds,      BrokenCore::kForgetsWhenEvicted,
+      BrokenCore::kForgetsPauses,        BrokenCore::kGivesUpEarly,
+      BrokenCore::kForgetsTheEnd,        BrokenCore::kForgetsCommits};
   return all;
 }
 
@@ -103,7 +104,7 @@ const char* name_of(BrokenCore broken) {
     case BrokenCore::kNone: return "none";
     case BrokenCore::kTakesOverAlone: return "takes-over-alone";
     case BrokenCore::kIgnoresQuorum: return "ignores-quorum";
-    case BrokenCore::kObeysOldReigns: return "obeys-old-reigns";
+    case BrokenCore::kObeysOldIncarnations: return "obeys-old-incarnations";
     case BrokenCore::kBelievesTornLogs: return "believes-torn-logs";
     case BrokenCore::kReusesMemberIds: return "reuses-member-ids";
     case BrokenCore::kForgetsWhenEvicted: return "forgets-when-evicted";
@@ -151,7 +152,7 @@ std::string describe(const FailoverScenario& s) {
 FailoverWorld::FailoverWorld(const FailoverScenario& scenario)
     : scenario_(scenario),
       random_(CounterRandom(scenario.seed).split("failover world")),
-      reigns_(violations_),
+      incarnations_(violations_),
       evictions_(violations_),
       budget_(violations_, 4) {
   for (std::uint32_t i = 0; i <= scenario_.standbys; ++i) {

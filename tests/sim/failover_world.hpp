@@ -20,7 +20,7 @@
 #include "elastic/core/coordinator.hpp"
 #include "elastic/core/member.hpp"
 #include "tests/sim/checkers/eviction_checker.hpp"
-#include "tests/sim/checkers/reign_checker.hpp"
+#include "tests/sim/checkers/incarnation_checker.hpp"
 #include "tests/sim/checkers/view_budget_checker.hpp"
 #include "tests/sim/checkers/violations.hpp"
 
@@ -29,16 +29,16 @@ namespace mayfly::sim {
 /// A core that is broken on purpose, which a checker must find.
 enum class BrokenCore {
   kNone,
-  kTakesOverAlone,      ///< a standby believes that the one member it sees is all of the view
-  kIgnoresQuorum,       ///< the primary has standbys but publishes without a majority
-  kObeysOldReigns,      ///< a member takes any Welcome for one of the newest incarnation
-  kBelievesTornLogs,    ///< a damaged view at the end of the log is taken for real
-  kReusesMemberIds,     ///< a resumed coordinator counts members from 1 again
-  kForgetsWhenEvicted,  ///< who joins again keeps its id, but not what it has promised and seen
-  kForgetsPauses,       ///< a resumed coordinator goes on with a job that is paused
-  kGivesUpEarly,        ///< a coordinator without members waits for a part of the time only
-  kForgetsTheEnd,       ///< a resumed coordinator goes on with a job that has ended
-  kForgetsCommits,      ///< of who comes back stopped, only what its view began with is believed
+  kTakesOverAlone,        ///< a standby believes that the one member it sees is all of the view
+  kIgnoresQuorum,         ///< the primary has standbys but publishes without a majority
+  kObeysOldIncarnations,  ///< a member takes any Welcome for one of the newest incarnation
+  kBelievesTornLogs,      ///< a damaged view at the end of the log is taken for real
+  kReusesMemberIds,       ///< a resumed coordinator counts members from 1 again
+  kForgetsWhenEvicted,    ///< who joins again keeps its id, but not what it has promised and seen
+  kForgetsPauses,         ///< a resumed coordinator goes on with a job that is paused
+  kGivesUpEarly,          ///< a coordinator without members waits for a part of the time only
+  kForgetsTheEnd,         ///< a resumed coordinator goes on with a job that has ended
+  kForgetsCommits,        ///< of who comes back stopped, only what its view began with is believed
 };
 
 struct FailoverScenario {
@@ -196,7 +196,7 @@ class FailoverWorld {
   std::uint64_t scheduled_ = 0;
   std::map<std::pair<Instant, std::uint64_t>, std::function<void()>> events_;
   Violations violations_;
-  ReignChecker reigns_;
+  IncarnationChecker incarnations_;
   EvictionChecker evictions_;
   ViewBudgetChecker budget_;
   std::vector<std::unique_ptr<Host>> hosts_;

@@ -45,10 +45,11 @@ TEST(Claims, ANewcomerMayBringAStepThatWasJustLostButNotMore) {
   add_ready(membership, MemberId{4}, 14);
   EXPECT_TRUE(judge.false_steps(membership).empty());
   add_ready(membership, MemberId{5}, 15);
-  const std::vector<Accusation> liars = judge.false_steps(membership);
-  ASSERT_EQ(liars.size(), 1u);
-  EXPECT_EQ(liars[0].member, MemberId{5});
-  EXPECT_EQ(liars[0].reason, "says that it has committed step 15, while the others are at step 12");
+  const std::vector<Accusation> accused = judge.false_steps(membership);
+  ASSERT_EQ(accused.size(), 1u);
+  EXPECT_EQ(accused[0].member, MemberId{5});
+  EXPECT_EQ(accused[0].reason,
+            "says that it has committed step 15, while the others are at step 12");
 }
 
 TEST(Claims, ServersCountStepsThatNobodyHolds) {

@@ -109,7 +109,7 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadNotAcceptedThisIncarnationYe
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming) << "1 of 3";
 }
 
-TEST(CoordinatorQuorum, TheDeadOfAnEarlierReignDoNotConsentInTheNext) {
+TEST(CoordinatorQuorum, TheDeadOfAnEarlierIncarnationDoNotConsentInTheNext) {
   CoordinatorHarness job = primary(3);
   const View view = job.view();
   job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob});

@@ -122,7 +122,7 @@ TEST(Membership, AnObserverIsNewsOnlyOnce) {
   EXPECT_FALSE(membership.caught_up(k2, kSoon));
 }
 
-TEST(Membership, WhatALiarClaimedIsForgottenWithIt) {
+TEST(Membership, AFalseClaimIsForgottenWithItsMember) {
   Membership membership = working({k1, k2});
   membership.progressed(k1, Progress{ViewId{1}, Step{11}, 0, 0}, kSoon);
   membership.progressed(k2, Progress{ViewId{1}, Step{90}, 0, 0}, kSoon);

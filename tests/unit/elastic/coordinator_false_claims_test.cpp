@@ -17,9 +17,9 @@ CoordinatorOptions three_workers() {
 }
 
 /// Three members in a view that has committed step 4.
-class Liars : public testing::Test {
+class FalseClaims : public testing::Test {
  protected:
-  Liars() : job(three_workers()), a(job.join()), b(job.join()), c(job.join()) {
+  FalseClaims() : job(three_workers()), a(job.join()), b(job.join()), c(job.join()) {
     for (const MemberId member : {a, b, c}) {
       job.start(member, 4);
     }
@@ -43,7 +43,7 @@ class Liars : public testing::Test {
   MemberId c;
 };
 
-TEST_F(Liars, WhoSaysThatItHasCommittedLessThanBeforeIsEvicted) {
+TEST_F(FalseClaims, WhoSaysThatItHasCommittedLessThanBeforeIsEvicted) {
   job.failed(a, 2);
   expect_evicted(a, "says that it has committed step 2, and said step 4 before");
   job.stopped(b, 4);
@@ -52,7 +52,7 @@ TEST_F(Liars, WhoSaysThatItHasCommittedLessThanBeforeIsEvicted) {
   EXPECT_EQ(job.view().committed, Step{4});
 }
 
-TEST_F(Liars, WhoIsAheadOfWhatTheOthersCanHaveCommittedIsEvicted) {
+TEST_F(FalseClaims, WhoIsAheadOfWhatTheOthersCanHaveCommittedIsEvicted) {
   job.failed(a, 90);
   job.stopped(b, 5);
   job.stopped(c, 4);
@@ -62,7 +62,7 @@ TEST_F(Liars, WhoIsAheadOfWhatTheOthersCanHaveCommittedIsEvicted) {
   EXPECT_FALSE(job.noted("restarted"));
 }
 
-TEST_F(Liars, WhoComesFurtherAheadThanTheJobCanBeJoinsAgainWithoutThatState) {
+TEST_F(FalseClaims, WhoComesFurtherAheadThanTheJobCanBeJoinsAgainWithoutThatState) {
   const MemberId late = job.join(90);
   job.stopped(a, 4);
   job.stopped(b, 4);
@@ -73,7 +73,7 @@ TEST_F(Liars, WhoComesFurtherAheadThanTheJobCanBeJoinsAgainWithoutThatState) {
   EXPECT_TRUE(job.sent<Dismiss>(late)[0].may_rejoin);
 }
 
-TEST_F(Liars, ProgressThatNobodyElseMadeIsForgottenWithItsAuthor) {
+TEST_F(FalseClaims, ProgressThatNobodyElseMadeIsForgottenWithItsAuthor) {
   job.say(a, Progress{job.view().id, Step{1'000'000}, 0});
   job.failed(b, 4);
   job.stopped(a, 5);
@@ -83,7 +83,7 @@ TEST_F(Liars, ProgressThatNobodyElseMadeIsForgottenWithItsAuthor) {
   EXPECT_FALSE(job.noted("restarted"));
 }
 
-TEST_F(Liars, OfTwoThatContradictEachOtherTheLowerOneIsBelieved) {
+TEST_F(FalseClaims, OfTwoThatContradictEachOtherTheLowerOneIsBelieved) {
   job.give(coordinator_event::ConnectionLost{c, "gone"});
   job.stopped(a, 90);
   job.stopped(b, 4);
@@ -91,19 +91,19 @@ TEST_F(Liars, OfTwoThatContradictEachOtherTheLowerOneIsBelieved) {
   EXPECT_EQ(job.view().committed, Step{4});
 }
 
-TEST_F(Liars, WhoHoldsWhatItWasNeverGivenIsEvicted) {
+TEST_F(FalseClaims, WhoHoldsWhatItWasNeverGivenIsEvicted) {
   job.failed(a, 4, c);
   job.stopped(b, 4, MicrobatchSet::range(5, 1));
   expect_evicted(b, "holds microbatch 5");
 }
 
-TEST_F(Liars, WhoHoldsAMicrobatchThatNoStepHasIsEvicted) {
+TEST_F(FalseClaims, WhoHoldsAMicrobatchThatNoStepHasIsEvicted) {
   job.failed(a, 4, MemberId{});
   job.stopped(c, 4, MicrobatchSet::range(kMicrobatchesMax - 1, 1));
   expect_evicted(c, "holds microbatch " + std::to_string(kMicrobatchesMax - 1));
 }
 
-TEST_F(Liars, ASingleMemberCannotEndTheJob) {
+TEST_F(FalseClaims, ASingleMemberCannotEndTheJob) {
   job.finished(a, 4);
   job.stopped(b, 4);
   job.stopped(c, 4);
@@ -111,7 +111,7 @@ TEST_F(Liars, ASingleMemberCannotEndTheJob) {
   EXPECT_FALSE(job.outcome().has_value());
 }
 
-TEST_F(Liars, NotEvenAllMembersEndTheJobBeforeItsLastStep) {
+TEST_F(FalseClaims, NotEvenAllMembersEndTheJobBeforeItsLastStep) {
   job.finished(a, 5);
   job.finished(b, 5);
   job.finished(c, 5);
@@ -119,7 +119,7 @@ TEST_F(Liars, NotEvenAllMembersEndTheJobBeforeItsLastStep) {
   EXPECT_FALSE(job.outcome().has_value());
 }
 
-TEST_F(Liars, ASingleMemberCannotKeepADoneJobFromEnding) {
+TEST_F(FalseClaims, ASingleMemberCannotKeepADoneJobFromEnding) {
   for (int view = 0; view < 8; ++view) {
     EXPECT_FALSE(job.noted("evicted")) << "it may be kept from it, view " << view;
     job.finished(a, 6);
@@ -129,7 +129,7 @@ TEST_F(Liars, ASingleMemberCannotKeepADoneJobFromEnding) {
   expect_evicted(c, "has not finished in 8 views in which most of the others have");
 }
 
-TEST_F(Liars, WhereMostHaveNotFinishedNobodyIsBlamed) {
+TEST_F(FalseClaims, WhereMostHaveNotFinishedNobodyIsBlamed) {
   for (int view = 0; view < 20; ++view) {
     job.finished(a, 6);
     job.stopped(b, 6);
@@ -138,7 +138,7 @@ TEST_F(Liars, WhereMostHaveNotFinishedNobodyIsBlamed) {
   EXPECT_FALSE(job.noted("evicted"));
 }
 
-TEST_F(Liars, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
+TEST_F(FalseClaims, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
   job.failed(a, 2);
   expect_evicted(a, "and said step 4 before");
   Hello hello;
@@ -152,7 +152,7 @@ TEST_F(Liars, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
   EXPECT_EQ(job.all<coordinator_effect::Refuse>().back().refusal, Refusal::kEvicted);
 }
 
-TEST_F(Liars, WhoIsKeptFromFinishingByALossIsNoLiar) {
+TEST_F(FalseClaims, WhoIsKeptFromFinishingByALossIsNotBlamed) {
   job.finished(a, 6);
   job.give(coordinator_event::ConnectionLost{c, "killed"});  // in what follows the last step
   job.failed(b, 6, c);
@@ -163,7 +163,7 @@ TEST_F(Liars, WhoIsKeptFromFinishingByALossIsNoLiar) {
   EXPECT_EQ(job.outcome(), Outcome::kDone);
 }
 
-TEST_F(Liars, WhoIsKeptFromFinishingByABrokenGroupIsNoLiar) {
+TEST_F(FalseClaims, WhoIsKeptFromFinishingByABrokenGroupIsNotBlamed) {
   job.finished(a, 6);
   job.finished(b, 6);
   job.failed(c, 6, a);
@@ -191,7 +191,7 @@ TEST(FinishWithoutALastStep, IsWhatAllMembersSay) {
   EXPECT_EQ(job.outcome(), Outcome::kDone);
 }
 
-TEST_F(Liars, AJoinerAheadOfTheJobIsEvicted) {
+TEST_F(FalseClaims, AJoinerAheadOfTheJobIsEvicted) {
   const MemberId late = job.join(1000);
   for (const MemberId member : {a, b, c}) {
     job.stopped(member, 5);
@@ -201,7 +201,7 @@ TEST_F(Liars, AJoinerAheadOfTheJobIsEvicted) {
   EXPECT_EQ(job.view().committed, Step{5});
 }
 
-TEST_F(Liars, AJoinerWithTheCheckpointOfOneThatWasLostJustAfterItsCommitIsWelcome) {
+TEST_F(FalseClaims, AJoinerWithTheCheckpointOfOneThatWasLostJustAfterItsCommitIsWelcome) {
   job.give(coordinator_event::ConnectionLost{c, "gone"});
   const MemberId late = job.join(5);
   job.stopped(a, 4);
@@ -211,7 +211,7 @@ TEST_F(Liars, AJoinerWithTheCheckpointOfOneThatWasLostJustAfterItsCommitIsWelcom
   EXPECT_EQ(job.view_members(), (std::vector{a, b, late}));
 }
 
-TEST_F(Liars, AJoinerWithACheckpointFromBeforeEverybodyWasLostIsWelcome) {
+TEST_F(FalseClaims, AJoinerWithACheckpointFromBeforeEverybodyWasLostIsWelcome) {
   for (const MemberId member : {a, b, c}) {
     job.give(coordinator_event::ConnectionLost{member, "gone"});
   }
@@ -223,7 +223,7 @@ TEST_F(Liars, AJoinerWithACheckpointFromBeforeEverybodyWasLostIsWelcome) {
   EXPECT_EQ(job.view_members(), (std::vector{first, second}));
 }
 
-TEST_F(Liars, WaitingForTooManyKeysIsTheEndOfIt) {
+TEST_F(FalseClaims, WaitingForTooManyKeysIsTheEndOfIt) {
   const std::string long_key(1000, 'k');
   for (int i = 0; i < 2000 && !job.noted("evicted"); ++i) {
     job.say(a, StoreGet{job.view().id, long_key + std::to_string(i)});
@@ -231,7 +231,7 @@ TEST_F(Liars, WaitingForTooManyKeysIsTheEndOfIt) {
   expect_evicted(a, "too many keys");
 }
 
-TEST_F(Liars, AFullStoreIsNotedOncePerView) {
+TEST_F(FalseClaims, AFullStoreIsNotedOncePerView) {
   for (int i = 0; i < 200; ++i) {
     job.say(a, StoreSet{job.view().id, std::to_string(i), Bytes(1 << 20)});
   }

@@ -15,9 +15,9 @@ namespace mayfly::sim {
 /// that anybody runs or remembers was published so. An id belongs to one process. A process never
 /// obeys a lower incarnation than it has accepted. Steps are committed by one side only: once a
 /// view has committed a step no older one does.
-class ReignChecker {
+class IncarnationChecker {
  public:
-  explicit ReignChecker(Violations& violations) : violations_(violations) {}
+  explicit IncarnationChecker(Violations& violations) : violations_(violations) {}
 
   void on_published(const elastic::View& view) {
     const bool is_new = published_.emplace(view.id, view).second;
