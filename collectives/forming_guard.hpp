@@ -4,11 +4,18 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/ids.hpp"
+#include "base/result.hpp"
 
 namespace mayfly::collectives {
+
+/// What form() returns for such a view.
+[[nodiscard]] inline Error given_up(ViewId view) {
+  return {Errc::kAborted, "view " + std::to_string(value(view)) + " was given up"};
+}
 
 /// Remembers which views were given up, and stops the formation that runs now if its view is among
 /// them. enter() is for the forming thread, give_up_on() for any thread.

@@ -39,8 +39,8 @@ struct GroupSpec {
   Rank rank{};              ///< our own position in `peers`
   std::vector<Peer> peers;  ///< ordered by rank, ourselves included
   std::uint64_t key = 0;    ///< random per view; a connection that does not know it is refused
-  RendezvousStore* store =
-      nullptr;  ///< outlives the group; may be null for transports without need
+  /// Outlives the group; may be null for transports that need none.
+  RendezvousStore* store = nullptr;
 };
 
 /// A started operation. Its buffers are leased to the group until wait() returns anything but
@@ -53,8 +53,8 @@ class Work {
   /// the buffers hold garbage and every other operation of this group fails as well; the culprit is
   /// named where it is known.
   virtual Result<void> wait(Instant deadline) = 0;
-  /// When the operation ended, on monotonic_now()'s clock, for whoever draws where time goes; zero
-  /// while it runs, or where the group does not know. Same thread as wait().
+  /// When the operation ended, on monotonic_now()'s clock, for traces; zero while it runs, or where
+  /// the group does not know. Same thread as wait().
   [[nodiscard]] virtual Instant finished_at() const { return {}; }
 };
 
@@ -86,13 +86,9 @@ class Group {
     }
     return done;
   }
-  /// Like all_reduce, but afterwards only the member's own segment, segment_of(count, size(),
-  /// rank()) of collectives/plan/ring_schedule, holds the result; the rest of `data` is garbage.
-  virtual std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
-                                               ReduceOp op) = 0;
-  /// Copies root's bytes to everybody. All members pass the same size.
+  /// Copies the root's bytes to all members. All of them pass the same size.
   virtual std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) = 0;
-  /// Concatenates everybody's equally long `mine` by rank into `all` (size() times as long).
+  /// Concatenates all members' equally long `mine` by rank into `all` (size() times as long).
   virtual std::unique_ptr<Work> all_gather(ByteSpan mine, std::span<std::byte> all) = 0;
   virtual std::unique_ptr<Work> barrier() = 0;
 

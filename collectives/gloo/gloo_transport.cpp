@@ -17,10 +17,10 @@
 #include <stdexcept>
 
 #include "base/reason.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/forming_guard.hpp"
-#include "collectives/gloo/gloo_aborter.hpp"
-#include "collectives/gloo/gloo_ring_link.hpp"
-#include "collectives/ring_group.hpp"
+#include "collectives/gloo/gloo_engine.hpp"
+#include "collectives/queued_group.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -51,8 +51,7 @@ class StoreAdapter final : public gloo::rendezvous::Store {
     if (rank_of(key)) {
       aborter_.note_addresses(bytes, pair_count());
     }
-    const Result<void> stored = spec_.store->set(prefix_ + key, bytes);
-    if (!stored.ok()) {
+    if (const Result<void> stored = spec_.store->set(prefix_ + key, bytes); !stored.ok()) {
       throw StoreFailed(stored.error());
     }
   }
@@ -130,7 +129,7 @@ class GlooTransport final : public Transport {
   GlooTransport(Device device, std::string host)
       : device_(std::move(device)), host_(std::move(host)) {}
 
-  // Peers meet in the store; the address is for people.
+  // Members meet in the store; the address is only shown.
   std::string address() const override { return "gloo:" + host_; }
 
   Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
@@ -138,33 +137,23 @@ class GlooTransport final : public Transport {
     const auto aborter = std::make_shared<GlooAborter>();
     const FormingGuard::Entry entry = guard_.enter(spec.view, [aborter] { aborter->abort(); });
     const auto size = static_cast<std::uint32_t>(spec.peers.size());
-    std::unique_ptr<RingLink> link;
+    std::unique_ptr<GroupEngine> engine;
     if (size > 1) {
-      Result<std::unique_ptr<RingLink>> connected = connect(spec, aborter, deadline);
-      if (!connected.ok()) {
-        return connected.error();
-      }
-      link = std::move(connected).value();
-      if (const auto met = run_first_barrier(*link, size, spec.rank, 0, deadline); !met.ok()) {
-        return met.error();
-      }
+      TRY_ASSIGN(engine, connect(spec, aborter, deadline));
+      TRY(run_first_barrier(*engine, 0, deadline));
     }
     if (aborter->aborted()) {
-      return given_up(spec);
+      return given_up(spec.view);
     }
-    return make_ring_group(spec.view, spec.rank, size, std::move(link));
+    return make_queued_group(spec.view, spec.rank, size, std::move(engine));
   }
 
   void give_up_on(ViewId view) noexcept override { guard_.give_up_on(view); }
 
  private:
-  static Error given_up(const GroupSpec& spec) {
-    return {Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};
-  }
-
-  Result<std::unique_ptr<RingLink>> connect(const GroupSpec& spec,
-                                            const std::shared_ptr<GlooAborter>& aborter,
-                                            Instant deadline) {
+  Result<std::unique_ptr<GroupEngine>> connect(const GroupSpec& spec,
+                                               const std::shared_ptr<GlooAborter>& aborter,
+                                               Instant deadline) {
     if (spec.store == nullptr) {
       return Error{Errc::kInvalidInput, "a gloo group cannot form without a rendezvous store"};
     }
@@ -182,13 +171,13 @@ class GlooTransport final : public Transport {
       return failed.error;
     } catch (const std::exception& failed) {
       if (aborter->aborted()) {
-        return given_up(spec);
+        return given_up(spec.view);
       }
       const bool late = monotonic_now() >= deadline;
       return Error{late ? Errc::kDeadline : Errc::kPeerLost, reason_of(failed)};
     }
     aborter->capture_sockets();
-    return make_gloo_ring_link(std::move(context), neighbours_of(spec.peers, spec.rank), aborter);
+    return make_gloo_engine(std::move(context), spec.peers, aborter);
   }
 
   Device device_;

@@ -1,18 +1,25 @@
 #include <algorithm>
-#include <cstring>
-#include <limits>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <utility>
 
+#include "base/check.hpp"
 #include "collectives/mpi/mpi_engine.hpp"
-#include "collectives/mpi/mpi_reductions.hpp"
-#include "collectives/plan/ring_schedule.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
 // MPI counts elements as int.
 constexpr std::size_t kCountMax = std::size_t{1} << 30;
+// MPI's own collectives do not return before they are done, so a waiting thread enters them only
+// if it has so much time that only a hang can take longer.
+constexpr Duration kHangs = seconds(1);
+// How long an aborted group waits for an operation that cannot be stopped.
+constexpr Duration kStuck = seconds(5);
 
-/// Calls `run(offset, count)` for pieces of at most kCountMax, until one fails.
+// Calls `run(offset, count)` for pieces of at most kCountMax, until one fails.
 template <typename Run>
 int in_pieces(std::size_t count, const Run& run) {
   int code = MPI_SUCCESS;
@@ -22,78 +29,103 @@ int in_pieces(std::size_t count, const Run& run) {
   return code;
 }
 
-class MpiCollectiveEngine final : public MpiEngine {
- public:
-  MpiCollectiveEngine(MpiWorld& world, MPI_Comm comm, Rank rank, std::uint32_t size)
-      : world_(world), comm_(comm), rank_(rank), size_(size) {}
-  ~MpiCollectiveEngine() override { ::MPI_Comm_free(&comm_); }
+// MPI's name for an element and for what is done with two of them. MPI's own operation where it
+// means the same as Mayfly's; otherwise collectives/plan/reduce_kernels as a user-defined one
+// (16-bit floats, which MPI does not add, and the maximum of floats, whose order MPI leaves open).
+struct MpiReduction {
+  MPI_Datatype type;
+  MPI_Op op;
+};
 
-  std::unique_ptr<MpiRun> begin(const MpiTask& task) override {
-    return std::make_unique<Run>(*this, task);
+template <DataType kType, ReduceOp kOp>
+void reduce_for_mpi(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
+  reduce(inout, in, static_cast<std::size_t>(*count), kType, kOp);
+}
+
+template <DataType kType, ReduceOp kOp>
+MPI_Op own_op() {
+  static const MPI_Op op = [] {
+    MPI_Op made = MPI_OP_NULL;
+    constexpr int kCommutes = 1;
+    ENSURE(::MPI_Op_create(&reduce_for_mpi<kType, kOp>, kCommutes, &made) == MPI_SUCCESS,
+           "MPI accepts an operation of our own");
+    return made;
+  }();
+  return op;
+}
+
+template <DataType kType>
+MPI_Op own_op(ReduceOp op) {
+  return op == ReduceOp::kSum ? own_op<kType, ReduceOp::kSum>() : own_op<kType, ReduceOp::kMax>();
+}
+
+// The user-defined operations live as long as the process.
+MpiReduction mpi_reduction(DataType type, ReduceOp op) {
+  const MPI_Op own_integer = op == ReduceOp::kSum ? MPI_SUM : MPI_MAX;
+  switch (type) {
+    case DataType::kFloat32:
+      return {MPI_FLOAT, op == ReduceOp::kSum ? MPI_SUM : own_op<DataType::kFloat32>(op)};
+    case DataType::kInt32: return {MPI_INT32_T, own_integer};
+    case DataType::kInt64: return {MPI_INT64_T, own_integer};
+    case DataType::kInt16: return {MPI_INT16_T, own_integer};
+    case DataType::kFloat16: return {MPI_UINT16_T, own_op<DataType::kFloat16>(op)};
+    case DataType::kBFloat16: return {MPI_UINT16_T, own_op<DataType::kBFloat16>(op)};
   }
-  bool can_be_stopped() const override { return false; }
-  void poke() override {
-    int found = 0;
-    ::MPI_Iprobe(MPI_ANY_SOURCE, world_.tag_of(ViewId{0}, kHelloTag), world_.comm(), &found,
-                 MPI_STATUS_IGNORE);
+  UNREACHABLE("a DataType outside its enumerators");
+}
+
+class CollectiveEngine final : public GroupEngine {
+ public:
+  CollectiveEngine(MpiWorld& world, MPI_Comm comm, std::uint32_t size)
+      : world_(world),
+        comm_(comm),
+        size_(size),
+        watch_(kStuck,
+               "an MPI operation that lost a member cannot be stopped, so this process ends; "
+               "operations under mpirun --enable-recovery can be") {}
+  ~CollectiveEngine() override { ::MPI_Comm_free(&comm_); }
+
+  void begin(const Operation& operation) override { operation_ = &operation; }
+
+  Result<bool> advance(std::optional<Instant> /*until*/) override {
+    if (!watch_.enter()) {
+      return Error{Errc::kAborted, "the group was aborted"};
+    }
+    Result<void> done = check_mpi(carry_out(), "a collective operation");
+    watch_.leave();
+    if (!done.ok()) {
+      world_.spoil();
+      return std::move(done).error();
+    }
+    return true;
   }
+
+  bool returns_by(std::optional<Instant> until) const override {
+    return !until || *until - monotonic_now() > kHangs;
+  }
+  void abort() noexcept override { watch_.start_clock(); }
+
+  Duration settling_time() const override { return kSettlingTime; }
+  void settle() override { world_.settle(); }
 
  private:
-  class Run final : public MpiRun {
-   public:
-    Run(MpiCollectiveEngine& engine, const MpiTask& task) : engine_(engine), task_(task) {}
-    Result<Progress> advance() override {
-      if (Result<void> done = check_mpi(engine_.carry_out(task_), "a collective operation");
-          !done.ok()) {
-        return done.error();
-      }
-      return Progress::kDone;
-    }
-
-   private:
-    MpiCollectiveEngine& engine_;
-    const MpiTask task_;
-  };
-
-  int carry_out(const MpiTask& task) {
-    switch (task.kind) {
-      case MpiTask::Kind::kAllReduce: return all_reduce(task);
-      case MpiTask::Kind::kReduceScatter: return reduce_scatter(task);
-      case MpiTask::Kind::kBroadcast: return broadcast(task.data, value(task.root));
-      case MpiTask::Kind::kAllGather: return all_gather(task.data);
-      case MpiTask::Kind::kBarrier: return ::MPI_Barrier(comm_);
+  int carry_out() {
+    switch (operation_->kind) {
+      case Operation::Kind::kAllReduce: return all_reduce();
+      case Operation::Kind::kBroadcast: return broadcast(operation_->data, value(operation_->root));
+      case Operation::Kind::kAllGather: return all_gather(operation_->data);
+      case Operation::Kind::kBarrier: return ::MPI_Barrier(comm_);
     }
     UNREACHABLE("a kind of operation outside its enumerators");
   }
 
-  int all_reduce(const MpiTask& task) {
-    const MpiReduction how = mpi_reduction(task.type, task.op);
-    const std::size_t element = size_of(task.type);
-    return in_pieces(task.data.size() / element, [&](std::size_t offset, int count) {
-      return ::MPI_Allreduce(MPI_IN_PLACE, task.data.data() + offset * element, count, how.type,
-                             how.op, comm_);
+  int all_reduce() {
+    const MpiReduction how = mpi_reduction(operation_->type, operation_->op);
+    const std::size_t element = size_of(operation_->type);
+    std::byte* const data = operation_->data.data();
+    return in_pieces(operation_->data.size() / element, [&](std::size_t offset, int count) {
+      return ::MPI_Allreduce(MPI_IN_PLACE, data + offset * element, count, how.type, how.op, comm_);
     });
-  }
-
-  int reduce_scatter(const MpiTask& task) {
-    const std::size_t element = size_of(task.type);
-    const std::size_t count = task.data.size() / element;
-    if (count > kCountMax) {
-      return all_reduce(task);  // MPI's offsets are ints too
-    }
-    std::vector<int> counts;
-    for (std::uint32_t rank = 0; rank < size_; ++rank) {
-      counts.push_back(static_cast<int>(segment_of(count, size_, rank).count));
-    }
-    const MpiReduction how = mpi_reduction(task.type, task.op);
-    const int code = ::MPI_Reduce_scatter(MPI_IN_PLACE, task.data.data(), counts.data(), how.type,
-                                          how.op, comm_);
-    // MPI leaves the result at the beginning.
-    const Segment own = segment_of(count, size_, value(rank_));
-    if (code == MPI_SUCCESS && own.count > 0) {
-      std::memmove(task.data.data() + own.offset * element, task.data.data(), own.count * element);
-    }
-    return code;
   }
 
   int broadcast(std::span<std::byte> data, std::uint32_t root) {
@@ -117,14 +149,15 @@ class MpiCollectiveEngine final : public MpiEngine {
 
   MpiWorld& world_;
   MPI_Comm comm_;
-  const Rank rank_;
   const std::uint32_t size_;
+  const Operation* operation_ = nullptr;
+  Watchdog watch_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<MpiEngine>> make_collective_engine(MpiWorld& world, const MpiPlace& place,
-                                                          ViewId view) {
+Result<std::unique_ptr<GroupEngine>> make_collective_engine(MpiWorld& world, const MpiPlace& place,
+                                                            ViewId view) {
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
@@ -136,8 +169,7 @@ Result<std::unique_ptr<MpiEngine>> make_collective_engine(MpiWorld& world, const
   ::MPI_Group_free(&all);
   TRY(check_mpi(code, "MPI_Comm_create_group"));
   ::MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  return std::unique_ptr<MpiEngine>(
-      std::make_unique<MpiCollectiveEngine>(world, comm, place.rank, place.size));
+  return std::unique_ptr<GroupEngine>(std::make_unique<CollectiveEngine>(world, comm, place.size));
 }
 
 }  // namespace mayfly::collectives

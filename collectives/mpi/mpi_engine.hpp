@@ -1,58 +1,26 @@
 #pragma once
 
-// Private to the mpi module: needs Open MPI's headers.
-//
-// How a group's operations are carried out. Two ways: MPI's own collectives, which are the fastest
-// but cannot be stopped, and a ring of messages between neighbours, which can be left at any time.
+// The two engines of the mpi transport: MPI's own collectives, which are the fastest but cannot be
+// stopped, and a ring of messages between neighbours, which can be left at any time. Private to the
+// mpi module: needs Open MPI's headers.
 
-#include <cstddef>
+#include <sched.h>
+
+#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <thread>
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "collectives/group.hpp"
+#include "collectives/group_engine.hpp"
 #include "collectives/mpi/mpi_world.hpp"
-#include "collectives/plan/types.hpp"
 
 namespace mayfly::collectives {
 
-/// One operation of a group, as it was started.
-struct MpiTask {
-  enum class Kind : std::uint8_t { kAllReduce, kReduceScatter, kBroadcast, kAllGather, kBarrier };
-  Kind kind = Kind::kBarrier;
-  std::span<std::byte>
-      data;  ///< a reduction's elements, a broadcast's bytes, an all-gather's whole
-  DataType type = DataType::kInt32;
-  ReduceOp op = ReduceOp::kSum;
-  Rank root{};
-  std::uint64_t sequence = 0;  ///< of the group, from 1
-};
-
-/// An operation that has begun. Destroying one that is not done lets go of it at once: MPI never
-/// touches the task's memory afterwards.
-class MpiRun {
- public:
-  enum class Progress : std::uint8_t { kIdle, kMoved, kDone };
-  virtual ~MpiRun() = default;
-  /// Goes on as far as it can without waiting (the ring), or to the end (MPI's collectives). An
-  /// error ends the group.
-  [[nodiscard]] virtual Result<Progress> advance() = 0;
-};
-
-/// Carries out the operations of one group, one after the other. One thread at a time.
-class MpiEngine {
- public:
-  virtual ~MpiEngine() = default;
-  [[nodiscard]] virtual std::unique_ptr<MpiRun> begin(const MpiTask& task) = 0;
-  /// Whether advance() returns without waiting for others.
-  [[nodiscard]] virtual bool can_be_stopped() const = 0;
-  /// Lets MPI do what is left of finished operations, which others may wait for.
-  virtual void poke() = 0;
-};
-
-/// Where a member stands in its group, and who is beside it.
+/// A member's place in its group, and the other members.
 struct MpiPlace {
   Rank rank{};
   std::uint32_t size = 1;
@@ -61,12 +29,51 @@ struct MpiPlace {
 };
 
 /// MPI's own collectives on a communicator of the members, made here: all of them call this at
-/// once.
-[[nodiscard]] Result<std::unique_ptr<MpiEngine>> make_collective_engine(MpiWorld& world,
-                                                                        const MpiPlace& place,
-                                                                        ViewId view);
-/// A ring of messages through memory of our own, which stays behind if the ring is left.
-[[nodiscard]] std::unique_ptr<MpiEngine> make_ring_engine(MpiWorld& world, const MpiPlace& place,
-                                                          ViewId view);
+/// once. If the group is aborted inside an operation that does not return, the process ends.
+[[nodiscard]] Result<std::unique_ptr<GroupEngine>> make_collective_engine(MpiWorld& world,
+                                                                          const MpiPlace& place,
+                                                                          ViewId view);
+/// A ring of messages through memory of its own, which stays behind if the ring is left.
+[[nodiscard]] std::unique_ptr<GroupEngine> make_ring_engine(MpiWorld& world, const MpiPlace& place,
+                                                            ViewId view);
+
+/// How a thread that has to poll waits without taking the core from threads that have something to
+/// do. Call pause() after each poll that found nothing and moved() after each that did. The first
+/// polls follow each other at once, because most answers are on their way; then other threads go
+/// first; after a millisecond without an answer some member is late, and the thread sleeps between
+/// polls.
+class PollBackoff {
+ public:
+  void moved() {
+    polls_ = 0;
+    late_ = false;
+  }
+  void pause() {
+    ++polls_;
+    if (polls_ < kEager) {
+      return;
+    }
+    if (late_) {
+      std::this_thread::sleep_for(kNap);
+      return;
+    }
+    ::sched_yield();
+    if (polls_ == kEager) {
+      since_ = monotonic_now();
+    } else if (polls_ % kClockEvery == 0) {
+      late_ = monotonic_now() - since_ > kPatience;
+    }
+  }
+
+ private:
+  static constexpr unsigned kEager = 50;
+  static constexpr unsigned kClockEvery = 16;
+  static constexpr Duration kPatience = milliseconds(1);
+  static constexpr std::chrono::microseconds kNap{50};
+
+  unsigned polls_ = 0;
+  Instant since_;  // of the first poll that gave way
+  bool late_ = false;
+};
 
 }  // namespace mayfly::collectives

@@ -1,18 +1,18 @@
-#include <algorithm>
-#include <array>
+// A ring of messages over MPI_Isend and MPI_Irecv.
+//
+// Messages are received into, and sent from, memory of the ring's own, never the caller's: a
+// message whose other end is dead can be neither finished nor taken back, and MPI may come back to
+// its memory at any time.
+
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <optional>
 #include <utility>
 
-#include "base/random.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/mpi/mpi_engine.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
-#include "collectives/plan/ring_schedule.hpp"
-
-// Messages are received into, and sent from, memory of the ring's own, never the caller's: a
-// message whose other end is dead can be neither finished nor taken back, and MPI may come back to
-// its memory at any time.
 
 namespace mayfly::collectives {
 namespace {
@@ -23,60 +23,7 @@ constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 // Messages under way in each direction.
 constexpr std::size_t kWindow = 4;
 
-// Goes ahead of every operation's data, so that members that do not run the same operation find
-// out before they mix up their numbers.
-struct Header {
-  std::uint64_t sequence = 0;
-  std::uint64_t shape = 0;
-
-  friend bool operator==(const Header&, const Header&) = default;
-};
-
-Header header_of(const MpiTask& task) {
-  const std::uint64_t detail = value(task.root) * 256ULL +
-                               static_cast<std::uint64_t>(task.type) * 16 +
-                               static_cast<std::uint64_t>(task.op);
-  const std::uint64_t kind = mix64(static_cast<std::uint64_t>(task.kind));
-  return {task.sequence, mix64(mix64(kind ^ detail) ^ task.data.size())};
-}
-
-// A range of the task's memory that travels as one message.
-struct Piece {
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  bool is_reduced = false;  // into what is there, when it has come in
-};
-
-std::vector<Piece> pieces_of(const std::vector<Segment>& segments, std::size_t reduced,
-                             std::span<std::byte> data, std::size_t element) {
-  std::vector<Piece> pieces;
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    const std::size_t end = (segments[s].offset + segments[s].count) * element;
-    for (std::size_t at = segments[s].offset * element; at < end; at += kPieceBytes) {
-      pieces.push_back({data.data() + at, std::min(kPieceBytes, end - at), s < reduced});
-    }
-  }
-  return pieces;
-}
-
-RingSchedule schedule_of(const MpiTask& task, std::uint32_t size, Rank rank) {
-  switch (task.kind) {
-    case MpiTask::Kind::kAllReduce:
-      return all_reduce_schedule(task.data.size() / size_of(task.type), size, rank);
-    case MpiTask::Kind::kReduceScatter:
-      return reduce_scatter_schedule(task.data.size() / size_of(task.type), size, rank);
-    case MpiTask::Kind::kBroadcast:
-      return broadcast_schedule(task.data.size(), size, rank, task.root);
-    case MpiTask::Kind::kAllGather: return all_gather_schedule(task.data.size() / size, size, rank);
-    case MpiTask::Kind::kBarrier: return all_reduce_schedule(1, size, rank);
-  }
-  UNREACHABLE("a kind of operation outside its enumerators");
-}
-
-bool is_reduction(MpiTask::Kind kind) {
-  return kind == MpiTask::Kind::kAllReduce || kind == MpiTask::Kind::kReduceScatter ||
-         kind == MpiTask::Kind::kBarrier;
-}
+enum class Progress : std::uint8_t { kIdle, kMoved, kDone };
 
 /// Messages to or from one neighbour, in order, each in memory of our own.
 class Lane {
@@ -145,34 +92,33 @@ class Lane {
   std::vector<AlignedBuffer<std::byte>> free_;
 };
 
-class RingRun final : public MpiRun {
+/// An operation that has begun. Destroying one that is not done leaves it at once: MPI never
+/// touches the operation's memory afterwards.
+class RingRun {
  public:
-  RingRun(const MpiTask& task, std::uint32_t size, Rank rank, Lane& in, Lane& out)
-      : task_(task), header_(header_of(task)), in_(in), out_(out) {
-    if (task_.kind == MpiTask::Kind::kBarrier) {
-      task_.data = std::as_writable_bytes(std::span(&barrier_, 1));
-    }
-    const RingSchedule schedule = schedule_of(task_, size, rank);
-    const std::size_t element = is_reduction(task_.kind) ? size_of(task_.type) : 1;
-    outgoing_ = pieces_of(schedule.outgoing, 0, task_.data, element);
-    incoming_ = pieces_of(schedule.incoming, schedule.reduced, task_.data, element);
-    if (schedule.starts && !schedule.outgoing.empty()) {
-      ready_ = schedule.outgoing.front().count * element;
-    }
-  }
-  ~RingRun() override {
+  RingRun(const Operation& operation, std::uint32_t size, Rank rank, Lane& in, Lane& out)
+      : operation_(operation),
+        task_(ring_task(operation, size, rank, kPieceBytes)),
+        in_(in),
+        out_(out),
+        ready_(task_.ready_bytes) {}
+  ~RingRun() {
     in_.abandon();
     out_.abandon();
   }
 
-  Result<Progress> advance() override {
+  RingRun(const RingRun&) = delete;
+  RingRun& operator=(const RingRun&) = delete;
+
+  /// Continues as far as it can without waiting.
+  Result<Progress> advance() {
     moved_ = false;
     for (const auto step : {&RingRun::post_receives, &RingRun::send_what_is_ready,
                             &RingRun::take_what_arrived, &RingRun::forget_what_was_sent}) {
       TRY((this->*step)());
     }
-    const bool done =
-        taken_ == incoming_.size() && header_taken_ && sent_ == outgoing_.size() && out_.is_empty();
+    const bool done = taken_ == task_.incoming.size() && header_taken_ &&
+                      sent_ == task_.outgoing.size() && out_.is_empty();
     return done ? Progress::kDone : moved_ ? Progress::kMoved : Progress::kIdle;
   }
 
@@ -180,10 +126,10 @@ class RingRun final : public MpiRun {
   Result<void> post_receives() {
     if (!header_posted_) {
       header_posted_ = true;
-      TRY(in_.receive(sizeof(Header)));
+      TRY(in_.receive(sizeof(OperationHeader)));
     }
-    while (posted_ < incoming_.size() && !in_.is_full()) {
-      TRY(in_.receive(incoming_[posted_++].bytes));
+    while (posted_ < task_.incoming.size() && !in_.is_full()) {
+      TRY(in_.receive(task_.incoming[posted_++].bytes));
     }
     return {};
   }
@@ -191,63 +137,48 @@ class RingRun final : public MpiRun {
   Result<void> send_what_is_ready() {
     if (!header_sent_) {
       header_sent_ = true;
-      TRY(out_.send(std::as_bytes(std::span(&header_, 1))));
+      TRY(out_.send(std::as_bytes(std::span(&operation_.header, 1))));
     }
-    while (sent_ < outgoing_.size() && !out_.is_full() && outgoing_[sent_].bytes <= ready_) {
-      const Piece& piece = outgoing_[sent_++];
+    while (sent_ < task_.outgoing.size() && !out_.is_full() &&
+           task_.outgoing[sent_].bytes <= ready_) {
+      const RingTask::Piece& piece = task_.outgoing[sent_++];
       ready_ -= piece.bytes;
       moved_ = true;
-      if (Result<void> sent = out_.send({piece.data, piece.bytes}); !sent.ok()) {
-        return sent;
-      }
+      TRY(out_.send({piece.data, piece.bytes}));
     }
     return {};
   }
 
   Result<void> take_what_arrived() {
     while (!in_.is_empty()) {
-      const Result<bool> arrived = in_.front_done();
-      if (!arrived.ok()) {
-        return arrived.error();
-      }
-      if (!arrived.value()) {
+      TRY_ASSIGN(const bool arrived, in_.front_done());
+      if (!arrived) {
         break;
       }
       moved_ = true;
       if (header_taken_) {
-        take(incoming_[taken_++]);
-      } else if (Result<void> same = check_header(); !same.ok()) {
-        return same;
+        take(task_.incoming[taken_++]);
+      } else {
+        TRY(take_header());
       }
       in_.pop();
-      TRY(keep_flowing());
+      TRY(post_receives());
+      TRY(send_what_is_ready());
     }
     return {};
   }
 
-  Result<void> keep_flowing() {
-    TRY(post_receives());
-    return send_what_is_ready();
-  }
-
-  Result<void> check_header() {
+  Result<void> take_header() {
     header_taken_ = true;
-    Header theirs;
+    OperationHeader theirs;
     std::memcpy(&theirs, in_.front(), sizeof theirs);
-    if (theirs == header_) {
-      return {};
-    }
-    return Error{Errc::kCorrupt,
-                 "member " + std::to_string(value(in_.member())) + " runs operation " +
-                     std::to_string(theirs.sequence) +
-                     " of another kind or size than our operation " +
-                     std::to_string(header_.sequence),
-                 in_.member()};
+    return check_header(operation_.header, theirs, in_.member());
   }
 
-  void take(const Piece& piece) {
+  void take(const RingTask::Piece& piece) {
     if (piece.is_reduced) {
-      reduce(piece.data, in_.front(), piece.bytes / size_of(task_.type), task_.type, task_.op);
+      reduce(piece.data, in_.front(), piece.bytes / size_of(operation_.type), operation_.type,
+             operation_.op);
     } else {
       std::memcpy(piece.data, in_.front(), piece.bytes);
     }
@@ -256,11 +187,8 @@ class RingRun final : public MpiRun {
 
   Result<void> forget_what_was_sent() {
     while (!out_.is_empty()) {
-      const Result<bool> gone = out_.front_done();
-      if (!gone.ok()) {
-        return gone.error();
-      }
-      if (!gone.value()) {
+      TRY_ASSIGN(const bool has_left, out_.front_done());
+      if (!has_left) {
         break;
       }
       out_.pop();
@@ -270,49 +198,76 @@ class RingRun final : public MpiRun {
     return {};
   }
 
-  MpiTask task_;
-  std::int32_t barrier_ = 0;
-  const Header header_;
+  const Operation& operation_;
+  const RingTask task_;
   Lane& in_;
   Lane& out_;
-  std::vector<Piece> outgoing_;
-  std::vector<Piece> incoming_;
   std::size_t posted_ = 0;  // incoming pieces asked for
   std::size_t taken_ = 0;   // incoming pieces that are where they belong
   std::size_t sent_ = 0;    // outgoing pieces handed to MPI
-  std::size_t ready_ = 0;   // bytes of the outgoing stream that may leave and have not
+  std::size_t ready_;       // bytes of the outgoing stream that may leave and have not
   bool header_posted_ = false;
   bool header_taken_ = false;
   bool header_sent_ = false;
   bool moved_ = false;
 };
 
-class MpiRingEngine final : public MpiEngine {
+class RingEngine final : public GroupEngine {
  public:
-  MpiRingEngine(MpiWorld& world, const MpiPlace& place, ViewId view)
+  RingEngine(MpiWorld& world, const MpiPlace& place, ViewId view)
       : world_(world),
         rank_(place.rank),
         size_(place.size),
         in_(lane(world, place, place.size - 1, view)),
         out_(lane(world, place, 1, view)) {}
 
-  std::unique_ptr<MpiRun> begin(const MpiTask& task) override {
-    return std::make_unique<RingRun>(task, size_, rank_, in_, out_);
-  }
-  bool can_be_stopped() const override { return true; }
-  void poke() override {
-    world_.sweep();
-    int found = 0;
-    ::MPI_Iprobe(MPI_ANY_SOURCE, world_.tag_of(ViewId{0}, kHelloTag), world_.comm(), &found,
-                 MPI_STATUS_IGNORE);
+  void begin(const Operation& operation) override {
+    run_.emplace(operation, size_, rank_, in_, out_);
   }
 
+  Result<bool> advance(std::optional<Instant> until) override {
+    Result<bool> done = poll(until);
+    if (!done.ok() || done.value()) {
+      run_.reset();
+    }
+    return done;
+  }
+
+  bool returns_by(std::optional<Instant> /*until*/) const override { return true; }
+  void abort() noexcept override { aborted_.store(true, std::memory_order_release); }
+
+  Duration settling_time() const override { return kSettlingTime; }
+  void settle() override { world_.settle(); }
+
  private:
-  // To the member `ahead` places after us in the ring.
+  // To the member `ahead` places after this one in the ring.
   static Lane lane(MpiWorld& world, const MpiPlace& place, std::uint32_t ahead, ViewId view) {
     const std::uint32_t other = (value(place.rank) + ahead) % place.size;
     return {world, place.world_ranks[other], place.peers[other].member,
             world.tag_of(view, kDataTag)};
+  }
+
+  Result<bool> poll(std::optional<Instant> until) {
+    PollBackoff backoff;
+    while (!aborted_.load(std::memory_order_acquire)) {
+      const Result<Progress> progress = run_->advance();
+      if (!progress.ok()) {
+        world_.spoil();
+        return progress.error();
+      }
+      if (progress.value() == Progress::kDone) {
+        return true;
+      }
+      if (progress.value() == Progress::kMoved) {
+        backoff.moved();
+        continue;
+      }
+      if (until && monotonic_now() >= *until) {
+        return false;
+      }
+      backoff.pause();
+    }
+    return Error{Errc::kAborted, "the group was aborted"};
   }
 
   MpiWorld& world_;
@@ -320,12 +275,14 @@ class MpiRingEngine final : public MpiEngine {
   const std::uint32_t size_;
   Lane in_;
   Lane out_;
+  std::optional<RingRun> run_;
+  std::atomic<bool> aborted_{false};
 };
 
 }  // namespace
 
-std::unique_ptr<MpiEngine> make_ring_engine(MpiWorld& world, const MpiPlace& place, ViewId view) {
-  return std::make_unique<MpiRingEngine>(world, place, view);
+std::unique_ptr<GroupEngine> make_ring_engine(MpiWorld& world, const MpiPlace& place, ViewId view) {
+  return std::make_unique<RingEngine>(world, place, view);
 }
 
 }  // namespace mayfly::collectives

@@ -8,22 +8,19 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string_view>
-#include <thread>
 #include <utility>
 
-#include "collectives/mpi/mpi_wiring.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
-constexpr std::chrono::minutes kStartTimeout{2};
+constexpr Duration kStartTimeout = seconds(120);
 constexpr int kTagPairsMax = 1 << 20;
 
 // Of a setting that mpirun hands to its ranks.
@@ -47,35 +44,6 @@ void make_symbols_global() {
   }
 }
 
-/// Ends the process if it is not destroyed in time.
-class StartWatch {
- public:
-  StartWatch() : thread_([this] { watch(); }) {}
-  ~StartWatch() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, kStartTimeout, [this] { return over_; })) {
-      leave_process(
-          "MPI did not start within two minutes: a rank of this mpirun died before it "
-          "did; start the job again");
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;   // guarded by mutex_
-  std::thread thread_;  // last: uses the rest
-};
-
 /// MPI's own threads must not answer the process's signals.
 class SignalsBlocked {
  public:
@@ -97,22 +65,91 @@ Result<void> start_mpi() {
   const SignalsBlocked blocked;
   make_symbols_global();
   int provided = MPI_THREAD_SINGLE;
-  if (Result<void> started = check_mpi(
-          ::MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
-      !started.ok()) {
-    return started;
-  }
+  TRY(check_mpi(::MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
+                "MPI_Init_thread"));
   if (provided < MPI_THREAD_SERIALIZED) {
     return Error{Errc::kUnsupported, "this MPI cannot be called from several threads"};
   }
   return {};
 }
 
+// Four times the ring's pieces: where there are several ways (networks, links), Open MPI spreads a
+// large message over them. Ways that it still connects later are kept when a view forms.
+constexpr int kConnectingBytes = 1 << 20;
+constexpr int kConnectingTag = 0;
+
+// Makes Open MPI connect every two ranks of `comm`, which it does with the first message between
+// them; returns when this rank is connected with all others. Collective: all ranks call it at once,
+// and none may die meanwhile. Takes two messages of 1 MiB per other rank.
+//
+// One pair after the other, in the same order on all ranks, so that no two wait for each other; and
+// the lower rank of each first, because of two connections that meet half-way Open MPI closes one.
+void connect_all(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  ::MPI_Comm_rank(comm, &rank);
+  ::MPI_Comm_size(comm, &size);
+  std::vector<std::byte> message(kConnectingBytes);
+  const auto send = [&](int other) {
+    ::MPI_Send(message.data(), kConnectingBytes, MPI_BYTE, other, kConnectingTag, comm);
+  };
+  const auto receive = [&](int other) {
+    ::MPI_Recv(message.data(), kConnectingBytes, MPI_BYTE, other, kConnectingTag, comm,
+               MPI_STATUS_IGNORE);
+  };
+  for (int other = 0; other < size; ++other) {
+    if (other < rank) {
+      receive(other);
+      send(other);
+    } else if (other > rank) {
+      send(other);
+      receive(other);
+    }
+  }
+}
+
 }  // namespace
 
-void leave_process(const char* reason) {
-  ::dprintf(STDERR_FILENO, "mayfly: %s\n", reason);  // a module's log is not the program's
-  ::_exit(1);
+Watchdog::Watchdog(Duration limit, const char* reason)
+    : limit_(limit), reason_(reason), thread_([this] { watch(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+bool Watchdog::enter() {
+  const std::lock_guard lock(mutex_);
+  is_inside_ = !runs_;
+  return is_inside_;
+}
+
+void Watchdog::leave() {
+  const std::lock_guard lock(mutex_);
+  is_inside_ = false;
+  if (runs_) {
+    changed_.notify_one();
+  }
+}
+
+void Watchdog::start_clock() noexcept {
+  const std::lock_guard lock(mutex_);
+  runs_ = true;
+  changed_.notify_one();
+}
+
+void Watchdog::watch() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return runs_ || ends_; });
+  const auto is_over = [this] { return ends_ || !is_inside_; };
+  if (!changed_.wait_for(lock, limit_, is_over)) {
+    ::dprintf(STDERR_FILENO, "mayfly: %s\n", reason_);  // a module's log is not the program's
+    ::_exit(1);
+  }
 }
 
 Result<void> check_mpi(int code, const char* what, std::optional<MemberId> with) {
@@ -142,24 +179,24 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
   if (share_cores) {
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
-  std::unique_ptr<SocketHolder> keeper;
+  std::unique_ptr<FdHolder> holder;
   if (is_set("OMPI_MCA_orte_enable_recovery")) {
-    Result<std::unique_ptr<SocketHolder>> forked = SocketHolder::start();
-    if (!forked.ok()) {
-      return forked.error();
-    }
-    keeper = std::move(forked).value();
+    TRY_ASSIGN(holder, FdHolder::start());
   }
-  const StartWatch watch;
+  Watchdog watch(kStartTimeout,
+                 "MPI did not start within two minutes: a rank of this mpirun died before it did; "
+                 "start the job again");
+  (void)watch.enter();
+  watch.start_clock();
   TRY(start_mpi());
-  if (keeper != nullptr) {
-    keeper->note_ports();
+  if (holder != nullptr) {
+    holder->note_ports();
   }
-  return std::unique_ptr<MpiWorld>(new MpiWorld(std::move(keeper)));
+  return std::unique_ptr<MpiWorld>(new MpiWorld(std::move(holder)));
 }
 
-MpiWorld::MpiWorld(std::unique_ptr<SocketHolder> keeper)
-    : keeper_(std::move(keeper)), job_(job_name()) {
+MpiWorld::MpiWorld(std::unique_ptr<FdHolder> holder)
+    : holder_(std::move(holder)), job_(job_name()) {
   // Communication of all ranks; nothing may have died yet.
   if (elastic()) {
     connect_and_keep();
@@ -175,8 +212,8 @@ MpiWorld::MpiWorld(std::unique_ptr<SocketHolder> keeper)
   tag_pairs_ = std::min(kTagPairsMax, found != 0 ? *tag_max / 2 : 1 << 14);
 }
 
-// A connection that breaks before the keepers of both its ends have it may end the survivor. So no
-// rank goes on, to where it may die, before all have given theirs away.
+// A connection that breaks before the holders of both its ends have it may end the survivor. So no
+// rank continues, to where it may die, before all have given theirs away.
 void MpiWorld::connect_and_keep() {
   begin_connecting();
   connect_all(MPI_COMM_WORLD);
@@ -225,14 +262,14 @@ int MpiWorld::tag_of(ViewId view, int kind) const {
 }
 
 void MpiWorld::begin_connecting() {
-  if (keeper_ != nullptr) {
-    keeper_->begin();
+  if (holder_ != nullptr) {
+    holder_->begin();
   }
 }
 
 void MpiWorld::keep_connections() {
-  if (keeper_ != nullptr) {
-    keeper_->keep_new();
+  if (holder_ != nullptr) {
+    holder_->keep_new();
   }
 }
 
@@ -241,6 +278,12 @@ void MpiWorld::abandon(AbandonedMessage message) {
     ::MPI_Cancel(&message.request);  // of a send: no effect
     abandoned_.push_back(std::move(message));
   }
+}
+
+void MpiWorld::settle() {
+  sweep();
+  int found = 0;
+  ::MPI_Iprobe(MPI_ANY_SOURCE, tag_of(ViewId{0}, kHelloTag), comm_, &found, MPI_STATUS_IGNORE);
 }
 
 void MpiWorld::sweep() {

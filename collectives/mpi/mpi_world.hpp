@@ -8,16 +8,20 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "collectives/group.hpp"
-#include "collectives/mpi/socket_holder.hpp"
+#include "collectives/mpi/fd_holder.hpp"
 
 namespace mayfly::collectives {
 
@@ -45,7 +49,7 @@ class MpiWorld {
   MpiWorld& operator=(const MpiWorld&) = delete;
 
   /// True under `mpirun --enable-recovery`: the death of a rank does not end the others.
-  [[nodiscard]] bool elastic() const { return keeper_ != nullptr; }
+  [[nodiscard]] bool elastic() const { return holder_ != nullptr; }
   [[nodiscard]] MPI_Comm comm() const { return comm_; }
   /// "mpi:JOB:WORLDRANK".
   [[nodiscard]] std::string address() const;
@@ -65,16 +69,19 @@ class MpiWorld {
   void abandon(AbandonedMessage message);
   /// Frees what is done.
   void sweep();
+  /// Frees what is done, and lets MPI do what is left of finished operations, which other ranks may
+  /// wait for.
+  void settle();
   /// A view was formed.
   void note_view() { was_in_view_.store(true, std::memory_order_relaxed); }
   /// MPI reported an error: it cannot be ended properly any more.
   void spoil() { spoiled_.store(true, std::memory_order_relaxed); }
 
  private:
-  explicit MpiWorld(std::unique_ptr<SocketHolder> keeper);
+  explicit MpiWorld(std::unique_ptr<FdHolder> holder);
   void connect_and_keep();
 
-  const std::unique_ptr<SocketHolder> keeper_;  // null: not elastic
+  const std::unique_ptr<FdHolder> holder_;  // null: not elastic
   int rank_ = 0;
   int size_ = 0;
   int tag_pairs_ = 1;
@@ -88,9 +95,36 @@ class MpiWorld {
 inline constexpr int kHelloTag = 0;  ///< kinds of tag_of()
 inline constexpr int kDataTag = 1;
 
-/// Ends the process with one line on standard error, where MPI leaves no other way out. mpirun
-/// without --enable-recovery then ends the job.
-[[noreturn]] void leave_process(const char* reason);
+/// For so long after an operation settle() may have something to do.
+inline constexpr Duration kSettlingTime = milliseconds(3);
+
+/// Ends the process with one line on standard error if a call of MPI does not return in time, since
+/// MPI leaves no other way out. mpirun without --enable-recovery then ends the job. Any thread.
+class Watchdog {
+ public:
+  Watchdog(Duration limit, const char* reason);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Around the call. False: the clock runs, and the call must not be made.
+  [[nodiscard]] bool enter();
+  void leave();
+  /// A call that is being made, if there is one, has `limit` from now on. Never blocks.
+  void start_clock() noexcept;
+
+ private:
+  void watch();
+
+  const Duration limit_;
+  const char* const reason_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_inside_ = false;  // guarded by mutex_
+  bool runs_ = false;       // the clock; guarded by mutex_
+  bool ends_ = false;       // guarded by mutex_
+  std::thread thread_;      // the last: it uses the rest
+};
 
 /// MPI's return value as a Result: kPeerLost for everything but kCorrupt (a message of another size
 /// than expected). `with` is the member at the other end, where there is one.

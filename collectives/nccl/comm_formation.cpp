@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/ring_group.hpp"
+#include "collectives/queued_group.hpp"
 
 namespace mayfly::collectives {
 namespace {

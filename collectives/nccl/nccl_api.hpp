@@ -33,7 +33,7 @@ using NcclUniqueId = std::array<std::byte, 128>;
 
 /// One operation, in device memory.
 struct DeviceTask {
-  enum class Kind { kAllReduce, kReduceScatter, kBroadcast, kAllGather };
+  enum class Kind { kAllReduce, kBroadcast, kAllGather };
   Kind kind = Kind::kAllReduce;
   const void* from = nullptr;
   void* to = nullptr;     ///< in-place operations: the same as `from`

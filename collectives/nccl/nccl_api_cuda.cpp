@@ -10,7 +10,6 @@
 
 #include "base/check.hpp"
 #include "collectives/nccl/device_kernels.hpp"
-#include "collectives/plan/ring_schedule.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -54,10 +53,6 @@ ncclDataType_t wire_type(const DeviceTask& task) {
 
 ncclRedOp_t wire_op(ReduceOp op) {
   return op == ReduceOp::kSum ? ncclSum : ncclMax;
-}
-
-std::byte* at(void* data, std::size_t bytes) {
-  return static_cast<std::byte*>(data) + bytes;
 }
 
 class CudaNcclApi final : public NcclApi {
@@ -151,12 +146,8 @@ class CudaNcclApi final : public NcclApi {
 
   NcclStatus conclude(const DeviceTask& task, DeviceEvent done) override {
     if (as_ordered_integers(task)) {
-      const Segment result = task.kind == DeviceTask::Kind::kReduceScatter
-                                 ? segment_of(task.count, task.size, task.rank)
-                                 : Segment{.offset = 0, .count = task.count};
-      void* const data = at(task.to, result.offset * size_of(task.type));
       if (!works(static_cast<cudaError_t>(
-              device_kernels::from_ordered_integers(data, result.count, stream_)))) {
+              device_kernels::from_ordered_integers(task.to, task.count, stream_)))) {
         return NcclStatus::kDeviceError;
       }
     }
@@ -253,7 +244,6 @@ class CudaNcclApi final : public NcclApi {
       case DeviceTask::Kind::kAllReduce:
         return ncclAllReduce(task.from, task.to, task.count, wire_type(task), wire_op(task.op),
                              comm, stream_);
-      case DeviceTask::Kind::kReduceScatter: return reduce_scatter(comm, task);
       case DeviceTask::Kind::kBroadcast:
         return ncclBroadcast(task.from, task.to, task.count, ncclUint8, static_cast<int>(task.root),
                              comm, stream_);
@@ -261,29 +251,6 @@ class CudaNcclApi final : public NcclApi {
         return ncclAllGather(task.from, task.to, task.count, ncclUint8, comm, stream_);
     }
     UNREACHABLE("every kind of task is launched");
-  }
-
-  // NCCL's own needs segments of one size; others are as many reductions, each to its owner,
-  // fused into one launch.
-  ncclResult_t reduce_scatter(ncclComm_t comm, const DeviceTask& task) {
-    const std::size_t bytes_each = size_of(task.type);
-    if (task.count % task.size == 0) {
-      const std::size_t part = task.count / task.size;
-      return ncclReduceScatter(task.from, at(task.to, task.rank * part * bytes_each), part,
-                               wire_type(task), wire_op(task.op), comm, stream_);
-    }
-    ncclResult_t result = ncclGroupStart();
-    for (std::uint32_t owner = 0; owner < task.size && result == ncclSuccess; ++owner) {
-      const Segment segment = segment_of(task.count, task.size, owner);
-      if (segment.count > 0) {
-        std::byte* const data = at(task.to, segment.offset * bytes_each);
-        result = ncclReduce(data, data, segment.count, wire_type(task), wire_op(task.op),
-                            static_cast<int>(owner), comm, stream_);
-        result = result == ncclInProgress ? ncclSuccess : result;
-      }
-    }
-    const ncclResult_t ended = ncclGroupEnd();
-    return result == ncclSuccess ? ended : result;
   }
 
   const int device_;

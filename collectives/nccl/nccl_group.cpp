@@ -62,15 +62,6 @@ class NcclGroup final : public DeviceGroup {
                    .type = type,
                    .op = op});
   }
-  std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
-                                       ReduceOp op) override {
-    return reduce({.kind = DeviceTask::Kind::kReduceScatter,
-                   .from = data,
-                   .to = data,
-                   .count = count,
-                   .type = type,
-                   .op = op});
-  }
   std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) override {
     ENSURE(value(root) < size_, "the root of a broadcast is a member of the group");
     return start({.kind = DeviceTask::Kind::kBroadcast,

@@ -75,10 +75,6 @@ class Part : public Port {
     }
     return done;
   }
-  std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
-                                       ReduceOp op) override {
-    return paired(group_.reduce_scatter(data, count, type, op));
-  }
   std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) override {
     return paired(group_.broadcast(data, root));
   }

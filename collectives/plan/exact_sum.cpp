@@ -7,9 +7,91 @@
 
 #include "base/check.hpp"
 #include "collectives/plan/block_exponent.hpp"
-#include "collectives/plan/exact_sum_kernels.hpp"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/plan/exact_sum.cpp"
+#include <hwy/foreach_target.h>  // includes this file once per instruction set
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace mayfly::collectives::internal::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// One vector's worth. The tail uses the same code with one lane, so that it rounds alike.
+template <bool kAdd, class D>
+hn::VFromD<hn::RebindToSigned<D>> quantize_lanes(D d, const float* gradient, float scale,
+                                                 std::int32_t* acc) {
+  const hn::RebindToSigned<D> di;
+  const auto g = hn::LoadU(d, gradient);
+  const auto magnitude = hn::And(hn::BitCast(di, g), hn::Set(di, 0x7fffffff));
+  auto quantised = hn::NearestInt(hn::Mul(g, hn::Set(d, scale)));
+  if constexpr (kAdd) {
+    quantised = hn::Add(hn::LoadU(di, acc), quantised);
+  }
+  hn::StoreU(quantised, di, acc);
+  return magnitude;
+}
+
+template <bool kAdd>
+std::uint32_t scale_round(const float* gradient, float scale, std::int32_t* acc,
+                          std::size_t count) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::CappedTag<float, 1> one;
+  const std::size_t lanes = hn::Lanes(d);
+  auto largest = hn::Zero(di);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    largest = hn::Max(largest, quantize_lanes<kAdd>(d, gradient + i, scale, acc + i));
+  }
+  std::int32_t result = hn::GetLane(hn::MaxOfLanes(di, largest));
+  for (; i < count; ++i) {
+    const std::int32_t last = hn::GetLane(quantize_lanes<kAdd>(one, gradient + i, scale, acc + i));
+    result = result < last ? last : result;
+  }
+  return static_cast<std::uint32_t>(result);
+}
+
+// acc[i] += nearest integer to gradient[i] * scale (or = it, if `add` is false); returns the
+// largest bit pattern of |gradient[i]|, which orders like the magnitude itself, with infinities and
+// NaNs above everything.
+std::uint32_t ScaleRoundAdd(const float* gradient, float scale, bool add, std::int32_t* acc,
+                            std::size_t count) {
+  return add ? scale_round<true>(gradient, scale, acc, count)
+             : scale_round<false>(gradient, scale, acc, count);
+}
+
+template <class D>
+void dequantize_lanes(D d, const std::int32_t* sum, float factor, float* out) {
+  const hn::RebindToSigned<D> di;
+  hn::StoreU(hn::Mul(hn::ConvertTo(d, hn::LoadU(di, sum)), hn::Set(d, factor)), d, out);
+}
+
+// out[i] = float(sum[i]) * factor.
+void ScaleToFloat(const std::int32_t* sum, float factor, float* out, std::size_t count) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    dequantize_lanes(d, sum + i, factor, out + i);
+  }
+  for (; i < count; ++i) {
+    dequantize_lanes(one, sum + i, factor, out + i);
+  }
+}
+
+}  // namespace mayfly::collectives::internal::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace mayfly::collectives {
+namespace internal {
+
+HWY_EXPORT(ScaleRoundAdd);
+HWY_EXPORT(ScaleToFloat);
+
+}  // namespace internal
 namespace {
 
 using internal::exponent_above;
@@ -53,7 +135,7 @@ QuantizeResult quantize_add(std::span<const float> gradient, std::int32_t expone
   ENSURE(gradient.size() == acc.size(), "a gradient is added to a sum of its own size");
   ENSURE(legal(exponent, bits), "exponent or bits out of range");
   const float scale = power_of_two(bits - std::max(exponent, kExponentMin));
-  const std::uint32_t largest = internal::scale_round_add(
+  const std::uint32_t largest = HWY_DYNAMIC_DISPATCH(internal::ScaleRoundAdd)(
       gradient.data(), scale, mode == Accumulate::kAdd, acc.data(), gradient.size());
   observed = exponent_above(largest);
   return {.overflow = largest >= overflow_pattern(exponent),
@@ -68,7 +150,7 @@ void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bi
   if (!(std::fabs(factor) >= std::numeric_limits<float>::min())) {
     factor = 0.0F;  // not a denormal, whose treatment depends on the thread's modes
   }
-  internal::scale_to_float(sum.data(), factor, out.data(), sum.size());
+  HWY_DYNAMIC_DISPATCH(internal::ScaleToFloat)(sum.data(), factor, out.data(), sum.size());
 }
 
 std::int32_t next_exponent(std::int32_t previous, std::int32_t observed, Decay decay,
@@ -79,3 +161,4 @@ std::int32_t next_exponent(std::int32_t previous, std::int32_t observed, Decay d
 }
 
 }  // namespace mayfly::collectives
+#endif  // HWY_ONCE

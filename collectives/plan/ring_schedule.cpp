@@ -39,17 +39,6 @@ RingSchedule all_reduce_schedule(std::size_t count, std::uint32_t size, Rank ran
   return schedule;
 }
 
-RingSchedule reduce_scatter_schedule(std::size_t count, std::uint32_t size, Rank rank) {
-  require_member(size, rank);
-  RingSchedule schedule;
-  schedule.reduced = size - 1;
-  for (std::uint32_t s = 0; s + 1 < size; ++s) {
-    schedule.outgoing.push_back(segment_of(count, size, before(value(rank), s + 1, size)));
-    schedule.incoming.push_back(segment_of(count, size, before(value(rank), s + 2, size)));
-  }
-  return schedule;
-}
-
 RingSchedule all_gather_schedule(std::size_t count_each, std::uint32_t size, Rank rank) {
   require_member(size, rank);
   RingSchedule schedule;

@@ -45,11 +45,6 @@ struct RingSchedule {
 /// Reduce-scatter followed by all-gather: 2 (size - 1) segments each way.
 [[nodiscard]] RingSchedule all_reduce_schedule(std::size_t count, std::uint32_t size, Rank rank);
 
-/// The first half of an all-reduce, turned by one place so that each member ends with the complete
-/// segment of its own rank: size - 1 segments each way.
-[[nodiscard]] RingSchedule reduce_scatter_schedule(std::size_t count, std::uint32_t size,
-                                                   Rank rank);
-
 /// Every member's range of `count_each` elements to every other; the member's own range must be in
 /// its place already. size - 1 segments each way.
 [[nodiscard]] RingSchedule all_gather_schedule(std::size_t count_each, std::uint32_t size,

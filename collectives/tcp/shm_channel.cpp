@@ -1,10 +1,11 @@
-#include "collectives/tcp/shm_channel.hpp"
+#include "collectives/tcp/channel.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
+#include "base/try_assign.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 #include "collectives/tcp/shm_pipe.hpp"
 
@@ -132,15 +133,13 @@ class ShmChannel final : public Channel {
 }  // namespace
 
 Result<ShmSegment> ShmSegment::create(UniqueFd& fd) {
-  Result<SealedMemory> made = SealedMemory::create(kSegmentBytes, fd);
-  return made.ok() ? Result<ShmSegment>(ShmSegment(std::move(made).value()))
-                   : Result<ShmSegment>(made.error());
+  TRY_ASSIGN(SealedMemory memory, SealedMemory::create(kSegmentBytes, fd));
+  return ShmSegment(std::move(memory));
 }
 
 Result<ShmSegment> ShmSegment::map(int fd) {
-  Result<SealedMemory> mapped = SealedMemory::map(fd, kSegmentBytes);
-  return mapped.ok() ? Result<ShmSegment>(ShmSegment(std::move(mapped).value()))
-                     : Result<ShmSegment>(mapped.error());
+  TRY_ASSIGN(SealedMemory memory, SealedMemory::map(fd, kSegmentBytes));
+  return ShmSegment(std::move(memory));
 }
 
 std::byte* ShmSegment::to_creator() const {

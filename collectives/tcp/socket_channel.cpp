@@ -1,4 +1,4 @@
-#include "collectives/tcp/socket_channel.hpp"
+#include "collectives/tcp/channel.hpp"
 
 #include <sys/socket.h>
 

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
+#include <utility>
 
 #include "base/file.hpp"
+#include "base/net/addresses.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -19,28 +20,10 @@ std::string_view take_until(std::string_view& rest, char separator) {
   return head;
 }
 
-// "HOST:PORT" or "[HOST]:PORT".
-bool parse_endpoint(std::string_view text, TcpAddress& out) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) {
-    return false;
-  }
-  std::string_view host = text.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  out.host = host;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, out.port);
-  return parsed.ec == std::errc{} && parsed.ptr == end && out.port != 0;
-}
-
 }  // namespace
 
 std::string to_string(const TcpAddress& address) {
-  const bool is_v6 = address.host.find(':') != std::string::npos;
-  std::string text = is_v6 ? fmt::format("tcp:[{}]:{}", address.host, address.port)
-                           : fmt::format("tcp:{}:{}", address.host, address.port);
+  std::string text = "tcp:" + mayfly::to_string(Endpoint{address.host, address.port});
   if (!address.unix_name.empty()) {
     text += fmt::format(";unix:{};host:{}", address.unix_name, address.host_id);
   }
@@ -49,14 +32,17 @@ std::string to_string(const TcpAddress& address) {
 
 Result<TcpAddress> parse_tcp_address(std::string_view text) {
   TcpAddress address;
-  bool has_endpoint = false;
   bool wrong = false;
   for (std::string_view rest = text; !rest.empty() && !wrong;) {
     std::string_view value = take_until(rest, ';');
     const std::string_view key = take_until(value, ':');
     if (key == "tcp") {
-      has_endpoint = parse_endpoint(value, address);
-      wrong = !has_endpoint;
+      Result<Endpoint> endpoint = parse_endpoint(std::string(value));
+      wrong = !endpoint.ok();
+      if (!wrong) {
+        address.host = std::move(endpoint.value().host);
+        address.port = endpoint.value().port;
+      }
     } else if (key == "unix") {
       address.unix_name = value;
     } else if (key == "host") {
@@ -65,7 +51,7 @@ Result<TcpAddress> parse_tcp_address(std::string_view text) {
       wrong = true;
     }
   }
-  if (wrong || !has_endpoint) {
+  if (wrong || address.port == 0) {
     return Error{Errc::kInvalidInput, fmt::format("not a tcp address: \"{}\"", text)};
   }
   return address;

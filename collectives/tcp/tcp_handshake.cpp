@@ -2,14 +2,25 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "base/net/sockets.hpp"
-#include "collectives/tcp/socket_channel.hpp"
 
 namespace mayfly::collectives {
+namespace {
+
+// How soon a connection that is late is found.
+constexpr int kSweepMs = 500;
+
+bool says_nothing_yet(const PendingConnection& pending) {
+  return !pending.incoming.hello().has_value();
+}
+
+}  // namespace
 
 std::optional<Verdict> judge(const Hello& hello, const Hello& expected) {
   if (hello.view > expected.view) {
@@ -126,6 +137,95 @@ Result<bool> Outgoing::judged(Verdict verdict) {
       return Error{Errc::kRefused, "the other side has another member order"};
   }
   return Error{Errc::kCorrupt, "the other side does not speak our protocol"};
+}
+
+PendingConnections::PendingConnections(UniqueFd tcp, UniqueFd unix_domain)
+    : tcp_(std::move(tcp)), unix_domain_(std::move(unix_domain)), thread_([this] { serve(); }) {}
+
+PendingConnections::~PendingConnections() {
+  wake_.notify();
+  thread_.join();
+}
+
+void PendingConnections::receive(Instant now) {
+  has_no_descriptors_ = false;
+  for (const int listener : {tcp_.get(), unix_domain_.get()}) {
+    if (listener >= 0) {
+      accept_all(listener, now);
+    }
+  }
+  std::erase_if(waiting_, [&](PendingConnection& pending) { return must_close(pending, now); });
+}
+
+short PendingConnections::events() const {
+  return has_no_descriptors_ ? short{0} : short{POLLIN};
+}
+
+void PendingConnections::accept_all(int listener, Instant now) {
+  // Bounded: a flood of connections must not hold up a forming thread.
+  const AcceptEnd end = accept_waiting(listener, kPendingMax, [&](UniqueFd fd) {
+    std::string who = peer_name(fd.get());
+    PendingConnection pending{Incoming(std::move(fd)), std::move(who), now};
+    // Its hello is here already, as a rule; connections with one are the last to be closed.
+    if (must_close(pending, now)) {
+      return;
+    }
+    if (waiting_.size() == kPendingMax) {
+      make_place();
+    }
+    waiting_.push_back(std::move(pending));
+  });
+  has_no_descriptors_ = has_no_descriptors_ || end == AcceptEnd::kNoDescriptors;
+}
+
+/// Closes the connection that has waited longest without a hello, else the one that has waited
+/// longest.
+void PendingConnections::make_place() {
+  auto place = std::find_if(waiting_.begin(), waiting_.end(), says_nothing_yet);
+  place = place == waiting_.end() ? waiting_.begin() : place;
+  log_.turned_away(place->who, "too many connections that wait for a view");
+  waiting_.erase(place);
+}
+
+bool PendingConnections::must_close(PendingConnection& pending, Instant now) {
+  const char* why = nullptr;
+  const bool is_here = pending.incoming.receive();
+  const std::optional<Hello> said = pending.incoming.hello();
+  if (!is_here && said && said->magic == kHelloMagic) {
+    return true;  // a member that has given up its view; nothing to tell
+  }
+  if (!is_here) {
+    why = said ? "it does not speak our protocol" : "it closed the connection without a hello";
+  } else if (!said && now - pending.since > kHelloTimeout) {
+    why = "no hello in time";
+  } else if (said && now - pending.since > kAnswerTimeout) {
+    why = "its view was not formed here in time";
+  }
+  if (why != nullptr) {
+    log_.turned_away(pending.who, why);
+  }
+  return why != nullptr;
+}
+
+void PendingConnections::serve() {
+  ::pthread_setname_np(::pthread_self(), "pending");
+  // Only sockets that stay open: the forming thread may close waiting ones meanwhile.
+  std::array<pollfd, 3> polled{};
+  while (true) {
+    int timeout = -1;
+    {
+      const std::unique_lock inside = lock();
+      receive(monotonic_now());
+      timeout = has_no_descriptors_ ? static_cast<int>(to_ms(kAcceptRetryDelay))
+                : waiting_.empty()  ? -1
+                                    : kSweepMs;
+      polled = {{{wake_.fd(), POLLIN, 0}, {tcp_fd(), events(), 0}, {unix_fd(), events(), 0}}};
+    }
+    (void)::poll(polled.data(), polled.size(), timeout);
+    if ((polled[0].revents & POLLIN) != 0) {
+      return;
+    }
+  }
 }
 
 }  // namespace mayfly::collectives

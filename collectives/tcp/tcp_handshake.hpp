@@ -9,14 +9,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/ids.hpp"
+#include "base/net/accept.hpp"
+#include "base/net/wake_up.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/tcp/channel.hpp"
-#include "collectives/tcp/shm_channel.hpp"
 
 namespace mayfly::collectives {
 
@@ -98,6 +104,68 @@ class Outgoing {
   bool unanswered_ = false;
   std::array<std::byte, sizeof(Verdict)> raw_{};
   std::size_t received_ = 0;
+};
+
+/// A connection that no member has answered yet.
+struct PendingConnection {
+  Incoming incoming;
+  std::string who;  ///< human-readable
+  Instant since{};
+};
+
+/// The connections to a member that it has not answered: of members that are ahead of it, of former
+/// views, and of anybody else who can reach its sockets. Limited in number and in time, whoever
+/// opened them. While the member forms a group, the forming thread handles them alone (see lock());
+/// otherwise a thread of this class accepts, reads and closes them, so that nobody can fill the
+/// system's queues between two views.
+class PendingConnections {
+ public:
+  /// Each other member says at most one hello per view; more than these are not authenticated or
+  /// left over.
+  static constexpr std::size_t kPendingMax = 128;
+  /// A member says hello as soon as it is connected.
+  static constexpr Duration kHelloTimeout = seconds(5);
+  /// Whether a hello for a view to come is a member's is not known yet; a member whose connection
+  /// is closed connects again.
+  static constexpr Duration kAnswerTimeout = seconds(10);
+
+  /// Takes over listening sockets; `unix_domain` may be invalid.
+  PendingConnections(UniqueFd tcp, UniqueFd unix_domain);
+  ~PendingConnections();
+  PendingConnections(const PendingConnections&) = delete;
+  PendingConnections& operator=(const PendingConnections&) = delete;
+
+  /// While the result lives, the calling thread has the connections to itself and may call the
+  /// functions below. Any thread; waits a moment if another one has the lock.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  [[nodiscard]] int tcp_fd() const { return tcp_.get(); }
+  [[nodiscard]] int unix_fd() const { return unix_domain_.get(); }
+  /// What to poll the two for: nothing while the process has no descriptor left.
+  [[nodiscard]] short events() const;
+  /// Accepts connections, reads what has arrived, and closes those that are not a member's or late.
+  void receive(Instant now);
+  /// In the order in which they came. The caller answers them and takes them out.
+  [[nodiscard]] std::vector<PendingConnection>& waiting() { return waiting_; }
+  /// Logs that the caller has closed a pending connection.
+  void note_refusal(const PendingConnection& pending, const char* why) {
+    log_.turned_away(pending.who, why);
+  }
+
+ private:
+  void accept_all(int listener, Instant now);
+  void make_place();
+  [[nodiscard]] bool must_close(PendingConnection& pending, Instant now);
+  void serve();
+
+  const UniqueFd tcp_;
+  const UniqueFd unix_domain_;
+  const WakeUp wake_;  // the thread has to end
+  std::mutex mutex_;
+  std::vector<PendingConnection> waiting_;  // guarded by mutex_, as all below
+  RejectionLog log_{"gradient port"};
+  bool has_no_descriptors_ = false;
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace mayfly::collectives

@@ -1,16 +1,16 @@
 #pragma once
 
-// Groups over plain sockets and shared memory. In views of up to 16 members everybody is connected
-// to everybody, and all-reduces take one or two steps; larger views, and the other operations, use
-// a ring. Members of one host exchange their bytes through shared memory, others over TCP. No store
-// is needed.
+// Groups over plain sockets and shared memory. In views of up to 16 members all members are
+// connected to each other, and all-reduces take one or two steps; larger views, and the other
+// operations, use a ring. Members of one host exchange their bytes through shared memory, others
+// over TCP. No store is needed.
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "collectives/delayed_engine.hpp"
 #include "collectives/group.hpp"
-#include "collectives/late_link.hpp"
 
 namespace mayfly::collectives {
 

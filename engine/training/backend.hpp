@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "collectives/delayed_engine.hpp"
 #include "collectives/group.hpp"
-#include "collectives/late_link.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine {
@@ -19,7 +19,7 @@ namespace mayfly::engine {
 /// The transport of this process. For `mpi` this starts MPI, which waits for all ranks of the
 /// mpirun, and must be called once.
 /// Not for `nccl`: engine/training/device_exchange makes that.
-/// `delay` (may be empty) says how late this member is, see collectives/late_link.
+/// `delay` (may be empty) says how late this member is, see collectives/delayed_engine.
 [[nodiscard]] Result<std::unique_ptr<collectives::Transport>> make_transport(
     const JobConfig& config, collectives::DelaySource delay);
 

@@ -11,9 +11,9 @@
 #include "base/aligned_buffer.hpp"
 #include "base/net/sockets.hpp"
 #include "base/unique_fd.hpp"
+#include "collectives/tcp/channel.hpp"
 #include "collectives/tcp/exchange.hpp"
 #include "collectives/tcp/shm_pipe.hpp"
-#include "collectives/tcp/socket_channel.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
 #include "elastic/net/frame.hpp"
@@ -91,20 +91,19 @@ TEST(PeerFuzz, AnOperationEndsWhateverTheOtherMemberSends) {
   AlignedBuffer<std::byte> scratch(collectives::kExchangeScratchBytes);
   std::vector<std::int32_t> data(kCount, 1);
   const std::span<std::byte> memory = std::as_writable_bytes(std::span(data));
-  const collectives::RingHeader header{3, 0x5eed};
+  const collectives::OperationHeader header{3, 0x5eed};
   const auto read = [&](ByteSpan bytes) -> std::string {
     std::string outcome;
     for (const bool is_one_shot : {true, false}) {
       auto ends = connected(bytes);
       std::vector<collectives::TcpPeer> peers(2);
       peers[1] = {MemberId{2}, collectives::make_socket_channel(std::move(ends[0]))};
-      collectives::RingTask task;
-      task.header = header;
-      task.is_all_reduce = true;
-      task.all_reduced = memory;
+      collectives::Operation operation;
+      operation.header = header;
+      operation.data = memory;
       const auto make =
           is_one_shot ? collectives::make_one_shot_exchange : collectives::make_two_shot_exchange;
-      const auto exchange = make(task, 0, peers, scratch.span());
+      const auto exchange = make(operation, 0, peers, scratch.span());
       for (int pumps = 0; !exchange->complete(); ++pumps) {
         const Result<bool> moved = exchange->pump();
         if (!moved.ok()) {
@@ -120,7 +119,7 @@ TEST(PeerFuzz, AnOperationEndsWhateverTheOtherMemberSends) {
     }
     return outcome;
   };
-  collectives::RingHeader other = header;
+  collectives::OperationHeader other = header;
   other.sequence = 4;
   fuzz::run({"group_data",
              {joined(raw_bytes(header), Bytes(memory.begin(), memory.end())),

@@ -348,7 +348,7 @@ PARAMETER_SERVER = [
 
 OTHERS = [
     *_in(
-        "collectives/plan/exact_sum_kernels.cpp",
+        "collectives/plan/exact_sum.cpp",
         ("kernel-tail", "the maximum of a kernel's tail is forgotten",
          "    result = result < last ? last : result;\n", "    (void)last;\n"),
     ),
@@ -365,7 +365,7 @@ OTHERS = [
          "std::min(observed + doublings, kExponentMax);"),
     ),
     *_in(
-        "collectives/plan/wrapped_sum_kernels.cpp",
+        "collectives/plan/wrapped_sum.cpp",
         ("wrapped-tail-draws", "the tail of a block repeats the first draws",
          "    draw_add_lanes<kAdd>(one, gradient + i, scale, key, "
          "first + static_cast<std::uint32_t>(i),\n",

@@ -4,7 +4,6 @@
 
 #include "base/check.hpp"
 #include "collectives/plan/ring_schedule.hpp"
-#include "collectives/ring_task.hpp"
 #include "tests/sim/sim_world.hpp"
 
 namespace mayfly::sim {
@@ -166,16 +165,14 @@ std::span<std::uint64_t> SimGroup::bucket_of(Part& part) const {
 
 void SimGroup::begin_bucket(std::size_t rank) {
   Part& part = parts_[rank];
-  const collectives::RingPlace place{static_cast<std::uint32_t>(reducing()),
-                                     static_cast<Rank>(rank)};
-  if (place.size == 1) {
+  if (reducing() == 1) {
     part.bucket = world_.scenario().buckets;
     hand_over(rank);
     return;
   }
-  part.task = collectives::all_reduce_task(
-      place, ++part.operations, std::as_writable_bytes(bucket_of(part)),
-      collectives::DataType::kInt64, collectives::ReduceOp::kSum);
+  part.operation = collectives::numbered(
+      {.data = std::as_writable_bytes(bucket_of(part)), .type = collectives::DataType::kInt64},
+      ++part.operations);
   part.exchange = make_exchange(rank);
   pump(rank);
 }
@@ -186,13 +183,13 @@ std::unique_ptr<collectives::Exchange> SimGroup::make_exchange(std::size_t rank)
   const std::span<std::byte> scratch = world_.scratch_of(part.id);
   switch (world_.scenario().exchange) {
     case ExchangeKind::kRing:
-      return collectives::make_ring_exchange(part.task, rank, peers, scratch);
+      return collectives::make_ring_exchange(part.operation, rank, peers, scratch);
     case ExchangeKind::kDoubling:
-      return collectives::make_doubling_exchange(part.task, rank, peers, scratch);
+      return collectives::make_doubling_exchange(part.operation, rank, peers, scratch);
     case ExchangeKind::kOneShot:
-      return collectives::make_one_shot_exchange(part.task, rank, peers, scratch);
+      return collectives::make_one_shot_exchange(part.operation, rank, peers, scratch);
     case ExchangeKind::kTwoShot:
-      return collectives::make_two_shot_exchange(part.task, rank, peers, scratch);
+      return collectives::make_two_shot_exchange(part.operation, rank, peers, scratch);
   }
   UNREACHABLE("every kind of exchange can be made");
 }

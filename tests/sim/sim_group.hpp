@@ -1,7 +1,7 @@
 #pragma once
 
 // The gradient group of one view. Everybody enters; each all-reduce is the product's own
-// (collectives/tcp/*_exchange over collectives/plan), message by message over simulated
+// (collectives/tcp/exchange over collectives/plan), message by message over simulated
 // connections, so that anything may happen between any two messages; whoever leaves ends its
 // connections, and the others notice when they next need it, each at its own moment.
 
@@ -74,7 +74,7 @@ class SimGroup {
     std::array<std::uint64_t, kLanes> lanes{};
     std::size_t bucket = 0;
     std::uint64_t operations = 0;  // started in this group
-    collectives::RingTask task;
+    collectives::Operation operation;
     std::unique_ptr<collectives::Exchange> exchange;
     Bytes unsent;  // waits for the bytes that follow at once
     std::size_t unsent_to = 0;

@@ -27,10 +27,6 @@ class HostGroup final : public DeviceGroup {
                                    ReduceOp op) override {
     return group_->all_reduce(data, count, type, op);
   }
-  std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
-                                       ReduceOp op) override {
-    return group_->reduce_scatter(data, count, type, op);
-  }
   std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) override {
     return group_->broadcast(data, root);
   }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/net/sockets.hpp"
-#include "collectives/tcp/pending_connections.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_handshake.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"

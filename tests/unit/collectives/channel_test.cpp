@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/tcp/shm_channel.hpp"
-#include "collectives/tcp/socket_channel.hpp"
+#include "collectives/tcp/channel.hpp"
 
 namespace mayfly::collectives {
 namespace {

@@ -83,30 +83,6 @@ TEST(AllReduceSchedule, EveryMemberEndsWithTheSumForEveryCountAndSize) {
   }
 }
 
-TEST(ReduceScatterSchedule, EveryMemberEndsWithTheSumOfItsOwnSegment) {
-  for (std::uint32_t size = 1; size <= 9; ++size) {
-    for (const std::size_t count : {0, 1, 3, 8, 100}) {
-      std::vector<RingSchedule> schedules;
-      Data data(size, std::vector<std::uint64_t>(count));
-      std::vector<std::uint64_t> expected(count);
-      for (std::uint32_t r = 0; r < size; ++r) {
-        schedules.push_back(reduce_scatter_schedule(count, size, Rank{r}));
-        for (std::size_t i = 0; i < count; ++i) {
-          data[r][i] = (std::uint64_t{1} << (4 * r)) * (i % 15 + 1);
-          expected[i] += data[r][i];
-        }
-      }
-      run(schedules, data);
-      for (std::uint32_t r = 0; r < size; ++r) {
-        const Segment own = segment_of(count, size, r);
-        for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
-          EXPECT_EQ(data[r][i], expected[i]) << size << " members, rank " << r;
-        }
-      }
-    }
-  }
-}
-
 TEST(AllGatherSchedule, EveryMemberEndsWithEveryRange) {
   for (std::uint32_t size = 1; size <= 9; ++size) {
     for (const std::size_t each : {0, 1, 5}) {

@@ -6,14 +6,12 @@
 
 #include "base/check.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
-#include "collectives/plan/ring_schedule.hpp"
 
 namespace mayfly::collectives::test::fake {
 namespace {
 
 std::size_t bytes_of(const DeviceTask& task) {
-  const bool reduces =
-      task.kind == DeviceTask::Kind::kAllReduce || task.kind == DeviceTask::Kind::kReduceScatter;
+  const bool reduces = task.kind == DeviceTask::Kind::kAllReduce;
   return task.count * (reduces ? size_of(task.type) : 1);
 }
 std::size_t output_bytes(const DeviceTask& task) {
@@ -50,19 +48,14 @@ std::vector<std::byte> reduction_of(const Clique& clique) {
 
 void execute(Clique& clique) {
   const DeviceTask::Kind kind = clique.running.front()->task.kind;
-  const bool reduces =
-      kind == DeviceTask::Kind::kAllReduce || kind == DeviceTask::Kind::kReduceScatter;
-  const std::vector<std::byte> sum = reduces ? reduction_of(clique) : std::vector<std::byte>();
+  const std::vector<std::byte> sum =
+      kind == DeviceTask::Kind::kAllReduce ? reduction_of(clique) : std::vector<std::byte>();
   for (Launched* const launched : clique.running) {
     const DeviceTask& task = launched->task;
     auto* const to = static_cast<std::byte*>(task.to);
     ENSURE(task.kind == kind, "all ranks run the same operation");
     if (kind == DeviceTask::Kind::kAllReduce) {
       std::copy(sum.begin(), sum.end(), to);
-    } else if (kind == DeviceTask::Kind::kReduceScatter) {
-      const Segment own = segment_of(task.count, task.size, task.rank);
-      const std::size_t each = size_of(task.type);
-      std::copy_n(sum.data() + own.offset * each, own.count * each, to + own.offset * each);
     } else if (kind == DeviceTask::Kind::kBroadcast) {
       const std::vector<std::byte>& input = clique.running[task.root]->input;
       std::copy(input.begin(), input.end(), to);

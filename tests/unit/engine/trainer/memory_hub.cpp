@@ -89,10 +89,6 @@ class MemoryGroup final : public Group {
       return sum;
     });
   }
-  std::unique_ptr<Work> reduce_scatter(void* data, std::size_t count, DataType type,
-                                       ReduceOp op) override {
-    return all_reduce(data, count, type, op);
-  }
   std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) override {
     return begin(data.data(), [size = data.size(), root](const std::vector<void*>& buffers) {
       const auto* from = static_cast<const std::byte*>(buffers[value(root)]);

@@ -1,10 +1,13 @@
 #pragma once
 
+// The engine of a tcp group: moves bytes while there are any, spins for a moment, then sleeps until
+// a channel is ready or the group is aborted.
+
 #include <memory>
 #include <vector>
 
 #include "collectives/abort_signal.hpp"
-#include "collectives/ring_link.hpp"
+#include "collectives/group_engine.hpp"
 #include "collectives/tcp/exchange.hpp"
 
 namespace mayfly::collectives {
@@ -12,14 +15,14 @@ namespace mayfly::collectives {
 /// What a formation has connected: in a mesh every member, else the two neighbours in the ring.
 struct TcpConnections {
   std::vector<TcpPeer> peers;  ///< by rank
-  std::size_t rank = 0;        ///< our own
+  std::size_t rank = 0;        ///< of this member
   bool is_mesh = false;
-  /// Members of the group on this host, ourselves included.
+  /// Members of the group on this host, this one included.
   std::size_t local_members = 1;
 };
 
 /// All-reduces go directly between all members of a mesh, everything else along the ring.
-class TcpLink : public RingLink {
+class TcpEngine : public GroupEngine {
  public:
   /// The group's members on this host outnumber the cores that this process may use. Members may
   /// differ in this, so it decides nothing by itself.
@@ -29,8 +32,8 @@ class TcpLink : public RingLink {
   virtual void spare_messages(bool spare) = 0;
 };
 
-/// `signal` is shared with whoever formed the link.
-[[nodiscard]] std::unique_ptr<TcpLink> make_tcp_link(TcpConnections connections,
-                                                     std::shared_ptr<AbortSignal> signal);
+/// `signal` is shared with the thread that formed the connections.
+[[nodiscard]] std::unique_ptr<TcpEngine> make_tcp_engine(TcpConnections connections,
+                                                         std::shared_ptr<AbortSignal> signal);
 
 }  // namespace mayfly::collectives

@@ -19,10 +19,10 @@ namespace mayfly::collectives {
 
 /// A child process that holds copies of sockets until this process's parent (mpirun, or its daemon
 /// on this machine) ends. One thread at a time.
-class SocketHolder {
+class FdHolder {
  public:
   /// Forks; call it before this process has much memory. The child holds nothing of this process.
-  [[nodiscard]] static Result<std::unique_ptr<SocketHolder>> start();
+  [[nodiscard]] static Result<std::unique_ptr<FdHolder>> start();
 
   /// From here on, connected sockets that open are Open MPI's. Those that are open already and were
   /// not accepted on one of the ports that `note_ports` saw are somebody else's.
@@ -33,7 +33,7 @@ class SocketHolder {
   void keep_new();
 
  private:
-  explicit SocketHolder(UniqueFd child);
+  explicit FdHolder(UniqueFd child);
   void send(int socket);
 
   UniqueFd child_;

@@ -1,19 +1,72 @@
-#include "collectives/tcp/tcp_link.hpp"
+#include "collectives/tcp/tcp_engine.hpp"
 
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/aligned_buffer.hpp"
-#include "collectives/tcp/spin_window.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
-class PollingTcpLink final : public TcpLink {
+constexpr Duration kWindowMax = std::chrono::microseconds(100);
+constexpr Duration kWindowMin = std::chrono::microseconds(10);  // less is not worth it: none
+
+// Cores that this process may use.
+std::size_t usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0
+             ? static_cast<std::size_t>(CPU_COUNT(&cores))
+             : 1;
+}
+
+// How long to look again and again before sleeping in the kernel. Waking a core that has gone idle
+// takes tens of microseconds, much longer than most waits inside an all-reduce of a quiet machine;
+// but a thread that spins in vain takes the core from the one that it waits for. So the window
+// follows what happens, as the kernel's own halt polling does: it grows when a sleep turned out to
+// be shorter than the longest window, and shrinks when a sleep was long. Each look first gives the
+// core to the next thread in line for it.
+class SpinWindow {
  public:
-  PollingTcpLink(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
+  // Something has moved: the next wait begins now.
+  void start() { waiting_since_ = {}; }
+  // True: look again. False: sleep now.
+  bool may_spin() {
+    if (window_ < kWindowMin) {
+      return false;
+    }
+    const Instant now = monotonic_now();
+    if (waiting_since_ == Instant{}) {
+      waiting_since_ = now;
+    }
+    if (now - waiting_since_ >= window_) {
+      return false;
+    }
+    ::sched_yield();
+    return true;
+  }
+  // Around a sleep.
+  void slept_from() { sleeping_since_ = monotonic_now(); }
+  void slept_until() {
+    const bool was_short = monotonic_now() - sleeping_since_ < kWindowMax;
+    window_ = was_short ? std::min(std::max(window_ * 2, kWindowMin), kWindowMax) : window_ / 2;
+    start();
+  }
+
+ private:
+  Duration window_{};
+  Instant waiting_since_{};  // zero: not known yet
+  Instant sleeping_since_{};
+};
+
+class PollingTcpEngine final : public TcpEngine {
+ public:
+  PollingTcpEngine(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
       : connections_(std::move(connections)), signal_(std::move(signal)) {
     watched_.reserve(connections_.peers.size() + 1);
     watched_ranks_.reserve(connections_.peers.size());
@@ -22,19 +75,18 @@ class PollingTcpLink final : public TcpLink {
   bool finds_host_crowded() const override { return connections_.local_members > usable_cores(); }
   void spare_messages(bool spare) override { spares_messages_ = spare; }
 
-  void begin(const RingTask& task) override {
-    const std::span<std::byte> data = task.all_reduced;
+  void begin(const Operation& operation) override {
+    const std::size_t bytes = operation.data.size();
     std::vector<TcpPeer>& peers = connections_.peers;
     const std::size_t rank = connections_.rank;
-    const bool direct = connections_.is_mesh && task.is_all_reduce;
-    if (!direct) {
-      exchange_ = make_ring_exchange(task, rank, peers, scratch_.span());
-    } else if (spares_messages_ && data.size() <= kDoublingBytesMax) {
-      exchange_ = make_doubling_exchange(task, rank, peers, scratch_.span());
-    } else if (data.size() <= one_shot_bytes_max(peers.size())) {
-      exchange_ = make_one_shot_exchange(task, rank, peers, scratch_.span());
+    if (!connections_.is_mesh || !operation.is_reduction()) {
+      exchange_ = make_ring_exchange(operation, rank, peers, scratch_.span());
+    } else if (spares_messages_ && bytes <= kDoublingBytesMax) {
+      exchange_ = make_doubling_exchange(operation, rank, peers, scratch_.span());
+    } else if (bytes <= one_shot_bytes_max(peers.size())) {
+      exchange_ = make_one_shot_exchange(operation, rank, peers, scratch_.span());
     } else {
-      exchange_ = make_two_shot_exchange(task, rank, peers, scratch_.span());
+      exchange_ = make_two_shot_exchange(operation, rank, peers, scratch_.span());
     }
   }
 
@@ -44,11 +96,8 @@ class PollingTcpLink final : public TcpLink {
       if (signal_->raised()) {
         return Error{Errc::kAborted, "the group was aborted"};
       }
-      const Result<bool> moved = exchange_->pump();
-      if (!moved.ok()) {
-        return moved.error();
-      }
-      if (moved.value()) {
+      TRY_ASSIGN(const bool moved, exchange_->pump());
+      if (moved) {
         window_.start();
         continue;
       }
@@ -63,7 +112,7 @@ class PollingTcpLink final : public TcpLink {
     return true;
   }
 
-  bool can_pause() const override { return true; }
+  bool returns_by(std::optional<Instant> /*until*/) const override { return true; }
 
   void abort() noexcept override { signal_->raise(); }
 
@@ -86,7 +135,7 @@ class PollingTcpLink final : public TcpLink {
       TcpPeer& peer = connections_.peers[watched_ranks_[i]];
       if (watched_[i].revents != 0 && peer.channel->woken(watched_[i].revents) &&
           exchange_->wants_of(watched_ranks_[i]).presence && !signal_->raised()) {
-        return lost_peer(peer);
+        return peer.lost();
       }
     }
     return {};
@@ -96,7 +145,7 @@ class PollingTcpLink final : public TcpLink {
   Result<void> check_reach() {
     for (const TcpPeer& peer : connections_.peers) {
       if (peer.channel && peer.channel->unreachable()) {
-        return unreachable_peer(peer);
+        return peer.unreachable();
       }
     }
     return {};
@@ -121,7 +170,7 @@ class PollingTcpLink final : public TcpLink {
   }
 
   TcpConnections connections_;
-  const std::shared_ptr<AbortSignal> signal_;  // the transport keeps it while it forms the link
+  const std::shared_ptr<AbortSignal> signal_;  // also the transport's while it forms the group
   AlignedBuffer<std::byte> scratch_{kExchangeScratchBytes};
   std::unique_ptr<Exchange> exchange_;
   bool spares_messages_ = false;
@@ -132,9 +181,9 @@ class PollingTcpLink final : public TcpLink {
 
 }  // namespace
 
-std::unique_ptr<TcpLink> make_tcp_link(TcpConnections connections,
-                                       std::shared_ptr<AbortSignal> signal) {
-  return std::make_unique<PollingTcpLink>(std::move(connections), std::move(signal));
+std::unique_ptr<TcpEngine> make_tcp_engine(TcpConnections connections,
+                                           std::shared_ptr<AbortSignal> signal) {
+  return std::make_unique<PollingTcpEngine>(std::move(connections), std::move(signal));
 }
 
 }  // namespace mayfly::collectives

@@ -1,4 +1,4 @@
-#include "collectives/mpi/socket_holder.hpp"
+#include "collectives/mpi/fd_holder.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -17,10 +17,13 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "base/net/sockets.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -83,7 +86,7 @@ std::vector<TcpSocket> tcp_sockets() {
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
     ::signal(ignored, SIG_IGN);
   }
-  ::prctl(PR_SET_NAME, "mayfly-keeper");
+  ::prctl(PR_SET_NAME, "mayfly-fds");
   constexpr int kOnly = 0;  // the one descriptor that stays
   ::dup2(commands, kOnly);
   ::close_range(kOnly + 1, UINT_MAX, 0);
@@ -111,7 +114,7 @@ std::vector<TcpSocket> tcp_sockets() {
 
 }  // namespace
 
-Result<std::unique_ptr<SocketHolder>> SocketHolder::start() {
+Result<std::unique_ptr<FdHolder>> FdHolder::start() {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return Error{Errc::kIo, std::string("no socket pair: ") + std::strerror(errno)};
@@ -126,10 +129,10 @@ Result<std::unique_ptr<SocketHolder>> SocketHolder::start() {
   if (child == 0) {
     hold_sockets(theirs.get(), launcher);
   }
-  return std::unique_ptr<SocketHolder>(new SocketHolder(std::move(ours)));
+  return std::unique_ptr<FdHolder>(new FdHolder(std::move(ours)));
 }
 
-SocketHolder::SocketHolder(UniqueFd child) : child_(std::move(child)) {
+FdHolder::FdHolder(UniqueFd child) : child_(std::move(child)) {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (socket.listens) {
       older_ports_.insert(socket.port);
@@ -137,7 +140,7 @@ SocketHolder::SocketHolder(UniqueFd child) : child_(std::move(child)) {
   }
 }
 
-void SocketHolder::note_ports() {
+void FdHolder::note_ports() {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (socket.listens && !older_ports_.contains(socket.port)) {
       ports_.insert(socket.port);
@@ -145,7 +148,7 @@ void SocketHolder::note_ports() {
   }
 }
 
-void SocketHolder::begin() {
+void FdHolder::begin() {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (!ports_.contains(socket.port)) {
       known_.insert(socket.inode);
@@ -153,7 +156,7 @@ void SocketHolder::begin() {
   }
 }
 
-void SocketHolder::keep_new() {
+void FdHolder::keep_new() {
   for (const TcpSocket& socket : tcp_sockets()) {
     if (!socket.listens && known_.insert(socket.inode).second) {
       send(socket.fd);
@@ -161,21 +164,10 @@ void SocketHolder::keep_new() {
   }
 }
 
-void SocketHolder::send(int socket) {
-  char byte = 0;
-  iovec data{.iov_base = &byte, .iov_len = 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &socket, sizeof socket);
-  (void)::sendmsg(child_.get(), &message, MSG_NOSIGNAL);  // without a keeper it is as before
+void FdHolder::send(int socket) {
+  const std::byte byte{};
+  // Without a holder the connections are only not kept.
+  (void)send_with_descriptor(child_.get(), std::span(&byte, 1), socket);
 }
 
 }  // namespace mayfly::collectives

@@ -1,16 +1,21 @@
 #pragma once
 
-// How a thread that is inside Gloo is got out again. Private to the gloo transport; the header
-// needs no Gloo.
+// The engine of a gloo group: a ring of Gloo's messages between neighbours. Gloo's stock all-reduce
+// cannot be stopped from another thread. Private to the gloo transport: needs Gloo's headers.
 
+#include <gloo/rendezvous/context.h>
 #include <sys/socket.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/ids.hpp"
 #include "base/unique_fd.hpp"
+#include "collectives/group.hpp"
+#include "collectives/group_engine.hpp"
 
 namespace gloo::transport {
 class UnboundBuffer;
@@ -60,5 +65,11 @@ class GlooAborter {
   std::vector<UniqueFd> sockets_;                         // guarded by mutex_
   std::vector<gloo::transport::UnboundBuffer*> buffers_;  // live ones; guarded by mutex_
 };
+
+/// An engine over a connected Gloo context, for the member with this rank. `aborter` is shared with
+/// the thread that formed the context.
+[[nodiscard]] std::unique_ptr<GroupEngine> make_gloo_engine(
+    std::shared_ptr<gloo::rendezvous::Context> context, const std::vector<Peer>& peers,
+    std::shared_ptr<GlooAborter> aborter);
 
 }  // namespace mayfly::collectives

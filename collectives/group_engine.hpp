@@ -1,0 +1,104 @@
+#pragma once
+
+// How the operations of a group are carried out, where Mayfly's own queue runs them
+// (collectives/queued_group): over TCP and shared memory, Gloo or MPI. Each of these is a
+// GroupEngine; what they have in common is here.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "collectives/plan/types.hpp"
+
+namespace mayfly::collectives {
+
+/// Is sent ahead of every operation's data, so that members that do not run the same operation
+/// notice it before they mix up their numbers.
+struct OperationHeader {
+  std::uint64_t sequence = 0;  ///< number of the operation in its group
+  std::uint64_t shape = 0;     ///< hash of kind, type and size
+
+  friend bool operator==(const OperationHeader&, const OperationHeader&) = default;
+};
+static_assert(sizeof(OperationHeader) == 16);
+
+/// One operation of a group. The bytes of `data` are the caller's.
+struct Operation {
+  enum class Kind : std::uint8_t {
+    kAllReduce = 1,
+    kBroadcast,
+    kAllGather,  ///< the member's own part is in its place already
+    kBarrier,    ///< an all-reduce of one int32: no member has the sum before every member gave
+  };
+  Kind kind = Kind::kAllReduce;
+  std::span<std::byte> data{};  ///< to be reduced, copied from the root, or filled by all members
+  DataType type = DataType::kInt32;  ///< of a reduction
+  ReduceOp op = ReduceOp::kSum;      ///< of a reduction
+  Rank root{};                       ///< of a broadcast
+  OperationHeader header{};
+
+  /// True for a barrier, too.
+  [[nodiscard]] bool is_reduction() const {
+    return kind == Kind::kAllReduce || kind == Kind::kBarrier;
+  }
+};
+
+/// `operation` with its header; `sequence` is its number in the group, the same on every member.
+[[nodiscard]] Operation numbered(Operation operation, std::uint64_t sequence);
+/// A barrier over `scratch`, of which it leaves the sum over all members.
+[[nodiscard]] Operation barrier_operation(std::int32_t& scratch, std::uint64_t sequence);
+/// kCorrupt, naming `from`, unless that member runs the same operation as this one.
+[[nodiscard]] Result<void> check_header(const OperationHeader& ours, const OperationHeader& theirs,
+                                        MemberId from);
+
+/// An operation along a ring, as two streams of pieces in the caller's memory; see
+/// collectives/plan/ring_schedule for the rule that couples them.
+struct RingTask {
+  struct Piece {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    bool is_reduced = false;  ///< of incoming ones: added to what is there; else it is replaced
+  };
+  std::vector<Piece> outgoing;
+  std::vector<Piece> incoming;
+  std::size_t ready_bytes = 0;  ///< of the outgoing stream, may be sent before anything arrives
+};
+/// The part of the member with this rank. No piece is empty or longer than `piece_bytes_max`, a
+/// multiple of every element's size.
+[[nodiscard]] RingTask ring_task(const Operation& operation, std::uint32_t size, Rank rank,
+                                 std::size_t piece_bytes_max);
+
+/// Carries out the operations of one group, one after the other. One thread at a time, except for
+/// abort(). For groups of more than one member.
+class GroupEngine {
+ public:
+  virtual ~GroupEngine() = default;
+
+  /// advance() works on `operation` from now on; the one before is complete. It stays where it is
+  /// until then.
+  virtual void begin(const Operation& operation) = 0;
+  /// Works until the operation is complete (true), or until `until` has passed: then false, and
+  /// advance() may be called again. Fails with kPeerLost (naming the member where it is known),
+  /// kCorrupt (a member runs another operation), kAborted, or kDeadline if it cannot be continued
+  /// after `until`. After a failure the engine can only be destroyed; the operation's memory holds
+  /// garbage and is not touched any more. It is never touched between calls.
+  [[nodiscard]] virtual Result<bool> advance(std::optional<Instant> until) = 0;
+  /// Whether a thread that wants to stop waiting at `until` may call advance(): it returns by then,
+  /// and the operation can be continued.
+  [[nodiscard]] virtual bool returns_by(std::optional<Instant> until) const = 0;
+  /// Makes advance() return kAborted, now and in future. Any thread, never blocks.
+  virtual void abort() noexcept = 0;
+
+  /// For so long after an operation settle() is called from time to time; zero: never.
+  [[nodiscard]] virtual Duration settling_time() const { return {}; }
+  /// Does what is left of operations that are complete here and that other members may wait for.
+  /// Microseconds.
+  virtual void settle() {}
+};
+
+}  // namespace mayfly::collectives
