@@ -1,5 +1,6 @@
 #include "collectives/parameter_server/message.hpp"
 
+#include <bit>
 #include <cstddef>
 
 #include "base/digest.hpp"
@@ -58,6 +59,104 @@ Result<void> check_header(const Header& header, std::uint64_t payload_max) {
 
 std::uint64_t payload_hash(ByteSpan first, ByteSpan second) {
   return hash_of(first, second) | 1;
+}
+
+Header header_of(const Lease& lease) {
+  Header header;
+  header.type = MessageType::kLease;
+  header.lease_kind = static_cast<std::uint8_t>(lease.kind);
+  header.flags = lease.version ? flags::kExact : 0;
+  header.flags |= lease.at_once ? flags::kAtOnce : 0;
+  header.version = lease.version.value_or(0);
+  header.slice = lease.first;
+  header.count = lease.count;
+  header.clock = lease.clock;
+  header.serial = lease.serial;
+  if (lease.rewind) {
+    header.rewound_at = lease.rewind->at;
+    header.rewound_to = lease.rewind->to;
+  }
+  return header;
+}
+
+Result<Lease> lease_of(const Header& header) {
+  Lease lease;
+  lease.serial = header.serial;
+  lease.kind = static_cast<LeaseKind>(header.lease_kind);
+  lease.first = header.slice;
+  lease.count = header.count;
+  lease.clock = header.clock;
+  lease.at_once = (header.flags & flags::kAtOnce) != 0;
+  if (header.rewound_at > 0) {
+    lease.rewind = Rewind{header.rewound_at, header.rewound_to};
+  }
+  if ((header.flags & flags::kExact) != 0) {
+    lease.version = header.version;
+  }
+  if (lease.kind < LeaseKind::kCompute || lease.kind > LeaseKind::kProbe) {
+    return Error{Errc::kCorrupt, "a lease of an unknown kind"};
+  }
+  return lease;
+}
+
+ShardEvent event_of(const Header& header) {
+  ShardEvent event;
+  event.push.worker = MemberId{header.worker};
+  event.push.clock = header.clock;
+  event.serial = header.serial;
+  if (header.rewound_at > 0) {
+    event.rewind = Rewind{header.rewound_at, header.rewound_to};
+  }
+  switch (header.type) {
+    case MessageType::kHello: event.kind = ShardEventKind::kConnected; break;
+    case MessageType::kRest: event.kind = ShardEventKind::kRest; break;
+    case MessageType::kPull:
+      event.kind = ShardEventKind::kPull;
+      event.push.wanted = header.wanted;
+      break;
+    case MessageType::kPush:
+      event.kind = ShardEventKind::kPush;
+      event.push.slice = header.slice;
+      event.push.base_version = header.version;
+      event.loss = header.loss;
+      event.microbatches = header.count;
+      event.push.at_once = (header.flags & flags::kAtOnce) != 0;
+      event.wants_lease = (header.flags & flags::kWantsLease) != 0;
+      if ((header.flags & flags::kAsks) != 0) {
+        event.push.wanted = header.wanted;
+      }
+      break;
+    default: event.kind = ShardEventKind::kHold;
+  }
+  return event;
+}
+
+std::vector<std::uint64_t> words_of(const ShardEvent& event) {
+  std::vector<std::uint64_t> words;
+  for (const MemberId worker : event.workers) {
+    words.push_back(value(worker));
+  }
+  for (const auto& [worker, ratio] : event.stragglers) {
+    words.push_back(value(worker));
+    words.push_back(std::bit_cast<std::uint64_t>(ratio));
+  }
+  return words;
+}
+
+ShardEvent roster_of(const std::vector<std::uint64_t>& words) {
+  ShardEvent event{.kind = ShardEventKind::kWorkers};
+  for (const std::uint64_t word : words) {
+    event.workers.insert(MemberId{word});
+  }
+  return event;
+}
+
+ShardEvent stragglers_of(const std::vector<std::uint64_t>& words) {
+  ShardEvent event{.kind = ShardEventKind::kStragglers};
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+    event.stragglers[MemberId{words[i]}] = std::bit_cast<double>(words[i + 1]);
+  }
+  return event;
 }
 
 }  // namespace mayfly::parameter_server

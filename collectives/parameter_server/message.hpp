@@ -1,15 +1,17 @@
 #pragma once
 
-// What workers and shards say to each other: a header of fixed size, little-endian, then perhaps
-// one contiguous run of floats. No keys travel: both sides cut the same vector the same way.
+// The messages between workers and shards: a header of fixed size, little-endian, then perhaps one
+// contiguous run of floats. No keys are sent: both sides cut the same vector in the same way.
 // docs/parameter_server.md has the fields. Pure functions; any thread.
 
 #include <array>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "collectives/parameter_server/core/shard_core.hpp"
 
 namespace mayfly::parameter_server {
 
@@ -41,8 +43,6 @@ inline constexpr std::uint8_t kExact = 4;       ///< kLease: with parameters of 
 inline constexpr std::uint8_t kAtOnce = 8;      ///< kLease, kPush: see Lease::at_once
 inline constexpr std::uint8_t kShares = 16;     ///< kWelcome: your slots are in use (shared_slots)
 }  // namespace flags
-
-/// One layout for all types; what a type does not use is zero.
 struct Header {
   std::uint32_t magic = 0;
   std::uint8_t format = 0;
@@ -83,5 +83,18 @@ void seal(Header& header);
 [[nodiscard]] Result<void> check_header(const Header& header, std::uint64_t payload_max);
 /// Of two runs of bytes as if they were one. Never 0.
 [[nodiscard]] std::uint64_t payload_hash(ByteSpan first, ByteSpan second);
+
+/// kLease, but for the worker's number.
+[[nodiscard]] Header header_of(const Lease& lease);
+/// kCorrupt if it is of an unknown kind.
+[[nodiscard]] Result<Lease> lease_of(const Header& header);
+
+/// What a message means to the machine behind a shard: of kHello, kPush, kPull, kRest and kHold;
+/// others have no meaning by themselves.
+[[nodiscard]] ShardEvent event_of(const Header& header);
+/// The payload of kRoster and kStragglers, and what it means. Nothing for other events.
+[[nodiscard]] std::vector<std::uint64_t> words_of(const ShardEvent& event);
+[[nodiscard]] ShardEvent roster_of(const std::vector<std::uint64_t>& words);
+[[nodiscard]] ShardEvent stragglers_of(const std::vector<std::uint64_t>& words);
 
 }  // namespace mayfly::parameter_server

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::parameter_server {
 namespace {
@@ -160,21 +161,14 @@ Result<void> MessageStream::finish_message(const OnMessage& on_message) {
 Result<void> MessageStream::receive(const OnHeader& on_header, const OnMessage& on_message) {
   for (std::size_t moved = 0; moved < kTransferMax;) {
     const std::uint64_t before = in_payload_ ? payload_got_ : header_got_;
-    const Result<bool> any = receive_some_bytes();
-    if (!any.ok()) {
-      return any.error();
-    }
-    if (!any.value()) {
+    TRY_ASSIGN(const bool any, receive_some_bytes());
+    if (!any) {
       return {};
     }
     moved += (in_payload_ ? payload_got_ : header_got_) - before;
     if (!in_payload_ && header_got_ == kHeaderBytes) {
       TRY(check_header(header_, payload_max_));
-      Result<PayloadTarget> target = on_header(header_);
-      if (!target.ok()) {
-        return std::move(target).error();
-      }
-      target_ = target.value();
+      TRY_ASSIGN(target_, on_header(header_));
       const std::size_t room = target_[0].size() + target_[1].size();
       if (room > 0 && room != following_bytes()) {
         return Error{Errc::kCorrupt, "a payload of the wrong size"};

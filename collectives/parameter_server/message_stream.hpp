@@ -60,9 +60,8 @@ class MessageStream {
   using OnHeader = std::function<Result<PayloadTarget>(const Header&)>;
   /// A message is complete.
   using OnMessage = std::function<Result<void>(const Header&)>;
-  /// One turn of reading: until the socket is empty, or for one transfer, so that others have
-  /// their turn. Between messages `ready` is asked whether the next may be read. Errors: kPeerLost,
-  /// and what the handlers returned.
+  /// One turn of reading: until the socket is empty, or for one transfer, so that other connections
+  /// have their turn. Errors: kPeerLost, and what the handlers returned.
   [[nodiscard]] Result<void> receive(const OnHeader& on_header, const OnMessage& on_message);
 
  private:

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/net/accept.hpp"
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/parameter_server/shard_loop.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
@@ -22,11 +23,7 @@ constexpr std::size_t kFixed = 4;  // descriptors before those of the sessions
 }  // namespace
 
 Result<void> ShardLoop::listen() {
-  Result<UniqueFd> tcp = listen_tcp({options_.host, 0});
-  if (!tcp.ok()) {
-    return std::move(tcp).error();
-  }
-  tcp_ = std::move(tcp).value();
+  TRY_ASSIGN(tcp_, listen_tcp({options_.host, 0}));
   const Endpoint bound = bound_endpoint(tcp_.get());
   collectives::TcpAddress address;
   address.host = bound.host;
@@ -121,7 +118,7 @@ void ShardLoop::take_orders() {
 
 /// What cannot be refused: only pushes can.
 void ShardLoop::begin_hold() {
-  if (role_ == ShardRole::kLeads && core_.desk() != nullptr) {
+  if (role_ == ShardRole::kLeads && core_.leases() != nullptr) {
     Header header;
     header.type = MessageType::kHold;
     ENSURE(take({.kind = ShardEventKind::kHold}, header, nullptr).ok(), "anybody may be held");
@@ -279,6 +276,33 @@ Result<std::unique_ptr<Shard>> Shard::start(const ShardOptions& options, const S
   TRY(loop->listen());
   loop->begin();
   return Result<std::unique_ptr<Shard>>(std::move(loop));
+}
+
+// One pass over `mean` per slice and not one sum per element: the compiler makes vectors of that.
+void mean_of(std::span<const SliceGradient> slices, std::size_t first, std::span<float> mean) {
+  ENSURE(!slices.empty(), "a mean of something");
+  std::uint32_t microbatches = 0;
+  for (const SliceGradient& slice : slices) {
+    microbatches += slice.microbatches;
+  }
+  const float scale = 1.0F / static_cast<float>(microbatches);
+  const std::span<const float> only = slices[0].sum.subspan(first, mean.size());
+  if (slices.size() == 1) {
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] = only[i] * scale;
+    }
+    return;
+  }
+  std::copy(only.begin(), only.end(), mean.begin());
+  for (const SliceGradient& slice : slices.subspan(1)) {
+    const std::span<const float> part = slice.sum.subspan(first, mean.size());
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += part[i];
+    }
+  }
+  for (float& value : mean) {
+    value *= scale;
+  }
 }
 
 }  // namespace mayfly::parameter_server

@@ -2,10 +2,11 @@
 
 // One shard of the parameters: a thread with an event loop that owns a contiguous range of the
 // flattened state. It receives pushes, lets ShardCore decide, applies updates and answers; or it
-// follows a leader of the same range elsewhere. docs/parameter_server.md says who does what.
+// follows a leader of the same range elsewhere. docs/parameter_server.md describes all parts.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,9 +18,21 @@
 #include "base/result.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
 #include "collectives/parameter_server/message.hpp"
-#include "collectives/parameter_server/slice_gradient.hpp"
 
 namespace mayfly::parameter_server {
+
+/// A gradient of one slice, as it was pushed.
+struct SliceGradient {
+  std::span<const float> sum;      ///< over the slice's microbatches
+  std::uint32_t microbatches = 0;  ///< in it
+};
+
+/// So many elements of a mean stay in the nearest cache between being summed and being used.
+inline constexpr std::size_t kMeanBlock = 1024;
+
+/// The elements from `first` on of the mean over all microbatches of these slices, of which there
+/// is at least one: added in their order, each element rounded as if it were alone. Pure.
+void mean_of(std::span<const SliceGradient> slices, std::size_t first, std::span<float> mean);
 
 /// The numbers of a shard. Used by the shard's thread only, while it runs.
 class ShardState {

@@ -2,19 +2,119 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
-#include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
-#include "collectives/parameter_server/shard_clients_loop.hpp"
-#include "collectives/tcp/tcp_address.hpp"
+#include "base/try_assign.hpp"
+#include "collectives/parameter_server/shared_slots.hpp"
 
 namespace mayfly::parameter_server {
-namespace {}  // namespace
+namespace {
+
+// A message that is not to be sent yet.
+struct Late {
+  Instant due;
+  Header header;
+  std::span<const float> payload;
+};
+
+// The leader of one shard.
+struct Server {
+  Server(std::uint64_t payload_max, ShardConnection::Handlers handlers)
+      : connection(payload_max, std::move(handlers)) {}
+
+  ShardConnection connection;
+  std::shared_ptr<SharedSlots> slots;  // also of payloads that are read; null: none
+  std::vector<Header> waiting;         // to be sent when it has welcomed us for the first time
+  std::deque<Late> late;               // to be sent when it is time, in order
+  bool was_ready = false;
+  std::uint64_t known_version = 0;
+  std::optional<StateVersion> state_version;
+};
+
+class Clients final : public ShardClients {
+ public:
+  Clients(const ShardClientsOptions& options, WorkerFlow& flow, Target target)
+      : options_(options), flow_(flow), target_(std::move(target)) {
+    for (std::uint32_t shard = 0; shard < options_.addresses.size(); ++shard) {
+      servers_.push_back(std::make_unique<Server>(
+          2 * sizeof(float) * options_.elements[shard],
+          ShardConnection::Handlers{
+              .greet = [this, shard](MessageStream& stream) { greet(shard, stream); },
+              .on_header = [this, shard](const Header& header) { return expect(shard, header); },
+              .on_message = [this, shard](const Header& header) { return handle(shard, header); },
+              .on_lost = [this, shard](const std::string& why,
+                                       bool was_ready) { lost(shard, why, was_ready); }}));
+    }
+  }
+
+  Result<void> parse() {
+    for (std::size_t i = 0; i < servers_.size(); ++i) {
+      TRY(servers_[i]->connection.set_address(options_.addresses[i]));
+    }
+    return {};
+  }
+
+  void set_view(ViewId view, std::uint64_t key) override {
+    view_ = view;
+    key_ = key;
+    for (const auto& server : servers_) {
+      server->connection.view_came();
+    }
+  }
+  Result<void> move_to(std::uint32_t shard, const std::string& address) override;
+  void pull(const flow::Pull& action) override;
+  void push(const flow::Compute& action, const PushFacts& facts,
+            const std::vector<std::span<const float>>& gradients) override;
+  void rest() override { tell_all(MessageType::kRest); }
+  void bye() override {
+    said_bye_ = true;
+    tell_all(MessageType::kBye);
+  }
+  void pull_states() override {
+    for (const auto& server : servers_) {
+      server->state_version.reset();
+    }
+    wants_states_ = true;
+    tell_all(MessageType::kStatePull);
+  }
+  std::optional<std::vector<StateVersion>> states_arrived() override;
+  bool all_sent() const override {
+    return std::none_of(servers_.begin(), servers_.end(), [](const auto& server) {
+      ShardConnection& connection = server->connection;
+      return !server->late.empty() || (connection.is_open() && connection.stream().wants_to_send());
+    });
+  }
+  void wait(Instant deadline) override;
+  std::uint64_t known_version(std::uint32_t shard) const override {
+    return servers_[shard]->known_version;
+  }
+
+ private:
+  [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
+  void tell_all(MessageType type);
+  void send(std::uint32_t shard, const Header& header, std::span<const float> payload = {});
+  void send_what_is_due(Server& server);
+  void greet(std::uint32_t shard, MessageStream& stream);
+  void lost(std::uint32_t shard, const std::string& why, bool was_ready);
+  Result<PayloadTarget> expect(std::uint32_t shard, const Header& header);
+  Result<void> handle(std::uint32_t shard, const Header& header);
+  void handle_welcome(std::uint32_t shard, const Header& header);
+  Result<void> handle_answer(std::uint32_t shard, const Header& header);
+
+  ShardClientsOptions options_;
+  WorkerFlow& flow_;
+  Target target_;
+  std::vector<std::unique_ptr<Server>> servers_;  // by shard; their connections do not move
+  ViewId view_{};
+  std::uint64_t key_ = 0;
+  bool wants_states_ = false;
+  bool said_bye_ = false;
+};
 
 Header Clients::header_of(MessageType type, std::uint32_t shard) const {
   Header header;
@@ -31,51 +131,48 @@ Header Clients::header_of(MessageType type, std::uint32_t shard) const {
 }
 
 void Clients::tell_all(MessageType type) {
-  for (std::uint32_t i = 0; i < connections_.size(); ++i) {
+  for (std::uint32_t i = 0; i < servers_.size(); ++i) {
     send(i, header_of(type, i));
   }
 }
 
 /// Without a connection nothing is sent: the flow says it again when there is one.
 void Clients::send(std::uint32_t shard, const Header& header, std::span<const float> payload) {
-  Connection& connection = connections_[shard];
-  if (connection.phase == LinkPhase::kReady) {
+  Server& server = *servers_[shard];
+  if (server.connection.is_ready()) {
     const Duration delay = options_.delay ? options_.delay() : Duration(0);
-    const Instant before = connection.late.empty() ? Instant{} : connection.late.back().due;
-    connection.late.push_back({std::max(before, monotonic_now() + delay), header, payload});
-    send_what_is_due(connection);
-  } else if (!connection.was_ready && payload.empty()) {
-    connection.waiting.push_back(header);
+    const Instant before = server.late.empty() ? Instant{} : server.late.back().due;
+    server.late.push_back({std::max(before, monotonic_now() + delay), header, payload});
+    send_what_is_due(server);
+  } else if (!server.was_ready && payload.empty()) {
+    server.waiting.push_back(header);
   }
 }
 
-void Clients::send_what_is_due(Connection& connection) {
-  if (connection.late.empty()) {
+void Clients::send_what_is_due(Server& server) {
+  if (server.late.empty()) {
     return;
   }
+  MessageStream& stream = server.connection.stream();
   for (const Instant now = monotonic_now();
-       !connection.late.empty() && connection.late.front().due <= now;) {
-    Late& message = connection.late.front();
+       !server.late.empty() && server.late.front().due <= now;) {
+    Late& message = server.late.front();
     const ByteSpan payload = std::as_bytes(message.payload);
-    if (connection.slots != nullptr && !payload.empty()) {
-      message.header.slot = connection.slots->write_gradient(payload);
+    if (server.slots != nullptr && !payload.empty()) {
+      message.header.slot = server.slots->write_gradient(payload);
     }
-    connection.stream->send(message.header, payload, {}, options_.payload_hashes);
-    connection.late.pop_front();
+    stream.send(message.header, payload, {}, options_.payload_hashes);
+    server.late.pop_front();
   }
-  (void)connection.stream->flush();  // a broken connection shows when it is read
+  (void)stream.flush();  // a broken connection shows when it is read
 }
 
 Result<void> Clients::move_to(std::uint32_t shard, const std::string& address) {
-  Result<collectives::TcpAddress> parsed = collectives::parse_tcp_address(address);
-  if (!parsed.ok()) {
-    return std::move(parsed).error();
-  }
   if (options_.addresses[shard] != address) {
+    ShardConnection& connection = servers_[shard]->connection;
+    connection.close("it is led by its follower now");
+    TRY(connection.set_address(address));
     options_.addresses[shard] = address;
-    connections_[shard].address = std::move(parsed).value();
-    lose(shard, "it is led by its follower now");
-    connections_[shard].next_try = monotonic_now();
   }
   return {};
 }
@@ -92,7 +189,7 @@ void Clients::pull(const flow::Pull& action) {
 
 void Clients::push(const flow::Compute& action, const PushFacts& facts,
                    const std::vector<std::span<const float>>& gradients) {
-  for (std::uint32_t shard = 0; shard < connections_.size(); ++shard) {
+  for (std::uint32_t shard = 0; shard < servers_.size(); ++shard) {
     Header header = header_of(MessageType::kPush, shard);
     header.slice = action.slice;
     header.version = flow_.version(shard);
@@ -116,127 +213,145 @@ void Clients::push(const flow::Compute& action, const PushFacts& facts,
 
 std::optional<std::vector<StateVersion>> Clients::states_arrived() {
   std::vector<StateVersion> versions;
-  for (const Connection& connection : connections_) {
-    if (!connection.state_version) {
+  for (const auto& server : servers_) {
+    if (!server->state_version) {
       return std::nullopt;
     }
-    versions.push_back(*connection.state_version);
+    versions.push_back(*server->state_version);
   }
   wants_states_ = false;
   return versions;
 }
 
-void Clients::connect(std::uint32_t shard) {
-  Connection& connection = connections_[shard];
-  const collectives::TcpAddress& to = connection.address;
-  connection.next_try = monotonic_now() + kRetryInterval;
-  connection.is_local = !to.unix_name.empty() && to.host_id == own_host_ && !own_host_.empty();
-  Result<UniqueFd> fd = connection.is_local ? start_connect_unix(to.unix_name)
-                                            : start_connect_tcp({to.host, to.port});
-  if (fd.ok() && fd.value().valid()) {
-    ask_while_idle(fd.value().get());
-    connection.stream = std::make_unique<MessageStream>(
-        std::move(fd).value(), 2 * sizeof(float) * options_.elements[shard]);
-    connection.phase = LinkPhase::kConnecting;
-  }
-}
-
-void Clients::greet(std::uint32_t shard) {
-  Connection& connection = connections_[shard];
-  if (connection_error(connection.stream->fd()) != 0) {
-    lose(shard, "cannot connect");
-    return;
-  }
+void Clients::greet(std::uint32_t shard, MessageStream& stream) {
+  Server& server = *servers_[shard];
   Header hello = header_of(MessageType::kHello, shard);
   hello.key = key_;
   hello.serial = flow_.received();
-  if (options_.share_memory && connection.is_local && options_.elements[shard] > 0) {
+  if (options_.share_memory && server.connection.is_local() && options_.elements[shard] > 0) {
     auto made = SharedSlots::create(sizeof(float) * options_.elements[shard]);
     if (made.ok()) {
-      connection.slots = std::move(made).value();
-      connection.stream->hand_over(connection.slots->fd());
+      server.slots = std::move(made).value();
+      stream.hand_over(server.slots->fd());
     }
   }
-  connection.stream->send(hello);
-  connection.phase = LinkPhase::kGreeting;
+  stream.send(hello);
 }
 
-void Clients::lose(std::uint32_t shard, const std::string& why) {
-  Connection& connection = connections_[shard];
-  if (connection.phase == LinkPhase::kReady) {
+void Clients::lost(std::uint32_t shard, const std::string& why, bool was_ready) {
+  if (was_ready) {
     log::info(fmt::format("shard {}: {}", shard, why));
   }
-  connection.stream.reset();
-  connection.slots.reset();
-  connection.late.clear();
-  connection.phase = LinkPhase::kNone;
-  connection.next_try = monotonic_now() + kRetryInterval;
+  servers_[shard]->slots.reset();
+  servers_[shard]->late.clear();
 }
 
 void Clients::wait(Instant deadline) {
   std::vector<pollfd> polled = {{options_.wake != nullptr ? options_.wake->fd() : -1, POLLIN, 0}};
-  for (std::uint32_t i = 0; i < connections_.size(); ++i) {
-    Connection& connection = connections_[i];
+  for (std::uint32_t i = 0; i < servers_.size(); ++i) {
+    const Server& server = *servers_[i];
+    ShardConnection& connection = servers_[i]->connection;
     if (!flow_.may_greet(i)) {
-      connection.watch.ready(monotonic_now());
-    } else if (connection.phase == LinkPhase::kNone) {
-      if (monotonic_now() >= connection.next_try) {
-        connect(i);
-      }
-      if (connection.phase == LinkPhase::kNone) {
-        deadline = std::min(deadline, connection.next_try);
-      }
+      connection.not_needed();
+    } else {
+      connection.connect();
+      deadline = std::min(deadline, connection.next_try().value_or(deadline));
     }
-    if (!connection.late.empty()) {
-      deadline = std::min(deadline, connection.late.front().due);
+    if (!server.late.empty()) {
+      deadline = std::min(deadline, server.late.front().due);
     }
-    const bool sends = connection.phase == LinkPhase::kConnecting ||
-                       (connection.stream != nullptr && connection.stream->wants_to_send());
-    const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
-    const int reads = connection.phase == LinkPhase::kConnecting ? 0 : POLLIN;
-    polled.push_back({fd, static_cast<short>(reads | (sends ? POLLOUT : 0)), 0});
+    polled.push_back({connection.fd(), connection.events(), 0});
   }
   (void)::poll(polled.data(), polled.size(), poll_timeout_ms(deadline));
   if (options_.wake != nullptr) {
     options_.wake->clear();
   }
-  for (std::uint32_t i = 0; i < connections_.size(); ++i) {
-    if (connections_[i].stream != nullptr && polled[i + 1].revents != 0) {
-      serve(i, polled[i + 1].revents);
+  for (std::uint32_t i = 0; i < servers_.size(); ++i) {
+    ShardConnection& connection = servers_[i]->connection;
+    connection.serve(polled[i + 1].revents);
+    send_what_is_due(*servers_[i]);
+    const ConnectionFault fault = connection.look();
+    if (fault != ConnectionFault::kNone && options_.on_unreachable) {
+      options_.on_unreachable(i, fault);
     }
-    send_what_is_due(connections_[i]);
-    look_after(i);
   }
 }
 
-void Clients::look_after(std::uint32_t shard) {
-  Connection& connection = connections_[shard];
-  const int fd = connection.stream != nullptr ? connection.stream->fd() : -1;
-  const LinkFault fault = connection.watch.look(monotonic_now(), fd, connection.phase);
-  if (fault != LinkFault::kNone && options_.on_unreachable) {
-    options_.on_unreachable(shard, fault);
+Result<PayloadTarget> Clients::expect(std::uint32_t shard, const Header& header) {
+  const std::uint64_t bytes = options_.elements[shard] * sizeof(float);
+  const bool is_state = header.type == MessageType::kState;
+  const bool is_answer = header.type == MessageType::kParameters;
+  if (header.payload_bytes != (is_answer ? bytes : is_state ? 2 * bytes : 0)) {
+    return Error{Errc::kCorrupt, "a message of the wrong size"};
+  }
+  if (header.slot != 0) {
+    const bool is_there =
+        is_answer && servers_[shard]->slots != nullptr && header.slot == SharedSlots::kAnswer;
+    return is_there ? Result<PayloadTarget>(PayloadTarget{})
+                    : Result<PayloadTarget>(Error{Errc::kCorrupt, "a slot that is not shared"});
+  }
+  if ((is_answer && flow_.expects(shard, header.question)) || (is_state && wants_states_)) {
+    return target_(shard, is_state);
+  }
+  return PayloadTarget{};
+}
+
+Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
+  switch (header.type) {
+    case MessageType::kWelcome: handle_welcome(shard, header); return {};
+    case MessageType::kParameters: return handle_answer(shard, header);
+    case MessageType::kState:
+      servers_[shard]->state_version = StateVersion{header.version, header.slice};
+      return {};
+    case MessageType::kLease: {
+      TRY_ASSIGN(const Lease lease, lease_of(header));
+      flow_.granted(lease);
+      return {};
+    }
+    default: return Error{Errc::kCorrupt, "a message that shards do not send"};
   }
 }
 
-void Clients::serve(std::uint32_t shard, short events) {
-  Connection& connection = connections_[shard];
-  if (connection.phase == LinkPhase::kConnecting) {
-    greet(shard);
+void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
+  Server& server = *servers_[shard];
+  server.connection.welcomed();
+  if ((header.flags & flags::kShares) == 0) {
+    server.slots.reset();
+  } else if (server.slots != nullptr) {
+    server.slots->open_answers();
   }
-  if (connection.stream != nullptr && (events & (POLLIN | POLLHUP | POLLERR)) != 0) {
-    const Result<void> received =
-        connection.stream->receive([&](const Header& header) { return expect(shard, header); },
-                                   [&](const Header& header) { return handle(shard, header); });
-    if (!received.ok()) {
-      lose(shard, received.error().detail);
+  flow_.welcomed(shard);
+  if (std::exchange(server.was_ready, true)) {
+    flow_.reconnected(shard);
+    if (wants_states_ && !server.state_version) {
+      send(shard, header_of(MessageType::kStatePull, shard));
+    }
+    if (said_bye_) {
+      send(shard, header_of(MessageType::kBye, shard));
     }
   }
-  if (connection.stream != nullptr && connection.stream->wants_to_send()) {
-    if (const Result<void> sent = connection.stream->flush(); !sent.ok()) {
-      lose(shard, sent.error().detail);
-    }
+  for (const Header& message : std::exchange(server.waiting, {})) {
+    send(shard, message);
   }
 }
+
+Result<void> Clients::handle_answer(std::uint32_t shard, const Header& header) {
+  Server& server = *servers_[shard];
+  const bool is_expected = flow_.expects(shard, header.question);
+  if (header.slot != 0) {
+    const TakenSlot answer(server.slots, header.slot);
+    if (is_expected) {
+      TRY(copy_payload(answer.payload(), header, target_(shard, false)));
+    }
+  }
+  server.known_version = std::max(server.known_version, header.version);
+  if (is_expected) {
+    flow_.answered(shard, header.version);
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ShardClients>> ShardClients::make(const ShardClientsOptions& options,
                                                          WorkerFlow& flow, Target target) {

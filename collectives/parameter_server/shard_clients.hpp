@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,9 +17,8 @@
 #include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "collectives/parameter_server/connection.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
-#include "collectives/parameter_server/link_watch.hpp"
-#include "collectives/parameter_server/message_stream.hpp"
 
 namespace mayfly::parameter_server {
 
@@ -33,7 +33,7 @@ struct ShardClientsOptions {
   std::function<Duration()> delay{};
   /// A shard cannot be reached although the view has its server; told once in each view. kCut: the
   /// network says so.
-  std::function<void(std::uint32_t shard, LinkFault fault)> on_unreachable{};
+  std::function<void(std::uint32_t shard, ConnectionFault fault)> on_unreachable{};
 };
 
 /// What a push says besides the gradient.

@@ -1,12 +1,13 @@
 #pragma once
 
-// The event loop behind Shard; for shard.cpp (connections), shard_messages.cpp (what workers say)
-// and shard_replica.cpp (what leader and follower say) only.
+// The event loop behind Shard; for shard.cpp (connections), shard_messages.cpp (messages of
+// workers) and shard_replica.cpp (messages between leader and follower) only.
 
 #include <poll.h>
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -14,12 +15,10 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/net/wake_up.hpp"
-#include "collectives/parameter_server/core/replica_log.hpp"
+#include "collectives/parameter_server/connection.hpp"
+#include "collectives/parameter_server/core/replicas.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
-#include "collectives/parameter_server/message_stream.hpp"
-#include "collectives/parameter_server/replica_link.hpp"
 #include "collectives/parameter_server/shard.hpp"
-#include "collectives/parameter_server/shard_event.hpp"
 #include "collectives/parameter_server/shared_slots.hpp"
 
 namespace mayfly::parameter_server {
@@ -62,6 +61,62 @@ struct Session {
   std::vector<std::uint64_t> words;    // where a roster or stragglers go
   std::uint64_t question = 0;
   bool over = false;
+};
+
+/// Something that the leader was told.
+struct ReplicaEntry {
+  Header header;                     ///< as it came, with its number in `entry`
+  std::vector<std::uint64_t> words;  ///< kRoster, kStragglers
+};
+
+/// The connection of a shard's leader to its follower: sends what the leader is told, entry by
+/// entry (core/replica_log.hpp), and hears how much the follower has. When a connection breaks,
+/// what is not known to have been taken is sent once more over the next one.
+class ReplicaLink {
+ public:
+  /// `shard`: its number. `gradient_of`: the pushed floats that belong to an entry; empty if it
+  /// changes nothing. They must stay where they are until the entry is taken.
+  using GradientOf = std::function<ByteSpan(const Header&)>;
+  /// The follower has all entries up to this one; an error ends the connection.
+  using OnTaken = std::function<Result<void>(std::uint64_t)>;
+  /// Packets to the follower are lost, or it cannot be reached; told once in each view.
+  using OnUnreachable = std::function<void()>;
+  ReplicaLink(std::uint32_t shard, bool payload_hashes, GradientOf gradient_of, OnTaken on_taken,
+              OnUnreachable on_unreachable);
+
+  /// The view that lets us in, and where the follower is. kInvalidInput if that is no address.
+  /// Before the first one nothing is connected.
+  [[nodiscard]] Result<void> set_view(ViewId view, std::uint64_t key, const std::string& address);
+  void send(ReplicaEntry entry);
+
+  /// For poll(): a descriptor (or -1) and events; how long to wait for at most.
+  [[nodiscard]] int fd() const { return connection_.fd(); }
+  [[nodiscard]] short events() const { return connection_.events(); }
+  [[nodiscard]] std::optional<Instant> deadline() const;
+  /// After poll(): connects, sends, receives.
+  void serve(short events);
+  /// So many bytes were sent so far.
+  [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_; }
+
+ private:
+  void put(const ReplicaEntry& entry);
+  Result<void> handle(const Header& header);
+  /// For the view's follower, or for what it has not taken.
+  [[nodiscard]] bool waits() const {
+    return has_view_ && (!connection_.is_ready() || !entries_.empty());
+  }
+
+  const std::uint32_t shard_;
+  const bool payload_hashes_;
+  const GradientOf gradient_of_;
+  const OnTaken on_taken_;
+  const OnUnreachable on_unreachable_;
+  ShardConnection connection_;
+  bool has_view_ = false;
+  ViewId view_{};
+  std::uint64_t key_ = 0;
+  std::deque<ReplicaEntry> entries_;  // not known to have been taken
+  std::uint64_t bytes_out_ = 0;
 };
 
 class ShardLoop final : public Shard {
@@ -139,7 +194,7 @@ class ShardLoop final : public Shard {
   void close(Session& session, const std::string& why);
   void tidy();
 
-  // shard_messages.cpp: what workers say
+  // shard_messages.cpp: messages of workers
   Result<PayloadTarget> expect(Session& session, const Header& header);
   Result<void> handle(Session& session, const Header& header);
   Result<void> handle_worker(Session& session, const Header& header);
@@ -158,7 +213,7 @@ class ShardLoop final : public Shard {
   Session* session_of(MemberId worker);
   PushedSum take_buffer();
 
-  // shard_replica.cpp: what leader and follower say to each other
+  // shard_replica.cpp: messages between leader and follower
   void follow_up(const ShardView& view);
   void begin_to_lead();
   void admit_leader(Session& session);

@@ -1,9 +1,9 @@
-// What workers say to a shard, and its answers.
+// The messages of workers to a shard, and its answers.
 
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "collectives/parameter_server/lease_message.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/parameter_server/shard_loop.hpp"
 
 namespace mayfly::parameter_server {
@@ -81,11 +81,8 @@ Result<void> ShardLoop::take_from_slot(Session& session, const Header& header) {
 /// Decides, tells the follower, and does what follows. A gradient is applied only when all of it is
 /// here: a worker may die in the middle.
 Result<void> ShardLoop::take(const ShardEvent& event, Header header, PushedSum* gradient) {
-  Result<ShardOutcome> outcome = core_.take(event);
-  if (!outcome.ok()) {
-    return std::move(outcome).error();
-  }
-  const std::optional<PushFate> fate = outcome.value().fate;
+  TRY_ASSIGN(const ShardOutcome outcome, core_.take(event));
+  const std::optional<PushFate> fate = outcome.fate;
   if (log_.has_follower()) {
     header.entry = log_.add();
   }
@@ -98,26 +95,26 @@ Result<void> ShardLoop::take(const ShardEvent& event, Header header, PushedSum* 
   if (link_) {
     link_->send({header, words_of(event)});
   }
-  for (const MemberId worker : outcome.value().departed) {
+  for (const MemberId worker : outcome.departed) {
     if (Session* session = session_of(worker)) {
       session->over = true;  // it is fenced: nothing that it says counts any more
     }
   }
-  if (outcome.value().restore) {
-    restore(*outcome.value().restore);
+  if (outcome.restore) {
+    restore(*outcome.restore);
   }
-  if (outcome.value().update) {
-    apply(*outcome.value().update);
+  if (outcome.update) {
+    apply(*outcome.update);
   }
   own_facts_.at_once += event.push.at_once && fate == PushFate::kApplied ? 1 : 0;
-  const bool watches = role_ == ShardRole::kLeads && core_.desk() != nullptr;
+  const bool watches = role_ == ShardRole::kLeads && core_.leases() != nullptr;
   if (watches && event.kind == ShardEventKind::kPush) {
     speeds_.arrived(monotonic_now(), event.push.worker);
   } else if (watches && event.kind == ShardEventKind::kRest) {
     speeds_.probe_done(monotonic_now(), event.push.worker);
   }
-  deliver(outcome.value().grants);
-  answer(outcome.value().answers);
+  deliver(outcome.grants);
+  answer(outcome.answers);
   if (watches && event.kind != ShardEventKind::kStragglers) {
     follow_stragglers();
   }
@@ -221,7 +218,7 @@ void ShardLoop::deliver(const Grants& grants) {
 }
 
 void ShardLoop::note_lease(const Grant& grant) {
-  if (!core_.desk()->shows_speeds()) {
+  if (!core_.leases()->shows_speeds()) {
     speeds_.forget_leases();
   } else if (grant.lease.kind == LeaseKind::kCompute) {
     speeds_.leased(monotonic_now(), grant.worker, grant.lease.serial, grant.lease.count);
@@ -252,13 +249,13 @@ void ShardLoop::set_stragglers(const std::map<MemberId, double>& stragglers) {
 
 void ShardLoop::check_quiet() {
   const bool is_safe = role_ == ShardRole::kLeads && log_.last() <= log_.safe();
-  if (core_.desk() == nullptr || !is_safe) {
+  if (core_.leases() == nullptr || !is_safe) {
     return;
   }
-  if (core_.desk()->is_over() && !std::exchange(told_over_, true)) {
+  if (core_.leases()->is_over() && !std::exchange(told_over_, true)) {
     listener_.on_over();  // before an answer to an order to stop: nothing is left to stop
   }
-  if (!told_quiet_ && core_.desk()->is_quiet()) {
+  if (!told_quiet_ && core_.leases()->is_quiet()) {
     told_quiet_ = true;
     listener_.on_quiet(view_);
   }
@@ -269,10 +266,10 @@ void ShardLoop::publish_facts() {
   own_facts_.version = core_.order().version();
   own_facts_.committed = core_.order().applied().count();
   own_facts_.repeats = core_.repeats();
-  if (const LeaseTable* desk = core_.desk()) {
-    own_facts_.late = desk->late();
-    own_facts_.reissued = desk->reissued();
-    own_facts_.mixed = desk->mixed();
+  if (const LeaseTable* leases = core_.leases()) {
+    own_facts_.late = leases->late();
+    own_facts_.reissued = leases->reissued();
+    own_facts_.mixed = leases->mixed();
   }
   own_facts_.undone = core_.undone();
   own_facts_.bytes_followed = link_ ? link_->bytes_out() : own_facts_.bytes_followed;

@@ -5,13 +5,14 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::parameter_server {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
 
-// Marks. Any other number a liar has written: the slot is used no more.
+// Marks. With any other number, which a faulty process has written, the slot is not used any more.
 constexpr std::uint32_t kClosed = 0;  // there may be no memory behind it; what new memory says
 constexpr std::uint32_t kFree = 1;
 constexpr std::uint32_t kTaken = 2;
@@ -43,26 +44,20 @@ std::atomic<std::uint32_t>& mark_of(std::byte* memory, std::uint64_t slot) {
 
 Result<std::shared_ptr<SharedSlots>> SharedSlots::create(std::uint64_t payload_bytes) {
   UniqueFd fd;
-  Result<collectives::SealedMemory> made =
-      collectives::SealedMemory::create(bytes_of(payload_bytes), fd);
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
+  TRY_ASSIGN(collectives::SealedMemory memory,
+             collectives::SealedMemory::create(bytes_of(payload_bytes), fd));
   if (!collectives::reserve(fd.get(), 0, kPageBytes)) {
     return Error{Errc::kIo, "no shared memory"};
   }
   return std::shared_ptr<SharedSlots>(
-      new SharedSlots(std::move(made).value(), std::move(fd), payload_bytes));
+      new SharedSlots(std::move(memory), std::move(fd), payload_bytes));
 }
 
 Result<std::shared_ptr<SharedSlots>> SharedSlots::map(int fd, std::uint64_t payload_bytes) {
-  Result<collectives::SealedMemory> mapped =
-      collectives::SealedMemory::map(fd, bytes_of(payload_bytes));
-  if (!mapped.ok()) {
-    return std::move(mapped).error();
-  }
+  TRY_ASSIGN(collectives::SealedMemory memory,
+             collectives::SealedMemory::map(fd, bytes_of(payload_bytes)));
   return std::shared_ptr<SharedSlots>(
-      new SharedSlots(std::move(mapped).value(), UniqueFd(), payload_bytes));
+      new SharedSlots(std::move(memory), UniqueFd(), payload_bytes));
 }
 
 std::byte* SharedSlots::at(std::uint64_t slot) const {

@@ -5,18 +5,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
-#include "engine/parameter_server/step_recorder.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/run/records.hpp"
 #include "engine/server_roles/ps_servers.hpp"
@@ -27,6 +30,114 @@ namespace {
 
 constexpr Duration kLinger = seconds(10);  // for workers that still fetch the state
 constexpr Duration kLingerStep = milliseconds(20);
+
+/// Makes the records of steps of a first shard's updates, sends them and keeps the last ones: a
+/// leader may be lost with what it had not sent, a coordinator with what it had taken. The receiver
+/// drops what it has.
+class StepRecorder {
+ public:
+  StepRecorder(const Job& job, const PsJob& ps) : job_(job), ps_(ps) {}
+
+  /// The steps after this one are done again.
+  void fall_back(const FallBackRecord& record) {
+    clear();
+    // Sent again after this record they would count as done.
+    std::erase_if(recent_, [&](const Record& recent) {
+      const auto* step = std::get_if<StepRecord>(&recent);
+      return step != nullptr && step->step > record.step;
+    });
+    send(record);
+  }
+
+  /// The client lives longer than the shards.
+  void begin(elastic::MemberClient& client, const PsLink& link) {
+    link_ = &link;
+    client_ = &client;
+  }
+
+  void lead() {
+    leads_ = true;
+    repeat();
+  }
+
+  void add(const parameter_server::UpdateFacts& facts) {
+    record_.samples += facts.samples;
+    record_.correct += facts.correct;
+    microbatches_ += facts.microbatches;
+    loss_ += facts.loss;
+    for (std::size_t lane = 0; lane < hash_.size(); ++lane) {
+      hash_[lane] += facts.sample_hash[lane];
+    }
+    if (facts.update.steps_after >= facts.update.step) {
+      finish(facts);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kRecentRecords = 64;
+
+  void clear() {
+    record_ = {};
+    hash_ = {};
+    microbatches_ = 0;
+    loss_ = 0;
+  }
+
+  void finish(const parameter_server::UpdateFacts& facts) {
+    record_.step = facts.update.steps_after;
+    record_.loss = loss_ / microbatches_;
+    record_.learning_rate = ps_.rate_of(job_, facts.update, facts.microbatches);
+    record_.sample_hash =
+        fmt::format("{:08x}{:08x}{:08x}{:08x}", hash_[3], hash_[2], hash_[1], hash_[0]);
+    if (const std::optional<elastic::View> view = link_->view()) {
+      record_.view = value(view->id);
+      record_.members = static_cast<std::uint32_t>(
+          std::count_if(view->members.begin(), view->members.end(),
+                        [](const auto& m) { return is_worker(m.address); }));
+    }
+    const Instant now = monotonic_now();
+    record_.seconds = last_.ns == 0 ? 0 : to_seconds(now - last_);
+    last_ = now;
+    send(record_);
+    clear();
+  }
+
+  void repeat() {
+    if (client_ == nullptr) {
+      return;  // nothing has happened yet
+    }
+    told_connection_ = client_->connections();
+    for (const Record& record : recent_) {
+      client_->send_report(encode_record(record));
+    }
+  }
+
+  void send(const Record& record) {
+    if (leads_ && client_->connections() != told_connection_) {
+      repeat();
+    }
+    if (leads_) {
+      client_->send_report(encode_record(record));
+    }
+    recent_.push_back(record);
+    if (recent_.size() > kRecentRecords) {
+      recent_.pop_front();
+    }
+  }
+
+  const Job& job_;
+  const PsJob& ps_;
+  const PsLink* link_ = nullptr;
+  elastic::MemberClient* client_ = nullptr;
+  bool leads_ = false;
+  std::deque<Record> recent_;
+  std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
+  StepRecord record_;
+  std::array<std::uint32_t, 4> hash_{};
+  std::uint32_t microbatches_ = 0;
+  double loss_ = 0;
+  Instant last_;
+};
 
 class ServerListener final : public parameter_server::ShardListener {
  public:
@@ -167,12 +278,8 @@ Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
   fresh.number = options.number;
   fresh.state = std::make_unique<SgdShard>(job, ps, layout, ps.ranges[options.number], initial);
   fresh.listener = std::make_unique<ServerListener>(job, ps, place.index, options.number, leads);
-  Result<std::unique_ptr<parameter_server::Shard>> shard =
-      parameter_server::Shard::start(options, ps.plan, *fresh.state, *fresh.listener);
-  if (!shard.ok()) {
-    return std::move(shard).error();
-  }
-  fresh.shard = std::move(shard).value();
+  TRY_ASSIGN(fresh.shard,
+             parameter_server::Shard::start(options, ps.plan, *fresh.state, *fresh.listener));
   hosted.push_back(std::move(fresh));
   return {};
 }
@@ -180,16 +287,10 @@ Result<void> PsServer::Parts::host(parameter_server::ShardOptions options,
 Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const ReductionLayout& layout,
                                                   const nn::ModelState& initial,
                                                   ServerPlace place) {
-  Result<PsJob> ps = make_ps_job(job, layout, value(initial.committed));
-  if (!ps.ok()) {
-    return std::move(ps).error();
-  }
+  TRY_ASSIGN(PsJob ps, make_ps_job(job, layout, value(initial.committed)));
   const JobConfig& config = job.config;
-  const Result<std::string> host = listening_host(config.bind_host);
-  if (!host.ok()) {
-    return host.error();
-  }
-  auto parts = std::make_unique<Parts>(job, std::move(ps).value(), place);
+  TRY_ASSIGN(const std::string host, listening_host(config.bind_host));
+  auto parts = std::make_unique<Parts>(job, std::move(ps), place);
   parts->committed = initial.committed;
   const std::uint32_t count = server_count(config);
   const std::uint32_t before = (place.index + count - 1) % count;
@@ -197,7 +298,7 @@ Result<std::unique_ptr<PsServer>> PsServer::start(const Job& job, const Reductio
     for (std::uint32_t i = 0; i < (leads || config.ps_replicas > 0 ? config.shards : 0); ++i) {
       parameter_server::ShardOptions options;
       options.number = (leads ? place.index : before) * config.shards + i;
-      options.host = host.value();
+      options.host = host;
       options.role =
           leads ? parameter_server::ShardRole::kLeads : parameter_server::ShardRole::kFollows;
       TRY(parts->host(options, initial));

@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "elastic/net/report_barrier.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/run/records.hpp"
@@ -18,6 +20,7 @@
 namespace mayfly::engine {
 namespace {
 
+using parameter_server::ConnectionFault;
 using parameter_server::FlowAction;
 using parameter_server::PayloadTarget;
 using parameter_server::ShardClients;
@@ -25,6 +28,8 @@ namespace flow = parameter_server::flow;
 
 constexpr Duration kTurn = milliseconds(200);  // a backstop: everything that happens wakes us
 constexpr Duration kLostCountTimeout = seconds(2);
+constexpr Duration kReportTimeout = seconds(60);
+constexpr Duration kStateTimeout = seconds(60);
 
 std::span<std::byte> bytes_of(std::span<float> floats) {
   return std::as_writable_bytes(floats);
@@ -159,7 +164,7 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   options.payload_hashes = parts_.job.config.ps_hashes;
   options.wake = &wake_;
   options.delay = parts_.delay;
-  options.on_unreachable = [this](std::uint32_t shard, parameter_server::LinkFault fault) {
+  options.on_unreachable = [this](std::uint32_t shard, ConnectionFault fault) {
     report_unreachable(shard, fault);
   };
   for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
@@ -173,7 +178,7 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
 }
 
 /// Every worker says how far it has seen the shards; the first one reports the most. An update that
-/// no worker has been told of was never acknowledged: its slice is not counted as done either.
+/// no worker was told of was never acknowledged: its slice is not counted as done either.
 void PsTrainer::report_lost_servers(const elastic::View& view) {
   failed_ = true;
   std::vector<MemberId> workers;
@@ -216,7 +221,7 @@ PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
   return {bytes_of(std::span(states_[shard].data(), states_[shard].size())), {}};
 }
 
-/// Follows views: who does not read may be lost.
+/// Follows views: a server that does not read may be lost.
 void PsTrainer::wait_until_sent() {
   while (!clients_->all_sent() && !is_told_to_leave() && !failed_) {
     clients_->wait(monotonic_now() + kTurn);
@@ -346,6 +351,146 @@ void PsTrainer::fail(const std::string& reason) {
   failed_ = true;
   log::error(reason);
   parts_.client.send_report(encode_record(FatalRecord{reason}));
+}
+
+bool PsTrainer::wait_for_link() {
+  if (parts_.reach.is_away(monotonic_now())) {
+    const double most = to_ms(parts_.reach.until() - monotonic_now()) / 1000;
+    log::info(fmt::format("cut off from a server; waits for it, at most {:.0f} s", most));
+    parts_.board.enter(elastic::Activity::kIdle, Step{});
+  }
+  while (!is_told_to_leave() && parts_.reach.is_away(monotonic_now())) {
+    (void)parts_.reach.probe_once(wake_);
+  }
+  return !is_told_to_leave();
+}
+
+/// Which member has to leave is for the coordinator to decide, unless it is this worker: that harms
+/// no member, and those that wait for it can continue at once.
+void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
+  const std::optional<elastic::View> view = link_.view();
+  const std::optional<std::string> address = servers_.leader_address(shard);
+  if (failed_ || !view || !address) {
+    return;  // the job ends
+  }
+  const std::string what = fmt::format("shard {} on member {} ({}) does not answer", shard,
+                                       value(servers_.leader_member(shard)), *address);
+  if (over_ || fault != ConnectionFault::kCut) {
+    link_.broke(std::nullopt, what);
+    return;
+  }
+  const std::uint64_t self = value(parts_.client.id());
+  if (const std::optional<MemberId> server = servers_.server_to_give_up(*view, shard)) {
+    note("server_cut_off",
+         fmt::format("{} to member {}, the only worker: the server has to go", what, self));
+    link_.broke(server, what);
+    return;
+  }
+  const bool is_last = count_workers(*view) == 1;
+  note("worker_cut_off",
+       fmt::format("{} to member {}{}", what, self,
+                   is_last ? ", the only worker: the job waits until some worker's link works"
+                           : ", which stays out until its link works"));
+  parts_.reach.cut_off(*address, monotonic_now());
+  link_.cut_off(what);
+}
+
+void PsTrainer::note(const char* kind, const std::string& text) {
+  log::warning(text);
+  parts_.client.send_report(encode_record(NoteRecord{kind, text}));
+}
+
+std::optional<nn::ModelState> PsTrainer::fetch_state() {
+  follow_rewind();
+  states_.clear();
+  for (const ShardRange& range : parts_.ps.ranges) {
+    states_.emplace_back(2 * (range.last - range.first));
+  }
+  clients_->pull_states();
+  const Instant deadline = monotonic_now() + kStateTimeout;
+  std::optional<std::vector<parameter_server::StateVersion>> versions;
+  while (!(versions = clients_->states_arrived())) {
+    const bool gives_up = monotonic_now() > deadline || (view_came_ && !is_told_to_leave());
+    if (gives_up) {
+      return std::nullopt;  // a shard may be gone: the view says
+    }
+    clients_->wait(monotonic_now() + kTurn);
+  }
+  nn::ModelState state = blank_state();
+  for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
+    const ShardRange range = parts_.ps.ranges[shard];
+    const ShardValues values = values_in(state, parts_.layout, range);
+    const std::span<const float> all = states_[shard].span();
+    const std::size_t statistics = values.statistics.size();
+    std::ranges::copy(all.first(statistics), values.statistics.begin());
+    std::ranges::copy(all.subspan(statistics, values.parameters.size()), values.parameters.begin());
+    if (!values.parameters.empty()) {
+      const std::size_t first =
+          static_cast<std::size_t>(values.parameters.data() - state.parameters.data());
+      std::ranges::copy(
+          all.subspan(range.last - range.first + statistics, values.parameters.size()),
+          state.momentum.data() + first);
+    }
+  }
+  const parameter_server::StateVersion first = versions->front();
+  state.committed = Step{parts_.ps.plan.steps_before(first.slices)};
+  fetched_version_ = first.version;
+  const bool is_one_version = std::all_of(versions->begin(), versions->end(),
+                                          [&](const auto& version) { return version == first; });
+  // A job that is stopped in the middle of a step - one that takes longer than the coordinator
+  // waits - has no checkpoint of this moment: resumed, it would repeat the step's first slices.
+  const bool is_whole = is_one_version && parts_.ps.plan.is_border(first.slices);
+  return is_whole ? std::optional(std::move(state)) : std::nullopt;
+}
+
+void PsTrainer::snapshot(const flow::Snapshot& action) {
+  const std::uint64_t step = parts_.ps.plan.steps_before(action.first);
+  const bool is_last = step == parts_.job.total_steps;
+  parts_.board.enter(elastic::Activity::kSync, Step{step});
+  std::optional<nn::ModelState> state = fetch_state();
+  if (!state) {
+    return;  // the flow asks again
+  }
+  ENSURE(value(state->committed) == step, "a snapshot is taken between two steps");
+  const JobConfig& config = parts_.job.config;
+  const std::uint64_t every = parts_.job.evaluate_every_steps;
+  if ((is_last && config.evaluate) || (every > 0 && step % every == 0)) {
+    evaluate(*state);
+  }
+  parts_.client.send_report(encode_record(StateRecord{step, to_string(nn::digest_of(*state))}));
+  parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});
+  if (is_last) {
+    parts_.checkpoints.write_now(*state);
+    (void)parts_.checkpoints.wait_until_home(kReportTimeout, [this] { return is_told_to_leave(); });
+    if (const std::optional<elastic::View> view = link_.view()) {
+      (void)elastic::wait_for_reports(parts_.client, view->id, monotonic_now() + kReportTimeout);
+    }
+  } else if (parts_.ps.checkpoints.contains(step)) {
+    parts_.checkpoints.write_later(*state);
+  }
+  recorded_ = state->committed;
+  recorded_version_ = fetched_version_;
+  flow_.recorded();
+}
+
+void PsTrainer::evaluate(const nn::ModelState& state) {
+  parts_.board.enter(elastic::Activity::kEvaluate, state.committed);
+  const std::size_t size = parts_.job.config.microbatch;
+  std::vector<std::uint32_t> chunks((parts_.job.data.test->size() + size - 1) / size);
+  std::iota(chunks.begin(), chunks.end(), 0);
+  nn::ModelState weights = blank_state();
+  std::ranges::copy(state.parameters.span(), weights.parameters.data());
+  std::ranges::copy(state.statistics.span(), weights.statistics.data());
+  weights.committed = Step{++adoptions_};
+  const EvaluationSums sums = parts_.pool.evaluate(weights, chunks);
+  if (const std::optional<Error> failure = parts_.pool.failure()) {
+    fail(failure->detail);
+    return;
+  }
+  const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
+  parts_.client.send_report(encode_record(EvaluationRecord{
+      value(state.committed), static_cast<std::uint64_t>(sums.samples),
+      static_cast<std::uint64_t>(sums.correct), loss / static_cast<double>(sums.samples)}));
 }
 
 }  // namespace mayfly::engine

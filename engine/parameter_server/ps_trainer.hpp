@@ -64,7 +64,7 @@ class PsTrainer {
   void follow_rewind();
   Result<std::unique_ptr<Clients>> connect();
   void report_lost_servers(const elastic::View& view);
-  void report_unreachable(std::uint32_t shard, parameter_server::LinkFault fault);
+  void report_unreachable(std::uint32_t shard, parameter_server::ConnectionFault fault);
   [[nodiscard]] parameter_server::PayloadTarget target(std::uint32_t shard, bool with_momentum);
   void act(const parameter_server::FlowAction& action);
   void wait_until_sent();

@@ -9,7 +9,7 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "collectives/parameter_server/core/placement.hpp"
+#include "collectives/parameter_server/core/replicas.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/config/config.hpp"
 #include "engine/server_roles/server_address.hpp"

@@ -14,9 +14,9 @@
 
 #include "base/net/sockets.hpp"
 #include "base/unique_fd.hpp"
+#include "collectives/parameter_server/message.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
 #include "collectives/parameter_server/shard.hpp"
-#include "collectives/parameter_server/shard_event.hpp"
 #include "collectives/parameter_server/shared_slots.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "tests/fuzz/driver.hpp"

@@ -266,22 +266,19 @@ PARAMETER_SERVER = [
          "  ++late_;\n  returned_.insert(slice);\n", "  ++late_;\n"),
         ("desk-recorder", "who is to record a step and dies is waited for",
          "    if (recorder_ == place->first) {\n      recorder_.reset();\n    }\n", ""),
-        ("desk-held", "a held stream begins another step",
-         "  const bool goes_on = !held_ && !diverged_ &&", "  const bool goes_on = !diverged_ &&"),
         ("desk-rests", "a worker that rested keeps its old clock",
          "    worker.clock = std::max(worker.clock, slowest_clock().value_or(0));\n", ""),
-        ("desk-mixed", "parameters of a round that nobody has any more are asked for",
-         "      lease.version.reset();\n      ++mixed_;\n", "      ++mixed_;\n"),
     ),
     *_in(
-        "collectives/parameter_server/core/lease_table_rewind.cpp",
+        "collectives/parameter_server/core/lease_table_serve.cpp",
         ("desk-doubtful-cut", "a cut in doubt is called good",
          "  good_ = doubts_ ? std::max(good_, cut_) : slice;\n", "  good_ = slice;\n"),
         ("rewind-doubts", "after falling back the job is still in doubt",
          "  recorder_.reset();\n  doubts_ = false;\n", "  recorder_.reset();\n"),
-    ),
-    *_in(
-        "collectives/parameter_server/core/lease_table_stragglers.cpp",
+        ("desk-held", "a held stream begins another step",
+         "  const bool goes_on = !held_ && !diverged_ &&", "  const bool goes_on = !diverged_ &&"),
+        ("desk-mixed", "parameters of a round that nobody has any more are asked for",
+         "      lease.version.reset();\n      ++mixed_;\n", "      ++mixed_;\n"),
         ("stream-version", "slices done one by one count as rounds",
          "    version += count - count / plan_.phase_of(part.first).round;\n",
          "    version += count;\n"),
@@ -311,10 +308,10 @@ PARAMETER_SERVER = [
     *_in(
         "collectives/parameter_server/core/shard_core.cpp",
         ("core-meet-order", "the stop is over before the desk knows who is gone",
-         "    append(outcome.grants, desk_->set_workers(workers));\n"
-         "    append(outcome.grants, desk_->go_on());\n",
-         "    append(outcome.grants, desk_->go_on());\n"
-         "    append(outcome.grants, desk_->set_workers(workers));\n"),
+         "    append(outcome.grants, leases_->set_workers(workers));\n"
+         "    append(outcome.grants, leases_->go_on());\n",
+         "    append(outcome.grants, leases_->go_on());\n"
+         "    append(outcome.grants, leases_->set_workers(workers));\n"),
         ("core-cuts", "of the phases' beginnings only the last is kept",
          "constexpr std::size_t kCutsKept = 2;", "constexpr std::size_t kCutsKept = 1;"),
     ),
@@ -338,7 +335,7 @@ PARAMETER_SERVER = [
          "  worker.streak = 0;\n  if (was_slow) {\n", "  if (was_slow) {\n"),
     ),
     *_in(
-        "collectives/parameter_server/core/replica_log.hpp",
+        "collectives/parameter_server/core/replicas.hpp",
         ("replica-gap", "a follower takes an entry after a gap",
          "    if (entry != taken_ + 1) {\n", "    if (entry < taken_ + 1) {\n"),
         ("replica-safe", "answers leave before the follower has what they follow from",

@@ -59,7 +59,7 @@ void PsRun::hold() {
     (void)shards_.tell(0, shards_.leader_of(0), {.kind = ShardEventKind::kHold}, 0);
   }
   queue_.after(milliseconds(20), [this] {
-    result_.quiet_moments += first_shard().core.desk()->is_quiet() ? 1 : 0;
+    result_.quiet_moments += first_shard().core.leases()->is_quiet() ? 1 : 0;
     shards_.meet(0, shards_.leader_of(0));
   });
 }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/parameter_server/core/replica_log.hpp"
+#include "collectives/parameter_server/core/replicas.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
 #include "tests/sim/event_queue.hpp"
 

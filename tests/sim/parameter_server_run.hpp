@@ -33,7 +33,7 @@ class PsRun {
  private:
   PsWorker& worker(MemberId id) { return *workers_.at(id); }
   PsReplica& first_shard() { return shards_.leader(0); }
-  bool first_is_over() { return first_shard().core.desk()->is_over(); }
+  bool first_is_over() { return first_shard().core.leases()->is_over(); }
   [[nodiscard]] Duration some_time();
   PsResult finish();
   void tell(std::string line);

@@ -94,7 +94,7 @@ void PsShards::meet(std::uint32_t shard, std::uint32_t place) {
   }
   if (place == leader_of(shard) && !std::exchange(replica.leads, true)) {
     ++takeovers_;
-    if (replica.core.desk() != nullptr) {  // it has measured nobody yet
+    if (replica.core.leases() != nullptr) {  // it has measured nobody yet
       (void)tell(shard, place, {.kind = ShardEventKind::kStragglers}, 0);
     }
     hooks_.took_over(shard);
@@ -205,7 +205,7 @@ void PsShards::follow(std::uint32_t shard, std::uint64_t entry, const ShardEvent
 
 void PsShards::report(PsResult& result) {
   const parameter_server::ShardCore& first = leader(0).core;
-  const LeaseTable& desk = *first.desk();
+  const LeaseTable& desk = *first.leases();
   result.late = desk.late();
   result.mixed = desk.mixed();
   result.reissued = desk.reissued();

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "collectives/parameter_server/core/placement.hpp"
+#include "collectives/parameter_server/core/replicas.hpp"
 #include "tests/sim/event_queue.hpp"
 #include "tests/sim/parameter_server_world.hpp"
 

@@ -206,10 +206,10 @@ void PsRun::check_quiet() {
   if (!first.is_alive || !first.leads || !first.waiting.empty()) {
     return;
   }
-  if (first.core.desk()->is_over() && !std::exchange(first.told_over, true)) {
+  if (first.core.leases()->is_over() && !std::exchange(first.told_over, true)) {
     members_->finished(*host_of_first_shard());
   }
-  if (!told_quiet_ && first.core.desk()->is_quiet()) {
+  if (!told_quiet_ && first.core.leases()->is_quiet()) {
     told_quiet_ = true;
     ++result_.quiet_moments;
     members_->quiet(*host_of_first_shard(), met_by_first_);

@@ -138,7 +138,7 @@ void PsRun::note_lease(MemberId id, const parameter_server::Lease& lease) {
   if (lease.kind == parameter_server::LeaseKind::kCompute) {
     note_neglect(id);
   }
-  if (!first_shard().core.desk()->shows_speeds()) {
+  if (!first_shard().core.leases()->shows_speeds()) {
     speeds_->forget_leases();
   } else if (lease.kind == parameter_server::LeaseKind::kCompute) {
     speeds_->leased(queue_.now(), id, lease.serial, lease.count);
@@ -328,8 +328,8 @@ bool PsRun::record(PsWorker& w, const Snapshot& snapshot) {
       return false;
     }
     result_.wrong_snapshots +=
-        from.core.order().version() == first_shard().core.desk()->version_at(snapshot.first) ? 0
-                                                                                             : 1;
+        from.core.order().version() == first_shard().core.leases()->version_at(snapshot.first) ? 0
+                                                                                               : 1;
     models.push_back(from.log.model);
   }
   const std::uint64_t step = plan_for(plan_, w).steps_before(snapshot.first);

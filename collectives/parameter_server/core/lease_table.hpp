@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "collectives/parameter_server/core/slice_set.hpp"
 #include "collectives/parameter_server/core/straggler_watch.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 

@@ -18,7 +18,7 @@ void append(std::vector<T>& all, const std::vector<T>& more) {
 ShardCore::ShardCore(const SyncPlan& plan, const Options& options)
     : options_(options), plan_(plan), order_(plan_), divergence_(options.divergence) {
   if (options_.is_first) {
-    desk_.emplace(plan_, options_.desk);
+    leases_.emplace(plan_, options_.leases);
   }
 }
 
@@ -45,19 +45,19 @@ Result<ShardOutcome> ShardCore::take(const ShardEvent& event) {
       break;
     case ShardEventKind::kRest: rest(event, outcome); break;
     case ShardEventKind::kConnected:
-      if (desk_) {
-        outcome.grants = desk_->connected(event.push.worker, event.serial);
+      if (leases_) {
+        outcome.grants = leases_->connected(event.push.worker, event.serial);
       }
       break;
     case ShardEventKind::kWorkers: meet(event.workers, outcome); break;
     case ShardEventKind::kStragglers:
-      if (desk_) {
-        outcome.grants = desk_->set_stragglers(event.stragglers);
+      if (leases_) {
+        outcome.grants = leases_->set_stragglers(event.stragglers);
       }
       break;
     case ShardEventKind::kHold:
-      if (desk_) {
-        desk_->hold();
+      if (leases_) {
+        leases_->hold();
       }
       break;
   }
@@ -82,26 +82,26 @@ Result<ShardOutcome> ShardCore::pushed(const ShardEvent& event) {
         std::max<std::uint32_t>(1, static_cast<std::uint32_t>(workers_.size()));
     watch(*outcome.update);
   }
-  if (!desk_) {
+  if (!leases_) {
     return outcome;
   }
   const MemberId worker = event.push.worker;
-  append(outcome.grants, desk_->confirmed(worker, event.serial));
+  append(outcome.grants, leases_->confirmed(worker, event.serial));
   if (outcome.fate == PushFate::kStaged) {
-    desk_->staged(event.push.slice);
+    leases_->staged(event.push.slice);
   } else if (outcome.fate == PushFate::kLate) {
-    append(outcome.grants, desk_->dropped(event.push.slice));
+    append(outcome.grants, leases_->dropped(event.push.slice));
   }
   if (outcome.update) {
-    append(outcome.grants, desk_->applied(outcome.update->slices));
+    append(outcome.grants, leases_->applied(outcome.update->slices));
   }
   if (event.wants_lease) {
-    append(outcome.grants, desk_->wants(worker));
+    append(outcome.grants, leases_->wants(worker));
   }
   return outcome;
 }
 
-/// Before the desk hears of the update: what is done in doubt must not be recorded.
+/// Before the table of leases hears of the update: what is done in doubt must not be recorded.
 void ShardCore::watch(const Update& update) {
   Loss loss;
   for (const std::uint64_t slice : update.slices) {
@@ -116,20 +116,20 @@ void ShardCore::watch(const Update& update) {
       cuts_.pop_front();
     }
   }
-  if (!desk_ || !options_.divergence.falls_back || plan_.rewound()) {
+  if (!leases_ || !options_.divergence.falls_back || plan_.rewound()) {
     return;
   }
   const bool streams = is_stream(plan_.phase_of(update.committed_before).policy);
   divergence_.add(loss.sum, loss.microbatches, static_cast<std::uint32_t>(update.slices.size()),
                   streams);
-  desk_->set_doubt(divergence_.doubts());
+  leases_->set_doubt(divergence_.doubts());
   if (divergence_.has_diverged()) {
-    desk_->set_diverged();
+    leases_->set_diverged();
   }
 }
 
-/// A worker has heard it from the desk, which says it when every shard has exactly the slices
-/// before it.
+/// A worker has heard it from the table of leases, which says it when every shard has exactly the
+/// slices before it.
 Result<void> ShardCore::check_rewind(const Rewind& rewind) const {
   const SliceSet& applied = order_.applied();
   const bool is_known = !plan_.rewound() || *plan_.rewound() == rewind;
@@ -154,8 +154,8 @@ void ShardCore::restore(const Rewind& rewind, ShardOutcome& outcome) {
 
 void ShardCore::rest(const ShardEvent& event, ShardOutcome& outcome) {
   outcome.answers = order_.rested(event.push.worker);
-  if (desk_) {
-    outcome.grants = desk_->rested(event.push.worker, event.serial);
+  if (leases_) {
+    outcome.grants = leases_->rested(event.push.worker, event.serial);
   }
 }
 
@@ -167,9 +167,9 @@ void ShardCore::meet(const std::set<MemberId>& workers, ShardOutcome& outcome) {
     }
   }
   workers_ = workers;
-  if (desk_) {
-    append(outcome.grants, desk_->set_workers(workers));
-    append(outcome.grants, desk_->go_on());
+  if (leases_) {
+    append(outcome.grants, leases_->set_workers(workers));
+    append(outcome.grants, leases_->go_on());
   }
 }
 

@@ -56,8 +56,8 @@ struct ShardOutcome {
 class ShardCore {
  public:
   struct Options {
-    bool is_first = true;  ///< has a desk for leases
-    LeaseTable::Options desk{};
+    bool is_first = true;  ///< has the table of leases
+    LeaseTable::Options leases{};
     DivergenceOptions divergence{};
   };
   ShardCore(const SyncPlan& plan, const Options& options);
@@ -72,7 +72,7 @@ class ShardCore {
   [[nodiscard]] const SyncPlan& plan() const { return plan_; }
   [[nodiscard]] const UpdateOrder& order() const { return order_; }
   /// Null but on the first shard.
-  [[nodiscard]] const LeaseTable* desk() const { return desk_ ? &*desk_ : nullptr; }
+  [[nodiscard]] const LeaseTable* leases() const { return leases_ ? &*leases_ : nullptr; }
   /// How many slices came that were there before.
   [[nodiscard]] std::uint64_t repeats() const { return repeats_; }
   /// Slices that are not in the parameters any more.
@@ -93,7 +93,7 @@ class ShardCore {
   const Options options_;
   SyncPlan plan_;
   UpdateOrder order_;
-  std::optional<LeaseTable> desk_;
+  std::optional<LeaseTable> leases_;
   DivergenceWatch divergence_;
   struct Loss {
     double sum = 0;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Which workers are much slower than the others, as a pure state machine beside the lease desk: it
-// is told when slices are leased and when they arrive. Made for few workers, where one slow one
-// moves a mean and a deviation: a worker is compared with the median of the others, has to be slow
-// several times in a row, and has to be clearly faster, as often, to be none any more.
+// Which workers are much slower than the others, as a pure state machine beside the table of
+// leases: it is told when slices are leased and when they arrive. Made for few workers, where one
+// slow one moves a mean and a deviation: a worker is compared with the median of the others, has to
+// be slow several times in a row, and has to be clearly faster, as often, to be none any more.
 
 #include <cstdint>
 #include <map>

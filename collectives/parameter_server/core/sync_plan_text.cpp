@@ -1,8 +1,9 @@
-// Phases as people write them.
+// Phases as users write them.
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "base/check.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
@@ -14,20 +15,17 @@ constexpr std::uint32_t kStalenessMax = 1'000'000;
 constexpr std::uint32_t kWorkersMax = 100'000;
 constexpr std::uint64_t kStepsMax = std::uint64_t{1} << 48;
 
+/// A number from 0 to `max`; nothing if the text is something else.
 template <typename T>
-std::optional<T> parse_whole(std::string_view text, T max) {
+std::optional<T> parse_number(std::string_view text, T max) {
   T number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits = failure == std::errc{} && end == text.data() + text.size() && number <= max;
-  return fits ? std::optional(number) : std::nullopt;
+  const bool fits = failure == std::errc{} && end == text.data() + text.size();
+  return fits && std::clamp(number, T{}, max) == number ? std::optional(number) : std::nullopt;
 }
 
 std::optional<double> parse_real(std::string_view text) {
-  double number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits =
-      failure == std::errc{} && end == text.data() + text.size() && std::isfinite(number);
-  return fits ? std::optional(number) : std::nullopt;
+  return parse_number(text, std::numeric_limits<double>::max());
 }
 
 Error wrong(std::string text) {
@@ -79,55 +77,41 @@ struct Stretch {
   std::uint64_t last = 0;
 };
 
-Result<void> set_rate(PhaseSettings& settings, std::string_view text) {
-  const bool is_factor = take_suffix(text, "x");
-  const std::optional<double> factor = parse_real(text);
-  if (!is_factor || !factor || !(*factor > 0)) {
-    return wrong("lr is a factor of the job's learning rate, such as 0.5x");
-  }
-  settings.rate = *factor;
-  return {};
-}
-
-Result<void> set_fraction(std::optional<double>& field, std::string_view text, double below,
-                          const char* complaint) {
-  const std::optional<double> number = parse_real(text);
-  if (!number || !(*number >= 0) || !(*number < below)) {
-    return wrong(complaint);
-  }
-  field = number;
-  return {};
-}
-
 Result<void> apply(Stretch& phase, std::string_view name, std::string_view value) {
+  PhaseSettings& settings = phase.settings;
+  const auto check = [](bool is_right, const char* complaint) {
+    return is_right ? Result<void>() : Result<void>(wrong(complaint));
+  };
   if (name == "lr") {
-    return set_rate(phase.settings, value);
+    const bool is_factor = take_suffix(value, "x");
+    settings.rate = parse_real(value).value_or(0);
+    return check(is_factor && settings.rate > 0,
+                 "lr is a factor of the job's learning rate, such as 0.5x");
   }
   if (name == "lr-rule") {
     const Result<RateRule> rule = parse_rate_rule(value);
     if (!rule.ok()) {
       return wrong("lr-rule " + rule.error().detail);
     }
-    phase.settings.rule = rule.value();
+    settings.rule = rule.value();
     return {};
   }
   if (name == "momentum") {
-    return set_fraction(phase.settings.momentum, value, 1,
-                        "momentum is a number from 0 to below 1");
+    settings.momentum = parse_real(value);
+    return check(settings.momentum && *settings.momentum < 1,
+                 "momentum is a number from 0 to below 1");
   }
   if (name == "weight-decay") {
-    return set_fraction(phase.settings.weight_decay, value, 1e300,
-                        "weight-decay is a number from 0 on");
+    settings.weight_decay = parse_real(value);
+    return check(settings.weight_decay.has_value(), "weight-decay is a number from 0 on");
   }
-  const std::optional<std::uint64_t> whole = parse_whole(value, kStepsMax);
   if (name == "checkpoint-every") {
-    phase.settings.checkpoint_every = whole;
-    return whole ? Result<void>() : Result<void>(wrong("checkpoint-every is a number of steps"));
+    settings.checkpoint_every = parse_number(value, kStepsMax);
+    return check(settings.checkpoint_every.has_value(), "checkpoint-every is a number of steps");
   }
   if (name == "batch") {
-    phase.batch = whole;
-    return whole && *whole > 0 ? Result<void>()
-                               : Result<void>(wrong("batch is a number of samples"));
+    phase.batch = parse_number(value, kStepsMax);
+    return check(phase.batch && *phase.batch > 0, "batch is a number of samples");
   }
   std::string known;
   for (const std::string& setting : phase_setting_names()) {
@@ -290,7 +274,7 @@ Result<SyncPolicy> parse_sync_policy(std::string_view text) {
     return SyncPolicy{.kind = SyncKind::kAsp};
   }
   if (text.starts_with("ssp:")) {
-    const auto staleness = parse_whole(text.substr(4), kStalenessMax);
+    const auto staleness = parse_number(text.substr(4), kStalenessMax);
     return staleness ? Result<SyncPolicy>(SyncPolicy{SyncKind::kSsp, *staleness, 0, 0})
                      : Result<SyncPolicy>(unknown_policy(text));
   }
@@ -300,8 +284,8 @@ Result<SyncPolicy> parse_sync_policy(std::string_view text) {
   if (!text.starts_with(kBackup) || of == std::string_view::npos) {
     return unknown_policy(text);
   }
-  const auto needed = parse_whole(text.substr(kBackup.size(), of - kBackup.size()), kWorkersMax);
-  const auto workers = parse_whole(text.substr(of + kOf.size()), kWorkersMax);
+  const auto needed = parse_number(text.substr(kBackup.size(), of - kBackup.size()), kWorkersMax);
+  const auto workers = parse_number(text.substr(of + kOf.size()), kWorkersMax);
   if (!needed || !workers || *needed < 1 || *needed > *workers) {
     return unknown_policy(text);
   }

@@ -14,7 +14,6 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "collectives/parameter_server/core/slice_set.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 
 namespace mayfly::parameter_server {

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "collectives/parameter_server/core/placement.hpp"
-#include "collectives/parameter_server/core/replica_log.hpp"
+#include "collectives/parameter_server/core/replicas.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
 
 namespace mayfly::parameter_server {

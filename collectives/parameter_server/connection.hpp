@@ -1,0 +1,86 @@
+#pragma once
+
+// A connection to a shard, of a worker or of the shard's leader: over a Unix-domain socket on the
+// same host, else over TCP. It is made when it is due and made again when it breaks, and it says
+// when it is of no use although both sides live. One thread.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/time.hpp"
+#include "collectives/parameter_server/message_stream.hpp"
+#include "collectives/tcp/tcp_address.hpp"
+
+namespace mayfly::parameter_server {
+
+enum class ConnectionFault : std::uint8_t {
+  kNone,
+  kSlow,  ///< the other host answers, its process does not: it may come
+  kCut,   ///< the network answers nothing
+};
+
+class ShardConnection {
+ public:
+  struct Handlers {
+    /// The connection is made: sends the greeting.
+    std::function<void(MessageStream& stream)> greet;
+    MessageStream::OnHeader on_header;
+    MessageStream::OnMessage on_message;
+    /// The connection broke or was closed.
+    std::function<void(const std::string& why, bool was_ready)> on_lost;
+  };
+
+  /// `payload_max`: bytes of the largest payload that the shard sends.
+  ShardConnection(std::uint64_t payload_max, Handlers handlers);
+
+  /// Where the shard is from now on. kInvalidInput if that is no address. Nothing is connected
+  /// before the first one.
+  [[nodiscard]] Result<void> set_address(const std::string& address);
+  /// A new view: a fault is reported once in each, which may be without the other side.
+  void view_came();
+  /// The shard has welcomed us.
+  void welcomed();
+  /// The connection is not needed yet, so it is not late.
+  void not_needed() { since_ = monotonic_now(); }
+
+  [[nodiscard]] bool is_open() const { return stream_ != nullptr; }
+  [[nodiscard]] bool is_ready() const { return phase_ == Phase::kReady; }
+  [[nodiscard]] bool is_local() const { return is_local_; }
+  /// While is_open().
+  [[nodiscard]] MessageStream& stream() { return *stream_; }
+
+  /// Begins to connect if there is an address, no connection, and it is time.
+  void connect();
+  /// When to call connect() again; nothing while there is a connection or no address.
+  [[nodiscard]] std::optional<Instant> next_try() const;
+  /// For poll(): a descriptor (or -1) and events.
+  [[nodiscard]] int fd() const { return stream_ != nullptr ? stream_->fd() : -1; }
+  [[nodiscard]] short events() const;
+  /// After poll(): greets, receives and sends.
+  void serve(short events);
+  void close(const std::string& why);
+
+  /// When to call look() next, and what is to be reported now.
+  [[nodiscard]] Instant next_look() const;
+  [[nodiscard]] ConnectionFault look();
+
+ private:
+  enum class Phase : std::uint8_t { kNone, kConnecting, kGreeting, kReady };
+
+  const std::uint64_t payload_max_;
+  const Handlers handlers_;
+  const std::string own_host_;
+  std::optional<collectives::TcpAddress> address_;
+  Phase phase_ = Phase::kNone;
+  bool is_local_ = false;  // over a Unix-domain socket
+  std::unique_ptr<MessageStream> stream_;
+  Instant next_try_;
+  Instant since_;  // it was ready last, or the view came
+  Instant looked_;
+  bool has_reported_ = true;  // before there is a view
+};
+
+}  // namespace mayfly::parameter_server

@@ -1,0 +1,121 @@
+#pragma once
+
+// The leader of a shard and its follower: where they are, and what they owe each other. Pure; no
+// thread matters.
+//
+// Server i of N is the home of shards [i * S, (i + 1) * S). With followers, those of server i are
+// on server i + 1 (server 0 after the last). A server that is lost never comes back: a server that
+// takes its number later does not have its shards.
+//
+// The leader numbers everything that it is told and sends it to the follower. Nothing leaves the
+// leader - no parameters, no lease, no record of a step - before the follower has taken all that
+// it follows from. So whatever any process knows of the leader, the follower knows too, and when
+// the leader is lost nothing has to be undone: what the follower lacks was answered to no worker,
+// and its worker pushes it again.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "base/result.hpp"
+
+namespace mayfly::parameter_server {
+
+/// Which server leads which shard, and which follows it; the same on all processes that have seen
+/// the same servers go.
+class Placement {
+ public:
+  /// With followers there are at least two servers.
+  Placement(std::uint32_t servers, std::uint32_t shards_per_server, bool has_followers)
+      : servers_(servers), per_server_(shards_per_server), has_followers_(has_followers) {}
+
+  void lose(std::uint32_t server) { lost_.insert(server); }
+  [[nodiscard]] const std::set<std::uint32_t>& lost() const { return lost_; }
+
+  [[nodiscard]] std::uint32_t home_of(std::uint32_t shard) const { return shard / per_server_; }
+  /// Where its follower began.
+  [[nodiscard]] std::uint32_t second_of(std::uint32_t shard) const {
+    return (home_of(shard) + 1) % servers_;
+  }
+  /// Nothing: the shard is lost.
+  [[nodiscard]] std::optional<std::uint32_t> leader_of(std::uint32_t shard) const {
+    if (!lost_.contains(home_of(shard))) {
+      return home_of(shard);
+    }
+    return has_followers_ && !lost_.contains(second_of(shard)) ? std::optional(second_of(shard))
+                                                               : std::nullopt;
+  }
+  /// Nothing: whoever leads it is alone.
+  [[nodiscard]] std::optional<std::uint32_t> follower_of(std::uint32_t shard) const {
+    const bool both =
+        has_followers_ && !lost_.contains(home_of(shard)) && !lost_.contains(second_of(shard));
+    return both ? std::optional(second_of(shard)) : std::nullopt;
+  }
+  /// Some shard has no leader.
+  [[nodiscard]] bool is_torn() const {
+    for (const std::uint32_t server : lost_) {
+      if (!leader_of(server * per_server_)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::uint32_t servers_;
+  std::uint32_t per_server_;
+  bool has_followers_;
+  std::set<std::uint32_t> lost_;
+};
+
+/// The leader's side.
+class LeaderLog {
+ public:
+  explicit LeaderLog(bool has_follower) : has_follower_(has_follower) {}
+
+  [[nodiscard]] bool has_follower() const { return has_follower_; }
+  /// The number of what the leader is told next, from 1.
+  std::uint64_t add() { return ++last_; }
+  [[nodiscard]] std::uint64_t last() const { return last_; }
+  /// The follower has everything up to this number. kCorrupt if it cannot have it.
+  [[nodiscard]] Result<void> taken(std::uint64_t through) {
+    if (through > last_ || through < taken_) {
+      return Error{Errc::kCorrupt, "a follower that has taken what it was not given"};
+    }
+    taken_ = through;
+    return {};
+  }
+  /// What follows from anything up to this number may leave.
+  [[nodiscard]] std::uint64_t safe() const { return has_follower_ ? taken_ : UINT64_MAX; }
+  /// Nobody is waited for any more, for good: the view has no follower.
+  void alone() { has_follower_ = false; }
+
+ private:
+  bool has_follower_;
+  std::uint64_t last_ = 0;
+  std::uint64_t taken_ = 0;
+};
+
+enum class EntryVerdict : std::uint8_t { kNew, kRepeat, kGap };
+
+/// The follower's side.
+class FollowerLog {
+ public:
+  /// kNew: it is to be carried out now, and counts as taken.
+  [[nodiscard]] EntryVerdict judge(std::uint64_t entry) {
+    if (entry <= taken_) {
+      return EntryVerdict::kRepeat;  // sent again after a connection broke
+    }
+    if (entry != taken_ + 1) {
+      return EntryVerdict::kGap;
+    }
+    taken_ = entry;
+    return EntryVerdict::kNew;
+  }
+  [[nodiscard]] std::uint64_t taken() const { return taken_; }
+
+ private:
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace mayfly::parameter_server
