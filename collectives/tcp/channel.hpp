@@ -53,31 +53,11 @@ class Channel {
 /// A channel over a connected stream socket (TCP or Unix-domain), which it owns.
 [[nodiscard]] std::unique_ptr<Channel> make_socket_channel(UniqueFd socket);
 
-/// The memory of a channel between two members of one host.
-class ShmSegment {
- public:
-  ShmSegment() = default;
-
-  /// A new one, of zeros; `fd` is for the other side. kIo if the system gives none.
-  [[nodiscard]] static Result<ShmSegment> create(UniqueFd& fd);
-  /// Maps what the other side has created. kCorrupt if it has not the size and seals of one.
-  [[nodiscard]] static Result<ShmSegment> map(int fd);
-
-  [[nodiscard]] bool valid() const { return memory_.valid(); }
-  /// The pipes from the creating side, and to it.
-  [[nodiscard]] std::byte* from_creator() const { return memory_.data(); }
-  [[nodiscard]] std::byte* to_creator() const;
-
- private:
-  explicit ShmSegment(SealedMemory memory) : memory_(std::move(memory)) {}
-
-  SealedMemory memory_;
-};
-
-/// A channel between two members of one host: bytes go through shared memory. `bell`, a connected
+/// A channel between two members of one host: bytes go through `memory`, which has
+/// kShmChannelBytes (shm_pipe.hpp) and was made by the side with `is_creator`. `bell`, a connected
 /// Unix-domain socket that carries nothing else from now on, ends sleeps and shows that the other
 /// side is gone (the kernel closes it whatever happens to the process).
-[[nodiscard]] std::unique_ptr<Channel> make_shm_channel(UniqueFd bell, ShmSegment segment,
+[[nodiscard]] std::unique_ptr<Channel> make_shm_channel(UniqueFd bell, SealedMemory memory,
                                                         bool is_creator);
 
 }  // namespace mayfly::collectives

@@ -5,24 +5,19 @@
 #include <cstring>
 #include <utility>
 
-#include "base/try_assign.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 #include "collectives/tcp/shm_pipe.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kPipeStride = (kShmPipeBytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-constexpr std::size_t kSegmentBytes = 2 * kPipeStride;
-
 class ShmChannel final : public Channel {
  public:
-  ShmChannel(UniqueFd bell, ShmSegment segment, bool is_creator)
+  ShmChannel(UniqueFd bell, SealedMemory memory, bool is_creator)
       : bell_(std::move(bell)),
-        segment_(std::move(segment)),
-        out_(is_creator ? segment_.from_creator() : segment_.to_creator()),
-        in_(is_creator ? segment_.to_creator() : segment_.from_creator()) {}
+        memory_(std::move(memory)),
+        out_(memory_.data() + (is_creator ? 0 : kShmSecondPipe)),
+        in_(memory_.data() + (is_creator ? kShmSecondPipe : 0)) {}
 
   Moved send(ByteSpan data, bool /*more*/) override {
     const std::size_t bytes = out_.write(data);
@@ -124,7 +119,7 @@ class ShmChannel final : public Channel {
   }
 
   const UniqueFd bell_;
-  const ShmSegment segment_;
+  const SealedMemory memory_;
   ShmWriter out_;
   ShmReader in_;
   bool gone_ = false;
@@ -132,22 +127,8 @@ class ShmChannel final : public Channel {
 
 }  // namespace
 
-Result<ShmSegment> ShmSegment::create(UniqueFd& fd) {
-  TRY_ASSIGN(SealedMemory memory, SealedMemory::create(kSegmentBytes, fd));
-  return ShmSegment(std::move(memory));
-}
-
-Result<ShmSegment> ShmSegment::map(int fd) {
-  TRY_ASSIGN(SealedMemory memory, SealedMemory::map(fd, kSegmentBytes));
-  return ShmSegment(std::move(memory));
-}
-
-std::byte* ShmSegment::to_creator() const {
-  return memory_.data() + kPipeStride;
-}
-
-std::unique_ptr<Channel> make_shm_channel(UniqueFd bell, ShmSegment segment, bool is_creator) {
-  return std::make_unique<ShmChannel>(std::move(bell), std::move(segment), is_creator);
+std::unique_ptr<Channel> make_shm_channel(UniqueFd bell, SealedMemory memory, bool is_creator) {
+  return std::make_unique<ShmChannel>(std::move(bell), std::move(memory), is_creator);
 }
 
 }  // namespace mayfly::collectives

@@ -31,6 +31,9 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline constexpr std::size_t kShmRingBytes = 256 * 1024;
 /// Memory of one pipe.
 inline constexpr std::size_t kShmPipeBytes = sizeof(ShmPipeHeader) + kShmRingBytes;
+/// Memory of a channel: the pipe from the side that made it, and from here on the one to that side.
+inline constexpr std::size_t kShmSecondPipe = (kShmPipeBytes + 4095) / 4096 * 4096;
+inline constexpr std::size_t kShmChannelBytes = 2 * kShmSecondPipe;
 
 /// The writer's end.
 class ShmWriter {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/net/sockets.hpp"
+#include "collectives/tcp/shm_pipe.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -61,9 +62,9 @@ std::optional<Hello> Incoming::hello() const {
 
 bool Incoming::answer(Verdict verdict) {
   if (verdict == Verdict::kWelcome && handed_over_.valid()) {
-    Result<ShmSegment> mapped = ShmSegment::map(handed_over_.get());
+    Result<SealedMemory> mapped = SealedMemory::map(handed_over_.get(), kShmChannelBytes);
     if (mapped.ok()) {
-      segment_ = std::move(mapped).value();
+      memory_ = std::move(mapped).value();
       verdict = Verdict::kWelcomeShared;
     }
     handed_over_ = {};
@@ -73,23 +74,23 @@ bool Incoming::answer(Verdict verdict) {
 }
 
 std::unique_ptr<Channel> Incoming::take_channel() {
-  return segment_.valid() ? make_shm_channel(std::move(fd_), std::move(segment_), false)
-                          : make_socket_channel(std::move(fd_));
+  return memory_.valid() ? make_shm_channel(std::move(fd_), std::move(memory_), false)
+                         : make_socket_channel(std::move(fd_));
 }
 
 Outgoing::Outgoing(UniqueFd fd, const Hello& hello, bool share_memory)
     : fd_(std::move(fd)), hello_(hello) {
   if (share_memory) {
-    Result<ShmSegment> made = ShmSegment::create(to_hand_over_);
+    Result<SealedMemory> made = SealedMemory::create(kShmChannelBytes, to_hand_over_);
     if (made.ok()) {
-      segment_ = std::move(made).value();
+      memory_ = std::move(made).value();
     }
   }
 }
 
 std::unique_ptr<Channel> Outgoing::take_channel() {
-  return segment_.valid() ? make_shm_channel(std::move(fd_), std::move(segment_), true)
-                          : make_socket_channel(std::move(fd_));
+  return memory_.valid() ? make_shm_channel(std::move(fd_), std::move(memory_), true)
+                         : make_socket_channel(std::move(fd_));
 }
 
 short Outgoing::events() const {
@@ -125,9 +126,9 @@ Result<bool> Outgoing::advance() {
 
 Result<bool> Outgoing::judged(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kWelcome: segment_ = {}; return true;
+    case Verdict::kWelcome: memory_ = {}; return true;
     case Verdict::kWelcomeShared:
-      if (segment_.valid()) {
+      if (memory_.valid()) {
         return true;
       }
       break;

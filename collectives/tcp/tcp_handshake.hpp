@@ -67,7 +67,7 @@ class Incoming {
  private:
   UniqueFd fd_;
   UniqueFd handed_over_;  // shared memory
-  ShmSegment segment_;
+  SealedMemory memory_;
   std::array<std::byte, sizeof(Hello)> raw_{};
   std::size_t received_ = 0;
 };
@@ -98,7 +98,7 @@ class Outgoing {
 
   UniqueFd fd_;
   Hello hello_;
-  ShmSegment segment_;
+  SealedMemory memory_;
   UniqueFd to_hand_over_;
   bool said_hello_ = false;
   bool unanswered_ = false;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/tcp/channel.hpp"
+#include "collectives/tcp/shm_pipe.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -35,8 +35,8 @@ Ends unix_ends() {
 Ends shared_ends() {
   auto [a, b] = socket_pair();
   UniqueFd fd;
-  ShmSegment created = ShmSegment::create(fd).value();
-  ShmSegment mapped = ShmSegment::map(fd.get()).value();
+  SealedMemory created = SealedMemory::create(kShmChannelBytes, fd).value();
+  SealedMemory mapped = SealedMemory::map(fd.get(), kShmChannelBytes).value();
   return {make_shm_channel(std::move(a), std::move(created), true),
           make_shm_channel(std::move(b), std::move(mapped), false)};
 }
@@ -158,10 +158,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, ChannelContract,
                                          Way{"Tcp", tcp_ends}),
                          [](const auto& way) { return std::string(way.param.name); });
 
-TEST(ShmSegment, RefusesMemoryThatIsNotOne) {
-  EXPECT_FALSE(ShmSegment::map(-1).ok());
+TEST(ShmChannel, RefusesADescriptorThatIsNoMemory) {
   auto [a, b] = socket_pair();
-  const Result<ShmSegment> mapped = ShmSegment::map(a.get());
+  const Result<SealedMemory> mapped = SealedMemory::map(a.get(), kShmChannelBytes);
   ASSERT_FALSE(mapped.ok());
   EXPECT_EQ(mapped.error().code, Errc::kCorrupt);
 }
