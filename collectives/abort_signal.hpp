@@ -7,7 +7,7 @@
 namespace mayfly::collectives {
 
 /// A flag that, once raised, stays raised, and that a thread sleeping in poll() can wait for too.
-/// Shared by a transport or group and by whoever may have to stop it. Any thread.
+/// Shared by a transport or group and by those that may have to stop it. Any thread.
 class AbortSignal {
  public:
   AbortSignal() = default;

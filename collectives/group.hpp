@@ -37,7 +37,7 @@ class RendezvousStore {
 struct GroupSpec {
   ViewId view{};
   Rank rank{};              ///< our own position in `peers`
-  std::vector<Peer> peers;  ///< ordered by rank, ourselves included
+  std::vector<Peer> peers;  ///< ordered by rank, this member included
   std::uint64_t key = 0;    ///< random per view; a connection that does not know it is refused
   /// Outlives the group; may be null for transports that need none.
   RendezvousStore* store = nullptr;

@@ -209,7 +209,7 @@ class OperationQueue {
     return true;
   }
 
-  std::unique_ptr<GroupEngine> engine_;  // null in a group of one; used by who holds running_
+  std::unique_ptr<GroupEngine> engine_;  // null in a group of one; used only while running_
   Duration settling_time_{};
   std::atomic<bool> aborted_{false};
 

@@ -37,7 +37,7 @@ class GlooAborter {
   /// addresses are the pairs'. Connecting thread.
   void note_addresses(ByteSpan published, std::size_t pair_count);
   /// Takes duplicates of the pairs' sockets, once all are connected. Duplicates, so that a
-  /// descriptor number that Gloo has closed and somebody else got can never be shut down by
+  /// descriptor number that Gloo has closed and another socket got can never be shut down by
   /// mistake.
   void capture_sockets();
   /// Shuts the pairs down, so that Gloo closes them at once instead of at its next tick.

@@ -25,7 +25,7 @@ class FdHolder {
   [[nodiscard]] static Result<std::unique_ptr<FdHolder>> start();
 
   /// From here on, connected sockets that open are Open MPI's. Those that are open already and were
-  /// not accepted on one of the ports that `note_ports` saw are somebody else's.
+  /// not accepted on one of the ports that `note_ports` saw are not.
   void begin();
   /// Ports on which this process has begun to listen since start() are Open MPI's.
   void note_ports();
@@ -37,7 +37,7 @@ class FdHolder {
   void send(int socket);
 
   UniqueFd child_;
-  std::set<std::uint16_t> older_ports_;  // somebody else's
+  std::set<std::uint16_t> older_ports_;  // not Open MPI's
   std::set<std::uint16_t> ports_;
   std::set<ino_t> known_;  // sockets that are kept, or not ours to keep
 };

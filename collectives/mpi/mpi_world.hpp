@@ -31,8 +31,8 @@ struct AbandonedMessage {
   AlignedBuffer<std::byte> memory;
 };
 
-/// All members: one thread at a time calls MPI (MPI_THREAD_SERIALIZED); whoever does is said by the
-/// group or by the transport while it forms one.
+/// All members: one thread at a time calls MPI (MPI_THREAD_SERIALIZED); which one is decided by
+/// the group, or by the transport while it forms one.
 class MpiWorld {
  public:
   /// Ok inside mpirun, else kUnsupported with what to do.

@@ -16,7 +16,7 @@
 namespace mayfly::parameter_server {
 
 enum class MessageType : std::uint8_t {
-  kHello = 1,   ///< worker: who I am, with the view's key; which leases I have
+  kHello = 1,   ///< worker: its id, with the view's key; which leases it has
   kWelcome,     ///< shard: go ahead
   kPush,        ///< worker: a slice's gradient; may ask for parameters and for a lease
   kPull,        ///< worker: asks for parameters
@@ -29,9 +29,9 @@ enum class MessageType : std::uint8_t {
   // Between the leader of a shard and its follower (core/replica_log.hpp). What the leader was told
   // travels as it came, with a number in `entry`: kHello, kPush, kPull, kRest, and
   kRoster,      ///< leader: the workers of the present view; the payload is their ids
-  kStragglers,  ///< leader: who is slow; the payload is their ids, each with its ratio
+  kStragglers,  ///< leader: slow workers; the payload is their ids, each with its ratio
   kHold,        ///< leader: no new step is begun
-  kFollow,      ///< leader: who I am, with the view's key
+  kFollow,      ///< leader: its shard, with the view's key
   kFollowing,   ///< follower: go ahead; I have all entries up to `entry`
   kTaken,       ///< follower: I have all entries up to `entry`
 };

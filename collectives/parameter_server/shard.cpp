@@ -134,7 +134,7 @@ void ShardLoop::meet(const ShardView& view) {
   }
   if (role_ == ShardRole::kLeads) {
     follow_up(view);
-    // Before anybody is let in: it must be known who may be given work.
+    // Before any worker is let in: it must be known which workers may be given work.
     workers_ = view.workers;
     speeds_.set_workers(view.workers);
     Header header;
@@ -156,7 +156,7 @@ bool ShardLoop::is_admissible(const Header& hello) const {
              : role_ == ShardRole::kLeads && workers_.contains(MemberId{hello.worker});
 }
 
-/// Who has said hello before we heard of its view waits.
+/// A worker that says hello before its view is known here waits.
 void ShardLoop::admit() {
   for (std::size_t i = 0; i < sessions_.size(); ++i) {
     Session& session = *sessions_[i];

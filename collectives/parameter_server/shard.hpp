@@ -117,7 +117,7 @@ struct ShardView {
   ViewId view{};
   std::uint64_t key = 0;
   std::set<MemberId> workers;
-  ShardRole role = ShardRole::kLeads;  ///< who has led once does not follow
+  ShardRole role = ShardRole::kLeads;  ///< a shard that has led does not follow again
   std::string follower{};              ///< of a leader: where it is; empty: there is none any more
   MemberId follower_id{};              ///< then: its server
 };

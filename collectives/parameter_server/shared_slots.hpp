@@ -6,10 +6,11 @@
 //
 // A slot belongs to one side at a time. It is free until its writer has put a payload into it, and
 // taken until its reader has done with that. A writer that finds none free sends the payload over
-// the socket: nobody waits for a slot. A header comes after its payload is complete, so whoever
-// dies in the middle of writing has said nothing. The other side is not trusted: the memory's size
-// is sealed, positions are computed here, and a side that changes what it has given away, or marks,
-// spoils only what it says or hears itself. Each side uses its own object, on one thread.
+// the socket: neither side waits for a slot. A header comes after its payload is complete, so a
+// process that dies in the middle of writing has said nothing. The other side is not trusted: the
+// memory's size is sealed, positions are computed here, and a side that changes what it has given
+// away, or marks, spoils only what it says or hears itself. Each side uses its own object, on one
+// thread.
 
 #include <cstdint>
 #include <memory>
@@ -54,7 +55,7 @@ class SharedSlots {
 
   /// `slot` is one of ours.
   [[nodiscard]] ByteSpan payload(std::uint64_t slot) const;
-  /// By the reader, who does not look at its payload any more.
+  /// By the reader, which does not look at its payload any more.
   void free(std::uint64_t slot);
 
  private:

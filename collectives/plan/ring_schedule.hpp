@@ -1,6 +1,6 @@
 #pragma once
 
-// Who sends what to whom when members stand in a ring and each talks to its two neighbours only.
+// What each member sends when members form a ring and exchange data with their two neighbours only.
 //
 // Seen from one member a ring operation is two streams of segments: an incoming one from the
 // previous member and an outgoing one to the next. What comes in as segment i goes out again,

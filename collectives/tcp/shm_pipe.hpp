@@ -2,9 +2,9 @@
 
 // A one-way stream of bytes between two processes through memory they share: a ring with one writer
 // and one reader, as in Lamport's "Proving the Correctness of Multiprocess Programs" (1977). It
-// never blocks; who finds it full or empty arms a flag, and the other side is told when to ring a
-// bell (see shm_channel). The other process is not trusted to keep its counters sane: a position
-// that cannot be is reported, never followed.
+// never blocks; a side that finds it full or empty arms a flag, and the other side is told when to
+// ring a bell (see shm_channel). The other process is not trusted to keep its counters sane: a
+// position that cannot be is reported, never followed.
 
 #include <atomic>
 #include <cstddef>

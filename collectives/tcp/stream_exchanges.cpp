@@ -288,7 +288,7 @@ class TwoShotExchange final : public Exchange {
     return limit - s.received;
   }
 
-  // Segments to reduce are wanted from everybody. Results only from the first member that has not
+  // Segments to reduce are wanted from all members. Results only from the first member that has not
   // sent its own: they depend on nothing that we do not watch.
   [[nodiscard]] std::size_t wanted_bytes(std::size_t index) const {
     const Streams& s = streams_[index];
@@ -311,7 +311,7 @@ class TwoShotExchange final : public Exchange {
       }
       progress = true;
     }
-    // One piece at a time, in turn with receiving: who sends all it can first only fills buffers.
+    // One piece at a time, in turn with receiving: sending everything first only fills buffers.
     if (const std::size_t ready = std::min(sendable(s), kTwoShotPieceBytes); ready > 0) {
       const std::size_t first = s.segment.size();
       const std::byte* const from =

@@ -250,7 +250,7 @@ class TcpFormation {
     return {};
   }
 
-  // Who has to connect to us finds out the same way.
+  // A member that has to connect to this one finds out in the same way.
   Result<void> check_reach() const {
     const Instant now = monotonic_now();
     for (std::size_t rank = 0; rank < size(); ++rank) {

@@ -1,8 +1,9 @@
 #pragma once
 
-// Membership of a job with parameter servers, for workers and servers alike. Views decide who is
-// there; training does not stop for them: a lost worker's slices are leased again, the others go
-// on. So orders to stop are answered here, on the control thread; stop_answers.hpp says when.
+// Membership of a job with parameter servers, for workers and servers alike. Views decide which
+// members there are; training does not stop for them: a lost worker's slices are leased again, the
+// others go on. So orders to stop are answered here, on the control thread; stop_answers.hpp says
+// when.
 
 #include <condition_variable>
 #include <functional>
@@ -43,10 +44,10 @@ class PsLink final : public elastic::MemberHandler {
   void wait_for_quiet();
 
   // Any thread:
-  /// The first shard is held in this view, and everybody is at the end of a step.
+  /// The first shard is held in this view, and all workers are at the end of a step.
   void quiet(ViewId held_in);
   /// We cannot exchange data with this member, or, if it is nobody, with others; the coordinator
-  /// decides who leaves.
+  /// decides which member leaves.
   void broke(std::optional<MemberId> culprit, const std::string& why);
   /// The network between us and others is cut, and we are no use here before that is mended: the
   /// coordinator lets us go at once.

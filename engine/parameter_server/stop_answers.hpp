@@ -3,8 +3,8 @@
 // What a process of a job with parameter servers answers when its view is to end, as a pure state
 // machine; its caller guards it. Training does not stop for a change of view, so orders are
 // answered at once, except that the process with the first shard answers a planned one when
-// everybody has come to the end of a step. The job's last step may be done before or after that
-// answer; whoever has not said so says it in the next view.
+// all workers have come to the end of a step. The job's last step may be done before or after that
+// answer; a process that has not said so says it in the next view.
 
 #include <optional>
 #include <utility>

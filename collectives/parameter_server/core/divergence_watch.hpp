@@ -24,15 +24,15 @@ class DivergenceWatch {
  public:
   explicit DivergenceWatch(const DivergenceOptions& options) : options_(options) {}
 
-  /// An update of so many slices; `loss` is the sum over its microbatches. Of one that everybody
-  /// waited for (`is_judged` false) is only learned what is usual.
+  /// An update of so many slices; `loss` is the sum over its microbatches. One that all
+  /// workers waited for (`is_judged` false) only shows what is usual.
   void add(double loss, std::uint32_t microbatches, std::uint32_t slices, bool is_judged);
 
   /// The last mean speaks for divergence, or one shortly before does.
   [[nodiscard]] bool doubts() const { return streak_ > 0; }
   /// For good.
   [[nodiscard]] bool has_diverged() const { return diverged_; }
-  /// In words, for people. Empty before has_diverged().
+  /// Human-readable. Empty before has_diverged().
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:

@@ -212,7 +212,7 @@ std::optional<std::uint64_t> LeaseTable::slowest_clock() const {
   return least;
 }
 
-/// Who has asked, the first first.
+/// The workers that have asked, in the order in which they did.
 std::vector<MemberId> LeaseTable::waiting() const {
   std::vector<MemberId> ids;
   for (const auto& [id, worker] : workers_) {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Who computes which slices, as a pure state machine beside the first shard. Workers lease slices;
-// a lease is over when its worker says that every shard has answered, and what a lost worker has
-// not confirmed is leased again. So no slice is ever lost, and because shards forget repeats, none
-// counts twice, even if its worker died between two shards.
+// Which worker computes which slices, as a pure state machine beside the first shard. Workers lease
+// slices; a lease is over when its worker says that every shard has answered, and what a lost
+// worker has not confirmed is leased again. So no slice is ever lost, and because shards forget
+// repeats, none counts twice, even if its worker died between two shards.
 
 #include <cstdint>
 #include <map>
@@ -51,7 +51,7 @@ using Grants = std::vector<Grant>;
 class LeaseTable {
  public:
   struct Options {
-    bool one_shard = true;  ///< what reached us reached everybody
+    bool one_shard = true;  ///< what reached this shard reached all
     StragglerPolicy stragglers = StragglerPolicy::kNone;
   };
   /// `plan` outlives it; it is changed only if training diverges.
@@ -78,8 +78,8 @@ class LeaseTable {
   void staged(std::uint64_t slice);
   /// This one came too late (SyncKind::kBackup).
   [[nodiscard]] Grants dropped(std::uint64_t slice);
-  /// Who is much slower than the others now, and how many times (straggler_watch). What has been
-  /// leased is not touched: the policy takes hold at the end of a step.
+  /// The workers that are much slower than the others now, and how many times (straggler_watch).
+  /// What has been leased is not touched: the policy takes hold at the end of a step.
   [[nodiscard]] Grants set_stragglers(const std::map<MemberId, double>& stragglers);
   /// Whether the present phase, one without rounds, may be diverging. What is done in doubt is not
   /// recorded, and not what a job falls back to.
@@ -154,9 +154,9 @@ class LeaseTable {
 
   SyncPlan& plan_;
   const Options options_;
-  std::size_t phase_ = 0;             // everybody is idle when it ends
+  std::size_t phase_ = 0;             // all workers are idle when it ends
   std::uint64_t next_;                // slice that was never leased
-  std::set<std::uint64_t> returned_;  // leased to somebody who is gone, or dropped
+  std::set<std::uint64_t> returned_;  // leased to a worker that is gone, or dropped
   SliceSet applied_;
   std::set<std::uint64_t> staged_;
   std::uint64_t updates_ = 0;   // in this phase

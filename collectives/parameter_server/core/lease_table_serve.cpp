@@ -64,9 +64,9 @@ bool LeaseTable::misses_earlier_round(std::uint64_t slice) const {
   });
 }
 
-/// A step waits for this slice: it is given to whoever can compute it, now. If nobody has the
-/// parameters of its step any more, they are fetched anew, and a shard gives the right ones only
-/// when it has all of the steps before.
+/// A step waits for this slice: it is given to a worker that can compute it now. If no worker has
+/// the parameters of its step any more, they are fetched anew, and a shard gives the right ones
+/// only when it has all of the steps before.
 void LeaseTable::serve_returned(std::uint64_t slice) {
   Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
   std::optional<MemberId> worker = holder_of(*lease.version);
@@ -83,7 +83,7 @@ void LeaseTable::serve_returned(std::uint64_t slice) {
   }
 }
 
-/// Who can do something that others wait for: one that has nothing to do. If there is none, all
+/// A worker for something that others wait for: one that has nothing to do. If there is none, all
 /// may be waiting for just this, with leases of the next step.
 std::optional<MemberId> LeaseTable::free_hand() const {
   std::vector<MemberId> idle = waiting();
@@ -136,7 +136,7 @@ void LeaseTable::serve_snapshot() {
   }
 }
 
-/// A step is begun when everybody is there who takes part, and shared out evenly.
+/// A step is begun when all workers that take part are there, and is shared out evenly.
 void LeaseTable::serve_round() {
   const bool begins_round = plan_.round_of(next_) == next_;
   const bool is_held = held_ && plan_.is_border(next_) && !must_restore();
@@ -269,7 +269,7 @@ bool LeaseTable::shows_speeds() const {
          (phase().policy.kind == SyncKind::kBsp || phase().policy.kind == SyncKind::kAsp);
 }
 
-/// Who gets no slices of kBsp.
+/// The workers that get no slices of kBsp.
 std::set<MemberId> LeaseTable::left_out() const {
   if (options_.stragglers != StragglerPolicy::kElastic || stragglers_.empty()) {
     return {};

@@ -45,7 +45,7 @@ class Placement {
     return has_followers_ && !lost_.contains(second_of(shard)) ? std::optional(second_of(shard))
                                                                : std::nullopt;
   }
-  /// Nothing: whoever leads it is alone.
+  /// Nothing: its leader is alone.
   [[nodiscard]] std::optional<std::uint32_t> follower_of(std::uint32_t shard) const {
     const bool both =
         has_followers_ && !lost_.contains(home_of(shard)) && !lost_.contains(second_of(shard));

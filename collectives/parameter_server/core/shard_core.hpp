@@ -49,7 +49,7 @@ struct ShardOutcome {
   std::optional<PushFate> fate;    ///< of a push
   std::optional<Update> update;    ///< to be carried out now, from what is staged
   Grants grants;                   ///< new leases
-  std::vector<MemberId> answers;   ///< who gets the parameters then, in order
+  std::vector<MemberId> answers;   ///< workers that get the parameters then, in order
   std::vector<MemberId> departed;  ///< workers that are members no more
 };
 

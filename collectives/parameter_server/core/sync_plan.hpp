@@ -4,8 +4,8 @@
 // no thread matters.
 //
 // The unit of everything is the slice: in each phase every step's global batch is cut into the same
-// number of slices, whoever is alive. Slices are numbered through the whole job; a worker computes
-// the gradient of a whole slice and pushes it once.
+// number of slices, whichever workers live. Slices are numbered through the whole job; a worker
+// computes the gradient of a whole slice and pushes it once.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,7 @@
 namespace mayfly::parameter_server {
 
 enum class SyncKind : std::uint8_t {
-  kBsp,     ///< an update is the mean of all slices of a round; everybody waits for it
+  kBsp,     ///< an update is the mean of all slices of a round; all workers wait for it
   kAsp,     ///< every slice is an update; nobody waits
   kSsp,     ///< as kAsp, but a worker is at most `staleness` slices ahead of the slowest
   kBackup,  ///< an update is the mean of the first `needed` slices; later ones are dropped

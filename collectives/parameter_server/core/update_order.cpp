@@ -80,7 +80,7 @@ Update UpdateOrder::apply_one(const Push& push) {
 
 Update UpdateOrder::apply_round() {
   std::vector<std::uint64_t> slices;
-  for (const auto& [slice, base] : staged_) {  // by their numbers, whoever was first
+  for (const auto& [slice, base] : staged_) {  // by their numbers, in whatever order they came
     slices.push_back(slice);
   }
   Update update = update_of(std::move(slices));

@@ -1,9 +1,9 @@
 #pragma once
 
 // The order of updates on one shard, as a pure state machine: which pushed slice changes the
-// parameters when, what is only kept for a round, what was there before, and who gets the
-// parameters when. Driven by a shard's event loop, by the tests' simulator, and by a recorded
-// order: equal events give equal outcomes.
+// parameters when, what is only kept for a round, what was there before, and which worker
+// gets the parameters when. Driven by a shard's event loop, by the tests' simulator, and by a
+// recorded order: equal events give equal outcomes.
 //
 // Every slice of the job enters the shard's parameters exactly once, however often it is pushed.
 
@@ -46,13 +46,13 @@ enum class PushFate : std::uint8_t {
   kApplied,  ///< is an update
   kStaged,   ///< is kept until its round is complete, or completes it
   kRepeat,   ///< was there before: forget it
-  kLate,     ///< its round went on without it: forget it, somebody computes it again
+  kLate,     ///< its round went on without it: forget it, some worker computes it again
 };
 
 struct PushOutcome {
   PushFate fate = PushFate::kRepeat;
   std::optional<Update> update;   ///< to be carried out now, from what is staged
-  std::vector<MemberId> answers;  ///< who gets the parameters then, in order
+  std::vector<MemberId> answers;  ///< workers that get the parameters then, in order
 };
 
 class UpdateOrder {
@@ -62,8 +62,8 @@ class UpdateOrder {
   /// kInvalidInput if the slice cannot be computed yet by any worker that follows its leases; then
   /// nothing has changed.
   [[nodiscard]] Result<PushOutcome> pushed(const Push& push);
-  /// A worker that has work wants parameters of this version or a later one. Each returns who gets
-  /// them now.
+  /// A worker that has work wants parameters of this version or a later one. Each returns the
+  /// workers that get them now.
   [[nodiscard]] std::vector<MemberId> pulled(MemberId worker, std::uint64_t clock,
                                              std::uint64_t wanted);
   /// The worker has no work; nobody waits for it until it pulls or pushes.

@@ -78,7 +78,8 @@ class WorkerFlow {
   /// This shard has let us in.
   void welcomed(std::uint32_t shard) { shards_[shard].is_known = true; }
   /// The connection to this shard may be made: to the first one when all others have let us in. It
-  /// gives work, and everybody waits for who has some: who cannot reach a shard must have none.
+  /// gives work, and all wait for a worker that has some: one that cannot reach a shard must have
+  /// none.
   [[nodiscard]] bool may_greet(std::uint32_t shard) const;
   void recorded();
 
