@@ -39,7 +39,7 @@ class DelayedEngine final : public GroupEngine {
     signal_.raise();
   }
 
-  Duration settling_time() const override { return engine_->settling_time(); }
+  bool settles() const override { return engine_->settles(); }
   void settle() override { engine_->settle(); }
 
  private:

@@ -94,8 +94,8 @@ class GroupEngine {
   /// Makes advance() return kAborted, now and in future. Any thread, never blocks.
   virtual void abort() noexcept = 0;
 
-  /// For so long after an operation settle() is called from time to time; zero: never.
-  [[nodiscard]] virtual Duration settling_time() const { return {}; }
+  /// Whether settle() is to be called from time to time in the milliseconds after an operation.
+  [[nodiscard]] virtual bool settles() const { return false; }
   /// Does what is left of operations that are complete here and that other members may wait for.
   /// Microseconds.
   virtual void settle() {}

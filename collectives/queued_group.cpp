@@ -19,11 +19,13 @@
 namespace mayfly::collectives {
 namespace {
 
-// While an engine may have to settle, the queue's thread looks by itself whether there is something
-// to do: soon after there was, and less often while the threads that wait do everything. Waking it
-// for each operation would cost more than the operation.
+// After an operation of an engine that settles, the queue's thread looks by itself whether there is
+// something to do: soon after there was, and less often while the threads that wait do everything.
+// Waking it for each operation would cost more than the operation. It sleeps after so many naps in
+// which nothing was started.
 constexpr Duration kNapMin = std::chrono::microseconds(100);
 constexpr Duration kNapMax = std::chrono::microseconds(1600);
+constexpr int kIdleNaps = 5;
 
 /// An operation that was started: in the queue and in its Work, either of which may be gone first.
 struct Started {
@@ -41,7 +43,7 @@ class OperationQueue {
  public:
   explicit OperationQueue(std::unique_ptr<GroupEngine> engine) : engine_(std::move(engine)) {
     if (engine_) {
-      settling_time_ = engine_->settling_time();
+      settles_ = engine_->settles();
       thread_ = std::thread([this] { serve(); });
       ::pthread_setname_np(thread_.native_handle(), "mayfly-comm");
     }
@@ -150,11 +152,14 @@ class OperationQueue {
       if (!running_ && !queue_.empty()) {
         run_until(lock, nullptr, std::nullopt);
         nap = kNapMin;
-      } else if (settle_until_ != Instant{} && monotonic_now() < settle_until_) {
+      } else if (naps_left_ > 0) {
+        const std::uint64_t begun = begun_so_far_;
+        --naps_left_;
         call_.wait_for(lock, nap);
         nap = std::min(2 * nap, kNapMax);
-        if (!running_ && queue_.empty() && !closing_) {
-          engine_->settle();  // under the lock: shorter than it would take to wait in turn
+        // Operations let the engine settle, too, and must not wait for this.
+        if (begun_so_far_ == begun && !running_ && queue_.empty() && !closing_) {
+          engine_->settle();
         }
       } else {
         is_asleep_ = true;
@@ -175,10 +180,8 @@ class OperationQueue {
       }
     }
     running_ = false;
-    if (settling_time_ > Duration::zero()) {
-      settle_until_ = monotonic_now() + settling_time_;
-    }
-    if (is_asleep_ && (!queue_.empty() || settling_time_ > Duration::zero())) {
+    naps_left_ = settles_ ? kIdleNaps : 0;
+    if (is_asleep_ && (!queue_.empty() || settles_)) {
       call_.notify_one();
     }
     changed_.notify_all();
@@ -189,6 +192,7 @@ class OperationQueue {
     const std::shared_ptr<Started> first = queue_.front();
     if (!failure_) {
       const bool begin = !std::exchange(begun_, true);
+      begun_so_far_ += begin ? 1 : 0;
       lock.unlock();
       if (begin) {
         engine_->begin(first->operation);
@@ -210,7 +214,7 @@ class OperationQueue {
   }
 
   std::unique_ptr<GroupEngine> engine_;  // null in a group of one; used only while running_
-  Duration settling_time_{};
+  bool settles_ = false;
   std::atomic<bool> aborted_{false};
 
   mutable std::mutex mutex_;
@@ -218,11 +222,12 @@ class OperationQueue {
   std::condition_variable call_;     // for the queue's thread
   // Guarded by mutex_:
   std::deque<std::shared_ptr<Started>> queue_;
-  std::optional<Error> failure_;  // of the first that failed, and so of all after it
-  Instant settle_until_;
-  bool begun_ = false;      // the engine works on the first of the queue
-  bool running_ = false;    // a thread uses the engine
-  bool is_asleep_ = false;  // the queue's thread, until it is called
+  std::optional<Error> failure_;    // of the first that failed, and so of all after it
+  int naps_left_ = 0;               // of the queue's thread, before it sleeps
+  std::uint64_t begun_so_far_ = 0;  // operations
+  bool begun_ = false;              // the engine works on the first of the queue
+  bool running_ = false;            // a thread uses the engine
+  bool is_asleep_ = false;          // the queue's thread, until it is called
   bool closing_ = false;
   std::thread thread_;  // the last: it uses all of the above
 };

@@ -105,7 +105,7 @@ class CollectiveEngine final : public GroupEngine {
   }
   void abort() noexcept override { watch_.start_clock(); }
 
-  Duration settling_time() const override { return kSettlingTime; }
+  bool settles() const override { return true; }
   void settle() override { world_.settle(); }
 
  private:

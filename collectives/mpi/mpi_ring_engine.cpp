@@ -236,7 +236,7 @@ class RingEngine final : public GroupEngine {
   bool returns_by(std::optional<Instant> /*until*/) const override { return true; }
   void abort() noexcept override { aborted_.store(true, std::memory_order_release); }
 
-  Duration settling_time() const override { return kSettlingTime; }
+  bool settles() const override { return true; }
   void settle() override { world_.settle(); }
 
  private:

@@ -21,6 +21,7 @@ namespace mayfly::collectives {
 namespace {
 
 constexpr Duration kStartTimeout = seconds(120);
+constexpr Duration kWatchInterval = milliseconds(50);  // of a watchdog whose clock runs
 constexpr int kTagPairsMax = 1 << 20;
 
 // Of a setting that mpirun hands to its ranks.
@@ -122,33 +123,36 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+// Either the call sees that the clock runs, or the clock's thread sees the call.
 bool Watchdog::enter() {
-  const std::lock_guard lock(mutex_);
-  is_inside_ = !runs_;
-  return is_inside_;
+  is_inside_.store(true);
+  if (runs_.load()) {
+    is_inside_.store(false);
+    return false;
+  }
+  return true;
 }
 
 void Watchdog::leave() {
-  const std::lock_guard lock(mutex_);
-  is_inside_ = false;
-  if (runs_) {
-    changed_.notify_one();
-  }
+  is_inside_.store(false, std::memory_order_release);
 }
 
 void Watchdog::start_clock() noexcept {
   const std::lock_guard lock(mutex_);
-  runs_ = true;
+  runs_.store(true);
   changed_.notify_one();
 }
 
 void Watchdog::watch() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return runs_ || ends_; });
-  const auto is_over = [this] { return ends_ || !is_inside_; };
-  if (!changed_.wait_for(lock, limit_, is_over)) {
-    ::dprintf(STDERR_FILENO, "mayfly: %s\n", reason_);  // a module's log is not the program's
-    ::_exit(1);
+  changed_.wait(lock, [this] { return runs_.load() || ends_; });
+  const Instant deadline = monotonic_now() + limit_;
+  while (!ends_ && is_inside_.load()) {
+    if (monotonic_now() >= deadline) {
+      ::dprintf(STDERR_FILENO, "mayfly: %s\n", reason_);  // a module's log is not the program's
+      ::_exit(1);
+    }
+    changed_.wait_for(lock, kWatchInterval);
   }
 }
 

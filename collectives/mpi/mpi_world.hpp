@@ -95,9 +95,6 @@ class MpiWorld {
 inline constexpr int kHelloTag = 0;  ///< kinds of tag_of()
 inline constexpr int kDataTag = 1;
 
-/// For so long after an operation settle() may have something to do.
-inline constexpr Duration kSettlingTime = milliseconds(3);
-
 /// Ends the process with one line on standard error if a call of MPI does not return in time, since
 /// MPI leaves no other way out. mpirun without --enable-recovery then ends the job. Any thread.
 class Watchdog {
@@ -120,10 +117,10 @@ class Watchdog {
   const char* const reason_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_inside_ = false;  // guarded by mutex_
-  bool runs_ = false;       // the clock; guarded by mutex_
-  bool ends_ = false;       // guarded by mutex_
-  std::thread thread_;      // the last: it uses the rest
+  std::atomic<bool> is_inside_{false};  // without a lock: around every operation
+  std::atomic<bool> runs_{false};       // the clock
+  bool ends_ = false;                   // guarded by mutex_
+  std::thread thread_;                  // the last: it uses the rest
 };
 
 /// MPI's return value as a Result: kPeerLost for everything but kCorrupt (a message of another size
