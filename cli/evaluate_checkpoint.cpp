@@ -122,15 +122,15 @@ Result<EvaluationMeans> evaluation_means(const ParsedArguments& arguments,
   return EvaluationMeans{threads.value(), isa.value()};
 }
 
-Result<Accuracy> evaluate_on(const OpenCheckpoint& checkpoint, const datasets::DatasetPair& data,
-                             std::uint32_t threads) {
+Result<engine::Accuracy> evaluate_on(const OpenCheckpoint& checkpoint,
+                                     const datasets::DatasetPair& data, std::uint32_t threads) {
   // A checkpoint does not say how large the images were: its tensors do not depend on it.
   const Result<nn::Model> model =
       nn::make_model(checkpoint.model.name, checkpoint.model.classes, data.test->image_size());
   if (!model.ok()) {
     return Error{model.error().code, data.name + ": " + model.error().detail};
   }
-  return measure_accuracy(model.value(), checkpoint.state, data, threads);
+  return engine::measure_accuracy(model.value(), checkpoint.state, data, threads);
 }
 
 }  // namespace mayfly::cli

@@ -8,9 +8,9 @@
 
 #include "base/result.hpp"
 #include "cli/arguments.hpp"
-#include "cli/evaluate.hpp"
 #include "cli/open_checkpoint.hpp"
 #include "datasets/dataset.hpp"
+#include "engine/training/accuracy.hpp"
 
 namespace mayfly::cli {
 
@@ -30,8 +30,8 @@ struct EvaluationMeans {
                                                        const std::string& usual_threads);
 
 /// Measures the checkpoint on the test part of `data`, which open_test_data() opened for it.
-[[nodiscard]] Result<Accuracy> evaluate_on(const OpenCheckpoint& checkpoint,
-                                           const datasets::DatasetPair& data,
-                                           std::uint32_t threads);
+[[nodiscard]] Result<engine::Accuracy> evaluate_on(const OpenCheckpoint& checkpoint,
+                                                   const datasets::DatasetPair& data,
+                                                   std::uint32_t threads);
 
 }  // namespace mayfly::cli

@@ -13,7 +13,7 @@ struct Evaluation {
   std::uint64_t step = 0;
   std::string data;
   std::string isa;
-  Accuracy accuracy;
+  engine::Accuracy accuracy;
 };
 
 Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
@@ -33,7 +33,7 @@ Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
   if (!data.ok()) {
     return data.error();
   }
-  const Result<Accuracy> accuracy =
+  const Result<engine::Accuracy> accuracy =
       evaluate_on(checkpoint.value(), data.value(), means.value().threads);
   if (!accuracy.ok()) {
     return accuracy.error();

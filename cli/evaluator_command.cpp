@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,10 +11,10 @@
 #include "base/time.hpp"
 #include "cli/commands.hpp"
 #include "cli/evaluate_checkpoint.hpp"
-#include "engine/run/json_text.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/run/evaluations.hpp"
 #include "engine/run/line_file.hpp"
 #include "engine/run/low_priority.hpp"
-#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -25,26 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kPollInterval = milliseconds(500);
-constexpr std::string_view kFolderPrefix = "step-";
-constexpr std::string_view kLinePrefix = "{\"step\": ";
-
-/// The number at the beginning of `text`.
-std::optional<std::uint64_t> leading_number(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return failure == std::errc{} ? std::optional(number) : std::nullopt;
-}
-
 /// Steps that the lines of an earlier evaluator are about.
-std::set<std::uint64_t> steps_on_record(const std::string& path) {
+std::set<std::uint64_t> steps_on_record(const std::string& run_dir) {
   std::set<std::uint64_t> steps;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(kLinePrefix)) {
-      if (const auto step = leading_number(std::string_view(line).substr(kLinePrefix.size()))) {
-        steps.insert(*step);
-      }
-    }
+  for (const engine::Evaluation& evaluation : engine::read_evaluations(run_dir)) {
+    steps.insert(evaluation.step);
   }
   return steps;
 }
@@ -58,7 +40,7 @@ class Evaluator {
         run_dir_(std::move(run_dir)),
         means_(std::move(means)),
         lines_(std::move(lines)),
-        seen_(steps_on_record(run_dir_ + "/evaluations.jsonl")) {}
+        seen_(steps_on_record(run_dir_)) {}
 
   /// Measures checkpoints until the run has ended and its last checkpoint is measured. Returns the
   /// exit code.
@@ -66,7 +48,7 @@ class Evaluator {
     while (true) {
       // Asked before the checkpoints are listed, so that the last one cannot be missed.
       const bool has_ended = run_has_ended();
-      const std::vector<std::uint64_t> steps = fresh_steps();
+      const std::vector<std::uint64_t> steps = engine::checkpoints_to_measure(run_dir_, seen_);
       for (const std::uint64_t step : steps) {
         if (Result<void> done = measure(step); !done.ok()) {
           return context_.complain(done.error());
@@ -93,29 +75,11 @@ class Evaluator {
     return !failure && summary >= events;
   }
 
-  std::vector<std::uint64_t> fresh_steps() const {
-    std::vector<std::uint64_t> steps;
-    std::error_code failure;
-    for (fs::directory_iterator it(run_dir_ + "/checkpoints", failure), end; !failure && it != end;
-         it.increment(failure)) {
-      const std::string name = it->path().filename().string();
-      if (!name.starts_with(kFolderPrefix)) {
-        continue;
-      }
-      const auto step = leading_number(std::string_view(name).substr(kFolderPrefix.size()));
-      if (step && !seen_.contains(*step)) {
-        steps.push_back(*step);
-      }
-    }
-    std::sort(steps.begin(), steps.end());
-    return steps;
-  }
-
   /// A checkpoint may be removed while it is read: newer ones are there then.
   Result<void> measure(std::uint64_t step) {
     seen_.insert(step);
     const Instant begin = monotonic_now();
-    const std::string path = fmt::format("{}/checkpoints/{}{}", run_dir_, kFolderPrefix, step);
+    const std::string path = engine::folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step});
     const Result<OpenCheckpoint> checkpoint = open_checkpoint(path);
     if (!checkpoint.ok()) {
       std::error_code ignored;
@@ -132,26 +96,25 @@ class Evaluator {
       }
       data_ = std::move(data).value();
     }
-    const Result<Accuracy> accuracy = evaluate_on(checkpoint.value(), *data_, means_.threads);
+    const Result<engine::Accuracy> accuracy =
+        evaluate_on(checkpoint.value(), *data_, means_.threads);
     if (!accuracy.ok()) {
       return accuracy.error();
     }
     return record(step, accuracy.value(), to_seconds(monotonic_now() - begin));
   }
 
-  Result<void> record(std::uint64_t step, const Accuracy& accuracy, double seconds) {
-    const std::string line = engine::JsonObject()
-                                 .add("step", engine::json_number(step))
-                                 .add("time", engine::json_number(wall_clock_seconds()))
-                                 .add("samples", engine::json_number(accuracy.samples))
-                                 .add("test_top1", engine::json_number(accuracy.top1()))
-                                 .add("test_loss", engine::json_number(accuracy.loss))
-                                 .add("seconds", engine::json_number(seconds))
-                                 .text();
+  Result<void> record(std::uint64_t step, const engine::Accuracy& accuracy, double seconds) {
+    engine::Evaluation evaluation;
+    evaluation.step = step;
+    evaluation.samples = accuracy.samples;
+    evaluation.test_top1 = accuracy.top1();
+    evaluation.test_loss = accuracy.loss;
+    evaluation.seconds = seconds;
     context_.out << fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}\n", step,
                                 100 * accuracy.top1(), accuracy.loss)
                  << std::flush;
-    return lines_->append(line);
+    return lines_->append(engine::to_json(evaluation));
   }
 
   const ParsedArguments& arguments_;

@@ -81,8 +81,8 @@ namespace {
 
 /// A process that joins a running job takes every setting that its command line leaves open from
 /// the coordinator. Workers that a launcher starts were given all settings, except one: which of
-/// the machines of a cloud provider is, or carries, which parameter server is for the coordinator
-/// to decide.
+/// the machines of a cloud provider is an evaluator, or is or carries which parameter server, is
+/// for the coordinator to decide.
 int join_as(const char* what, bool is_server, const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (!own.ok()) {
@@ -101,8 +101,9 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
                             kExitUsage);
   }
   engine::JobConfig job;
-  const bool needs_place = own.value().launched && !own.value().server.empty() &&
-                           engine::uses_parameter_servers(own.value());
+  const bool needs_place =
+      own.value().launched && !own.value().server.empty() &&
+      (engine::uses_parameter_servers(own.value()) || own.value().evaluators > 0);
   if (!own.value().launched || needs_place) {
     own.value().coordinator = coordinator;
     Result<engine::JobConfig> told = context.services.ask_for_job_settings(own.value());
@@ -116,6 +117,7 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
   is_server = is_server || job.ps_server;
   const std::uint32_t ps_index = job.ps_index;
   const std::uint32_t worker_number = job.worker_number;
+  const bool is_evaluator = job.evaluator || own.value().evaluator;
   job.ps_server = is_server;
   job.coordinator = coordinator;
   Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(job));
@@ -123,6 +125,7 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
     return context.complain(config.error());
   }
   config.value().ps_server = is_server;  // whatever the job's file says of its other processes
+  config.value().evaluator = is_evaluator;
   if (needs_place) {
     config.value().ps_index = ps_index;
     config.value().worker_number = worker_number;

@@ -256,6 +256,7 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
   fact.detail = effect.detail;
   fact.server = effect.server;
   fact.cost = effect.cost;
+  fact.for_evaluator = effect.for_evaluator;
   fact.all = policy_.status(last_);
   facts_.give(std::move(fact));
 }

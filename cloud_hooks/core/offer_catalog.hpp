@@ -15,8 +15,9 @@ namespace mayfly::cloud_hooks {
 /// An offer with its price and its expected speed.
 struct OfferTerms {
   Offer offer;
-  double price_per_hour = 0;  ///< of one server, in the budget's currency; not negative
-  double speed = 1;           ///< of one worker, relative to the other offers; above 0
+  double price_per_hour = 0;   ///< of one server, in the budget's currency; not negative
+  double speed = 1;            ///< of one worker, relative to the other offers; above 0
+  bool for_evaluator = false;  ///< requested only for evaluators, which then use no other offer
 };
 
 struct BackoffOptions {

@@ -113,12 +113,12 @@ std::optional<ReplacementPolicy::PossibleExchange> ReplacementPolicy::find_excha
   std::optional<PossibleExchange> best;
   for (const auto& [id, server] : servers_) {
     const bool may_go = server.stage == Stage::kWorking && server.member && server.offer &&
-                        !is_irreplaceable(server) &&
+                        !is_irreplaceable(server) && !is_for_evaluator(server) &&
                         book_.terms(*server.offer).offer.market == Market::kOnDemand;
     for (std::size_t offer = 0; may_go && offer < book_.size(); ++offer) {
       const std::optional<Instant> calm = book_.calm_from(offer, options_.back_to_spot_after);
       const bool is_worth_it =
-          book_.terms(offer).offer.market == Market::kSpot &&
+          book_.terms(offer).offer.market == Market::kSpot && !book_.terms(offer).for_evaluator &&
           book_.price_per_speed(offer) <= kWorthIt * book_.price_per_speed(*server.offer);
       if (!calm || !is_worth_it) {
         continue;

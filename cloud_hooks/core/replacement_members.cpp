@@ -76,7 +76,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Gone& event) {
 void ReplacementPolicy::worker_lost(Instant now, const std::string& id, Server& server) {
   server.member.reset();
   list_due_ = std::min(list_due_, now);
-  if (server.stage == Stage::kLeaving) {
+  if (server.stage == Stage::kLeaving || (server.stage == Stage::kWorking && is_closing_)) {
     release(now, id);
   } else if (server.stage == Stage::kWorking) {
     server.stage = Stage::kSilent;
@@ -111,7 +111,7 @@ void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
 void ReplacementPolicy::presume_home(MemberInfo& member) {
   Server* home = nullptr;
   for (auto& [id, server] : servers_) {
-    const bool waits = server.stage == Stage::kAwaited;
+    const bool waits = server.stage == Stage::kAwaited && !is_for_evaluator(server);
     if (waits && (home == nullptr || server.order < home->order)) {
       home = &server;
     }
@@ -172,7 +172,7 @@ std::uint32_t ReplacementPolicy::counted_twice() const {
   std::uint32_t awaited = 0;
   for (const auto& [id, server] : servers_) {
     homes += server.stage == Stage::kUnnamed ? 1 : 0;
-    awaited += server.stage == Stage::kAwaited ? 1 : 0;
+    awaited += server.stage == Stage::kAwaited && !is_for_evaluator(server) ? 1 : 0;
   }
   return housed > homes ? std::min(housed - homes, awaited) : 0;
 }

@@ -25,10 +25,14 @@ void ReplacementPolicy::plan(Instant now) {
   look_around(now);
 }
 
+bool ReplacementPolicy::is_for_evaluator(const Server& server) const {
+  return server.offer && book_.terms(*server.offer).for_evaluator;
+}
+
 std::uint32_t ReplacementPolicy::staying() const {
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
-    count += server.stays() && !is_exchanged(id) ? 1 : 0;
+    count += server.stays() && !is_exchanged(id) && !is_for_evaluator(server) ? 1 : 0;
   }
   for (const auto& [id, member] : members_) {
     const bool stays = !member.leaves && !member.server_is_gone;
@@ -40,14 +44,27 @@ std::uint32_t ReplacementPolicy::staying() const {
 std::uint32_t ReplacementPolicy::coming() const {
   std::uint32_t count = 0;
   for (const auto& [id, pending] : pending_) {
-    count += pending.limbo ? 0 : pending.missing();
+    count += pending.limbo || book_.terms(pending.offer).for_evaluator ? 0 : pending.missing();
   }
   return count;
 }
 
+/// Servers for evaluators that are neither there nor requested.
+std::uint32_t ReplacementPolicy::evaluators_missing() const {
+  std::uint32_t have = 0;
+  for (const auto& [id, server] : servers_) {
+    have += server.stays() && is_for_evaluator(server) ? 1 : 0;
+  }
+  for (const auto& [id, pending] : pending_) {
+    have += !pending.limbo && book_.terms(pending.offer).for_evaluator ? pending.missing() : 0;
+  }
+  return options_.evaluators - std::min(options_.evaluators, have);
+}
+
 std::uint32_t ReplacementPolicy::on_demand_present() const {
   const auto is_on_demand = [this](std::size_t offer) {
-    return book_.terms(offer).offer.market == Market::kOnDemand;
+    const OfferTerms& terms = book_.terms(offer);
+    return terms.offer.market == Market::kOnDemand && !terms.for_evaluator;
   };
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
@@ -190,7 +207,8 @@ std::vector<std::string> ReplacementPolicy::least_wanted() const {
   };
   std::vector<Candidate> all;
   for (const auto& [id, server] : servers_) {
-    if (server.stays() && !is_exchanged(id) && !is_irreplaceable(server)) {
+    if (server.stays() && !is_exchanged(id) && !is_irreplaceable(server) &&
+        !is_for_evaluator(server)) {
       const double price = server.offer ? book_.price_per_speed(*server.offer) : price_of(server);
       all.push_back({server.stage == Stage::kWorking, price, server.order, id});
     }

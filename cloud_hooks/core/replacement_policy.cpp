@@ -21,6 +21,10 @@ ReplacementPolicy::ReplacementPolicy(ReplacementOptions options)
   ENSURE(!options_.offers.empty(), "something that may be asked for");
   ENSURE(options_.provider.count_max > 0, "a request asks for something");
   ENSURE(options_.min <= options_.max, "bounds in order");
+  const auto is_for_evaluator = [](const OfferTerms& terms) { return terms.for_evaluator; };
+  ENSURE(!std::ranges::all_of(options_.offers, is_for_evaluator), "workers need an offer");
+  ENSURE(options_.evaluators == 0 || std::ranges::any_of(options_.offers, is_for_evaluator),
+         "evaluators that are counted apart have an offer");
 }
 
 std::vector<PolicyEffect> ReplacementPolicy::handle(Instant now, const PolicyEvent& event) {
@@ -33,8 +37,10 @@ std::vector<PolicyEffect> ReplacementPolicy::handle(Instant now, const PolicyEve
 
 void ReplacementPolicy::tell(std::string kind, std::string detail, std::string server,
                              std::optional<double> cost) {
-  effects_.emplace_back(
-      policy_effect::Tell{std::move(kind), std::move(detail), std::move(server), cost});
+  const auto found = servers_.find(server);
+  const bool for_evaluator = found != servers_.end() && is_for_evaluator(found->second);
+  effects_.emplace_back(policy_effect::Tell{std::move(kind), std::move(detail), std::move(server),
+                                            cost, for_evaluator});
 }
 
 double ReplacementPolicy::price_of(const Server& server) const {
@@ -310,9 +316,6 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
     if (request.request.lifetime_max > Duration(0)) {
       server.ends = request.sent + request.request.lifetime_max;
     }
-    tell("server_granted", to_string(book_.terms(request.offer).offer), status.id);
-  } else {
-    tell("server_adopted", describe(server) + " carries this job's label", status.id);
   }
   bill_.open(status.id, status.price_per_hour.value_or(price_of(server)), since);
   server.deadline = now + options_.start_timeout;
@@ -327,6 +330,9 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
     presume_worker(server);
   }
   Server& kept = servers_.emplace(status.id, std::move(server)).first->second;
+  tell(pending != nullptr ? "server_granted" : "server_adopted",
+       pending != nullptr ? describe(kept) : describe(kept) + " carries this job's label",
+       status.id);
   refresh(now, kept, status);
 }
 

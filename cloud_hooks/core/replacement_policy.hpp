@@ -38,7 +38,10 @@ struct ReplacementOptions {
   std::uint32_t min = 1;       ///< target stays within min and max
   std::uint32_t max = 1;
   std::uint32_t on_demand_floor = 0;  ///< least number on demand, if there are such offers
-  std::vector<OfferTerms> offers;     ///< at least one
+  /// Servers of the offers that are for evaluators, in addition to target and max. 0 also if
+  /// evaluators use the workers' offers: they are a part of target and max then.
+  std::uint32_t evaluators = 0;
+  std::vector<OfferTerms> offers;                           ///< at least one
   std::vector<std::pair<std::string, std::string>> labels;  ///< of every request
   std::string startup_text;                                 ///< of every request
   Capabilities provider;
@@ -146,6 +149,7 @@ struct Tell {
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< total cost, if a server or request has ended
+  bool for_evaluator = false;  ///< of a server: its offer is for evaluators
 };
 }  // namespace policy_effect
 
@@ -157,7 +161,7 @@ using PolicyEffect =
 struct PolicyStatus {
   std::uint32_t target = 0;
   std::uint32_t staying = 0;  ///< workers and servers that count for the target
-  std::uint32_t coming = 0;   ///< requested, not yet answered
+  std::uint32_t coming = 0;   ///< requested for the target, not yet answered
   std::uint32_t billing = 0;  ///< servers that are not known to be gone
   double spent = 0;
   double per_hour = 0;
@@ -275,8 +279,10 @@ class ReplacementPolicy {
   [[nodiscard]] bool is_irreplaceable(const Server& server) const;
   void let_go(Instant now, const std::string& id);
   void release(Instant now, const std::string& id);
+  [[nodiscard]] bool is_for_evaluator(const Server& server) const;
   [[nodiscard]] std::uint32_t staying() const;
   [[nodiscard]] std::uint32_t coming() const;
+  [[nodiscard]] std::uint32_t evaluators_missing() const;
   [[nodiscard]] std::uint32_t on_demand_present() const;
   [[nodiscard]] std::optional<Instant> find_next_wake(Instant now) const;
 
@@ -304,7 +310,8 @@ class ReplacementPolicy {
   void repeat_requests(Instant now);
   void ask_for_missing(Instant now);
   void shun_bursts(Instant now);
-  std::uint32_t ask(Instant now, std::uint32_t wanted, bool on_demand_only);
+  enum class Purpose { kWork, kWorkOnDemand, kEvaluate };
+  std::uint32_t ask(Instant now, std::uint32_t wanted, Purpose purpose);
   std::string send_request(Instant now, std::size_t offer, std::uint32_t count);
   [[nodiscard]] std::uint32_t affordable(Instant now, std::size_t offer,
                                          std::uint32_t wanted) const;

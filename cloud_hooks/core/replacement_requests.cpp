@@ -107,7 +107,8 @@ void ReplacementPolicy::repeat_requests(Instant now) {
 
 void ReplacementPolicy::ask_for_missing(Instant now) {
   const std::uint32_t have = staying() + coming();
-  if (have >= target_ || is_closing_ || budget_stopped_) {
+  const std::uint32_t evaluators = evaluators_missing();
+  if ((have >= target_ && evaluators == 0) || is_closing_ || budget_stopped_) {
     gather_until_.reset();
     first_loss_.reset();
     losses_.clear();
@@ -124,21 +125,29 @@ void ReplacementPolicy::ask_for_missing(Instant now) {
     return;
   }
   shun_bursts(now);
-  const std::uint32_t missing = target_ - have;
+  const std::uint32_t missing = target_ - std::min(target_, have);
   const std::uint32_t present = on_demand_present();
   const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
   const std::uint32_t on_demand = std::min(missing, floor > present ? floor - present : 0);
-  std::uint32_t asked = ask(now, on_demand, true);
-  asked += ask(now, missing - asked, false);
+  std::uint32_t asked = ask(now, on_demand, Purpose::kWorkOnDemand);
+  asked += ask(now, missing - asked, Purpose::kWork);
+  const std::uint32_t asked_for_work = asked;
+  asked += ask(now, evaluators, Purpose::kEvaluate);  // last: workers have priority in the budget
+  const std::uint32_t wanted = missing + evaluators;
   if (asked > 0) {
     first_loss_.reset();
     losses_.clear();
   }
-  if (asked < missing && !told_exhausted_) {
+  if (asked < wanted && !told_exhausted_) {
     told_exhausted_ = true;
-    const bool is_money = !book_.ranking(now).empty();
+    const bool lacks_workers = asked_for_work < missing;
+    const std::vector<std::size_t> possible = book_.ranking(now);
+    const bool is_money = std::ranges::any_of(possible, [&](std::size_t offer) {
+      return book_.terms(offer).for_evaluator != lacks_workers;
+    });
     tell(is_money ? "budget" : "offers_exhausted",
-         std::to_string(missing - asked) + " of " + std::to_string(target_) + " workers missing: " +
+         std::to_string(wanted - asked) + " of " + std::to_string(target_ + options_.evaluators) +
+             " servers missing: " +
              (is_money              ? "the budget allows no more servers"
               : book_.all_stopped() ? "every offer is stopped or at its quota"
                                     : "every offer was refused; asking again later"));
@@ -157,10 +166,12 @@ void ReplacementPolicy::shun_bursts(Instant now) {
   }
 }
 
-std::uint32_t ReplacementPolicy::ask(Instant now, std::uint32_t wanted, bool on_demand_only) {
+std::uint32_t ReplacementPolicy::ask(Instant now, std::uint32_t wanted, Purpose purpose) {
   std::uint32_t asked = 0;
   for (const std::size_t offer : book_.ranking(now)) {
-    if (on_demand_only && book_.terms(offer).offer.market != Market::kOnDemand) {
+    const OfferTerms& terms = book_.terms(offer);
+    if (terms.for_evaluator != (purpose == Purpose::kEvaluate) ||
+        (purpose == Purpose::kWorkOnDemand && terms.offer.market != Market::kOnDemand)) {
       continue;
     }
     std::uint32_t here = affordable(now, offer, wanted - asked);

@@ -22,6 +22,10 @@ namespace {
 constexpr Duration kReleaseTimeout = seconds(60);
 // Each may take as long as a cloud needs to make a server; losses come in bursts.
 constexpr std::size_t kRequestsAtOnce = 4;
+// A machine that asks what it is may do so before the provider's answer has been read.
+constexpr Duration kGrantPatience = seconds(5);
+// Evaluators are no members; for the policy they have ids that no member has.
+constexpr std::uint64_t kFirstEvaluatorId = std::uint64_t{1} << 62;
 // Shorter than anything that the policy waits for before it releases a server.
 constexpr Duration kChargePatience = seconds(3);
 
@@ -70,9 +74,12 @@ bool is_for_people(const std::string& kind) {
 
 Cloud::Cloud(CoordinatorProcess& process)
     : process_(process),
-      places_(process.config()),
+      places_(places_of_servers(process.config())),
+      evaluators_(process.config().evaluators),
       workers_wanted_(process.config().workers),
-      servers_wanted_(dedicated_servers(process.config())) {
+      servers_wanted_(dedicated_servers(process.config())),
+      evaluators_wanted_(process.config().evaluator_offers.empty() ? process.config().evaluators
+                                                                   : 0) {
   process_.tell_machines([this](const std::string& machine) { return place_of(machine); });
 }
 
@@ -82,9 +89,77 @@ Cloud::~Cloud() {
 
 /// Servers that come when the job is under way hold nothing of what it has trained.
 std::string Cloud::place_of(const std::string& machine) {
+  const elastic::JobStatus status = process_.server().status();
+  if (is_to_evaluate(machine, status)) {
+    return "evaluator = true\n";
+  }
   const std::lock_guard lock(places_mutex_);
-  const bool has_begun = process_.server().status().view != ViewId{};
+  told_to_work_.insert(machine);
+  const bool has_begun = status.view != ViewId{};
   return settings_of_place(process_.config(), has_begun ? std::nullopt : places_.take(machine));
+}
+
+/// By its offer, if evaluators have their own. Otherwise training has priority: the first machines
+/// become parameter servers and workers, and the next one an evaluator.
+bool Cloud::is_to_evaluate(const std::string& machine, const elastic::JobStatus& status) {
+  const JobConfig& config = process_.config();
+  if (config.evaluators == 0 || machine.empty() || !status.in_charge) {
+    return false;
+  }
+  const std::uint32_t wanted = [this] {
+    const std::lock_guard lock(driver_mutex_);
+    return workers_wanted_ + servers_wanted_;
+  }();
+  std::unique_lock lock(places_mutex_);
+  if (!config.evaluator_offers.empty()) {
+    granted_changed_.wait_for(lock, kGrantPatience, [&] { return granted_.contains(machine); });
+    const auto found = granted_.find(machine);
+    return found != granted_.end() && found->second;
+  }
+  if (!evaluators_.has(machine)) {
+    std::set<std::string> working = told_to_work_;
+    std::size_t unnamed = 0;
+    for (const elastic::MemberStatus& member : status.members) {
+      if (member.phase == elastic::MemberPhase::kLeaving) {
+        continue;
+      }
+      if (member.server.empty()) {
+        ++unnamed;
+      } else {
+        working.insert(member.server);
+      }
+    }
+    if (working.contains(machine) || working.size() + unnamed < wanted) {
+      return false;
+    }
+  }
+  return evaluators_.take(machine).has_value();
+}
+
+/// Like members for the policy: that their servers are used, and are replaced when they are lost.
+void Cloud::add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen) {
+  for (const EvaluatorStatus& evaluator : process_.evaluations().evaluators()) {
+    if (evaluator.server.empty()) {
+      continue;  // started by hand
+    }
+    cloud_hooks::WorkerSeen one;
+    one.member = MemberId{kFirstEvaluatorId + evaluator.number};
+    one.server = evaluator.server;
+    one.is_irreplaceable = true;  // not given up when there are too many workers
+    seen.push_back(std::move(one));
+    const std::lock_guard lock(places_mutex_);  // it may have come to an earlier coordinator
+    if (!evaluators_.has(evaluator.server)) {
+      (void)evaluators_.take(evaluator.server);
+    }
+  }
+}
+
+void Cloud::keep_evaluators() {
+  std::vector<cloud_hooks::WorkerSeen> seen;
+  add_evaluators(seen);
+  if (driver_ != nullptr) {
+    driver_->workers(std::move(seen), monotonic_now());
+  }
 }
 
 Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
@@ -180,7 +255,7 @@ void Cloud::take_charge() {
   }
   {
     const std::lock_guard lock(driver_mutex_);
-    options.value().target = workers_wanted_ + servers_wanted_;
+    options.value().target = workers_wanted_ + servers_wanted_ + evaluators_wanted_;
   }
   auto driver =
       std::make_unique<cloud_hooks::ProviderDriver>(std::move(options).value(), lanes, *this);
@@ -233,6 +308,7 @@ void Cloud::look() {
     }
     seen.push_back(std::move(worker));
   }
+  add_evaluators(seen);
   // In this order: told of fewer before it hears who is gone, the policy would give one up for it.
   // Nobody is asked for meanwhile, since it waits for other losses to join.
   driver_->workers(std::move(seen), status.news);
@@ -256,7 +332,7 @@ void Cloud::follow_servers(const std::vector<elastic::MemberStatus>& members) {
   const std::lock_guard lock(driver_mutex_);
   if (servers_wanted_ > left) {
     servers_wanted_ = left;
-    driver_->scale(workers_wanted_ + servers_wanted_);
+    driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
   }
 }
 
@@ -272,7 +348,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
     return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
   }
   workers_wanted_ = workers;
-  driver_->scale(workers_wanted_ + servers_wanted_);
+  driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
   return fmt::format("going to {} workers", workers);
 }
 
@@ -369,6 +445,14 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
   if (fact.kind == "server_given_up" || fact.kind == "server_lost" || fact.kind == "server_ended") {
     const std::lock_guard lock(places_mutex_);
     places_.gone(fact.server);
+    evaluators_.gone(fact.server);
+    told_to_work_.erase(fact.server);
+  } else if (fact.kind == "server_granted" || fact.kind == "server_adopted") {
+    {
+      const std::lock_guard lock(places_mutex_);
+      granted_[fact.server] = fact.for_evaluator;
+    }
+    granted_changed_.notify_all();
   }
   end_if_hopeless(fact);
 }
@@ -384,6 +468,10 @@ void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
 }
 
 void Cloud::drain(MemberId member) {
+  if (value(member) >= kFirstEvaluatorId) {
+    process_.evaluations().dismiss(value(member) - kFirstEvaluatorId);
+    return;
+  }
   process_.server().drain(member, "its server is given up");
 }
 

@@ -4,6 +4,7 @@
 // what is no longer wanted. Decisions are made in cloud_hooks/core/replacement_policy, on threads
 // of cloud_hooks/provider_driver; the job waits for none of it.
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,9 @@ class Cloud final : public cloud_hooks::DriverListener {
   [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
   /// The job has ended; its members still report and write a last checkpoint. Nobody is replaced.
   void close();
+  /// Instead of look() once its members have left, until its evaluators have measured the last
+  /// checkpoint: only their servers are kept.
+  void keep_evaluators();
   /// They are gone: every server is released, and this waits a minute for that to be seen.
   void finish();
 
@@ -56,16 +60,23 @@ class Cloud final : public cloud_hooks::DriverListener {
   void end_if_hopeless(const cloud_hooks::CloudFact& fact);
   void lose_charge();
   [[nodiscard]] std::string place_of(const std::string& machine);
+  [[nodiscard]] bool is_to_evaluate(const std::string& machine, const elastic::JobStatus& status);
+  void add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen);
   [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun);
   void follow_servers(const std::vector<elastic::MemberStatus>& members);
 
   CoordinatorProcess& process_;
   std::mutex places_mutex_;
-  ServerPlaces places_;              // guarded by places_mutex_
-  std::set<MemberId> servers_seen_;  // parameter servers of the job, lost ones too; of look()
-  std::uint32_t workers_wanted_;     // guarded by driver_mutex_
-  std::uint32_t servers_wanted_;     // guarded by driver_mutex_; beside workers
-  std::string coordinators_;         // for workers
+  ServerPlaces places_;                  // guarded by places_mutex_
+  ServerPlaces evaluators_;              // guarded by places_mutex_
+  std::map<std::string, bool> granted_;  // guarded by places_mutex_; whether for an evaluator
+  std::set<std::string> told_to_work_;   // machines; guarded by places_mutex_
+  std::condition_variable granted_changed_;
+  std::set<MemberId> servers_seen_;        // parameter servers of the job, lost ones too; of look()
+  std::uint32_t workers_wanted_;           // guarded by driver_mutex_
+  std::uint32_t servers_wanted_;           // guarded by driver_mutex_; beside workers
+  const std::uint32_t evaluators_wanted_;  // that use the workers' offers; beside both
+  std::string coordinators_;               // for workers
   std::string startup_text_;
   std::string label_;
   std::mutex memory_mutex_;                  // guards the file that remember() writes, and:

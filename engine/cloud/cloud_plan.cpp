@@ -12,6 +12,7 @@
 
 #include "base/file.hpp"
 #include "base/time.hpp"
+#include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/bundle_file.hpp"
 #include "cloud_hooks/sign/hashes.hpp"
 #include "engine/cloud/cloud.hpp"
@@ -61,27 +62,42 @@ std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
   return CloudMemory{number("spent"), number("per_hour"), number("at")};
 }
 
+namespace {
+
+/// Of the workers, then of the evaluators. kInvalidInput if one cannot be read or has no price
+/// although there is a budget.
+Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config) {
+  TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, parse_offers(config.cloud_offers));
+  if (offers.empty()) {
+    offers.emplace_back();  // whatever the provider has, at no price
+  }
+  TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> for_evaluators,
+             parse_offers(config.evaluator_offers, "evaluator_offers"));
+  for (cloud_hooks::OfferTerms& terms : for_evaluators) {
+    terms.for_evaluator = true;
+    offers.push_back(std::move(terms));
+  }
+  const bool has_budget = config.cloud_budget > 0 || config.cloud_budget_per_hour > 0;
+  if (has_budget && std::ranges::count(offers, 0.0, &cloud_hooks::OfferTerms::price_per_hour) > 0) {
+    return Error{Errc::kInvalidInput, "a budget needs the price of every offer"};
+  }
+  return offers;
+}
+
+}  // namespace
+
 Result<cloud_hooks::ReplacementOptions> replacement_options(
     const JobConfig& config, const cloud_hooks::Capabilities& provider) {
   cloud_hooks::ReplacementOptions options;
-  Result<std::vector<cloud_hooks::OfferTerms>> offers = parse_offers(config.cloud_offers);
-  if (!offers.ok()) {
-    return offers.error();
-  }
-  options.offers = std::move(offers).value();
-  if (options.offers.empty()) {
-    options.offers.emplace_back();  // whatever the provider has, at no price
-  }
-  const auto is_free = [](const auto& terms) { return terms.price_per_hour == 0; };
-  const bool has_budget = config.cloud_budget > 0 || config.cloud_budget_per_hour > 0;
-  if (has_budget && std::any_of(options.offers.begin(), options.offers.end(), is_free)) {
-    return Error{Errc::kInvalidInput, "a budget needs the price of every offer"};
-  }
+  TRY_ASSIGN(options.offers, all_offers(config));
   options.identity = random_number();
   const std::uint32_t servers = dedicated_servers(config);
-  options.target = config.workers + servers;
+  const bool have_own_offers = !config.evaluator_offers.empty();
+  const std::uint32_t beside = servers + (have_own_offers ? 0 : config.evaluators);
+  options.target = config.workers + beside;
   options.min = 1;
-  options.max = std::max(config.workers, config.cloud_max_workers) + servers;
+  options.max = std::max(config.workers, config.cloud_max_workers) + beside;
+  options.evaluators = have_own_offers ? config.evaluators : 0;
   options.on_demand_floor = config.cloud_on_demand_floor;
   options.provider = provider;
   if (config.cloud_budget > 0) {

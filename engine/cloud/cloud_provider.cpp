@@ -9,6 +9,7 @@
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/time.hpp"
+#include "base/try_assign.hpp"
 #include "cloud_hooks/ec2/ec2_provider.hpp"
 #include "cloud_hooks/exec/exec_provider.hpp"
 #include "cloud_hooks/gce/gce_provider.hpp"
@@ -121,13 +122,12 @@ Result<void> take_options(const std::string& text,
 
 /// What `mayfly cloud doctor` looks at, if it is told.
 Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
-  const Result<std::vector<cloud_hooks::OfferTerms>> terms = parse_offers(config.cloud_offers);
-  if (!terms.ok()) {
-    return terms.error();
-  }
   std::vector<cloud_hooks::Offer> offers;
-  for (const cloud_hooks::OfferTerms& term : terms.value()) {
-    offers.push_back(term.offer);
+  for (const std::string* setting : {&config.cloud_offers, &config.evaluator_offers}) {
+    TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> all, parse_offers(*setting));
+    for (const cloud_hooks::OfferTerms& terms : all) {
+      offers.push_back(terms.offer);
+    }
   }
   return offers;
 }

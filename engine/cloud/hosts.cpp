@@ -108,10 +108,15 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
       hosts.value().begin(), hosts.value().end(), 0U,
       [](std::uint32_t sum, const cloud_hooks::ssh::Host& host) { return sum + host.slots; });
   JobConfig job = config;
-  const std::uint32_t servers = dedicated_servers(job);
+  const std::uint32_t servers = dedicated_servers(job) + job.evaluators;
   if (job.workers + servers > slots) {
-    const std::string beside =
-        servers > 0 ? fmt::format(" and {} parameter servers", servers) : std::string();
+    std::string beside;
+    if (dedicated_servers(job) > 0) {
+      beside += fmt::format(" and {} parameter servers", dedicated_servers(job));
+    }
+    if (job.evaluators > 0) {
+      beside += fmt::format(" and {} evaluators", job.evaluators);
+    }
     return Error{Errc::kInvalidInput,
                  fmt::format("--workers {}{}: the hosts have room for {}; write HOST:N for N on "
                              "one",

@@ -77,7 +77,8 @@ Result<cloud_hooks::OfferTerms> parse_offer(const std::string& whole) {
 
 }  // namespace
 
-Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& text) {
+Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& text,
+                                                          const std::string& setting) {
   std::vector<cloud_hooks::OfferTerms> offers;
   if (trimmed(text).empty()) {
     return offers;
@@ -88,19 +89,19 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
     Result<cloud_hooks::OfferTerms> one = parse_offer(whole);
     if (!one.ok() || whole.empty()) {
       return Error{Errc::kInvalidInput,
-                   "cloud_offers: offer '" + whole + "': " +
+                   setting + ": offer '" + whole + "': " +
                        (one.ok() ? "expects TYPE@ZONE:MARKET=PRICE*SPEED" : one.error().detail)};
     }
     for (const cloud_hooks::OfferTerms& other : offers) {
       if (other.offer == one.value().offer) {
-        return Error{Errc::kInvalidInput, "cloud_offers: '" + whole + "' is there twice"};
+        return Error{Errc::kInvalidInput, setting + ": '" + whole + "' is there twice"};
       }
     }
     offers.push_back(std::move(one).value());
     begin = end + 1;
   }
   if (offers.size() > kOffersMax) {
-    return Error{Errc::kInvalidInput, "cloud_offers: more than 1000 offers"};
+    return Error{Errc::kInvalidInput, setting + ": more than 1000 offers"};
   }
   return offers;
 }

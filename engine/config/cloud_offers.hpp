@@ -13,8 +13,10 @@
 
 namespace mayfly::engine {
 
-/// In the order of the text; an empty text has none. kInvalidInput with the offer that is wrong.
-[[nodiscard]] Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& text);
+/// In the order of the text; an empty text has none. kInvalidInput with the name of the setting and
+/// the offer that is wrong.
+[[nodiscard]] Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(
+    const std::string& text, const std::string& setting = "cloud_offers");
 
 /// For workers that compute on GPUs: kInvalidInput if the machine type of an offer is known to have
 /// none, or one that is too old; and, if all workers must compute the same bits, if two offers are

@@ -119,6 +119,9 @@ struct JobConfig {
   std::string
       cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves
   std::string cloud_offers;  ///< what may be asked for; see engine/config/cloud_offers.hpp
+  std::uint32_t evaluators = 0;             ///< servers that measure checkpoints, beside workers
+  std::string evaluator_offers;             ///< for them, as cloud_offers; empty = the same
+  bool evaluator = false;                   ///< told to a worker: this process is one of them
   std::uint32_t cloud_max_workers = 0;      ///< 0 = workers
   std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
   double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit

@@ -260,6 +260,15 @@ void append_cloud(std::vector<Setting>& list) {
   list.push_back(own(make("cloud_offers", &C::cloud_offers,
                           "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
                           "commas")));
+  list.push_back(own(make("evaluators", &C::evaluators,
+                          "with a cloud provider or --hosts: so many more servers, which measure "
+                          "the test accuracy of every checkpoint and are replaced like workers")));
+  list.push_back(own(make("evaluator_offers", &C::evaluator_offers,
+                          "what may be asked for as evaluators, like --cloud-offers; empty = the "
+                          "same as for workers")));
+  list.push_back(own(make("evaluator", &C::evaluator,
+                          "of a worker: measures checkpoints instead of training; set by "
+                          "`mayfly evaluator` and the coordinator")));
   list.push_back(own(make("cloud_max_workers", &C::cloud_max_workers,
                           "`mayfly scale` goes no higher; 0 = as --workers says")));
   list.push_back(own(make("cloud_on_demand_floor", &C::cloud_on_demand_floor,
@@ -362,16 +371,30 @@ const std::vector<Group>& groups() {
        {"max_restarts", "min_workers", "spares", "min_workers_timeout", "notice", "standby",
         "quorum", "silence_max_ms", "starved_max_ms", "hang_max_ms", "rebalance",
         "evict_stragglers", "evict_stragglers_after", "observe_from_mib", "chaos", "inject"}},
-      {"Cloud", {"cloud_provider",      "cloud_offers",
-                 "cloud_budget",        "cloud_budget_per_hour",
-                 "cloud_max_workers",   "cloud_on_demand_floor",
-                 "cloud_back_to_spot",  "cloud_lifetime_hours",
-                 "cloud_start_timeout", "cloud_job",
-                 "cloud_command",       "cloud_sbatch",
-                 "cloud_options",       "cloud_worker_args",
-                 "cloud_startup",       "cloud_bundle",
-                 "cloud_bundle_port",   "cloud_coordinators",
-                 "cloud_dry_run",       "server"}},
+      {"Cloud",
+       {"cloud_provider",
+        "cloud_offers",
+        "evaluators",
+        "evaluator_offers",
+        "cloud_budget",
+        "cloud_budget_per_hour",
+        "cloud_max_workers",
+        "cloud_on_demand_floor",
+        "cloud_back_to_spot",
+        "cloud_lifetime_hours",
+        "cloud_start_timeout",
+        "cloud_job",
+        "cloud_command",
+        "cloud_sbatch",
+        "cloud_options",
+        "cloud_worker_args",
+        "cloud_startup",
+        "cloud_bundle",
+        "cloud_bundle_port",
+        "cloud_coordinators",
+        "cloud_dry_run",
+        "server",
+        "evaluator"}},
       {"Parameter servers",
        {"sync", "ps", "phases", "switch_order", "train_steps", "ps_replicas", "shards", "slices",
         "lr_rule", "asp_warm_up", "on_divergence", "divergence_factor", "divergence_windows",
@@ -384,27 +407,12 @@ const std::vector<Group>& groups() {
   return list;
 }
 
-constexpr std::array kCommon = {"epochs",
-                                "global_batch",
-                                "lr",
-                                "resume",
-                                "data",
-                                "model",
-                                "init_from",
-                                "workers",
-                                "threads",
-                                "device",
-                                "hosts",
-                                "tls",
-                                "max_restarts",
-                                "notice",
-                                "cloud_provider",
-                                "sync",
-                                "ps",
-                                "run_dir",
-                                "checkpoint_minutes",
-                                "checkpoint_to",
-                                "quiet"};
+constexpr std::array kCommon = {
+    "epochs",        "global_batch", "lr",           "resume",  "data",
+    "model",         "init_from",    "workers",      "threads", "device",
+    "hosts",         "tls",          "max_restarts", "notice",  "cloud_provider",
+    "evaluators",    "sync",         "ps",           "run_dir", "checkpoint_minutes",
+    "checkpoint_to", "quiet"};
 
 /// In the order of the groups.
 std::vector<Setting> grouped(std::vector<Setting> all) {

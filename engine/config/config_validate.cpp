@@ -292,6 +292,27 @@ Complaint check_records(const JobConfig& c) {
                 "eval_every_epochs " + shown(c.eval_every_epochs) + " must not be negative");
 }
 
+/// Empty if there is none. A server shows by its offer alone what it was requested for.
+std::string fault_of_evaluator_offers(const JobConfig& c) {
+  const auto own = parse_offers(c.evaluator_offers, "evaluator_offers");
+  if (!own.ok()) {
+    return own.error().detail;
+  }
+  const auto of_workers = parse_offers(c.cloud_offers);
+  for (const cloud_hooks::OfferTerms& terms : own.value()) {
+    if (std::ranges::any_of(of_workers.value(), [&](const cloud_hooks::OfferTerms& other) {
+          return other.offer == terms.offer;
+        })) {
+      return "evaluator_offers: " + to_string(terms.offer) +
+             " is one of cloud_offers too; evaluators use those if evaluator_offers is empty";
+    }
+  }
+  if (!own.value().empty() && of_workers.value().empty()) {
+    return "evaluator_offers need cloud_offers for the workers";
+  }
+  return {};
+}
+
 Complaint check_cloud(const JobConfig& c) {
   constexpr std::size_t kServerCharactersMax = 128;
   if (c.server.size() > kServerCharactersMax) {
@@ -320,6 +341,14 @@ Complaint check_cloud(const JobConfig& c) {
   }
   if (!c.hosts.empty() && !c.hostfile.empty()) {
     return std::string("hosts and hostfile say the same; give one of them");
+  }
+  if (c.evaluators > 0 && c.cloud_provider.empty() && c.hosts.empty() && c.hostfile.empty()) {
+    return std::string(
+        "evaluators are servers of --cloud-provider or --hosts; for a run whose workers are "
+        "started otherwise, start `mayfly evaluator --run-dir DIR`");
+  }
+  if (const std::string wrong = fault_of_evaluator_offers(c); !wrong.empty()) {
+    return wrong;
   }
   if (c.cloud_provider.empty()) {
     return {};

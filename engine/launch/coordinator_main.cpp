@@ -26,6 +26,7 @@ namespace {
 constexpr Duration kLookInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
 constexpr Duration kMembersExitTimeout = seconds(20);
+constexpr Duration kEvaluationTimeout = seconds(600);  // of one checkpoint
 
 /// Returns when the job has ended.
 JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
@@ -49,6 +50,30 @@ void wait_for_last_reports(CoordinatorProcess& process) {
       deadline = monotonic_now() + kMembersExitTimeout;
     }
     std::this_thread::sleep_for(kLookInterval);
+  }
+}
+
+/// Evaluators measure the last checkpoints. A broken connection ends the wait for one; an evaluator
+/// that measures nothing for too long is not waited for either.
+void wait_for_last_evaluations(CoordinatorProcess& process, Cloud* cloud,
+                               const std::atomic<int>& interrupts) {
+  std::uint64_t measured = 0;
+  Instant deadline = monotonic_now() + kEvaluationTimeout;
+  const int interrupts_before = interrupts;
+  while (process.evaluations().drain() && monotonic_now() < deadline &&
+         interrupts == interrupts_before) {
+    if (cloud != nullptr) {
+      cloud->keep_evaluators();
+    }
+    std::uint64_t now = 0;
+    for (const EvaluatorStatus& evaluator : process.evaluations().evaluators()) {
+      now += evaluator.measured;
+    }
+    if (now > measured) {
+      deadline = monotonic_now() + kEvaluationTimeout;
+    }
+    measured = now;
+    std::this_thread::sleep_for(kCloudPollInterval);
   }
 }
 
@@ -144,6 +169,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     cloud.value()->close();
   }
   wait_for_last_reports(*process.value());
+  wait_for_last_evaluations(*process.value(), cloud.value().get(), interrupts);
   if (cloud.value() != nullptr) {
     cloud.value()->finish();
   }

@@ -61,6 +61,20 @@ std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
   return text;
 }
 
+/// The field with the evaluators, or nothing if there are none.
+std::string evaluators_field(const std::vector<EvaluatorStatus>& all) {
+  std::vector<std::string> lines;
+  for (const EvaluatorStatus& one : all) {
+    lines.push_back(JsonObject()
+                        .add("server", json_string(one.server))
+                        .add("host", json_string(one.host))
+                        .add("measures", one.measures ? json_number(*one.measures) : "null")
+                        .add("measured", json_number(one.measured))
+                        .text());
+  }
+  return lines.empty() ? "" : R"("evaluators":)" + json_array(lines) + ",";
+}
+
 }  // namespace
 
 std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& server) const {
@@ -77,11 +91,12 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
   return fmt::format(
       R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
       R"("model":{},"run_dir":{},"checkpoint":{},"cost":{},)"
-      R"("members":[{}],"recoveries":[{}]}})",
+      R"({}"members":[{}],"recoveries":[{}]}})",
       json_string(name_of(status.phase)), value(status.committed), job_->total_steps,
       recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
       json_string(job_->config.run_dir), json_string(recorder_->last_checkpoint()),
-      recorder_->cost() ? json_number(*recorder_->cost()) : "null", members,
+      recorder_->cost() ? json_number(*recorder_->cost()) : "null",
+      evaluators_field(evaluations_->evaluators()), members,
       recoveries_json(recorder_->recoveries()));
 }
 

@@ -306,6 +306,15 @@ Result<void> CoordinatorProcess::start_server() {
     announce_return();
   }
   options.view_log = std::move(view_log_);
+  evaluations_ = std::make_unique<EvaluationService>(
+      job_->config.run_dir,
+      EvaluationService::Hooks{
+          [this] { return server_->status().in_charge; },
+          [this](const EvaluatorStatus& evaluator) { recorder_->evaluator_joined(evaluator); },
+          [this](const EvaluatorStatus& evaluator, const std::string& why) {
+            recorder_->evaluator_left(evaluator, why);
+          },
+          [this](const Evaluation& evaluation) { recorder_->evaluated(evaluation); }});
   Result<std::unique_ptr<elastic::CoordinatorServer>> server =
       elastic::start_coordinator(std::move(options), *recorder_);
   if (!server.ok()) {
@@ -390,6 +399,9 @@ void CoordinatorProcess::begin_transfers() {
           [this](UniqueFd socket, std::string host) {
             data_sender_->take(std::move(socket), std::move(host));
           },
+          [this](UniqueFd socket, std::string host, std::string machine) {
+            evaluations_->take(std::move(socket), std::move(host), std::move(machine));
+          },
           [this](const std::string& machine) {
             const std::lock_guard lock(tell_mutex_);
             return tell_machine_ ? tell_machine_(machine) : std::string();
@@ -410,6 +422,7 @@ void CoordinatorProcess::end_transfers() {
     recorder_->serve_transfers(nullptr);
     receiver_.reset();
     data_sender_.reset();
+    evaluations_->close();
   }
 }
 

@@ -15,6 +15,7 @@
 #include "engine/run/checkpoint_copier.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/data_transfer.hpp"
+#include "engine/run/evaluations.hpp"
 #include "engine/run/run_listener.hpp"
 #include "engine/run/run_recorder.hpp"
 #include "engine/run/start_files.hpp"
@@ -52,6 +53,8 @@ class CoordinatorProcess {
   [[nodiscard]] const Job& job() const { return *job_; }
   [[nodiscard]] elastic::CoordinatorServer& server() { return *server_; }
   [[nodiscard]] RunRecorder& recorder() { return *recorder_; }
+  /// The evaluators that are connected to this coordinator.
+  [[nodiscard]] EvaluationService& evaluations() { return *evaluations_; }
   /// A checkpoint is on its way to us.
   [[nodiscard]] bool is_receiving() const { return receiver_ != nullptr && receiver_->is_busy(); }
   /// The one before us ended the job and died before all that follows was done.
@@ -119,6 +122,7 @@ class CoordinatorProcess {
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunRecorder> recorder_;
+  std::unique_ptr<EvaluationService> evaluations_;  // the server's thread asks it for `status`
   std::unique_ptr<elastic::CoordinatorServer> server_;
   std::unique_ptr<CheckpointCopier> copier_;  // null without --checkpoint-to
   std::unique_ptr<DataSender> data_sender_;

@@ -23,6 +23,7 @@
 #include "engine/faults/injector.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/data_source.hpp"
+#include "engine/processes/evaluator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/log_sender.hpp"
@@ -467,8 +468,9 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (Result<void> fetched = fetch_data(config); !fetched.ok()) {
     return fail(fetched.error(), kExitUsage);
   }
-  if (config.ps_server) {
-    const int code = run_ps_server(config, std::move(sentinel), signals);
+  if (config.evaluator || config.ps_server) {
+    const int code = config.evaluator ? run_evaluator(config, signals)
+                                      : run_ps_server(config, std::move(sentinel), signals);
     signals.has_left();
     return code;
   }

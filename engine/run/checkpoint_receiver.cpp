@@ -115,6 +115,10 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
     case TransferRequest::Kind::kSettings: return tell_settings(transfer, request.value().machine);
     case TransferRequest::Kind::kFacts: return take_facts(transfer, request.value().facts);
     case TransferRequest::Kind::kData: return pass_on(transfer);
+    case TransferRequest::Kind::kEvaluate:
+      serving_ = -1;
+      hooks_.on_evaluator(std::move(transfer.socket), transfer.host, request.value().machine);
+      return {};
   }
   UNREACHABLE("a decoded request has a known kind");
 }
@@ -327,18 +331,7 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
   answer.verdict = TransferAnswer::Verdict::kTransfer;
   answer.offer = offer_of(better->info.committed, better->files);
   TRY(send_frame(fd, encode(answer)));
-  for (const TransferOffer::File& file : answer.offer.files) {
-    ByteSpan left(better->files.at(file.name));
-    while (!left.empty()) {
-      const ByteSpan chunk = left.first(std::min<std::size_t>(left.size(), 256U << 10));
-      if (Result<void> sent = send_exactly(fd, chunk, monotonic_now() + kTransferIdleMax);
-          !sent.ok()) {
-        return sent;
-      }
-      left = left.subspan(chunk.size());
-    }
-  }
-  return {};
+  return send_files(fd, answer.offer, better->files);
 }
 
 }  // namespace mayfly::engine

@@ -44,6 +44,8 @@ class CheckpointReceiver {
     std::function<Result<void>(const JobFacts&)> on_facts;
     /// Serves a worker that asks for the data set, elsewhere than on the receiver's thread.
     std::function<void(UniqueFd socket, std::string host)> on_data = {};
+    /// Serves an evaluator, elsewhere than on the receiver's thread.
+    std::function<void(UniqueFd socket, std::string host, std::string machine)> on_evaluator = {};
     /// What a machine of this name is told besides the settings, as TOML. Null: nothing.
     std::function<std::string(const std::string& machine)> on_settings = {};
   };

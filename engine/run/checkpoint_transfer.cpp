@@ -119,6 +119,7 @@ Bytes encode(const TransferRequest& request) {
     case TransferRequest::Kind::kOffer: put(out, request.offer); break;
     case TransferRequest::Kind::kQuestion: put(out, request.question); break;
     case TransferRequest::Kind::kSettings:
+    case TransferRequest::Kind::kEvaluate:
       out.put_string(request.machine.substr(0, kTextBytesMax));
       break;
     case TransferRequest::Kind::kData: break;
@@ -159,7 +160,8 @@ Result<TransferRequest> decode_transfer_request(ByteSpan bytes) {
       request.question = get_question(in);
       break;
     case TransferRequest::Kind::kSettings:
-      request.kind = TransferRequest::Kind::kSettings;
+    case TransferRequest::Kind::kEvaluate:
+      request.kind = TransferRequest::Kind{kind};
       request.machine = in.get_string(kTextBytesMax);
       break;
     case TransferRequest::Kind::kData: request.kind = TransferRequest::Kind::kData; break;
@@ -209,6 +211,18 @@ Result<Bytes> receive_frame(int fd) {
   Bytes payload(length);
   TRY(receive_exactly(fd, payload, transfer_deadline()));
   return payload;
+}
+
+Result<void> send_files(int fd, const TransferOffer& offer, const nn::CheckpointFiles& files) {
+  for (const TransferOffer::File& file : offer.files) {
+    ByteSpan left(files.at(file.name));
+    while (!left.empty()) {
+      const ByteSpan chunk = left.first(std::min(left.size(), kChunkBytes));
+      TRY(send_exactly(fd, chunk, transfer_deadline()));
+      left = left.subspan(chunk.size());
+    }
+  }
+  return {};
 }
 
 Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request) {

@@ -15,6 +15,7 @@
 //   coordinator answers when it knows them, from this worker or another.
 //
 // - Data, "I have no data set": engine/run/data_transfer.hpp goes on from there.
+// - Evaluate, "I measure checkpoints": engine/run/evaluations.hpp goes on from there.
 //
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 
@@ -65,13 +66,15 @@ struct TransferRequest {
     kQuestion = 1,
     kSettings = 2,
     kFacts = 3,
-    kData = 4
+    kData = 4,
+    kEvaluate = 5
   };
   Kind kind = Kind::kOffer;
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion
   std::string facts;          ///< kFacts
-  std::string machine;        ///< kSettings: the provider's name for where it runs; may be empty
+  /// kSettings, kEvaluate: the provider's name for where it runs; may be empty
+  std::string machine;
 };
 
 struct TransferAnswer {
@@ -105,6 +108,9 @@ struct TransferReceipt {
 // On a connection; every wait ends after kTransferIdleMax. kPeerLost, kDeadline, kCorrupt.
 [[nodiscard]] Result<void> send_frame(int fd, ByteSpan payload);
 [[nodiscard]] Result<Bytes> receive_frame(int fd);
+/// Sends the content of the files, in the order of the offer.
+[[nodiscard]] Result<void> send_files(int fd, const TransferOffer& offer,
+                                      const nn::CheckpointFiles& files);
 /// Sends what a worker wants, and receives the coordinator's answer.
 [[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request);
 

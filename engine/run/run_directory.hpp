@@ -72,7 +72,16 @@ struct Summary {
   std::uint32_t membership_changes = 0;
   std::vector<RecoveryRecord> recoveries;
   std::vector<WorkerStay> workers;  ///< in the order in which they came
-  std::optional<double> cost;       ///< of servers, in the unit of their prices
+  /// By evaluators beside the training, if there were any.
+  struct Evaluations {
+    std::uint64_t count = 0;  ///< checkpoints that they measured
+    std::uint64_t step = 0;   ///< the last one of them, and what it has
+    double test_top1 = 0;
+    double test_loss = 0;
+    std::vector<std::string> evaluators;  ///< names of their servers
+  };
+  std::optional<Evaluations> evaluations;
+  std::optional<double> cost;  ///< of servers, in the unit of their prices
   std::string reduction, backend, device, isa, dtype, conv_kernels, model, data;
   std::uint64_t seed = 0;
   std::string last_checkpoint;

@@ -12,6 +12,7 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
+#include "engine/run/evaluations.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
@@ -68,6 +69,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// One is where --checkpoint-to says, or did not get there.
   void checkpoint_copied(Step step, const std::string& where, Duration took);
   void checkpoint_not_copied(const std::string& why);
+  void evaluator_joined(const EvaluatorStatus& evaluator);
+  /// `why` is empty if it was let go.
+  void evaluator_left(const EvaluatorStatus& evaluator, const std::string& why);
+  void evaluated(const Evaluation& evaluation);
   /// A fact that the launcher knows.
   void note(const std::string& kind, const std::string& detail);
   /// The same with more fields (name, JSON value); an empty line is not told to the listener.

@@ -23,6 +23,24 @@ const char* to_text(elastic::Outcome outcome) {
   return "unknown";
 }
 
+std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir) {
+  std::optional<Summary::Evaluations> all;
+  for (const Evaluation& one : read_evaluations(run_dir)) {
+    all = all.value_or(Summary::Evaluations());
+    ++all->count;
+    if (one.step >= all->step) {
+      all->step = one.step;
+      all->test_top1 = one.test_top1;
+      all->test_loss = one.test_loss;
+    }
+    if (!one.evaluator.empty() &&
+        std::ranges::find(all->evaluators, one.evaluator) == all->evaluators.end()) {
+      all->evaluators.push_back(one.evaluator);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 /// By our own clock, unless another process heard of the first steps.
@@ -76,6 +94,7 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.membership_changes = history_.views > 0 ? history_.views - 1 : 0;
   s.recoveries = history_.recoveries;
   s.workers = history_.stays();
+  s.evaluations = evaluations_of(job_.config.run_dir);
   s.cost = cost_;
   s.reduction = job_.config.reduction;
   s.backend = job_.config.backend;

@@ -76,6 +76,20 @@ std::string hosts_line(const std::vector<WorkerStay>& workers) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+std::string to_json(const Summary::Evaluations& e) {
+  std::vector<std::string> names;
+  for (const std::string& name : e.evaluators) {
+    names.push_back(json_string(name));
+  }
+  return JsonObject()
+      .add("count", json_number(e.count))
+      .add("evaluators", json_array(names))
+      .add("step", json_number(e.step))
+      .add("test_top1", json_number(e.test_top1))
+      .add("test_loss", json_number(e.test_loss))
+      .text();
+}
+
 }  // namespace
 
 std::string to_json(const RecoveryRecord& r) {
@@ -228,13 +242,16 @@ std::string to_json(const Summary& s) {
                           .add("last_step", json_number(stay.last_step))
                           .text());
   }
-  return object.add("images_per_second", json_number(s.images_per_second))
+  object.add("images_per_second", json_number(s.images_per_second))
       .add("train_seconds", json_number(s.train_seconds))
       .add("data_wait_seconds", json_number(s.data_wait_seconds))
       .add("membership_changes", json_number(std::uint64_t{s.membership_changes}))
       .add("recoveries", json_array(recoveries))
-      .add("workers", json_array(workers))
-      .add("cost", s.cost ? json_number(*s.cost) : "null")
+      .add("workers", json_array(workers));
+  if (s.evaluations) {
+    object.add("evaluations", to_json(*s.evaluations));
+  }
+  return object.add("cost", s.cost ? json_number(*s.cost) : "null")
       .add("reduction", json_string(s.reduction))
       .add("backend", json_string(s.backend))
       .add("device", json_string(s.device))
@@ -272,6 +289,13 @@ std::string to_text(const Summary& s) {
   }
   if (const std::string where = hosts_line(s.workers); !where.empty()) {
     out += line("workers", where);
+  }
+  if (s.evaluations) {
+    const Summary::Evaluations& e = *s.evaluations;
+    const std::string by =
+        e.evaluators.empty() ? "" : fmt::format(" by {}", fmt::join(e.evaluators, ", "));
+    out += line("evaluations", fmt::format("{} checkpoints{}; of step {}: {:.2f} %, loss {:.4f}",
+                                           e.count, by, e.step, e.test_top1 * 100, e.test_loss));
   }
   if (s.cost && *s.cost > 0) {
     out += line("cost", fmt::format("{:.4g}", *s.cost));

@@ -8,9 +8,6 @@
 
 namespace mayfly::engine {
 
-ServerPlaces::ServerPlaces(const JobConfig& config)
-    : machines_(uses_parameter_servers(config) ? server_count(config) : 0) {}
-
 std::optional<std::uint32_t> ServerPlaces::take(const std::string& machine) {
   if (machine.empty()) {
     return std::nullopt;
@@ -32,6 +29,14 @@ void ServerPlaces::gone(const std::string& machine) {
 
 bool ServerPlaces::has(const std::string& machine) const {
   return !machine.empty() && std::ranges::count(machines_, machine) > 0;
+}
+
+bool ServerPlaces::has_room() const {
+  return std::ranges::count(machines_, std::string()) > 0;
+}
+
+std::size_t places_of_servers(const JobConfig& config) {
+  return uses_parameter_servers(config) ? server_count(config) : 0;
 }
 
 std::string settings_of_place(const JobConfig& config, std::optional<std::uint32_t> place) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which of the machines that a cloud provider has started is to be which parameter server. Machines
-// are alike and come in any order; each asks the coordinator for the job's settings before it
-// joins, and is told then what it is. Pure; one thread at a time.
+// Which of the machines that a cloud provider has started is to be which parameter server, or which
+// evaluator. Machines are alike and come in any order; each asks the coordinator for the job's
+// settings before it joins, and is told then what it is. Pure; one thread at a time.
 
 #include <cstdint>
 #include <optional>
@@ -15,19 +15,22 @@ namespace mayfly::engine {
 
 class ServerPlaces {
  public:
-  explicit ServerPlaces(const JobConfig& config);
+  explicit ServerPlaces(std::size_t count) : machines_(count) {}
 
-  /// The machine with this name asks what it is, before the job's first view. The index of a
-  /// parameter server, the same one whenever it asks again; nothing: all of them are taken, and it
-  /// is a worker without one. So is a machine that has no name.
+  /// The machine with this name asks what it is. The index of its place, the same one whenever it
+  /// asks again. Nothing if all places are taken, or the machine has no name: it is a worker.
   [[nodiscard]] std::optional<std::uint32_t> take(const std::string& machine);
   /// The machine has come to nothing: another one may have its place.
   void gone(const std::string& machine);
   [[nodiscard]] bool has(const std::string& machine) const;
+  [[nodiscard]] bool has_room() const;
 
  private:
   std::vector<std::string> machines_;  // by index; empty: the place is free
 };
+
+/// How many places for parameter servers the job has before its first view.
+[[nodiscard]] std::size_t places_of_servers(const JobConfig& config);
 
 /// What such a machine is told besides the job's settings, as TOML: that it is a parameter server,
 /// or carries one (ps colocated), or does neither.

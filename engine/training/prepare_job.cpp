@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/try_assign.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/job/version.hpp"
@@ -201,6 +202,14 @@ void derive_rest(Job& job) {
 }
 
 }  // namespace
+
+Result<TestSet> open_test_set(const JobConfig& config) {
+  TRY(nn::cpu::select_isa(config.isa));
+  TRY(nn::cpu::select_conv_kernels(config.conv_kernels));
+  TRY_ASSIGN(datasets::DatasetPair data, open_data(config));
+  TRY_ASSIGN(nn::Model model, nn::make_model(config.model, data.classes, data.test->image_size()));
+  return TestSet{std::move(model), std::move(data)};
+}
 
 void settle_engines(Job& job, const std::string& engines) {
   for (auto& [name, text] : job.fingerprint) {

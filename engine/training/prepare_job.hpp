@@ -18,6 +18,15 @@ namespace mayfly::engine {
 /// exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
 
+/// What the job's checkpoints are measured with: the network and the data set.
+struct TestSet {
+  nn::Model model;
+  datasets::DatasetPair data;
+};
+/// Opens it for a process that computes on the CPU and takes no part in training. Also fixes the
+/// process's instruction set and convolution kernels.
+[[nodiscard]] Result<TestSet> open_test_set(const JobConfig& config);
+
 /// Whether prepare_job() fails because the data set or the GPU is not on this machine, as it may be
 /// on others.
 [[nodiscard]] bool lacks_data_or_device(const JobConfig& config);

@@ -419,8 +419,8 @@ OTHERS = [
     *_in(
         "cloud_hooks/core/replacement_plan.cpp",
         ("coming-limbo", "a request that nobody answered counts as coming",
-         "    count += pending.limbo ? 0 : pending.missing();\n",
-         "    count += pending.missing();\n"),
+         "count += pending.limbo || book_.terms(pending.offer).for_evaluator ?",
+         "count += book_.terms(pending.offer).for_evaluator ?"),
         ("least-wanted-floor", "servers on demand are given up below their floor",
          "      if (on_demand <= floor) {\n", "      if (on_demand < floor) {\n"),
     ),

@@ -227,6 +227,39 @@ def wrong_settings_start_nothing():
     expect(code("cloud", "list")[0] == 2, "no provider named")
 
 
+def an_evaluator_is_a_server_too():
+    """Two workers and an evaluator on the same offer. When the evaluator is killed it is replaced,
+    and training goes on; fewer workers cost no evaluator; it measures the last checkpoint."""
+    job = CloudJob(["--cloud-provider", "local", "--workers", "2", "--evaluators", "1",
+                    "--cloud-offers", "process:on_demand=0.5", "--checkpoint-every", "10",
+                    "--keep-checkpoints", "1000"])
+    job.wait_for("an evaluation", lambda: job.events("evaluated"))
+    job.wait_for_active(2)
+    evaluator = job.status()["evaluators"][0]["server"]
+    workers = {m["pid"] for m in job.active()}
+    expect(len(job.events("server_granted")) == 3, job.shown())
+    children = subprocess.run(["pgrep", "-P", str(job.run.process.pid)], capture_output=True,
+                              text=True, check=True).stdout.split()
+    pid = next(int(child) for child in children if int(child) not in workers
+               and f"--server\0{evaluator}\0" in open(f"/proc/{child}/cmdline").read())
+    os.kill(pid, signal.SIGKILL)
+    job.wait_for("another evaluator", lambda: len(job.events("evaluator_joined")) == 2)
+    job.wait_for("what it measures", lambda: any(e["server"] != evaluator
+                                                 for e in job.events("evaluated")))
+    expect({m["pid"] for m in job.active()} == workers, f"workers left\n{job.shown()}")
+    job.run.command("scale", "1")
+    job.wait_for_active(1)
+    expect(len(job.status()["evaluators"]) == 1, job.shown())
+    job.run.wait_for_step(COMPARED)
+    job.stop()
+    summary = job.run.summary()
+    expect(summary["evaluations"]["step"] == summary["steps"], f"{summary['evaluations']}")
+    expect(len(summary["evaluations"]["evaluators"]) == 2, f"{summary['evaluations']}")
+    expect("evaluations" in job.run.output() and evaluator in job.run.output(), job.run.output())
+    expect(job.events("cost")[-1]["billing"] == 0, f"everything is released\n{job.shown()}")
+    same_bits_as_undisturbed(job)
+
+
 CASES = {"local": local_replaces_a_killed_worker_and_scales,
          "exec": exec_survives_stock_outs_and_lost_answers,
          "standby": a_standby_takes_over_the_servers_too,
@@ -234,6 +267,7 @@ CASES = {"local": local_replaces_a_killed_worker_and_scales,
          "restart": a_restarted_coordinator_adopts_what_it_finds,
          "parameter_servers": parameter_servers_are_servers_too,
          "carried_servers": workers_from_a_provider_carry_servers,
+         "evaluator": an_evaluator_is_a_server_too,
          "settings": wrong_settings_start_nothing}
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "engine/cloud/cloud.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
@@ -62,6 +63,48 @@ TEST(CloudOffers, OfSlurmHaveConstraintsThatMayHaveTheNameOfAMachineType) {
   config.cloud_provider = "slurm";
   config.cloud_offers = "n1-gpu@spot=1";
   EXPECT_TRUE(validate(config).ok()) << validate(config).error().detail;
+}
+
+TEST(Evaluators, NeedAProviderOrHosts) {
+  JobConfig config;
+  config.evaluators = 1;
+  EXPECT_NE(validate(config).error().detail.find("mayfly evaluator --run-dir"), std::string::npos);
+  config.hosts = "a,b";
+  EXPECT_TRUE(validate(config).ok()) << validate(config).error().detail;
+  config.hosts.clear();
+  EXPECT_EQ(refusal_of(config, "p5.48xlarge=9"), "");
+}
+
+TEST(Evaluators, HaveOffersThatTellThemFromWorkers) {
+  JobConfig config;
+  config.evaluators = 1;
+  config.evaluator_offers = "small@a=0.1";
+  EXPECT_EQ(refusal_of(config, "small@b=0.1"), "");
+  EXPECT_NE(refusal_of(config, "small@a=0.2"), "") << "the same machine type, zone and market";
+  EXPECT_NE(refusal_of(config, ""), "") << "any server would do for a worker";
+  config.evaluator_offers = "small@a:cheap";
+  EXPECT_NE(refusal_of(config, "small@b=0.1").find("evaluator_offers: "), std::string::npos);
+}
+
+TEST(Evaluators, CountForTheTargetUnlessTheyHaveOffersOfTheirOwn) {
+  JobConfig config;
+  config.workers = 2;
+  config.evaluators = 1;
+  config.run_dir = "/nonexistent";
+  const cloud_hooks::ReplacementOptions shared = replacement_options(config, {}).value();
+  EXPECT_EQ(shared.target, 3u);
+  EXPECT_EQ(shared.max, 3u);
+  EXPECT_EQ(shared.evaluators, 0u);
+  config.cloud_offers = "big=1";
+  config.evaluator_offers = "small=0.1";
+  const cloud_hooks::ReplacementOptions own = replacement_options(config, {}).value();
+  EXPECT_EQ(own.target, 2u);
+  EXPECT_EQ(own.evaluators, 1u);
+  ASSERT_EQ(own.offers.size(), 2u);
+  EXPECT_TRUE(own.offers[1].for_evaluator && !own.offers[0].for_evaluator);
+  config.cloud_budget = 5;
+  config.evaluator_offers = "small";
+  EXPECT_FALSE(replacement_options(config, {}).ok()) << "a budget needs every price";
 }
 
 TEST(CloudOffers, WithTwoKindsOfGpuAreRefusedWhereAllMustComputeTheSameBits) {

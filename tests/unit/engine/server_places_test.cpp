@@ -14,7 +14,7 @@ JobConfig three_workers_two_servers() {
 }
 
 TEST(ServerPlaces, MachinesAreServersInTheOrderInWhichTheyAsk) {
-  ServerPlaces places(three_workers_two_servers());
+  ServerPlaces places(places_of_servers(three_workers_two_servers()));
   EXPECT_EQ(places.take("b"), 0u);
   EXPECT_EQ(places.take("a"), 1u);
   EXPECT_EQ(places.take("c"), std::nullopt) << "a worker";
@@ -24,7 +24,7 @@ TEST(ServerPlaces, MachinesAreServersInTheOrderInWhichTheyAsk) {
 }
 
 TEST(ServerPlaces, AMachineThatCameToNothingIsReplaced) {
-  ServerPlaces places(three_workers_two_servers());
+  ServerPlaces places(places_of_servers(three_workers_two_servers()));
   EXPECT_EQ(places.take("a"), 0u);
   EXPECT_EQ(places.take("b"), 1u);
   places.gone("a");
@@ -34,7 +34,7 @@ TEST(ServerPlaces, AMachineThatCameToNothingIsReplaced) {
 }
 
 TEST(ServerPlaces, WhoHasNoNameIsAWorker) {
-  ServerPlaces places(three_workers_two_servers());
+  ServerPlaces places(places_of_servers(three_workers_two_servers()));
   EXPECT_EQ(places.take(""), std::nullopt);
   EXPECT_FALSE(places.has(""));
   places.gone("");
@@ -46,11 +46,12 @@ TEST(ServerPlaces, WhatAMachineIsTold) {
   EXPECT_EQ(settings_of_place(config, 1), "ps_server = true\nps_index = 1\n");
   EXPECT_EQ(settings_of_place(config, std::nullopt), "");
   config.ps = 0;  // colocated
-  EXPECT_EQ(ServerPlaces(config).take("a"), 0u);
+  EXPECT_EQ(ServerPlaces(places_of_servers(config)).take("a"), 0u);
   EXPECT_EQ(settings_of_place(config, 2), "worker_number = 2\n");
   EXPECT_EQ(settings_of_place(config, std::nullopt), "worker_number = 3\n") << "carries none";
   config.sync.clear();
-  EXPECT_EQ(ServerPlaces(config).take("a"), std::nullopt) << "all-reduce has no servers";
+  EXPECT_EQ(ServerPlaces(places_of_servers(config)).take("a"), std::nullopt)
+      << "all-reduce has no servers";
   EXPECT_EQ(settings_of_place(config, std::nullopt), "");
 }
 

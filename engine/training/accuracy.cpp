@@ -1,4 +1,4 @@
-#include "cli/evaluate.hpp"
+#include "engine/training/accuracy.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include "datasets/loader.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
-namespace mayfly::cli {
+namespace mayfly::engine {
 namespace {
 
 constexpr std::uint32_t kBatch = 16;
@@ -81,4 +81,4 @@ Result<Accuracy> measure_accuracy(const nn::Model& model, const nn::ModelState& 
   return accuracy;
 }
 
-}  // namespace mayfly::cli
+}  // namespace mayfly::engine

@@ -7,7 +7,7 @@
 #include "nn/model.hpp"
 #include "nn/model_state.hpp"
 
-namespace mayfly::cli {
+namespace mayfly::engine {
 
 struct Accuracy {
   std::uint64_t samples = 0;
@@ -26,4 +26,4 @@ struct Accuracy {
                                                 const datasets::DatasetPair& data,
                                                 std::uint32_t threads);
 
-}  // namespace mayfly::cli
+}  // namespace mayfly::engine

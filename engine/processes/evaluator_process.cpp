@@ -1,0 +1,111 @@
+#include "engine/processes/evaluator_process.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/log.hpp"
+#include "elastic/net/first_session.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/processes/run_place.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/evaluations.hpp"
+#include "engine/run/low_priority.hpp"
+#include "engine/training/accuracy.hpp"
+#include "engine/training/prepare_job.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr Duration kConnectTimeout = seconds(5);  // of one attempt; a signal is noticed after it
+constexpr Duration kConnectAgainAfter = seconds(1);
+
+struct Measure {
+  TestSet test;
+  std::uint32_t threads = 0;
+
+  [[nodiscard]] Evaluation operator()(Step step, const nn::CheckpointFiles& files) const {
+    const Instant begin = monotonic_now();
+    Evaluation evaluation;
+    evaluation.step = value(step);
+    const Result<nn::ModelState> state = nn::decode_checkpoint(test.model, files);
+    const Result<Accuracy> accuracy =
+        state.ok() ? measure_accuracy(test.model, state.value(), test.data, threads)
+                   : state.error();
+    if (!accuracy.ok()) {
+      evaluation.failure = accuracy.error().detail;
+      log::warning(fmt::format("step {} is not measured: {}", value(step), evaluation.failure));
+      return evaluation;
+    }
+    evaluation.samples = accuracy.value().samples;
+    evaluation.test_top1 = accuracy.value().top1();
+    evaluation.test_loss = accuracy.value().loss;
+    evaluation.seconds = to_seconds(monotonic_now() - begin);
+    log::info(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}", value(step),
+                          100 * evaluation.test_top1, evaluation.test_loss));
+    return evaluation;
+  }
+};
+
+/// One connection, from a coordinator found to the reason why it is over.
+Result<std::string> serve_once(const JobConfig& config, const std::vector<std::string>& endpoints,
+                               ByteSpan token, const Measure& measure,
+                               const LeaveSignals& signals) {
+  elastic::Hello hello;
+  hello.role = elastic::Role::kTransfer;
+  Result<elastic::FirstSession> found =
+      elastic::open_first_session(endpoints, token, hello, monotonic_now() + kConnectTimeout);
+  if (!found.ok()) {
+    return std::move(found).error();
+  }
+  const int fd = found.value().session.fd.get();
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kEvaluate;
+  request.machine = config.server;
+  TRY(send_frame(fd, encode(request)));
+  log::info("measuring checkpoints for " + endpoints[found.value().endpoint]);
+  return serve_evaluations(fd, measure, [&signals] { return signals.asked(); });
+}
+
+}  // namespace
+
+int run_evaluator(const JobConfig& config, const LeaveSignals& signals) {
+  run_with_low_priority();
+  const Result<Bytes> token = read_job_token(config);
+  if (!token.ok()) {
+    return fail(token.error(), kExitUsage);
+  }
+  Result<TestSet> test = open_test_set(config);
+  if (!test.ok()) {
+    return fail(test.error(), kExitUsage);
+  }
+  const Measure measure{std::move(test).value(), config.threads};
+  std::vector<std::string> endpoints = coordinator_endpoints(config);
+  const auto patience = Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
+  Instant last_heard = monotonic_now();
+  while (!signals.asked()) {
+    const Instant begin = monotonic_now();
+    const Result<std::string> end = serve_once(config, endpoints, token.value(), measure, signals);
+    if (end.ok()) {
+      log::info("leaving: " + end.value());
+      return kExitDone;
+    }
+    if (end.error().code == Errc::kRefused) {
+      return fail(end.error(), kExitUsage);
+    }
+    if (monotonic_now() - begin > kConnectTimeout + kConnectAgainAfter) {
+      last_heard = monotonic_now();  // it was connected meanwhile
+    } else if (monotonic_now() - last_heard > patience) {
+      return fail(end.error(), kExitFailed);
+    }
+    log::info(fmt::format("connecting again: {}", end.error().detail));
+    // Another coordinator may be in charge now.
+    std::rotate(endpoints.begin(), endpoints.begin() + 1, endpoints.end());
+    std::this_thread::sleep_for(kConnectAgainAfter);
+  }
+  return kExitDone;
+}
+
+}  // namespace mayfly::engine

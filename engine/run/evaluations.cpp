@@ -1,0 +1,408 @@
+#include "engine/run/evaluations.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/time.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/json_text.hpp"
+#include "engine/run/low_priority.hpp"
+#include "engine/run/run_directory.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kEvaluatorsMax = 64;
+constexpr std::size_t kFailureBytesMax = 2000;
+constexpr Duration kLookForCheckpointsEvery = milliseconds(500);
+constexpr Duration kAliveEvery = seconds(2);  // well below kTransferIdleMax
+constexpr std::string_view kFolderPrefix = "step-";
+
+std::string evaluations_path(const std::string& run_dir) {
+  return run_dir + "/evaluations.jsonl";
+}
+
+Result<void> send_answer(int fd, TransferAnswer::Verdict verdict, std::string text = {}) {
+  TransferAnswer answer;
+  answer.verdict = verdict;
+  answer.text = std::move(text);
+  return send_frame(fd, encode(answer));
+}
+
+Result<Evaluation> receive_evaluation(int fd) {
+  while (true) {
+    Result<Bytes> heard = receive_frame(fd);
+    if (!heard.ok()) {
+      return std::move(heard).error();
+    }
+    if (!heard.value().empty()) {
+      return decode_evaluation(heard.value());
+    }
+  }
+}
+
+/// Sends an empty frame every few seconds, as long as it exists. Nobody else may send meanwhile.
+class AliveFrames {
+ public:
+  explicit AliveFrames(int fd) : thread_([this, fd] { run(fd); }) {}
+  ~AliveFrames() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  AliveFrames(const AliveFrames&) = delete;
+  AliveFrames& operator=(const AliveFrames&) = delete;
+
+ private:
+  void run(int fd) {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kAliveEvery, [this] { return is_over_; })) {
+      (void)send_frame(fd, {});  // a broken connection shows when the result is sent
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::string to_json(const Evaluation& evaluation) {
+  JsonObject object;
+  object.add("step", json_number(evaluation.step))
+      .add("time", json_number(wall_clock_seconds()))
+      .add("samples", json_number(evaluation.samples))
+      .add("test_top1", json_number(evaluation.test_top1))
+      .add("test_loss", json_number(evaluation.test_loss))
+      .add("seconds", json_number(evaluation.seconds));
+  if (!evaluation.evaluator.empty()) {
+    object.add("evaluator", json_string(evaluation.evaluator));
+  }
+  return object.text();
+}
+
+std::vector<Evaluation> read_evaluations(const std::string& run_dir) {
+  std::vector<Evaluation> evaluations;
+  std::ifstream file(evaluations_path(run_dir));
+  for (std::string line; std::getline(file, line);) {
+    boost::json::error_code failure;
+    const boost::json::value parsed = boost::json::parse(line, failure);
+    const boost::json::object* const object = failure ? nullptr : parsed.if_object();
+    const boost::json::value* const step = object ? object->if_contains("step") : nullptr;
+    if (step == nullptr || !step->is_number()) {
+      continue;
+    }
+    const auto number = [object](const char* name) {
+      const boost::json::value* const field = object->if_contains(name);
+      return field != nullptr && field->is_number() ? field->to_number<double>() : 0.0;
+    };
+    const boost::json::value* const evaluator = object->if_contains("evaluator");
+    Evaluation& one = evaluations.emplace_back();
+    one.step = static_cast<std::uint64_t>(number("step"));
+    one.samples = static_cast<std::uint64_t>(number("samples"));
+    one.test_top1 = number("test_top1");
+    one.test_loss = number("test_loss");
+    one.seconds = number("seconds");
+    if (evaluator != nullptr && evaluator->is_string()) {
+      one.evaluator = std::string(evaluator->get_string());
+    }
+  }
+  return evaluations;
+}
+
+std::vector<std::uint64_t> checkpoints_to_measure(const std::string& run_dir,
+                                                  const std::set<std::uint64_t>& seen) {
+  std::vector<std::uint64_t> steps;
+  std::error_code failure;
+  for (fs::directory_iterator it(run_dir + "/checkpoints", failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    std::uint64_t step = 0;
+    if (name.starts_with(kFolderPrefix) &&
+        std::from_chars(name.data() + kFolderPrefix.size(), name.data() + name.size(), step).ec ==
+            std::errc{} &&
+        !seen.contains(step)) {
+      steps.push_back(step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Bytes encode(const Evaluation& evaluation) {
+  WireWriter out;
+  out.put(evaluation.step);
+  out.put(evaluation.samples);
+  out.put(evaluation.test_top1);
+  out.put(evaluation.test_loss);
+  out.put(evaluation.seconds);
+  out.put_string(evaluation.failure.substr(0, kFailureBytesMax));
+  return out.take();
+}
+
+Result<Evaluation> decode_evaluation(ByteSpan bytes) {
+  WireReader in(bytes);
+  Evaluation evaluation;
+  evaluation.step = in.get<std::uint64_t>();
+  evaluation.samples = in.get<std::uint64_t>();
+  evaluation.test_top1 = in.get<double>();
+  evaluation.test_loss = in.get<double>();
+  evaluation.seconds = in.get<double>();
+  evaluation.failure = in.get_string(kFailureBytesMax);
+  if (!in.complete()) {
+    return Error{Errc::kCorrupt, "not a message of an evaluator"};
+  }
+  return evaluation;
+}
+
+// --- The coordinator's side
+
+EvaluationService::EvaluationService(std::string run_dir, Hooks hooks)
+    : run_dir_(std::move(run_dir)), hooks_(std::move(hooks)) {}
+
+void EvaluationService::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_ = true;
+    for (const Connection& connection : connections_) {
+      ::shutdown(connection.socket.get(), SHUT_RDWR);
+    }
+  }
+  changed_.notify_all();
+  for (Connection& connection : connections_) {  // the list changes no more
+    if (connection.thread.joinable()) {
+      connection.thread.join();
+    }
+  }
+}
+
+void EvaluationService::take(UniqueFd socket, std::string host, std::string machine) {
+  const std::lock_guard lock(mutex_);
+  if (is_closing_) {
+    return;
+  }
+  connections_.remove_if([](Connection& connection) {
+    if (connection.is_over) {
+      connection.thread.join();
+    }
+    return connection.is_over;
+  });
+  if (connections_.size() == kEvaluatorsMax) {
+    return;
+  }
+  Connection& connection = connections_.emplace_back();
+  connection.status.number = next_number_++;
+  connection.status.server = std::move(machine);
+  connection.status.host = std::move(host);
+  connection.socket = std::move(socket);
+  connection.thread = std::thread([this, &connection] { serve(connection); });
+}
+
+std::vector<EvaluatorStatus> EvaluationService::evaluators() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<EvaluatorStatus> all;
+  for (const Connection& connection : connections_) {
+    if (!connection.is_over) {
+      all.push_back(connection.status);
+    }
+  }
+  return all;
+}
+
+void EvaluationService::dismiss(std::uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Connection& connection : connections_) {
+      connection.is_dismissed = connection.is_dismissed || connection.status.number == number;
+    }
+  }
+  changed_.notify_all();
+}
+
+bool EvaluationService::drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_draining_ = true;
+  }
+  changed_.notify_all();
+  return !evaluators().empty();
+}
+
+void EvaluationService::serve(Connection& connection) {
+  pthread_setname_np(pthread_self(), "evaluator");
+  run_with_low_priority();
+  const EvaluatorStatus first = [&] {
+    const std::lock_guard lock(mutex_);
+    return connection.status;
+  }();
+  hooks_.on_joined(first);
+  const Result<void> served = measure_all(connection);
+  ::shutdown(connection.socket.get(), SHUT_RDWR);
+  EvaluatorStatus last;
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection.status.measures) {  // for another evaluator
+      seen_->erase(*connection.status.measures);
+    }
+    connection.is_over = true;
+    last = connection.status;
+  }
+  hooks_.on_left(last, served.ok() ? std::string() : served.error().detail);
+}
+
+/// Until the evaluator is let go.
+Result<void> EvaluationService::measure_all(Connection& connection) {
+  const int fd = connection.socket.get();
+  while (hooks_.is_in_charge()) {
+    const std::optional<std::uint64_t> step = claim(connection);
+    if (step) {
+      TRY(measure(connection, *step));
+      continue;
+    }
+    bool is_let_go = false;
+    {
+      std::unique_lock lock(mutex_);
+      const auto is_called = [&] { return is_draining_ || is_closing_ || connection.is_dismissed; };
+      changed_.wait_for(lock, kLookForCheckpointsEvery, is_called);
+      is_let_go = connection.is_dismissed || is_closing_;
+      if (is_draining_ && !is_let_go) {  // asked before the folder is read: the last one counts
+        is_let_go = checkpoints_to_measure(run_dir_, *seen_).empty();
+      }
+    }
+    if (is_let_go) {
+      return send_answer(fd, TransferAnswer::Verdict::kRefused, "it is not needed any more");
+    }
+    TRY(send_answer(fd, TransferAnswer::Verdict::kNothing));
+    if (const Result<Evaluation> alive = receive_evaluation(fd); !alive.ok()) {
+      return alive.error();
+    }
+  }
+  return Error{Errc::kAborted, "this coordinator is not in charge"};
+}
+
+/// The step of the oldest checkpoint that nobody has measured or measures.
+std::optional<std::uint64_t> EvaluationService::claim(Connection& connection) {
+  const std::lock_guard lock(mutex_);
+  if (!seen_) {
+    seen_.emplace();
+    for (const Evaluation& evaluation : read_evaluations(run_dir_)) {
+      seen_->insert(evaluation.step);
+    }
+  }
+  const std::vector<std::uint64_t> steps = checkpoints_to_measure(run_dir_, *seen_);
+  if (steps.empty() || connection.is_dismissed || is_closing_) {
+    return std::nullopt;
+  }
+  seen_->insert(steps.front());
+  connection.status.measures = steps.front();
+  return steps.front();
+}
+
+Result<void> EvaluationService::measure(Connection& connection, std::uint64_t step) {
+  const int fd = connection.socket.get();
+  Result<LoadedCheckpoint> loaded =
+      load_checkpoint(folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step}));
+  Evaluation evaluation;
+  if (loaded.ok()) {
+    TransferAnswer answer;
+    answer.verdict = TransferAnswer::Verdict::kTransfer;
+    answer.offer = offer_of(Step{step}, loaded.value().files);
+    TRY(send_frame(fd, encode(answer)));
+    TRY(send_files(fd, answer.offer, loaded.value().files));
+    loaded = Error{Errc::kNotFound, ""};  // large, and not needed while the evaluator computes
+    Result<Evaluation> heard = receive_evaluation(fd);
+    if (!heard.ok()) {
+      return std::move(heard).error();
+    }
+    evaluation = std::move(heard).value();
+  } else {  // it may have been removed meanwhile: newer ones are there then
+    evaluation.failure = loaded.error().detail;
+  }
+  evaluation.step = step;
+  record(connection, std::move(evaluation));
+  return {};
+}
+
+void EvaluationService::record(Connection& connection, Evaluation evaluation) {
+  evaluation.evaluator = connection.status.server;
+  {
+    const std::lock_guard lock(mutex_);
+    connection.status.measures.reset();
+    if (evaluation.failure.empty()) {
+      ++connection.status.measured;
+      Result<void> written;
+      if (lines_ == nullptr) {
+        Result<std::unique_ptr<LineFile>> opened =
+            LineFile::open(evaluations_path(run_dir_), LineFile::Content::kLines);
+        if (opened.ok()) {
+          lines_ = std::move(opened).value();
+        } else {
+          written = opened.error();
+        }
+      }
+      if (lines_ != nullptr) {
+        written = lines_->append(to_json(evaluation));
+      }
+      if (!written.ok()) {
+        log::warning("an evaluation is not recorded: " + written.error().detail);
+      }
+    }
+  }
+  hooks_.on_measured(evaluation);
+}
+
+// --- The evaluator's side
+
+Result<std::string> serve_evaluations(
+    int fd, const std::function<Evaluation(Step, const nn::CheckpointFiles&)>& measure,
+    const std::function<bool()>& should_leave) {
+  while (!should_leave()) {
+    const Result<Bytes> heard = receive_frame(fd);
+    if (!heard.ok()) {
+      return heard.error();
+    }
+    Result<TransferAnswer> answer = decode_transfer_answer(heard.value());
+    if (!answer.ok()) {
+      return std::move(answer).error();
+    }
+    Evaluation evaluation;
+    switch (answer.value().verdict) {
+      case TransferAnswer::Verdict::kRefused: return answer.value().text;
+      case TransferAnswer::Verdict::kNothing: break;
+      case TransferAnswer::Verdict::kTransfer: {
+        const Step step = answer.value().offer.step;
+        IncomingCheckpoint incoming(std::move(answer.value().offer));
+        TRY(incoming.receive(fd));
+        const AliveFrames alive(fd);
+        const Result<nn::CheckpointFiles> files = incoming.take();
+        if (files.ok()) {
+          evaluation = measure(step, files.value());
+        } else {
+          evaluation.failure = files.error().detail;
+        }
+        break;
+      }
+    }
+    TRY(send_frame(fd, encode(evaluation)));
+  }
+  return std::string("it was asked to leave");
+}
+
+}  // namespace mayfly::engine

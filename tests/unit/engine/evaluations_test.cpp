@@ -1,0 +1,182 @@
+#include "engine/run/evaluations.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+
+#include "base/time.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "nn/model_state.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// A run directory, the coordinator's service, and evaluators that measure without computing.
+class EvaluationsTest : public ::testing::Test {
+ protected:
+  EvaluationsTest() { std::filesystem::create_directory(run_ / "checkpoints"); }
+
+  void save(std::uint64_t step) {
+    nn::ModelState state = nn::make_initial_state(model_, 7, 0, 0);
+    state.committed = Step{step};
+    ASSERT_TRUE(save_checkpoint(run_ / "checkpoints", nn::encode_checkpoint(model_, state, 7, {}),
+                                Step{step}, 10)
+                    .ok());
+  }
+
+  struct Evaluator {
+    std::array<int, 2> ends{-1, -1};
+    std::atomic<bool> leaves = false;
+    std::atomic<bool> hangs = false;
+    std::vector<std::uint64_t> measured;
+    Result<std::string> end{std::string()};
+    std::thread thread;
+  };
+
+  /// One that joins as `server`.
+  Evaluator& start(const std::string& server) {
+    Evaluator& evaluator = evaluators_.emplace_back();
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, evaluator.ends.data()), 0);
+    service_.take(UniqueFd(evaluator.ends[0]), "host", server);
+    evaluator.thread = std::thread([&evaluator] {
+      evaluator.end = serve_evaluations(
+          evaluator.ends[1],
+          [&evaluator](Step step, const nn::CheckpointFiles& files) {
+            EXPECT_EQ(files.size(), 3U);
+            while (evaluator.hangs) {
+              std::this_thread::sleep_for(milliseconds(1));
+            }
+            evaluator.measured.push_back(value(step));
+            Evaluation evaluation;
+            evaluation.samples = 100;
+            evaluation.test_top1 = 0.5;
+            return evaluation;
+          },
+          [&evaluator] { return evaluator.leaves.load(); });
+      ::shutdown(evaluator.ends[1], SHUT_RDWR);
+    });
+    return evaluator;
+  }
+
+  template <typename Condition>
+  static void wait_until(const Condition& holds) {
+    const Instant deadline = monotonic_now() + seconds(60);
+    while (!holds() && monotonic_now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    ASSERT_TRUE(holds());
+  }
+
+  std::vector<std::uint64_t> steps_on_record() {
+    std::vector<std::uint64_t> steps;
+    for (const Evaluation& one : read_evaluations(run_.path())) {
+      steps.push_back(one.step);
+    }
+    return steps;
+  }
+
+  void TearDown() override {
+    for (Evaluator& evaluator : evaluators_) {
+      evaluator.hangs = false;
+    }
+    service_.close();
+    for (Evaluator& evaluator : evaluators_) {
+      evaluator.thread.join();
+      ::close(evaluator.ends[1]);
+    }
+  }
+
+  const test_support::TemporaryFolder run_;
+  const nn::Model model_ = nn::make_model("resnet20", 10).value();
+  std::atomic<bool> is_in_charge_ = true;
+  std::atomic<int> lost_ = 0;
+  std::list<Evaluator> evaluators_;
+  EvaluationService service_{
+      run_.path(),
+      {[this] { return is_in_charge_.load(); }, [](const EvaluatorStatus&) {},
+       [this](const EvaluatorStatus&, const std::string& why) { lost_ += why.empty() ? 0 : 1; },
+       [](const Evaluation&) {}}};
+};
+
+TEST_F(EvaluationsTest, MeasuresEachCheckpointOnceAndLeavesAfterTheLast) {
+  save(2);
+  Evaluator& evaluator = start("server-1");
+  wait_until([&] { return steps_on_record().size() == 1; });
+  save(4);
+  wait_until([&] { return steps_on_record().size() == 2; });
+  save(6);
+  wait_until([&] { return !service_.drain(); });
+  EXPECT_THAT(steps_on_record(), ElementsAre(2, 4, 6)) << "the last one is not missed";
+  EXPECT_THAT(evaluator.measured, ElementsAre(2, 4, 6));
+  EXPECT_EQ(read_evaluations(run_.path()).front().evaluator, "server-1");
+  EXPECT_EQ(lost_, 0);
+}
+
+TEST_F(EvaluationsTest, ALostEvaluatorsCheckpointIsMeasuredByAnother) {
+  Evaluator& first = start("server-1");
+  first.hangs = true;
+  save(2);
+  wait_until([&] {
+    const std::vector<EvaluatorStatus> all = service_.evaluators();
+    return all.size() == 1 && all.front().measures == 2;
+  });
+  Evaluator& second = start("server-2");
+  ::shutdown(first.ends[1], SHUT_RDWR);  // its machine is gone
+  wait_until([&] { return !steps_on_record().empty(); });
+  EXPECT_THAT(second.measured, ElementsAre(2));
+  EXPECT_EQ(read_evaluations(run_.path()).front().evaluator, "server-2");
+  EXPECT_EQ(lost_, 1);
+}
+
+TEST_F(EvaluationsTest, ContinuesWhereAnEarlierCoordinatorStopped) {
+  save(2);
+  save(4);
+  Evaluation earlier;
+  earlier.step = 2;
+  std::ofstream(run_ / "evaluations.jsonl") << to_json(earlier) << "\n{\"torn\n";
+  Evaluator& evaluator = start("server-1");
+  wait_until([&] { return !service_.drain(); });
+  EXPECT_THAT(evaluator.measured, ElementsAre(4));
+}
+
+TEST_F(EvaluationsTest, ADismissedEvaluatorLeavesAfterItsCheckpoint) {
+  Evaluator& evaluator = start("server-1");
+  evaluator.hangs = true;
+  save(2);
+  wait_until([&] {
+    const std::vector<EvaluatorStatus> all = service_.evaluators();
+    return !all.empty() && all.front().measures == 2;
+  });
+  service_.dismiss(service_.evaluators().front().number);
+  save(4);
+  evaluator.hangs = false;
+  wait_until([&] { return service_.evaluators().empty(); });
+  EXPECT_THAT(steps_on_record(), ElementsAre(2));
+  EXPECT_EQ(lost_, 0);
+}
+
+TEST_F(EvaluationsTest, ACoordinatorThatIsNotInChargeLetsThemGo) {
+  is_in_charge_ = false;
+  save(2);
+  Evaluator& evaluator = start("server-1");
+  wait_until([&] { return service_.evaluators().empty(); });
+  EXPECT_TRUE(evaluator.measured.empty());
+  EXPECT_TRUE(steps_on_record().empty());
+}
+
+TEST_F(EvaluationsTest, AnEvaluatorThatIsAskedToLeaveClosesItsConnection) {
+  Evaluator& evaluator = start("server-1");
+  evaluator.leaves = true;
+  wait_until([&] { return service_.evaluators().empty(); });
+  EXPECT_EQ(lost_, 1);
+}
+
+}  // namespace
+}  // namespace mayfly::engine
