@@ -1,8 +1,7 @@
 // `mayfly bundle`: this program and its libraries in one archive.
 
 #include "cli/commands.hpp"
-#include "cloud_hooks/bundle/bundle_file.hpp"
-#include "cloud_hooks/program_bundle.hpp"
+#include "cloud_hooks/bundle/program_bundle.hpp"
 
 namespace mayfly::cli {
 

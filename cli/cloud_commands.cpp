@@ -6,7 +6,6 @@
 #include "cli/commands.hpp"
 #include "cli/configuration.hpp"
 #include "engine/cloud/cloud_provider.hpp"
-#include "engine/cloud/gpu_findings.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 
@@ -36,11 +35,11 @@ std::string json_of(const ServerStatus& server) {
 
 int list(Provider& provider, const ParsedArguments& arguments, Context& context) {
   const auto answer = provider.list();
-  if (const auto* error = std::get_if<ProviderError>(&answer)) {
-    return complain(*error, context);
+  if (!answer.ok()) {
+    return complain(answer.error(), context);
   }
   std::size_t alive = 0;
-  for (const ServerStatus& server : std::get<std::vector<ServerStatus>>(answer)) {
+  for (const ServerStatus& server : answer.value()) {
     alive += server.alive() ? 1 : 0;
     if (arguments.has("json")) {
       context.out << json_of(server) << "\n";
@@ -60,11 +59,11 @@ int list(Provider& provider, const ParsedArguments& arguments, Context& context)
 
 int release(Provider& provider, Context& context) {
   const auto answer = provider.list();
-  if (const auto* error = std::get_if<ProviderError>(&answer)) {
-    return complain(*error, context);
+  if (!answer.ok()) {
+    return complain(answer.error(), context);
   }
   int worst = kExitDone;
-  for (const ServerStatus& server : std::get<std::vector<ServerStatus>>(answer)) {
+  for (const ServerStatus& server : answer.value()) {
     if (!server.alive()) {
       continue;
     }

@@ -135,8 +135,7 @@ Strings with_id(Strings argv, const std::string& id) {
 
 ProviderError as_provider_error(const Error& error) {
   const bool lasting = error.code == Errc::kInvalidInput || error.code == Errc::kNotFound;
-  return {
-      lasting ? ProviderErrorKind::kConfig : ProviderErrorKind::kCapacity, error.detail, {}, {}};
+  return {lasting ? ProviderErrorKind::kConfig : ProviderErrorKind::kCapacity, error.detail};
 }
 
 }  // namespace

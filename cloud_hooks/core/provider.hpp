@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/random.hpp"
 #include "base/time.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -36,16 +37,32 @@ struct ProviderError {
   ProviderErrorKind kind = ProviderErrorKind::kConfig;
   std::string detail;  ///< a readable reason
   /// With kCapacity, if the provider reports them: the zones that could serve the request now.
-  std::vector<std::string> zones_available;
+  std::vector<std::string> zones_available{};
   /// With kRate and kCapacity, if the provider reports it: the least time to wait.
-  std::optional<Duration> retry_after;
+  std::optional<Duration> retry_after{};
 
   friend bool operator==(const ProviderError&, const ProviderError&) = default;
 };
 
-/// The result of a call to a provider, or its error.
+/// The result of a call to a provider, or its error. TRY and TRY_ASSIGN work on it, in functions
+/// that return another Answer, an optional error, or a RequestOutcome.
 template <typename T>
-using Answer = std::variant<T, ProviderError>;
+class [[nodiscard]] Answer {
+ public:
+  Answer(T value) : either_(std::move(value)) {}
+  Answer(ProviderError error) : either_(std::move(error)) {}
+
+  [[nodiscard]] bool ok() const { return either_.index() == 0; }
+  // These throw if it is the other one, which is a defect of the program.
+  [[nodiscard]] T& value() & { return std::get<0>(either_); }
+  [[nodiscard]] const T& value() const& { return std::get<0>(either_); }
+  [[nodiscard]] T&& value() && { return std::get<0>(std::move(either_)); }
+  [[nodiscard]] const ProviderError& error() const& { return std::get<1>(either_); }
+  [[nodiscard]] ProviderError&& error() && { return std::get<1>(std::move(either_)); }
+
+ private:
+  std::variant<T, ProviderError> either_;
+};
 
 /// How a server is paid for: spot servers are cheap and may be taken away at any time, on-demand
 /// servers are expensive and stay.
@@ -127,6 +144,11 @@ struct ServerStatus {
 /// it is unknown whether the others were started; repeating the same request, or list(), shows it.
 /// After any other error the others were not started and will not be.
 struct RequestOutcome {
+  RequestOutcome() = default;
+  RequestOutcome(ProviderError why) : error(std::move(why)) {}
+  RequestOutcome(std::vector<ServerStatus> all, std::optional<ProviderError> why)
+      : servers(std::move(all)), error(std::move(why)) {}
+
   std::vector<ServerStatus> servers;
   std::optional<ProviderError> error;
 };
@@ -169,5 +191,12 @@ class Provider {
   /// Checks programs, credentials, quota and images without creating anything.
   [[nodiscard]] virtual std::vector<Finding> examine() = 0;
 };
+
+/// The UUID (version 4, lower case) with that number in the sequence of `random`. Sequences of
+/// different keys have no ids in common, so each start of a coordinator uses a new key.
+[[nodiscard]] std::string make_request_id(const CounterRandom& random, std::uint64_t number);
+
+/// Whether the text has the form of a UUID that is not zero.
+[[nodiscard]] bool is_request_id(const std::string& text);
 
 }  // namespace mayfly::cloud_hooks

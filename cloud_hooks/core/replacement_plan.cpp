@@ -1,4 +1,5 @@
-// The second half of ReplacementPolicy: the actions that follow from its state after every event.
+// The part of ReplacementPolicy that follows the workers of the job, and the actions that follow
+// from its state after every event.
 
 #include <algorithm>
 
@@ -12,6 +13,187 @@ constexpr Duration kShortestWait = milliseconds(1);
 
 }  // namespace
 
+void ReplacementPolicy::on(Instant now, const policy_event::Joined& event) {
+  MemberInfo& member = members_[event.member];
+  member = {event.server, now};
+  if (event.server.empty()) {
+    presume_server(member);
+    return;
+  }
+  const auto found = servers_.find(event.server);
+  if (found == servers_.end()) {
+    return;
+  }
+  Server& server = found->second;
+  if (server.stage != Stage::kAwaited && server.stage != Stage::kSilent &&
+      server.stage != Stage::kUnnamed) {
+    return;  // on its way out
+  }
+  server.stage = Stage::kWorking;
+  server.deadline.reset();
+  server.member = event.member;
+  if (server.offer) {
+    catalog_.worked(*server.offer);
+  }
+  tell("server_joined", describe(server), event.server);
+}
+
+void ReplacementPolicy::on(Instant, const policy_event::Irreplaceable& event) {
+  if (const auto member = members_.find(event.member); member != members_.end()) {
+    member->second.is_irreplaceable = true;
+  }
+}
+
+void ReplacementPolicy::on(Instant now, const policy_event::Leaving& event) {
+  const auto member = members_.find(event.member);
+  if (member == members_.end() || member->second.leaves) {
+    return;
+  }
+  member->second.leaves = true;
+  if (!first_loss_) {
+    first_loss_ = now;
+  }
+  const auto found = servers_.find(member->second.server);
+  if (found != servers_.end() && found->second.stage == Stage::kWorking) {
+    found->second.stage = Stage::kLeaving;
+    found->second.deadline = now + options_.leave_timeout;
+  }
+}
+
+void ReplacementPolicy::on(Instant now, const policy_event::Gone& event) {
+  const auto member = members_.find(event.member);
+  if (member == members_.end()) {
+    return;
+  }
+  const MemberInfo info = member->second;
+  members_.erase(member);
+  if (!info.leaves && !first_loss_) {
+    first_loss_ = now;
+  }
+  if (info.server.empty()) {
+    unnamed_lost(now);
+    return;
+  }
+  const auto found = servers_.find(info.server);
+  if (found != servers_.end() && found->second.member == event.member) {
+    worker_lost(now, info.server, found->second);
+  }
+}
+
+void ReplacementPolicy::worker_lost(Instant now, const std::string& id, Server& server) {
+  server.member.reset();
+  list_due_ = std::min(list_due_, now);
+  if (server.stage == Stage::kLeaving || (server.stage == Stage::kWorking && is_closing_)) {
+    release(now, id);
+  } else if (server.stage == Stage::kWorking) {
+    server.stage = Stage::kSilent;
+    server.deadline = now + options_.rejoin_patience;
+    if (server.offer) {
+      ++losses_[*server.offer];
+    }
+    tell("server_lost", describe(server) + " has lost its worker", id);
+  }
+}
+
+void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
+  const auto member = members_.find(event.member);
+  if (member == members_.end()) {
+    return;
+  }
+  member->second.is_measured = true;
+  const auto found = servers_.find(member->second.server);
+  if (found != servers_.end() && found->second.offer) {
+    catalog_.measured(*found->second.offer, event.speed);
+  }
+}
+
+// --- Workers that did not name their server ---
+//
+// Each of them is counted together with one server that waits for its worker. Otherwise worker and
+// server would count twice, the job would have too many, and the server of the worker would be
+// released. It is unknown which server it really is, so none of these servers is released while it
+// may be the one.
+
+/// The server that was granted first, of those without a worker.
+void ReplacementPolicy::presume_server(MemberInfo& member) {
+  Server* oldest = nullptr;
+  for (auto& [id, server] : servers_) {
+    const bool waits = server.stage == Stage::kAwaited && !is_for_evaluator(server);
+    if (waits && (oldest == nullptr || server.order < oldest->order)) {
+      oldest = &server;
+    }
+  }
+  if (oldest != nullptr) {
+    count_together(member, *oldest);
+  }
+}
+
+/// A worker may join before the answer to the request for its server arrives.
+void ReplacementPolicy::presume_worker(Server& server) {
+  for (auto& [id, member] : members_) {
+    if (member.server.empty() && !member.has_presumed_server && member.joined > server.asked) {
+      count_together(member, server);
+      return;
+    }
+  }
+}
+
+void ReplacementPolicy::count_together(MemberInfo& member, Server& server) {
+  member.has_presumed_server = true;
+  server.stage = Stage::kUnnamed;
+  server.deadline.reset();
+  if (!told_unnamed_) {
+    told_unnamed_ = true;
+    tell("worker_unnamed",
+         "a worker does not say on which server it runs: the startup script should set "
+         "MAYFLY_SERVER. Servers of such workers are kept until the last of them is gone");
+  }
+}
+
+void ReplacementPolicy::unnamed_lost(Instant now) {
+  list_due_ = std::min(list_due_, now);
+  if (has_unnamed()) {
+    return;
+  }
+  for (auto& [id, server] : servers_) {
+    if (server.stage == Stage::kUnnamed) {
+      server.deadline = now + options_.rejoin_patience;
+    }
+  }
+}
+
+bool ReplacementPolicy::has_unnamed() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& entry) { return entry.second.server.empty(); });
+}
+
+/// A server may end before its worker has joined, while another server's unnamed worker was counted
+/// with it. That worker runs on a server that still waits for its worker: the two are now counted
+/// together.
+std::uint32_t ReplacementPolicy::counted_twice() const {
+  std::uint32_t presumed = 0;
+  for (const auto& [id, member] : members_) {
+    presumed += member.has_presumed_server && !member.leaves && !member.server_is_gone ? 1 : 0;
+  }
+  std::uint32_t servers_of_unnamed = 0;
+  std::uint32_t awaited = 0;
+  for (const auto& [id, server] : servers_) {
+    servers_of_unnamed += server.stage == Stage::kUnnamed ? 1 : 0;
+    awaited += server.stage == Stage::kAwaited && !is_for_evaluator(server) ? 1 : 0;
+  }
+  return presumed > servers_of_unnamed ? std::min(presumed - servers_of_unnamed, awaited) : 0;
+}
+
+bool ReplacementPolicy::may_have_unnamed_worker(const Server& server) const {
+  if (server.stage == Stage::kUnnamed) {
+    return has_unnamed();
+  }
+  return server.stage == Stage::kAwaited && server.runs &&
+         std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+           return entry.second.server.empty() && entry.second.joined >= server.asked;
+         });
+}
+
 void ReplacementPolicy::plan(Instant now) {
   watch_budget(now);
   watch_stages(now);
@@ -22,11 +204,11 @@ void ReplacementPolicy::plan(Instant now) {
   watch_exchange(now);
   give_up_surplus(now);
   ask_for_missing(now);
-  look_around(now);
+  request_list(now);
 }
 
 bool ReplacementPolicy::is_for_evaluator(const Server& server) const {
-  return server.offer && book_.terms(*server.offer).for_evaluator;
+  return server.offer && catalog_.terms(*server.offer).for_evaluator;
 }
 
 std::uint32_t ReplacementPolicy::staying() const {
@@ -44,7 +226,8 @@ std::uint32_t ReplacementPolicy::staying() const {
 std::uint32_t ReplacementPolicy::coming() const {
   std::uint32_t count = 0;
   for (const auto& [id, pending] : pending_) {
-    count += pending.limbo || book_.terms(pending.offer).for_evaluator ? 0 : pending.missing();
+    count +=
+        pending.unsettled || catalog_.terms(pending.offer).for_evaluator ? 0 : pending.missing();
   }
   return count;
 }
@@ -56,14 +239,15 @@ std::uint32_t ReplacementPolicy::evaluators_missing() const {
     have += server.stays() && is_for_evaluator(server) ? 1 : 0;
   }
   for (const auto& [id, pending] : pending_) {
-    have += !pending.limbo && book_.terms(pending.offer).for_evaluator ? pending.missing() : 0;
+    have +=
+        !pending.unsettled && catalog_.terms(pending.offer).for_evaluator ? pending.missing() : 0;
   }
   return options_.evaluators - std::min(options_.evaluators, have);
 }
 
 std::uint32_t ReplacementPolicy::on_demand_present() const {
   const auto is_on_demand = [this](std::size_t offer) {
-    const OfferTerms& terms = book_.terms(offer);
+    const OfferTerms& terms = catalog_.terms(offer);
     return terms.offer.market == Market::kOnDemand && !terms.for_evaluator;
   };
   std::uint32_t count = 0;
@@ -72,7 +256,7 @@ std::uint32_t ReplacementPolicy::on_demand_present() const {
     count += counts && server.offer && is_on_demand(*server.offer) ? 1 : 0;
   }
   for (const auto& [id, pending] : pending_) {
-    count += !pending.limbo && is_on_demand(pending.offer) ? pending.missing() : 0;
+    count += !pending.unsettled && is_on_demand(pending.offer) ? pending.missing() : 0;
   }
   return count;
 }
@@ -96,7 +280,7 @@ void ReplacementPolicy::watch_stages(Instant now) {
 }
 
 void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server& server) {
-  if (may_be_a_home(server)) {
+  if (may_have_unnamed_worker(server)) {
     server.stage = Stage::kUnnamed;
     server.deadline.reset();
     return;
@@ -107,7 +291,7 @@ void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server
            describe(server) +
                (server.runs ? " brought no worker into the job in time" : " did not start in time"),
            id);
-      came_to_nothing(now, id, server);
+      never_joined(now, id, server);
       break;
     case Stage::kSilent:
     case Stage::kUnnamed:
@@ -148,7 +332,7 @@ void ReplacementPolicy::let_go(Instant now, const std::string& id) {
   effects_.emplace_back(policy_effect::Drain{*server.member});
 }
 
-void ReplacementPolicy::look_around(Instant now) {
+void ReplacementPolicy::request_list(Instant now) {
   if (list_due_ <= now && !list_in_flight_ && !settled()) {
     list_in_flight_ = true;
     list_asked_ = now;
@@ -209,7 +393,8 @@ std::vector<std::string> ReplacementPolicy::least_wanted() const {
   for (const auto& [id, server] : servers_) {
     if (server.stays() && !is_exchanged(id) && !is_irreplaceable(server) &&
         !is_for_evaluator(server)) {
-      const double price = server.offer ? book_.price_per_speed(*server.offer) : price_of(server);
+      const double price =
+          server.offer ? catalog_.price_per_speed(*server.offer) : price_of(server);
       all.push_back({server.stage == Stage::kWorking, price, server.order, id});
     }
   }
@@ -225,7 +410,7 @@ std::vector<std::string> ReplacementPolicy::least_wanted() const {
   std::vector<std::string> ids;
   for (const Candidate& candidate : all) {
     const Server& server = servers_.at(candidate.id);
-    if (server.offer && book_.terms(*server.offer).offer.market == Market::kOnDemand) {
+    if (server.offer && catalog_.terms(*server.offer).offer.market == Market::kOnDemand) {
       if (on_demand <= floor) {
         continue;
       }
@@ -265,7 +450,7 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
   if (gather_until_ && *gather_until_ > now) {
     consider(gather_until_);
   } else if (gather_until_) {
-    consider(book_.next_change(now));
+    consider(catalog_.next_change(now));
   }
   consider(next_budget_alarm(now));
   return next;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "cloud_hooks/core/request_id.hpp"
+#include "cloud_hooks/core/provider.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -15,7 +15,7 @@ constexpr const char* kEarlierServers = "of earlier processes";  // on the bill,
 ReplacementPolicy::ReplacementPolicy(ReplacementOptions options)
     : options_(std::move(options)),
       target_(std::clamp(options_.target, options_.min, options_.max)),
-      book_(options_.offers, options_.backoff),
+      catalog_(options_.offers, options_.backoff),
       bill_(options_.spent_before, options_.billed_at_least),
       random_(options_.identity) {
   ENSURE(!options_.offers.empty(), "something that may be asked for");
@@ -45,13 +45,13 @@ void ReplacementPolicy::tell(std::string kind, std::string detail, std::string s
 
 double ReplacementPolicy::price_of(const Server& server) const {
   if (server.offer) {
-    return book_.terms(*server.offer).price_per_hour;
+    return catalog_.terms(*server.offer).price_per_hour;
   }
-  double dearest = 0;  // the assumed price of a server whose price is unknown
+  double highest = 0;  // the assumed price of a server whose price is unknown
   for (const OfferTerms& terms : options_.offers) {
-    dearest = std::max(dearest, terms.price_per_hour);
+    highest = std::max(highest, terms.price_per_hour);
   }
-  return dearest;
+  return highest;
 }
 
 std::string ReplacementPolicy::billing_item(const Pending& pending) {
@@ -59,7 +59,7 @@ std::string ReplacementPolicy::billing_item(const Pending& pending) {
 }
 
 std::string ReplacementPolicy::describe(const Server& server) const {
-  return server.offer ? to_string(book_.terms(*server.offer).offer) : "a server of another list";
+  return server.offer ? to_string(catalog_.terms(*server.offer).offer) : "a server of another list";
 }
 
 void ReplacementPolicy::on(Instant now, const policy_event::Begin&) {
@@ -78,7 +78,7 @@ void ReplacementPolicy::on(Instant, const policy_event::Scaled& event) {
   const std::uint32_t wanted = std::clamp(event.target, options_.min, options_.max);
   shrinks_ = wanted < target_ || (shrinks_ && wanted == target_);
   target_ = wanted;
-  book_.forgive();
+  catalog_.forgive();
   told_exhausted_ = false;
 }
 
@@ -102,9 +102,9 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
     return;
   }
   if (pending->missing() > 0) {
-    (void)book_.out_of_stock(pending->offer, now, {});
+    (void)catalog_.out_of_stock(pending->offer, now, {});
     tell("server_refused",
-         "fewer than asked for of " + to_string(book_.terms(pending->offer).offer));
+         "fewer than asked for of " + to_string(catalog_.terms(pending->offer).offer));
   }
   forget(event.request_id);
 }
@@ -114,12 +114,14 @@ void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderErr
     unanswered(now, pending, error);
     return;
   }
-  const std::string what = to_string(book_.terms(pending.offer).offer);
+  const std::string what = to_string(catalog_.terms(pending.offer).offer);
   tell("server_refused", std::string(to_string(error.kind)) + ": " + what + ": " + error.detail);
   switch (error.kind) {
-    case ProviderErrorKind::kCapacity: (void)book_.out_of_stock(pending.offer, now, error); break;
+    case ProviderErrorKind::kCapacity:
+      (void)catalog_.out_of_stock(pending.offer, now, error);
+      break;
     case ProviderErrorKind::kQuota:
-      if (book_.quota_reached(pending.offer)) {
+      if (catalog_.quota_reached(pending.offer)) {
         tell("offer_stopped", what +
                                   ": our quota is reached; asked for again when a server like "
                                   "it has ended, or on `mayfly scale`");
@@ -127,7 +129,7 @@ void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderErr
       break;
     case ProviderErrorKind::kAuth:
     case ProviderErrorKind::kConfig:
-      book_.stop(pending.offer);
+      catalog_.stop(pending.offer);
       tell("offer_stopped", what +
                                 ": not asked for any more until `mayfly scale`; `mayfly cloud "
                                 "doctor` may say what is missing");
@@ -138,19 +140,19 @@ void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderErr
 }
 
 void ReplacementPolicy::unanswered(Instant now, Pending& pending, const ProviderError& error) {
-  if (pending.limbo) {
+  if (pending.unsettled) {
     return;
   }
   if (pending.repeats == 0) {
-    tell("server_refused", "rate: " + to_string(book_.terms(pending.offer).offer) + ": " +
+    tell("server_refused", "rate: " + to_string(catalog_.terms(pending.offer).offer) + ": " +
                                error.detail + "; the same request will be repeated");
   }
   if (pending.repeats >= options_.repeats_max || is_closing_) {
     pending.repeat_at.reset();
-    pending.limbo = now;
-    (void)book_.out_of_stock(pending.offer, now, error);
+    pending.unsettled = now;
+    (void)catalog_.out_of_stock(pending.offer, now, error);
     list_due_ = std::min(list_due_, now + options_.absence_grace);
-    tell("server_refused", to_string(book_.terms(pending.offer).offer) +
+    tell("server_refused", to_string(catalog_.terms(pending.offer).offer) +
                                ": no answer; what became of the request will be seen in the list "
                                "of servers");
     return;
@@ -187,18 +189,19 @@ void ReplacementPolicy::on(Instant now, const policy_event::ReleaseAnswered& eve
 
 void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   list_in_flight_ = false;
-  if (const auto* error = std::get_if<ProviderError>(&event.answer)) {
-    list_due_ = now + std::max(options_.list_every, error->retry_after.value_or(Duration(0)));
-    if (told_list_error_ != error->kind) {
-      told_list_error_ = error->kind;
-      tell("list_failed", std::string(to_string(error->kind)) + ": " + error->detail);
+  if (!event.answer.ok()) {
+    const ProviderError& error = event.answer.error();
+    list_due_ = now + std::max(options_.list_every, error.retry_after.value_or(Duration(0)));
+    if (told_list_error_ != error.kind) {
+      told_list_error_ = error.kind;
+      tell("list_failed", std::string(to_string(error.kind)) + ": " + error.detail);
     }
     return;
   }
   told_list_error_.reset();
   list_due_ = now + options_.list_every;
   (void)bill_.close(kEarlierServers, now);
-  reconcile(now, std::get<std::vector<ServerStatus>>(event.answer));
+  reconcile(now, event.answer.value());
   // Requests that an earlier process sent just before it ended may appear in lists only later.
   const Duration unsure = options_.restarted ? options_.absence_grace : Duration(0);
   if (!may_ask_ && list_asked_ < begun_ + unsure) {
@@ -240,26 +243,28 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
   for (const auto& [id, status] : gone) {
     server_gone(now, id, status);
   }
-  settle_limbo();
+  settle_requests();
 }
 
 /// A list that was requested long after the last attempt contains all servers of the request that
 /// still exist. Servers that existed only between two lists were never seen but are billed: for the
 /// time without a list plus the time that a new server may be missing in one.
-void ReplacementPolicy::settle_limbo() {
+void ReplacementPolicy::settle_requests() {
   for (auto& [id, pending] : pending_) {
     pending.unseen = std::max(pending.unseen, list_asked_ - pending.looked);
     pending.looked = std::max(pending.looked, list_asked_);
   }
   std::erase_if(pending_, [&](const auto& entry) {
     const Pending& pending = entry.second;
-    const bool settled = pending.limbo && list_asked_ >= *pending.limbo + options_.absence_grace;
+    const bool settled =
+        pending.unsettled && list_asked_ >= *pending.unsettled + options_.absence_grace;
     if (settled && pending.missing() > 0) {
       const Duration existed =
           std::min(pending.unseen + options_.absence_grace, list_asked_ - pending.sent);
       const double cost = bill_.close_unseen(billing_item(pending), existed);
       tell("request_given_up",
-           to_string(book_.terms(pending.offer).offer) + ": " + std::to_string(pending.missing()) +
+           to_string(catalog_.terms(pending.offer).offer) + ": " +
+               std::to_string(pending.missing()) +
                " of its servers were never seen; they count as billed for as long as they may "
                "have existed between two lists",
            "", cost);
@@ -275,14 +280,14 @@ void ReplacementPolicy::granted_and_gone(Instant now, const ServerStatus& status
     return;
   }
   bill_the_missing(pending);
-  const double price = status.price_per_hour.value_or(book_.terms(pending.offer).price_per_hour);
+  const double price = status.price_per_hour.value_or(catalog_.terms(pending.offer).price_per_hour);
   bill_.open(status.id, price, pending.sent);
   const double cost = bill_.close(status.id, now);
   if (status.failed) {
     failed_to_start(now, pending.offer, status.id,
-                    to_string(book_.terms(pending.offer).offer) + ": " + status.detail);
+                    to_string(catalog_.terms(pending.offer).offer) + ": " + status.detail);
   } else {
-    (void)book_.out_of_stock(pending.offer, now, {});
+    (void)catalog_.out_of_stock(pending.offer, now, {});
   }
   tell("server_refused", "granted and gone at once: " + status.detail, status.id, cost);
 }
@@ -291,15 +296,15 @@ void ReplacementPolicy::granted_and_gone(Instant now, const ServerStatus& status
 void ReplacementPolicy::bill_the_missing(const Pending& pending) {
   bill_.drop(billing_item(pending));
   if (pending.missing() > 0) {
-    bill_.open(billing_item(pending), book_.terms(pending.offer).price_per_hour * pending.missing(),
-               pending.sent);
+    bill_.open(billing_item(pending),
+               catalog_.terms(pending.offer).price_per_hour * pending.missing(), pending.sent);
   }
 }
 
 void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pending* pending) {
   Server server;
   server.request_id = status.request_id;
-  server.offer = pending != nullptr ? pending->offer : book_.find(status.offer);
+  server.offer = pending != nullptr ? pending->offer : catalog_.find(status.offer);
   server.seen = now;
   server.asked = pending != nullptr ? pending->sent : Instant{};
   server.order = servers_seen_++;
@@ -357,12 +362,12 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
   }
 }
 
-void ReplacementPolicy::came_to_nothing(Instant now, const std::string& id, const Server& server) {
+void ReplacementPolicy::never_joined(Instant now, const std::string& id, const Server& server) {
   if (!server.offer) {
     return;
   }
   if (!server.runs) {  // it does not run yet, for example because it waits in a queue
-    (void)book_.out_of_stock(*server.offer, now, {});
+    (void)catalog_.out_of_stock(*server.offer, now, {});
     return;
   }
   failed_to_start(now, *server.offer, id, describe(server));
@@ -370,7 +375,7 @@ void ReplacementPolicy::came_to_nothing(Instant now, const std::string& id, cons
 
 void ReplacementPolicy::failed_to_start(Instant now, std::size_t offer, const std::string& id,
                                         const std::string& what) {
-  if (book_.failed_to_start(offer, now)) {
+  if (catalog_.failed_to_start(offer, now)) {
     tell("offer_stopped",
          what + ": three servers in a row started without a worker joining the job", id);
   }
@@ -388,11 +393,11 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id,
     members_.at(*server.member).server_is_gone = true;
   }
   if (server.offer) {
-    book_.quota_freed(*server.offer);
+    catalog_.quota_freed(*server.offer);
     if (server.stage == Stage::kAwaited && status.failed) {
       failed_to_start(now, *server.offer, id, describe(server) + ": " + status.detail);
     } else if (server.stage == Stage::kAwaited) {
-      (void)book_.out_of_stock(*server.offer, now, {});  // granted, and taken away before it ran
+      (void)catalog_.out_of_stock(*server.offer, now, {});  // granted, and taken away before it ran
     }
   }
   told_exhausted_ = false;

@@ -210,7 +210,7 @@ class ReplacementPolicy {
     Instant joined;
     bool leaves = false;
     bool server_is_gone = false;
-    bool is_housed = false;  // if it does not say: a server was taken for its own
+    bool has_presumed_server = false;  // if it does not say: a server was taken for its own
     bool is_measured = false;
     bool is_irreplaceable = false;
   };
@@ -220,7 +220,7 @@ class ReplacementPolicy {
     Instant sent;  // for the first time: billing may have begun then
     int repeats = 0;
     std::optional<Instant> repeat_at;  // none: an answer is awaited
-    std::optional<Instant> limbo;      // given up then; list() decides
+    std::optional<Instant> unsettled;  // given up then; list() decides
     std::set<std::string> servers;     // known to be its own
     Instant looked;                    // when the last list was asked for since then, or sent
     Duration unseen{};                 // the longest time between two such moments
@@ -243,12 +243,12 @@ class ReplacementPolicy {
   void unanswered(Instant now, Pending& pending, const ProviderError& error);
   void forget(const std::string& request_id);
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
-  void settle_limbo();
+  void settle_requests();
   void granted_and_gone(Instant now, const ServerStatus& status, Pending& pending);
   void bill_the_missing(const Pending& pending);
   void track(Instant now, const ServerStatus& status, const Pending* pending);
   void refresh(Instant now, Server& server, const ServerStatus& status);
-  void came_to_nothing(Instant now, const std::string& id, const Server& server);
+  void never_joined(Instant now, const std::string& id, const Server& server);
   void failed_to_start(Instant now, std::size_t offer, const std::string& id,
                        const std::string& what);
   void server_gone(Instant now, const std::string& id, const ServerStatus& status);
@@ -260,20 +260,20 @@ class ReplacementPolicy {
   void on(Instant now, const policy_event::Gone& event);
   void on(Instant now, const policy_event::Measured& event);
   void worker_lost(Instant now, const std::string& id, Server& server);
-  void presume_home(MemberInfo& member);
+  void presume_server(MemberInfo& member);
   void presume_worker(Server& server);
-  void house(MemberInfo& member, Server& server);
+  void count_together(MemberInfo& member, Server& server);
   void unnamed_lost(Instant now);
   [[nodiscard]] bool has_unnamed() const;
   [[nodiscard]] std::uint32_t counted_twice() const;
-  [[nodiscard]] bool may_be_a_home(const Server& server) const;
+  [[nodiscard]] bool may_have_unnamed_worker(const Server& server) const;
 
   // replacement_plan.cpp: what follows from what is known.
   void plan(Instant now);
   void watch_stages(Instant now);
   void stage_is_over(Instant now, const std::string& id, Server& server);
   void release_all(Instant now);
-  void look_around(Instant now);
+  void request_list(Instant now);
   void give_up_surplus(Instant now);
   [[nodiscard]] std::vector<std::string> least_wanted() const;
   [[nodiscard]] bool is_irreplaceable(const Server& server) const;
@@ -288,8 +288,8 @@ class ReplacementPolicy {
 
   // replacement_exchange.cpp: back to spot.
   struct Exchange {
-    std::string server;      // on demand, until its heir works
-    std::string request_id;  // of the heir
+    std::string server;      // on demand, until its successor works
+    std::string request_id;  // of the successor
   };
   struct PossibleExchange {
     std::string server;
@@ -325,7 +325,7 @@ class ReplacementPolicy {
 
   const ReplacementOptions options_;
   std::uint32_t target_;
-  OfferCatalog book_;
+  OfferCatalog catalog_;
   Bill bill_;
   CounterRandom random_;
   std::uint64_t requests_made_ = 0;

@@ -6,7 +6,7 @@
 #include <array>
 #include <pugixml.hpp>
 
-#include "cloud_hooks/http/answers.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

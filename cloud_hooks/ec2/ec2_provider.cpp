@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "cloud_hooks/http/answers.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -41,18 +42,15 @@ class Ec2Provider final : public Provider {
     bounded.count = std::min(request.count, kCountMax);
     const Result<Ec2Form> form = ec2_run_form(options_, bounded);
     if (!form.ok()) {
-      return {{}, ProviderError{ProviderErrorKind::kConfig, form.error().detail, {}, {}}};
+      return ProviderError{ProviderErrorKind::kConfig, form.error().detail};
     }
-    const Answer<HttpResponse> answer = call(form.value(), "asking for servers");
-    if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
+    Answer<HttpResponse> answer = call(form.value(), "asking for servers");
+    if (!answer.ok()) {
       return code_ == "IdempotentInstanceTerminated" ? ended_already(request.request_id)
-                                                     : RequestOutcome{{}, *error};
+                                                     : RequestOutcome(std::move(answer).error());
     }
-    Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
-    if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
-      return {{}, std::move(*error)};
-    }
-    RequestOutcome outcome{std::get<Ec2Page>(std::move(page)).servers, std::nullopt};
+    TRY_ASSIGN(Ec2Page page, instances_in(answer.value()));
+    RequestOutcome outcome{std::move(page.servers), std::nullopt};
     for (ServerStatus& server : outcome.servers) {
       server.request_id = request.request_id;
       promises_->add(monotonic_now(), server);
@@ -60,9 +58,7 @@ class Ec2Provider final : public Provider {
     if (outcome.servers.size() < bounded.count) {
       outcome.error = ProviderError{ProviderErrorKind::kCapacity,
                                     fmt::format("asking for servers: {} of {} to be had",
-                                                outcome.servers.size(), bounded.count),
-                                    {},
-                                    {}};
+                                                outcome.servers.size(), bounded.count)};
     }
     return outcome;
   }
@@ -73,11 +69,10 @@ class Ec2Provider final : public Provider {
     }
     const Answer<HttpResponse> answer =
         call(ec2_server_form("TerminateInstances", id), "releasing " + id);
-    const ProviderError* const error = std::get_if<ProviderError>(&answer);
-    if (error != nullptr && is_unknown(code_) && promises_->find(monotonic_now(), id)) {
-      return ProviderError{ProviderErrorKind::kRate, id + " is too new to be released", {}, {}};
+    if (!answer.ok() && is_unknown(code_) && promises_->find(monotonic_now(), id)) {
+      return ProviderError{ProviderErrorKind::kRate, id + " is too new to be released"};
     }
-    return error == nullptr || is_unknown(code_) ? std::nullopt : std::optional(*error);
+    return answer.ok() || is_unknown(code_) ? std::nullopt : std::optional(answer.error());
   }
 
   Answer<ServerStatus> status(const std::string& id) override {
@@ -88,15 +83,12 @@ class Ec2Provider final : public Provider {
     }
     const Answer<HttpResponse> answer =
         call(ec2_server_form("DescribeInstances", id), "asking for " + id);
-    if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
+    if (!answer.ok()) {
       return is_unknown(code_) ? Answer<ServerStatus>(promised_or(gone))
-                               : Answer<ServerStatus>(*error);
+                               : Answer<ServerStatus>(answer.error());
     }
-    Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
-    if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
-      return std::move(*error);
-    }
-    for (ServerStatus& server : std::get<Ec2Page>(page).servers) {
+    TRY_ASSIGN(Ec2Page page, instances_in(answer.value()));
+    for (ServerStatus& server : page.servers) {
       if (server.id == id) {
         promises_->known(id);
         return std::move(server);
@@ -109,22 +101,16 @@ class Ec2Provider final : public Provider {
     std::vector<ServerStatus> servers;
     std::string token;
     for (int page_number = 0; page_number < kPagesMax; ++page_number) {
-      const Answer<HttpResponse> answer = call(ec2_list_form(options_, token), "listing servers");
-      if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
-        return *error;
-      }
-      Answer<Ec2Page> page = instances_in(std::get<HttpResponse>(answer));
-      if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
-        return std::move(*error);
-      }
-      auto& [found, next] = std::get<Ec2Page>(page);
-      std::move(found.begin(), found.end(), std::back_inserter(servers));
-      if (next.empty()) {
+      TRY_ASSIGN(const HttpResponse answer,
+                 call(ec2_list_form(options_, token), "listing servers"));
+      TRY_ASSIGN(Ec2Page page, instances_in(answer));
+      std::move(page.servers.begin(), page.servers.end(), std::back_inserter(servers));
+      if (page.next_token.empty()) {
         return with_promised(std::move(servers));
       }
-      token = std::move(next);
+      token = std::move(page.next_token);
     }
-    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end", {}, {}};
+    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end"};
   }
 
   Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
@@ -144,17 +130,14 @@ class Ec2Provider final : public Provider {
   std::vector<Finding> examine() override {
     std::vector<Finding> findings;
     const Answer<AwsCredentials> keys = credentials_.credentials();
-    const ProviderError* const no_keys = std::get_if<ProviderError>(&keys);
-    findings.push_back({no_keys == nullptr, no_keys == nullptr
-                                                ? "keys from " + credentials_.source()
-                                                : no_keys->detail});
-    if (no_keys != nullptr) {
+    findings.push_back(
+        {keys.ok(), keys.ok() ? "keys from " + credentials_.source() : keys.error().detail});
+    if (!keys.ok()) {
       return findings;
     }
     const Answer<std::vector<ServerStatus>> listed = list();
-    const ProviderError* const error = std::get_if<ProviderError>(&listed);
     findings.push_back(
-        {error == nullptr, error == nullptr ? "permission to list servers" : error->detail});
+        {listed.ok(), listed.ok() ? "permission to list servers" : listed.error().detail});
     if (options_.machine_type.empty()) {
       return findings;
     }
@@ -168,11 +151,10 @@ class Ec2Provider final : public Provider {
     }
     form.value().emplace_back("DryRun", "true");
     const Answer<HttpResponse> answer = call(form.value(), "trying a request without effect");
-    const ProviderError* const refused = std::get_if<ProviderError>(&answer);
-    const bool allowed = refused == nullptr || code_ == "DryRunOperation";
+    const bool allowed = answer.ok() || code_ == "DryRunOperation";
     findings.push_back({allowed, allowed ? "permission to start " + options_.machine_type +
                                                " with " + options_.image
-                                         : refused->detail});
+                                         : answer.error().detail});
     return findings;
   }
 
@@ -198,11 +180,11 @@ class Ec2Provider final : public Provider {
   /// The request was carried out once, and its servers have ended since.
   RequestOutcome ended_already(const std::string& request_id) {
     RequestOutcome outcome;
-    outcome.error = ProviderError{
-        ProviderErrorKind::kCapacity, "the servers of this request have ended already", {}, {}};
+    outcome.error = ProviderError{ProviderErrorKind::kCapacity,
+                                  "the servers of this request have ended already"};
     Answer<std::vector<ServerStatus>> all = list();
-    if (std::vector<ServerStatus>* const servers = std::get_if<std::vector<ServerStatus>>(&all)) {
-      std::copy_if(servers->begin(), servers->end(), std::back_inserter(outcome.servers),
+    if (all.ok()) {
+      std::copy_if(all.value().begin(), all.value().end(), std::back_inserter(outcome.servers),
                    [&](const ServerStatus& server) { return server.request_id == request_id; });
     }
     return outcome;
@@ -213,7 +195,7 @@ class Ec2Provider final : public Provider {
   Answer<Ec2Page> instances_in(const HttpResponse& answer) const {
     Result<Ec2Page> page = parse_ec2_instances(answer.body, now());
     if (!page.ok()) {
-      return ProviderError{ProviderErrorKind::kRate, page.error().detail, {}, {}};
+      return ProviderError{ProviderErrorKind::kRate, page.error().detail};
     }
     return std::move(page).value();
   }
@@ -221,8 +203,7 @@ class Ec2Provider final : public Provider {
   /// True if EC2's clock differs from this machine's; signatures use EC2's time from now on.
   bool learn_time(const HttpResponse& answer) {
     constexpr std::int64_t kTolerated = 60;
-    const std::optional<std::string_view> date = answer.header("Date");
-    const std::optional<std::int64_t> theirs = date ? parse_http_date(*date) : std::nullopt;
+    const std::optional<std::int64_t> theirs = answer.date();
     if (!theirs || std::llabs(*theirs - now()) <= kTolerated) {
       return false;
     }
@@ -235,16 +216,13 @@ class Ec2Provider final : public Provider {
   Answer<HttpResponse> call(const Ec2Form& form, const std::string& what) {
     code_.clear();
     for (int attempt = 0;; ++attempt) {
-      const Answer<AwsCredentials> keys = credentials_.credentials();
-      if (const ProviderError* const error = std::get_if<ProviderError>(&keys)) {
-        return *error;
-      }
+      TRY_ASSIGN(const AwsCredentials keys, credentials_.credentials());
       const auto make = [&]() -> Result<HttpRequest> {
         HttpRequest request{"POST",
                             endpoint_,
                             {{"Content-Type", "application/x-www-form-urlencoded; charset=utf-8"}},
                             form_encode(form)};
-        aws_sign(request, std::get<AwsCredentials>(keys), {options_.region, "ec2"}, now());
+        aws_sign(request, keys, {options_.region, "ec2"}, now());
         return request;
       };
       Result<HttpResponse> answer = send_with_retries(*sender_, {}, {}, make, worth_retrying);
@@ -288,6 +266,37 @@ class Ec2Provider final : public Provider {
 };
 
 }  // namespace
+
+void Ec2Promises::add(Instant now, const ServerStatus& server) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(promises_,
+                [&](const auto& entry) { return now - entry.second.made >= kUnknownMax; });
+  promises_.insert_or_assign(server.id, Promise{now, server});
+}
+
+void Ec2Promises::known(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  promises_.erase(id);
+}
+
+std::optional<ServerStatus> Ec2Promises::find(Instant now, const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = promises_.find(id);
+  return found != promises_.end() && now - found->second.made < kUnknownMax
+             ? std::optional(found->second.server)
+             : std::nullopt;
+}
+
+std::vector<ServerStatus> Ec2Promises::all(Instant now) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ServerStatus> servers;
+  for (const auto& [id, promise] : promises_) {
+    if (now - promise.made < kUnknownMax) {
+      servers.push_back(promise.server);
+    }
+  }
+  return servers;
+}
 
 Result<std::unique_ptr<Provider>> make_ec2_provider(Ec2Options options,
                                                     AwsCredentialOptions credentials,

@@ -1,9 +1,199 @@
 #include "cloud_hooks/exec/exec_provider.hpp"
 
 #include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <exception>
 
-#include "cloud_hooks/exec/exec_messages.hpp"
 #include "cloud_hooks/program_runner.hpp"
+
+namespace mayfly::cloud_hooks::exec {
+namespace {
+
+namespace json = boost::json;
+
+constexpr int kVersion = 1;
+constexpr std::size_t kServersMax = 10'000;
+constexpr std::size_t kIdCharactersMax = 128;  // a worker's hello holds no more
+constexpr std::size_t kTextCharactersMax = 1000;
+constexpr double kSecondsMax = 1e9;
+
+json::object start_of(const std::string& job, const std::string& op) {
+  return {{"version", kVersion}, {"op", op}, {"job", job}};
+}
+
+/// Thrown inside this file only; parse_answer turns it into an Error.
+struct Malformed {
+  std::string what;
+};
+
+const json::value* member(const json::object& object, const char* name) {
+  const json::value* value = object.if_contains(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+std::string text_of(const json::object& object, const char* name, std::size_t most) {
+  const json::value* value = member(object, name);
+  if (value == nullptr) {
+    return "";
+  }
+  if (!value->is_string() || value->get_string().size() > most) {
+    throw Malformed{std::string("'") + name + "' is not a text of at most " + std::to_string(most) +
+                    " characters"};
+  }
+  std::string text(value->get_string());
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+std::optional<double> number_of(const json::object& object, const char* name) {
+  const json::value* value = member(object, name);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  const double number = value->is_number() ? value->to_number<double>() : -1;
+  if (!(number >= 0 && number <= kSecondsMax)) {
+    throw Malformed{std::string("'") + name + "' is not a number from 0 to 1e9"};
+  }
+  return number;
+}
+
+std::optional<Duration> seconds_of(const json::object& object, const char* name) {
+  const std::optional<double> number = number_of(object, name);
+  return number ? std::optional(Duration(static_cast<std::int64_t>(*number * 1e9))) : std::nullopt;
+}
+
+const json::object& object_of(const json::value& value, const char* what) {
+  if (!value.is_object()) {
+    throw Malformed{std::string(what) + " is not an object"};
+  }
+  return value.get_object();
+}
+
+const json::array& array_of(const json::object& object, const char* name) {
+  static const json::array kNone;
+  const json::value* value = member(object, name);
+  if (value == nullptr) {
+    return kNone;
+  }
+  if (!value->is_array() || value->get_array().size() > kServersMax) {
+    throw Malformed{std::string("'") + name + "' is not a list of at most " +
+                    std::to_string(kServersMax)};
+  }
+  return value->get_array();
+}
+
+ServerStatus server_of(const json::object& object) {
+  ServerStatus server;
+  server.id = text_of(object, "id", kIdCharactersMax);
+  if (server.id.empty()) {
+    throw Malformed{"a server without 'id'"};
+  }
+  const std::string state = text_of(object, "state", kIdCharactersMax);
+  const std::optional<ServerState> known = server_state_of(state);
+  if (!known) {
+    throw Malformed{"state '" + state + "' is none of starting, running, stopping, gone"};
+  }
+  server.state = *known;
+  server.request_id = text_of(object, "request_id", kIdCharactersMax);
+  server.offer.machine_type = text_of(object, "machine_type", kIdCharactersMax);
+  server.offer.zone = text_of(object, "zone", kIdCharactersMax);
+  const std::string market = text_of(object, "market", kIdCharactersMax);
+  server.offer.market = market_of(market).value_or(Market::kSpot);
+  if (!market.empty() && !market_of(market)) {
+    throw Malformed{"market '" + market + "' is neither spot nor on_demand"};
+  }
+  server.uptime = seconds_of(object, "uptime_s");
+  server.price_per_hour = number_of(object, "price_per_hour");
+  server.detail = text_of(object, "detail", kTextCharactersMax);
+  return server;
+}
+
+ProviderError error_of(const json::object& object) {
+  ProviderError error;
+  const std::string kind = text_of(object, "kind", kIdCharactersMax);
+  const std::optional<ProviderErrorKind> known = error_kind_of(kind);
+  if (!known) {
+    throw Malformed{"error kind '" + kind + "' is none of capacity, quota, auth, rate, config"};
+  }
+  error.kind = *known;
+  error.detail = text_of(object, "detail", kTextCharactersMax);
+  for (const json::value& zone : array_of(object, "zones_available")) {
+    if (!zone.is_string() || zone.get_string().size() > kIdCharactersMax) {
+      throw Malformed{"'zones_available' is not a list of names"};
+    }
+    error.zones_available.emplace_back(zone.get_string());
+  }
+  error.retry_after = seconds_of(object, "retry_after_s");
+  return error;
+}
+
+ExecAnswer answer_of(const json::value& value) {
+  const json::object& object = object_of(value, "the answer");
+  ExecAnswer answer;
+  for (const json::value& server : array_of(object, "servers")) {
+    answer.servers.push_back(server_of(object_of(server, "a server")));
+  }
+  for (const json::value& one : array_of(object, "findings")) {
+    const json::object& finding = object_of(one, "a finding");
+    const json::value* ok = member(finding, "ok");
+    if (ok == nullptr || !ok->is_bool()) {
+      throw Malformed{"a finding without 'ok'"};
+    }
+    answer.findings.push_back({ok->get_bool(), text_of(finding, "text", kTextCharactersMax)});
+  }
+  if (const json::value* error = member(object, "error")) {
+    answer.error = error_of(object_of(*error, "'error'"));
+  }
+  return answer;
+}
+
+}  // namespace
+
+std::string request_text(const std::string& job, const ServerRequest& request) {
+  json::object object = start_of(job, "request");
+  object["request_id"] = request.request_id;
+  object["count"] = request.count;
+  object["machine_type"] = request.offer.machine_type;
+  object["zone"] = request.offer.zone;
+  object["market"] = to_string(request.offer.market);
+  object["lifetime_max_s"] = std::llround(to_seconds(request.lifetime_max));
+  json::object labels;
+  for (const auto& [name, value] : request.labels) {
+    labels[name] = value;
+  }
+  object["labels"] = std::move(labels);
+  object["startup_text"] = request.startup_text;
+  return json::serialize(object) + "\n";
+}
+
+std::string server_text(const std::string& job, const std::string& op, const std::string& server) {
+  json::object object = start_of(job, op);
+  object["server"] = server;
+  return json::serialize(object) + "\n";
+}
+
+std::string plain_text(const std::string& job, const std::string& op) {
+  return json::serialize(start_of(job, op)) + "\n";
+}
+
+Result<ExecAnswer> parse_answer(const std::string& text) {
+  json::error_code failure;
+  json::parse_options options;
+  options.max_depth = 8;
+  const json::value value = json::parse(text, failure, {}, options);
+  if (failure) {
+    return Error{Errc::kCorrupt, "not JSON: " + failure.message()};
+  }
+  try {
+    return answer_of(value);
+  } catch (const Malformed& malformed) {
+    return Error{Errc::kCorrupt, malformed.what};
+  }
+}
+
+}  // namespace mayfly::cloud_hooks::exec
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -31,9 +221,7 @@ class ExecProvider final : public Provider {
     if (answer.servers.size() > request.count) {
       return {std::move(answer.servers),
               ProviderError{ProviderErrorKind::kConfig,
-                            "the program names more servers than it was asked for",
-                            {},
-                            {}}};
+                            "the program names more servers than it was asked for"}};
     }
     for (ServerStatus& server : answer.servers) {
       server.request_id = request.request_id;
@@ -119,7 +307,7 @@ class ExecProvider final : public Provider {
 
   static ExecAnswer failed(ProviderErrorKind kind, std::string detail) {
     ExecAnswer answer;
-    answer.error = ProviderError{kind, std::move(detail), {}, {}};
+    answer.error = ProviderError{kind, std::move(detail)};
     return answer;
   }
 

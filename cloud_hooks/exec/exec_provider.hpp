@@ -2,13 +2,35 @@
 
 // Servers by a user's program: one run per call, a JSON object on its standard input, one on its
 // standard output (docs/cloud.md has the contract; examples/cloud has programs for gcloud, aws, az
-// and kubectl). Any thread, several at once.
+// and kubectl). Parsing is strict about types and sizes and ignores names that it does not know.
+// Any thread, several at once.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "cloud_hooks/core/provider.hpp"
+
+namespace mayfly::cloud_hooks::exec {
+
+/// The request to the program. `op` is request, release, status, list or doctor.
+[[nodiscard]] std::string request_text(const std::string& job, const ServerRequest& request);
+[[nodiscard]] std::string server_text(const std::string& job, const std::string& op,
+                                      const std::string& server);
+[[nodiscard]] std::string plain_text(const std::string& job, const std::string& op);
+
+struct ExecAnswer {
+  std::vector<ServerStatus> servers;
+  std::vector<Finding> findings;
+  std::optional<ProviderError> error;
+};
+
+/// kCorrupt, with what is wrong, if the text is not such an answer.
+[[nodiscard]] Result<ExecAnswer> parse_answer(const std::string& text);
+
+}  // namespace mayfly::cloud_hooks::exec
 
 namespace mayfly::cloud_hooks {
 

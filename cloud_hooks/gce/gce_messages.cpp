@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <cctype>
 #include <charconv>
+#include <optional>
+#include <set>
 
-#include "cloud_hooks/http/answers.hpp"
-#include "cloud_hooks/sign/hashes.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -202,6 +206,63 @@ Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
   return server;
 }
 
+namespace json = boost::json;
+
+constexpr const char* kSpotPrefix = "PREEMPTIBLE_";
+
+/// "nvidia-tesla-t4" is counted as NVIDIA_T4_GPUS.
+std::string metric_of_accelerator(std::string_view accelerator) {
+  for (const std::string_view prefix : {"nvidia-", "tesla-"}) {
+    if (accelerator.starts_with(prefix)) {
+      accelerator.remove_prefix(prefix.size());
+    }
+  }
+  std::string metric = "NVIDIA_";
+  for (const char c : accelerator) {
+    metric += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return metric + "_GPUS";
+}
+
+/// The quotas that servers of an offer use, by their usual names.
+std::vector<std::string> metrics_of(const Offer& offer) {
+  std::vector<std::string> metrics = {"CPUS"};
+  const std::size_t plus = offer.machine_type.find('+');
+  if (plus != std::string::npos) {
+    const std::string extra = offer.machine_type.substr(plus + 1);
+    metrics.push_back(metric_of_accelerator(extra.substr(0, extra.find(':'))));
+  }
+  return metrics;
+}
+
+std::optional<double> number_of(const json::object& object, std::string_view name) {
+  const json::value* const value = object.if_contains(name);
+  return value != nullptr && value->is_number() ? std::optional(value->to_number<double>())
+                                                : std::nullopt;
+}
+
+const GceQuota* find(const std::vector<GceQuota>& quotas, const std::string& metric) {
+  const auto at = std::find_if(quotas.begin(), quotas.end(),
+                               [&](const GceQuota& quota) { return quota.metric == metric; });
+  return at == quotas.end() ? nullptr : &*at;
+}
+
+/// One quota with room is enough.
+void judge(const std::string& region, const std::vector<const GceQuota*>& any_of,
+           std::vector<Finding>& findings) {
+  bool has_room = false;
+  std::string text;
+  for (const GceQuota* quota : any_of) {
+    has_room = has_room || quota->usage < quota->limit;
+    text += fmt::format("{}{} {:g} of {:g} in use", text.empty() ? "" : ", ", quota->metric,
+                        quota->usage, quota->limit);
+  }
+  if (!any_of.empty()) {
+    findings.push_back({has_room, fmt::format("{} of {}: {}", has_room ? "quota" : "no quota left",
+                                              region, text)});
+  }
+}
+
 }  // namespace
 
 Result<void> check(const GceOptions& options) {
@@ -241,10 +302,7 @@ std::string gce_insert_id(const std::string& request_id, std::uint32_t index) {
 Result<std::string> gce_insert_body(const GceOptions& options, const ServerRequest& request,
                                     std::uint32_t index) {
   const std::string& zone = request.offer.zone.empty() ? options.zone : request.offer.zone;
-  const Result<MachineType> type = parse_machine_type(request.offer.machine_type);
-  if (!type.ok()) {
-    return type.error();
-  }
+  TRY_ASSIGN(const MachineType type, parse_machine_type(request.offer.machine_type));
   if (!is_name(zone)) {
     return Error{Errc::kInvalidInput, zone.empty() ? std::string("neither the offer nor the "
                                                                  "configuration names a zone")
@@ -259,18 +317,17 @@ Result<std::string> gce_insert_body(const GceOptions& options, const ServerReque
       {"autoDelete", true},
       {"initializeParams", json::object{{"sourceImage", options.image},
                                         {"diskSizeGb", std::to_string(options.disk_gb)}}}};
-  json::object body = {
-      {"name", gce_server_name(request.request_id, index)},
-      {"machineType", fmt::format("zones/{}/machineTypes/{}", zone, type.value().name)},
-      {"labels", std::move(labels)},
-      {"scheduling", scheduling_of(request, !type.value().accelerator.empty())},
-      {"disks", json::array{disk}},
-      {"networkInterfaces", json::array{network_of(options)}}};
-  if (!type.value().accelerator.empty()) {
-    body["guestAccelerators"] = json::array{json::object{
-        {"acceleratorType", fmt::format("projects/{}/zones/{}/acceleratorTypes/{}", options.project,
-                                        zone, type.value().accelerator)},
-        {"acceleratorCount", type.value().accelerators}}};
+  json::object body = {{"name", gce_server_name(request.request_id, index)},
+                       {"machineType", fmt::format("zones/{}/machineTypes/{}", zone, type.name)},
+                       {"labels", std::move(labels)},
+                       {"scheduling", scheduling_of(request, !type.accelerator.empty())},
+                       {"disks", json::array{disk}},
+                       {"networkInterfaces", json::array{network_of(options)}}};
+  if (!type.accelerator.empty()) {
+    body["guestAccelerators"] = json::array{
+        json::object{{"acceleratorType", fmt::format("projects/{}/zones/{}/acceleratorTypes/{}",
+                                                     options.project, zone, type.accelerator)},
+                     {"acceleratorCount", type.accelerators}}};
   }
   if (!request.startup_text.empty()) {
     body["metadata"] = json::object{
@@ -307,19 +364,16 @@ ProviderError gce_error(const HttpResponse& answer, std::string_view what) {
 }
 
 Result<GceOperation> parse_gce_operation(std::string_view text) {
-  const Result<json::object> parsed = parse_object(text);
-  if (!parsed.ok()) {
-    return parsed.error();
-  }
+  TRY_ASSIGN(const json::object parsed, parse_object(text));
   GceOperation operation;
-  operation.name = text_of(parsed.value(), "name");
-  const std::string status = text_of(parsed.value(), "status");
+  operation.name = text_of(parsed, "name");
+  const std::string status = text_of(parsed, "status");
   if (!is_name(operation.name) ||
       (status != "PENDING" && status != "RUNNING" && status != "DONE")) {
     return Error{Errc::kCorrupt, "the answer does not describe an operation"};
   }
   operation.done = status == "DONE";
-  const json::object* const error = object_of(parsed.value(), "error");
+  const json::object* const error = object_of(parsed, "error");
   if (operation.done && error != nullptr) {
     const std::vector<const json::object*> errors = objects_of(error, "errors");
     operation.error = operation_error(errors.empty() ? *error : *errors.front());
@@ -333,26 +387,74 @@ Result<ServerStatus> parse_gce_instance(std::string_view text, std::int64_t now)
 }
 
 Result<GcePage> parse_gce_page(std::string_view text, std::int64_t now) {
-  const Result<json::object> parsed = parse_object(text);
-  if (!parsed.ok()) {
-    return parsed.error();
-  }
-  const json::object* const zones = object_of(parsed.value(), "items");
-  if (zones == nullptr && parsed.value().contains("items")) {
+  TRY_ASSIGN(const json::object parsed, parse_object(text));
+  const json::object* const zones = object_of(parsed, "items");
+  if (zones == nullptr && parsed.contains("items")) {
     return Error{Errc::kCorrupt, "the answer is not a list of instances by zone"};
   }
   GcePage page;
-  page.next_token = text_of(parsed.value(), "nextPageToken");
+  page.next_token = text_of(parsed, "nextPageToken");
   for (const auto& zone : zones == nullptr ? json::object() : *zones) {
     for (const json::object* instance : objects_of(zone.value().if_object(), "instances")) {
-      Result<ServerStatus> server = server_of(*instance, now);
-      if (!server.ok()) {
-        return std::move(server).error();
-      }
-      page.servers.push_back(std::move(server).value());
+      TRY_ASSIGN(ServerStatus server, server_of(*instance, now));
+      page.servers.push_back(std::move(server));
     }
   }
   return page;
+}
+
+Result<std::vector<GceQuota>> parse_gce_quotas(std::string_view text) {
+  boost::system::error_code error;
+  const json::value parsed = json::parse(text, error);
+  const json::object* const region = error ? nullptr : parsed.if_object();
+  if (region == nullptr) {
+    return Error{Errc::kCorrupt, "the answer is not a JSON object"};
+  }
+  std::vector<GceQuota> quotas;
+  const json::value* const all = region->if_contains("quotas");
+  if (all == nullptr || !all->is_array()) {
+    return quotas;
+  }
+  for (const json::value& value : all->get_array()) {
+    const json::object* const quota = value.if_object();
+    const json::value* const metric = quota == nullptr ? nullptr : quota->if_contains("metric");
+    if (metric == nullptr || !metric->is_string()) {
+      continue;
+    }
+    const std::optional<double> limit = number_of(*quota, "limit");
+    const std::optional<double> usage = number_of(*quota, "usage");
+    if (limit && usage) {
+      quotas.push_back({readable(metric->get_string()), *limit, *usage});
+    }
+  }
+  return quotas;
+}
+
+std::vector<Finding> judge_gce_quotas(const std::string& region,
+                                      const std::vector<GceQuota>& quotas,
+                                      const std::vector<Offer>& offers) {
+  std::set<std::pair<std::string, Market>> drawn_on;
+  for (const Offer& offer : offers) {
+    for (const std::string& metric : metrics_of(offer)) {
+      drawn_on.emplace(metric, offer.market);
+    }
+  }
+  if (offers.empty()) {
+    drawn_on.emplace("CPUS", Market::kSpot);
+  }
+  std::vector<Finding> findings;
+  for (const auto& [metric, market] : drawn_on) {
+    std::vector<const GceQuota*> any_of;
+    for (const std::string& name : market == Market::kSpot
+                                       ? std::vector<std::string>{kSpotPrefix + metric, metric}
+                                       : std::vector<std::string>{metric}) {
+      if (const GceQuota* const quota = find(quotas, name)) {
+        any_of.push_back(quota);
+      }
+    }
+    judge(region, any_of, findings);
+  }
+  return findings;
 }
 
 }  // namespace mayfly::cloud_hooks

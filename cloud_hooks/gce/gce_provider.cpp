@@ -6,8 +6,9 @@
 #include <map>
 #include <set>
 
-#include "cloud_hooks/gce/gce_quotas.hpp"
-#include "cloud_hooks/http/answers.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/gce/gce_messages.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -51,11 +52,11 @@ class GceProvider final : public Provider {
     std::vector<Insertion> insertions;
     for (std::uint32_t i = 0; i < std::min(request.count, kCountMax); ++i) {
       Answer<Insertion> insertion = insert(request, i);
-      if (ProviderError* const error = std::get_if<ProviderError>(&insertion)) {
-        outcome.error = std::move(*error);
+      if (!insertion.ok()) {
+        outcome.error = std::move(insertion).error();
         break;
       }
-      insertions.push_back(std::get<Insertion>(std::move(insertion)));
+      insertions.push_back(std::move(insertion).value());
     }
     const Instant deadline = monotonic_now() + options_.operation_wait_max;
     for (Insertion& insertion : insertions) {
@@ -75,8 +76,7 @@ class GceProvider final : public Provider {
     }
     const Answer<HttpResponse> answer =
         call("DELETE", fmt::format("/zones/{}/instances/{}", zone, name), "", "releasing " + id);
-    const ProviderError* const error = std::get_if<ProviderError>(&answer);
-    return error == nullptr || status_ == 404 ? std::nullopt : std::optional(*error);
+    return answer.ok() || status_ == 404 ? std::nullopt : std::optional(answer.error());
   }
 
   Answer<ServerStatus> status(const std::string& id) override {
@@ -88,11 +88,10 @@ class GceProvider final : public Provider {
     }
     const Answer<HttpResponse> answer =
         call("GET", fmt::format("/zones/{}/instances/{}", zone, name), "", "asking for " + id);
-    if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
-      return status_ == 404 ? Answer<ServerStatus>(gone) : *error;
+    if (!answer.ok()) {
+      return status_ == 404 ? Answer<ServerStatus>(gone) : answer.error();
     }
-    const auto& response = std::get<HttpResponse>(answer);
-    return or_unreadable(parse_gce_instance(response.body, now_of(response)));
+    return or_unreadable(parse_gce_instance(answer.value().body, now_of(answer.value())));
   }
 
   Answer<std::vector<ServerStatus>> list() override {
@@ -104,28 +103,20 @@ class GceProvider final : public Provider {
       if (!token.empty()) {
         query.emplace_back("pageToken", token);
       }
-      const Answer<HttpResponse> answer =
-          call("GET", fmt::format("/aggregated/instances?{}", form_encode(query)), "",
-               "listing servers");
-      if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
-        return *error;
-      }
-      const auto& response = std::get<HttpResponse>(answer);
-      Answer<GcePage> page = or_unreadable(parse_gce_page(response.body, now_of(response)));
-      if (ProviderError* const error = std::get_if<ProviderError>(&page)) {
-        return std::move(*error);
-      }
-      auto& [found, next] = std::get<GcePage>(page);
-      std::move(found.begin(), found.end(), std::back_inserter(servers));
-      if (next.empty()) {
+      TRY_ASSIGN(const HttpResponse answer,
+                 call("GET", fmt::format("/aggregated/instances?{}", form_encode(query)), "",
+                      "listing servers"));
+      TRY_ASSIGN(GcePage page, or_unreadable(parse_gce_page(answer.body, now_of(answer))));
+      std::move(page.servers.begin(), page.servers.end(), std::back_inserter(servers));
+      if (page.next_token.empty()) {
         std::stable_sort(servers.begin(), servers.end(), [](const auto& a, const auto& b) {
           return a.uptime.value_or(Duration(0)) > b.uptime.value_or(Duration(0));
         });
         return servers;
       }
-      token = std::move(next);
+      token = std::move(page.next_token);
     }
-    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end", {}, {}};
+    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end"};
   }
 
   Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
@@ -144,11 +135,9 @@ class GceProvider final : public Provider {
   std::vector<Finding> examine() override {
     std::vector<Finding> findings;
     const Answer<std::string> token = tokens_.token();
-    const ProviderError* const no_token = std::get_if<ProviderError>(&token);
-    findings.push_back({no_token == nullptr, no_token == nullptr
-                                                 ? "access token from " + tokens_.source()
-                                                 : no_token->detail});
-    if (no_token != nullptr) {
+    findings.push_back(
+        {token.ok(), token.ok() ? "access token from " + tokens_.source() : token.error().detail});
+    if (!token.ok()) {
       return findings;
     }
     look(findings, base(), "project " + options_.project);
@@ -180,8 +169,7 @@ class GceProvider final : public Provider {
 
   /// Compute Engine's clock, by the answer, else ours.
   [[nodiscard]] std::int64_t now_of(const HttpResponse& answer) const {
-    const std::optional<std::string_view> date = answer.header("Date");
-    return (date ? parse_http_date(*date) : std::nullopt).value_or(unix_seconds_());
+    return answer.date().value_or(unix_seconds_());
   }
 
   template <typename T>
@@ -189,7 +177,7 @@ class GceProvider final : public Provider {
     if (parsed.ok()) {
       return std::move(parsed).value();
     }
-    return ProviderError{ProviderErrorKind::kRate, parsed.error().detail, {}, {}};
+    return ProviderError{ProviderErrorKind::kRate, parsed.error().detail};
   }
 
   /// One call with a token and retries; a refused token is replaced once. Leaves the HTTP status in
@@ -206,18 +194,15 @@ class GceProvider final : public Provider {
     status_ = 0;
     const Result<Url> url = parse_url(address);
     if (!url.ok()) {
-      return ProviderError{ProviderErrorKind::kConfig, url.error().detail, {}, {}};
+      return ProviderError{ProviderErrorKind::kConfig, url.error().detail};
     }
     HttpLimits limits;
     limits.answer_max = answer_max;
     for (int attempt = 0;; ++attempt) {
-      const Answer<std::string> token = tokens_.token();
-      if (const ProviderError* const error = std::get_if<ProviderError>(&token)) {
-        return *error;
-      }
+      TRY_ASSIGN(const std::string token, tokens_.token());
       const HttpRequest request{method,
                                 url.value(),
-                                {{"Authorization", "Bearer " + std::get<std::string>(token)},
+                                {{"Authorization", "Bearer " + token},
                                  {"Accept", "application/json"},
                                  {"Content-Type", "application/json"}},
                                 body};
@@ -243,7 +228,7 @@ class GceProvider final : public Provider {
   Answer<Insertion> insert(const ServerRequest& request, std::uint32_t index) {
     const Result<std::string> body = gce_insert_body(options_, request, index);
     if (!body.ok()) {
-      return ProviderError{ProviderErrorKind::kConfig, body.error().detail, {}, {}};
+      return ProviderError{ProviderErrorKind::kConfig, body.error().detail};
     }
     Insertion insertion;
     insertion.zone = zone_of(request);
@@ -255,19 +240,14 @@ class GceProvider final : public Provider {
     insertion.server.offer.zone = insertion.zone;
     const Answer<HttpResponse> answer =
         call("POST", insert_target(request, index), body.value(), "asking for a server");
-    if (const ProviderError* const error = std::get_if<ProviderError>(&answer)) {
+    if (!answer.ok()) {
       if (status_ != 409) {
-        return *error;
+        return answer.error();
       }
       insertion.operation.done = true;  // the server exists: an earlier answer was lost
       return insertion;
     }
-    Answer<GceOperation> operation =
-        or_unreadable(parse_gce_operation(std::get<HttpResponse>(answer).body));
-    if (ProviderError* const error = std::get_if<ProviderError>(&operation)) {
-      return std::move(*error);
-    }
-    insertion.operation = std::get<GceOperation>(std::move(operation));
+    TRY_ASSIGN(insertion.operation, or_unreadable(parse_gce_operation(answer.value().body)));
     return insertion;
   }
 
@@ -281,11 +261,11 @@ class GceProvider final : public Provider {
       const Answer<HttpResponse> answer =
           call("POST", fmt::format("/zones/{}/operations/{}/wait", insertion.zone, operation.name),
                "", "waiting for a server", answer_max);
-      if (const HttpResponse* const response = std::get_if<HttpResponse>(&answer)) {
-        if (Result<GceOperation> now = parse_gce_operation(response->body); now.ok()) {
+      if (answer.ok()) {
+        if (Result<GceOperation> now = parse_gce_operation(answer.value().body); now.ok()) {
           operation = std::move(now).value();
         }
-      } else if (std::get<ProviderError>(answer).kind != ProviderErrorKind::kRate) {
+      } else if (answer.error().kind != ProviderErrorKind::kRate) {
         break;  // not allowed to read the operation: list() shows the result
       }
       // The call blocks at the server's end, if it likes; it may return at once.
@@ -298,10 +278,10 @@ class GceProvider final : public Provider {
     }
     if (operation.done) {
       const Answer<ServerStatus> now = status(insertion.server.id);
-      if (const ServerStatus* const server = std::get_if<ServerStatus>(&now)) {
-        insertion.server.state = server->state;
-        insertion.server.uptime = server->uptime;
-        insertion.server.detail = server->detail;
+      if (now.ok()) {
+        insertion.server.state = now.value().state;
+        insertion.server.uptime = now.value().uptime;
+        insertion.server.detail = now.value().detail;
       }
     }
     return std::nullopt;
@@ -311,9 +291,8 @@ class GceProvider final : public Provider {
   std::string look(std::vector<Finding>& findings, const std::string& address,
                    const std::string& what) {
     const Answer<HttpResponse> answer = call_at("GET", address, "", what);
-    const ProviderError* const error = std::get_if<ProviderError>(&answer);
-    findings.push_back({error == nullptr, error == nullptr ? what : error->detail});
-    return error == nullptr ? std::get<HttpResponse>(answer).body : "";
+    findings.push_back({answer.ok(), answer.ok() ? what : answer.error().detail});
+    return answer.ok() ? answer.value().body : "";
   }
 
   /// Their zones, what machines those have, and how many of them we may have.

@@ -1,26 +1,142 @@
 #include "cloud_hooks/gce/google_tokens.hpp"
 
 #include <fmt/format.h>
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cstdlib>
+#include <memory>
 
 #include "base/file.hpp"
-#include "cloud_hooks/http/answers.hpp"
-#include "cloud_hooks/sign/service_account.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
+
+struct KeyDeleter {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
+using Key = std::unique_ptr<EVP_PKEY, KeyDeleter>;
+
+/// Makes a key with a pass phrase an error; OpenSSL would otherwise ask on the terminal.
+int no_pass_phrase(char*, int, int, void*) {
+  return -1;
+}
+
+Result<Key> read_key(std::string_view pem) {
+  const std::unique_ptr<BIO, KeyDeleter> bio(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  Key key(bio == nullptr ? nullptr
+                         : PEM_read_bio_PrivateKey(bio.get(), nullptr, no_pass_phrase, nullptr));
+  if (key == nullptr || EVP_PKEY_base_id(key.get()) != EVP_PKEY_RSA) {
+    return Error{Errc::kInvalidInput, "the private key is not an RSA key in PEM"};
+  }
+  return key;
+}
+
+Result<std::string> rs256(EVP_PKEY* key, std::string_view bytes) {
+  const std::unique_ptr<EVP_MD_CTX, KeyDeleter> context(EVP_MD_CTX_new());
+  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
+  std::size_t size = 0;
+  if (context == nullptr ||
+      EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, key) != 1 ||
+      EVP_DigestSign(context.get(), nullptr, &size, data, bytes.size()) != 1) {
+    return Error{Errc::kInvalidInput, "the private key cannot sign"};
+  }
+  std::string signature(size, '\0');
+  if (EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &size, data,
+                     bytes.size()) != 1) {
+    return Error{Errc::kInvalidInput, "the private key cannot sign"};
+  }
+  signature.resize(size);
+  return signature;
+}
+
+/// False if the field is there and not a string.
+bool take_string(const boost::json::object& object, std::string_view name, std::string& into) {
+  const boost::json::value* const value = object.if_contains(name);
+  if (value != nullptr && value->is_string()) {
+    into = std::string(value->get_string());
+  }
+  return value == nullptr || value->is_string();
+}
 
 constexpr const char* kScope = "https://www.googleapis.com/auth/compute";
 constexpr std::size_t kFileBytesMax = 64 * 1024;
 
 ProviderError no_token(std::string detail) {
-  return {ProviderErrorKind::kAuth, std::move(detail), {}, {}};
+  return {ProviderErrorKind::kAuth, std::move(detail)};
 }
 
 }  // namespace
+
+Result<ServiceAccount> parse_service_account(std::string_view json) {
+  boost::system::error_code error;
+  const boost::json::value parsed = boost::json::parse(json, error);
+  if (error || !parsed.is_object()) {
+    return Error{Errc::kInvalidInput, "the service account's key file is not a JSON object"};
+  }
+  const boost::json::object& object = parsed.get_object();
+  ServiceAccount account;
+  std::string type;
+  for (const auto& [name, field] : {std::pair{"type", &type},
+                                    {"client_email", &account.client_email},
+                                    {"private_key_id", &account.private_key_id},
+                                    {"private_key", &account.private_key},
+                                    {"token_uri", &account.token_uri},
+                                    {"project_id", &account.project_id}}) {
+    if (!take_string(object, name, *field)) {
+      return Error{Errc::kInvalidInput,
+                   "the service account's key file: " + std::string(name) + " is not a string"};
+    }
+  }
+  if (type != "service_account") {
+    return Error{Errc::kInvalidInput,
+                 "the key file is not of a service account (\"type\": \"service_account\")"};
+  }
+  for (const auto& [name, field] : {std::pair{"client_email", &account.client_email},
+                                    {"private_key", &account.private_key},
+                                    {"token_uri", &account.token_uri}}) {
+    if (field->empty()) {
+      return Error{Errc::kInvalidInput,
+                   "the service account's key file has no " + std::string(name)};
+    }
+  }
+  return account;
+}
+
+Result<std::string> sign_jwt(std::string_view header_json, std::string_view claims_json,
+                             std::string_view private_key_pem) {
+  TRY_ASSIGN(const Key key, read_key(private_key_pem));
+  const std::string text =
+      base64_encode(header_json, true) + "." + base64_encode(claims_json, true);
+  TRY_ASSIGN(const std::string signature, rs256(key.get(), text));
+  return text + "." + base64_encode(signature, true);
+}
+
+Result<std::string> make_assertion(const ServiceAccount& account, std::string_view scope,
+                                   std::int64_t unix_seconds) {
+  constexpr std::int64_t kValidSeconds = 3600;
+  boost::json::object header = {{"alg", "RS256"}, {"typ", "JWT"}};
+  if (!account.private_key_id.empty()) {
+    header["kid"] = account.private_key_id;
+  }
+  const boost::json::object claims = {{"iss", account.client_email},
+                                      {"scope", scope},
+                                      {"aud", account.token_uri},
+                                      {"iat", unix_seconds},
+                                      {"exp", unix_seconds + kValidSeconds}};
+  return sign_jwt(boost::json::serialize(header), boost::json::serialize(claims),
+                  account.private_key);
+}
 
 GoogleTokenOptions google_token_options(const std::function<std::string(const std::string&)>& get) {
   GoogleTokenOptions options;
@@ -63,11 +179,8 @@ Answer<std::string> GoogleTokens::from_file() const {
 }
 
 Result<HttpRequest> GoogleTokens::key_request() const {
-  const Result<std::string> text = read_text_file(options_.key_file, kFileBytesMax);
-  if (!text.ok()) {
-    return text.error();
-  }
-  const Result<ServiceAccount> account = parse_service_account(text.value());
+  TRY_ASSIGN(const std::string text, read_text_file(options_.key_file, kFileBytesMax));
+  const Result<ServiceAccount> account = parse_service_account(text);
   if (!account.ok()) {
     return Error{Errc::kInvalidInput, options_.key_file + ": " + account.error().detail};
   }
@@ -88,12 +201,10 @@ Result<HttpRequest> GoogleTokens::key_request() const {
 }
 
 Result<HttpRequest> GoogleTokens::metadata_request() const {
-  const Result<Url> url = parse_url(options_.metadata_endpoint +
-                                    "/computeMetadata/v1/instance/service-accounts/default/token");
-  if (!url.ok()) {
-    return url.error();
-  }
-  return HttpRequest{"GET", url.value(), {{"Metadata-Flavor", "Google"}}, ""};
+  TRY_ASSIGN(const Url url,
+             parse_url(options_.metadata_endpoint +
+                       "/computeMetadata/v1/instance/service-accounts/default/token"));
+  return HttpRequest{"GET", url, {{"Metadata-Flavor", "Google"}}, ""};
 }
 
 Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
@@ -114,8 +225,8 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
   const boost::json::value* const lifetime =
       object == nullptr ? nullptr : object->if_contains("expires_in");
   if (token == nullptr || !token->is_string() || lifetime == nullptr || !lifetime->is_int64()) {
-    return ProviderError{
-        ProviderErrorKind::kRate, "the answer of " + source() + " is not an access token", {}, {}};
+    return ProviderError{ProviderErrorKind::kRate,
+                         "the answer of " + source() + " is not an access token"};
   }
   std::string fresh(token->get_string());
   const std::int64_t good_for = std::max<std::int64_t>(0, lifetime->get_int64());
@@ -125,8 +236,7 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
 
 bool GoogleTokens::learn_time(const HttpResponse& answer) {
   constexpr std::int64_t kTolerated = 60;
-  const std::optional<std::string_view> date = answer.header("Date");
-  const std::optional<std::int64_t> theirs = date ? parse_http_date(*date) : std::nullopt;
+  const std::optional<std::int64_t> theirs = answer.date();
   const std::int64_t ours = unix_seconds_();
   if (!theirs || std::llabs(*theirs - ours - clock_offset_) <= kTolerated) {
     return false;

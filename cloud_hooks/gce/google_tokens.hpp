@@ -1,18 +1,45 @@
 #pragma once
 
 // Access tokens for Google's interfaces: from a file, in exchange for a service account's key, or
-// from the metadata server of this machine. One thread at a time.
+// from the metadata server of this machine. A service account's key signs a statement (JWT, RS256)
+// that is exchanged for a token; these functions are pure except for OpenSSL's arithmetic, and any
+// thread may call them. A GoogleTokens is used by one thread at a time.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "base/result.hpp"
 #include "cloud_hooks/core/provider.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
-#include "cloud_hooks/sign/shared_key.hpp"
+#include "cloud_hooks/http/shared_key.hpp"
 
 namespace mayfly::cloud_hooks {
+
+/// The parts of a key file ("type": "service_account") that are needed here.
+struct ServiceAccount {
+  std::string client_email;
+  std::string private_key_id;
+  std::string private_key;  ///< PEM; never printed, never sent
+  std::string token_uri = "https://oauth2.googleapis.com/token";
+  std::string project_id;  ///< may be empty
+};
+
+/// kInvalidInput if it is not such a file; the text names the missing field, never a value.
+[[nodiscard]] Result<ServiceAccount> parse_service_account(std::string_view json);
+
+/// base64url(header).base64url(claims).base64url(signature). kInvalidInput for a key that is not an
+/// RSA private key in PEM.
+[[nodiscard]] Result<std::string> sign_jwt(std::string_view header_json,
+                                           std::string_view claims_json,
+                                           std::string_view private_key_pem);
+
+/// The statement that requests `scope`, valid from `unix_seconds` for an hour, the longest time
+/// that Google accepts.
+[[nodiscard]] Result<std::string> make_assertion(const ServiceAccount& account,
+                                                 std::string_view scope, std::int64_t unix_seconds);
 
 struct GoogleTokenOptions {
   /// File with a token, read each time (`gcloud auth print-access-token >FILE`). Has precedence.

@@ -1,6 +1,7 @@
 #include "cloud_hooks/http/http_client.hpp"
 
 #include <fmt/format.h>
+#include <netdb.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -14,9 +15,11 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <condition_variable>
+#include <future>
 #include <mutex>
+#include <thread>
 
-#include "cloud_hooks/http/name_lookup.hpp"
+#include "base/net/addresses.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -39,6 +42,34 @@ bool is_writable(const HttpRequest& request) {
          std::all_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
            return !header.first.empty() && is_clean(header.first) && is_clean(header.second);
          });
+}
+
+/// The numeric addresses of `host`. kPeerLost if there is none, kDeadline, or kAborted as soon as
+/// `aborted` returns true. getaddrinfo() cannot be interrupted, so it runs on a thread that is
+/// abandoned if it takes too long.
+Result<std::vector<std::string>> look_up(const std::string& host, Instant deadline,
+                                         const std::function<bool()>& aborted) {
+  using Addresses = Result<std::vector<std::string>>;
+  if (is_numeric_address(host)) {
+    return std::vector<std::string>{host};
+  }
+  // Shared with the thread, which may outlive this call.
+  const auto promised = std::make_shared<std::promise<Addresses>>();
+  std::future<Addresses> answer = promised->get_future();
+  std::thread([host, promised] {
+    promised->set_value(resolve_host(host, AI_ADDRCONFIG));
+  }).detach();
+  while (answer.wait_for(milliseconds(20)) != std::future_status::ready) {
+    if (aborted()) {
+      return Error{Errc::kAborted, host + ": told to stop"};
+    }
+    if (monotonic_now() >= deadline) {
+      return Error{Errc::kDeadline, host + ": no answer in time while looking up its name"};
+    }
+  }
+  Addresses addresses = answer.get();
+  return addresses.ok() ? std::move(addresses)
+                        : Addresses(Error{Errc::kPeerLost, addresses.error().detail});
 }
 
 /// The code of an error, which decides the reaction.
@@ -184,11 +215,7 @@ class HttpClient::Impl {
 
   Result<HttpResponse> exchange(const HttpRequest& request, const std::optional<Proxy>& proxy) {
     disconnect();
-    if (Result<void> connected =
-            connect(proxy ? proxy->host : request.url.host, proxy ? proxy->port : request.url.port);
-        !connected.ok()) {
-      return connected.error();
-    }
+    TRY(connect(proxy ? proxy->host : request.url.host, proxy ? proxy->port : request.url.port));
     if (!request.url.tls) {
       return converse(socket_, request, proxy);
     }

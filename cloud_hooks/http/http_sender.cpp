@@ -1,6 +1,9 @@
 #include "cloud_hooks/http/http_sender.hpp"
 
 #include <algorithm>
+#include <charconv>
+
+#include "base/try_assign.hpp"
 
 namespace mayfly::cloud_hooks {
 
@@ -10,11 +13,8 @@ Result<HttpResponse> send_with_retries(
     const std::function<std::optional<Duration>(const Result<HttpResponse>&)>& again) {
   Duration wait = rule.first_wait;
   for (int attempt = 1;; ++attempt) {
-    const Result<HttpRequest> request = make();
-    if (!request.ok()) {
-      return request.error();
-    }
-    Result<HttpResponse> answer = sender.send(request.value(), limits);
+    TRY_ASSIGN(const HttpRequest request, make());
+    Result<HttpResponse> answer = sender.send(request, limits);
     const std::optional<Duration> at_least = again(answer);
     if (!at_least || *at_least > rule.wait_max || attempt >= rule.attempts_max ||
         !sender.pause(std::max(wait, *at_least))) {
@@ -22,6 +22,58 @@ Result<HttpResponse> send_with_retries(
     }
     wait = std::min(2 * wait, rule.wait_max);
   }
+}
+
+std::string readable(std::string_view text) {
+  constexpr std::size_t kCharactersMax = 200;
+  text = text.substr(0, std::min({text.size(), text.find_first_of("\r\n"), kCharactersMax}));
+  std::string line(text);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return line;
+}
+
+ProviderError no_answer(const Error& error) {
+  const bool person_must_act = error.code == Errc::kRefused || error.code == Errc::kInvalidInput;
+  return {person_must_act ? ProviderErrorKind::kConfig : ProviderErrorKind::kRate, error.detail};
+}
+
+ProviderError by_status(int status, std::string detail) {
+  ProviderErrorKind kind = ProviderErrorKind::kConfig;
+  if (status == 401 || status == 403) {
+    kind = ProviderErrorKind::kAuth;
+  } else if (status == 408 || status == 429 || status >= 500 || status / 100 == 2) {
+    kind = ProviderErrorKind::kRate;
+  }
+  return {kind, std::move(detail)};
+}
+
+std::optional<Duration> retry_after(const HttpResponse& answer) {
+  constexpr std::int64_t kSecondsMax = 3600;
+  const std::optional<std::string_view> text = answer.header("Retry-After");
+  std::int64_t count = 0;
+  if (!text) {
+    return std::nullopt;
+  }
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), count);
+  if (error != std::errc() || end != text->data() + text->size() || count < 0) {
+    return std::nullopt;  // a date, which is rare, and the local clock may be wrong
+  }
+  return seconds(std::min(count, kSecondsMax));
+}
+
+std::optional<Duration> worth_another_try(const Result<HttpResponse>& answer) {
+  if (!answer.ok()) {
+    const Errc code = answer.error().code;
+    const bool passing =
+        code == Errc::kDeadline || code == Errc::kPeerLost || code == Errc::kCorrupt;
+    return passing ? std::optional<Duration>(0) : std::nullopt;
+  }
+  const int status = answer.value().status;
+  if (status != 429 && status / 100 != 5) {
+    return std::nullopt;
+  }
+  return retry_after(answer.value()).value_or(Duration(0));
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -3,27 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly::cloud_hooks {
 namespace {
-
-std::string percent_decode(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto digit = [&](std::size_t at) {
-      const std::size_t value =
-          at < text.size() ? std::string_view("0123456789abcdef0123456789ABCDEF").find(text[at])
-                           : std::string_view::npos;
-      return value == std::string_view::npos ? -1 : static_cast<int>(value % 16);
-    };
-    if (text[i] == '%' && digit(i + 1) >= 0 && digit(i + 2) >= 0) {
-      decoded += static_cast<char>(digit(i + 1) * 16 + digit(i + 2));
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
-}
 
 Result<std::optional<Proxy>> parse_proxy(const std::string& name, std::string_view text) {
   if (text.empty()) {
@@ -89,11 +72,7 @@ Result<ProxyRules> ProxyRules::from_environment(
        {std::pair(first_set({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}),
                   &rules.for_tls_),
         std::pair(first_set({"http_proxy", "all_proxy", "ALL_PROXY"}), &rules.for_plain_)}) {
-    Result<std::optional<Proxy>> proxy = parse_proxy(setting.first, setting.second);
-    if (!proxy.ok()) {
-      return std::move(proxy).error();
-    }
-    *into = std::move(proxy).value();
+    TRY_ASSIGN(*into, parse_proxy(setting.first, setting.second));
   }
   rules.direct_ = names_in(first_set({"no_proxy", "NO_PROXY"}).second);
   return rules;

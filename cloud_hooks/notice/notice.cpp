@@ -8,7 +8,8 @@
 #include <charconv>
 #include <vector>
 
-#include "cloud_hooks/http/answers.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 #include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -83,12 +84,9 @@ Result<Announced> parse_gce_preempted(std::string_view body) {
 
 Result<Announced> parse_ec2_action(std::string_view text, std::int64_t now) {
   constexpr const char* kWhat = "spot/instance-action";
-  const Result<json::object> object = parse_object(text, kWhat);
-  if (!object.ok()) {
-    return object.error();
-  }
-  const std::string action = text_of(object.value(), "action");
-  const std::optional<std::int64_t> time = parse_iso_time(text_of(object.value(), "time"));
+  TRY_ASSIGN(const json::object object, parse_object(text, kWhat));
+  const std::string action = text_of(object, "action");
+  const std::optional<std::int64_t> time = parse_iso_time(text_of(object, "time"));
   if (!time || (action != "terminate" && action != "stop" && action != "hibernate")) {
     return not_of_the_form(kWhat);
   }
@@ -97,11 +95,8 @@ Result<Announced> parse_ec2_action(std::string_view text, std::int64_t now) {
 
 Result<Announced> parse_ec2_rebalance(std::string_view text) {
   constexpr const char* kWhat = "events/recommendations/rebalance";
-  const Result<json::object> object = parse_object(text, kWhat);
-  if (!object.ok()) {
-    return object.error();
-  }
-  if (!parse_iso_time(text_of(object.value(), "noticeTime"))) {
+  TRY_ASSIGN(const json::object object, parse_object(text, kWhat));
+  if (!parse_iso_time(text_of(object, "noticeTime"))) {
     return not_of_the_form(kWhat);
   }
   return Announced(Notice{{}, "EC2 recommends to replace this instance"});

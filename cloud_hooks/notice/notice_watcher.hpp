@@ -1,14 +1,47 @@
 #pragma once
 
-// A thread that reads notices and calls back once when it is time to leave.
+// Sources of notices (the metadata servers of three clouds, or a file), and a thread that reads one
+// and calls back once when it is time to leave.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 #include "cloud_hooks/notice/notice.hpp"
 
 namespace mayfly::cloud_hooks {
+
+/// One thread at a time.
+class NoticeSource {
+ public:
+  virtual ~NoticeSource() = default;
+
+  /// The current notice. If `may_wait` is set and the source supports it, the call returns when the
+  /// notice changes, within a minute. Errors as for HttpSender::send, or kCorrupt.
+  [[nodiscard]] virtual Result<Announced> look(bool may_wait) = 0;
+  /// This machine is ready for the event of `notice`: a cloud that waits for that (Azure) is told
+  /// to start it. Does nothing for other clouds, and for events that concern other machines, too.
+  /// Errors as for look().
+  [[nodiscard]] virtual Result<void> acknowledge(const Notice& notice) {
+    (void)notice;
+    return {};
+  }
+  /// The waiting time until the next look().
+  [[nodiscard]] virtual Duration pause() const = 0;
+  /// A readable name of the source.
+  [[nodiscard]] virtual std::string name() const = 0;
+};
+
+/// Null for Kind::kNone. `sender` must outlive the source; `unix_seconds` is the wall clock;
+/// addresses that the setting leaves out are the clouds' own, or those that the environment (`get`)
+/// names as for the clouds' own tools.
+[[nodiscard]] std::unique_ptr<NoticeSource> make_notice_source(
+    const NoticeSetting& setting, HttpSender& sender, std::function<std::int64_t()> unix_seconds,
+    const std::function<std::string(const std::string&)>& get);
 
 class NoticeWatcher {
  public:

@@ -1,12 +1,206 @@
 #include "cloud_hooks/slurm/slurm_provider.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <mutex>
 #include <set>
+#include <sstream>
 
+#include "base/try_assign.hpp"
 #include "cloud_hooks/program_runner.hpp"
-#include "cloud_hooks/slurm/slurm_text.hpp"
+
+namespace mayfly::cloud_hooks::slurm {
+namespace {
+
+constexpr std::size_t kFields = 8;
+constexpr const char* kNoFeature = "(null)";
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields;
+  std::size_t begin = 0;
+  while (fields.size() + 1 < kFields) {
+    const std::size_t end = line.find('|', begin);
+    if (end == std::string::npos) {
+      return {};
+    }
+    fields.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  fields.push_back(line.substr(begin));
+  return fields;
+}
+
+std::optional<std::int64_t> whole(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fine = failure == std::errc{} && end == text.data() + text.size() && number >= 0;
+  return fine ? std::optional(number) : std::nullopt;
+}
+
+ServerState state_of(const std::string& word) {
+  for (const char* waiting :
+       {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}) {
+    if (word == waiting) {
+      return ServerState::kStarting;
+    }
+  }
+  for (const char* running : {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING"}) {
+    if (word == running) {
+      return ServerState::kRunning;
+    }
+  }
+  for (const char* ending : {"COMPLETING", "SIGNALING", "STAGE_OUT"}) {
+    if (word == ending) {
+      return ServerState::kStopping;
+    }
+  }
+  return ServerState::kGone;  // COMPLETED, CANCELLED, FAILED, PREEMPTED, NODE_FAIL, TIMEOUT, ...
+}
+
+/// The text that a job's script has added to its comment, behind the request's id and the market.
+std::string last_words_in(const std::string& comment) {
+  const std::size_t market = comment.find(' ');
+  const std::size_t words = market == std::string::npos ? market : comment.find(' ', market + 1);
+  return words == std::string::npos ? "" : comment.substr(words + 1);
+}
+
+bool is_job_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+}  // namespace
+
+std::string name_of(const std::string& job) {
+  return "mayfly-" + job;
+}
+
+std::optional<Duration> parse_time(const std::string& text) {
+  std::int64_t days = 0;
+  std::string rest = text;
+  if (const std::size_t dash = text.find('-'); dash != std::string::npos) {
+    const std::optional<std::int64_t> number = whole(std::string_view(text).substr(0, dash));
+    if (!number) {
+      return std::nullopt;
+    }
+    days = *number;
+    rest = text.substr(dash + 1);
+  }
+  std::int64_t total = 0;
+  std::size_t parts = 0;
+  for (std::size_t begin = 0; begin <= rest.size(); ++parts) {
+    const std::size_t end = std::min(rest.find(':', begin), rest.size());
+    const std::optional<std::int64_t> number =
+        whole(std::string_view(rest).substr(begin, end - begin));
+    if (!number || parts == 3 || *number > 1'000'000) {
+      return std::nullopt;
+    }
+    total = 60 * total + *number;
+    begin = end + 1;
+  }
+  if (parts < 2 || days > 100'000) {
+    return std::nullopt;
+  }
+  return seconds(86400 * days + total);
+}
+
+std::vector<ServerStatus> parse_queue(const std::string& text) {
+  std::vector<ServerStatus> servers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.empty() || !is_job_number(fields[0])) {
+      continue;
+    }
+    ServerStatus server;
+    server.id = fields[0];
+    server.state = state_of(fields[1]);
+    server.uptime = parse_time(fields[2]);
+    server.offer.zone = fields[3];
+    server.offer.machine_type = fields[4] == kNoFeature ? "" : fields[4];
+    const std::string& comment = fields[7];
+    const std::string last_words = last_words_in(comment);
+    server.request_id = comment.substr(0, comment.find(' '));
+    server.detail = fields[1];
+    server.failed = fields[1] == "FAILED";  // to launch, too; not PREEMPTED, CANCELLED, NODE_FAIL
+    if (!fields[5].empty() && fields[5] != "None") {
+      server.detail += " (" + fields[5] + ")";
+    }
+    if (!fields[6].empty()) {
+      server.detail += " on " + fields[6];
+    }
+    if (!last_words.empty()) {
+      server.detail += ", last words: " + last_words;
+    }
+    if (comment.substr(0, comment.size() - last_words.size()).find("on_demand") !=
+        std::string::npos) {
+      server.offer.market = Market::kOnDemand;
+    }
+    servers.push_back(std::move(server));
+  }
+  std::sort(servers.begin(), servers.end(), [](const ServerStatus& a, const ServerStatus& b) {
+    return a.id.size() != b.id.size() ? a.id.size() < b.id.size() : a.id < b.id;
+  });
+  return servers;
+}
+
+std::optional<std::string> parse_submitted(const std::string& text) {
+  const std::string number = text.substr(0, text.find_first_of(";\n"));
+  return is_job_number(number) ? std::optional(number) : std::nullopt;
+}
+
+ProviderErrorKind kind_of(const std::string& complaint) {
+  struct Meaning {
+    const char* part;
+    ProviderErrorKind kind;
+  };
+  static constexpr std::array kMeanings = {
+      Meaning{"timed out", ProviderErrorKind::kRate},
+      Meaning{"Unable to contact slurm controller", ProviderErrorKind::kRate},
+      Meaning{"temporarily un", ProviderErrorKind::kRate},
+      Meaning{"Connection refused", ProviderErrorKind::kRate},
+      Meaning{"Zero Bytes were transmitted", ProviderErrorKind::kRate},
+      Meaning{"currently not available", ProviderErrorKind::kCapacity},
+      Meaning{"node configuration is not available", ProviderErrorKind::kCapacity},
+      Meaning{"Required partition not available", ProviderErrorKind::kCapacity},
+      Meaning{"odes are busy", ProviderErrorKind::kCapacity},
+      Meaning{"MaxSubmitJob", ProviderErrorKind::kQuota},
+      Meaning{"accounting/QOS policy", ProviderErrorKind::kQuota},
+      Meaning{"Reached maximum", ProviderErrorKind::kQuota},
+      Meaning{"ccess denied", ProviderErrorKind::kAuth},
+      Meaning{"ermission denied", ProviderErrorKind::kAuth},
+      Meaning{"not permitted to use", ProviderErrorKind::kAuth},
+      Meaning{"Invalid account", ProviderErrorKind::kAuth},
+      Meaning{"uthentication", ProviderErrorKind::kAuth},
+      Meaning{"credential", ProviderErrorKind::kAuth},
+  };
+  for (const Meaning& meaning : kMeanings) {
+    if (complaint.find(meaning.part) != std::string::npos) {
+      return meaning.kind;
+    }
+  }
+  return ProviderErrorKind::kConfig;
+}
+
+bool requests_part_of_node(const std::vector<std::string>& words) {
+  static constexpr std::array kBeginnings = {
+      "--exclusive", "--oversubscribe", "--share",  "--cpus", "--cores", "--mem", "--gres",
+      "--gpus",      "--tres",          "--ntasks", "-s",     "-c",      "-G",    "-n"};
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::any_of(kBeginnings.begin(), kBeginnings.end(),
+                       [&](const char* beginning) { return word.starts_with(beginning); });
+  });
+}
+
+std::string script_of(const std::string& startup_text) {
+  const std::string text = startup_text.empty() ? "#!/bin/sh\n" : startup_text;
+  const std::size_t first_line = std::min(text.find('\n'), text.size());
+  const std::string rest = first_line < text.size() ? text.substr(first_line + 1) : "";
+  return text.substr(0, first_line) + "\nexport MAYFLY_SERVER=\"$SLURM_JOB_ID\"\n" + rest;
+}
+
+}  // namespace mayfly::cloud_hooks::slurm
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -21,11 +215,10 @@ class SlurmProvider final : public Provider {
     RequestOutcome outcome;
     if (!is_new(request.request_id)) {  // an answer was lost: find the jobs that were submitted
       Answer<std::vector<ServerStatus>> listed = list();
-      if (const auto* error = std::get_if<ProviderError>(&listed)) {
-        outcome.error = ProviderError{ProviderErrorKind::kRate, error->detail, {}, {}};
-        return outcome;
+      if (!listed.ok()) {
+        return ProviderError{ProviderErrorKind::kRate, listed.error().detail};
       }
-      for (ServerStatus& server : std::get<std::vector<ServerStatus>>(listed)) {
+      for (ServerStatus& server : listed.value()) {
         if (server.request_id == request.request_id) {
           outcome.servers.push_back(std::move(server));
         }
@@ -33,10 +226,10 @@ class SlurmProvider final : public Provider {
     }
     while (outcome.servers.size() < request.count && !outcome.error) {
       Answer<ServerStatus> one = submit(request);
-      if (auto* error = std::get_if<ProviderError>(&one)) {
-        outcome.error = std::move(*error);
+      if (one.ok()) {
+        outcome.servers.push_back(std::move(one).value());
       } else {
-        outcome.servers.push_back(std::get<ServerStatus>(std::move(one)));
+        outcome.error = std::move(one).error();
       }
     }
     return outcome;
@@ -44,29 +237,22 @@ class SlurmProvider final : public Provider {
 
   std::optional<ProviderError> release(const std::string& id) override {
     const Answer<std::string> output = run({"scancel", id});
-    const auto* error = std::get_if<ProviderError>(&output);
-    if (error == nullptr || error->detail.find("Invalid job id") != std::string::npos) {
+    if (output.ok() || output.error().detail.find("Invalid job id") != std::string::npos) {
       return std::nullopt;
     }
-    return *error;
+    return output.error();
   }
 
   Answer<ServerStatus> status(const std::string& id) override {
-    Answer<std::vector<ServerStatus>> listed = list();
-    if (auto* error = std::get_if<ProviderError>(&listed)) {
-      return std::move(*error);
-    }
-    return status_in(std::get<std::vector<ServerStatus>>(std::move(listed)), id);
+    TRY_ASSIGN(std::vector<ServerStatus> listed, list());
+    return status_in(std::move(listed), id);
   }
 
   Answer<std::vector<ServerStatus>> list() override {
-    Answer<std::string> output =
-        run({"squeue", "--noheader", "--states=all", "--name=" + slurm::name_of(options_.job),
-             std::string("--format=") + slurm::kQueueFormat});
-    if (auto* error = std::get_if<ProviderError>(&output)) {
-      return std::move(*error);
-    }
-    std::vector<ServerStatus> servers = slurm::parse_queue(std::get<std::string>(output));
+    TRY_ASSIGN(const std::string output, run({"squeue", "--noheader", "--states=all",
+                                              "--name=" + slurm::name_of(options_.job),
+                                              std::string("--format=") + slurm::kQueueFormat}));
+    std::vector<ServerStatus> servers = slurm::parse_queue(output);
     for (ServerStatus& server : servers) {
       if (server.failed && !options_.log_dir.empty()) {
         server.detail += ", log " + options_.log_dir + "/slurm-" + server.id + ".log";
@@ -101,19 +287,17 @@ class SlurmProvider final : public Provider {
     std::vector<Finding> findings;
     for (const char* program : {"sbatch", "squeue", "scancel"}) {
       const Answer<std::string> version = run({program, "--version"});
-      const auto* error = std::get_if<ProviderError>(&version);
-      findings.push_back(error == nullptr
-                             ? Finding{true, std::string(program) + ": " +
-                                                 last_line(std::get<std::string>(version))}
-                             : Finding{false, error->detail});
+      findings.push_back(
+          {version.ok(), version.ok() ? std::string(program) + ": " + last_line(version.value())
+                                      : version.error().detail});
     }
     const Answer<std::string> partitions =
         run({"sinfo", "--noheader", "--format=%P %a, %D nodes %T, time limit %l"});
-    if (const auto* error = std::get_if<ProviderError>(&partitions)) {
-      findings.push_back({false, "no answer from the controller: " + error->detail});
+    if (!partitions.ok()) {
+      findings.push_back({false, "no answer from the controller: " + partitions.error().detail});
       return findings;
     }
-    const std::string& text = std::get<std::string>(partitions);
+    const std::string& text = partitions.value();
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
       const std::string line = text.substr(begin, end - begin);
@@ -158,16 +342,12 @@ class SlurmProvider final : public Provider {
   }
 
   Answer<ServerStatus> submit(const ServerRequest& request) const {
-    const Answer<std::string> output =
-        run(submission(request), slurm::script_of(request.startup_text));
-    if (const auto* error = std::get_if<ProviderError>(&output)) {
-      return *error;
-    }
-    const std::string& text = std::get<std::string>(output);
+    TRY_ASSIGN(const std::string text,
+               run(submission(request), slurm::script_of(request.startup_text)));
     const std::optional<std::string> id = slurm::parse_submitted(text);
     if (!id) {
-      return ProviderError{
-          ProviderErrorKind::kRate, "sbatch printed no job number: " + last_line(text), {}, {}};
+      return ProviderError{ProviderErrorKind::kRate,
+                           "sbatch printed no job number: " + last_line(text)};
     }
     ServerStatus server;
     server.id = *id;
@@ -187,9 +367,7 @@ class SlurmProvider final : public Provider {
     if (!ran.ok()) {
       const bool lasting = ran.error().code != Errc::kIo;
       return ProviderError{lasting ? ProviderErrorKind::kConfig : ProviderErrorKind::kRate,
-                           ran.error().detail,
-                           {},
-                           {}};
+                           ran.error().detail};
     }
     ProgramResult& result = ran.value();
     if (result.succeeded()) {
@@ -197,8 +375,7 @@ class SlurmProvider final : public Provider {
     }
     const bool exited = result.end == ProgramResult::End::kExited;
     const std::string detail = call.argv[0] + ": " + result.summary();
-    return ProviderError{
-        exited ? slurm::kind_of(result.errors) : ProviderErrorKind::kRate, detail, {}, {}};
+    return ProviderError{exited ? slurm::kind_of(result.errors) : ProviderErrorKind::kRate, detail};
   }
 
   const SlurmProviderOptions options_;

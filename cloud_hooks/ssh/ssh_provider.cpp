@@ -14,6 +14,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/shell_words.hpp"
+#include "base/try_assign.hpp"
 #include "cloud_hooks/program_runner.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -119,9 +120,7 @@ class SshProviderImpl final : public SshProvider {
         if (started.word.empty()) {  // no answer: the server may have started
           outcome.error =
               ProviderError{ProviderErrorKind::kRate,
-                            host.name + ": " + (output.ok() ? "no answer" : output.error().detail),
-                            {},
-                            {}};
+                            host.name + ": " + (output.ok() ? "no answer" : output.error().detail)};
           return outcome;
         }
         lack = started.word == "full" ? "has no room" : started.detail;
@@ -132,7 +131,7 @@ class SshProviderImpl final : public SshProvider {
     for (const auto& [index, lack] : lacks) {
       detail += (detail.empty() ? "" : "; ") + lack;
     }
-    outcome.error = ProviderError{ProviderErrorKind::kCapacity, detail, {}, {}};
+    outcome.error = ProviderError{ProviderErrorKind::kCapacity, detail};
     return outcome;
   }
 
@@ -155,14 +154,12 @@ class SshProviderImpl final : public SshProvider {
       return std::nullopt;
     }
     return ProviderError{ProviderErrorKind::kRate,
-                         name + ": " + (output.ok() ? "no answer" : output.error().detail),
-                         {},
-                         {}};
+                         name + ": " + (output.ok() ? "no answer" : output.error().detail)};
   }
 
   Answer<ServerStatus> status(const std::string& id) override {
     Answer<std::vector<ServerStatus>> listed = list();
-    return status_in(std::get<std::vector<ServerStatus>>(std::move(listed)), id);
+    return status_in(std::move(listed).value(), id);
   }
 
   Answer<std::vector<ServerStatus>> list() override {
@@ -246,11 +243,8 @@ class SshProviderImpl final : public SshProvider {
     call.input = std::move(input);
     call.timeout = timeout;
     call.output_bytes_max = kOutputBytesMax;
-    Result<ProgramResult> ran = run_program(call);
-    if (!ran.ok()) {
-      return std::move(ran).error();
-    }
-    ProgramResult& result = ran.value();
+    TRY_ASSIGN(ProgramResult ran, run_program(call));
+    ProgramResult& result = ran;
     if (result.succeeded()) {
       return std::move(result.output);
     }

@@ -8,8 +8,9 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
-#include "cloud_hooks/bundle/bundle_replies.hpp"
-#include "cloud_hooks/sign/hashes.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/bundle/bundle_server.hpp"
+#include "cloud_hooks/http/encodings.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/ps_settings.hpp"
@@ -20,16 +21,16 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kReleaseTimeout = seconds(60);
-// Each may take as long as a cloud needs to make a server; losses come in bursts.
+// A request may take as long as a cloud needs to create a server, and losses come in bursts.
 constexpr std::size_t kRequestsAtOnce = 4;
-// A machine that asks what it is may do so before the provider's answer has been read.
+// A machine may ask for its role before the provider's answer to the request has been read.
 constexpr Duration kGrantPatience = seconds(5);
-// Evaluators are no members; for the policy they have ids that no member has.
+// Evaluators are not members; for the policy they have ids that no member has.
 constexpr std::uint64_t kFirstEvaluatorId = std::uint64_t{1} << 62;
 // Shorter than anything that the policy waits for before it releases a server.
 constexpr Duration kChargePatience = seconds(3);
 
-/// What the local provider starts.
+/// The command line that the local provider starts.
 std::vector<std::string> local_command(const JobConfig& config, const std::string& coordinators) {
   std::vector<std::string> argv = {"/proc/self/exe",
                                    "worker",
@@ -51,22 +52,19 @@ std::string bundle_address_path(const std::string& run_dir) {
   return run_dir + "/bundle";
 }
 
-/// On the port of before, if it is free.
+/// A listening socket, on the port of the process before a restart if that is free.
 Result<UniqueFd> listen_for_servers(const JobConfig& config, std::uint16_t port_before) {
-  const Result<std::string> host = coordinator_host(config);
-  if (!host.ok()) {
-    return host.error();
-  }
+  TRY_ASSIGN(const std::string host, coordinator_host(config));
   if (config.cloud_bundle_port == 0 && port_before != 0) {
-    Result<UniqueFd> again = listen_tcp(Endpoint{host.value(), port_before});
+    Result<UniqueFd> again = listen_tcp(Endpoint{host, port_before});
     if (again.ok()) {
       return again;
     }
   }
-  return listen_tcp(Endpoint{host.value(), config.cloud_bundle_port});
+  return listen_tcp(Endpoint{host, config.cloud_bundle_port});
 }
 
-bool is_for_people(const std::string& kind) {
+bool is_shown(const std::string& kind) {
   return kind != "cost" && kind != "server_joined" && kind != "server_released";
 }
 
@@ -87,7 +85,8 @@ Cloud::~Cloud() {
   process_.tell_machines(nullptr);
 }
 
-/// Servers that come when the job is under way hold nothing of what it has trained.
+/// The settings that tell a machine its role. After the job's first view no machine becomes a
+/// parameter server, because it would hold nothing of what the job has trained.
 std::string Cloud::place_of(const std::string& machine) {
   const elastic::JobStatus status = process_.server().status();
   if (is_to_evaluate(machine, status)) {
@@ -99,8 +98,9 @@ std::string Cloud::place_of(const std::string& machine) {
   return settings_of_place(process_.config(), has_begun ? std::nullopt : places_.take(machine));
 }
 
-/// By its offer, if evaluators have their own. Otherwise training has priority: the first machines
-/// become parameter servers and workers, and the next one an evaluator.
+/// The offer of the machine decides if evaluators have their own offers. Otherwise training has
+/// priority: the first machines become parameter servers and workers, and the next one an
+/// evaluator.
 bool Cloud::is_to_evaluate(const std::string& machine, const elastic::JobStatus& status) {
   const JobConfig& config = process_.config();
   if (config.evaluators == 0 || machine.empty() || !status.in_charge) {
@@ -136,7 +136,8 @@ bool Cloud::is_to_evaluate(const std::string& machine, const elastic::JobStatus&
   return evaluators_.take(machine).has_value();
 }
 
-/// Like members for the policy: that their servers are used, and are replaced when they are lost.
+/// Adds the connected evaluators to the members that the policy sees, so that it keeps their
+/// servers and replaces them when they are lost.
 void Cloud::add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen) {
   for (const EvaluatorStatus& evaluator : process_.evaluations().evaluators()) {
     if (evaluator.server.empty()) {
@@ -172,44 +173,33 @@ Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
   return cloud;
 }
 
-/// All that may be wrong, before anybody is asked for anything.
+/// Finds everything that may be wrong before the first request to the provider.
 Result<void> Cloud::prepare() {
   const JobConfig& config = process_.config();
   coordinators_ = worker_coordinators(config, process_.server().endpoint());
   label_ = cloud_label(config);
-  // One object for each thread of the driver; processes of this host are one object's children.
+  // Each thread of the driver has a provider object of its own, except with the local provider,
+  // whose servers are child processes of one object.
   const std::size_t count = config.cloud_provider == "local" ? 1 : kRequestsAtOnce + 2;
-  Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> made =
-      make_cloud_providers(config, label_, local_command(config, coordinators_), count);
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
-  providers_ = std::move(made).value();
+  TRY_ASSIGN(providers_,
+             make_cloud_providers(config, label_, local_command(config, coordinators_), count));
   if (const auto options = replacement_options(config, providers_[0]->capabilities());
       !options.ok()) {
     return options.error();
   }
-  Result<std::string> text = make_startup_text();
-  if (!text.ok()) {
-    return std::move(text).error();
-  }
-  startup_text_ = std::move(text).value();
+  TRY_ASSIGN(startup_text_, make_startup_text());
   return {};
 }
 
 Result<std::string> Cloud::make_startup_text() {
   const JobConfig& config = process_.config();
-  const Result<std::string> token = token_text(config);
-  if (!token.ok()) {
-    return token;
-  }
+  TRY_ASSIGN(const std::string token, token_text(config));
   const bool is_copied = config.cloud_provider == "ssh";
-  return is_copied || config.cloud_bundle.empty()
-             ? startup_text(config, coordinators_, token.value())
-             : serve_bundle(token.value());
+  return is_copied || config.cloud_bundle.empty() ? startup_text(config, coordinators_, token)
+                                                  : serve_bundle(token);
 }
 
-/// Returns what tells a server where to fetch it.
+/// Returns the script with which a new server downloads the bundle.
 Result<std::string> Cloud::serve_bundle(const std::string& token) {
   const JobConfig& config = process_.config();
   Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);
@@ -221,18 +211,15 @@ Result<std::string> Cloud::serve_bundle(const std::string& token) {
     return start;
   }
   const std::string path = bundle_address_path(config.run_dir);
-  Result<UniqueFd> listener = listen_for_servers(config, port_in(path));
-  if (!listener.ok()) {
-    return std::move(listener).error();
-  }
+  TRY_ASSIGN(UniqueFd listener, listen_for_servers(config, port_in(path)));
   const Result<Endpoint> own = parse_endpoint(process_.server().endpoint());
   ENSURE(own.ok(), "our own endpoint is one");
   const std::string address =
-      to_string(Endpoint{own.value().host, bound_endpoint(listener.value().get()).port});
-  // A server that was asked for before a restart still comes to the old address.
+      to_string(Endpoint{own.value().host, bound_endpoint(listener.get()).port});
+  // A server that was requested before a restart still connects to the old address.
   TRY(write_file_atomic(path, address + "\n"));
   const std::string hash = cloud_hooks::to_hex(cloud_hooks::sha256(start.value()));
-  bundle_ = cloud_hooks::BundleServer::start({std::move(listener).value(),
+  bundle_ = cloud_hooks::BundleServer::start({std::move(listener),
                                               cloud_hooks::bundle_access(token),
                                               std::move(start).value(),
                                               std::move(bundle).value(),
@@ -263,7 +250,8 @@ void Cloud::take_charge() {
   driver_ = std::move(driver);
 }
 
-/// Members that we cannot hear may work for another coordinator, on servers that are its own now.
+/// Members that this coordinator cannot hear may work for another one, which owns their servers
+/// now.
 void Cloud::lose_charge() {
   process_.note("cloud_waits",
                 "this coordinator is not in charge: it asks for no servers and "
@@ -273,12 +261,12 @@ void Cloud::lose_charge() {
     const std::lock_guard lock(driver_mutex_);
     driver = std::move(driver_);
   }
-  // Its threads end here, with calls that are under way.
+  // The driver's threads end here, together with their calls to the provider.
 }
 
 void Cloud::look() {
   if (process_.only_ends()) {
-    return;  // nobody who is missing is to be replaced
+    return;  // missing members are not replaced
   }
   const elastic::JobStatus status = process_.server().status();
   if (!status.in_charge) {
@@ -309,8 +297,8 @@ void Cloud::look() {
     seen.push_back(std::move(worker));
   }
   add_evaluators(seen);
-  // In this order: told of fewer before it hears who is gone, the policy would give one up for it.
-  // Nobody is asked for meanwhile, since it waits for other losses to join.
+  // In this order: if the policy learned of the smaller target before it learned of the loss, it
+  // would give up another server. It requests nothing meanwhile, since it waits for further losses.
   driver_->workers(std::move(seen), status.news);
   follow_servers(status.members);
 }
@@ -320,7 +308,8 @@ bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) {
   return has_begun ? process_.recorder().is_server(member.id) : places_.has(member.server);
 }
 
-/// A server is missing among the members before a view says so.
+/// Lowers the target when a parameter server is lost, which cannot be replaced. It is missing among
+/// the members before a view says so.
 void Cloud::follow_servers(const std::vector<elastic::MemberStatus>& members) {
   const auto is_gone = [&members](MemberId server) {
     return std::ranges::find(members, server, &elastic::MemberStatus::id) == members.end();
@@ -358,8 +347,8 @@ void Cloud::close() {
   }
 }
 
-/// Where there are standbys, a coordinator that is not in charge ends its part of the job, too; the
-/// servers then work for another one. What is done is done everywhere.
+/// In a job with standbys, a coordinator that is not in charge may end although the servers work
+/// for another coordinator. Only a job that is done has ended for all of them.
 bool Cloud::may_release_after_end() const {
   const std::optional<JobEnd> end = process_.recorder().end();
   return !has_standbys(process_.config()) || (end && end->outcome == elastic::Outcome::kDone);
@@ -386,19 +375,20 @@ void Cloud::finish() {
   remember(*last.all);
 }
 
-/// What is asked for and refused over and over is said once.
+/// False for an event that repeats the last one of its kind: requests may be refused again and
+/// again.
 bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
   const std::lock_guard lock(memory_mutex_);
   if (fact.kind == "server_granted" || fact.kind == "server_joined") {
-    said_.clear();
+    last_details_.clear();
     return true;
   }
   const bool comes_again = fact.kind == "server_requested" || fact.kind == "server_refused" ||
                            fact.kind == "offers_exhausted";
-  return !comes_again || std::exchange(said_[fact.kind], fact.detail) != fact.detail;
+  return !comes_again || std::exchange(last_details_[fact.kind], fact.detail) != fact.detail;
 }
 
-/// Nobody works, and nobody will: there is nothing to wait for.
+/// Ends a job without members whose only offer is stopped: no worker can join it any more.
 void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
   const JobConfig& config = process_.config();
   const bool has_one_offer = config.cloud_offers.find(',') == std::string::npos;
@@ -438,7 +428,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     fields.emplace_back("per_hour", json_number(fact.all->per_hour));
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;
-  const std::string line = is_for_people(fact.kind) && is_news(fact)
+  const std::string line = is_shown(fact.kind) && is_news(fact)
                                ? fmt::format("{}{}: {}", fact.kind, server, fact.detail)
                                : "";
   process_.recorder().fact(fact.kind, fields, line);

@@ -1,8 +1,8 @@
 #pragma once
 
-// A coordinator's servers: asks a provider for workers, replaces those that are lost, gives back
-// what is no longer wanted. Decisions are made in cloud_hooks/core/replacement_policy, on threads
-// of cloud_hooks/provider_driver; the job waits for none of it.
+// The servers of a coordinator's job: requests servers from a provider, replaces lost ones, and
+// releases those that are no longer needed. cloud_hooks/core/replacement_policy makes the
+// decisions, on threads of cloud_hooks/provider_driver; training never waits for them.
 
 #include <condition_variable>
 #include <map>
@@ -25,23 +25,25 @@ namespace mayfly::engine {
 
 class Cloud final : public cloud_hooks::DriverListener {
  public:
-  /// Null if the job has no cloud provider. kInvalidInput if its settings do not fit together. It
-  /// asks for servers as soon as, and as long as, `process` is in charge of the job: of several
-  /// coordinators only one may. `process` must outlive it.
+  /// Null if the job has no cloud provider. kInvalidInput if its settings do not fit together.
+  /// Servers are requested only while `process` is in charge of the job, because a job with
+  /// standbys has several coordinators. `process` must outlive the Cloud.
   static Result<std::unique_ptr<Cloud>> start(CoordinatorProcess& process);
   ~Cloud() override;
 
-  /// Hands over who is a member now: whenever the coordinator has news, and several times a second
-  /// all the same. Always from one thread.
+  /// Passes the present members to the policy. Call it whenever the coordinator has news, and
+  /// several times a second in any case, always from one thread.
   void look();
-  /// Any thread. A sentence for the operator.
+  /// Sets the number of workers and returns a sentence for the operator. kRefused above the limit,
+  /// or if this coordinator is not in charge. Any thread.
   [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
-  /// The job has ended; its members still report and write a last checkpoint. Nobody is replaced.
+  /// The job has ended. Its members still report and write a last checkpoint; none of them is
+  /// replaced.
   void close();
-  /// Instead of look() once its members have left, until its evaluators have measured the last
-  /// checkpoint: only their servers are kept.
+  /// Call it instead of look() when the members have left and evaluators still measure the last
+  /// checkpoints: the policy keeps only the servers of evaluators.
   void keep_evaluators();
-  /// They are gone: every server is released, and this waits a minute for that to be seen.
+  /// All members have left: releases every server and waits up to a minute until none is billed.
   void finish();
 
   void on_fact(const cloud_hooks::CloudFact& fact) override;
@@ -79,24 +81,24 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::string coordinators_;               // for workers
   std::string startup_text_;
   std::string label_;
-  std::mutex memory_mutex_;                  // guards the file that remember() writes, and:
-  std::map<std::string, std::string> said_;  // of each kind that comes again: what was said last
+  std::mutex memory_mutex_;                          // guards the file that remember() writes, and:
+  std::map<std::string, std::string> last_details_;  // of events that may repeat, by kind
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
   std::unique_ptr<cloud_hooks::BundleServer> bundle_;
   std::optional<Instant> not_in_charge_since_;
-  std::mutex driver_mutex_;  // guards the pointer; its object is used by who calls look(), too
+  std::mutex driver_mutex_;  // guards the pointer; the thread of look() also uses its object
   std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
 };
 
-/// What the policy is told, from the settings and what an earlier process of this job left in
-/// RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
+/// The policy's options, from the settings and from what an earlier process of this job has stored
+/// in RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
 [[nodiscard]] Result<cloud_hooks::ReplacementOptions> replacement_options(
     const JobConfig& config, const cloud_hooks::Capabilities& provider);
 
-/// --cloud-dry-run: prints what would be asked for first; returns the exit code.
+/// --cloud-dry-run: prints the first requests that the job would make; returns the exit code.
 int show_cloud_plan(const JobConfig& config);
 
-/// Where cost and rate are remembered between processes of one job.
+/// The cost of servers, stored for later processes of the same job.
 struct CloudMemory {
   double spent = 0;
   double per_hour = 0;
@@ -104,7 +106,7 @@ struct CloudMemory {
 };
 [[nodiscard]] std::string cloud_memory_path(const std::string& run_dir);
 [[nodiscard]] std::string print_cloud_memory(const CloudMemory& memory);
-/// Nothing if there is no such file, or it is none of ours.
+/// Nothing if there is no such file, or it has another form.
 [[nodiscard]] std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir);
 
 }  // namespace mayfly::engine

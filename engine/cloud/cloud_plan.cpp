@@ -1,5 +1,4 @@
-// What a job asks for, and what its servers run: the part of engine/cloud/cloud that starts
-// nothing.
+// The policy's options and the dry run: the part of engine/cloud/cloud that starts nothing.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,8 +12,8 @@
 #include "base/file.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
-#include "cloud_hooks/bundle/bundle_file.hpp"
-#include "cloud_hooks/sign/hashes.hpp"
+#include "cloud_hooks/bundle/program_bundle.hpp"
+#include "cloud_hooks/http/encodings.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
@@ -64,8 +63,8 @@ std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
 
 namespace {
 
-/// Of the workers, then of the evaluators. kInvalidInput if one cannot be read or has no price
-/// although there is a budget.
+/// The offers for workers, then those for evaluators. kInvalidInput if one cannot be read or has no
+/// price although there is a budget.
 Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config) {
   TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, parse_offers(config.cloud_offers));
   if (offers.empty()) {
@@ -116,14 +115,14 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
     options.absence_grace = Duration(0);
     options.rejoin_patience = seconds(5);
   }
-  if (config.cloud_provider == "ssh") {  // hosts that come back are wanted at once; asking is free
+  if (config.cloud_provider == "ssh") {  // a host that returns is used at once; looking is free
     options.list_every = seconds(5);
     options.absence_grace = seconds(5);
     options.rejoin_patience = seconds(5);
     options.backoff.max = seconds(10);
     options.lifetime_max = Duration(0);
   }
-  if (config.standby) {  // what the one before has spent, its run directory knows
+  if (config.standby) {  // the run directory of the coordinator before us knows the cost so far
     options.restarted = true;
     options.spent_is_known = false;
   }
@@ -139,7 +138,7 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
 
 namespace {
 
-/// What goes along with a request, without the token.
+/// The start-up script of a request, without the token.
 Result<std::string> text_to_show(const JobConfig& config, const std::string& coordinators) {
   const std::string token = "(the token)";
   if (config.cloud_provider == "ssh" || config.cloud_bundle.empty()) {
@@ -149,13 +148,9 @@ Result<std::string> text_to_show(const JobConfig& config, const std::string& coo
   if (!bundle.ok()) {
     return Error{Errc::kInvalidInput, "cloud_bundle: " + bundle.error().detail};
   }
-  const Result<std::string> start = served_start(config, coordinators, bundle.value().sha256);
-  if (!start.ok()) {
-    return start;
-  }
+  TRY_ASSIGN(const std::string start, served_start(config, coordinators, bundle.value().sha256));
   const std::string address = fmt::format("{}:{}", config.bind_host, config.cloud_bundle_port);
-  return fetching_text(config, address, token,
-                       cloud_hooks::to_hex(cloud_hooks::sha256(start.value())));
+  return fetching_text(config, address, token, cloud_hooks::to_hex(cloud_hooks::sha256(start)));
 }
 
 }  // namespace
@@ -184,7 +179,7 @@ int show_cloud_plan(const JobConfig& requested) {
     }
   }
   options.value().startup_text = std::move(text).value();
-  options.value().provider.survives_us = false;  // nobody is asked, so nothing is listed first
+  options.value().provider.survives_us = false;  // the policy would list servers first
   options.value().restarted = false;
   cloud_hooks::ReplacementPolicy policy(std::move(options).value());
   for (const cloud_hooks::PolicyEffect& effect :

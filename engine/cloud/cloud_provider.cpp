@@ -1,15 +1,22 @@
 #include "engine/cloud/cloud_provider.hpp"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
+#include "cloud_hooks/bundle/program_bundle.hpp"
+#include "cloud_hooks/core/machine_gpu.hpp"
 #include "cloud_hooks/ec2/ec2_provider.hpp"
 #include "cloud_hooks/exec/exec_provider.hpp"
 #include "cloud_hooks/gce/gce_provider.hpp"
@@ -59,13 +66,9 @@ Made make_slurm(const JobConfig& config, const std::string& label) {
 
 Made make_ssh(const JobConfig& config, const std::string& label,
               const std::shared_ptr<cloud_hooks::SshMemory>& memory) {
-  Result<cloud_hooks::SshProviderOptions> options = ssh_options(config, label);
-  if (!options.ok()) {
-    return std::move(options).error();
-  }
-  options.value().log_dir = logs_of(config);
-  return std::unique_ptr<Provider>(
-      cloud_hooks::make_ssh_provider(std::move(options).value(), memory));
+  TRY_ASSIGN(cloud_hooks::SshProviderOptions options, ssh_options(config, label));
+  options.log_dir = logs_of(config);
+  return std::unique_ptr<Provider>(cloud_hooks::make_ssh_provider(std::move(options), memory));
 }
 
 Made make_local(const JobConfig& config, std::vector<std::string> argv) {
@@ -87,16 +90,12 @@ std::int64_t unix_seconds() {
 
 Result<std::unique_ptr<cloud_hooks::HttpSender>> make_sender() {
   cloud_hooks::HttpClientOptions options;
-  Result<cloud_hooks::ProxyRules> proxies = cloud_hooks::ProxyRules::from_environment(variable);
-  if (!proxies.ok()) {
-    return proxies.error();
-  }
-  options.proxies = std::move(proxies).value();
+  TRY_ASSIGN(options.proxies, cloud_hooks::ProxyRules::from_environment(variable));
   return std::unique_ptr<cloud_hooks::HttpSender>(
       std::make_unique<cloud_hooks::HttpClient>(std::move(options)));
 }
 
-/// The words KEY=VALUE of cloud_options, put where `places` says.
+/// Assigns the words KEY=VALUE of cloud_options to the strings that `places` names.
 Result<void> take_options(const std::string& text,
                           const std::map<std::string, std::string*>& places) {
   const Result<std::vector<std::string>> words = split_words(text);
@@ -120,7 +119,7 @@ Result<void> take_options(const std::string& text,
   return {};
 }
 
-/// What `mayfly cloud doctor` looks at, if it is told.
+/// The offers that `mayfly cloud doctor` checks.
 Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
   std::vector<cloud_hooks::Offer> offers;
   for (const std::string* setting : {&config.cloud_offers, &config.evaluator_offers}) {
@@ -132,7 +131,7 @@ Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
   return offers;
 }
 
-/// What the providers of one job know together.
+/// The state that all provider objects of one job share.
 struct Common {
   std::shared_ptr<cloud_hooks::SharedGoogleToken> token =
       std::make_shared<cloud_hooks::SharedGoogleToken>();
@@ -144,15 +143,10 @@ struct Common {
 Made make_gce(const JobConfig& config, const std::string& label, const Common& common) {
   cloud_hooks::GceOptions options;
   options.job = label;
-  Result<std::vector<cloud_hooks::Offer>> offers = offers_of(config);
-  if (!offers.ok()) {
-    return offers.error();
-  }
-  options.offers = std::move(offers).value();
+  TRY_ASSIGN(options.offers, offers_of(config));
   std::string disk_gb;
   std::string external = "yes";
-  const Result<void> taken =
-      take_options(config.cloud_options, {{"project", &options.project},
+  TRY(take_options(config.cloud_options, {{"project", &options.project},
                                           {"zone", &options.zone},
                                           {"image", &options.image},
                                           {"disk_gb", &disk_gb},
@@ -160,10 +154,7 @@ Made make_gce(const JobConfig& config, const std::string& label, const Common& c
                                           {"subnetwork", &options.subnetwork},
                                           {"external_address", &external},
                                           {"service_account", &options.service_account},
-                                          {"endpoint", &options.endpoint}});
-  if (!taken.ok()) {
-    return taken.error();
-  }
+                                          {"endpoint", &options.endpoint}}));
   const char* end = disk_gb.data() + disk_gb.size();
   const auto parsed = std::from_chars(disk_gb.data(), end, options.disk_gb);
   if (!disk_gb.empty() && (parsed.ec != std::errc{} || parsed.ptr != end)) {
@@ -173,44 +164,31 @@ Made make_gce(const JobConfig& config, const std::string& label, const Common& c
     return Error{Errc::kInvalidInput, "cloud_options: external_address is yes or no"};
   }
   options.external_address = external == "yes";
-  Result<std::unique_ptr<cloud_hooks::HttpSender>> sender = make_sender();
-  if (!sender.ok()) {
-    return sender.error();
-  }
+  TRY_ASSIGN(std::unique_ptr<cloud_hooks::HttpSender> sender, make_sender());
   return cloud_hooks::make_gce_provider(std::move(options),
                                         cloud_hooks::google_token_options(variable),
-                                        std::move(sender).value(), unix_seconds, common.token);
+                                        std::move(sender), unix_seconds, common.token);
 }
 
 Made make_ec2(const JobConfig& config, const std::string& label, const Common& common) {
   cloud_hooks::Ec2Options options;
   options.job = label;
-  const Result<std::vector<cloud_hooks::Offer>> offers = offers_of(config);
-  if (!offers.ok()) {
-    return offers.error();
-  }
-  options.machine_type = offers.value().empty() ? "" : offers.value().front().machine_type;
+  TRY_ASSIGN(const std::vector<cloud_hooks::Offer> offers, offers_of(config));
+  options.machine_type = offers.empty() ? "" : offers.front().machine_type;
   std::string group;
-  const Result<void> taken =
-      take_options(config.cloud_options, {{"region", &options.region},
+  TRY(take_options(config.cloud_options, {{"region", &options.region},
                                           {"image", &options.image},
                                           {"subnet", &options.subnet},
                                           {"security_group", &group},
                                           {"key_name", &options.key_name},
                                           {"instance_profile", &options.instance_profile},
-                                          {"endpoint", &options.endpoint}});
-  if (!taken.ok()) {
-    return taken.error();
-  }
+                                          {"endpoint", &options.endpoint}}));
   if (!group.empty()) {
     options.security_groups.push_back(group);
   }
-  Result<std::unique_ptr<cloud_hooks::HttpSender>> sender = make_sender();
-  if (!sender.ok()) {
-    return sender.error();
-  }
+  TRY_ASSIGN(std::unique_ptr<cloud_hooks::HttpSender> sender, make_sender());
   return cloud_hooks::make_ec2_provider(
-      std::move(options), cloud_hooks::aws_credential_options(variable), std::move(sender).value(),
+      std::move(options), cloud_hooks::aws_credential_options(variable), std::move(sender),
       unix_seconds, common.promises, common.role);
 }
 
@@ -238,7 +216,7 @@ Made make_one(const JobConfig& config, const std::string& label,
 }
 
 /// Hosts are shared by jobs of several coordinators, whose run directories may have the same name;
-/// a job is known by its token, which stays when it is started again.
+/// a job is identified by its token, which is the same after a restart.
 std::string token_mark(const JobConfig& config) {
   constexpr std::size_t kTokenBytesMax = 4096;
   constexpr std::size_t kDigits = 8;
@@ -250,6 +228,20 @@ std::string token_mark(const JobConfig& config) {
   }
   const std::string digits = to_string(digest_of(std::as_bytes(std::span(token.value()))));
   return std::string("-").append(digits, 0, kDigits);
+}
+
+using cloud_hooks::Finding;
+
+Finding finding_about_bundle(const std::string& bundle) {
+  const Result<bool> has_module = cloud_hooks::has_cuda_module(bundle);
+  if (!has_module.ok()) {
+    return {false, "bundle " + has_module.error().detail};
+  }
+  return has_module.value()
+             ? Finding{true, "bundle " + bundle + " has the module for device cuda"}
+             : Finding{false, "bundle " + bundle +
+                                  " has no libmayfly_cuda.so; make it with `mayfly bundle` of a "
+                                  "program that was built where CUDA and cuDNN are"};
 }
 
 }  // namespace
@@ -320,6 +312,30 @@ Result<std::vector<std::string>> split_words(const std::string& text) {
     words.push_back(std::move(word));
   }
   return words;
+}
+
+std::vector<Finding> examine_gpus(const JobConfig& config) {
+  std::vector<Finding> findings;
+  const auto offers = parse_offers(config.cloud_offers);
+  if (!servers_use_cuda(config) || !offers.ok()) {
+    return findings;
+  }
+  std::set<std::string> seen;
+  for (const cloud_hooks::OfferTerms& terms : offers.value()) {
+    const std::string& type = terms.offer.machine_type;
+    if (!names_cloud_machines(config) || type.empty() || !seen.insert(type).second) {
+      continue;
+    }
+    const std::optional<cloud_hooks::MachineGpu> gpu = cloud_hooks::gpu_of_machine(type);
+    findings.push_back(
+        {true, gpu ? fmt::format("{} has {}, compute capability {}.{}", type, gpu->name,
+                                 gpu->capability / 10, gpu->capability % 10)
+                   : fmt::format("the GPU of {} is not known here; its workers will say", type)});
+  }
+  if (!config.cloud_bundle.empty()) {
+    findings.push_back(finding_about_bundle(config.cloud_bundle));
+  }
+  return findings;
 }
 
 }  // namespace mayfly::engine

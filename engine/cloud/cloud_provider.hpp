@@ -1,6 +1,7 @@
 #pragma once
 
-// From settings to the provider that they name. It starts nothing and asks nobody.
+// From settings to the provider that they name, and what `mayfly cloud doctor` reports of a job's
+// GPUs. It starts nothing and sends no request.
 
 #include <cstddef>
 #include <memory>
@@ -24,12 +25,18 @@ namespace mayfly::engine {
 [[nodiscard]] Result<std::unique_ptr<cloud_hooks::Provider>> make_cloud_provider(
     const JobConfig& config, const std::string& label, std::vector<std::string> local_argv = {});
 
-/// As many of them, one for each thread of the same job: what one of them has learned, all know.
+/// `count` provider objects for the threads of one job; they share keys and what they have learned.
 [[nodiscard]] Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> make_cloud_providers(
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
     std::size_t count);
 
-/// A text cut at spaces; "double" and 'single' quotes keep them. kInvalidInput for an open quote.
+/// Splits a text at spaces; "double" and 'single' quotes protect them. kInvalidInput for an open
+/// quote.
 [[nodiscard]] Result<std::vector<std::string>> split_words(const std::string& text);
+
+/// For a job whose servers compute on GPUs: the GPU of each offer's machine type, and whether the
+/// bundle has the module that they need. Empty for other jobs. `config` is valid, so no GPU is
+/// known to be too old. Reads the bundle; sends no request.
+[[nodiscard]] std::vector<cloud_hooks::Finding> examine_gpus(const JobConfig& config);
 
 }  // namespace mayfly::engine

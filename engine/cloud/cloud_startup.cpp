@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/shell_words.hpp"
+#include "base/try_assign.hpp"
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
@@ -18,9 +19,9 @@ namespace {
 constexpr std::size_t kStartupBytesMax = 200 * 1024;
 constexpr std::size_t kTokenBytesMax = 4096;
 
-/// What goes along with a request. $sha256 is the start script's, and that one holds the bundle's:
-/// so nothing is run that was not checked, although HTTP is plain. The token does not cross the
-/// network, and stands in no program's arguments.
+/// The start-up script of a request. $sha256 is the hash of the start script, which contains the
+/// hash of the bundle. So every file is checked before it is run, although HTTP is plain. The token
+/// does not cross the network and is in no program's arguments.
 constexpr const char* kFetching = R"(#!/bin/sh
 # A new server of a Mayfly job: gets its start script from the coordinator, checks it, runs it.
 address={address}
@@ -52,7 +53,7 @@ fetch start "$sha256" || exit 1
 . ./start
 )";
 
-/// The clouds' own word for the machine is how the coordinator knows which server this is.
+/// The cloud's name for the machine tells the coordinator which server it is.
 constexpr const char* kNameOnGce = R"(
 instance=http://${GCE_METADATA_HOST:-169.254.169.254}/computeMetadata/v1/instance
 ask() { curl -fs --noproxy '*' --max-time 5 --retry 5 -H 'Metadata-Flavor: Google' "$instance/$1"; }
@@ -68,7 +69,8 @@ name=$(ask -H "X-aws-ec2-metadata-token: $session" "$aws/meta-data/instance-id")
 export MAYFLY_SERVER="$name"
 )";
 
-/// What the coordinator serves; runs inside kFetching, with its variables and fetch().
+/// The start script that the coordinator serves; it runs inside kFetching, with its variables and
+/// fetch().
 constexpr const char* kStart = R"(# What the servers of this job run once they have checked it.
 set -eu
 fetch bundle {bundle_sha256}
@@ -81,9 +83,9 @@ printf '%s\n' "$token" >token
 )";
 constexpr const char* kFirstAddress = "$(hostname -I | cut -d' ' -f1)";
 
-/// A node of Slurm goes on when a job is over, so nothing is left there but the log. What a job has
-/// said last stands in its comment if it failed: the coordinator does not see the node's files.
-/// Slurm's warnings may come to the script only.
+/// A node of Slurm outlives a job, so only the log is left there. The last line of the log of a
+/// failed job is put into the job's comment, because the coordinator does not see the node's files.
+/// Slurm may send its warnings to the script alone.
 constexpr const char* kAtExitOfSlurm = R"(
 at_exit() {
   code=$?
@@ -108,7 +110,7 @@ while kill -0 "$worker" 2>/dev/null; do  # a signal ends the wait, too
 done
 exit "$code")";
 
-/// On a host over ssh, in a folder of its own: start PROGRAM SLOTS (cloud_hooks/ssh).
+/// Runs on a host over ssh, in a folder of its own: start PROGRAM SLOTS (cloud_hooks/ssh).
 constexpr const char* kOnHost = R"(#!/bin/sh
 umask 077
 printf '%s\n' {token} >token
@@ -127,7 +129,7 @@ exec "$program" worker --coordinator {coordinators} --token-file token --run-dir
 
 using Marks = std::vector<std::pair<std::string_view, std::string>>;
 
-/// Each mark {NAME} by its text. What is put in is not looked at again.
+/// Replaces each mark {NAME} by its text. Inserted texts are not searched for marks.
 std::string filled(std::string_view text, const Marks& marks) {
   std::string out;
   while (!text.empty()) {
@@ -171,24 +173,18 @@ std::string worker_coordinators(const JobConfig& config, const std::string& own)
 }
 
 Result<std::string> token_text(const JobConfig& config) {
-  Result<std::string> read = read_text_file(config.token_file, kTokenBytesMax);
-  if (!read.ok()) {
-    return read;
-  }
-  return read.value().substr(0, read.value().find('\n'));
+  TRY_ASSIGN(std::string read, read_text_file(config.token_file, kTokenBytesMax));
+  return read.substr(0, read.find('\n'));
 }
 
 Result<std::string> startup_text(const JobConfig& config, const std::string& coordinators,
                                  const std::string& token) {
   if (!config.cloud_startup.empty()) {
-    Result<std::string> text = users_script(config);
-    if (!text.ok()) {
-      return text;
-    }
-    return filled(text.value(), {{"{coordinator}", coordinators},
-                                 {"{run_dir}", absolute(config.run_dir)},
-                                 {"{worker_args}", config.cloud_worker_args},
-                                 {"{token}", token}});
+    TRY_ASSIGN(std::string text, users_script(config));
+    return filled(text, {{"{coordinator}", coordinators},
+                         {"{run_dir}", absolute(config.run_dir)},
+                         {"{worker_args}", config.cloud_worker_args},
+                         {"{token}", token}});
   }
   if (config.cloud_provider == "ssh") {
     return filled(kOnHost, {{"{token}", shell_quoted(token)},
@@ -219,19 +215,16 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
 Result<std::string> served_start(const JobConfig& config, const std::string& coordinators,
                                  const std::string& bundle_sha256) {
   if (!config.cloud_startup.empty()) {
-    Result<std::string> text = users_script(config);
-    if (!text.ok()) {
-      return text;
-    }
-    if (text.value().find("{token}") != std::string::npos) {
+    TRY_ASSIGN(std::string text, users_script(config));
+    if (text.find("{token}") != std::string::npos) {
       return Error{Errc::kInvalidInput,
                    "cloud_startup: a script that goes over the network holds no {token}; with "
                    "cloud_bundle, write \"$token\""};
     }
-    return filled(text.value(), {{"{coordinator}", coordinators},
-                                 {"{run_dir}", absolute(config.run_dir)},
-                                 {"{worker_args}", config.cloud_worker_args},
-                                 {"{bundle_sha256}", bundle_sha256}});
+    return filled(text, {{"{coordinator}", coordinators},
+                         {"{run_dir}", absolute(config.run_dir)},
+                         {"{worker_args}", config.cloud_worker_args},
+                         {"{bundle_sha256}", bundle_sha256}});
   }
   const bool is_gce = config.cloud_provider == "gce";
   const bool is_ec2 = config.cloud_provider == "ec2";

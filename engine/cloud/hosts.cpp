@@ -8,8 +8,8 @@
 
 #include "base/file.hpp"
 #include "base/shell_words.hpp"
-#include "cloud_hooks/bundle/bundle_file.hpp"
-#include "cloud_hooks/program_bundle.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/bundle/program_bundle.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/config/ps_settings.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kHostfileBytesMax = std::size_t{1} << 20;
 constexpr const char* kProcedural = "procedural";
 
-/// "~" is what a shell here would have put in; a script there takes it literally.
+/// A shell on this host would replace "~"; the script on the remote host takes it literally.
 std::string remote_folder(std::string path) {
   if (path.starts_with("~/")) {
     path.erase(0, 2);
@@ -34,7 +34,7 @@ bool says(const JobConfig& config, const char* flag) {
   return config.cloud_worker_args.find(flag) != std::string::npos;
 }
 
-/// What of our own settings is meant for the workers, too.
+/// The arguments for workers, including those of our own settings that concern them.
 std::string worker_args(const JobConfig& config) {
   std::string args = config.cloud_worker_args;
   if (config.threads != 0 && !says(config, "--threads")) {
@@ -73,17 +73,14 @@ Result<std::vector<cloud_hooks::ssh::Host>> hosts_of(const JobConfig& config) {
 
 Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
                                                     const std::string& label) {
-  Result<std::vector<cloud_hooks::ssh::Host>> hosts = hosts_of(config);
-  if (!hosts.ok()) {
-    return std::move(hosts).error();
-  }
+  TRY_ASSIGN(std::vector<cloud_hooks::ssh::Host> hosts, hosts_of(config));
   Result<std::vector<std::string>> words = split_words(config.ssh);
   if (!words.ok() || words.value().empty()) {
     return Error{Errc::kInvalidInput,
                  "--ssh: " + (words.ok() ? "no program" : words.error().detail)};
   }
   cloud_hooks::SshProviderOptions options;
-  options.hosts = std::move(hosts).value();
+  options.hosts = std::move(hosts);
   options.words = std::move(words).value();
   options.places = {remote_folder(config.remote_dir), label, "", config.remote_program};
   if (config.remote_program.empty() && !config.cloud_bundle.empty()) {
@@ -135,13 +132,10 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
     }
     job.cloud_bundle = std::move(packed).value();
   }
-  Result<cloud_hooks::SshProviderOptions> options = ssh_options(job, cloud_label(job));
-  if (!options.ok()) {
-    return std::move(options).error();
-  }
-  options.value().log_dir.clear();
+  TRY_ASSIGN(cloud_hooks::SshProviderOptions options, ssh_options(job, cloud_label(job)));
+  options.log_dir.clear();
   const auto provider =
-      cloud_hooks::make_ssh_provider(std::move(options).value(), cloud_hooks::make_ssh_memory());
+      cloud_hooks::make_ssh_provider(std::move(options), cloud_hooks::make_ssh_memory());
   std::string faults;
   for (const cloud_hooks::Finding& finding : provider->install()) {
     if (finding.ok || is_begun) {

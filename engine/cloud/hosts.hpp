@@ -1,7 +1,7 @@
 #pragma once
 
-// Workers on hosts that are reached by ssh (`mayfly train --hosts`, docs/hosts.md): from settings
-// to the provider, and what is looked at before a job begins.
+// Workers on hosts that are reached by ssh (`mayfly train --hosts`, docs/hosts.md): the provider's
+// options from the settings, and the preparation of the hosts before a job begins.
 
 #include <functional>
 #include <string>
@@ -13,17 +13,17 @@
 
 namespace mayfly::engine {
 
-/// Of `hosts` or `hostfile`. kInvalidInput with the part that is wrong.
+/// The hosts of the settings `hosts` or `hostfile`. kInvalidInput with the part that is wrong.
 [[nodiscard]] Result<std::vector<cloud_hooks::ssh::Host>> hosts_of(const JobConfig& config);
 
-/// What the ssh provider is told, for the job of that label. Hashes the program's archive.
+/// The options of the ssh provider for the job with that label. Hashes the program's archive.
 [[nodiscard]] Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
                                                                   const std::string& label);
 
-/// Settings with all that hosts mean for them: how many workers, the program's archive, which is
-/// packed into `cache_dir` if need be, and what workers are told. Copies the program to the hosts;
-/// `tell` hears how each of them does. kInvalidInput with the reasons if hosts cannot be used; of a
-/// job that goes on (`is_begun`) those are only told.
+/// The settings completed for hosts: the number of workers, the program's archive (packed into
+/// `cache_dir` if needed), and the arguments of workers. Copies the program to the hosts and passes
+/// a line about each of them to `tell`. kInvalidInput with the reasons if hosts cannot be used; if
+/// the job has begun before (`is_begun`), the reasons are only passed to `tell`.
 [[nodiscard]] Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
                                               bool is_begun,
                                               const std::function<void(const std::string&)>& tell);

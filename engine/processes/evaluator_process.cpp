@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/first_session.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/run_place.hpp"
@@ -55,17 +56,15 @@ Result<std::string> serve_once(const JobConfig& config, const std::vector<std::s
                                const LeaveSignals& signals) {
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
-  Result<elastic::FirstSession> found =
-      elastic::open_first_session(endpoints, token, hello, monotonic_now() + kConnectTimeout);
-  if (!found.ok()) {
-    return std::move(found).error();
-  }
-  const int fd = found.value().session.fd.get();
+  TRY_ASSIGN(
+      elastic::FirstSession found,
+      elastic::open_first_session(endpoints, token, hello, monotonic_now() + kConnectTimeout));
+  const int fd = found.session.fd.get();
   TransferRequest request;
   request.kind = TransferRequest::Kind::kEvaluate;
   request.machine = config.server;
   TRY(send_frame(fd, encode(request)));
-  log::info("measuring checkpoints for " + endpoints[found.value().endpoint]);
+  log::info("measuring checkpoints for " + endpoints[found.endpoint]);
   return serve_evaluations(fd, measure, [&signals] { return signals.asked(); });
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/log.hpp"
 #include "base/time.hpp"
+#include "base/try_assign.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/json_text.hpp"
@@ -43,12 +44,9 @@ Result<void> send_answer(int fd, TransferAnswer::Verdict verdict, std::string te
 
 Result<Evaluation> receive_evaluation(int fd) {
   while (true) {
-    Result<Bytes> heard = receive_frame(fd);
-    if (!heard.ok()) {
-      return std::move(heard).error();
-    }
-    if (!heard.value().empty()) {
-      return decode_evaluation(heard.value());
+    TRY_ASSIGN(Bytes heard, receive_frame(fd));
+    if (!heard.empty()) {
+      return decode_evaluation(heard);
     }
   }
 }
@@ -327,11 +325,7 @@ Result<void> EvaluationService::measure(Connection& connection, std::uint64_t st
     TRY(send_frame(fd, encode(answer)));
     TRY(send_files(fd, answer.offer, loaded.value().files));
     loaded = Error{Errc::kNotFound, ""};  // large, and not needed while the evaluator computes
-    Result<Evaluation> heard = receive_evaluation(fd);
-    if (!heard.ok()) {
-      return std::move(heard).error();
-    }
-    evaluation = std::move(heard).value();
+    TRY_ASSIGN(evaluation, receive_evaluation(fd));
   } else {  // it may have been removed meanwhile: newer ones are there then
     evaluation.failure = loaded.error().detail;
   }
@@ -374,21 +368,15 @@ Result<std::string> serve_evaluations(
     int fd, const std::function<Evaluation(Step, const nn::CheckpointFiles&)>& measure,
     const std::function<bool()>& should_leave) {
   while (!should_leave()) {
-    const Result<Bytes> heard = receive_frame(fd);
-    if (!heard.ok()) {
-      return heard.error();
-    }
-    Result<TransferAnswer> answer = decode_transfer_answer(heard.value());
-    if (!answer.ok()) {
-      return std::move(answer).error();
-    }
+    TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+    TRY_ASSIGN(TransferAnswer answer, decode_transfer_answer(heard));
     Evaluation evaluation;
-    switch (answer.value().verdict) {
-      case TransferAnswer::Verdict::kRefused: return answer.value().text;
+    switch (answer.verdict) {
+      case TransferAnswer::Verdict::kRefused: return answer.text;
       case TransferAnswer::Verdict::kNothing: break;
       case TransferAnswer::Verdict::kTransfer: {
-        const Step step = answer.value().offer.step;
-        IncomingCheckpoint incoming(std::move(answer.value().offer));
+        const Step step = answer.offer.step;
+        IncomingCheckpoint incoming(std::move(answer.offer));
         TRY(incoming.receive(fd));
         const AliveFrames alive(fd);
         const Result<nn::CheckpointFiles> files = incoming.take();

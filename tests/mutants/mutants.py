@@ -408,7 +408,7 @@ OTHERS = [
          " &&\n         a.terms.offer.market == b.terms.offer.market;\n", ";\n"),
     ),
     *_in(
-        "cloud_hooks/core/replacement_members.cpp",
+        "cloud_hooks/core/replacement_plan.cpp",
         ("joined-deadline", "a server whose worker came is given up all the same",
          "  server.stage = Stage::kWorking;\n  server.deadline.reset();\n",
          "  server.stage = Stage::kWorking;\n"),
@@ -418,9 +418,9 @@ OTHERS = [
     ),
     *_in(
         "cloud_hooks/core/replacement_plan.cpp",
-        ("coming-limbo", "a request that nobody answered counts as coming",
-         "count += pending.limbo || book_.terms(pending.offer).for_evaluator ?",
-         "count += book_.terms(pending.offer).for_evaluator ?"),
+        ("coming-unsettled", "a request that nobody answered counts as coming",
+         "pending.unsettled || catalog_.terms(pending.offer).for_evaluator ? 0",
+         "catalog_.terms(pending.offer).for_evaluator ? 0"),
         ("least-wanted-floor", "servers on demand are given up below their floor",
          "      if (on_demand <= floor) {\n", "      if (on_demand < floor) {\n"),
     ),

@@ -17,8 +17,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "cloud_hooks/bundle/bundle_replies.hpp"
-#include "cloud_hooks/sign/hashes.hpp"
+#include "cloud_hooks/http/encodings.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -194,7 +193,7 @@ TEST_F(BundleServerTest, MoreDownloadsThanAllowedAreToldToComeBack) {
 
 TEST_F(BundleServerTest, SilentConnectionsMakeWayForNewOnes) {
   BundleLimits limits;
-  limits.strangers_max = 4;
+  limits.unauthenticated_max = 4;
   limits.request_max = seconds(60);
   start(limits);
   std::vector<std::unique_ptr<Caller>> silent;

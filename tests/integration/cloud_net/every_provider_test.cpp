@@ -33,10 +33,8 @@ class EveryProvider : public testing::TestWithParam<std::string> {
 
   static std::vector<ServerStatus> listed(Provider& provider) {
     Answer<std::vector<ServerStatus>> answer = provider.list();
-    const ProviderError* const error = std::get_if<ProviderError>(&answer);
-    EXPECT_EQ(error, nullptr) << (error != nullptr ? error->detail : "");
-    return error != nullptr ? std::vector<ServerStatus>()
-                            : std::get<std::vector<ServerStatus>>(std::move(answer));
+    EXPECT_TRUE(answer.ok()) << answer.error().detail;
+    return answer.ok() ? std::move(answer).value() : std::vector<ServerStatus>();
   }
   std::vector<ServerStatus> listed_alive() {
     std::vector<ServerStatus> all = listed(*provider_);
@@ -45,9 +43,8 @@ class EveryProvider : public testing::TestWithParam<std::string> {
   }
   [[nodiscard]] ServerStatus status(const std::string& id) {
     Answer<ServerStatus> answer = provider_->status(id);
-    EXPECT_TRUE(std::holds_alternative<ServerStatus>(answer)) << id;
-    return std::holds_alternative<ServerStatus>(answer) ? std::get<ServerStatus>(answer)
-                                                        : ServerStatus();
+    EXPECT_TRUE(answer.ok()) << id;
+    return answer.ok() ? answer.value() : ServerStatus();
   }
   /// An end may take a moment; it comes.
   void expect_gone(const std::string& id) {

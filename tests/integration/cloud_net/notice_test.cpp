@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "cloud_hooks/http/http_client.hpp"
-#include "cloud_hooks/notice/notice_sources.hpp"
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "tests/integration/cloud_net/fake_cloud.hpp"
 

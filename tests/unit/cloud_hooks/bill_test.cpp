@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cloud_hooks/core/request_id.hpp"
+#include "cloud_hooks/core/provider.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

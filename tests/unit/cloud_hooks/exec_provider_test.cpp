@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "cloud_hooks/exec/exec_messages.hpp"
 #include "cloud_hooks/program_runner.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -112,11 +111,11 @@ TEST(ExecProvider, ListsReleasesAndExamines) {
     *'"op":"doctor"'*) echo '{"findings":[{"ok":false,"text":"no login"}]}';;
     *'"op":"status"'*) echo '{"servers":[]}';;
     esac)");
-  const auto servers = std::get<std::vector<ServerStatus>>(provider->list());
+  const auto servers = provider->list().value();
   ASSERT_EQ(servers.size(), 1u);
   EXPECT_EQ(servers[0].request_id, "r");
   EXPECT_FALSE(provider->release("a"));
-  EXPECT_FALSE(std::get<ServerStatus>(provider->status("b")).alive());
+  EXPECT_FALSE(provider->status("b").value().alive());
   EXPECT_EQ(provider->examine(), (std::vector<Finding>{{false, "no login"}}));
 }
 

@@ -38,7 +38,7 @@ ServerStatus wait_for_end(LocalProvider& provider, const std::string& id) {
 }
 
 std::vector<ServerStatus> listed(LocalProvider& provider) {
-  return std::get<std::vector<ServerStatus>>(provider.list());
+  return provider.list().value();
 }
 
 ServerRequest make_request(std::uint32_t count, const std::string& request_id) {
@@ -62,7 +62,7 @@ TEST(LocalProvider, ARunningServerHasAPidAndIsListed) {
   EXPECT_GT(provider.pid_of(id), 0);
   ASSERT_EQ(listed(provider).size(), 1u);
   EXPECT_EQ(listed(provider)[0].state, ServerState::kRunning);
-  const auto status = std::get<ServerStatus>(provider.status(id));
+  const auto status = provider.status(id).value();
   EXPECT_EQ(status.pid, provider.pid_of(id));
   EXPECT_GE(status.uptime.value(), Duration(0));
 }
@@ -184,7 +184,7 @@ TEST(LocalProvider, AWrongRequestIsAConfigurationError) {
   EXPECT_TRUE(outcome.servers.empty());
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->kind, ProviderErrorKind::kConfig);
-  EXPECT_FALSE(std::get<ServerStatus>(provider.status("local-1")).alive());
+  EXPECT_FALSE(provider.status("local-1").value().alive());
 }
 
 TEST(LocalProvider, MayBeUsedFromThreadsThatEnd) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cloud_hooks/core/request_id.hpp"
+#include "cloud_hooks/core/provider.hpp"
 #include "tests/unit/cloud_hooks/market_world.hpp"
 
 namespace mayfly::cloud_hooks::test_support {
@@ -23,11 +23,11 @@ void MarketWorld::take_request(const ServerRequest& request) {
   RequestOutcome outcome;
   const bool is_lost = !calm_ && chance(lost_answers_);
   if (is_lost && chance(0.5)) {  // it never arrived
-    outcome.error = {ProviderErrorKind::kRate, "no answer", {}, {}};
+    outcome.error = {ProviderErrorKind::kRate, "no answer"};
   } else {
     outcome = serve(request);
     if (is_lost) {
-      outcome = {{}, ProviderError{ProviderErrorKind::kRate, "no answer", {}, {}}};
+      outcome = {{}, ProviderError{ProviderErrorKind::kRate, "no answer"}};
     }
   }
   const Duration delay = !calm_ && chance(slow_answers_) ? between(seconds(1), seconds(20))
@@ -60,11 +60,11 @@ RequestOutcome MarketWorld::serve(const ServerRequest& request) {
   }
   for (; made < request.count && !outcome.error; ++made) {
     if (pool.always) {
-      outcome.error = {*pool.always, "broken", {}, {}};
+      outcome.error = {*pool.always, "broken"};
     } else if (same >= quota_[pool_key(request.offer)]) {
-      outcome.error = {ProviderErrorKind::kQuota, "quota", {}, {}};
+      outcome.error = {ProviderErrorKind::kQuota, "quota"};
     } else if (pool.stock <= 0 || (!calm_ && chance(pool.refused_chance))) {
-      outcome.error = {ProviderErrorKind::kCapacity, "none", {}, {}};
+      outcome.error = {ProviderErrorKind::kCapacity, "none"};
       for (std::size_t i = 0; i < pools_.size() && chance(0.5); ++i) {
         if (pools_[i].stock > 0) {
           outcome.error->zones_available.push_back(options_.offers[i].offer.zone);
@@ -199,7 +199,7 @@ void MarketWorld::take_release(const std::string& id) {
     if (term == term_) {
       std::optional<ProviderError> error;
       if (refused) {
-        error = {ProviderErrorKind::kRate, "busy", {}, {}};
+        error = {ProviderErrorKind::kRate, "busy"};
       }
       feed(policy_event::ReleaseAnswered{id, error});
     }
@@ -213,7 +213,7 @@ void MarketWorld::take_list() {
       return;
     }
     if (!calm_ && chance(list_errors_)) {
-      feed(policy_event::Listed{ProviderError{ProviderErrorKind::kRate, "busy", {}, {}}});
+      feed(policy_event::Listed{ProviderError{ProviderErrorKind::kRate, "busy"}});
       return;
     }
     std::vector<ServerStatus> servers;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cloud_hooks/core/request_id.hpp"
+#include "cloud_hooks/core/provider.hpp"
 
 namespace mayfly::cloud_hooks::test_support {
 namespace {

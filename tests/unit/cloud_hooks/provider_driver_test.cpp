@@ -9,7 +9,7 @@
 #include <mutex>
 #include <set>
 
-#include "tests/unit/cloud_hooks/policy_desk.hpp"
+#include "tests/unit/cloud_hooks/policy_harness.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -67,7 +67,8 @@ class Granting final : public Provider {
     {
       const std::lock_guard lock(mutex_);
       for (std::uint32_t i = 0; i < request.count; ++i) {
-        servers_.push_back(test_support::Desk::server("s" + std::to_string(++made_), request));
+        servers_.push_back(
+            test_support::PolicyHarness::server("s" + std::to_string(++made_), request));
         outcome.servers.push_back(servers_.back());
       }
       number = ++requests_;

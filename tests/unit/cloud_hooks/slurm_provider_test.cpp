@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "base/file.hpp"
-#include "cloud_hooks/slurm/slurm_text.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -118,13 +117,13 @@ TEST_F(FakeSlurm, AWorkerGetsANodeUnlessTheUserSaysWhatPartOfOne) {
 TEST_F(FakeSlurm, ListsAndReleases) {
   const auto provider = make_slurm_provider(options_);
   ASSERT_FALSE(provider->request(request_).error);
-  auto servers = std::get<std::vector<ServerStatus>>(provider->list());
+  auto servers = provider->list().value();
   ASSERT_EQ(servers.size(), 1u);
   EXPECT_EQ(servers[0].state, ServerState::kStarting);
   EXPECT_EQ(servers[0].offer, request_.offer);
   EXPECT_EQ(servers[0].request_id, kSlurmId);
   EXPECT_FALSE(provider->release("41"));
-  EXPECT_FALSE(std::get<ServerStatus>(provider->status("41")).alive());
+  EXPECT_FALSE(provider->status("41").value().alive());
   EXPECT_FALSE(provider->release("99"));  // nobody knows it: as good as released
 }
 
@@ -132,7 +131,7 @@ TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
   file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|n3|" + kSlurmId + " spot\n" +
                     "42|PREEMPTED|0:09|spot|(null)|None|n3|x spot\n" +
                     "43|FAILED|0:09|spot|(null)|NonZeroExitCode|n4|x spot no data | on_demand\n");
-  const auto servers = std::get<std::vector<ServerStatus>>(make_slurm_provider(options_)->list());
+  const auto servers = make_slurm_provider(options_)->list().value();
   ASSERT_EQ(servers.size(), 3u);
   EXPECT_TRUE(servers[0].failed);
   EXPECT_EQ(servers[0].detail,

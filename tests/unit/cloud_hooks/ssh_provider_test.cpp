@@ -96,9 +96,7 @@ class SshProviderTest : public ::testing::Test {
 
   /// Each call is by another object, as each of the coordinator's threads has one.
   std::unique_ptr<SshProvider> provider() { return make_ssh_provider(options_, memory_); }
-  std::vector<ServerStatus> listed() {
-    return std::get<std::vector<ServerStatus>>(provider()->list());
-  }
+  std::vector<ServerStatus> listed() { return provider()->list().value(); }
   std::string log_of(const std::string& id) {
     const Result<std::string> text = read_text_file(options_.log_dir + "/" + id + ".log", 1 << 20);
     return text.ok() ? text.value() : "";

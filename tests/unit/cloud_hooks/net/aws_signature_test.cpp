@@ -1,9 +1,9 @@
 // Against AWS's published signature test suite and the example of its IAM manual.
-#include "cloud_hooks/sign/aws_signature.hpp"
+#include "cloud_hooks/ec2/aws_credentials.hpp"
 
 #include <gtest/gtest.h>
 
-#include "cloud_hooks/sign/hashes.hpp"
+#include "cloud_hooks/http/encodings.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

@@ -1,4 +1,4 @@
-#include "cloud_hooks/bundle/bundle_replies.hpp"
+#include "cloud_hooks/bundle/bundle_server.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cloud_hooks/ec2/ec2_provider.hpp"
+
 namespace mayfly::cloud_hooks {
 namespace {
 
@@ -111,6 +113,28 @@ TEST(Ec2UserData, EndsTheServerAndRunsTheScript) {
   EXPECT_NE(data.find("shutdown -P +2\n"), std::string::npos) << data;
   EXPECT_NE(data.find("IyEvYmluL3NoCmVjaG8gaGkK\n"), std::string::npos) << data;
   EXPECT_EQ(ec2_user_data("", {}), "#!/bin/sh\n");
+}
+
+constexpr Instant kBegin{1'000'000'000'000};
+
+ServerStatus server(const std::string& id) {
+  ServerStatus status;
+  status.id = id;
+  status.state = ServerState::kStarting;
+  return status;
+}
+
+TEST(Ec2Promises, HoldUntilTheServerIsSeenOrLongOverdue) {
+  Ec2Promises promises;
+  promises.add(kBegin, server("i-1"));
+  promises.add(kBegin, server("i-2"));
+  EXPECT_TRUE(promises.find(kBegin + seconds(119), "i-1").has_value());
+  EXPECT_FALSE(promises.find(kBegin + seconds(120), "i-1").has_value());
+  promises.known("i-1");
+  EXPECT_FALSE(promises.find(kBegin, "i-1").has_value());
+  ASSERT_EQ(promises.all(kBegin).size(), 1U);
+  EXPECT_EQ(promises.all(kBegin).front().id, "i-2");
+  EXPECT_TRUE(promises.all(kBegin + seconds(120)).empty());
 }
 
 }  // namespace

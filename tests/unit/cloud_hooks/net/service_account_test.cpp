@@ -1,4 +1,4 @@
-#include "cloud_hooks/sign/service_account.hpp"
+#include "cloud_hooks/gce/google_tokens.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,12 @@
 #pragma once
 
-// Packs this program for machines that have neither it nor its libraries.
+// The bundle: an archive of this program for machines that have neither it nor its libraries.
 
+#include <cstdint>
 #include <string>
 
 #include "base/result.hpp"
+#include "base/unique_fd.hpp"
 
 namespace mayfly::cloud_hooks {
 
@@ -30,5 +32,17 @@ enum class NvidiaLibraries {
 /// Whether an archive of pack_own_program() has the module for --device cuda. kIo if it cannot be
 /// read. Reads all of it.
 [[nodiscard]] Result<bool> has_cuda_module(const std::string& bundle);
+
+inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
+
+struct BundleFile {
+  UniqueFd fd;              ///< refers to the same file even if another one gets its name
+  std::uint64_t bytes = 0;  ///< size when it was opened
+  std::string sha256;       ///< hash of these bytes, in hexadecimal
+};
+
+/// Opens and hashes the file. kNotFound, kIo; kInvalidInput if it is not a regular file, empty, or
+/// larger than kBundleBytesMax. Any thread.
+[[nodiscard]] Result<BundleFile> open_bundle(const std::string& path);
 
 }  // namespace mayfly::cloud_hooks

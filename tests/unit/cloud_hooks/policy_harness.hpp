@@ -25,9 +25,9 @@ inline ReplacementOptions two_zones() {
 }
 
 /// The policy with a clock, and what it wanted last.
-class Desk {
+class PolicyHarness {
  public:
-  explicit Desk(ReplacementOptions options) : policy_(std::move(options)) {
+  explicit PolicyHarness(ReplacementOptions options) : policy_(std::move(options)) {
     feed(policy_event::Begin{});
   }
 
@@ -116,7 +116,7 @@ class Desk {
 };
 
 inline ProviderError error_of(ProviderErrorKind kind) {
-  return {kind, "because", {}, {}};
+  return {kind, "because"};
 }
 
 }  // namespace mayfly::cloud_hooks::test_support
