@@ -116,8 +116,8 @@ void FailoverWorld::contribute(std::size_t index) {
       Worker& done = *workers_[each];
       done.committed = step;
       done.held = {};
-      if (now_ - done.last_progress >= scenario_.progress_every) {
-        done.last_progress = now_;
+      if (queue_.now() - done.last_progress >= scenario_.progress_every) {
+        done.last_progress = queue_.now();
         give_member(each, member_event::Progressed{done.view->id, Step{step}, 3, 1});
       }
       done.boundary = done.boundary || is_boundary;

@@ -83,7 +83,7 @@ void FailoverWorld::start_host(std::size_t index) {
         static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(2 * most + 1)));
     host.clock = SimClock(draw(seconds(3600)), gain - most);
   }
-  host.last_led = now_;
+  host.last_led = queue_.now();
   host.leads = false;
   tell("coordinator " + std::to_string(index) + " starts");
   tick(index, ++host.life);
@@ -136,12 +136,12 @@ void FailoverWorld::crash_host(std::size_t index) {
 /// if it were killed.
 bool FailoverWorld::must_not_lead(std::size_t index, const CoordinatorEffect& effect) const {
   const auto* record = std::get_if<coordinator_effect::Append>(&effect);
-  return index == 0 && now_ < disk_full_until_ && record != nullptr && record->durable &&
+  return index == 0 && queue_.now() < disk_full_until_ && record != nullptr && record->durable &&
          !std::holds_alternative<log_record::JobEnded>(record->record);
 }
 
 void FailoverWorld::append(Host& host, const coordinator_effect::Append& append, bool torn) {
-  if (now_ < disk_full_until_) {
+  if (queue_.now() < disk_full_until_) {
     ++result_.unwritten;
     return;
   }
@@ -168,7 +168,7 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
   if (!host.core || host.has_ended) {
     return;
   }
-  for (const CoordinatorEffect& effect : host.core->handle(host.clock.at(now_), event)) {
+  for (const CoordinatorEffect& effect : host.core->handle(host.clock.at(queue_.now()), event)) {
     if (must_not_lead(index, effect)) {
       tell("coordinator " + std::to_string(index) + " cannot write its log");
       crash_host(index);
@@ -189,7 +189,7 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
   host.leads = phase == JobPhase::kRunning || phase == JobPhase::kPaused ||
                (phase == JobPhase::kStopping && host.leads);
   if (host.leads) {
-    host.last_led = now_;
+    host.last_led = queue_.now();
   }
 }
 
@@ -297,7 +297,7 @@ void FailoverWorld::ended(std::size_t index, Outcome outcome) {
   if (outcome == Outcome::kTooFewWorkers) {
     ++result_.gave_up;
     const SimClock fast({}, scenario_.clock_drift_per_mille);
-    const Duration alone = now_ - hosts_[index]->last_led;
+    const Duration alone = queue_.now() - hosts_[index]->last_led;
     const bool is_long = alone >= fast.real(scenario_.min_workers_timeout);
     violations_.expect(is_long || hosts_[index]->ends_again, [alone] {
       return "the job is given up for want of members after " +
@@ -334,8 +334,8 @@ void FailoverWorld::to_worker(std::size_t index, const Message& message) {
   if (!link.open_at_host) {
     return;
   }
-  link.last_down = std::max(link.last_down, now_ + draw(kMessageDelay));
-  after(link.last_down - now_, [this, index, bytes = encode(message)] {
+  link.last_down = std::max(link.last_down, queue_.now() + draw(kMessageDelay));
+  after(link.last_down - queue_.now(), [this, index, bytes = encode(message)] {
     Link& arrived = links_[index];
     if (is_cut(arrived.host, node_of_worker(arrived.worker))) {
       close_at_host(index, draw(kUnacknowledged));
@@ -353,8 +353,8 @@ void FailoverWorld::to_host(std::size_t index, const Message& message) {
   if (!link.open_at_worker) {
     return;
   }
-  link.last_up = std::max(link.last_up, now_ + draw(kMessageDelay));
-  after(link.last_up - now_, [this, index, bytes = encode(message)] {
+  link.last_up = std::max(link.last_up, queue_.now() + draw(kMessageDelay));
+  after(link.last_up - queue_.now(), [this, index, bytes = encode(message)] {
     Link& arrived = links_[index];
     const Host& host = *hosts_[arrived.host];
     if (is_cut(node_of_worker(arrived.worker), arrived.host)) {

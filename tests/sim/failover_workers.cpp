@@ -24,7 +24,7 @@ void FailoverWorld::add_worker() {
   workers_.push_back(std::make_unique<Worker>());
   const std::size_t index = workers_.size() - 1;
   budget_.on_event();
-  workers_[index]->lost_at = now_;
+  workers_[index]->lost_at = queue_.now();
   connect(index);
   beat(index);
 }
@@ -91,8 +91,8 @@ void FailoverWorld::give_up_if_alone(std::size_t index) {
     worker.needy_since.reset();
     return;
   }
-  worker.needy_since = worker.needy_since.value_or(now_);
-  if (now_ - *worker.needy_since > scenario_.give_up_after) {
+  worker.needy_since = worker.needy_since.value_or(queue_.now());
+  if (queue_.now() - *worker.needy_since > scenario_.give_up_after) {
     give_member(index, member_event::CoordinatorGivenUp{});
   }
 }
@@ -108,7 +108,7 @@ void FailoverWorld::connect(std::size_t index) {
     const std::size_t host = worker.address;
     const std::size_t node = node_of_worker(index);
     if (!hosts_[host]->core || is_cut(node, host) || is_cut(host, node)) {
-      reconnect(index, now_ - worker.lost_at > kFailoverAfter);
+      reconnect(index, queue_.now() - worker.lost_at > kFailoverAfter);
       return;
     }
     Link link;
@@ -139,7 +139,7 @@ void FailoverWorld::reconnect(std::size_t index, bool elsewhere, std::uint32_t s
 void FailoverWorld::on_lost(std::size_t index) {
   Worker& worker = *workers_[index];
   worker.link.reset();
-  worker.lost_at = now_;
+  worker.lost_at = queue_.now();
   if (worker.member) {
     give_member(index, member_event::CoordinatorLost{});
   }
@@ -285,7 +285,7 @@ void FailoverWorld::rejoin(std::size_t index, const std::optional<Former>& forme
     if (former) {
       fresh.member.emplace(*former);
     }
-    fresh.lost_at = now_;
+    fresh.lost_at = queue_.now();
     connect(index);
   });
 }

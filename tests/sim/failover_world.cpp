@@ -170,15 +170,8 @@ FailoverResult FailoverWorld::run() {
     add_worker();
   }
   start_faults();
-  while (!is_over_ && violations_.empty() && !events_.empty()) {
-    const auto next = events_.begin();
-    now_ = next->first.first;
-    if (now_ - Instant{} > kBound) {
-      break;
-    }
-    const std::function<void()> event = std::move(next->second);
-    events_.erase(next);
-    event();
+  while (!is_over_ && violations_.empty() && queue_.now() - Instant{} <= kBound &&
+         queue_.run_one()) {
   }
   result_.is_done = is_over_ || is_known_done_;
   if (!result_.is_done && violations_.empty() && scenario_.must_end()) {
@@ -188,17 +181,14 @@ FailoverResult FailoverWorld::run() {
   return std::move(result_);
 }
 
-void FailoverWorld::after(Duration delay, std::function<void()> event) {
-  events_.emplace(std::pair{now_ + delay, ++scheduled_}, std::move(event));
-}
-
 Duration FailoverWorld::draw(Duration most) {
   return Duration(
       static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most.count()) + 1)));
 }
 
 void FailoverWorld::tell(std::string line) {
-  result_.history.push_back(std::to_string(to_ms(now_ - Instant{})) + " ms: " + std::move(line));
+  result_.history.push_back(std::to_string(to_ms(queue_.now() - Instant{})) +
+                            " ms: " + std::move(line));
 }
 
 // --- faults
@@ -227,7 +217,7 @@ void FailoverWorld::start_faults() {
     }
   });
   every(scenario_.disk_full_every, [this] {
-    disk_full_until_ = std::max(disk_full_until_, now_ + draw(scenario_.disk_full_max));
+    disk_full_until_ = std::max(disk_full_until_, queue_.now() + draw(scenario_.disk_full_max));
     tell("the disk is full");
   });
   keep_enough_workers();
@@ -314,7 +304,7 @@ void FailoverWorld::cut_some_links() {
 void FailoverWorld::end_faults() {
   is_calm_ = true;
   cut_.clear();
-  disk_full_until_ = now_;
+  disk_full_until_ = queue_.now();
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     hosts_[host]->effects_to_live.reset();
     if (!hosts_[host]->core) {

@@ -23,6 +23,7 @@
 #include "tests/sim/checkers/incarnation_checker.hpp"
 #include "tests/sim/checkers/view_budget_checker.hpp"
 #include "tests/sim/checkers/violations.hpp"
+#include "tests/sim/event_queue.hpp"
 
 namespace mayfly::sim {
 
@@ -126,7 +127,7 @@ class FailoverWorld {
   struct Group;   // of one view
 
   // failover_world.cpp: time, faults
-  void after(Duration delay, std::function<void()> event);
+  void after(Duration delay, std::function<void()> event) { queue_.after(delay, std::move(event)); }
   [[nodiscard]] Duration draw(Duration most);
   [[nodiscard]] bool chance(std::uint64_t of) { return random_.below(of) == 0; }
   void every(Duration mean, const std::function<void()>& fault);
@@ -192,9 +193,7 @@ class FailoverWorld {
 
   FailoverScenario scenario_;
   RandomStream random_;
-  Instant now_;
-  std::uint64_t scheduled_ = 0;
-  std::map<std::pair<Instant, std::uint64_t>, std::function<void()>> events_;
+  EventQueue queue_;
   Violations violations_;
   IncarnationChecker incarnations_;
   EvictionChecker evictions_;

@@ -14,6 +14,7 @@
 
 #include "collectives/parameter_server/core/replicas.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
+#include "collectives/parameter_server/core/sync_plan.hpp"
 #include "tests/sim/event_queue.hpp"
 
 namespace mayfly::sim {
@@ -100,5 +101,12 @@ class PsReplica {
   std::vector<std::uint64_t> arrivals_;            // of what is kept
   std::map<std::uint64_t, std::uint64_t> models_;  // at the beginnings of phases
 };
+
+/// The gradient of a slice for one shard, as a number: it depends on all parameters.
+[[nodiscard]] std::uint64_t gradient_of(std::uint64_t slice,
+                                        const std::vector<std::uint64_t>& parameters,
+                                        std::uint32_t shard);
+/// Which slice of the job's samples this one is; another number only after a divergence.
+[[nodiscard]] std::uint64_t samples_of(const parameter_server::SyncPlan& plan, std::uint64_t slice);
 
 }  // namespace mayfly::sim

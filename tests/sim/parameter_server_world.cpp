@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "tests/sim/parameter_server_model.hpp"
+#include "tests/sim/parameter_server_replica.hpp"
 #include "tests/sim/parameter_server_run.hpp"
 
 namespace mayfly::sim {

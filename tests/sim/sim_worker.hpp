@@ -95,7 +95,7 @@ class SimWorker {
   void stop_trainer(bool failed, std::optional<MemberId> culprit,
                     elastic::Dispute dispute = elastic::Dispute::kNone);
 
-  // sim_work.cpp
+  // the compute thread
   void begin_step(const elastic::MicrobatchSet& share);
   void work_ahead();
   void work_on();

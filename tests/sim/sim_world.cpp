@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "elastic/core/history.hpp"
 
 namespace mayfly::sim {
 
@@ -329,7 +330,7 @@ void SimWorld::carry_out(const CoordinatorEffect& effect) {
       last_members_.push_back(member.id);
     }
     maybe_crash_on_view(published->view);
-  } else if (const auto* asked = std::get_if<Probe>(&effect)) {
+  } else if (const auto* asked = std::get_if<coordinator_effect::Probe>(&effect)) {
     probe(asked->member);
   } else if (const auto* text = std::get_if<Note>(&effect)) {
     note(*text);
@@ -356,6 +357,121 @@ std::vector<std::pair<std::string, std::uint64_t>> RunResult::counts() const {
 
 RunResult simulate(const Scenario& scenario) {
   return SimWorld(scenario).run();
+}
+
+// What the coordinator notes, and what the checkers make of it.
+
+void SimWorld::note(const coordinator_effect::Note& note) {
+  result_.losses += note.kind == "lost" ? 1 : 0;
+  if (note.kind == "lost" && note.detail.starts_with("silent")) {
+    suspected(*note.member);
+  }
+  if (note.kind == "lost" || note.kind == "evicted" || note.kind == "corrupted") {
+    commit_checker_.on_lost(*note.member);
+  } else if (note.kind == "left") {
+    commit_checker_.on_left(*note.member);
+  }
+  if (note.kind == "evicted") {
+    evicted(*note.member, note.detail);
+  }
+  if (note.kind == "waiting" || note.kind == "resumed") {
+    pace_checker_.on_fault(queue_.now());
+  }
+  result_.joins += note.kind == "joined" ? 1 : 0;
+  result_.leaves += note.kind == "left" ? 1 : 0;
+  result_.evictions += note.kind == "evicted" ? 1 : 0;
+  if (note.kind == "corrupted") {
+    ++result_.expelled;
+    corruption_checker_.on_expelled(*note.member, healthy_members());
+  }
+  if (note.kind == "straggler") {
+    budget_checker_.on_event();
+  }
+  if (note.kind == "rebalance") {
+    ++result_.rebalances;
+    budget_checker_.on_event();
+    rebalance_checker_.on_rebalance();
+  } else if (note.kind == "view") {
+    rebalance_checker_.on_view();
+  }
+  result_.fingerprint =
+      mix64(result_.fingerprint ^ static_cast<std::uint64_t>(queue_.now().ns) ^ note.kind.size());
+  tell(note.kind, note.member, note.detail);
+}
+
+void SimWorld::tell(const std::string& what, std::optional<MemberId> member,
+                    const std::string& detail) {
+  result_.history.push_back(history_line(queue_.now() - Instant{}, what, member, detail));
+}
+
+void SimWorld::evicted(MemberId member, const std::string& reason) {
+  // Where two members do not reach each other, those that find out first leave the group, and which
+  // of the names that are named then is the culprit's cannot always be told.
+  const auto is_member = [this](MemberId id) {
+    return std::find(last_members_.begin(), last_members_.end(), id) != last_members_.end();
+  };
+  const bool has_bad_link = std::any_of(
+      bad_links_.begin(), bad_links_.end(),
+      [&](const auto& link) { return is_member(link.first) && is_member(link.second); });
+  const bool has_failed_alone =
+      std::any_of(last_members_.begin(), last_members_.end(),
+                  [this](MemberId id) { return failed_alone_.contains(worker_of_.at(id)); });
+  const SimWorker& worker = *workers_[worker_of_.at(member)];
+  const bool stood_still = worker.frozen_until() > Instant{} || !worker.alive();
+  eviction_checker_.on_evicted(member, reason,
+                               {.links_broke = has_bad_link,
+                                .failed_alone = has_failed_alone,
+                                .stood_still = stood_still,
+                                .brought_state = !commit_checker_.has_worked(member)});
+}
+
+/// By something else than workers that come and go as planned.
+void SimWorld::disturbed() {
+  budget_checker_.on_event();
+  pace_checker_.on_fault(queue_.now());
+}
+
+bool SimWorld::misses_this_sum(MemberId observer) {
+  if (!next_sum_is_missed_ || !worker_at(observer).observes()) {
+    return false;
+  }
+  next_sum_is_missed_ = false;
+  disturbed();
+  tell("misses_sum", observer, "");
+  return true;
+}
+
+// Who knows better when what somebody holds is wrong.
+
+std::size_t SimWorld::healthy_members() const {
+  return static_cast<std::size_t>(
+      std::count_if(last_members_.begin(), last_members_.end(), [this](MemberId id) {
+        const SimWorker& worker = *workers_[worker_of_.at(id)];
+        return worker.alive() && !worker.observes() && !corruption_checker_.is_wrong(id);
+      }));
+}
+
+/// A right observer could not object, and does not answer for the sum if it leaves before it has
+/// got that; meanwhile it may have taken its state and look like one that works.
+bool SimWorld::is_anyone_right(std::uint64_t step, const View& view, MemberId but) {
+  const SimGroup& group = group_of(view);
+  return std::any_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+    return member.id != but && group.has_compared(member.id, step) &&
+           !corruption_checker_.is_wrong(member.id);
+  });
+}
+
+void SimWorld::on_wrong_commit(MemberId member, std::uint64_t step, const View& view) {
+  if (is_anyone_right(step, view, member)) {
+    corruption_checker_.on_wrong_commit(member);
+  }
+}
+
+bool SimWorld::comes_from_wrong(const ToySum& sum, std::uint64_t step, const View& view,
+                                MemberId observer) {
+  const ToyState right = commit_checker_.expected(step - 1);
+  return corruption_checker_.any() && !is_anyone_right(step, view, observer) &&
+         update(right, sum) != commit_checker_.expected(step);
 }
 
 }  // namespace mayfly::sim

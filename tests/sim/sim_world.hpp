@@ -21,7 +21,6 @@
 #include "tests/sim/checkers/eviction_checker.hpp"
 #include "tests/sim/checkers/lease_checker.hpp"
 #include "tests/sim/checkers/liveness_checker.hpp"
-#include "tests/sim/checkers/microbatch_checker.hpp"
 #include "tests/sim/checkers/pace_checker.hpp"
 #include "tests/sim/checkers/rebalance_checker.hpp"
 #include "tests/sim/checkers/sample_checker.hpp"
@@ -150,7 +149,7 @@ class SimWorld {
   void disturbed();
   void tell(const std::string& what, std::optional<MemberId> member, const std::string& detail);
 
-  // sim_machines.cpp: clocks, sentinels, machines that stand still
+  // sim_faults.cpp: clocks, sentinels, machines that stand still
   [[nodiscard]] SimClock draw_clock();
   void beat(std::size_t worker);
   void beat_of_sentinel(std::size_t worker);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <vector>
 
 #include "elastic/core/view.hpp"
 #include "tests/sim/checkers/violations.hpp"
@@ -19,6 +21,20 @@ class ViewChecker {
   Violations& violations_;
   std::map<ViewId, elastic::View> published_;
   std::map<MemberId, ViewId> last_run_;
+};
+
+/// A completed reduction counts each microbatch of the step exactly once.
+class MicrobatchChecker {
+ public:
+  MicrobatchChecker(Violations& violations, std::uint32_t microbatches)
+      : violations_(violations), microbatches_(microbatches) {}
+  /// `parts`: what each member put into the reduction.
+  void on_reduced(ViewId view, std::uint64_t step,
+                  const std::vector<elastic::MicrobatchSet>& parts);
+
+ private:
+  Violations& violations_;
+  std::uint32_t microbatches_;
 };
 
 }  // namespace mayfly::sim
