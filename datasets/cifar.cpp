@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/file.hpp"
-#include "datasets/mapped_file.hpp"
+#include "base/try_assign.hpp"
 #include "datasets/record_set.hpp"
 
 namespace mayfly::datasets {
@@ -42,11 +42,8 @@ Result<void> check_labels(const CifarFormat& format, const RecordLayout& layout,
 
 Result<RecordChunk> open_chunk(const CifarFormat& format, const RecordLayout& layout,
                                const std::string& path, std::size_t record_count) {
-  Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);
-  if (!file.ok()) {
-    return std::move(file).error();
-  }
-  const std::span<const std::uint8_t> bytes = file.value()->bytes();
+  TRY_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+  const std::span<const std::uint8_t> bytes = file->bytes();
   const std::size_t expected = record_count * layout.record_bytes();
   if (bytes.size() != expected) {
     return Error{Errc::kCorrupt, path + ": expected " + std::to_string(expected) + " bytes (" +
@@ -55,7 +52,7 @@ Result<RecordChunk> open_chunk(const CifarFormat& format, const RecordLayout& la
                                      std::to_string(bytes.size())};
   }
   TRY(check_labels(format, layout, path, bytes));
-  return RecordChunk{file.value(), bytes};
+  return RecordChunk{file, bytes};
 }
 
 // The class names, one per line. If the file is missing or has another number of lines, the names
@@ -137,19 +134,13 @@ Result<DatasetPair> open_cifar(const CifarFormat& format, const std::string& fol
   std::vector<RecordChunk> train;
   Digester digester;
   for (const std::string& file : format.train_files) {
-    Result<RecordChunk> chunk =
-        open_chunk(format, layout, join(folder, file), format.records_per_train_file);
-    if (!chunk.ok()) {
-      return std::move(chunk).error();
-    }
-    digester.add(std::as_bytes(chunk.value().records));
-    train.push_back(std::move(chunk).value());
+    TRY_ASSIGN(RecordChunk chunk,
+               open_chunk(format, layout, join(folder, file), format.records_per_train_file));
+    digester.add(std::as_bytes(chunk.records));
+    train.push_back(std::move(chunk));
   }
-  Result<RecordChunk> test =
-      open_chunk(format, layout, join(folder, format.test_file), format.test_records);
-  if (!test.ok()) {
-    return std::move(test).error();
-  }
+  TRY_ASSIGN(RecordChunk test,
+             open_chunk(format, layout, join(folder, format.test_file), format.test_records));
   DatasetPair pair;
   pair.name = format.name;
   pair.classes = format.classes;
@@ -157,7 +148,7 @@ Result<DatasetPair> open_cifar(const CifarFormat& format, const std::string& fol
   pair.mean = format.mean;
   pair.deviation = format.deviation;
   pair.train = std::make_shared<RecordSet>(layout, std::move(train));
-  pair.test = std::make_shared<RecordSet>(layout, std::vector{std::move(test).value()});
+  pair.test = std::make_shared<RecordSet>(layout, std::vector{std::move(test)});
   pair.digest = digester.finish();
   return pair;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 #include "datasets/cifar.hpp"
 #include "datasets/jpeg.hpp"
 #include "datasets/record_set.hpp"
@@ -191,11 +192,8 @@ class BlockBuilder {
 
   // kCorrupt, with the image's name, if only this image is unusable; other errors end the decoding.
   Result<void> add(const EncodedImage& image) {
-    const Result<ByteSpan> bytes = bytes_of(image, buffer_);
-    if (!bytes.ok()) {
-      return bytes.error();
-    }
-    const Result<RgbImage> decoded = decoder_.decode(bytes.value());
+    TRY_ASSIGN(const ByteSpan bytes, bytes_of(image, buffer_));
+    const Result<RgbImage> decoded = decoder_.decode(bytes);
     if (!decoded.ok()) {
       return Error{Errc::kCorrupt, name_of(source_, image) + ": " + decoded.error().detail};
     }
@@ -305,11 +303,8 @@ Result<Bytes> decode_images(const std::string& source, MeasuredImages measured, 
 
 Result<DatasetPair> dataset_from_block(std::shared_ptr<const void> owner,
                                        std::span<const std::uint8_t> block, const Digest& key) {
-  const Result<Header> decoded = decode_header(std::as_bytes(block));
-  if (!decoded.ok()) {
-    return decoded.error();
-  }
-  const Header& header = decoded.value();
+  TRY_ASSIGN(const Header decoded, decode_header(std::as_bytes(block)));
+  const Header& header = decoded;
   const std::size_t count = header.train_count + header.test_count;
   const std::size_t header_bytes = std::min(encode_header(header).size(), block.size());
   const std::span<const std::uint8_t> records = block.subspan(header_bytes);

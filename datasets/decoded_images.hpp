@@ -13,7 +13,7 @@
 #include "base/digest.hpp"
 #include "base/result.hpp"
 #include "datasets/dataset.hpp"
-#include "datasets/image_sizes.hpp"
+#include "datasets/encoded_images.hpp"
 
 namespace mayfly::datasets {
 

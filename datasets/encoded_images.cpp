@@ -2,15 +2,19 @@
 
 #include <strings.h>
 #include <sys/stat.h>
-
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <thread>
 #include <tuple>
 
 #include "base/check.hpp"
-#include "datasets/image_file.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "datasets/jpeg.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -89,6 +93,158 @@ Result<void> add_file_facts(const std::string& path, Digester& digester) {
   digester.add_value(static_cast<std::int64_t>(info.st_size));
   digester.add_value(static_cast<std::int64_t>(info.st_mtim.tv_sec));
   digester.add_value(static_cast<std::int64_t>(info.st_mtim.tv_nsec));
+  return {};
+}
+
+// Files of the earlier format "FMSIZES1" are not read: they may lack healthy images, because their
+// writer misread images that followed a damaged header.
+constexpr std::uint64_t kSizesMagic = 0x3253455a49534d46;  // "FMSIZES2"
+constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 14;
+constexpr std::size_t kChunk = 64;  // images that a thread claims at a time
+constexpr std::size_t kImagesMax = UINT32_MAX;
+
+using Problem = std::optional<Error>;
+
+Problem header_problem(const std::string& name, const Result<JpegHeader>& header) {
+  if (!header.ok()) {
+    return Error{header.error().code, name + ": " + header.error().detail};
+  }
+  if (header.value().channels == 4) {
+    return Error{Errc::kInvalidInput, name +
+                                          " has 4 channels (CMYK), expected 1 or 3: convert it to "
+                                          "RGB, or leave it out with --skip-corrupt"};
+  }
+  return {};
+}
+
+// The header is nearly always within the first bytes; thumbnails and colour profiles can push it
+// behind them.
+Problem measure(const std::string& source, EncodedImage& image, Bytes& buffer) {
+  if (image.size > kJpegBytesMax) {
+    return Error{Errc::kInvalidInput, name_of(source, image) + " has " +
+                                          std::to_string(image.size) + " bytes, at most " +
+                                          std::to_string(kJpegBytesMax) + " expected"};
+  }
+  const bool is_file = image.place == ImagePlace::kFile;
+  Result<ByteSpan> bytes =
+      is_file ? read_image_start(image.path, kHeaderBytes, buffer) : bytes_of(image, buffer);
+  if (!bytes.ok()) {
+    return bytes.error();
+  }
+  Result<JpegHeader> header = read_jpeg_header(bytes.value());
+  if (!header.ok() && is_file && image.size > kHeaderBytes) {
+    bytes = bytes_of(image, buffer);
+    if (!bytes.ok()) {
+      return bytes.error();
+    }
+    header = read_jpeg_header(bytes.value());
+  }
+  if (Problem problem = header_problem(name_of(source, image), header)) {
+    return problem;
+  }
+  image.width = header.value().width;
+  image.height = header.value().height;
+  return {};
+}
+
+// A file that cannot be read is an error of the file system, not a damaged image to be skipped.
+bool can_skip(const Error& problem) {
+  return problem.code == Errc::kCorrupt || problem.code == Errc::kInvalidInput;
+}
+
+// Measures all images; unusable ones have no size afterwards. Returns the first problem, in the
+// order of the images, that skip_corrupt does not cover.
+Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages& images) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::pair<std::size_t, Problem>> found;
+  const std::size_t count = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()),
+                                                  images.size() / kChunk + 1);
+  found.resize(count, {images.size(), Problem()});
+  const auto work = [&](std::pair<std::size_t, Problem>& first) {
+    Bytes buffer;
+    for (std::size_t begin; (begin = next.fetch_add(kChunk)) < images.size();) {
+      for (std::size_t i = begin; i < std::min(begin + kChunk, images.size()); ++i) {
+        Problem problem = measure(source, images[i], buffer);
+        if (problem && i < first.first && !(skip_corrupt && can_skip(*problem))) {
+          first = {i, std::move(problem)};
+        }
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < count; ++i) {
+    threads.emplace_back(work, std::ref(found[i]));
+  }
+  work(found[0]);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return std::min_element(found.begin(), found.end(),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+Bytes encode_sizes(const EncodedImages& images) {
+  WireWriter writer;
+  writer.put(kSizesMagic);
+  writer.put(static_cast<std::uint32_t>(images.size()));
+  for (const EncodedImage& image : images) {
+    writer.put(static_cast<std::uint16_t>(image.width));
+    writer.put(static_cast<std::uint16_t>(image.height));
+  }
+  Bytes bytes = writer.take();
+  const Digest digest = digest_of(bytes);
+  WireWriter end;
+  end.put(digest.high);
+  end.put(digest.low);
+  const Bytes hash = end.take();
+  bytes.insert(bytes.end(), hash.begin(), hash.end());
+  return bytes;
+}
+
+// Reads sizes from the cache file. True if it has the sizes of exactly these images.
+bool load_sizes(const std::string& path, EncodedImages& images) {
+  const std::size_t size = 12 + 4 * images.size() + sizeof(Digest);
+  const Result<Bytes> file = read_file(path, size);
+  if (!file.ok() || file.value().size() != size) {
+    return false;
+  }
+  const ByteSpan content = ByteSpan(file.value()).first(size - sizeof(Digest));
+  WireReader reader(file.value());
+  if (reader.get<std::uint64_t>() != kSizesMagic || reader.get<std::uint32_t>() != images.size()) {
+    return false;
+  }
+  WireReader end(ByteSpan(file.value()).subspan(content.size()));
+  Digest expected;
+  expected.high = end.get<std::uint64_t>();
+  expected.low = end.get<std::uint64_t>();
+  if (expected != digest_of(content)) {
+    return false;
+  }
+  for (EncodedImage& image : images) {
+    image.width = reader.get<std::uint16_t>();
+    image.height = reader.get<std::uint16_t>();
+  }
+  return true;
+}
+
+bool has_both_parts(const EncodedImages& images) {
+  return !images.empty() && !images.front().test && images.back().test;
+}
+
+// Removes the images for which `unusable` is true, and notes their names.
+template <typename Predicate>
+Result<void> leave_out(const std::string& source, MeasuredImages& measured, Predicate unusable) {
+  std::erase_if(measured.images, [&](const EncodedImage& image) {
+    const bool leave = unusable(image);
+    if (leave) {
+      measured.left_out.add(name_in_set(image));
+    }
+    return leave;
+  });
+  if (!has_both_parts(measured.images)) {
+    return Error{Errc::kCorrupt, source + ": every training or every test image is unusable"};
+  }
   return {};
 }
 
@@ -192,6 +348,51 @@ Result<Digest> tar_key(const std::string& path) {
   const std::string absolute = fs::absolute(path, failure).string();
   TRY(add_file_facts(failure ? path : absolute, digester));
   return digester.finish();
+}
+
+Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,
+                                      bool skip_corrupt, const std::string& cache_file) {
+  if (images.size() > kImagesMax) {
+    return Error{Errc::kInvalidInput, source + " has more than 2^32 images"};
+  }
+  MeasuredImages measured;
+  measured.class_names = class_names_of(images);
+  measured.images = std::move(images);
+  if (cache_file.empty() || !load_sizes(cache_file, measured.images)) {
+    if (Problem problem = measure_all(source, skip_corrupt, measured.images)) {
+      return *std::move(problem);
+    }
+    if (!cache_file.empty()) {
+      const Result<void> kept = write_file_atomic(cache_file, encode_sizes(measured.images));
+      if (!kept.ok()) {
+        log::warning("the images' sizes are not kept: " + kept.error().detail);
+      }
+    }
+  }
+  if (Result<void> left =
+          leave_out(source, measured, [](const EncodedImage& image) { return image.width == 0; });
+      !left.ok()) {
+    return std::move(left).error();
+  }
+  return measured;
+}
+
+Result<void> refuse_small_images(const std::string& source, int side_min, bool skip_corrupt,
+                                 MeasuredImages& measured) {
+  const auto is_small = [side_min](const EncodedImage& image) {
+    return std::min(image.width, image.height) < side_min;
+  };
+  const auto found = std::find_if(measured.images.begin(), measured.images.end(), is_small);
+  if (found == measured.images.end()) {
+    return {};
+  }
+  if (!skip_corrupt) {
+    return Error{Errc::kInvalidInput,
+                 name_of(source, *found) + " has " + std::to_string(found->width) + 'x' +
+                     std::to_string(found->height) + " pixels; expected at least " +
+                     std::to_string(side_min) + " a side (--skip-corrupt leaves such images out)"};
+  }
+  return leave_out(source, measured, is_small);
 }
 
 }  // namespace mayfly::datasets

@@ -1,7 +1,8 @@
 #pragma once
 
-// The JPEGs of an image folder or a tar of one, before they are decoded:
-//   train/CLASS/*.jpg and test/CLASS/*.jpg
+// The JPEGs of an image folder or a tar of one (train/CLASS/*.jpg and test/CLASS/*.jpg), before
+// they are decoded. The header of each is read once, to find out which images are usable and how
+// large they are.
 
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/result.hpp"
+#include "datasets/core/left_out.hpp"
 
 namespace mayfly::datasets {
 
@@ -30,7 +32,7 @@ struct EncodedImage {
   ByteSpan content;                   ///< not for kFile
   std::shared_ptr<const void> owner;  ///< of `content`: the mapped tar, or the image's own bytes
   std::uint64_t size = 0;             ///< in bytes
-  int width = 0;                      ///< in pixels; 0 until measured, see image_sizes.hpp
+  int width = 0;                      ///< in pixels; 0 until measured
   int height = 0;
 };
 
@@ -70,5 +72,25 @@ using EncodedImages = std::vector<EncodedImage>;
 /// of path, size and time of a tar. A cache with another key is not used.
 [[nodiscard]] Result<Digest> folder_key(const EncodedImages& images);
 [[nodiscard]] Result<Digest> tar_key(const std::string& path);
+
+/// The images of a set after their headers were read.
+struct MeasuredImages {
+  EncodedImages images;                  ///< usable ones, with width and height
+  std::vector<std::string> class_names;  ///< of all training images, usable or not
+  LeftOut left_out;
+};
+
+/// Measures all images on a few threads. The first unusable image in order (a damaged header, four
+/// channels) is an error that names it; with skip_corrupt unusable images are skipped and noted.
+/// kCorrupt if no training or no test image is left. `cache_file`, unless empty, stores the result
+/// for the next time; the caller chooses a name that is unique for these images and skip_corrupt.
+[[nodiscard]] Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,
+                                                    bool skip_corrupt,
+                                                    const std::string& cache_file);
+
+/// Removes images with a side below `side_min` pixels from the set if skip_corrupt is set;
+/// otherwise the first one is an error that names it.
+[[nodiscard]] Result<void> refuse_small_images(const std::string& source, int side_min,
+                                               bool skip_corrupt, MeasuredImages& measured);
 
 }  // namespace mayfly::datasets

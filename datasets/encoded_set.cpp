@@ -5,7 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "datasets/image_file.hpp"
+#include "base/try_assign.hpp"
 #include "datasets/jpeg.hpp"
 
 namespace mayfly::datasets {
@@ -101,11 +101,9 @@ Result<void> EncodedSet::decode_part(std::size_t index, const ImagePart& part,
   Scratch& own = scratch();
   ByteSpan bytes(sample.content, sample.content == nullptr ? 0 : sample.size);
   if (sample.content == nullptr) {
-    const Result<ByteSpan> read = read_image_file(name_of_sample(index), sample.size, own.buffer);
-    if (!read.ok()) {
-      return read.error();
-    }
-    bytes = read.value();
+    TRY_ASSIGN(const ByteSpan read,
+               read_image_file(name_of_sample(index), sample.size, own.buffer));
+    bytes = read;
   }
   const int eighths = eighths_for(part, options_.image_size);
   const Result<RgbImage> image = own.decoder.decode(bytes, eighths);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "datasets/core/resized_crop.hpp"
+#include "datasets/core/augmentation.hpp"
 #include "datasets/dataset.hpp"
-#include "datasets/image_sizes.hpp"
+#include "datasets/encoded_images.hpp"
 
 namespace mayfly::datasets {
 

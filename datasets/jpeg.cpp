@@ -1,11 +1,46 @@
 #include "datasets/jpeg.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <turbojpeg.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/try_assign.hpp"
+#include "base/unique_fd.hpp"
 
 namespace mayfly::datasets {
 namespace {
+
+// Reads up to `size` bytes or to the end of the file, and returns the number of bytes read.
+Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& buffer) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    return file_error("cannot open", path);
+  }
+  if (buffer.size() < size) {
+    buffer.resize(size);
+  }
+  std::uint64_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), buffer.data() + done, size - done);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return file_error("cannot read", path);
+    }
+    if (n == 0) {
+      break;
+    }
+    done += static_cast<std::uint64_t>(n);
+  }
+  return ByteSpan(buffer).first(done);
+}
 
 constexpr int kJpegSideMax = 16'384;
 constexpr std::int64_t kPixelsMax = std::int64_t{1} << 26;
@@ -49,6 +84,27 @@ Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
 
 }  // namespace
 
+Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, Bytes& buffer) {
+  if (size > kJpegBytesMax) {
+    return Error{Errc::kCorrupt, path + " has " + std::to_string(size) + " bytes, at most " +
+                                     std::to_string(kJpegBytesMax) + " expected"};
+  }
+  // One byte more than expected, to see whether the file has grown.
+  const Result<ByteSpan> read = read_up_to(path, size + 1, buffer);
+  if (!read.ok()) {
+    return read;
+  }
+  if (read.value().size() != size) {
+    return Error{Errc::kCorrupt, path + " has changed while it was in use: expected " +
+                                     std::to_string(size) + " bytes"};
+  }
+  return read;
+}
+
+Result<ByteSpan> read_image_start(const std::string& path, std::uint64_t size_max, Bytes& buffer) {
+  return read_up_to(path, size_max, buffer);
+}
+
 Result<JpegHeader> read_jpeg_header(ByteSpan jpeg) {
   return read_header(Handle(), jpeg);
 }
@@ -56,17 +112,14 @@ Result<JpegHeader> read_jpeg_header(ByteSpan jpeg) {
 Result<RgbImage> JpegDecoder::decode(ByteSpan jpeg, int eighths) {
   ENSURE(eighths >= 1 && eighths <= 8, "decoding scales by whole eighths");
   const Handle handle;
-  const Result<JpegHeader> header = read_header(handle, jpeg);
-  if (!header.ok()) {
-    return header.error();
-  }
-  if (header.value().channels == 4) {
+  TRY_ASSIGN(const JpegHeader header, read_header(handle, jpeg));
+  if (header.channels == 4) {
     return Error{Errc::kInvalidInput, "has 4 channels (CMYK), expected 1 or 3"};
   }
   const tjscalingfactor factor{eighths, 8};
   RgbImage image;
-  image.width = TJSCALED(header.value().width, factor);
-  image.height = TJSCALED(header.value().height, factor);
+  image.width = TJSCALED(header.width, factor);
+  image.height = TJSCALED(header.height, factor);
   pixels_.resize(3U * static_cast<std::size_t>(image.width) *
                  static_cast<std::size_t>(image.height));
   if (tjDecompress2(handle.get(), reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size(),

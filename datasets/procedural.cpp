@@ -1,9 +1,9 @@
 #include "datasets/procedural.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/check.hpp"
+#include "base/parse.hpp"
 #include "datasets/core/shape_image.hpp"
 
 namespace mayfly::datasets {
@@ -64,14 +64,12 @@ Result<DatasetPair> open_procedural(const std::string& spec, std::uint64_t seed)
     return make_procedural(kDefaultSamples, seed);
   }
   const std::string text = spec.substr(colon + 1);
-  std::uint64_t count = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (failure != std::errc{} || end != text.data() + text.size() || count == 0 ||
-      count > kSamplesMax) {
+  const auto count = number_in<std::uint64_t>(text, 1, kSamplesMax);
+  if (!count) {
     return Error{Errc::kInvalidInput, "'" + spec + "': expected procedural:SAMPLES with 1 to " +
                                           std::to_string(kSamplesMax) + " samples"};
   }
-  return make_procedural(count, seed);
+  return make_procedural(*count, seed);
 }
 
 }  // namespace mayfly::datasets

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "datasets/core/resized_crop.hpp"
+#include "datasets/core/augmentation.hpp"
 
 namespace mayfly::datasets {
 

@@ -387,7 +387,7 @@ OTHERS = [
          "std::min(size, size - shift);", "std::min(size - 1, size - shift);"),
     ),
     *_in(
-        "datasets/core/resized_crop.cpp",
+        "datasets/core/augmentation.cpp",
         ("crop-draws", "two tries share a draw",
          "kDrawsPerTry = 4;", "kDrawsPerTry = 3;"),
     ),

@@ -10,8 +10,8 @@
 
 #include "base/bytes.hpp"
 #include "base/digest.hpp"
+#include "datasets/encoded_images.hpp"
 #include "datasets/image_set.hpp"
-#include "datasets/image_sizes.hpp"
 #include "datasets/jpeg.hpp"
 #include "tests/unit/datasets/image_files.hpp"
 

@@ -1,4 +1,4 @@
-#include "datasets/image_sizes.hpp"
+#include "datasets/encoded_images.hpp"
 
 #include <gtest/gtest.h>
 

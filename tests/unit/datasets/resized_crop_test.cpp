@@ -1,4 +1,4 @@
-#include "datasets/core/resized_crop.hpp"
+#include "datasets/core/augmentation.hpp"
 
 #include <gtest/gtest.h>
 

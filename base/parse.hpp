@@ -1,0 +1,60 @@
+#pragma once
+
+// The parts of small texts: numbers, and lists with a separator between their parts. Settings that
+// are written as one text (cuda:1, kill@step=200:worker=1, delay=30ms,worker=1) are read with
+// these. Pure; the parts point into the text.
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace mayfly {
+
+/// The number that the whole text is. Nothing if the text is none, the type cannot hold the number,
+/// or it is not finite.
+template <typename T>
+[[nodiscard]] std::optional<T> number_in(std::string_view text) {
+  T number{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = failure == std::errc{} && end == text.data() + text.size();
+  return is_whole && std::isfinite(static_cast<double>(number)) ? std::optional(number)
+                                                                : std::nullopt;
+}
+
+/// The same if the number lies within these bounds, both included.
+template <typename T>
+[[nodiscard]] std::optional<T> number_in(std::string_view text, T least, T most) {
+  const std::optional<T> number = number_in<T>(text);
+  return number && *number >= least && *number <= most ? number : std::nullopt;
+}
+
+/// The text without the spaces around it.
+[[nodiscard]] inline std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+/// What stands before and behind the first separator, without spaces around; without a separator
+/// the second is empty.
+[[nodiscard]] inline std::pair<std::string_view, std::string_view> cut(std::string_view text,
+                                                                       char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  return {trimmed(text.substr(0, end)), trimmed(text.substr(std::min(end + 1, text.size())))};
+}
+
+/// The parts between separators, without spaces around, perhaps empty; none for an empty text.
+[[nodiscard]] inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(trimmed(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace mayfly
