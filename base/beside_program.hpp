@@ -1,6 +1,6 @@
 #pragma once
 
-// Files that belong to the program: modules, engine tables, other programs. Any thread.
+// Files that belong to the program: modules and other programs. Any thread.
 
 #include <string>
 

@@ -9,7 +9,6 @@
 #include "benchmarks/allreduce/allreduce_bench.hpp"
 #include "benchmarks/data/data_bench.hpp"
 #include "benchmarks/elastic/elastic_bench.hpp"
-#include "benchmarks/engines/engines_bench.hpp"
 #include "benchmarks/parameter_server/ps_bench.hpp"
 #include "benchmarks/reform/reform_bench.hpp"
 #include "benchmarks/step/step_bench.hpp"
@@ -28,7 +27,6 @@ struct Benches {
   /// Not for people: a process that a benchmark of communication starts (ranks/group_rank.hpp).
   std::function<int(const std::vector<std::string>& words)> rank;
   std::function<int(const PsBenchOptions&)> ps;
-  std::function<int(const EnginesBenchOptions&)> engines;
 };
 
 struct BenchContext : cli::Context {

@@ -17,7 +17,6 @@ namespace mayfly::bench {
 // Each beside its benchmark, in *_command.cpp.
 [[nodiscard]] BenchCommand allreduce_command();
 [[nodiscard]] BenchCommand data_command();
-[[nodiscard]] BenchCommand engines_command();
 [[nodiscard]] BenchCommand ps_command();
 [[nodiscard]] BenchCommand reform_command();
 [[nodiscard]] BenchCommand step_command();

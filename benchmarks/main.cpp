@@ -29,7 +29,7 @@ int run(const std::vector<std::string>& words) {
   bench::BenchContext context{
       {std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {}, {}, nullptr},
       {measure_elastic, bench::bench_step, bench::bench_data, bench::bench_allreduce,
-       bench::bench_reform, bench::run_bench_rank, bench::bench_ps, bench::bench_engines}};
+       bench::bench_reform, bench::run_bench_rank, bench::bench_ps}};
   // Standard output is for results; jobs open a log of their own later.
   log::open("mayfly", "", log::Level::kWarning);
   return bench::run_bench(words, context);

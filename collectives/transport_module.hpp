@@ -29,7 +29,7 @@ struct TransportModule {
   Result<void> (*probe)();
   Result<std::unique_ptr<Transport>> (*make)(const ModuleOptions& options);
   /// What sums in the memory of a GPU are made with; null: the module's groups work in host memory,
-  /// else its transport is a DeviceTransport.
+  /// else its transport forms DeviceGroups.
   Result<std::unique_ptr<SumCalls>> (*make_sum_calls)(int device) = nullptr;
 };
 

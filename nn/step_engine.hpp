@@ -6,10 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 namespace mayfly::nn {
 
@@ -23,9 +20,10 @@ struct SampleDraw {
 struct Batch {
   std::span<const float> images;          ///< count x 3 x S x S (NCHW), normalised
   std::span<const std::uint16_t> labels;  ///< count
-  /// If the engine holds the training set in device memory: the samples, in place of `images`.
+  /// If a DeviceEngine holds the training set: the samples, in place of `images`.
   std::span<const SampleDraw> draws = {};
-  /// A different number for every batch that was announced with expect(); 0 for others.
+  /// A different number for every batch that was announced with DeviceEngine::prefetch(); 0 for
+  /// others.
   std::uint64_t id = 0;
 };
 
@@ -59,17 +57,7 @@ struct EvaluationResult {
   std::uint32_t correct = 0;
 };
 
-/// The device memory in which an engine can leave gradients; constant during the engine's life.
-struct DeviceGradient {
-  int device = 0;                   ///< number of the device
-  bool is_shared = false;           ///< another worker of this machine uses the device, too
-  const float* gradient = nullptr;  ///< parameter_count elements of the device's memory
-  /// A cudaStream_t. Work that is queued on it when the sink is called runs after the gradient is
-  /// complete and before the next one is written.
-  void* stream = nullptr;
-};
-
-class DeviceOptimizer;
+class DeviceEngine;
 
 class StepEngine {
  public:
@@ -79,50 +67,21 @@ class StepEngine {
   /// `gradient` (parameter_count elements), and the microbatch's own batch-norm mean and unbiased
   /// variance into `statistics` (statistic_count). The batch must have exactly the engine's
   /// microbatch size. The result is a pure function of (weights, batch), the same bits on every
-  /// thread and worker with the same instruction set. Allocates no memory. If there is a
-  /// device_gradient(), an empty `gradient` leaves the gradient there, and the sink is called as
-  /// soon as the work that computes it is queued on the stream.
+  /// thread and worker with the same instruction set. Allocates no memory.
   virtual TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                             std::span<float> gradient, std::span<float> statistics,
                             GradientSink& sink) = 0;
-
-  /// Whether expect() is useful because images are copied from the host to a device. Constant
-  /// during the engine's life.
-  [[nodiscard]] virtual bool prefetches_input() const { return false; }
-
-  /// Announces the batch of a later train(), so that the engine may copy it to its device during
-  /// the next train(); the images stay valid until that call returns. If the later batch has
-  /// another id, its images are copied as usual.
-  virtual void expect(const Batch& /*next*/) {}
 
   /// Inference with running statistics on 1 to microbatch-size samples; each sample's result does
   /// not depend on the others.
   virtual EvaluationResult evaluate(const Weights& weights, const Batch& batch) = 0;
 
-  /// Nothing: the engine computes in host memory.
-  [[nodiscard]] virtual std::optional<DeviceGradient> device_gradient() const { return {}; }
-
-  /// The optimizer that updates the weights in the engine's memory, owned by the engine. Null: the
-  /// weights are updated on the host.
-  [[nodiscard]] virtual DeviceOptimizer* optimizer() { return nullptr; }
-
-  /// Whether train() may be given draws instead of images, because the training set is in the
-  /// memory of the engine's device. The same for the engine's whole life.
-  [[nodiscard]] virtual bool holds_training_set() const { return false; }
-
-  /// A line for the log about the way in which the engine computes; empty if there is nothing to
-  /// report.
-  [[nodiscard]] virtual std::string remark() const { return {}; }
-
-  /// Properties that its bits depend on and that are known only after it was created, for the job's
-  /// fingerprint; empty if there are none.
-  [[nodiscard]] virtual std::string engines() const { return {}; }
-
-  /// Lines for the log about operations that its device refused, and their replacements.
-  [[nodiscard]] virtual std::vector<std::string> warnings() const { return {}; }
-
   /// Size of a training microbatch.
   [[nodiscard]] virtual std::uint32_t microbatch() const = 0;
+
+  /// This engine with the operations of one that computes in the memory of a device
+  /// (nn/device_engine.hpp). Null: it computes in host memory.
+  [[nodiscard]] virtual DeviceEngine* on_device() { return nullptr; }
 };
 
 }  // namespace mayfly::nn

@@ -9,14 +9,15 @@
 
 #include "base/log.hpp"
 #include "base/random.hpp"
+#include "base/try_assign.hpp"
 #include "benchmarks/step/step_work.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/reduction/gradient_wire.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
+#include "engine/training/backend.hpp"
 #include "engine/training/device.hpp"
-#include "engine/training/device_exchange.hpp"
-#include "nn/device_optimizer.hpp"
+#include "nn/device_engine.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::bench {
@@ -56,7 +57,7 @@ class GpuStepLoop final : public nn::GradientSink {
     // Two microbatches, taken in turns.
     samples_ = std::uint64_t{2} * work_.microbatch_size;
     const nn::cuda::TrainingSet set = synthetic_set(work_.model, samples_);
-    Result<std::unique_ptr<nn::StepEngine>> engine = engine::make_gpu_engine(
+    Result<std::unique_ptr<nn::DeviceEngine>> engine = engine::make_gpu_engine(
         options.device, work_.model,
         {.microbatch = work_.microbatch_size,
          .dtype = dtype,
@@ -75,12 +76,8 @@ class GpuStepLoop final : public nn::GradientSink {
     }
     draws_.resize(engine_->holds_training_set() ? work_.microbatch_size : 0);
     if (options.sums_on_gpu) {
-      Result<engine::DeviceSumsParts> parts = engine::make_device_sums(
-          work_.layout, true, work_.microbatches, engine_->device_gradient());
-      if (!parts.ok()) {
-        return std::move(parts).error();
-      }
-      on_gpu_ = std::move(parts).value();
+      TRY_ASSIGN(on_gpu_, engine::make_device_sums(work_.layout, true, work_.microbatches,
+                                                   engine_->gradient()));
       work_.sums.keep_on(*on_gpu_.sums);
     }
     wire_ = engine::make_gradient_wire(engine::Wire::kInt32, work_.layout, work_.microbatches,
@@ -108,11 +105,9 @@ class GpuStepLoop final : public nn::GradientSink {
     if (draws_.empty()) {
       nn::Batch batch = work_.batch();
       batch.id = expected_;
-      if (engine_->prefetches_input()) {
-        nn::Batch next = batch;
-        next.id = ++expected_;
-        engine_->expect(next);
-      }
+      nn::Batch next = batch;
+      next.id = ++expected_;
+      engine_->prefetch(next);
       return batch;
     }
     for (nn::SampleDraw& draw : draws_) {
@@ -177,7 +172,7 @@ class GpuStepLoop final : public nn::GradientSink {
   std::uint64_t expected_ = 0;         // id of the batch that the engine was told of
   std::vector<nn::SampleDraw> draws_;  // empty: images come from the host
   std::size_t next_bucket_ = 0;
-  std::unique_ptr<nn::StepEngine> engine_;
+  std::unique_ptr<nn::DeviceEngine> engine_;
   engine::DeviceSumsParts
       on_gpu_;  // empty = none; goes before the engine, whose stream it waits for
   std::unique_ptr<engine::GradientWire> wire_;
@@ -186,22 +181,16 @@ class GpuStepLoop final : public nn::GradientSink {
 
 Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& model,
                               nn::Dtype dtype) {
-  const Result<std::uint32_t> global_batch = resolve_global_batch(options, model);
-  if (!global_batch.ok()) {
-    return global_batch.error();
-  }
-  const Result<std::string> device = engine::device_identity(options.device);
-  if (!device.ok()) {
-    return device.error();
-  }
+  TRY_ASSIGN(const auto global_batch, resolve_global_batch(options, model));
+  TRY_ASSIGN(const auto device, engine::device_identity(options.device));
   GpuStepResult result;
   result.model = model.name;
   result.dtype = options.dtype;
-  result.device = device.value();
+  result.device = device;
   result.image_size = model.image_size;
   result.classes = model.classes;
   result.batch = options.batch;
-  result.global_batch = global_batch.value();
+  result.global_batch = global_batch;
   result.sums_on_gpu = options.sums_on_gpu;
   result.images_on_gpu = options.images_on_gpu;
   GpuStepLoop loop(model, options.batch, result.global_batch);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "benchmarks/step/gpu_step_bench.hpp"
 #include "benchmarks/step/step_loop.hpp"
 #include "benchmarks/step/step_report.hpp"
@@ -46,23 +47,17 @@ void run_thread(const StepBenchOptions& options, nn::Dtype dtype, StepLoop& loop
 Result<StepBenchResult> describe(const StepBenchOptions& options, nn::Dtype dtype,
                                  const nn::Model& model) {
   TRY(nn::cpu::select_conv_kernels(options.conv_kernels));
-  Result<std::string> isa = nn::cpu::select_isa(options.isa, dtype);
-  if (!isa.ok()) {
-    return std::move(isa).error();
-  }
-  const Result<std::uint32_t> global_batch = resolve_global_batch(options, model);
-  if (!global_batch.ok()) {
-    return global_batch.error();
-  }
+  TRY_ASSIGN(auto isa, nn::cpu::select_isa(options.isa, dtype));
+  TRY_ASSIGN(const auto global_batch, resolve_global_batch(options, model));
   StepBenchResult result;
   result.model = model.name;
   result.dtype = options.dtype;
-  result.isa = isa.value();
+  result.isa = isa;
   result.conv_kernels = nn::cpu::conv_kernels_fingerprint();
   result.image_size = model.image_size;
   result.classes = model.classes;
   result.batch = options.batch;
-  result.global_batch = global_batch.value();
+  result.global_batch = global_batch;
   result.cost = nn::step_cost(model, options.batch, dtype);
   if (options.layers) {
     result.kernels = nn::cpu::kernel_choices(nn::cpu::selected_isa(), model);

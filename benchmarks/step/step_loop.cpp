@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/try_assign.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/optimizer.hpp"
 
@@ -11,12 +12,9 @@ Result<void> StepLoop::prepare(nn::Dtype dtype, bool timed) {
   if (timed) {
     timer_.emplace(work_.model, thread_cpu_seconds);
   }
-  Result<std::unique_ptr<nn::StepEngine>> engine = nn::cpu::make_cpu_engine(
-      work_.model, work_.microbatch_size, {.dtype = dtype, .observer = timed ? &*timer_ : nullptr});
-  if (!engine.ok()) {
-    return std::move(engine).error();
-  }
-  engine_ = std::move(engine).value();
+  TRY_ASSIGN(engine_,
+             nn::cpu::make_cpu_engine(work_.model, work_.microbatch_size,
+                                      {.dtype = dtype, .observer = timed ? &*timer_ : nullptr}));
   return {};
 }
 

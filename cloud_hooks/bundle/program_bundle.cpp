@@ -34,7 +34,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kPackTimeout = seconds(300);
-constexpr const char* kTables = "engine_tables";  // beside the program
 
 // The search costs some milliseconds, and only where there is a GPU module and the loader does not
 // know the library. Packages for Python bring them in folders that no loader looks into.
@@ -202,10 +201,6 @@ Result<void> lay_out(const fs::path& folder, NvidiaLibraries nvidia) {
       TRY(add_nvidia_libraries(module, libraries));
     }
   }
-  const fs::path tables = executable.parent_path() / kTables;
-  if (!failure && fs::is_directory(tables)) {
-    fs::create_directory_symlink(tables, folder / "bin/engine_tables", failure);
-  }
   for (const auto& [name, path] : libraries) {
     if (!failure) {
       fs::create_symlink(path, folder / "lib" / name, failure);
@@ -284,10 +279,6 @@ Result<void> pack_own_program(const std::string& output, NvidiaLibraries nvidia)
 Result<std::string> packed_own_program(const std::string& folder) {
   std::vector<fs::path> files = own_modules();
   files.push_back(own_executable());
-  std::error_code none;
-  for (const auto& table : fs::directory_iterator(own_executable().parent_path() / kTables, none)) {
-    files.push_back(table.path());
-  }
   for (const auto& [name, path] : loaded_libraries()) {
     files.push_back(path);
   }

@@ -17,7 +17,7 @@ enum class NvidiaLibraries {
 };
 
 /// Writes a gzipped tar with one folder, `mayfly`, in which the script `mayfly` starts this program
-/// with its modules (libmayfly_*.so), its engine tables and the shared libraries that it has
+/// with its modules (libmayfly_*.so) and the shared libraries that it has
 /// loaded, but for those of the C library, which belong to the machine's kernel loader: it needs a
 /// glibc that is no older than ours. The same files give the same archive. Needs tar and gzip;
 /// debugging information is left out where strip is there. kNotFound if a library that is to be

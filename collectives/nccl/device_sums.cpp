@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/gpu_failure.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/plan/exact_sum.hpp"
 
 namespace mayfly::collectives {
@@ -51,23 +52,16 @@ Result<void> DeviceSums::allocate() {
                {&sums_, bytes.vector, false},          {&copies_, bytes.vector, false},
                {&found_, found_words() * kWord, true}, {&fetched_, bytes.vector, true}};
   for (const auto& part : parts) {
-    Result<void*> memory =
-        part.pinned ? calls_.allocate_pinned(part.bytes) : calls_.allocate(part.bytes);
-    if (!memory.ok()) {
-      return std::move(memory).error();
-    }
-    *part.memory = static_cast<std::uint32_t*>(memory.value());
+    TRY_ASSIGN(auto memory,
+               part.pinned ? calls_.allocate_pinned(part.bytes) : calls_.allocate(part.bytes));
+    *part.memory = static_cast<std::uint32_t*>(memory);
   }
   Result<DeviceStream> stream = calls_.make_stream();
   if (!stream.ok()) {
     return std::move(stream).error();
   }
   staging_ = stream.value();
-  Result<DeviceEvent> event = calls_.make_event();
-  if (!event.ok()) {
-    return std::move(event).error();
-  }
-  all_added_ = event.value();
+  TRY_ASSIGN(all_added_, calls_.make_event());
   // On the compute stream, which reads it.
   return calls_.upload(offsets_, shape_.offsets.data(), bytes.offsets, place_.stream);
 }
@@ -110,11 +104,7 @@ Result<void> DeviceSums::make_events(std::size_t buckets) {
   while (buckets_.size() < buckets) {
     Bucket bucket;
     for (DeviceEvent* event : {&bucket.added, &bucket.staged}) {
-      Result<DeviceEvent> made = calls_.make_event();
-      if (!made.ok()) {
-        return std::move(made).error();
-      }
-      *event = made.value();
+      TRY_ASSIGN(*event, calls_.make_event());
     }
     buckets_.push_back(bucket);
   }

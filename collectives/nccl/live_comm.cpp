@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/check.hpp"
@@ -133,11 +135,7 @@ NcclStatus LiveComm::conclude(DeviceOperation& operation) {
   if (!operation.done) {
     return NcclStatus::kDeviceError;
   }
-  const NcclStatus status = runtime_->api().conclude(operation.task, operation.done.get());
-  if (status == NcclStatus::kSuccess) {
-    operation.set_on_stream();
-  }
-  return status;
+  return runtime_->api().conclude(operation.task, operation.done.get());
 }
 
 NcclStatus LiveComm::fence() {
@@ -175,6 +173,49 @@ Error LiveComm::error_of(const CommLifecycle::Failure& failure) const {
     error.culprit = place_.members[1 - place_.rank];
   }
   return error;
+}
+
+void CommSignal::sleep(Duration at_most) {
+  if (at_most <= Duration::zero()) {
+    std::this_thread::yield();
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, at_most, [&] { return news_; });
+  news_ = false;
+}
+
+void CommSignal::sleep() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return news_; });
+  news_ = false;
+}
+
+void DeviceOperation::finish(Result<void> outcome) {
+  const Instant now = monotonic_now();
+  const std::lock_guard lock(mutex_);
+  finished_at_ = now;
+  result_ = std::move(outcome);
+  changed_.notify_all();
+}
+
+Result<void> DeviceOperation::wait_finished(Instant deadline) {
+  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, until, [&] { return result_.has_value(); })) {
+    return Error{Errc::kDeadline, "the operation is still running"};
+  }
+  return *result_;
+}
+
+void DeviceOperation::wait_finished() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return result_.has_value(); });
+}
+
+Instant DeviceOperation::finished_at() {
+  const std::lock_guard lock(mutex_);
+  return finished_at_;
 }
 
 }  // namespace mayfly::collectives

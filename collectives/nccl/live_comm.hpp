@@ -3,16 +3,84 @@
 // One communicator, driven: makes the calls that CommLifecycle asks for and hands results to the
 // operations. Belongs to one thread at a time; only its CommSignal is for others.
 
+#include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/time.hpp"
 #include "collectives/nccl/comm_lifecycle.hpp"
-#include "collectives/nccl/comm_signal.hpp"
-#include "collectives/nccl/device_operation.hpp"
+#include "collectives/nccl/nccl_runtime.hpp"
 
 namespace mayfly::collectives {
+
+/// How other threads reach the one that drives a communicator: to stop it, or to make it look
+/// again. Any thread.
+class CommSignal {
+ public:
+  /// Stays in force.
+  void abort() noexcept {
+    aborted_.store(true, std::memory_order_release);
+    notify();
+  }
+  [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  /// Ends a sleep, or the next one if nobody sleeps.
+  void notify() noexcept {
+    const std::lock_guard lock(mutex_);
+    news_ = true;
+    changed_.notify_all();
+  }
+  /// Until there is news, or for `at_most`. Zero: just lets other threads run.
+  void sleep(Duration at_most);
+  /// Until there is news.
+  void sleep();
+
+ private:
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool news_ = false;  // guarded by mutex_
+};
+
+/// One started operation of an NCCL group. Owned by the communicator that runs it and by its Work;
+/// either may be destroyed first.
+class DeviceOperation {
+ public:
+  /// `gates`: recorded events that the operation waits for on the device.
+  DeviceOperation(std::shared_ptr<NcclRuntime> runtime, const DeviceTask& what,
+                  std::vector<LentEvent> wait_for)
+      : runtime_(std::move(runtime)), task(what), gates(std::move(wait_for)), done(*runtime_) {}
+
+ private:
+  std::shared_ptr<NcclRuntime> runtime_;  // outlives the events below
+
+ public:
+  const DeviceTask task;
+  const std::vector<LentEvent> gates;
+  const LentEvent done;  ///< happens when the operation is complete; recorded once on the stream
+
+  /// The communication thread, once: the operation is over and its buffers are free.
+  void finish(Result<void> outcome);
+
+  /// Until it is over; kDeadline otherwise.
+  Result<void> wait_finished(Instant deadline);
+  /// Until it is over.
+  void wait_finished();
+  /// When finish() was called; zero before.
+  [[nodiscard]] Instant finished_at();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Result<void>> result_;  // guarded by mutex_
+  Instant finished_at_;                 // guarded by mutex_
+};
 
 /// Which communicator to form, and our place in it.
 struct CommPlace {

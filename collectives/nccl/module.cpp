@@ -1,26 +1,37 @@
 // libmayfly_nccl.so: the NCCL transport as a module that is loaded at run time.
 
 #include <fmt/format.h>
+#include <nccl.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
+#include "base/try_assign.hpp"
 #include "collectives/nccl/nccl_api_cuda.hpp"
 #include "collectives/nccl/nccl_facts.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
-#include "collectives/nccl/sum_calls_cuda.hpp"
 #include "collectives/transport_module.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
+/// What driver and library report about `device`. Cheap; makes no context on a device.
+NcclFacts read_nccl_facts(int device) {
+  NcclFacts facts{.gpu = read_gpu_facts(device), .built_nccl = NCCL_VERSION_CODE};
+  (void)ncclGetVersion(&facts.found_nccl);
+  const char* const blocking = std::getenv("NCCL_COMM_BLOCKING");
+  facts.blocking_forced = blocking != nullptr && std::strcmp(blocking, "1") == 0;
+  return facts;
+}
+
 Result<void> probe() {
   return judge(read_nccl_facts(0));
 }
 
-// NCCL takes two members on one GPU for a mistake, unless it takes them for two machines.
-void keep_apart_from_who_shares() {
+/// NCCL refuses two members on one GPU unless they seem to be on two machines.
+void take_own_host_id() {
   const std::string name = fmt::format("mayfly-{}", ::getpid());
   ::setenv("NCCL_HOSTID", name.c_str(), 0);
 }
@@ -28,18 +39,11 @@ void keep_apart_from_who_shares() {
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
   TRY(judge(read_nccl_facts(options.device)));
   if (options.is_shared) {
-    keep_apart_from_who_shares();
+    take_own_host_id();
   }
-  Result<std::unique_ptr<NcclApi>> api = make_cuda_nccl_api(options.device);
-  if (!api.ok()) {
-    return std::move(api).error();
-  }
-  Result<std::unique_ptr<DeviceTransport>> transport = make_nccl_transport(
-      std::move(api).value(), fmt::format("nccl:{}:{}", options.bind_host, options.device));
-  if (!transport.ok()) {
-    return std::move(transport).error();
-  }
-  return std::unique_ptr<Transport>(std::move(transport).value());
+  TRY_ASSIGN(std::unique_ptr<NcclApi> api, make_cuda_nccl_api(options.device));
+  return make_nccl_transport(std::move(api),
+                             fmt::format("nccl:{}:{}", options.bind_host, options.device));
 }
 
 }  // namespace

@@ -90,8 +90,6 @@ class NcclApi {
   virtual NcclStatus query(DeviceEvent event) = 0;
   /// What the communication stream is given from now on waits for `event`, recorded before.
   virtual NcclStatus hold_for(DeviceEvent event) = 0;
-  /// The same for a stream of the caller's.
-  virtual NcclStatus hold_stream(DeviceStream stream, DeviceEvent event) = 0;
 
   /// One int32 of device memory for barriers; what it holds does not matter.
   [[nodiscard]] virtual void* scratch_word() = 0;

@@ -191,9 +191,6 @@ class CudaNcclApi final : public NcclApi {
   NcclStatus hold_for(DeviceEvent event) override {
     return cuda(cudaStreamWaitEvent(stream_, cuda_event(event), 0));
   }
-  NcclStatus hold_stream(DeviceStream stream, DeviceEvent event) override {
-    return cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), cuda_event(event), 0));
-  }
 
   void* scratch_word() override { return scratch_; }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether a machine can run the NCCL transport, as a pure judgement of facts, and the facts.
+// Whether a machine can run the NCCL transport, decided from facts. Pure.
 
 #include "base/gpu_facts.hpp"
 #include "base/result.hpp"
@@ -17,8 +17,5 @@ struct NcclFacts {
 
 /// Ok, or kUnsupported with one line that says what is missing and what to do.
 [[nodiscard]] Result<void> judge(const NcclFacts& facts);
-
-/// Asks driver and library about `device`. Cheap; makes no context on a device.
-[[nodiscard]] NcclFacts read_nccl_facts(int device);
 
 }  // namespace mayfly::collectives

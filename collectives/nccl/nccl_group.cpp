@@ -22,7 +22,6 @@ class NcclWork final : public Work {
 
   Result<void> wait(Instant deadline) override { return operation_->wait_finished(deadline); }
   Instant finished_at() const override { return operation_->finished_at(); }
-  [[nodiscard]] DeviceOperation& operation() { return *operation_; }
 
  private:
   std::shared_ptr<DeviceOperation> operation_;
@@ -91,29 +90,15 @@ class NcclGroup final : public DeviceGroup {
   Result<void> follow(DeviceStream stream) override {
     LentEvent gate(*runtime_);
     if (!gate || runtime_->api().record_on(stream, gate.get()) != NcclStatus::kSuccess) {
-      return device_error("cannot record an event");
+      return Error{Errc::kIo,
+                   fmt::format("cannot record an event on {}: {}", runtime_->api().device_name(),
+                               runtime_->api().explain(nullptr))};
     }
     gates_.push_back(std::move(gate));
     return {};
   }
 
-  Result<void> let_follow(DeviceStream stream, Work& work, Instant deadline) override {
-    auto* const ours = dynamic_cast<NcclWork*>(&work);
-    ENSURE(ours != nullptr, "let_follow() takes an operation of the same group");
-    TRY(ours->operation().wait_on_stream(deadline));
-    const DeviceEvent done = ours->operation().done.get();
-    if (runtime_->api().hold_stream(stream, done) != NcclStatus::kSuccess) {
-      return device_error("cannot make a stream wait");
-    }
-    return {};
-  }
-
  private:
-  Error device_error(const char* what) {
-    return {Errc::kIo, fmt::format("{} on {}: {}", what, runtime_->api().device_name(),
-                                   runtime_->api().explain(nullptr))};
-  }
-
   std::unique_ptr<Work> reduce(const DeviceTask& task) {
     if (Result<void> supported = check_reduction(task.type, task.op); !supported.ok()) {
       auto operation = std::make_shared<DeviceOperation>(runtime_, task, std::exchange(gates_, {}));
@@ -194,9 +179,9 @@ Result<void> check_reduction(DataType type, ReduceOp op) {
   return {};
 }
 
-std::unique_ptr<DeviceGroup> make_nccl_group(ViewId view, Rank rank, std::uint32_t size,
-                                             std::shared_ptr<NcclRuntime> runtime,
-                                             std::unique_ptr<LiveComm> comm) {
+std::unique_ptr<Group> make_nccl_group(ViewId view, Rank rank, std::uint32_t size,
+                                       std::shared_ptr<NcclRuntime> runtime,
+                                       std::unique_ptr<LiveComm> comm) {
   return std::make_unique<NcclGroup>(view, rank, size, std::move(runtime), std::move(comm));
 }
 

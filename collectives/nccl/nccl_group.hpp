@@ -13,11 +13,11 @@ namespace mayfly::collectives {
 /// members ask for the same and so get the same answer.
 [[nodiscard]] Result<void> check_reduction(DataType type, ReduceOp op);
 
-/// `comm` has formed. Destroying the group flushes the communicator, waiting for the others for a
-/// few seconds at most, or aborts it if operations are still running.
-[[nodiscard]] std::unique_ptr<DeviceGroup> make_nccl_group(ViewId view, Rank rank,
-                                                           std::uint32_t size,
-                                                           std::shared_ptr<NcclRuntime> runtime,
-                                                           std::unique_ptr<LiveComm> comm);
+/// The DeviceGroup of a communicator that has formed. Destroying the group flushes the
+/// communicator, waiting for the others for a few seconds at most, or aborts it if operations are
+/// still running.
+[[nodiscard]] std::unique_ptr<Group> make_nccl_group(ViewId view, Rank rank, std::uint32_t size,
+                                                     std::shared_ptr<NcclRuntime> runtime,
+                                                     std::unique_ptr<LiveComm> comm);
 
 }  // namespace mayfly::collectives

@@ -1,19 +1,17 @@
 #include "collectives/nccl/nccl_transport.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/try_assign.hpp"
 #include "collectives/forming_guard.hpp"
-#include "collectives/nccl/comm_formation.hpp"
+#include "collectives/nccl/live_comm.hpp"
 #include "collectives/nccl/nccl_group.hpp"
+#include "collectives/queued_group.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -21,61 +19,159 @@ namespace {
 // Loading NCCL's kernels was seen to take most of a minute on machines with many GPUs.
 constexpr Duration kWarmUpMax = seconds(180);
 
-using ConnectedComm = Result<std::unique_ptr<LiveComm>>;
+/// Stops a formation, whichever part of it runs. Any thread.
+class FormationStop {
+ public:
+  void abort() noexcept;
+  [[nodiscard]] bool aborted() const;
 
-bool same_view(const GroupSpec& a, const GroupSpec& b) {
-  const auto same_member = [](const Peer& x, const Peer& y) { return x.member == y.member; };
-  return a.view == b.view && a.key == b.key && a.rank == b.rank &&
-         std::equal(a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(), same_member);
+  /// The forming thread: abort() also reaches this communicator from now on; null ends that.
+  void attach(std::shared_ptr<CommSignal> comm);
+
+ private:
+  mutable std::mutex mutex_;
+  bool aborted_ = false;              // guarded by mutex_
+  std::shared_ptr<CommSignal> comm_;  // guarded by mutex_
+};
+
+void FormationStop::abort() noexcept {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  if (comm_) {
+    comm_->abort();
+  }
 }
 
-// A communicator in the making on a thread of its own.
-class Preparation {
+bool FormationStop::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+void FormationStop::attach(std::shared_ptr<CommSignal> comm) {
+  const std::lock_guard lock(mutex_);
+  comm_ = std::move(comm);
+  if (aborted_ && comm_) {
+    comm_->abort();
+  }
+}
+
+// How long a wait for a key lasts before the thread looks whether the formation was stopped.
+constexpr milliseconds kStoreSlice{20};
+
+// The keys of a view in its store.
+class MeetingPlace {
  public:
-  /// `guard` stops it when its view is given up.
-  Preparation(std::shared_ptr<NcclRuntime> runtime, GroupSpec spec, Instant deadline,
-              FormingGuard& guard)
-      : spec_(std::move(spec)),
-        entry_(guard.enter(spec_.view, [this] { stop_.abort(); })),
-        thread_([this, kept = std::move(runtime), deadline] { run(kept, deadline); }) {
-    ::pthread_setname_np(thread_.native_handle(), "mayfly-form");
-  }
-  ~Preparation() {
-    stop_.abort();
-    thread_.join();
+  explicit MeetingPlace(const GroupSpec& spec)
+      : spec_(spec), prefix_(fmt::format("nccl/{}/{:x}/", value(spec.view), spec.key)) {}
+
+  // Announces this member, so that the others can tell which one is missing.
+  Result<void> arrive() const { return spec_.store->set(here(value(spec_.rank)), {}); }
+
+  Result<void> publish(const NcclUniqueId& id) const {
+    return spec_.store->set(prefix_ + "id", id);
   }
 
-  [[nodiscard]] const GroupSpec& spec() const { return spec_; }
-
-  /// Once. Blocks until it is done or failed.
-  ConnectedComm take(Instant deadline) {
-    const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
-    std::unique_lock lock(mutex_);
-    if (!done_.wait_until(lock, until, [&] { return outcome_.has_value(); })) {
-      return Error{Errc::kDeadline, "the prepared communicator is not there in time"};
+  Result<NcclUniqueId> learn(Instant deadline, const FormationStop& stop) const {
+    while (!stop.aborted()) {
+      const Instant slice = std::min(deadline, monotonic_now() + kStoreSlice);
+      const Result<Bytes> got = spec_.store->get(prefix_ + "id", slice);
+      NcclUniqueId id{};
+      if (got.ok() && got.value().size() == id.size()) {
+        std::ranges::copy(got.value(), id.begin());
+        return id;
+      }
+      if (got.ok()) {
+        return Error{Errc::kCorrupt, fmt::format("the name of an NCCL communicator has {} bytes",
+                                                 got.value().size())};
+      }
+      if (got.error().code != Errc::kDeadline) {
+        return got.error();
+      }
+      if (monotonic_now() >= deadline) {
+        return Error{Errc::kDeadline, "rank 0 has not named a communicator",
+                     spec_.peers.front().member};
+      }
     }
-    return std::move(*outcome_);
+    return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec_.view))};
+  }
+
+  // A member that has not arrived.
+  std::optional<MemberId> missing() const {
+    for (std::uint32_t rank = 0; rank < spec_.peers.size(); ++rank) {
+      const Result<Bytes> there = spec_.store->get(here(rank), monotonic_now());
+      if (!there.ok()) {
+        return spec_.peers[rank].member;
+      }
+    }
+    return std::nullopt;
   }
 
  private:
-  void run(const std::shared_ptr<NcclRuntime>& runtime, Instant deadline) {
-    (void)runtime->api().bind_thread();
-    ConnectedComm outcome = connect_comm(runtime, spec_, deadline, stop_);
-    const std::lock_guard lock(mutex_);
-    outcome_ = std::move(outcome);
-    done_.notify_all();
-  }
+  std::string here(std::uint32_t rank) const { return fmt::format("{}here/{}", prefix_, rank); }
 
-  const GroupSpec spec_;
-  FormationStop stop_;
-  const FormingGuard::Entry entry_;
-  std::mutex mutex_;
-  std::condition_variable done_;
-  std::optional<ConnectedComm> outcome_;  // guarded by mutex_
-  std::thread thread_;                    // the last: it uses all of the above
+  const GroupSpec& spec_;
+  const std::string prefix_;
 };
 
-class NcclTransport final : public DeviceTransport {
+Error device_error(NcclRuntime& runtime, const char* what, NcclStatus status) {
+  return {Errc::kIo, fmt::format("{} on {}: {}: {}", what, runtime.api().device_name(),
+                                 to_string(status), runtime.api().explain(nullptr))};
+}
+
+Result<NcclUniqueId> agree_on_id(NcclRuntime& runtime, const GroupSpec& spec, Instant deadline,
+                                 const FormationStop& stop) {
+  const bool alone = spec.peers.size() == 1;
+  if (!alone && spec.store == nullptr) {
+    return Error{Errc::kInvalidInput, "an nccl group cannot form without a rendezvous store"};
+  }
+  const MeetingPlace place(spec);
+  if (!alone) {
+    TRY(place.arrive());
+  }
+  if (value(spec.rank) != 0) {
+    return place.learn(deadline, stop);
+  }
+  NcclUniqueId id{};
+  if (const NcclStatus made = runtime.api().make_unique_id(id); made != NcclStatus::kSuccess) {
+    return device_error(runtime, "cannot name a communicator", made);
+  }
+  if (!alone) {
+    TRY(place.publish(id));
+  }
+  return id;
+}
+
+/// Blocks until the communicator of the view is connected and all members have met in a first
+/// barrier. The calling thread must be bound to the device. kAborted soon after `stop` is aborted.
+/// kDeadline names a member that did not come, if it is known; kInvalidInput: no store for a group
+/// of several members, or a rank outside the group.
+Result<std::unique_ptr<LiveComm>> form_comm(const std::shared_ptr<NcclRuntime>& runtime,
+                                            const GroupSpec& spec, Instant deadline,
+                                            FormationStop& stop) {
+  TRY(check_spec(spec));
+  CommPlace place{.id = {}, .members = {}, .rank = value(spec.rank)};
+  TRY_ASSIGN(place.id, agree_on_id(*runtime, spec, deadline, stop));
+  for (const Peer& peer : spec.peers) {
+    place.members.push_back(peer.member);
+  }
+  auto comm = std::make_unique<LiveComm>(runtime, std::move(place));
+  stop.attach(comm->signal());
+  Result<void> formed = comm->connect(deadline);
+  if (formed.ok()) {
+    formed = comm->meet(deadline);
+  }
+  stop.attach(nullptr);
+  if (formed.ok()) {
+    return comm;
+  }
+  Error error = std::move(formed).error();
+  if (error.code == Errc::kDeadline && spec.store != nullptr) {
+    error.culprit = MeetingPlace(spec).missing();
+  }
+  return error;
+}
+
+class NcclTransport final : public Transport {
  public:
   NcclTransport(std::shared_ptr<NcclRuntime> runtime, std::string address)
       : runtime_(std::move(runtime)), address_(std::move(address)) {}
@@ -94,43 +190,18 @@ class NcclTransport final : public DeviceTransport {
     if (stop.aborted()) {
       return given_up(spec);
     }
-    ConnectedComm comm = connect(spec, deadline, stop);
+    Result<std::unique_ptr<LiveComm>> comm = form_comm(runtime_, spec, deadline, stop);
     if (!comm.ok()) {
-      return explained(spec, std::move(comm).error());
-    }
-    if (Result<void> met = meet_members(*comm.value(), spec, deadline, stop); !met.ok()) {
-      return explained(spec, std::move(met).error());
+      return comm.error().code == Errc::kAborted ? given_up(spec) : std::move(comm).error();
     }
     return std::unique_ptr<Group>(make_nccl_group(spec.view, spec.rank,
                                                   static_cast<std::uint32_t>(spec.peers.size()),
                                                   runtime_, std::move(comm).value()));
   }
 
-  void prepare(const GroupSpec& spec, Instant deadline) override {
-    preparation_.reset();
-    preparation_ = std::make_unique<Preparation>(runtime_, spec, deadline, preparing_guard_);
-  }
-
-  void give_up_on(ViewId view) noexcept override {
-    forming_guard_.give_up_on(view);
-    preparing_guard_.give_up_on(view);
-  }
+  void give_up_on(ViewId view) noexcept override { forming_guard_.give_up_on(view); }
 
  private:
-  ConnectedComm connect(const GroupSpec& spec, Instant deadline, FormationStop& stop) {
-    std::unique_ptr<Preparation> prepared = std::exchange(preparation_, nullptr);
-    if (prepared && same_view(prepared->spec(), spec)) {
-      return prepared->take(deadline);
-    }
-    prepared.reset();  // of a view that never came
-    return connect_comm(runtime_, spec, deadline, stop);
-  }
-
-  // What fails because the view was given up says so.
-  static Error explained(const GroupSpec& spec, Error error) {
-    return error.code == Errc::kAborted ? given_up(spec) : std::move(error);
-  }
-
   static Error given_up(const GroupSpec& spec) {
     return {Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};
   }
@@ -138,8 +209,6 @@ class NcclTransport final : public DeviceTransport {
   const std::shared_ptr<NcclRuntime> runtime_;
   const std::string address_;
   FormingGuard forming_guard_;
-  FormingGuard preparing_guard_;
-  std::unique_ptr<Preparation> preparation_;
 };
 
 // Loads the kernels.
@@ -148,19 +217,18 @@ Result<void> warm_up(const std::shared_ptr<NcclRuntime>& runtime) {
   alone.peers.push_back({});
   const Instant deadline = monotonic_now() + kWarmUpMax;
   FormationStop never;
-  const ConnectedComm comm = connect_comm(runtime, alone, deadline, never);
-  return comm.ok() ? meet_members(*comm.value(), alone, deadline, never) : comm.error();
+  TRY(form_comm(runtime, alone, deadline, never));
+  return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceTransport>> make_nccl_transport(std::unique_ptr<NcclApi> api,
-                                                             const std::string& address) {
+Result<std::unique_ptr<Transport>> make_nccl_transport(std::unique_ptr<NcclApi> api,
+                                                       const std::string& address) {
   auto runtime = std::make_shared<NcclRuntime>(std::move(api));
   (void)runtime->api().bind_thread();
   TRY(warm_up(runtime));
-  return std::unique_ptr<DeviceTransport>(
-      std::make_unique<NcclTransport>(std::move(runtime), address));
+  return std::unique_ptr<Transport>(std::make_unique<NcclTransport>(std::move(runtime), address));
 }
 
 }  // namespace mayfly::collectives

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -47,7 +48,6 @@ class PairedWork final : public Work {
     return done;
   }
   Instant finished_at() const override { return work_->finished_at(); }
-  [[nodiscard]] Work& inner() { return *work_; }
 
  private:
   std::unique_ptr<Work> work_;
@@ -98,11 +98,6 @@ class DevicePart final : public Part<DeviceGroup> {
   using Part::Part;
 
   Result<void> follow(DeviceStream stream) override { return group_.follow(stream); }
-  Result<void> let_follow(DeviceStream stream, Work& work, Instant deadline) override {
-    auto* const ours = dynamic_cast<PairedWork*>(&work);
-    ENSURE(ours != nullptr, "let_follow() takes an operation of the same group");
-    return group_.let_follow(stream, ours->inner(), deadline);
-  }
 };
 
 /// Owns both groups.
@@ -125,33 +120,30 @@ class PairedGroup final : private Groups, public Part<Group> {
   DevicePart device_part_;
 };
 
-/// What was formed, as a group in device memory.
+/// A group that was formed, as the group in device memory that it is.
 std::unique_ptr<DeviceGroup> as_device_group(std::unique_ptr<Group> group) {
   auto* const device = dynamic_cast<DeviceGroup*>(group.get());
-  ENSURE(device != nullptr, "a DeviceTransport forms DeviceGroups");
+  ENSURE(device != nullptr, "the second transport of a pair forms DeviceGroups");
   (void)group.release();
   return std::unique_ptr<DeviceGroup>(device);
 }
 
 class PairedTransport final : public Transport {
  public:
-  PairedTransport(std::unique_ptr<Transport> host, std::unique_ptr<DeviceTransport> device)
+  PairedTransport(std::unique_ptr<Transport> host, std::unique_ptr<Transport> device)
       : host_(std::move(host)), device_(std::move(device)) {}
 
   std::string address() const override { return host_->address(); }
 
   Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
-    Result<std::unique_ptr<Group>> host = host_->form(spec, deadline);
-    if (!host.ok()) {
-      return host;
-    }
+    TRY_ASSIGN(auto host, host_->form(spec, deadline));
     Result<std::unique_ptr<Group>> device = device_->form(spec, deadline);
     if (!device.ok()) {
-      host.value()->abort();
+      host->abort();
       return device;
     }
     return std::unique_ptr<Group>(std::make_unique<PairedGroup>(
-        Groups{std::move(host).value(), as_device_group(std::move(device).value())}));
+        Groups{std::move(host), as_device_group(std::move(device).value())}));
   }
 
   void give_up_on(ViewId view) noexcept override {
@@ -161,13 +153,13 @@ class PairedTransport final : public Transport {
 
  private:
   const std::unique_ptr<Transport> host_;
-  const std::unique_ptr<DeviceTransport> device_;
+  const std::unique_ptr<Transport> device_;
 };
 
 }  // namespace
 
 std::unique_ptr<Transport> make_paired_transport(std::unique_ptr<Transport> host,
-                                                 std::unique_ptr<DeviceTransport> device) {
+                                                 std::unique_ptr<Transport> device) {
   return std::make_unique<PairedTransport>(std::move(host), std::move(device));
 }
 

@@ -14,7 +14,7 @@ namespace mayfly::collectives {
 /// part aborts the other. form(): first the part in host memory, whose errors come sooner and name
 /// culprits; the members of a view must all use a pair. The address is that of `host`; the device's
 /// members meet in GroupSpec::store.
-[[nodiscard]] std::unique_ptr<Transport> make_paired_transport(
-    std::unique_ptr<Transport> host, std::unique_ptr<DeviceTransport> device);
+[[nodiscard]] std::unique_ptr<Transport> make_paired_transport(std::unique_ptr<Transport> host,
+                                                               std::unique_ptr<Transport> device);
 
 }  // namespace mayfly::collectives

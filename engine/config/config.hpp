@@ -155,7 +155,7 @@ struct JobConfig {
   std::string checkpoint_to;        ///< where they go as well; see engine/run/checkpoint_copier.hpp
   std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
   std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
-  std::uint64_t audit_every = 0;    ///< steps between audits (engine/training/audit.hpp); 0 = none
+  std::uint64_t audit_every = 0;    ///< steps between audits (ADR 18); 0 = none
   double eval_every_epochs = 0;     ///< 0 = only at the end
   bool evaluate = true;             ///< test accuracy at the end
   bool ledger = false;              ///< write which samples each worker computed (tests)

@@ -33,7 +33,7 @@ InjectedEffects Injector::now() const {
   return effects_at(rules_, step_, to_seconds(monotonic_now() - Instant{started}));
 }
 
-Duration Injector::drag(Duration took) const {
+Duration Injector::slowdown_of(Duration took) const {
   const double longer = now().slow - 1;
   return Duration(static_cast<std::int64_t>(static_cast<double>(took.count()) * longer));
 }

@@ -27,7 +27,7 @@ class Injector {
   [[nodiscard]] Duration delay() const { return now().delay; }
   /// A microbatch took so long to compute (processor time; on a GPU, time): how much longer it is
   /// to take.
-  [[nodiscard]] Duration drag(Duration took) const;
+  [[nodiscard]] Duration slowdown_of(Duration took) const;
 
  private:
   explicit Injector(std::vector<InjectionRule> rules) : rules_(std::move(rules)) {}

@@ -31,11 +31,11 @@ struct JobFacts {
   datasets::LeftOut left_out;
   std::string device;        ///< device_identity() of the one that computes
   std::string isa;           ///< instruction set the arithmetic is fixed to
-  std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), cuda::engines_fingerprint()
+  std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), or cuDNN's
 };
 
-/// A configuration with everything derived from it and from the data set. Immutable once prepared,
-/// but for settle_engines(); equal on all workers, which is what the fingerprint asserts.
+/// A configuration with everything derived from it and from the data set. Immutable once prepared;
+/// equal on all workers, which is what the fingerprint asserts.
 struct Job {
   JobConfig config;
   nn::Model model;

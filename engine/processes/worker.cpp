@@ -39,7 +39,6 @@
 #include "engine/server_roles/server_address.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
-#include "engine/training/device_exchange.hpp"
 #include "engine/training/prepare_job.hpp"
 #include "engine/training/trainer.hpp"
 #include "nn/checkpoint.hpp"
@@ -143,8 +142,9 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
   if (!reduces_on_device(config)) {
     return {};
   }
-  Result<DeviceExchange> made =
-      make_device_exchange(*parts.job, *parts.layout, parts.pool->device_gradient());
+  nn::DeviceEngine* const engine = parts.pool->on_device();
+  ENSURE(engine != nullptr, "backend nccl is allowed only with device cuda");
+  Result<DeviceExchange> made = make_device_exchange(*parts.job, *parts.layout, engine->gradient());
   if (!made.ok()) {
     return std::move(made).error();
   }
@@ -199,13 +199,6 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   if (uses_cuda(config.device)) {
     log::info(parts.pool->holds_training_set() ? "the training set is in the memory of the GPU"
                                                : "images come to the GPU from host memory");
-    for (const std::string& refused : parts.pool->engine().warnings()) {
-      log::warning(refused);
-    }
-    if (const std::string remark = parts.pool->engine().remark(); !remark.empty()) {
-      log::info(remark);
-    }
-    settle_engines(*parts.job, parts.pool->engine().engines());
   }
   parts.pool->slow_down(parts.injector.get());
   TRY(move_sums_to_device(config, parts));

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/check.hpp"
-#include "engine/config/device_choice.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {
@@ -41,20 +40,6 @@ Error with_advice(const JobConfig& config, const Error& error) {
             fmt::format("{}; the job at {} wants the same device for all workers: only one with "
                         "--reduction fp32, without audits and parameter servers, takes any",
                         error.detail, config.coordinator)};
-  }
-  if (error.detail.starts_with("convolution kernels: ") && uses_cuda(config.device)) {
-    return {error.code,
-            fmt::format("{}; the job at {} wants the same folder engine_tables beside the program "
-                        "of all workers",
-                        error.detail, config.coordinator)};
-  }
-  if (error.detail.starts_with("engines on the GPU: ")) {
-    return {
-        error.code,
-        fmt::format("{}; the GPUs of the job at {} must all run the same engines of cuDNN: give "
-                    "them the same driver, or all workers an engine table without what one "
-                    "refuses",
-                    error.detail, config.coordinator)};
   }
   return error;
 }

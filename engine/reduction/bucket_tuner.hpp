@@ -1,9 +1,10 @@
 #pragma once
 
 // Finds the size of buckets with the fastest steps while the job trains (--bucket-kib auto). Pure:
-// a machine that every member runs with the same numbers, so all cut alike without a word about it.
-// What decides is the slowest member's time of a step, which the members learn from a maximum in
-// the next step's reduction; a joiner gets the machine's content with the state.
+// a state machine that every member runs with the same numbers, so that all members choose the same
+// size without sending messages. The choice depends on the slowest member's time of a step, which
+// the members learn from a maximum in the next step's reduction. A joining worker receives the
+// content of the machine with the state.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +18,9 @@ namespace mayfly::engine {
 
 class BucketTuner {
  public:
-  /// Steps that a candidate is tried at a time; the first of them is not counted.
+  /// The number of steps for which a candidate is tried at a time; the first is not counted.
   static constexpr std::uint32_t kRun = 4;
-  /// How often each candidate has its turn.
+  /// How often each candidate is tried.
   static constexpr std::uint32_t kTurns = 3;
 
   /// `candidates`: sizes in elements, at least one; with exactly one there is nothing to try.
@@ -27,18 +28,18 @@ class BucketTuner {
 
   /// The size for the next step.
   [[nodiscard]] std::size_t elements() const { return candidates_[candidate_of(committed_)]; }
-  /// A step was committed; `previous_step_us`: what the step before it took, 0 = not known (the
-  /// first of a view).
+  /// A step was committed; `previous_step_us`: the duration of the step before it, 0 = not known
+  /// (the first of a view).
   void step_committed(std::uint32_t previous_step_us);
-  /// Every candidate has had its turns: elements() stays what it is.
+  /// Whether every candidate was tried often enough: elements() does not change any more.
   [[nodiscard]] bool decided() const { return committed_ >= steps(); }
   /// Median microseconds of a step with the present size; 0 if not known.
   [[nodiscard]] std::uint32_t typical_us() const { return median(candidate_of(committed_)); }
 
-  /// The content, for a member that joins: always of packed_size() bytes.
+  /// The content for a member that joins, always packed_size() bytes.
   [[nodiscard]] std::size_t packed_size() const;
   void pack(std::span<std::byte> out) const;
-  /// kCorrupt if the bytes are not such a content.
+  /// kCorrupt if the bytes are no such content.
   [[nodiscard]] Result<void> unpack(ByteSpan packed);
 
  private:

@@ -1,7 +1,8 @@
 #pragma once
 
-// Sends the step's sums through the group, bucket by bucket while backward still runs. The buffers
-// here belong to the all-reduce; the worker's own sums stay untouched in GradientSums.
+// The all-reduce of a step's sums, bucket by bucket while the backward pass is still running. It
+// works in buffers of its own (gradient_wire.hpp); the worker's own sums stay unchanged in
+// GradientSums. Trainer thread only.
 
 #include <cstdint>
 #include <memory>
@@ -20,61 +21,62 @@
 
 namespace mayfly::engine {
 
-/// What a member tells the others inside the reduction, besides its sums.
+/// The signals of a member to the others inside the reduction, besides its sums.
 struct StepSignals {
-  bool ask_for_boundary = false;       ///< somebody was told to stop the view at a step boundary
-  std::uint32_t previous_step_us = 0;  ///< what the step before took; 0 = the first of the view
-  /// Low bits of a digest of the state this step started from; none from a member that lacks it.
+  bool ask_for_boundary = false;       ///< this member was told to stop the view at a step boundary
+  std::uint32_t previous_step_us = 0;  ///< duration of the step before; 0 = first of the view
+  /// Low bits of a digest of the state that this step started from; none from a member that does
+  /// not have it.
   std::optional<std::uint32_t> state_check = 0;
-  /// Low bits of the hash of what the step's audited microbatch comes to; none from a member that
+  /// Low bits of the hash of the result of the step's audited microbatch; none from a member that
   /// has not computed it.
   std::optional<std::uint32_t> audit_check;
 };
 
-/// The group's answer.
+/// The result of the reduction.
 struct ReducedStep {
   StepTotals totals;
   bool boundary = false;               ///< at least one member asked for a boundary
   std::uint32_t previous_step_us = 0;  ///< the slowest member's
   bool states_agree = true;            ///< every member started from the same state
-  std::uint32_t state_check = 0;       ///< what they agree on, 31 bits; 0 if nobody looked
-  bool results_agree = true;           ///< all who computed the audited microbatch got the same
+  std::uint32_t state_check = 0;       ///< the digest they agree on, 31 bits; 0 if none was sent
+  bool results_agree = true;           ///< all results of the audited microbatch are the same
 
-  /// Some gradient, statistic or loss is not finite: nothing may be updated with them.
+  /// Whether some gradient, statistic or loss is not finite, so that there must be no update.
   [[nodiscard]] bool skips_update() const { return totals.nonfinite > 0; }
 };
 
 class GradientBuckets {
  public:
-  /// `microbatches`: of a step, all members together. `trace` may be null; it gets a lane of its
-  /// own for the operations. `board` may be null; it is told which bucket is waited for. `device`
-  /// has the sums of parameters if it is not null; groups must then have a part on the device.
+  /// `microbatches`: of a step, over all members. `trace` may be null; the operations get a lane of
+  /// their own. `board` may be null; it shows for which bucket the trainer waits. `device` has the
+  /// sums of parameters if it is not null; groups must then have a part on the device.
   GradientBuckets(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
                   Trace* trace = nullptr, elastic::ProgressBoard* board = nullptr,
                   collectives::DeviceSums* device = nullptr);
 
-  /// A view of `members` begins.
+  /// A view of `members` members begins.
   void begin_view(std::uint32_t members) { wire_->begin_view(members); }
   /// Starts the all-reduce of a bucket whose sums are complete and settled. In the order of
   /// ReductionLayout::buckets().
   void start(collectives::Group& group, std::size_t bucket, const GradientSums& sums);
   /// After the last bucket: starts the exchange of exponents and signals.
   void start_signals(collectives::Group& group, const GradientSums& sums, StepSignals signals);
-  /// Waits for everything started. `exponents` are those that the sums were quantised with; `step`
-  /// is for the trace and the board; 0 = neither. On failure nothing in here may be used any more,
-  /// and no buffer is touched by the group after this returns.
+  /// Waits for all operations that were started. `exponents` are those with which the sums were
+  /// quantised; `step` is for the trace and the board; 0 = neither. After a failure the functions
+  /// below must not be called, and the group does not access any buffer after this returns.
   [[nodiscard]] Result<ReducedStep> finish(std::span<const std::int32_t> exponents,
                                            Instant deadline, std::uint64_t step = 0);
 
   // After finish() succeeded:
-  /// Before mean() of parameters' blocks, if their sums are on a device.
+  /// To be called before mean() of blocks of parameters, if their sums are on a device.
   void fetch_sums() { wire_->fetch_sums(); }
   /// The mean gradient (or loss, or statistic) of a block's elements: sum times `scale`.
   void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
             std::span<float> out) const {
     wire_->mean(block, exponents, scale, out);
   }
-  /// Whether mean() of a block means anything: false if some of it was too large for its exponent.
+  /// Whether mean() of a block is valid: false if some value was too large for the exponent.
   [[nodiscard]] bool fits(std::size_t block, std::span<const std::int32_t> exponents) const {
     return !exact_ || largest()[block] <= exponents[block];
   }
@@ -88,7 +90,7 @@ class GradientBuckets {
  private:
   struct Started {
     std::unique_ptr<collectives::Work> work = {};
-    std::size_t bucket = 0;    // the number of buckets: exponents and signals
+    std::size_t bucket = 0;    // equal to the number of buckets for exponents and signals
     bool ends_bucket = false;  // the last message of its bucket
     bool on_device = false;
     Instant at = {};  // zero without a trace

@@ -1,8 +1,8 @@
 #pragma once
 
-// The sums of this worker's own microbatches for one step, before anything travels. They are kept
-// apart from the buffers of the all-reduce: when a group breaks in mid-step, what was computed here
-// is still valid in the next view and only the lost members' microbatches are computed again.
+// The sums of this worker's own microbatches for one step, before the all-reduce. They are separate
+// from its buffers: if the group fails during a step, these sums are still valid in the next view,
+// and only the microbatches of lost members are computed again.
 
 #include <array>
 #include <atomic>
@@ -36,8 +36,8 @@ static_assert(sizeof(StepTotals) == 8 * sizeof(std::int32_t), "summed as eight 3
 /// Thread-safe accumulation of microbatch gradients, bucket by bucket.
 class GradientSums {
  public:
-  /// `microbatches`: of a step, all workers together. `seed`: of the draws that Wire::kInt16 rounds
-  /// with.
+  /// `microbatches`: of a step, over all workers. `seed`: of the random numbers with which
+  /// Wire::kInt16 rounds.
   GradientSums(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
                std::uint64_t seed = 0);
   /// Wire::kInt32 if `exact`, else Wire::kFp32.
@@ -50,22 +50,23 @@ class GradientSums {
   void keep_on(collectives::DeviceSums& device);
   [[nodiscard]] bool on_device() const { return device_ != nullptr; }
 
-  /// Forgets everything and starts a step with these exponents (one per block; unused in fp32).
+  /// Starts a step with these exponents (one per block; unused in fp32) and empty sums.
   void clear(std::span<const std::int32_t> exponents, std::uint64_t step = 0);
 
   /// Adds one microbatch's part of a bucket. `vector` is the whole flat vector of that microbatch.
   void add_bucket(std::size_t bucket, std::span<const float> vector, std::uint32_t microbatch = 0);
-  /// Makes the words of a bucket zero if no microbatch was added. Before they are read; any thread.
-  /// Of the last bucket, when every microbatch is in all of them; asks the device what it found.
+  /// Sets the words of a bucket to zero if no microbatch was added. To be called before they are
+  /// read; any thread. For the last bucket, when every microbatch is in all buckets: reads the
+  /// counts of the device.
   void settle(std::size_t bucket);
   /// Adds the counts of one microbatch.
   void add_totals(const StepTotals& totals);
 
-  /// The sums as 32-bit words: int32 if exact, else float. Stable once every microbatch is in;
-  /// those of a bucket mean nothing before its first microbatch or settle(), those of parameters
-  /// nothing if they are on a device.
+  /// The sums as 32-bit words: int32 if exact, else float. They do not change any more once every
+  /// microbatch was added. Those of a bucket are undefined before its first microbatch or settle(),
+  /// those of parameters if they are on a device.
   [[nodiscard]] std::span<const std::uint32_t> words() const { return words_.span(); }
-  /// Largest exponent any microbatch needed, per block (exact only).
+  /// The largest exponent that any microbatch needed, per block (exact only).
   [[nodiscard]] std::span<const std::int32_t> observed() const { return observed_; }
   [[nodiscard]] StepTotals totals() const;
   [[nodiscard]] int bits() const { return bits_; }

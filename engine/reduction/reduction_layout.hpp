@@ -1,5 +1,8 @@
 #pragma once
 
+// The layout of the vector that a step's reduction sums, and of its buckets. Any thread, except
+// that cut_buckets() must be called while no other thread uses the layout.
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -9,7 +12,7 @@
 
 namespace mayfly::engine {
 
-/// What one step's reduction sums, as one flat vector of tensors:
+/// One step's reduction sums a flat vector of tensors:
 ///   [ loss | batch statistics | parameters' gradients ]
 /// Gradients become ready from the end, so the buckets are contiguous ranges taken from the end;
 /// the last one also carries the loss and the statistics.
@@ -23,15 +26,15 @@ class ReductionLayout {
     std::size_t last_block = 0;   ///< one past the last
   };
 
-  /// The loss takes one padded slot, so that what follows stays aligned for vector loads.
+  /// The loss has a padded slot, so that the next elements are aligned for vector loads.
   static constexpr std::size_t kLossElements = 16;
   /// Smaller buckets start earlier but cost a round of latencies each (ADR 11).
   static constexpr std::size_t kBucketElements = std::size_t{128} << 10;
 
   explicit ReductionLayout(const nn::Model& model, std::size_t bucket_elements = kBucketElements);
 
-  /// Cuts anew into buckets of at least so many elements, as far as tensors allow. Only between
-  /// steps, when nobody reads the buckets.
+  /// Cuts the vector into new buckets of at least `bucket_elements` elements, at borders of
+  /// tensors. Only between steps, when no thread reads the buckets.
   void cut_buckets(std::size_t bucket_elements);
 
   [[nodiscard]] std::size_t statistics_offset() const { return kLossElements; }
@@ -41,9 +44,10 @@ class ReductionLayout {
   [[nodiscard]] std::size_t first_parameter_block() const {
     return blocks_.first_block_at(parameters_offset_);
   }
-  /// A bucket's blocks of parameters, counted from the first of all: what may be on a device.
+  /// The blocks of a bucket that belong to parameters, counted from the first such block: their
+  /// sums may be on a device.
   [[nodiscard]] collectives::BlockRange device_blocks(std::size_t bucket) const;
-  /// The part of a bucket that is always summed on the host: of the loss and the statistics.
+  /// The part of a bucket that is always summed on the host: the loss and the statistics.
   [[nodiscard]] Bucket host_part(std::size_t bucket) const;
   [[nodiscard]] const collectives::BlockLayout& blocks() const { return blocks_; }
   /// In the order in which they become ready.
@@ -53,11 +57,11 @@ class ReductionLayout {
   std::size_t parameters_offset_;
   std::vector<std::size_t> borders_;  // elements where a parameter's tensor starts, rising
   collectives::BlockLayout blocks_;
-  std::size_t bucket_elements_ = 0;  // that buckets_ are cut by
+  std::size_t bucket_elements_ = 0;  // the size for which buckets_ were cut
   std::vector<Bucket> buckets_;
 };
 
-/// What is in each bucket, for people: "layer3.2.conv1.weight to fc.bias".
+/// The content of each bucket, human-readable: "layer3.2.conv1.weight to fc.bias".
 [[nodiscard]] std::vector<std::string> bucket_names(const nn::Model& model,
                                                     const ReductionLayout& layout);
 

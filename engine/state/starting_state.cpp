@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/plan/exact_sum.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/state/initial_weights.hpp"
+#include "nn/weight_file.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -17,21 +21,33 @@ std::size_t exponents_of(const Job& job, const ReductionLayout& layout) {
   return job.exact() ? layout.blocks().block_count() : 0;
 }
 
+constexpr std::size_t kWeightsBytesMax = std::size_t{4} << 30;
+
+Error about(const std::string& path, const Error& error) {
+  return {error.code, path + ": " + error.detail};
+}
+
+Result<InitialWeights> from_checkpoint(const std::string& path, const std::string& model) {
+  TRY_ASSIGN(LoadedCheckpoint checkpoint, load_checkpoint(path));
+  if (checkpoint.info.model != model) {
+    return Error{Errc::kInvalidInput, fmt::format("init_from: checkpoint {} holds {}, not {}",
+                                                  checkpoint.path, checkpoint.info.model, model)};
+  }
+  if (Result<ByteSpan> file = nn::checked_model_file(checkpoint.files); !file.ok()) {
+    return about("checkpoint " + checkpoint.path, file.error());
+  }
+  return InitialWeights{checkpoint.path, std::move(checkpoint.files[nn::kModelFile])};
+}
+
 }  // namespace
 
 Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout& layout,
                                           const nn::CheckpointFiles& files,
                                           const std::string& path) {
-  const Result<nn::CheckpointInfo> info = nn::decode_manifest(files.at(nn::kManifestFile));
-  if (!info.ok()) {
-    return info.error();
-  }
-  Result<nn::ModelState> decoded = nn::decode_checkpoint(job.model, files);
-  if (!decoded.ok()) {
-    return std::move(decoded).error();
-  }
+  TRY_ASSIGN(const auto info, nn::decode_manifest(files.at(nn::kManifestFile)));
+  TRY_ASSIGN(auto decoded, nn::decode_checkpoint(job.model, files));
   const std::size_t exponents = exponents_of(job, layout);
-  nn::ModelState state = std::move(decoded).value();
+  nn::ModelState state = std::move(decoded);
   if (state.committed == Step{0}) {  // imported weights: no step has chosen a reduction yet
     state.exponents.assign(exponents, collectives::kUnsetExponent);
   }
@@ -40,8 +56,8 @@ Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout&
   }
   StartingState start;
   start.state = std::move(state);
-  start.checkpoint = info.value().digest;
-  start.is_foreign = info.value().fingerprint != job.fingerprint;
+  start.checkpoint = info.digest;
+  start.is_foreign = info.fingerprint != job.fingerprint;
   const std::optional<nn::LossScale> scale = first_loss_scale(job.dtype);
   std::optional<nn::LossScale>& kept = start.state.loss_scale;
   if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
@@ -70,20 +86,11 @@ Result<StartingState> joining_state(const Job& job, const ReductionLayout& layou
     return start;
   }
   nn::draw_weights(job.model, job.config.seed, start.state);  // some may not be in the file
-  const Result<InitialWeights> weights =
-      read_initial_weights(job.config.init_from, job.config.model);
-  if (!weights.ok()) {
-    return weights.error();
+  TRY_ASSIGN(const auto weights, read_initial_weights(job.config.init_from, job.config.model));
+  if (weights.digest() != *job.initial_weights) {
+    return Error{Errc::kInvalidInput, weights.path + " was changed while the job was starting"};
   }
-  if (weights.value().digest() != *job.initial_weights) {
-    return Error{Errc::kInvalidInput,
-                 weights.value().path + " was changed while the job was starting"};
-  }
-  Result<std::string> remark = apply_initial_weights(job.model, weights.value(), start.state);
-  if (!remark.ok()) {
-    return std::move(remark).error();
-  }
-  start.remark = std::move(remark).value();
+  TRY_ASSIGN(start.remark, apply_initial_weights(job.model, weights, start.state));
   return start;
 }
 
@@ -93,6 +100,40 @@ Result<StartingState> starting_state(const Job& job, const ReductionLayout& layo
     nn::draw_weights(job.model, job.config.seed, start.value().state);
   }
   return start;
+}
+
+Result<InitialWeights> read_initial_weights(const std::string& init_from,
+                                            const std::string& model) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(init_from, failure);
+  if (!std::filesystem::exists(status)) {
+    return Error{Errc::kNotFound, "init_from: " + init_from + " does not exist"};
+  }
+  if (std::filesystem::is_directory(status)) {
+    return from_checkpoint(init_from, model);
+  }
+  TRY_ASSIGN(auto content, read_file(init_from, kWeightsBytesMax));
+  return InitialWeights{init_from, std::move(content)};
+}
+
+Result<std::string> apply_initial_weights(const nn::Model& model, const InitialWeights& weights,
+                                          nn::ModelState& state) {
+  const Result<nn::WeightTensors> tensors = nn::read_weight_file(weights.content);
+  if (!tensors.ok()) {
+    return about(weights.path, tensors.error());
+  }
+  const Result<bool> took_classifier =
+      nn::load_weights(model, tensors.value(), nn::ClassifierPolicy::kOwnIfClassesDiffer, state);
+  if (!took_classifier.ok()) {
+    return about(weights.path, took_classifier.error());
+  }
+  if (took_classifier.value()) {
+    return fmt::format("weights and statistics of {} loaded", weights.path);
+  }
+  return fmt::format(
+      "weights and statistics of {} loaded except the classifier: it has {} classes there and {} "
+      "here, so it starts fresh",
+      weights.path, nn::classes_of(tensors.value()).value_or(0), model.classes);
 }
 
 }  // namespace mayfly::engine

@@ -12,6 +12,7 @@
 #include "base/check.hpp"
 #include "base/net/sockets.hpp"
 #include "base/time.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
 #include "engine/run/low_priority.hpp"
@@ -109,17 +110,14 @@ Result<void> StateDonor::listen() {
   if (server_.joinable()) {
     return {};
   }
-  Result<UniqueFd> listener = listen_tcp({host_, 0});
-  if (!listener.ok()) {
-    return listener.error();
-  }
-  const auto [host, port] = bound_endpoint(listener.value().get());
+  TRY_ASSIGN(UniqueFd listener, listen_tcp({host_, 0}));
+  const auto [host, port] = bound_endpoint(listener.get());
   if (host.size() >= address_.host.size()) {
     return Error{Errc::kUnsupported, "an address of this length cannot be told: " + host};
   }
   std::ranges::copy(host, address_.host.begin());
   address_.port = port;
-  listener_ = std::move(listener).value();
+  listener_ = std::move(listener);
   server_ = std::thread([this] { serve(); });
   return {};
 }

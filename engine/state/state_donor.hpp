@@ -1,8 +1,9 @@
 #pragma once
 
-// The side that has the state. A copy is made by a short-lived thread while compute threads only
-// read the weights; another thread sends copies to whoever knows the view's key: with low priority
-// to observers, who take it in the background, at once to a member that all wait for.
+// The sending side of a state transfer. A short-lived thread makes a copy while compute threads
+// only read the weights; another thread sends copies to members that know the view's key: with low
+// priority to observers, which receive it in the background, with usual priority to a member for
+// which all wait.
 
 #include <poll.h>
 
@@ -22,7 +23,6 @@
 #include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
-#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
 #include "nn/model_state.hpp"
 
@@ -32,19 +32,20 @@ class StateDonor {
  public:
   enum class Priority { kLow, kUsual };
 
-  /// Listens on `host` once there is something to send. `token`: the job's, which says whether
+  /// Listens on `host` once there is something to send. `token`: the job's, which decides whether
   /// connections are encrypted.
   explicit StateDonor(std::string host, Priority priority = Priority::kLow, Bytes token = {});
   ~StateDonor();
 
   // Trainer thread:
   /// Begins to copy a part of `state`, which must not change before wait_until_copied() returns.
-  /// Returns where the copy can be had by those who know (since, key). kIo without a socket.
+  /// Returns the address from which members that know (since, key) can fetch the copy. kIo without
+  /// a socket.
   [[nodiscard]] Result<DonorAddress> offer(ViewId since, std::uint64_t key,
                                            const nn::ModelState& state, PartRange part);
-  /// Almost always at once: a copy takes less time than a step.
+  /// Usually returns at once: a copy takes less time than a step.
   void wait_until_copied();
-  /// Frees the copies of other views than these. Whoever is being sent one still gets the rest.
+  /// Frees the copies of other views than these. Transfers that have begun are completed.
   void keep_only(std::span<const ViewId> wanted);
   [[nodiscard]] std::size_t copy_count() const;
 
@@ -73,7 +74,7 @@ class StateDonor {
   Bytes token_;
   DonorAddress address_;
   UniqueFd listener_;
-  WakeUp wake_;  // there is news for the server thread
+  WakeUp wake_;  // wakes the server thread
   std::atomic<bool> stopping_{false};
 
   mutable std::mutex mutex_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
@@ -29,14 +30,11 @@ class Incoming {
     if (part_.donor.port == 0 || part_.donor.host.back() != '\0') {
       return lost("it has told no address");
     }
-    Result<UniqueFd> fd = start_connect_tcp({part_.donor.host.data(), part_.donor.port});
-    if (!fd.ok()) {
-      return fd.error();
-    }
-    if (!fd.value().valid()) {
+    TRY_ASSIGN(UniqueFd fd, start_connect_tcp({part_.donor.host.data(), part_.donor.port}));
+    if (!fd.valid()) {
       return lost("it does not accept connections");
     }
-    fd_ = std::move(fd).value();
+    fd_ = std::move(fd);
     return {};
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The side that takes the state: one thread receives from all donors at once.
+// The receiving side of a state transfer: one thread receives from all donors at once. Any thread.
 
 #include <span>
 #include <vector>
@@ -12,17 +12,17 @@
 
 namespace mayfly::engine {
 
-/// One donor and where its bytes go.
+/// A donor, and the memory for its bytes.
 struct WantedPart {
   DonorAddress donor;
   std::span<std::byte> into;
-  MemberId member{};  ///< who that is, if it is to be named as the culprit
+  MemberId member{};  ///< the donor, to be named as the culprit; 0 = not to be named
 };
 
 /// Receives every part of the copy (since, key); blocks. kPeerLost if a donor closes its
-/// connection (then it is named) or nobody sends anything for `idle_max`, kCorrupt if the bytes are
-/// not those it copied or of another size than `into`, kAborted once `stop_fd` is readable.
-/// `token`: the job's, which says whether the connections are encrypted.
+/// connection (then it is named) or no donor sends anything for `idle_max`, kCorrupt if the bytes
+/// are not those that it copied or are of another size than `into`, kAborted once `stop_fd` is
+/// readable. `token`: the job's, which decides whether the connections are encrypted.
 [[nodiscard]] Result<void> fetch_parts(ViewId since, std::uint64_t key,
                                        const std::vector<WantedPart>& parts, int stop_fd,
                                        Duration idle_max, ByteSpan token = {});

@@ -1,10 +1,11 @@
 #pragma once
 
-// How members compare their states: inside every step's reduction a hash of what the step's
-// gradients are made of (weights, exponents, loss scale) and, in turn, of a slice of the rest; so
-// nothing that was computed from wrong weights is ever committed, and wrong momentum or statistics
-// are found within kRounds steps. If the hashes differ, each member hashes every part by itself,
-// which tells who is wrong and where.
+// The hashes by which members compare their states (ADR 18). Inside every step's reduction they
+// compare a hash of everything that determines the step's gradients (weights, exponents, loss
+// scale) and of a slice of the rest, another slice in each step. So no result of wrong weights is
+// ever committed, and wrong momentum or statistics are found within kRounds steps. If the hashes
+// differ, each member hashes every part separately, which shows which member is wrong and where.
+// Pure.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,28 +19,28 @@ namespace mayfly::engine {
 
 class StateParts {
  public:
-  /// Steps in which the momentum and the statistics are covered once.
+  /// The number of steps in which all momentum and statistics are compared once.
   static constexpr std::uint64_t kRounds = 16;
 
   explicit StateParts(const nn::Model& model);
 
-  /// What each of hashes() is of: tensors by name, their momentum, the exponents, and the loss
+  /// The names of the parts in hashes(): tensors, their momentum, the exponents, and the loss
   /// scale, which only some states have.
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
-  /// Of the whole state, part by part.
+  /// The hash of each part of the state.
   [[nodiscard]] std::vector<std::uint64_t> hashes(const nn::ModelState& state) const;
-  /// Of weights, exponents, loss scale and the slice of the rest whose turn it is after
+  /// The hash of weights, exponents, loss scale and the slice of the rest that is due after
   /// state.committed steps.
   [[nodiscard]] static std::uint64_t turn_hash(const nn::ModelState& state);
-  /// Of so many elements of momentum or statistics, those whose turn that is.
+  /// The slice of `elements` elements of momentum or statistics that is due then.
   struct Slice {
     std::size_t first = 0;
     std::size_t count = 0;
   };
   [[nodiscard]] static Slice turn_slice(std::size_t elements, Step committed);
-  /// Of all momentum and all statistics, which turn_hash() looks at slice by slice.
+  /// The hash of all momentum and all statistics, which turn_hash() covers slice by slice.
   [[nodiscard]] static std::uint64_t rest_hash(const nn::ModelState& state);
-  /// What is compared when the whole state is: nothing of any size is read twice.
+  /// The hash that is compared when the whole state is compared, without reading it twice.
   [[nodiscard]] static std::uint64_t joined(std::uint64_t rest_hash, std::uint64_t turn_hash);
 
  private:

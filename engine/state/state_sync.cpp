@@ -60,10 +60,7 @@ Result<PackedBytes> fetch_state(const elastic::View& view,
                      packed.span().subspan(range.first, range.last - range.first),
                      view.members[value(senders[i])].id});
   }
-  if (Result<void> fetched = fetch_parts(view.id, view.key, parts, stop_fd, kStateIdleMax, token);
-      !fetched.ok()) {
-    return fetched.error();
-  }
+  TRY(fetch_parts(view.id, view.key, parts, stop_fd, kStateIdleMax, token));
   return packed;
 }
 
@@ -106,13 +103,8 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
 Result<std::vector<DonorAddress>> exchange_addresses(collectives::Group& group,
                                                      const DonorAddress& own, Instant deadline) {
   std::vector<DonorAddress> all(group.size());
-  if (Result<void> gathered =
-          group
-              .all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)))
-              ->wait(deadline);
-      !gathered.ok()) {
-    return gathered.error();
-  }
+  TRY(group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)))
+          ->wait(deadline));
   return all;
 }
 

@@ -1,17 +1,21 @@
 #pragma once
 
-// How a member's state reaches an observer in the background (ADR 16): some members, the donors,
-// copy a part of it each while they compute the next step, and send the copies over connections of
-// their own. Here is what both sides know; state_donor and state_fetch are the sides.
+// The protocol by which a member's state is sent to an observer in the background (ADR 16): some
+// members, the donors, each copy a part of it while they compute the next step, and send the copies
+// over separate connections. This header has what both sides share; state_donor and state_fetch are
+// the two sides.
 //
 //   observer -> donor   PartRequest
-//   donor -> observer   PartHeader, then the bytes; or the connection is closed: no such copy, or
-//                       the wrong key
+//   donor -> observer   PartHeader, then the bytes; or the connection is closed: there is no such
+//                       copy, or the key is wrong
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "base/digest.hpp"
 #include "base/ids.hpp"
@@ -19,10 +23,10 @@
 
 namespace mayfly::engine {
 
-/// A side that hears nothing of the other for so long gives it up.
+/// A side that receives nothing from the other for this time closes the connection.
 inline constexpr Duration kStateIdleMax = seconds(10);
 
-/// Where a donor listens; has a fixed size because members exchange it within their group.
+/// The address of a donor, of a fixed size because members exchange it within their group.
 struct DonorAddress {
   std::array<char, 94> host{};  ///< numeric, ends with a zero
   std::uint16_t port = 0;       ///< 0 = not a donor
@@ -38,8 +42,8 @@ static_assert(sizeof(PartRequest) == 24);
 
 struct PartHeader {
   std::uint64_t magic = 0;
-  std::uint64_t bytes = 0;  ///< that follow
-  Digest digest;            ///< of them
+  std::uint64_t bytes = 0;  ///< number of bytes that follow
+  Digest digest;            ///< of these bytes
 };
 static_assert(sizeof(PartHeader) == 32);
 
@@ -54,5 +58,31 @@ struct PartRange {
                                           std::size_t parts) {
   return {state_bytes * part / parts, state_bytes * (part + 1) / parts};
 }
+
+/// Memory for a packed state, or a part of one, that is written as a whole. It is not zeroed and
+/// has ordinary pages: it is needed for one step, while other threads compute, and clearing new
+/// huge pages took longer than copying the state of a small network into them.
+class PackedBytes {
+ public:
+  PackedBytes() = default;
+  explicit PackedBytes(std::size_t size)
+      : data_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+
+  PackedBytes(PackedBytes&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  PackedBytes& operator=(PackedBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::span<std::byte> span() { return {data_.get(), size_}; }
+  [[nodiscard]] std::span<const std::byte> span() const { return {data_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+};
 
 }  // namespace mayfly::engine

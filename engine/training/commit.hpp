@@ -1,14 +1,14 @@
 #pragma once
 
-// The point of no return: a step whose reduced gradient is complete and clean is applied to the
-// state. Every member computes the same thing from the same bits, so nothing has to be sent.
+// The commit of a step: its complete, finite gradient is applied to the state. Every member
+// computes the same update from the same bits, so nothing has to be sent. Trainer thread only,
+// unless stated otherwise.
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
-
 #include "engine/job/job.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/reduction/reduction_layout.hpp"
@@ -21,12 +21,12 @@ namespace mayfly::engine {
 /// PyTorch's default weight of the newest batch in the running statistics.
 inline constexpr float kStatisticsRate = 0.1F;
 
-/// A committed step without the state that it changes: what an observer keeps until it has that.
+/// A committed step as an observer keeps it until it has the state to which it is applied.
 struct ObservedStep {
   Step step{};
   AlignedBuffer<float> means;  ///< of the whole vector: loss, statistics, gradients
   std::vector<std::int32_t> next_exponents;
-  bool is_skipped = false;  ///< there was no update, and `means` are nothing
+  bool is_skipped = false;  ///< there was no update; `means` are not used
 };
 
 class Committer {
@@ -47,14 +47,14 @@ class Committer {
              ComputePool& pool, nn::ModelState& state) const;
   [[nodiscard]] float loss_of_skipped(const GradientBuckets& reduced,
                                       std::span<const std::int32_t> exponents) const;
-  /// Room for a step's means. Any thread.
+  /// A step with memory for its means. Any thread.
   [[nodiscard]] ObservedStep blank() const;
-  /// Everything that the update of `observed.step` needs. `observed.means` is allocated if empty.
-  /// After reduced.fetch_sums().
+  /// Fills `observed` with everything that the update of its step needs. `observed.means` is
+  /// allocated if empty. After reduced.fetch_sums().
   void observe(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                ComputePool& pool, ObservedStep& observed) const;
-  /// The same change of the state, bit for bit, as commit() or skip() makes; on the calling thread
-  /// alone.
+  /// Changes the state as commit() or skip() does, with the same bits, on the calling thread only.
+  /// Any thread.
   void apply(const ObservedStep& observed, nn::ModelState& state) const;
 
  private:
@@ -62,7 +62,7 @@ class Committer {
     std::size_t first = 0;
     std::size_t last = 0;
   };
-  /// Lets the threads of `pool` share what is to be done with blocks, if there are many.
+  /// Calls `function` for ranges of blocks, on the threads of `pool` if there are many blocks.
   template <typename Function>
   void for_all_blocks(ComputePool& pool, Function function) const;
   /// Means and updates of some blocks; different blocks may be updated at the same time.
@@ -71,7 +71,7 @@ class Committer {
   /// Applies the mean of one block in step `step`.
   void update_block(std::size_t block, std::span<const float> mean, float rate,
                     nn::ModelState& state) const;
-  /// Counts a step, in the loss scale, too.
+  /// Counts a step, also in the loss scale.
   static void count_step(bool overflowed, nn::ModelState& state);
   [[nodiscard]] float rate_of(Step step) const;
   [[nodiscard]] nn::SgdOptions sgd() const;

@@ -114,8 +114,10 @@ nn::Weights ComputePool::weights_of(const nn::ModelState& state) const {
 }
 
 void ComputePool::keep_sums_on(collectives::DeviceSums& device) {
-  optimizer_ = workers_.size() == 1 ? workers_[0]->optimizer() : nullptr;
-  ENSURE(optimizer_ != nullptr, "who sums on a device has one engine, which keeps the state");
+  nn::DeviceEngine* const engine = on_device();
+  optimizer_ = engine != nullptr ? engine->optimizer() : nullptr;
+  ENSURE(optimizer_ != nullptr,
+         "a worker that sums on a device has one engine, which keeps the state");
   device_sums_ = &device;
   sums_.keep_on(device);
 }
@@ -139,18 +141,14 @@ void ComputePool::keep_on_device(const nn::ModelState& state) {
   });
 }
 
-std::optional<nn::DeviceGradient> ComputePool::device_gradient() const {
-  return workers_.size() == 1 ? workers_[0]->device_gradient() : std::nullopt;
+nn::DeviceEngine* ComputePool::on_device() const {
+  return workers_.size() == 1 ? workers_[0]->on_device() : nullptr;
 }
 
 bool ComputePool::holds_training_set() const {
-  return !workers_.empty() &&
-         std::ranges::all_of(workers_, [](const auto& w) { return w->holds_training_set(); });
-}
-
-const nn::StepEngine& ComputePool::engine() const {
-  ENSURE(!workers_.empty(), "a pool has a thread");
-  return workers_[0]->engine();
+  return std::ranges::all_of(workers_, [](const auto& worker) {
+    return worker->on_device() != nullptr && worker->on_device()->holds_training_set();
+  });
 }
 
 std::optional<Error> ComputePool::failure() const {
@@ -220,8 +218,8 @@ void ComputePool::hang_if_asked() {
 
 /// A microbatch took so long to compute; as long again as is injected, nothing happens on its
 /// thread.
-void ComputePool::drag(Duration took) {
-  const Duration longer = injector_ != nullptr ? injector_->drag(took) : Duration(0);
+void ComputePool::inject_slowdown(Duration took) {
+  const Duration longer = injector_ != nullptr ? injector_->slowdown_of(took) : Duration(0);
   if (longer.count() > 0) {
     std::unique_lock lock(mutex_);
     work_added_.wait_for(lock, longer, [this] { return stopping_; });

@@ -1,8 +1,8 @@
 #pragma once
 
-// The compute threads of one worker. Each owns a StepEngine and runs whole microbatches; what it
-// computes goes straight into the step's GradientSums. The trainer hands out microbatches and waits
-// for buckets; it never computes itself.
+// The compute threads of one worker. Each owns a StepEngine and computes whole microbatches; the
+// gradients are added to the step's GradientSums at once. The trainer distributes microbatches and
+// waits for buckets; it never computes itself.
 
 #include <condition_variable>
 #include <cstdint>
@@ -27,9 +27,8 @@
 #include "engine/run/ledger.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/training/host_copy.hpp"
-#include "nn/device_optimizer.hpp"
+#include "nn/device_engine.hpp"
 #include "nn/model_state.hpp"
-#include "nn/step_engine.hpp"
 
 namespace mayfly::engine {
 
@@ -40,15 +39,15 @@ struct EvaluationSums {
   std::int64_t samples = 0;
 };
 
-/// How fast a worker computes. Wall time from when a thread turns to a microbatch until it is
-/// entirely in the sums: also what is stolen from the process, shared with others, or spent waiting
-/// for data, because that is what a step takes here.
+/// How fast a worker computes: the wall time from the moment when a thread takes a microbatch until
+/// all of it is in the sums. It includes time in which other processes had the processor or the
+/// thread waited for data, because a step takes that time here.
 struct ComputeSpeed {
   double microbatch_ms = 0;  ///< mean time of one on a thread, over the number of threads; 0 = none
   std::uint32_t microbatches = 0;
 };
 
-/// A part of some work that can be cut into any number of them.
+/// One of `parts` parts of some work that can be divided into any number of parts.
 using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
 
 class ComputePool final : public StateOnDevice {
@@ -63,8 +62,8 @@ class ComputePool final : public StateOnDevice {
 
   // Everything below: trainer thread only, except interrupt().
 
-  /// Prepares a step: the weights must stay unchanged until the step is complete
-  /// or discarded. The step before must be. The hash of what microbatch `audited` comes to is
+  /// Prepares a step: the weights must stay unchanged until the step is complete or discarded. The
+  /// step before must be complete or discarded. The hash of the result of microbatch `audited` is
   /// kept if it is computed here.
   void begin_step(std::uint64_t step, const nn::ModelState& state,
                   std::span<const std::int32_t> exponents,
@@ -77,29 +76,28 @@ class ComputePool final : public StateOnDevice {
   /// Blocks until every microbatch added so far is complete, totals included. False if interrupted,
   /// or after a failure.
   [[nodiscard]] bool wait_for_step();
-  /// Lets every compute thread do its part of something, (part, number of parts), and waits for
-  /// all. The step must be complete; not interruptible.
+  /// Lets every compute thread call `function` for its part and waits for all. The step must be
+  /// complete; not interruptible.
   void run_parts(const PartFunction& function);
-  /// Of the audited microbatch, once it is in this step's sums: a hash of its loss, statistics and
-  /// gradients.
+  /// A hash of loss, statistics and gradients of the audited microbatch, once it is in this step's
+  /// sums.
   [[nodiscard]] std::optional<std::uint64_t> audited_hash() const;
   /// Computes a microbatch of this step once more (or for the first time) and returns that hash;
   /// the sums stay as they are. Nothing after a failure. All microbatches of the step must be in
   /// the sums. Not interruptible.
   [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch);
-  /// Drops what has not begun and waits for what has.
+  /// Drops microbatches that have not begun and waits for the others.
   void discard();
-  /// Drops what has not begun. The weights must stay unchanged until discard() or begin_step().
+  /// Drops microbatches that have not begun. The weights must stay unchanged until discard() or
+  /// begin_step().
   void drop_queued();
 
   [[nodiscard]] const GradientSums& sums() const { return sums_; }
-  /// Where the engine can leave gradients; only one that has the worker's device to itself can.
-  [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const;
-  /// Whether images are looked up on the device (nn::StepEngine::holds_training_set).
+  /// The engine, if there is only one and it computes in a device's memory; else null.
+  [[nodiscard]] nn::DeviceEngine* on_device() const;
+  /// Whether images are looked up on devices (nn::DeviceEngine::holds_training_set).
   [[nodiscard]] bool holds_training_set() const;
-  /// That of the first thread, for what it says of itself.
-  [[nodiscard]] const nn::StepEngine& engine() const;
-  /// The sums of parameters are kept where device_gradient() is, see GradientSums::keep_on(), and
+  /// The sums of parameters are kept in the memory of on_device(), see GradientSums::keep_on(), and
   /// parameters and momentum are updated there. The engine is one that keeps the state. Before the
   /// first step.
   void keep_sums_on(collectives::DeviceSums& device);
@@ -110,26 +108,26 @@ class ComputePool final : public StateOnDevice {
   /// does not wait for the device.
   void update_on_device(const nn::SgdOptions& options, float scale, float rate,
                         const nn::ModelState& state);
-  /// A step without an update: what the device has of `state`, that before it, is that after it,
-  /// too. The step must be complete.
+  /// A step without an update: the device's part of `state`, which is that before the step, is
+  /// valid after it as well. The step must be complete.
   void keep_on_device(const nn::ModelState& state);
-  /// Of what the last update_on_device() made.
+  /// Copies from the result of the last update_on_device().
   void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) override {
     optimizer_->fetch(part, first, to);
   }
   void state_replaced() override { ++replacements_; }
-  /// What the threads did since the last call.
+  /// The speed of the threads since the last call.
   [[nodiscard]] ComputeSpeed take_speed();
 
   [[nodiscard]] std::size_t thread_count() const { return workers_.size(); }
-  /// Why this worker cannot compute what it was given: an image that cannot be read. It stays.
+  /// Why this worker cannot compute its microbatches: an image that cannot be read. Stays set.
   [[nodiscard]] std::optional<Error> failure() const;
 
-  /// A scripted fault: the next microbatch of this step, or of a later one, is not computed for so
-  /// long. Any thread.
+  /// A scripted fault: the thread sleeps for `how_long` before the next microbatch of this step, or
+  /// of a later one. Any thread.
   void hang_at(std::uint64_t step, Duration how_long);
-  /// From now on microbatches take as long as this says; it outlives the pool. Before the first
-  /// step; null = as long as they need.
+  /// Slows microbatches down as `injector` says, which outlives the pool; null = not at all. Before
+  /// the first step.
   void slow_down(Injector* injector) { injector_ = injector; }
   /// A scripted fault: of this step, or a later one, the first audited microbatch that is computed
   /// here has a wrong bit. Before the first step.
@@ -140,7 +138,7 @@ class ComputePool final : public StateOnDevice {
   void clear_interrupt();
 
   /// Evaluates the test samples of the given chunks (of microbatch size, the last one shorter). The
-  /// sums mean nothing after a failure.
+  /// sums are meaningless after a failure.
   [[nodiscard]] EvaluationSums evaluate(const nn::ModelState& state,
                                         std::span<const std::uint32_t> chunks);
 
@@ -161,7 +159,7 @@ class ComputePool final : public StateOnDevice {
   ComputePool(const Job& job, const ReductionLayout& layout, datasets::Loader& loader,
               Ledger* ledger, elastic::ProgressBoard* board);
   void hang_if_asked();
-  void drag(Duration took);
+  void inject_slowdown(Duration took);
   [[nodiscard]] std::uint64_t version_of(Step committed) const;
   [[nodiscard]] nn::Weights weights_of(const nn::ModelState& state) const;
   void note_audited(std::span<float> result);

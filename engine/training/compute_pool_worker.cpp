@@ -89,7 +89,8 @@ std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t
 /// a later step is kept while a step is computed again; one that was passed over, as after a change
 /// of the view, goes back.
 void ComputePool::Worker::look_ahead() {
-  if (!engine_->prefetches_input()) {
+  nn::DeviceEngine* const device = engine_->on_device();
+  if (device == nullptr || device->holds_training_set()) {
     return;
   }
   if (ahead_ != nullptr && ahead_->step <= pool_.step_) {
@@ -102,13 +103,13 @@ void ComputePool::Worker::look_ahead() {
     return;
   }
   ++ahead_id_;
-  engine_->expect(as_engine_wants(*ahead_, ahead_id_));
+  device->prefetch(as_engine_wants(*ahead_, ahead_id_));
 }
 
 nn::Batch ComputePool::Worker::as_engine_wants(const datasets::PreparedBatch& batch,
                                                std::uint64_t id) {
   draws_.clear();
-  if (engine_->holds_training_set()) {
+  if (engine_->on_device() != nullptr && engine_->on_device()->holds_training_set()) {
     for (const datasets::StreamEntry& entry : batch.entries) {
       draws_.push_back({.sample = entry.sample, .epoch = entry.epoch});
     }
@@ -179,7 +180,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
     pool_.note_audited(vector_.span());
   }
   trace_passes(microbatch, begin);
-  pool_.drag(compute_clock() - clock_at_begin);
+  pool_.inject_slowdown(compute_clock() - clock_at_begin);
   add_ready_buckets(0, pool_.layout_.buckets().size());
 
   StepTotals totals;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Part of ComputePool; nobody else includes this.
+// Private to compute_pool: one of its threads.
 
 #include <future>
 #include <string>
@@ -8,11 +8,11 @@
 
 #include "base/aligned_buffer.hpp"
 #include "engine/training/compute_pool.hpp"
-#include "nn/cpu/step_observer.hpp"
+#include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::engine {
 
-/// When the engine went from forward to backward.
+/// Notes when the engine went from the forward to the backward pass.
 class PassObserver final : public nn::cpu::StepObserver {
  public:
   void passed(nn::cpu::StepPart part, const nn::ConvSpec* /*layer*/) override {
@@ -40,16 +40,8 @@ class ComputePool::Worker final : public nn::GradientSink {
   /// The outcome of building the engine.
   Result<void> built() { return built_.get_future().get(); }
 
-  /// Once it is built.
-  [[nodiscard]] std::optional<nn::DeviceGradient> device_gradient() const {
-    return engine_->device_gradient();
-  }
-
-  [[nodiscard]] nn::DeviceOptimizer* optimizer() { return engine_->optimizer(); }
-
-  [[nodiscard]] bool holds_training_set() const { return engine_->holds_training_set(); }
-
-  [[nodiscard]] const nn::StepEngine& engine() const { return *engine_; }
+  /// The engine once it is built, if it computes on a device; else null.
+  [[nodiscard]] nn::DeviceEngine* on_device() const { return engine_->on_device(); }
 
   void ready_from(std::size_t offset) override {
     add_ready_buckets(pool_.layout_.parameters_offset() + offset,
@@ -82,7 +74,7 @@ class ComputePool::Worker final : public nn::GradientSink {
   AlignedBuffer<float> vector_;   // one microbatch's [loss | statistics | gradients]
   std::uint32_t microbatch_ = 0;  // the present one
   std::size_t next_bucket_ = 0;
-  std::unique_ptr<datasets::PreparedBatch> ahead_;  // what the engine expects; null: nothing
+  std::unique_ptr<datasets::PreparedBatch> ahead_;  // prefetched to the device; null: nothing
   std::uint64_t ahead_id_ = 0;                      // of the batch that it was told of last
   std::vector<nn::SampleDraw> draws_;  // of the present one, if the engine looks images up
   std::vector<float> test_images_;

@@ -15,12 +15,12 @@
 
 namespace mayfly::engine {
 
-/// Which of `count` chunks of the test set the member of this rank evaluates; none if it lacks the
-/// state. Every chunk is some member's. Pure.
+/// The chunks of the test set, of `count`, that the member of this rank evaluates; none if it does
+/// not have the state. Each chunk is assigned to one member. Pure.
 [[nodiscard]] std::vector<std::uint32_t> evaluation_chunks(const elastic::View& view, Rank rank,
                                                            std::size_t count);
 
-/// The sums of all members. Blocks; fails as the group does.
+/// The sums over all members. Blocks; fails as the group does.
 [[nodiscard]] Result<EvaluationSums> sum_of_members(collectives::Group& group,
                                                     const EvaluationSums& own, Instant deadline);
 

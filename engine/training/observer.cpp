@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_fetch.hpp"
 #include "engine/state/state_parts.hpp"
+#include "engine/state/state_transfer.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
@@ -165,11 +165,7 @@ Result<void> Observer::receive() {
     parts.push_back(
         {source_.donors[i], packed_.span().subspan(range.first, range.last - range.first)});
   }
-  if (Result<void> fetched =
-          fetch_parts(source_.since, source_.key, parts, stop_.fd(), kStateIdleMax, source_.token);
-      !fetched.ok()) {
-    return fetched;
-  }
+  TRY(fetch_parts(source_.since, source_.key, parts, stop_.fd(), kStateIdleMax, source_.token));
   TRY(nn::unpack_state(packed_.span(), state_));
   packed_ = {};
   if (state_.committed != source_.committed) {

@@ -1,12 +1,12 @@
 #pragma once
 
-// What a worker does that takes part in a view but does not hold its state yet (ADR 16). A thread
-// of its own receives the state of the step at which the view began, then applies to it the sums of
-// the steps since, which the trainer puts into a queue. When all but the newest are applied, it has
-// caught up and the trainer takes over.
+// The background work of a worker that takes part in a view but does not have its state yet (ADR
+// 16). A separate thread receives the state of the step at which the view began, then applies to it
+// the sums of the steps since, which the trainer puts into a queue. When all sums except the newest
+// are applied, the observer has caught up and the trainer takes the state.
 //
-// The newest sum stays in the queue: if the view ends right then, it may turn out that nobody else
-// has it, and the step is computed again. Once the next sum is there, everybody has the one before.
+// The newest sum stays in the queue: if the view ends at that moment, perhaps no other member has
+// it, and the step is computed again. Once the next sum is there, all members have the one before.
 
 #include <atomic>
 #include <condition_variable>
@@ -23,24 +23,23 @@
 #include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "engine/state/packed_bytes.hpp"
 #include "engine/state/state_transfer.hpp"
 #include "engine/training/commit.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
-/// Where the state comes from.
+/// The source of the state.
 struct StateSource {
   ViewId since{};
   std::uint64_t key = 0;
-  Step committed{};  ///< of that view
+  Step committed{};  ///< the step after which that view began
   std::vector<DonorAddress> donors;
-  Bytes token;  ///< of the job: says whether connections are encrypted
+  Bytes token;  ///< of the job; decides whether connections are encrypted
 };
 
-/// What an observer writes to. Memory that the kernel has to clear first takes long to get (0.2 s
-/// per 100 MB were seen), so whoever is going to join a job gets it before the members wait for it.
+/// The memory that an observer writes to. The kernel has to clear such memory first, which takes
+/// long (0.2 s per 100 MB were seen), so a joining worker allocates it before members wait for it.
 struct ObserverMemory {
   /// With the layout of `like`. Touches every page.
   ObserverMemory(const nn::ModelState& like, const Committer& committer);
@@ -62,21 +61,21 @@ class Observer {
   ~Observer();
 
   // Trainer thread:
-  /// Room for the next step's sums, perhaps used before.
+  /// Memory for the sums of the next step, perhaps used before.
   [[nodiscard]] ObservedStep blank();
-  /// The step after the last one added; the first is the one after source.committed. The sums may
-  /// still be added when it has caught up.
+  /// Adds the sums of the step after the last one added; the first is the one after
+  /// source.committed. Sums may still be added when the observer has caught up.
   void add(ObservedStep step);
-  /// 31 bits of the hash of the state that comes, as the members agreed on them.
+  /// Sets the 31 bits of the hash of the state that is being sent, on which the members agreed.
   void expect(std::uint32_t state_check);
-  /// Forgets the newest sum if it is of a later step: no member of the new view has committed it.
+  /// Drops the newest sum if it is of a later step, which no member of the new view has committed.
   void resume_after(Step committed);
   /// The last step whose sum is kept or applied; 0 after a failure.
   [[nodiscard]] Step observed() const;
   [[nodiscard]] bool caught_up() const { return caught_up_; }
   /// After caught_up(): the state after observed().
   [[nodiscard]] nn::ModelState take_state();
-  /// Why the state will not come, and since when.
+  /// Why the state cannot be received, and since when.
   struct Failure {
     Error error;
     Instant at;
@@ -95,8 +94,8 @@ class Observer {
   const StateSource source_;
   const std::uint64_t queue_bytes_max_;
   const CaughtUpFunction on_caught_up_;
-  nn::ModelState state_;  // the thread's until it has caught up, then the trainer's
-  PackedBytes packed_;    // the thread's
+  nn::ModelState state_;  // used by the thread until it has caught up, then by the trainer
+  PackedBytes packed_;    // used by the thread only
   WakeUp stop_;           // notified when the thread is to end
 
   mutable std::mutex mutex_;
@@ -104,7 +103,7 @@ class Observer {
   // Guarded by mutex_:
   std::deque<ObservedStep> queue_;
   std::vector<ObservedStep> blanks_;
-  Step last_{};  // added, and not forgotten
+  Step last_{};  // added and not dropped
   std::optional<std::uint32_t> expected_;
   std::optional<Failure> failure_;
   bool stopping_ = false;

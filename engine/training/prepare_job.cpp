@@ -10,11 +10,12 @@
 #include "engine/config/device_choice.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/job/version.hpp"
-#include "engine/state/initial_weights.hpp"
+#include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
 #include "engine/training/device.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
+#include "nn/cuda/conv_shape.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -51,8 +52,6 @@ std::string synchronisation_of(const JobConfig& c) {
                    c.divergence_factor, c.divergence_windows)
              : "all-reduce";
 }
-
-constexpr const char* kEngines = "engines on the GPU";
 
 Fingerprint fingerprint_of(const Job& job) {
   const JobConfig& c = job.config;
@@ -92,22 +91,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"device", computed_by(job.facts.device)},
           {"instruction set", computed_by(job.facts.isa)},
           {"dtype", nn::name_of(job.dtype)},
-          {"convolution kernels", computed_by(job.facts.conv_kernels)},
-          {kEngines, computed_by(job.facts.device.starts_with("cuda") ? "" : "none")}};
-}
-
-/// On a GPU convolutions are cuDNN's: which of its engines compute those of this network.
-Result<void> note_engines(Job& job) {
-  if (!uses_cuda(job.config.device)) {
-    return {};
-  }
-  const Result<nn::cuda::EngineTable> table = engine_table_of(job.config.device);
-  if (!table.ok()) {
-    return table.error();
-  }
-  job.facts.conv_kernels = nn::cuda::engines_fingerprint(
-      table.value(), nn::cuda::convolutions_of_step(job.model, job.config.microbatch, job.dtype));
-  return {};
+          {"convolution kernels", computed_by(job.facts.conv_kernels)}};
 }
 
 /// Workers that start by themselves must start with the same weights, so the fingerprint has their
@@ -117,61 +101,42 @@ Result<void> note_initial_weights(Job& job) {
   if (config.init_from.empty() || !config.resume.empty()) {
     return {};
   }
-  Result<InitialWeights> weights = read_initial_weights(config.init_from, config.model);
-  if (!weights.ok()) {
-    return std::move(weights).error();
-  }
-  config.init_from = weights.value().path;
-  job.initial_weights = weights.value().digest();
+  TRY_ASSIGN(auto weights, read_initial_weights(config.init_from, config.model));
+  config.init_from = weights.path;
+  job.initial_weights = weights.digest();
   return {};
 }
 
 Result<datasets::DatasetPair> open_data(const JobConfig& config) {
   constexpr int kAnyClasses = 2;
-  const Result<nn::Model> usual = nn::make_model(config.model, kAnyClasses);
-  if (!usual.ok()) {
-    return usual.error();
-  }
+  TRY_ASSIGN(const auto usual, nn::make_model(config.model, kAnyClasses));
   datasets::OpenOptions options;
   options.skip_corrupt = config.skip_corrupt;
   options.image_size = static_cast<int>(config.image_size);
-  options.usual_image_size = usual.value().image_size;
+  options.usual_image_size = usual.image_size;
   options.seed = config.seed;
   options.cache_dir = config.cache_dir;
   return datasets::open_dataset(config.data, options);
 }
 
 Result<void> derive_exchange(Job& job) {
-  const Result<Wire> wire = parse_wire(job.config.wire, job.config.reduction);
-  if (!wire.ok()) {
-    return wire.error();
-  }
-  const Result<BucketSize> size = parse_bucket_kib(job.config.bucket_kib);
-  if (!size.ok()) {
-    return size.error();
-  }
-  job.wire = wire.value();
-  job.bucket_size = size.value();
+  TRY_ASSIGN(job.wire, parse_wire(job.config.wire, job.config.reduction));
+  TRY_ASSIGN(job.bucket_size, parse_bucket_kib(job.config.bucket_kib));
   return {};
 }
 
 /// What the bits depend on besides the configuration and the data.
 Result<void> fix_arithmetic(Job& job) {
-  Result<std::string> device = device_identity(job.config.device);
-  if (!device.ok()) {
-    return std::move(device).error();
-  }
-  job.facts.device = std::move(device).value();
+  TRY_ASSIGN(job.facts.device, device_identity(job.config.device));
   if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do
     job.facts.isa = "any";
+    job.facts.conv_kernels =
+        job.dtype == nn::cuda::kFusedDtype ? "cudnn, fused where it offers that" : "cudnn";
     return {};
   }
-  Result<std::string> isa = nn::cpu::select_isa(job.config.isa, job.dtype);
-  if (!isa.ok()) {
-    return std::move(isa).error();
-  }
+  TRY_ASSIGN(auto isa, nn::cpu::select_isa(job.config.isa, job.dtype));
   TRY(nn::cpu::select_conv_kernels(job.config.conv_kernels));
-  job.facts.isa = isa.value();
+  job.facts.isa = isa;
   job.facts.conv_kernels = nn::cpu::conv_kernels_fingerprint();
   return {};
 }
@@ -211,14 +176,6 @@ Result<TestSet> open_test_set(const JobConfig& config) {
   return TestSet{std::move(model), std::move(data)};
 }
 
-void settle_engines(Job& job, const std::string& engines) {
-  for (auto& [name, text] : job.fingerprint) {
-    if (name == kEngines && text.empty()) {
-      text = engines;
-    }
-  }
-}
-
 bool lacks_data_or_device(const JobConfig& config) {
   std::error_code ignored;
   const bool has_data =
@@ -233,16 +190,8 @@ Result<std::unique_ptr<Job>> begin_job(const JobConfig& config) {
     job->config.reduction = "fp32";
     job->config.wire = "auto";
   }
-  const Result<nn::Dtype> dtype = nn::parse_dtype(config.dtype);
-  if (!dtype.ok()) {
-    return dtype.error();
-  }
-  job->dtype = dtype.value();
-  const Result<nn::ScheduleKind> kind = nn::parse_schedule_kind(config.lr_schedule);
-  if (!kind.ok()) {
-    return kind.error();
-  }
-  job->schedule.kind = kind.value();
+  TRY_ASSIGN(job->dtype, nn::parse_dtype(config.dtype));
+  TRY_ASSIGN(job->schedule.kind, nn::parse_schedule_kind(config.lr_schedule));
   job->microbatches = config.global_batch / config.microbatch;
   TRY(derive_exchange(*job));
   TRY(note_initial_weights(*job));
@@ -263,14 +212,9 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config) {
   }
   Job& job = *begun.value();
   TRY(fix_arithmetic(job));
-  Result<datasets::DatasetPair> data = open_data(config);
-  if (!data.ok()) {
-    return std::move(data).error();
-  }
-  note_data(job, std::move(data).value());
-  for (const auto& step : {&derive_model, &note_engines}) {
-    TRY(step(job));
-  }
+  TRY_ASSIGN(auto data, open_data(config));
+  note_data(job, std::move(data));
+  TRY(derive_model(job));
   derive_rest(job);
   return begun;
 }

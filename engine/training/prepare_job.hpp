@@ -1,7 +1,7 @@
 #pragma once
 
-// From a configuration to a job: its data set, its network, and all that every worker must have
-// equal.
+// Prepares a job from a configuration: its data set, its network, and everything that must be equal
+// on all workers.
 
 #include <memory>
 #include <string>
@@ -14,8 +14,8 @@ namespace mayfly::engine {
 
 /// Opens the data, builds the model for its images, and derives the rest; in `config` of the result
 /// init_from is the folder that "latest" means now. Also fixes the process's instruction set and
-/// convolution kernels (nn::cpu::select_isa, select_conv_kernels). Errors are the user's to mend:
-/// exit code 2.
+/// convolution kernels (nn::cpu::select_isa, select_conv_kernels). The user can
+/// correct all errors: exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config);
 
 /// What the job's checkpoints are measured with: the network and the data set.
@@ -27,21 +27,16 @@ struct TestSet {
 /// process's instruction set and convolution kernels.
 [[nodiscard]] Result<TestSet> open_test_set(const JobConfig& config);
 
-/// Whether prepare_job() fails because the data set or the GPU is not on this machine, as it may be
-/// on others.
+/// Whether the data set or the GPU is not on this machine, so that prepare_job() would fail here
+/// but perhaps not on other machines.
 [[nodiscard]] bool lacks_data_or_device(const JobConfig& config);
 
-/// The same in a coordinator that has neither the data set nor the device that computes: what can
-/// be known without the facts. It may not be used for more than its `config` and `microbatches`
-/// before complete_job().
+/// Prepares a job in a coordinator that has neither the data set nor the device that computes, as
+/// far as that is possible. Before complete_job() only its `config` and `microbatches` may be used.
 [[nodiscard]] Result<std::unique_ptr<Job>> begin_job(const JobConfig& config);
 
-/// Derives the rest from what a worker says of its own job. `job.config` stays as it is.
-/// kInvalidInput if no such job can be.
+/// Derives the rest from the facts that a worker reports of its own job. `job.config` stays as it
+/// is. kInvalidInput if such a job is impossible.
 [[nodiscard]] Result<void> complete_job(Job& job, JobFacts facts);
-
-/// What a GPU's engine says of itself (nn::StepEngine::engines), for the fingerprint, which left it
-/// open: only a worker's engine knows. Before the worker joins.
-void settle_engines(Job& job, const std::string& engines);
 
 }  // namespace mayfly::engine

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/state/state_sync.hpp"
 
@@ -95,12 +96,8 @@ Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Gro
                                      int stop_fd, Instant deadline) {
   const bool is_behind = state_.committed() < view.committed;
   const DonorAddress own = is_behind ? DonorAddress{} : offer_to_members_behind(view);
-  const Result<std::vector<DonorAddress>> senders =
-      exchange_senders(group, view, own, is_behind, tuner_, deadline);
-  if (!senders.ok()) {
-    return senders.error();
-  }
-  return is_behind ? take_state(view, senders.value(), stop_fd) : Result<void>();
+  TRY_ASSIGN(const auto senders, exchange_senders(group, view, own, is_behind, tuner_, deadline));
+  return is_behind ? take_state(view, senders, stop_fd) : Result<void>();
 }
 
 /// Nothing that is sent changes before it is copied: the next commit waits for that.
@@ -123,13 +120,9 @@ DonorAddress StateExchange::offer_to_members_behind(const elastic::View& view) {
 
 Result<void> StateExchange::take_state(const elastic::View& view,
                                        const std::vector<DonorAddress>& senders, int stop_fd) {
-  const Result<PackedBytes> packed =
-      fetch_state(view, senders, state_.packed_size(), stop_fd, token_);
-  if (!packed.ok()) {
-    return packed.error();
-  }
+  TRY_ASSIGN(const auto packed, fetch_state(view, senders, state_.packed_size(), stop_fd, token_));
   work_.discard();  // what is being computed reads the weights
-  TRY(state_.unpack(packed.value().span()));
+  TRY(state_.unpack(packed.span()));
   if (state_.committed() != view.committed) {
     return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
                                              value(state_.committed()), value(view.committed))};
@@ -156,13 +149,10 @@ Result<void> StateExchange::give_and_take_state(const elastic::View& view,
   if (!own.ok()) {  // the joiner will not get its state and leaves again
     log::warning("no state for a joiner: " + own.error().detail);
   }
-  const Result<std::vector<DonorAddress>> all =
-      exchange_addresses(group, own.ok() ? own.value() : DonorAddress{}, deadline);
-  if (!all.ok()) {
-    return all.error();
-  }
+  TRY_ASSIGN(const auto all,
+             exchange_addresses(group, own.ok() ? own.value() : DonorAddress{}, deadline));
   if (view.members[value(part_.rank)].observes == view.id) {
-    begin_observer(view, all.value());
+    begin_observer(view, all);
   }
   return {};
 }

@@ -1,9 +1,10 @@
 #pragma once
 
-// How the members of a view come to the same state before its first step, and how a worker that
-// joins gets a large one while the others train on (ADR 16). Members that have the state give it;
-// one that is behind takes it while all wait; an observer takes it in the background and applies
-// the sums of the steps since. Trainer thread only, but for what its donors and its observer do.
+// Brings the members of a view to the same state before its first step, and a large state to a
+// worker that joins while the others continue training (ADR 16). Members that have the state send
+// it. A member that is behind receives it while all wait; an observer receives it in the background
+// and applies the sums of the steps since. Trainer thread only, except for the threads of its
+// donors and its observer.
 
 #include <atomic>
 #include <cstdint>
@@ -24,50 +25,51 @@
 #include "engine/training/observer.hpp"
 #include "engine/training/state_keeper.hpp"
 #include "engine/training/step_work.hpp"
-#include "engine/training/trainer_activity.hpp"
 #include "engine/training/view_part.hpp"
 
 namespace mayfly::engine {
 
 class StateExchange {
  public:
-  /// Everything outlives it. `part.observes` and `part.position` are written here when the state of
-  /// this worker comes or goes; `token` is the job's.
+  /// All arguments outlive it. It writes `part.observes` and `part.position` when this worker
+  /// receives or loses the state; `token` is the job's.
   StateExchange(const Job& job, const Bytes& token, elastic::MemberClient& client,
                 ComputePool& pool, StateKeeper& state, StepWork& work, GradientBuckets& buckets,
                 BucketTuner& tuner, ViewPart& part, const TrainerActivity& activity);
 
-  /// Gets the memory that a joiner of a job needs, before anybody waits for it. Takes a while.
+  /// Allocates the memory that a joining worker needs, before members wait for it. Takes a while.
   void prepare_to_observe() { observer_memory_.emplace(state_.on_host(), state_.committer()); }
-  /// Nothing of the state is being copied any more, so that it may change. Almost always at once.
+  /// Waits until no part of the state is being copied, so that it may change. Usually returns at
+  /// once.
   void wait_until_copied();
 
-  /// Before anything is exchanged: what of earlier views is still wanted, and whether this member
-  /// has the state.
+  /// To be called before anything is exchanged: keeps what is still needed of earlier views, and
+  /// finds out whether this member has the state.
   void begin_view(const elastic::View& view);
   /// Brings this member to the state of the view, or makes it an observer that can take part in
-  /// reductions, and lets others have the state. Blocks for other members; `stop_fd` becomes
-  /// readable when the view is over. The group's failures; kCorrupt for a state that is not that of
-  /// the view.
+  /// reductions, and offers the state to members that lack it. Blocks for other members; `stop_fd`
+  /// becomes readable when the view is over. Fails as the group does; kCorrupt for a received state
+  /// that is not that of the view.
   [[nodiscard]] Result<void> agree(const elastic::View& view, collectives::Group& group,
                                    int stop_fd, Instant deadline);
 
-  /// Before a step is committed: copies of the state are finished, and an observer that has caught
-  /// up takes its state.
+  /// To be called before a step is committed: waits for copies of the state, and takes the state of
+  /// an observer that has caught up.
   void before_commit();
-  /// The commit of a step by a member that lacks the state. Returns the loss, 0 if it is not known.
+  /// The commit of a step by a member that does not have the state. Returns the loss, 0 if it is
+  /// not known.
   double observe(const ReducedStep& reduced);
-  /// If the state has come and every sum but the present one is applied, it is this worker's.
+  /// Takes the observer's state if it has arrived and every sum except the present one is applied.
   void take_state_if_caught_up();
 
-  /// Of the step after part.position.
+  /// The exponents and the loss scale of the step after part.position.
   [[nodiscard]] const std::vector<std::int32_t>& exponents() const {
     return part_.observes ? observed_exponents_ : state_.exponents();
   }
   [[nodiscard]] const std::optional<nn::LossScale>& loss_scale() const {
     return part_.observes ? observed_scale_ : state_.loss_scale();
   }
-  /// Of an observer: it has the sums of all steps up to this. Else step 0.
+  /// The step up to which an observer has all sums; step 0 for any other member.
   [[nodiscard]] Step observed() const;
 
  private:
@@ -94,16 +96,16 @@ class StateExchange {
   ViewPart& part_;
   const TrainerActivity& activity_;
 
-  // While this member lacks the state that the others have:
+  // While this member does not have the state:
   std::vector<std::int32_t> observed_exponents_;  // of the next step
   std::optional<nn::LossScale> observed_scale_;   // the same
-  bool expects_check_ = false;  // the members have not yet compared the state that comes
+  bool expects_check_ = false;  // the members have not yet compared the state that is being sent
   bool gave_up_ = false;
   std::atomic<ViewId> observed_view_{};  // the present one; the observer's thread reads it
 
   StateDonor donor_;                               // for observers
   StateDonor sender_;                              // for members that are behind
-  std::optional<ObserverMemory> observer_memory_;  // for the first one
+  std::optional<ObserverMemory> observer_memory_;  // for the first observer
   std::optional<Observer> observer_;               // last: its thread uses the rest
 };
 

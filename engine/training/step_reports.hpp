@@ -1,15 +1,16 @@
 #pragma once
 
-// What the trainer tells the coordinator's process about its steps: records for the run directory,
-// progress, and that the job cannot go on. Reports of the last steps are repeated by a new
-// reporter, and to a coordinator that was away, so that no step is missing on record. Trainer
-// thread only.
+// What goes on record about a worker's steps: the reports that the trainer sends to the
+// coordinator's process (records for the run directory, progress, fatal errors), and the schedule
+// of digests and checkpoints. A new reporter repeats the reports of the last steps, also to a
+// coordinator that was restarted, so that no step is missing on record. Trainer thread only.
 
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
 
+#include "base/ids.hpp"
 #include "base/time.hpp"
 #include "datasets/loader.hpp"
 #include "elastic/core/view.hpp"
@@ -24,42 +25,43 @@
 
 namespace mayfly::engine {
 
-/// What the reduction does not say of a step.
+/// Facts about a step that are not in the result of its reduction.
 struct StepFacts {
   double loss = 0;
-  std::optional<nn::LossScale> scale;  ///< that it was computed with
+  std::optional<nn::LossScale> scale;  ///< with which the step was computed
   std::uint32_t attempts = 1;
 };
 
 class StepReports {
  public:
-  /// Everything outlives it. `recent` has the last steps of an earlier membership of this worker.
+  /// All arguments outlive it. `recent` has the last steps of an earlier membership of this worker.
   StepReports(const Job& job, elastic::MemberClient& client, const datasets::Loader& loader,
               ComputePool& pool, StateKeeper& state, std::deque<StepRecord>& recent)
       : job_(job), client_(client), loader_(loader), pool_(pool), state_(state), recent_(recent) {}
 
-  /// The step of part.position was committed.
+  /// Reports that the step part.position was committed.
   void committed(const elastic::View& view, const ViewPart& part, const ReducedStep& reduced,
                  const StepFacts& facts);
-  /// Says how far this member is, and how fast it computes: in the first step of a view, and then
-  /// ten times a second at most.
+  /// Reports the progress and the speed of this member: in the first step of a view, and then at
+  /// most ten times a second.
   void send_progress(const elastic::View& view, const ViewPart& part);
-  /// Only the reporter's word is sent.
+  /// Reports the result of an evaluation, if this member is the reporter.
   void evaluated(const ViewPart& part, const EvaluationSums& sums);
-  /// The job cannot go on, and is ended. Sent by the reporter, or by the only one that knows.
+  /// Ends the job, which cannot go on. Called by the reporter, or by the only member that knows the
+  /// reason.
   void fatal(const std::string& reason);
 
-  /// Repeats the last steps if this member is the reporter, or the source of the view: the last
-  /// commit may be known only to that and to a reporter that is lost.
+  /// Repeats the reports of the last steps if this member is the reporter or the source of the
+  /// view: perhaps only the source and a lost reporter know of the last commit.
   void repeat(const elastic::View& view, const ViewPart& part);
-  /// The same if the coordinator was away since the last time, as it may have lost what it had
-  /// taken. True if so.
+  /// The same if the coordinator was restarted since the last time, because it may have lost
+  /// reports. Returns whether it was.
   bool repeat_to_coordinator_that_was_away(const elastic::View& view, const ViewPart& part);
-  /// Others report the steps that this member has taken part in.
+  /// Other members report the steps that this member has taken part in.
   void forget_recent() { recent_.clear(); }
 
-  /// What the last step took, in microseconds; 0 in the first step of a view, as members enter it
-  /// together.
+  /// The duration of the last step in microseconds; 0 in the first step of a view, because members
+  /// enter it together.
   [[nodiscard]] std::uint32_t previous_step_us(const ViewPart& part) const;
 
  private:
@@ -74,6 +76,31 @@ class StepReports {
   Duration last_step_{};               // between the last two commits
   Duration waited_at_commit_{};        // of the loader
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
+};
+
+/// Whether the digest of the state after this step goes on record.
+[[nodiscard]] bool is_digest_step(const Job& job, Step step);
+/// Whether --checkpoint-every selects this step; not for the last one, whose checkpoint is part of
+/// the end of the job.
+[[nodiscard]] bool is_checkpoint_step(const Job& job, Step step);
+
+/// Decides at which steps the reporter writes a checkpoint.
+class CheckpointSchedule {
+ public:
+  /// No checkpoint of the state after `committed` is needed. `job` outlives it.
+  CheckpointSchedule(const Job& job, Step committed);
+
+  /// To be called when the members agree on the state after `committed`: whether a checkpoint of it
+  /// is due, if this member is the reporter. The caller then writes it. Checkpoints that are due by
+  /// time are decided by the reporter alone, at a step at which the whole state is compared anyway.
+  [[nodiscard]] bool take(Step committed, const ViewPart& part);
+
+ private:
+  [[nodiscard]] bool is_due_by_time(Step committed, const ViewPart& part) const;
+
+  const Job& job_;
+  Step saved_{};
+  Instant saved_at_;  // when the last checkpoint was due, or this object was made
 };
 
 }  // namespace mayfly::engine

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/training/audit.hpp"
+#include "engine/training/member_checks.hpp"
 
 namespace mayfly::engine {
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// The step that this worker computes: which microbatches are in its sums, or on their way into
-// them, and with which exponents. The sums outlive a view: a step that a lost member interrupts
-// goes on in the next view from what each member holds (gradient_sums.hpp). Trainer thread only.
+// The step that this worker computes: which microbatches are in its sums, or will be soon, and with
+// which exponents. The sums outlive a view: a step that is interrupted by the loss of a member is
+// continued in the next view from the sums that each member holds (gradient_sums.hpp). Trainer
+// thread only.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,42 +21,44 @@ namespace mayfly::engine {
 
 class StepWork {
  public:
-  /// Everything outlives it. Only this cuts `layout`, between steps.
+  /// All arguments outlive it. Only this class cuts `layout` into buckets, between steps.
   StepWork(const Job& job, ReductionLayout& layout, datasets::Loader& loader, ComputePool& pool,
            const StateKeeper& state)
       : job_(job), layout_(layout), loader_(loader), pool_(pool), state_(state) {}
 
-  /// What was asked of the loader for the view before is not wanted any more.
+  /// Cancels what the loader was asked for in the view before.
   void begin_view();
-  /// Lets the compute threads work until the sums of `step` hold `share`. What they hold already is
-  /// kept if it is of this step and all of it belongs to the share; otherwise the step begins anew,
-  /// quantised with `exponents`, in buckets of so many elements.
+  /// Lets the compute threads work until the sums of `step` contain `share`. Sums that exist
+  /// already are kept if they are of this step and contain only microbatches of the share;
+  /// otherwise the step begins anew, quantised with `exponents`, in buckets of at least
+  /// `bucket_elements` elements.
   void compute(Step step, const elastic::MicrobatchSet& share,
                const std::vector<std::int32_t>& exponents, std::size_t bucket_elements);
-  /// Whether compute() could begin at once: nothing that is being computed has to be thrown away
-  /// first, which takes as long as a microbatch.
+  /// Whether compute() could begin at once: no microbatch is being computed that has to be
+  /// discarded first, which takes as long as computing it.
   [[nodiscard]] bool may_begin(Step step, const elastic::MicrobatchSet& share) const;
   /// Lets the loader prepare what a later step will need.
   void prefetch(Step step, const elastic::MicrobatchSet& share);
-  /// Gradients were too large for their exponents: the same step, from the beginning.
+  /// Gradients were too large for their exponents: computes the same step from the beginning.
   void try_again(std::vector<std::int32_t> exponents);
-  /// Waits for what is being computed and forgets it.
+  /// Waits for the microbatches that are being computed and discards the step.
   void discard();
   /// The same without waiting; the state must stay unchanged until compute() or discard().
   void drop_queued();
-  /// The state that it was begun with is not that of the view any more.
+  /// Discards the step, because the state with which it was begun is not that of the view any more.
   void forget() { step_ = {}; }
   /// The step is committed. Returns how often it was computed.
   std::uint32_t finish();
 
   [[nodiscard]] bool is_under_way() const { return step_ != Step{}; }
   [[nodiscard]] Step step() const { return step_; }
-  /// It is not computed with the exponents that members agreed on before.
+  /// Whether its exponents were raised after the members had agreed on others.
   [[nodiscard]] bool has_other_exponents() const { return attempt_ > 0; }
   [[nodiscard]] const std::vector<std::int32_t>& exponents() const { return exponents_; }
-  /// What the sums of `step` hold for the next view.
+  /// The microbatches in the sums of `step` that can be used in the next view.
   [[nodiscard]] elastic::MicrobatchSet held_for(Step step) const;
-  /// The microbatch of the step that two members compute, to compare their results (audit.hpp).
+  /// The microbatch of the step that two members compute, to compare their results
+  /// (member_checks.hpp).
   [[nodiscard]] std::optional<std::uint32_t> audited() const;
 
  private:
@@ -68,8 +71,8 @@ class StepWork {
   const StateKeeper& state_;
   Step step_{};                          // 0 = none
   std::uint32_t attempt_ = 0;            // how often its exponents were raised
-  elastic::MicrobatchSet held_;          // in the sums, or on their way into them
-  std::vector<std::int32_t> exponents_;  // that it is quantised with
+  elastic::MicrobatchSet held_;          // in the sums, or being computed
+  std::vector<std::int32_t> exponents_;  // with which it is quantised
   Step prefetched_{};                    // that was last requested from the loader
 };
 

@@ -7,10 +7,11 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/report_barrier.hpp"
 #include "engine/training/evaluation.hpp"
-#include "engine/training/rendezvous.hpp"
+#include "engine/training/worker_link.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -269,11 +270,7 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
   while (true) {
     compute(share);
     work_.prefetch(next(next(part_.position)), next_share);
-    Result<ReducedStep> reduced = reduce(view, group);
-    if (!reduced.ok()) {
-      return std::move(reduced).error();
-    }
-    const ReducedStep& step = reduced.value();
+    TRY_ASSIGN(const ReducedStep step, reduce(view, group));
     if (!step.states_agree) {
       return checks_.states_differ();
     }
@@ -405,12 +402,9 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   const EvaluationSums sums = parts_.pool.evaluate(state_.on_host(), own);
   TRY(check_pool());
   activity_.turn_to(elastic::Activity::kExchange);
-  const Result<EvaluationSums> all = sum_of_members(group, sums, monotonic_now() + kStepTimeout);
-  if (!all.ok()) {
-    return all.error();
-  }
+  TRY_ASSIGN(const auto all, sum_of_members(group, sums, monotonic_now() + kStepTimeout));
   evaluated_ = part_.position;
-  reports_.evaluated(part_, all.value());
+  reports_.evaluated(part_, all);
   return {};
 }
 

@@ -1,14 +1,20 @@
 #pragma once
 
-// The training loop of one worker. It runs one view at a time: form the group, bring everybody to
-// the same state, then step after step until the view ends; then it reports and waits for the next
-// order. What belongs to one part of that has a class of its own:
+// The training loop of one worker. It runs one view at a time: it forms the group, brings all
+// members to the same state, and computes step after step until the view ends; then it reports and
+// waits for the next order. The parts of this have classes of their own.
 //
-//   StepWork       the step that is being computed, from one view to the next
-//   StateKeeper    the state that steps change
-//   StateExchange  who has the state, who gets it
-//   MemberChecks   the same state and the same results everywhere
-//   StepReports    what the coordinator's process is told
+// The flow of a step:
+//   StepWork        the step that is being computed, from one view to the next
+//   ComputePool     the threads that compute microbatches
+//   GradientBuckets the all-reduce of their sums
+//   MemberChecks    comparison of states and results between members
+//   StateKeeper     the state, and the commit that changes it
+//   StepReports     the reports to the coordinator's process
+// The flow of a recovery:
+//   WorkerLink      the end of a view, and the order to run the next one
+//   StateExchange   transfer of the state to members that lack it
+//   Observer        a joining worker that receives the state in the background
 
 #include <cstdint>
 #include <deque>
@@ -29,21 +35,19 @@
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/records.hpp"
-#include "engine/training/checkpoint_schedule.hpp"
 #include "engine/training/compute_pool.hpp"
 #include "engine/training/member_checks.hpp"
 #include "engine/training/state_exchange.hpp"
 #include "engine/training/state_keeper.hpp"
 #include "engine/training/step_reports.hpp"
 #include "engine/training/step_work.hpp"
-#include "engine/training/trainer_activity.hpp"
 #include "engine/training/view_part.hpp"
 #include "engine/training/worker_link.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
-/// What the trainer works with; everything outlives it.
+/// The parts that the trainer works with; all of them outlive it.
 struct TrainerParts {
   const Job& job;
   ReductionLayout& layout;  ///< only the trainer's StepWork cuts it, between steps
@@ -55,7 +59,7 @@ struct TrainerParts {
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
   const Bytes& token;  ///< the job's
-  /// Of the last steps, for a new reporter to repeat; from one membership to the next.
+  /// Records of the last steps, which a new reporter repeats; kept from one membership to the next.
   std::deque<StepRecord>& recent_records;
   Trace* trace = nullptr;                          ///< null = none
   StateFaults* faults = nullptr;                   ///< null = none
@@ -70,22 +74,23 @@ class Trainer {
  public:
   Trainer(TrainerParts parts, nn::ModelState initial);
 
-  /// Follows orders until told to leave; returns that order.
+  /// Carries out orders until the order to leave, which it returns.
   elastic::member_effect::Leave run();
 
-  /// Gets the memory that a joiner of a job needs. Takes a while; before anybody waits for us.
+  /// Allocates the memory that a joining worker needs. Takes a while; to be called before members
+  /// wait for this one.
   void prepare_to_observe() { exchange_.prepare_to_observe(); }
 
   /// The last step in this worker's state.
   [[nodiscard]] Step committed() const { return state_.committed(); }
-  /// Where the others of the last view are, if this worker was evicted and some of them perhaps
-  /// cannot be reached from here: no step of the view was committed, or `reason` says so. Else
-  /// empty. After run(), with the reason that it returned.
+  /// The addresses of the other members of the last view, if this worker was evicted and perhaps
+  /// cannot reach some of them: no step of the view was committed, or `reason` says so. Otherwise
+  /// empty. To be called after run(), with the reason that it returned.
   [[nodiscard]] std::vector<std::string> unproven_peers(elastic::DismissReason reason) const {
     const bool is_in_doubt = part_.steps == 0 || reason == elastic::DismissReason::kUnreachable;
     return is_in_doubt ? peers_ : std::vector<std::string>();
   }
-  /// The state, for the same worker's next part in the job. After run().
+  /// The state, for the next membership of the same worker. After run().
   [[nodiscard]] nn::ModelState take_state();
 
  private:
@@ -107,8 +112,8 @@ class Trainer {
 
   // Steps:
   ViewEnd run_steps(const elastic::View& view, collectives::Group& group);
-  /// One step until it is committed, exponents raised and tried again as often as it takes. The
-  /// value is true if the members agreed to stop at this boundary.
+  /// Runs one step until it is committed; if blocks overflow, it is computed again with raised
+  /// exponents. The value is true if the members agreed to stop at this boundary.
   Result<bool> run_step(const elastic::View& view, collectives::Group& group,
                         const elastic::MicrobatchSet& share,
                         const elastic::MicrobatchSet& next_share);
@@ -116,17 +121,17 @@ class Trainer {
   Result<ReducedStep> reduce(const elastic::View& view, collectives::Group& group);
   /// Waits until every microbatch of this member is in the bucket; false if interrupted.
   [[nodiscard]] bool computed(std::size_t bucket);
-  /// All gradients are finite, or it may be the loss scale's fault that they are not.
+  /// Whether all gradients are finite, or a smaller loss scale may make them finite.
   [[nodiscard]] bool goes_on_after(const ReducedStep& reduced) const;
   void write_checkpoint_if_due();
   void commit(const elastic::View& view, const ReducedStep& reduced);
   void tune_buckets(const ReducedStep& reduced);
-  /// If this worker cannot compute its share, ends the job and says why.
+  /// If this worker cannot compute its share, ends the job and returns the reason.
   [[nodiscard]] Result<void> check_pool();
 
   // Beside training:
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
-  /// After the last step: evaluation, last checkpoint, and everybody waits for everybody.
+  /// After the last step: evaluation, last checkpoint, and a barrier of all members.
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
   Result<void> bring_home(const elastic::View& view);
   Result<void> wait_for_reports(const elastic::View& view);
@@ -143,7 +148,7 @@ class Trainer {
   MemberChecks checks_;
   CheckpointSchedule schedule_;
   StepReports reports_;
-  std::optional<collectives::AbortSignal> over_;  // raised when the present view is
+  std::optional<collectives::AbortSignal> over_;  // raised when the present view is over
   StateExchange exchange_;                        // last: its threads use the rest
 };
 

@@ -1,22 +1,51 @@
 #pragma once
 
-// What a member is in the view that it takes part in, and where it stands there. The trainer and
-// its state exchange write it; everything else that works for them only reads it.
+// The part of this member in the present view, and the activity of its trainer. Trainer thread
+// only.
 
 #include <cstdint>
 
 #include "base/ids.hpp"
+#include "elastic/net/progress_board.hpp"
+#include "engine/run/trace.hpp"
+#include "engine/training/state_keeper.hpp"
 
 namespace mayfly::engine {
 
+/// The trainer and its state exchange write it; the other classes of the trainer only read it.
 struct ViewPart {
   Rank rank{};
-  bool is_reporter = false;  ///< it speaks for all members of the view
-  bool observes = false;     ///< it lacks the state that the others have
+  bool is_reporter = false;  ///< it sends the step records of the view
+  bool observes = false;     ///< it does not have the state yet
   std::uint64_t steps = 0;   ///< committed in this view
   Step position{};  ///< the last committed step of the view; that of the state, unless it observes
 
   [[nodiscard]] bool is_first_step() const { return steps == 0; }
+};
+
+/// Tells the trace and the sentinel what the trainer's thread is doing; the sentinel reports a
+/// process that makes no progress.
+class TrainerActivity {
+ public:
+  /// `trace` may be null; the other arguments outlive this object.
+  TrainerActivity(Trace* trace, elastic::ProgressBoard& board, const ViewPart& part,
+                  const StateKeeper& state)
+      : lane_(lane_of(trace, "trainer")), board_(board), part_(part), state_(state) {}
+
+  /// A span of the trace that lasts as long as the value, in the step after the last committed one.
+  [[nodiscard]] TraceSpan span(const char* name, TraceArgument argument = {}) const {
+    return {lane_, name, value(next(part_.position)), argument};
+  }
+  /// Tells the sentinel.
+  void turn_to(elastic::Activity activity, std::uint32_t bucket = elastic::kNoPart) const {
+    board_.enter(activity, next(state_.committed()), bucket);
+  }
+
+ private:
+  TraceLane* lane_;  // null without a trace
+  elastic::ProgressBoard& board_;
+  const ViewPart& part_;
+  const StateKeeper& state_;
 };
 
 }  // namespace mayfly::engine

@@ -1,8 +1,8 @@
 #pragma once
 
-// Where the control thread and the trainer meet. The control thread puts in what the coordinator
-// decided (MemberHandler); the trainer takes it out, and registers what must be interrupted when a
-// view is over.
+// The connection between the control thread and the trainer. The control thread queues the
+// coordinator's decisions as orders (MemberHandler); the trainer takes them, and registers the
+// group that must be aborted when its view is over.
 
 #include <atomic>
 #include <condition_variable>
@@ -20,10 +20,10 @@ namespace mayfly::engine {
 
 class WorkerLink final : public elastic::MemberHandler {
  public:
-  /// What the trainer is to do next.
+  /// The next task of the trainer.
   using Order = std::variant<elastic::View, elastic::member_effect::Leave>;
 
-  /// All of them outlive it.
+  /// All arguments outlive it.
   WorkerLink(collectives::Transport& transport, ComputePool& pool, elastic::MemberClient& client)
       : transport_(transport), pool_(pool), client_(client) {}
 
@@ -37,18 +37,18 @@ class WorkerLink final : public elastic::MemberHandler {
   // Trainer:
   /// Blocks until there is an order.
   [[nodiscard]] Order next_order();
-  /// Waits for one, that long at most; true if there is one.
+  /// Waits for an order for at most `most`; true if there is one.
   [[nodiscard]] bool wait_for_order(Duration most);
   /// From now on abort_group(group's view) aborts this group and raises `over`. If the view is
   /// already over, at once.
   void attach(collectives::Group& group, collectives::AbortSignal& over);
   /// The group is about to be destroyed.
   void detach();
-  /// Somebody asked for a boundary in this view.
+  /// Whether a boundary was requested in this view.
   [[nodiscard]] bool boundary_asked(ViewId view) const;
-  /// And this member is in the next view.
+  /// Whether it was requested and this member is in the next view.
   [[nodiscard]] bool stays_after(ViewId view) const;
-  /// The view is over (aborted from outside).
+  /// Whether the view is over (aborted from outside).
   [[nodiscard]] bool is_over(ViewId view) const;
 
  private:
@@ -62,7 +62,26 @@ class WorkerLink final : public elastic::MemberHandler {
   collectives::Group* group_ = nullptr;
   collectives::AbortSignal* over_signal_ = nullptr;  // with the group
   ViewId over_{};                                    // this view and older ones are over
-  elastic::member_effect::AskForBoundary boundary_;  // the view that is to stop at one
+  elastic::member_effect::AskForBoundary boundary_;  // the last request
+};
+
+/// The rendezvous store of one view, kept by the coordinator and reached over the control
+/// connection.
+class RendezvousOverControl final : public collectives::RendezvousStore {
+ public:
+  RendezvousOverControl(elastic::MemberClient& client, ViewId view)
+      : client_(client), view_(view) {}
+
+  Result<void> set(const std::string& key, ByteSpan value) override {
+    return client_.store_set(view_, key, value);
+  }
+  Result<Bytes> get(const std::string& key, Instant deadline) override {
+    return client_.store_get(view_, key, deadline);
+  }
+
+ private:
+  elastic::MemberClient& client_;
+  ViewId view_;
 };
 
 }  // namespace mayfly::engine

@@ -5,6 +5,17 @@
 #include <algorithm>
 
 namespace mayfly::nn::cuda {
+namespace {
+
+/// Whether a convolution's input is the ReLU of one norm that no other layer reads.
+bool is_inner(const Model& model, const ConvSpec& spec) {
+  return std::ranges::any_of(model.blocks, [&](const BlockSpec& block) {
+    const auto found = std::ranges::find(block.convs, &spec, [](const ConvSpec& c) { return &c; });
+    return found != block.convs.end() && found != block.convs.begin();
+  });
+}
+
+}  // namespace
 
 const char* to_string(ConvPass pass) {
   switch (pass) {
@@ -31,6 +42,25 @@ ConvShape ConvShape::of(const ConvSpec& spec, std::uint32_t images) {
 std::string ConvShape::text() const {
   return fmt::format("{} x {} x {} x {} -> {}, {}x{} stride {}", images, in_channels, input_size,
                      input_size, out_channels, kernel, kernel, stride);
+}
+
+std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microbatch, Dtype dtype) {
+  std::set<ConvKey> all;
+  for (const ConvSpec* spec : convolutions_of(model)) {
+    for (const ConvPass pass : kConvPasses) {
+      const bool is_of_images = pass == ConvPass::kInputGradient && spec == &model.stem;
+      const bool is_behind_join = pass == ConvPass::kInputGradientSums && !is_inner(model, *spec);
+      if (!is_of_images && !is_behind_join && (!is_fused(pass) || dtype == kFusedDtype)) {
+        all.insert({dtype, ConvShape::of(*spec, microbatch), pass});
+      }
+    }
+  }
+  return all;
+}
+
+std::string text_of(const ConvKey& key) {
+  return fmt::format("the {} of {} in {}", to_string(key.pass), key.shape.text(),
+                     name_of(key.dtype));
 }
 
 }  // namespace mayfly::nn::cuda

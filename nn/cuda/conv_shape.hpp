@@ -1,13 +1,15 @@
 #pragma once
 
-// Private to nn/cuda: what a convolution needs to know of itself to be planned. Pure.
+// Private to nn/cuda: the description of a convolution from which it is planned. Pure.
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "nn/cuda/kernels/kernels.hpp"
+#include "nn/dtype.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::nn::cuda {
@@ -67,6 +69,27 @@ struct ConvShape {
 
   auto operator<=>(const ConvShape&) const = default;
 };
+
+/// One pass of a convolution in one type: what is planned once and shared by all equal layers.
+struct ConvKey {
+  Dtype dtype = Dtype::kFp32;
+  ConvShape shape;
+  ConvPass pass = ConvPass::kForward;
+
+  auto operator<=>(const ConvKey&) const = default;
+};
+
+/// The only type that cuDNN 9.19 offers fused passes for, on an H200.
+inline constexpr Dtype kFusedDtype = Dtype::kFp16;
+
+/// Every convolution that a training step of `model` may compute, once: all passes of all layers
+/// except the gradient of the images. Fused passes are among them in kFusedDtype only; cuDNN may
+/// offer some of them and not others.
+[[nodiscard]] std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microbatch,
+                                                     Dtype dtype);
+
+/// "the forward pass of 8 x 64 x 56 x 56 -> 128, 3x3 stride 2 in fp16"
+[[nodiscard]] std::string text_of(const ConvKey& key);
 
 /// Where the tensors of one convolution are, 16-byte aligned. Which of them is written, and which
 /// are gradients, is what the ConvPass says.

@@ -9,13 +9,13 @@
 
 #include "base/check.hpp"
 #include "base/gpu_failure.hpp"
+#include "base/try_assign.hpp"
 #include "nn/cuda/cuda_handles.hpp"
-#include "nn/cuda/device_feed.hpp"
-#include "nn/cuda/gradient_copy.hpp"
-#include "nn/cuda/resident_set.hpp"
+#include "nn/cuda/cudnn_convolver.hpp"
+#include "nn/cuda/device_claim.hpp"
+#include "nn/cuda/device_copies.hpp"
+#include "nn/cuda/memory_fit.hpp"
 #include "nn/cuda/resident_state.hpp"
-#include "nn/cuda/running_step.hpp"
-#include "nn/cuda/staging.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -24,10 +24,13 @@ constexpr std::uint32_t kMicrobatchMax = 4096;
 
 using OwnedCudnn = Owned<cudnnHandle_t, &cudnnDestroy>;
 
-class CudaEngine final : public StepEngine {
+class CudaEngine final : public DeviceEngine {
  public:
-  CudaEngine(const Model& model, std::uint32_t microbatch, const CudaEngineOptions& options)
-      : model_(model), microbatch_(microbatch), options_(options) {}
+  CudaEngine(const Model& model, const EngineRequest& request, ChosenDevice device)
+      : model_(model),
+        microbatch_(request.microbatch),
+        request_(request),
+        device_(std::move(device)) {}
   ~CudaEngine() override;
 
   /// The parts of building, in order.
@@ -42,26 +45,18 @@ class CudaEngine final : public StepEngine {
   TrainResult train(const Weights& weights, const Batch& batch, float label_smoothing,
                     std::span<float> gradient, std::span<float> statistics,
                     GradientSink& sink) override;
-  [[nodiscard]] bool prefetches_input() const override { return feed_.has_value(); }
-  void expect(const Batch& next) override {
+  void prefetch(const Batch& next) override {
     ENSURE(feed_.has_value() && next.labels.size() == microbatch_, "images come from the host");
     feed_->expect(next);
   }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
-  [[nodiscard]] std::string remark() const override { return step_.conv_plans.use().remark(); }
-  [[nodiscard]] std::string engines() const override {
-    return step_.conv_plans.use().fingerprint();
-  }
-  [[nodiscard]] std::vector<std::string> warnings() const override {
-    return step_.conv_plans.use().warnings();
-  }
-  [[nodiscard]] bool holds_training_set() const override { return step_.plan.set.has_value(); }
-  [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
-    return DeviceGradient{.device = options_.device,
-                          .is_shared = options_.is_shared,
-                          .gradient = step_.executor->floats(step_.plan.resident.gradient),
-                          .stream = stream()};
+  [[nodiscard]] bool holds_training_set() const override { return plan_.set.has_value(); }
+  [[nodiscard]] DeviceGradient gradient() const override {
+    return {.device = device_.number,
+            .is_shared = device_.is_shared,
+            .gradient = executor_->floats(plan_.resident.gradient),
+            .stream = stream()};
   }
   [[nodiscard]] DeviceOptimizer* optimizer() override {
     return state_->can_update() ? &*state_ : nullptr;
@@ -69,7 +64,7 @@ class CudaEngine final : public StepEngine {
 
  private:
   [[nodiscard]] Stream stream() const { return compute_.get(); }
-  [[nodiscard]] void* at(TensorId id) const { return step_.executor->at(id); }
+  [[nodiscard]] void* at(TensorId id) const { return executor_->at(id); }
   [[nodiscard]] StatePlaces places() const;
   void check_images(const Batch& batch) const {
     ENSURE(batch.images.size() == batch.labels.size() * image_floats(model_),
@@ -89,11 +84,16 @@ class CudaEngine final : public StepEngine {
 
   const Model& model_;
   std::uint32_t microbatch_;
-  CudaEngineOptions options_;
+  EngineRequest request_;  ///< its training set is gone when the engine is made
+  ChosenDevice device_;    ///< given back after everything else is gone
 
   OwnedStream compute_;
   OwnedCudnn cudnn_;
-  RunningStep step_;
+  ConvPlans conv_plans_;
+  StepPlan plan_;
+  std::optional<CudnnConvolver> convolver_;
+  std::optional<StepExecutor> executor_;
+  DeviceMemory memory_;
   Staging staging_;
   GradientCopy gradient_copy_;
   std::optional<DeviceFeed> feed_calls_;  ///< none if the training set is on the device
@@ -116,45 +116,49 @@ CudaEngine::~CudaEngine() {
 }
 
 Result<void> CudaEngine::open_device() {
-  TRY(check(cudaSetDevice(options_.device), "choosing the device"));
-  Result<OwnedStream> made = make_stream();
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
-  compute_ = std::move(made).value();
+  TRY(check(cudaSetDevice(device_.number), "choosing the device"));
+  TRY_ASSIGN(compute_, make_stream());
   cudnnHandle_t handle = nullptr;
   TRY(cudnn::check(cudnnCreate(&handle), "starting"));
   cudnn_ = OwnedCudnn(handle);
   return cudnn::check(cudnnSetStream(handle, compute_.get()), "setting the stream");
 }
 
+/// Chooses engines for the convolutions, plans the step and allocates the memory for it.
 Result<void> CudaEngine::plan() {
-  return step_.prepare(model_, microbatch_, options_, cudnn_.get(), compute_.get());
+  const cudnn::PlanningTarget target(cudnn_.get());
+  TRY_ASSIGN(conv_plans_, ConvPlans::choose(model_, microbatch_, request_.dtype, target));
+  StepPlanOptions wanted{.dtype = request_.dtype, .keeps_state = request_.keeps_state};
+  conv_plans_.describe(wanted, microbatch_);
+  if (!request_.fuses) {
+    wanted.has_fused = nullptr;
+  }
+  if (request_.training_set != nullptr) {
+    wanted.set = request_.training_set->resident;
+  }
+  GpuMemory memory{.free_bytes = 0, .sums_bytes = request_.sums_bytes};
+  std::size_t all_bytes = 0;
+  TRY(check(cudaMemGetInfo(&memory.free_bytes, &all_bytes), "asking for memory"));
+  TRY_ASSIGN(plan_, make_fitting_plan(model_, microbatch_, wanted, memory));
+  TRY_ASSIGN(memory_, make_device_memory(plan_.memory.total()));
+  convolver_.emplace(cudnn_.get(), conv_plans_);
+  executor_.emplace(plan_, device_kernels(), *convolver_, memory_.get());
+  TRY(convolver_->bind(plan_, *executor_));
+  // The memory was cleared on the null stream, which ours do not wait for.
+  return check(cudaDeviceSynchronize(), "clearing memory");
 }
 
 Result<void> CudaEngine::allocate() {
-  Result<Staging> staging = make_staging(model_, microbatch_);
-  if (!staging.ok()) {
-    return std::move(staging).error();
-  }
-  staging_ = std::move(staging).value();
-  Result<GradientCopy> copy =
-      GradientCopy::make(model_.parameter_count, step_.plan.training.size());
-  if (!copy.ok()) {
-    return std::move(copy).error();
-  }
-  gradient_copy_ = std::move(copy).value();
+  TRY_ASSIGN(staging_, make_staging(model_, microbatch_));
+  TRY_ASSIGN(gradient_copy_, GradientCopy::make(model_.parameter_count, plan_.training.size()));
   return holds_training_set() ? Result<void>() : make_feed();
 }
 
 Result<void> CudaEngine::make_feed() {
-  Result<DeviceFeed> feed = DeviceFeed::make(compute_.get(), at(step_.plan.resident.next_images),
-                                             at(step_.plan.resident.train_images),
-                                             microbatch_ * image_floats(model_) * sizeof(float));
-  if (!feed.ok()) {
-    return std::move(feed).error();
-  }
-  feed_calls_.emplace(std::move(feed).value());
+  TRY_ASSIGN(auto feed, DeviceFeed::make(compute_.get(), at(plan_.resident.next_images),
+                                         at(plan_.resident.train_images),
+                                         microbatch_ * image_floats(model_) * sizeof(float)));
+  feed_calls_.emplace(std::move(feed));
   feed_.emplace(*feed_calls_);
   return {};
 }
@@ -162,62 +166,49 @@ Result<void> CudaEngine::make_feed() {
 /// Everything once with zeros, not recorded: kernels are loaded when they are first started, which
 /// a recording may not do; and what the device refuses of them is found here, where it can be said.
 Result<void> CudaEngine::warm_up() {
-  if (Result<void> loaded =
-          check(static_cast<cudaError_t>(device_kernels().load()), "loading our kernels");
-      !loaded.ok()) {
-    return loaded;
-  }
-  Result<void> table = upload(step_.plan.resident.filter_table, step_.plan.filters.data(),
-                              step_.plan.filters.size() * sizeof(Filter));
-  if (!table.ok()) {
-    return table;
-  }
-  const OperationRange all{0, step_.plan.operations.size()};
-  TRY(step_.executor->run(all, stream()));
+  TRY(check(static_cast<cudaError_t>(device_kernels().load()), "loading our kernels"));
+  TRY(upload(plan_.resident.filter_table, plan_.filters.data(),
+             plan_.filters.size() * sizeof(Filter)));
+  const OperationRange all{0, plan_.operations.size()};
+  TRY(executor_->run(all, stream()));
   return check(cudaDeviceSynchronize(), "running a step of zeros");
 }
 
 StatePlaces CudaEngine::places() const {
-  const ResidentTensors& r = step_.plan.resident;
+  const ResidentTensors& r = plan_.resident;
   const std::size_t parameters = model_.parameter_count;
-  return {.parameters = {step_.executor->floats(r.parameters), parameters},
-          .statistics = {step_.executor->floats(r.running_statistics), model_.statistic_count},
-          .gradient = {step_.executor->floats(r.gradient), parameters},
-          .momentum = {step_.executor->floats(r.momentum), options_.keeps_state ? parameters : 0}};
+  return {.parameters = {executor_->floats(r.parameters), parameters},
+          .statistics = {executor_->floats(r.running_statistics), model_.statistic_count},
+          .gradient = {executor_->floats(r.gradient), parameters},
+          .momentum = {executor_->floats(r.momentum), request_.keeps_state ? parameters : 0}};
 }
 
 Result<void> CudaEngine::record() {
   const auto program_of = [this](const OperationRange& range) {
-    return capture(compute_.get(), [&] { return step_.executor->run(range, stream()); });
+    return capture(compute_.get(), [&] { return executor_->run(range, stream()); });
   };
-  Result<GraphProgram> loading = program_of(step_.plan.load);
-  Result<GraphProgram> evaluation = program_of(step_.plan.evaluation);
+  Result<GraphProgram> loading = program_of(plan_.load);
+  Result<GraphProgram> evaluation = program_of(plan_.evaluation);
   for (Result<GraphProgram>* program : {&loading, &evaluation}) {
     if (!program->ok()) {
       return program->error();
     }
   }
-  Result<ResidentState> state =
-      ResidentState::make(options_.device, compute_.get(), places(), std::move(loading).value());
-  if (!state.ok()) {
-    return std::move(state).error();
-  }
-  state_.emplace(std::move(state).value());
+  TRY_ASSIGN(auto state, ResidentState::make(device_.number, compute_.get(), places(),
+                                             std::move(loading).value()));
+  state_.emplace(std::move(state));
   evaluation_program_ = std::move(evaluation).value();
-  for (const Segment& segment : step_.plan.training) {
-    Result<GraphProgram> program = program_of(segment.operations);
-    if (!program.ok()) {
-      return std::move(program).error();
-    }
-    training_programs_.push_back(std::move(program).value());
+  for (const Segment& segment : plan_.training) {
+    TRY_ASSIGN(auto program, program_of(segment.operations));
+    training_programs_.push_back(std::move(program));
   }
   return {};
 }
 
 Result<void> CudaEngine::take_training_set() {
   return holds_training_set()
-             ? copy_to_device(*options_.training_set, at(step_.plan.resident.set_pixels),
-                              at(step_.plan.resident.set_table), stream())
+             ? copy_to_device(*request_.training_set, at(plan_.resident.set_pixels),
+                              at(plan_.resident.set_table), stream())
              : Result<void>();
 }
 
@@ -235,16 +226,15 @@ Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes)
 void CudaEngine::take_test_images(const Batch& batch) {
   check_images(batch);
   std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
-  require_gpu(upload(step_.plan.resident.evaluate_images, staging_.images.get(),
-                     batch.images.size_bytes()));
+  require_gpu(
+      upload(plan_.resident.evaluate_images, staging_.images.get(), batch.images.size_bytes()));
 }
 
 void CudaEngine::take_draws(const Batch& batch) {
-  ENSURE(batch.draws.size() == batch.labels.size() && are_of(*step_.plan.set, batch.draws),
+  ENSURE(batch.draws.size() == batch.labels.size() && are_of(*plan_.set, batch.draws),
          "one draw per label, each of a sample of the set");
   std::memcpy(staging_.draws.get(), batch.draws.data(), batch.draws.size_bytes());
-  require_gpu(
-      upload(step_.plan.resident.train_draws, staging_.draws.get(), batch.draws.size_bytes()));
+  require_gpu(upload(plan_.resident.train_draws, staging_.draws.get(), batch.draws.size_bytes()));
 }
 
 void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInput& input) {
@@ -253,14 +243,14 @@ void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInpu
   std::memcpy(staging_.labels.get(), batch.labels.data(), batch.labels.size_bytes());
   std::memcpy(staging_.loss_input.get(), &input, sizeof input);
   require_gpu(upload(labels, staging_.labels.get(), label_bytes));
-  require_gpu(upload(step_.plan.resident.loss_input, staging_.loss_input.get(), sizeof input));
+  require_gpu(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
 }
 
 /// Hands over what comes to the host, segment by segment.
 void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
   std::size_t end = gradient.size();
-  for (std::size_t i = 0; i < step_.plan.training.size(); ++i) {
-    const std::size_t first = step_.plan.training[i].ready_from;
+  for (std::size_t i = 0; i < plan_.training.size(); ++i) {
+    const std::size_t first = plan_.training[i].ready_from;
     gradient_copy_.bring(i, first, end, gradient);
     end = first;
     sink.ready_from(first);
@@ -268,8 +258,8 @@ void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
 }
 
 LossOutput CudaEngine::loss_output() {
-  require_gpu(download(staging_.loss_output.get(), at(step_.plan.resident.loss_output),
-                       sizeof(LossOutput)));
+  require_gpu(
+      download(staging_.loss_output.get(), at(plan_.resident.loss_output), sizeof(LossOutput)));
   require_gpu(check(cudaStreamSynchronize(compute_.get()), "computing"));
   LossOutput output;
   std::memcpy(&output, staging_.loss_output.get(), sizeof output);
@@ -286,7 +276,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
   ENSURE(statistics.size() == model_.statistic_count, "the statistics have a place for each norm");
   state_->load(weights);
   holds_training_set() ? take_draws(batch) : take_images(batch);
-  take_labels(batch, step_.plan.resident.train_labels,
+  take_labels(batch, plan_.resident.train_labels,
               training_input(label_smoothing, microbatch_, weights.loss_scale));
   // All of the step is given to the device before anything is waited for.
   std::size_t end = model_.parameter_count;
@@ -294,14 +284,14 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
     require_gpu(
         check(cudaGraphLaunch(training_programs_[i].get(), compute_.get()), "starting a segment"));
     if (stays) {
-      sink.ready_from(step_.plan.training[i].ready_from);
+      sink.ready_from(plan_.training[i].ready_from);
     } else {
-      gradient_copy_.start(i, compute_.get(), step_.executor->floats(step_.plan.resident.gradient),
-                           step_.plan.training[i].ready_from, end);
+      gradient_copy_.start(i, compute_.get(), executor_->floats(plan_.resident.gradient),
+                           plan_.training[i].ready_from, end);
     }
-    end = step_.plan.training[i].ready_from;
+    end = plan_.training[i].ready_from;
   }
-  require_gpu(download(staging_.statistics.get(), at(step_.plan.resident.batch_statistics),
+  require_gpu(download(staging_.statistics.get(), at(plan_.resident.batch_statistics),
                        statistics.size_bytes()));
   if (feed_.has_value()) {
     feed_->bring_expected();
@@ -319,7 +309,7 @@ EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch
   state_->load(weights);
   // Places without a sample compute on what earlier batches left; no result reads them.
   take_test_images(batch);
-  take_labels(batch, step_.plan.resident.evaluate_labels,
+  take_labels(batch, plan_.resident.evaluate_labels,
               {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});
   require_gpu(
       check(cudaGraphLaunch(evaluation_program_.get(), compute_.get()), "starting an evaluation"));
@@ -329,23 +319,24 @@ EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch
 
 }  // namespace
 
-Result<std::unique_ptr<StepEngine>> make_cuda_engine(const Model& model, std::uint32_t microbatch,
-                                                     const CudaEngineOptions& options) {
-  if (microbatch == 0 || microbatch > kMicrobatchMax) {
+Result<std::unique_ptr<DeviceEngine>> make_cuda_engine(const Model& model,
+                                                       const EngineRequest& request,
+                                                       ChosenDevice device) {
+  if (request.microbatch == 0 || request.microbatch > kMicrobatchMax) {
     return Error{Errc::kInvalidInput,
-                 fmt::format("a microbatch of {} samples; 1 to {} are possible", microbatch,
+                 fmt::format("a microbatch of {} samples; 1 to {} are possible", request.microbatch,
                              kMicrobatchMax)};
   }
-  auto engine = std::make_unique<CudaEngine>(model, microbatch, options);
+  const int number = device.number;
+  auto engine = std::make_unique<CudaEngine>(model, request, std::move(device));
   for (const auto part :
        {&CudaEngine::open_device, &CudaEngine::plan, &CudaEngine::allocate, &CudaEngine::warm_up,
         &CudaEngine::record, &CudaEngine::take_training_set}) {
     if (Result<void> done = ((*engine).*part)(); !done.ok()) {
-      return Error{done.error().code,
-                   fmt::format("GPU {}: {}", options.device, done.error().detail)};
+      return Error{done.error().code, fmt::format("GPU {}: {}", number, done.error().detail)};
     }
   }
-  return std::unique_ptr<StepEngine>(std::move(engine));
+  return std::unique_ptr<DeviceEngine>(std::move(engine));
 }
 
 }  // namespace mayfly::nn::cuda

@@ -14,45 +14,27 @@ Result<void> check(cudaError_t status, const char* what_we_did) {
 
 Result<OwnedStream> make_stream() {
   cudaStream_t stream = nullptr;
-  Result<void> made =
-      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
   return OwnedStream(stream);
 }
 
 Result<OwnedEvent> make_event() {
   cudaEvent_t event = nullptr;
-  Result<void> made =
-      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
   return OwnedEvent(event);
 }
 
 Result<DeviceMemory> make_device_memory(std::size_t bytes) {
   void* memory = nullptr;
-  Result<void> made = check(cudaMalloc(&memory, bytes), "allocating device memory");
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(check(cudaMalloc(&memory, bytes), "allocating device memory"));
   DeviceMemory owned(memory);
-  Result<void> cleared = check(cudaMemset(memory, 0, bytes), "clearing device memory");
-  if (!cleared.ok()) {
-    return std::move(cleared).error();
-  }
+  TRY(check(cudaMemset(memory, 0, bytes), "clearing device memory"));
   return owned;
 }
 
 Result<PinnedMemory> make_pinned_memory(std::size_t bytes) {
   void* memory = nullptr;
-  Result<void> made =
-      check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "allocating pinned host memory");
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(check(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "allocating pinned host memory"));
   return PinnedMemory(memory);
 }
 

@@ -58,11 +58,7 @@ using PinnedMemory = Owned<void*, &cudaFreeHost>;
 /// Records what `work` gives to `stream` instead of doing it, to be started as one.
 template <typename Work>
 [[nodiscard]] Result<GraphProgram> capture(cudaStream_t stream, const Work& work) {
-  Result<void> begun =
-      check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
-  if (!begun.ok()) {
-    return std::move(begun).error();
-  }
+  TRY(check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph"));
   Result<void> outcome = work();
   cudaGraph_t recorded = nullptr;
   Result<void> ended = check(cudaStreamEndCapture(stream, &recorded), "ending a graph");
@@ -71,11 +67,7 @@ template <typename Work>
     return outcome.ok() ? std::move(ended).error() : std::move(outcome).error();
   }
   cudaGraphExec_t program = nullptr;
-  Result<void> made =
-      check(cudaGraphInstantiate(&program, graph.get(), 0), "making a graph ready to run");
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
+  TRY(check(cudaGraphInstantiate(&program, graph.get(), 0), "making a graph ready to run"));
   return GraphProgram(program);
 }
 

@@ -9,12 +9,10 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "nn/cuda/engine_choice.hpp"
-#include "nn/cuda/engine_table.hpp"
 #include "nn/cuda/training_set.hpp"
+#include "nn/device_engine.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
-#include "nn/step_engine.hpp"
 
 namespace mayfly::nn::cuda {
 
@@ -29,35 +27,26 @@ struct EngineRequest {
   int device = kAnyDevice;
   /// What the caller will allocate beside the engine in the GPU's memory, for sums of gradients.
   std::size_t sums_bytes = 0;
-  /// Whether the engine keeps momentum, too, and has an optimizer().
+  /// Whether the engine also keeps momentum, and therefore has an optimizer().
   bool keeps_state = false;
+  /// False: convolutions are not fused with batch norm, even where cuDNN offers that (ADR 29). For
+  /// comparisons; all workers of a job must compute alike.
+  bool fuses = true;
   /// To be copied to the device if there is room for it; null: images come from the host. Used
-  /// while the engine is made only.
+  /// only while the engine is made.
   const TrainingSet* training_set = nullptr;
-  /// Which of cuDNN's engines convolutions are computed with; null: those that it offers first.
-  /// Used while the engine is made only.
-  const EngineTable* engines = nullptr;
-};
-
-/// What a GPU and its libraries are known by.
-struct DeviceIdentity {
-  std::string text;  ///< identity_of(): name, architecture, version of cuDNN; these decide the bits
-  std::string kind;  ///< kind_of(): of its engine table
 };
 
 struct CudaModule {
   const char* build;  ///< module_build() of the program that may load it
-  /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first): what that is;
-  /// else kUnsupported with one line that says what is missing. Cheap; starts nothing that lasts.
-  Result<DeviceIdentity> (*probe)(int device);
-  /// Builds the engine; it is to be used on the same thread. `model` must outlive it. Errors in one
+  /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first). If so,
+  /// identity_of(): name, architecture and version of cuDNN, which decide the bits; else
+  /// kUnsupported with one line that says what is missing. Cheap; starts nothing that lasts.
+  Result<std::string> (*probe)(int device);
+  /// Builds the engine; it must be used on the same thread. `model` must outlive it. Errors in one
   /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or
   /// kUnsupported for a microbatch that is impossible or does not fit beside the sums.
-  Result<std::unique_ptr<StepEngine>> (*make)(const Model& model, const EngineRequest& request);
-  /// Times cuDNN's engines for these convolutions, one after the other, on the calling thread,
-  /// which has no engine. Errors as make(), and whatever cuDNN or the device refuses, in one line.
-  Result<void> (*time_engines)(const std::set<ConvKey>& convolutions,
-                               const EngineTimingRequest& request, const EngineTimingSink& take);
+  Result<std::unique_ptr<DeviceEngine>> (*make)(const Model& model, const EngineRequest& request);
 };
 
 /// The one symbol that the module exports.

@@ -19,8 +19,4 @@ std::string identity_of(const CudnnFacts& facts) {
                      library_version(facts.found_cudnn));
 }
 
-std::string kind_of(const CudnnFacts& facts) {
-  return fmt::format("sm_{}-cudnn-{}", facts.gpu.capability, library_version(facts.found_cudnn));
-}
-
 }  // namespace mayfly::nn::cuda

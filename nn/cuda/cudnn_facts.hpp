@@ -1,7 +1,6 @@
 #pragma once
 
-// Private to nn/cuda: whether a machine can run the CUDA engine, as a pure judgement of facts, and
-// the facts.
+// Private to nn/cuda: whether a machine can run the CUDA engine, decided from facts. Pure.
 
 #include <cstddef>
 #include <string>
@@ -26,11 +25,5 @@ inline constexpr std::size_t kCudnnMin = 91100;
 /// What the bits of a computation depend on, for a job's fingerprint and for people: "NVIDIA H200,
 /// sm_90, cuDNN 9.19.0".
 [[nodiscard]] std::string identity_of(const CudnnFacts& facts);
-
-/// What engines of cuDNN are known by, and the name of a table of them: "sm_90-cudnn-9.19.0".
-[[nodiscard]] std::string kind_of(const CudnnFacts& facts);
-
-/// Asks driver and library about `device`. Cheap; makes no context on a device.
-[[nodiscard]] CudnnFacts read_cudnn_facts(int device);
 
 }  // namespace mayfly::nn::cuda

@@ -36,7 +36,7 @@ class ImageFeed {
 
   /// The step that the engine's stream is given next reads the images of this batch.
   void take(const Batch& batch);
-  /// As StepEngine::expect(): what take() will probably be given next. Nothing is copied yet.
+  /// As DeviceEngine::prefetch(): what take() will probably be given next. Nothing is copied yet.
   void expect(const Batch& next) { expected_ = next; }
   /// The device has work: brings what is expected, if anything is.
   void bring_expected();

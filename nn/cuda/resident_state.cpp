@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/gpu_failure.hpp"
+#include "base/try_assign.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
 
 namespace mayfly::nn::cuda {
@@ -18,16 +19,8 @@ Result<ResidentState> ResidentState::make(int device, cudaStream_t compute,
              (places.momentum.empty() || places.momentum.size() == places.parameters.size()),
          "gradient and momentum have a place for each parameter");
   ResidentState state(device, compute, places, std::move(packing));
-  Result<OwnedStream> stream = make_stream();
-  if (!stream.ok()) {
-    return std::move(stream).error();
-  }
-  state.fetching_ = std::move(stream).value();
-  Result<OwnedEvent> event = make_event();
-  if (!event.ok()) {
-    return std::move(event).error();
-  }
-  state.updated_ = std::move(event).value();
+  TRY_ASSIGN(state.fetching_, make_stream());
+  TRY_ASSIGN(state.updated_, make_event());
   return state;
 }
 

@@ -15,7 +15,7 @@
 
 #include "base/result.hpp"
 #include "nn/cuda/cuda_handles.hpp"
-#include "nn/device_optimizer.hpp"
+#include "nn/device_engine.hpp"
 
 namespace mayfly::nn::cuda {
 

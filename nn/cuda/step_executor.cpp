@@ -117,11 +117,7 @@ struct StepExecutor::Step {
     const Layer& norm = layer(op.layer);
     double* sums = doubles(op.sums);
     float* statistics = self.floats(plan().resident.batch_statistics);
-    Result<void> summed =
-        started(kernels().norm_sums(norm.out, plan().dtype, at(op.x), sums, stream), "norm_sums");
-    if (!summed.ok()) {
-      return summed;
-    }
+    TRY(started(kernels().norm_sums(norm.out, plan().dtype, at(op.x), sums, stream), "norm_sums"));
     return started(
         kernels().norm_measure(norm.out, sums, parameter(norm.scale), parameter(norm.shift),
                                factors(op.layer, op.factors), statistics + norm.mean,
@@ -192,14 +188,10 @@ struct StepExecutor::Step {
 
   Result<void> operator()(const Classify& op) const {
     const ClassifierMemory memory = classifier(op.memory);
-    Result<void> forward =
-        started(kernels().classifier_forward(plan().classifier, plan().dtype, at(op.x),
+    TRY(started(kernels().classifier_forward(plan().classifier, plan().dtype, at(op.x),
                                              parameter(plan().classifier_weight),
                                              parameter(plan().classifier_bias), memory, stream),
-                "classifier_forward");
-    if (!forward.ok()) {
-      return forward;
-    }
+                "classifier_forward"));
     return started(
         kernels().classifier_loss(
             plan().classifier, static_cast<const std::uint16_t*>(at(op.labels)), loss_input(),
@@ -225,12 +217,8 @@ struct StepExecutor::Step {
                                      .x = at(op.x),
                                      .mean = own.mean,
                                      .masked = at(op.masked)};
-    Result<void> summed =
-        started(kernels().norm_gradient_sums(norm.out, plan().dtype, arguments, sums, stream),
-                "norm_gradient_sums");
-    if (!summed.ok()) {
-      return summed;
-    }
+    TRY(started(kernels().norm_gradient_sums(norm.out, plan().dtype, arguments, sums, stream),
+                "norm_gradient_sums"));
     return started(kernels().norm_derive(norm.out, sums, loss_input(), own, gradient(norm.scale),
                                          gradient(norm.shift), stream),
                    "norm_derive");
@@ -268,10 +256,7 @@ struct StepExecutor::Step {
 Result<void> StepExecutor::run(const OperationRange& range, Stream stream) {
   Step step{*this, stream};
   for (step.index = range.first; step.index < range.end; ++step.index) {
-    Result<void> outcome = std::visit(step, plan_.operations[step.index]);
-    if (!outcome.ok()) {
-      return outcome;
-    }
+    TRY(std::visit(step, plan_.operations[step.index]));
   }
   return {};
 }

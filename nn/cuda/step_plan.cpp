@@ -5,11 +5,97 @@
 #include <optional>
 #include <utility>
 
-#include "nn/cuda/step_layers.hpp"
-#include "nn/cuda/tensor_list.hpp"
+#include "base/check.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
+
+/// The tensors of a step plan while it is made. A tensor lives from the first to the last operation
+/// that names it, or, if it is resident, as long as the engine.
+class TensorList {
+ public:
+  TensorId add(std::string name, std::size_t bytes);
+  TensorId add_resident(std::string name, std::size_t bytes);
+  /// Operation `now` uses it; not before the one that was noted last. Nothing for kNoTensor.
+  void note_use(TensorId id, std::size_t now);
+  /// Gives every tensor its place in `memory`; `end` operations there are. Every one was used.
+  void place(std::size_t end, MemoryPlan& memory);
+
+ private:
+  struct Tensor {
+    std::string name;
+    std::size_t bytes = 0;
+    bool resident = false;
+    std::optional<Lifetime> use;
+  };
+
+  std::vector<Tensor> tensors_;
+};
+
+TensorId TensorList::add(std::string name, std::size_t bytes) {
+  tensors_.push_back({std::move(name), bytes, false, {}});
+  return static_cast<TensorId>(tensors_.size() - 1);
+}
+
+TensorId TensorList::add_resident(std::string name, std::size_t bytes) {
+  const TensorId id = add(std::move(name), bytes);
+  tensors_.back().resident = true;
+  return id;
+}
+
+void TensorList::note_use(TensorId id, std::size_t now) {
+  if (id != kNoTensor) {
+    const int at = static_cast<int>(now);
+    std::optional<Lifetime>& use = tensors_[static_cast<std::size_t>(id)].use;
+    use = {use.has_value() ? use->first : at, at};
+  }
+}
+
+void TensorList::place(std::size_t end, MemoryPlan& memory) {
+  for (Tensor& tensor : tensors_) {
+    ENSURE(tensor.resident || tensor.use.has_value(), "every tensor is needed by somebody");
+    memory.add(std::move(tensor.name), tensor.bytes,
+               tensor.resident ? Lifetime{0, static_cast<int>(end)} : *tensor.use);
+  }
+  memory.place();
+}
+
+/// Sets layers, filters and classifier of `plan`; returns the names of the layers.
+std::vector<std::string> describe_layers(const Model& model, std::uint32_t microbatch,
+                                         StepPlan& plan) {
+  const auto parameter = [&](std::size_t index) { return model.parameters[index].offset; };
+  std::vector<std::string> names;
+  std::size_t packed_elements = 0;
+  for (const ConvSpec* spec : convolutions_of(model)) {
+    Layer layer;
+    layer.conv = ConvShape::of(*spec, microbatch);
+    layer.out = {microbatch, static_cast<std::uint32_t>(spec->output_size()),
+                 static_cast<std::uint32_t>(spec->out_channels)};
+    layer.weight = parameter(spec->weight);
+    layer.scale = parameter(spec->weight + 1);
+    layer.shift = parameter(spec->weight + 2);
+    layer.mean = model.statistics[spec->running_mean].offset;
+    layer.variance = model.statistics[spec->running_mean + 1].offset;
+    plan.filters.push_back({.offset = layer.weight,
+                            .packed_offset = packed_elements,
+                            .out_channels = static_cast<std::uint32_t>(spec->out_channels),
+                            .in_channels = static_cast<std::uint32_t>(spec->in_channels),
+                            .packed_channels = static_cast<std::uint32_t>(layer.conv.in_channels),
+                            .kernel = static_cast<std::uint32_t>(spec->kernel)});
+    packed_elements += layer.conv.filter_elements();
+    const std::string& weight = model.parameters[spec->weight].name;
+    names.push_back(weight.substr(0, weight.rfind('.')));
+    plan.layers.push_back(layer);
+  }
+  plan.filter_blocks = number_filter_blocks(plan.filters);
+  // No network ends with a projection, so the last layer is that before the classifier.
+  const ActivationShape& last = plan.layers.back().out;
+  plan.classifier = {microbatch, last.width, last.channels,
+                     static_cast<std::uint32_t>(model.classes)};
+  plan.classifier_weight = parameter(model.classifier_weight);
+  plan.classifier_bias = parameter(model.classifier_weight + 1);
+  return names;
+}
 
 /// A layer between forward and backward.
 struct Unit {

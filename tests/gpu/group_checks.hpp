@@ -20,7 +20,7 @@ inline constexpr const char* kRight = "right";
 [[nodiscard]] std::string check_operations(DeviceGroup& group);
 /// An all-reduce of `count` int32.
 [[nodiscard]] std::string check_sum(DeviceGroup& group, std::size_t count);
-/// follow() and let_follow(): data that a slow stream makes is summed, and read by that stream.
+/// follow(): data that a slow stream makes is summed.
 [[nodiscard]] std::string check_streams(DeviceGroup& group);
 
 }  // namespace mayfly::collectives::gpu_test

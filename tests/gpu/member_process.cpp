@@ -103,13 +103,13 @@ std::string MemberProcess::hear() {
   return line;
 }
 
-void tell_view(const Members& members, const std::string& verb, int view) {
+void tell_view(const Members& members, int view) {
   std::string peers;
   for (const auto& member : members) {
     peers += " " + std::to_string(member->id());
   }
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    members[rank]->tell(verb + " " + std::to_string(view) + " " + std::to_string(rank) + peers);
+    members[rank]->tell("form " + std::to_string(view) + " " + std::to_string(rank) + peers);
   }
 }
 

@@ -40,8 +40,8 @@ class MemberProcess {
 
 using Members = std::vector<std::unique_ptr<MemberProcess>>;
 
-/// Tells all members to `verb` ("form" or "prepare") view `view`, in this order of ranks.
-void tell_view(const Members& members, const std::string& verb, int view);
+/// Tells all members to form view `view`, in this order of ranks.
+void tell_view(const Members& members, int view);
 void tell_all(const Members& members, const std::string& line);
 
 }  // namespace mayfly::collectives::gpu_test

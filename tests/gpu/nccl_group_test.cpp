@@ -38,7 +38,7 @@ class NcclOnOneGpu : public testing::Test {
   }
 
   void form(const Members& members, int view) {
-    tell_view(members, "form", view);
+    tell_view(members, view);
     expect(members, "formed");
   }
   // Every answer begins with `word`.
@@ -149,7 +149,7 @@ TEST_F(NcclOnOneGpu, RankZeroCanBeLostToo) {
 
 TEST_F(NcclOnOneGpu, SurvivorsOfAKillWhileFormingFormTheNextView) {
   Members members = start(3);
-  tell_view(members, "form", 1);
+  tell_view(members, 1);
   pause(50);
   members.back()->kill();
   members.pop_back();
@@ -173,33 +173,6 @@ TEST_F(NcclOnOneGpu, AViewGrowsByAMember) {
   form(members, 2);
   sum(members, 1000);
   record("planned_change_to_first_sum", since(start_of_change));
-  expect_right(members, "check");
-}
-
-TEST_F(NcclOnOneGpu, AnAnnouncedViewIsPreparedWhileThePresentOneWorks) {
-  Members present = start(2);
-  form(present, 1);
-  Members joiner = start(1, 2);
-  Members members;
-  members.push_back(std::move(present[0]));
-  members.push_back(std::move(present[1]));
-  members.push_back(std::move(joiner[0]));
-  tell_view(members, "prepare", 2);
-  expect(members, "preparing");
-  const Instant start_of_preparation = monotonic_now();
-  while (since(start_of_preparation) < 1500.0) {
-    for (int i = 0; i < 2; ++i) {
-      members[static_cast<std::size_t>(i)]->tell("sum 65536");
-    }
-    for (int i = 0; i < 2; ++i) {
-      const std::string answer = members[static_cast<std::size_t>(i)]->hear();
-      ASSERT_TRUE(answer.starts_with("sum")) << answer;
-    }
-  }
-  const Instant start_of_change = monotonic_now();
-  form(members, 2);
-  sum(members, 1000);
-  record("prepared_change_to_first_sum", since(start_of_change));
   expect_right(members, "check");
 }
 

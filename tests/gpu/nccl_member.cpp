@@ -102,10 +102,6 @@ class Member {
     words >> verb;
     if (verb == "form") {
       form(words);
-    } else if (verb == "prepare") {
-      // Kept until the next form(): its store must live.
-      dynamic_cast<DeviceTransport&>(*transport_).prepare(read_spec(words), far());
-      say("preparing");
     } else if (verb == "check") {
       say(check_operations(group()));
     } else if (verb == "streams") {

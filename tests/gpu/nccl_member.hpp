@@ -4,7 +4,6 @@
 // run on a second thread, so that "abort" is heard at any time.
 //
 //   form VIEW RANK ID...      -> "formed MS" or "failed CODE TEXT"
-//   prepare VIEW RANK ID...   begins to form in the background -> "preparing"
 //   check                     every operation of the port, several sizes and types, each result
 //                             compared element by element -> "right" or what was wrong
 //   streams                   an operation that follows a stream and is followed by it -> as check

@@ -11,7 +11,7 @@
 
 #include "base/module_file.hpp"
 #include "nn/cuda/cuda_module.hpp"
-#include "nn/device_optimizer.hpp"
+#include "nn/device_engine.hpp"
 #include "tests/unit/nn/cuda/reference_executor.hpp"
 #include "tests/unit/nn/cuda/set_problem.hpp"
 #include "tests/unit/nn/cuda/step_problem.hpp"
@@ -36,7 +36,7 @@ class GpuStepOf : public testing::TestWithParam<Case> {
     problem.loss_scale = GetParam().dtype == Dtype::kFp16 ? 0x1p10F : 1.0F;
   }
 
-  std::unique_ptr<StepEngine> engine() {
+  std::unique_ptr<DeviceEngine> engine() {
     auto made = g_module->make(
         problem.model, {.microbatch = GetParam().images, .dtype = GetParam().dtype, .device = 0});
     EXPECT_TRUE(made.ok()) << made.error().detail;
@@ -77,8 +77,7 @@ TEST_P(GpuStepOf, BitsAreThoseOfAnyOtherRun) {
 TEST_P(GpuStepOf, AGradientMayStayAndChangesNothingElse) {
   const auto gpu = engine();
   ASSERT_NE(gpu, nullptr);
-  ASSERT_TRUE(gpu->device_gradient().has_value());
-  EXPECT_NE(gpu->device_gradient()->gradient, nullptr);
+  EXPECT_NE(gpu->gradient().gradient, nullptr);
   const Outcome brought = problem.train(*gpu);
   std::vector<float> statistics(problem.model.statistic_count);
   RecordingSink sink;
@@ -106,27 +105,18 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
                            return std::string(each.param.model) + "_" + name_of(each.param.dtype);
                          });
 
-/// By a table that says so of every fused pass. Nothing is fused where cuDNN offers nothing; the
-/// log of the first engine says how many are.
+/// Nothing is fused where cuDNN offers nothing.
 TEST(GpuStep, InFp16FusedItIsNearWhatItIsInParts) {
   for (const auto& [name, size] : {std::pair{"resnet20", 32}, std::pair{"resnet50", 64}}) {
     Problem problem(name, size, 8);
     problem.decide_relus();
     problem.loss_scale = 0x1p10F;
-    EngineTable table("any");
-    for (const ConvKey& key : convolutions_of_step(problem.model, 8, Dtype::kFp16)) {
-      if (is_fused(key.pass)) {
-        table.set(key, {.engine = {EngineName::kUnfused, {}}});
-      }
-    }
     EngineRequest request{.microbatch = 8, .dtype = Dtype::kFp16, .device = 0};
     auto fused = g_module->make(problem.model, request);
-    request.engines = &table;
+    request.fuses = false;
     auto in_parts = g_module->make(problem.model, request);
     ASSERT_TRUE(fused.ok()) << fused.error().detail;
     ASSERT_TRUE(in_parts.ok()) << in_parts.error().detail;
-    RecordProperty(std::string(name) + "_engines", fused.value()->remark());
-    EXPECT_EQ(in_parts.value()->remark().find("are fused"), std::string::npos);
     const Outcome one = problem.train(*fused.value());
     const Outcome other = problem.train(*in_parts.value());
     EXPECT_NEAR(one.result.loss / other.result.loss, 1.0, 0.01) << name;
@@ -154,15 +144,15 @@ TEST(GpuStep, ImagesThatWereBroughtAheadAreThoseThatComeWhenTheyAreWanted) {
   std::ranges::reverse(other.pixels);
   auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0});
   ASSERT_TRUE(made.ok()) << made.error().detail;
-  StepEngine& gpu = *made.value();
-  ASSERT_TRUE(gpu.prefetches_input());
+  DeviceEngine& gpu = *made.value();
+  ASSERT_FALSE(gpu.holds_training_set());
   const Outcome right = problem.train(gpu);
   const Outcome right_other = other.train(gpu);
   ASSERT_FALSE(right == right_other);
   const auto expect = [&gpu](const Problem& next, std::uint64_t id) {
     Batch batch = next.batch(0, 4);
     batch.id = id;
-    gpu.expect(batch);
+    gpu.prefetch(batch);
   };
   for (std::uint64_t id = 1; id < 6; id += 2) {
     expect(other, id);
@@ -178,10 +168,10 @@ TEST(GpuStep, UpdatesTheStateToTheBitsOfTheHost) {
   const std::size_t count = problem.model.parameter_count;
   auto made = g_module->make(problem.model, {.microbatch = 4, .device = 0, .keeps_state = true});
   ASSERT_TRUE(made.ok()) << made.error().detail;
-  StepEngine& gpu = *made.value();
+  DeviceEngine& gpu = *made.value();
   DeviceOptimizer* const optimizer = gpu.optimizer();
   ASSERT_NE(optimizer, nullptr);
-  ASSERT_EQ(optimizer->mean_gradient(), gpu.device_gradient()->gradient);
+  ASSERT_EQ(optimizer->mean_gradient(), gpu.gradient().gradient);
   constexpr float kRate = 0.1F;
   for (const std::uint64_t version : {1U, 2U, 3U}) {
     const Outcome outcome = problem.train(gpu, version);
@@ -239,11 +229,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   nn::cuda::g_module = reinterpret_cast<nn::cuda::CudaModuleFunction>(function.value())();
-  const Result<nn::cuda::DeviceIdentity> device = nn::cuda::g_module->probe(0);
+  const Result<std::string> device = nn::cuda::g_module->probe(0);
   if (!device.ok()) {
     std::printf("no GPU: %s\n", device.error().detail.c_str());
     return 0;
   }
-  std::printf("GPU: %s\n", device.value().text.c_str());
+  std::printf("GPU: %s\n", device.value().c_str());
   return RUN_ALL_TESTS();
 }

@@ -27,8 +27,7 @@ MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 
 # Headers over CUDA and cuDNN, and where NVIDIA's packages put those.
 CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles",
-                "nn/cuda/device_feed", "nn/cuda/gradient_copy", "nn/cuda/resident_state",
-                "nn/cuda/running_step", "nn/cuda/staging")
+                "nn/cuda/device_copies", "nn/cuda/resident_state")
 CUDA_INCLUDE = "/usr/local/cuda/include"
 CCACHE = ["ccache"] if shutil.which("ccache") else []
 

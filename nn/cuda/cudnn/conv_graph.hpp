@@ -4,7 +4,7 @@
 // that a fused pass adds, and where their tensors are. A thread at a time.
 
 #include "nn/cuda/conv_shape.hpp"
-#include "nn/cuda/cudnn/planning_target.hpp"
+#include "nn/cuda/cudnn/descriptor.hpp"
 #include "nn/dtype.hpp"
 
 namespace mayfly::nn::cuda::cudnn {

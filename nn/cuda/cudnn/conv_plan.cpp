@@ -3,15 +3,96 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "base/try_assign.hpp"
 #include "nn/cuda/cudnn/conv_graph.hpp"
-#include "nn/cuda/cudnn/engine_config.hpp"
 
 namespace mayfly::nn::cuda::cudnn {
 namespace {
 
-std::string text_of(const ConvShape& shape, ConvPass pass, Dtype dtype) {
-  return fmt::format("the {} of {} in {}", to_string(pass), shape.text(), nn::name_of(dtype));
+/// Reads `count` descriptors of `type` out of another one.
+Result<std::vector<Descriptor>> parts_of(const Descriptor& whole, cudnnBackendAttributeName_t name,
+                                         cudnnBackendDescriptorType_t type, std::int64_t count) {
+  std::vector<Descriptor> parts;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < count; ++i) {
+    TRY_ASSIGN(auto part, Descriptor::create(type));
+    handles.push_back(part.get());
+    parts.push_back(std::move(part));
+  }
+  std::int64_t found = 0;
+  TRY(check(cudnnBackendGetAttribute(whole.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                                     &found, handles.data()),
+            "reading what was found"));
+  parts.resize(static_cast<std::size_t>(std::min(found, count)));
+  return parts;
+}
+
+/// Why a note on an engine makes it unsuitable; null if it does not.
+const char* objection(cudnnBackendNumericalNote_t note, Dtype dtype) {
+  switch (note) {
+    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return "it is not deterministic";
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return "it does not sum in fp32";
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+      return dtype == Dtype::kFp32 ? "it multiplies fp32 as TF32" : nullptr;
+    default: return nullptr;
+  }
+}
+
+/// The engine that a configuration sets the knobs of.
+Result<Descriptor> engine_of(const Descriptor& configuration) {
+  auto engines =
+      parts_of(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+  if (!engines.ok()) {
+    return std::move(engines).error();
+  }
+  if (engines.value().empty()) {
+    return Error{Errc::kUnsupported, "cuDNN: a configuration without an engine"};
+  }
+  return std::move(engines.value().front());
+}
+
+/// The engines that cuDNN's heuristics offer for a graph, with their knobs set ("configurations"),
+/// in cuDNN's order of preference. Fails as cuDNN does.
+Result<std::vector<Descriptor>> offered_for(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                            const PlanningTarget& target) {
+  Builder builder(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  builder.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  target.describe(builder, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
+  TRY_ASSIGN(auto search, builder.finalise());
+  std::int64_t count = 0;
+  TRY(check(cudnnBackendGetAttribute(search.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+            "counting engines"));
+  return parts_of(search, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
+}
+
+/// Why a configuration is not taken, from what its engine says about itself: not deterministic,
+/// compiled at run time, sums not in fp32, or TF32 where fp32 is wanted. Null if it is.
+Result<const char*> objection_to(const Descriptor& configuration, Dtype dtype) {
+  TRY_ASSIGN(const auto engine, engine_of(configuration));
+  const auto numerical = values_of<cudnnBackendNumericalNote_t>(
+      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  if (!numerical.ok()) {
+    return numerical.error();
+  }
+  for (const cudnnBackendNumericalNote_t note : numerical.value()) {
+    if (const char* why = objection(note, dtype); why != nullptr) {
+      return why;
+    }
+  }
+  const auto behaviour = values_of<cudnnBackendBehaviorNote_t>(
+      engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  if (!behaviour.ok()) {
+    return behaviour.error();
+  }
+  const bool compiled =
+      std::ranges::count(behaviour.value(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != 0;
+  return compiled ? "it is compiled at run time" : nullptr;
 }
 
 Result<std::size_t> workspace_of(const Descriptor& plan) {
@@ -28,52 +109,33 @@ Result<std::size_t> workspace_of(const Descriptor& plan) {
 
 }  // namespace
 
-Result<ConvPlan> ConvPlan::finalised(const Descriptor& configuration, const ConvShape& shape,
-                                     ConvPass pass, Dtype dtype, const PlanningTarget& target) {
-  const Result<const char*> why = objection_to(configuration, dtype);
-  if (!why.ok()) {
-    return why.error();
-  }
-  if (why.value() != nullptr) {
-    return Error{Errc::kUnsupported, why.value()};
+Result<ConvPlan> ConvPlan::finalised(const Descriptor& configuration, const ConvKey& key,
+                                     const PlanningTarget& target) {
+  TRY_ASSIGN(const char* const why, objection_to(configuration, key.dtype));
+  if (why != nullptr) {
+    return Error{Errc::kUnsupported, why};
   }
   Builder builder(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   builder.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
   target.aim(builder, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
-  Result<Descriptor> finished = builder.finalise();
-  if (!finished.ok()) {
-    return std::move(finished).error();
-  }
-  const Result<std::size_t> workspace = workspace_of(finished.value());
-  if (!workspace.ok()) {
-    return workspace.error();
-  }
-  Result<EngineName> name = name_of(configuration);
-  if (!name.ok()) {
-    return std::move(name).error();
-  }
   ConvPlan plan;
-  plan.shape_ = shape;
-  plan.pass_ = pass;
-  plan.plan_ = std::move(finished).value();
-  plan.workspace_bytes_ = workspace.value();
-  plan.engine_ = std::move(name).value();
+  plan.shape_ = key.shape;
+  plan.pass_ = key.pass;
+  TRY_ASSIGN(plan.plan_, builder.finalise());
+  TRY_ASSIGN(plan.workspace_bytes_, workspace_of(plan.plan_));
   return plan;
 }
 
-Result<std::vector<ConvPlan>> ConvPlan::offered(const ConvShape& shape, ConvPass pass, Dtype dtype,
-                                                const PlanningTarget& target, std::size_t max) {
-  const std::string what = text_of(shape, pass, dtype);
-  const Result<Descriptor> graph = graph_of(shape, pass, dtype, target);
+Result<ConvPlan> ConvPlan::choose(const ConvKey& key, const PlanningTarget& target) {
+  const Result<Descriptor> graph = graph_of(key.shape, key.pass, key.dtype, target);
   if (!graph.ok()) {
-    return Error{Errc::kUnsupported, what + ": " + graph.error().detail};
+    return Error{Errc::kUnsupported, text_of(key) + ": " + graph.error().detail};
   }
-  std::vector<ConvPlan> plans;
   std::size_t offered = 0;
   std::string last = "none was offered";
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (is_fused(pass) && mode == CUDNN_HEUR_MODE_FALLBACK) {
-      continue;  // the fall-back is to compute the parts one by one
+    if (is_fused(key.pass) && mode == CUDNN_HEUR_MODE_FALLBACK) {
+      continue;  // instead, the parts are computed one by one
     }
     const auto found = offered_for(graph.value(), mode, target);
     if (!found.ok()) {
@@ -82,56 +144,17 @@ Result<std::vector<ConvPlan>> ConvPlan::offered(const ConvShape& shape, ConvPass
     }
     for (const Descriptor& configuration : found.value()) {
       ++offered;
-      Result<ConvPlan> plan = finalised(configuration, shape, pass, dtype, target);
-      if (!plan.ok()) {
-        last = plan.error().detail;
-        continue;
+      Result<ConvPlan> plan = finalised(configuration, key, target);
+      if (plan.ok()) {
+        plan.value().rank_ = offered;
+        return plan;
       }
-      const bool is_known = std::ranges::any_of(
-          plans, [&](const ConvPlan& each) { return each.engine_ == plan.value().engine_; });
-      if (is_known) {
-        continue;
-      }
-      plan.value().rank_ = offered;
-      plans.push_back(std::move(plan).value());
-      if (plans.size() == max) {
-        return plans;
-      }
+      last = plan.error().detail;
     }
   }
-  if (plans.empty()) {
-    return Error{Errc::kUnsupported, fmt::format("cuDNN has no engine for {}: {} offered, the last "
-                                                 "left out as {}",
-                                                 what, offered, last)};
-  }
-  return plans;
-}
-
-Result<ConvPlan> ConvPlan::choose(const ConvShape& shape, ConvPass pass, Dtype dtype,
-                                  const PlanningTarget& target) {
-  Result<std::vector<ConvPlan>> plans = offered(shape, pass, dtype, target, 1);
-  if (!plans.ok()) {
-    return std::move(plans).error();
-  }
-  return std::move(plans.value().front());
-}
-
-Result<ConvPlan> ConvPlan::by(const EngineName& engine, const ConvShape& shape, ConvPass pass,
-                              Dtype dtype, const PlanningTarget& target) {
-  const auto refused = [&](const Error& error) {
-    return Error{Errc::kUnsupported, fmt::format("{} for {}: {}", engine.text(),
-                                                 text_of(shape, pass, dtype), error.detail)};
-  };
-  const Result<Descriptor> graph = graph_of(shape, pass, dtype, target);
-  if (!graph.ok()) {
-    return refused(graph.error());
-  }
-  const Result<Descriptor> configuration = configured(graph.value(), engine, target);
-  if (!configuration.ok()) {
-    return refused(configuration.error());
-  }
-  Result<ConvPlan> plan = finalised(configuration.value(), shape, pass, dtype, target);
-  return plan.ok() ? std::move(plan) : refused(plan.error());
+  return Error{Errc::kUnsupported,
+               fmt::format("cuDNN has no engine for {}: {} offered, the last left out as {}",
+                           text_of(key), offered, last)};
 }
 
 Result<Descriptor> ConvPlan::bind(const ConvTensors& tensors) const {

@@ -1,10 +1,18 @@
 #include "nn/cuda/cudnn/descriptor.hpp"
 
+#include "base/try_assign.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
 
 namespace mayfly::nn::cuda::cudnn {
+namespace {
+
+// Descriptions of devices exist since 9.8; NVIDIA's own samples use them from here on.
+constexpr std::size_t kDescriptionsSince = 91100;
+
+}  // namespace
 
 Result<void> check(cudnnStatus_t status, const char* what_we_did) {
   if (status == CUDNN_STATUS_SUCCESS) {
@@ -28,11 +36,7 @@ Descriptor::~Descriptor() {
 
 Result<Descriptor> Descriptor::create(cudnnBackendDescriptorType_t type) {
   Descriptor descriptor;
-  Result<void> created =
-      check(cudnnBackendCreateDescriptor(type, &descriptor.handle_), "creating a descriptor");
-  if (!created.ok()) {
-    return std::move(created).error();
-  }
+  TRY(check(cudnnBackendCreateDescriptor(type, &descriptor.handle_), "creating a descriptor"));
   return descriptor;
 }
 
@@ -72,6 +76,34 @@ Result<Descriptor> Builder::finalise() {
     return outcome_.error();
   }
   return std::move(descriptor_);
+}
+
+Result<PlanningTarget> PlanningTarget::described(std::string_view json) {
+  if (cudnnGetVersion() < kDescriptionsSince) {
+    return Error{Errc::kUnsupported, "planning without a device needs cuDNN 9.11 or newer"};
+  }
+  Builder builder(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  builder.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, std::span<const char>(json));
+  TRY_ASSIGN(auto device, builder.finalise());
+  return PlanningTarget(std::move(device));
+}
+
+void PlanningTarget::aim(Builder& builder, cudnnBackendAttributeName_t handle_name) const {
+  if (handle_ != nullptr) {
+    builder.set(handle_name, handle_);
+  }
+}
+
+void PlanningTarget::aim(Builder& builder, cudnnBackendAttributeName_t handle_name,
+                         cudnnBackendAttributeName_t device_name) const {
+  aim(builder, handle_name);
+  describe(builder, device_name);
+}
+
+void PlanningTarget::describe(Builder& builder, cudnnBackendAttributeName_t device_name) const {
+  if (handle_ == nullptr) {
+    builder.set(device_name, device_);
+  }
 }
 
 }  // namespace mayfly::nn::cuda::cudnn

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,10 +72,6 @@ constexpr cudnnBackendAttributeType_t attribute_type<cudnnBackendNumericalNote_t
 template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnBackendBehaviorNote_t>() {
   return CUDNN_TYPE_BEHAVIOR_NOTE;
-}
-template <>
-constexpr cudnnBackendAttributeType_t attribute_type<cudnnBackendKnobType_t>() {
-  return CUDNN_TYPE_KNOB_TYPE;
 }
 template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnHandle_t>() {
@@ -146,15 +144,38 @@ template <typename T>
                                                cudnnBackendAttributeName_t name, std::size_t max) {
   std::vector<T> values(max);
   std::int64_t count = 0;
-  Result<void> read =
-      check(cudnnBackendGetAttribute(descriptor.get(), name, attribute_type<T>(),
+  TRY(check(cudnnBackendGetAttribute(descriptor.get(), name, attribute_type<T>(),
                                      static_cast<std::int64_t>(max), &count, values.data()),
-            "reading an attribute");
-  if (!read.ok()) {
-    return std::move(read).error();
-  }
+            "reading an attribute"));
   values.resize(std::min(max, static_cast<std::size_t>(count)));
   return values;
 }
+
+// Private to nn/cuda: what a convolution is planned for: the device behind a cuDNN handle, or a
+// device that is only described, so that what cuDNN offers for it can be checked on a machine
+// without one (docs/gpu.md).
+
+class PlanningTarget {
+ public:
+  /// The present device of a handle, which must outlive the target and its plans.
+  explicit PlanningTarget(cudnnHandle_t handle) : handle_(handle) {}
+
+  /// A device as cuDNN describes it in JSON. kInvalidInput if a field is
+  /// missing; kUnsupported with a cuDNN before 9.11.
+  [[nodiscard]] static Result<PlanningTarget> described(std::string_view json);
+
+  /// Gives a graph, a search for engines or a plan the target, by the attribute that takes it.
+  void aim(Builder& builder, cudnnBackendAttributeName_t handle_name) const;
+  void aim(Builder& builder, cudnnBackendAttributeName_t handle_name,
+           cudnnBackendAttributeName_t device_name) const;
+  /// A search for engines takes no handle: its graph has it.
+  void describe(Builder& builder, cudnnBackendAttributeName_t device_name) const;
+
+ private:
+  PlanningTarget(Descriptor device) : device_(std::move(device)) {}
+
+  cudnnHandle_t handle_ = nullptr;
+  Descriptor device_;  // instead of the handle
+};
 
 }  // namespace mayfly::nn::cuda::cudnn

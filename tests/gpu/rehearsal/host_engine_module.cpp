@@ -5,7 +5,6 @@
 //   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
 //   REHEARSAL_GPU_MIB=N       how much memory is free
 //   REHEARSAL_GPU_AHEAD=PATH  this file gets a byte for every microbatch whose images were expected
-//   REHEARSAL_GPU_ENGINES=fail  cuDNN's engines cannot be timed
 //   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
@@ -33,6 +32,7 @@
 #include "base/gpu_failure.hpp"
 #include "base/module_file.hpp"
 #include "base/random.hpp"
+#include "base/try_assign.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
@@ -42,7 +42,6 @@
 #include "nn/cuda/memory_fit.hpp"
 #include "tests/gpu/rehearsal/host_feed.hpp"
 #include "tests/gpu/rehearsal/host_state.hpp"
-#include "tests/gpu/rehearsal/host_trial.hpp"
 #include "tests/unit/nn/cuda/reference_executor.hpp"
 
 namespace mayfly::nn::cuda {
@@ -106,15 +105,14 @@ class HostSet {
 };
 
 /// Leaves gradients where they are computed, as a GPU does, or copies them.
-class HostEngine final : public StepEngine {
+class HostEngine final : public DeviceEngine {
  public:
   HostEngine(std::unique_ptr<StepEngine> engine, std::size_t parameters, std::optional<HostSet> set,
-             const EngineRequest& request, EngineUse use, std::size_t image_floats)
+             const EngineRequest& request, std::size_t image_floats)
       : engine_(std::move(engine)),
         gradient_(parameters),
         set_(std::move(set)),
-        dtype_(request.dtype),
-        use_(std::move(use)) {
+        dtype_(request.dtype) {
     if (request.keeps_state) {
       state_.emplace(gradient_);
     }
@@ -136,8 +134,7 @@ class HostEngine final : public StepEngine {
     }
     return engine_->train(used, seen, label_smoothing, gradient_, statistics, finisher);
   }
-  [[nodiscard]] bool prefetches_input() const override { return feed_.has_value(); }
-  void expect(const Batch& next) override { feed_->expect(next); }
+  void prefetch(const Batch& next) override { feed_->expect(next); }
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override {
     return engine_->evaluate(loaded(weights), batch);
   }
@@ -145,13 +142,8 @@ class HostEngine final : public StepEngine {
     return state_.has_value() ? &*state_ : nullptr;
   }
   [[nodiscard]] std::uint32_t microbatch() const override { return engine_->microbatch(); }
-  [[nodiscard]] std::string remark() const override { return use_.remark(); }
-  [[nodiscard]] std::string engines() const override { return use_.fingerprint(); }
-  [[nodiscard]] std::vector<std::string> warnings() const override { return use_.warnings(); }
   [[nodiscard]] bool holds_training_set() const override { return set_.has_value(); }
-  [[nodiscard]] std::optional<DeviceGradient> device_gradient() const override {
-    return DeviceGradient{.gradient = gradient_.data()};
-  }
+  [[nodiscard]] DeviceGradient gradient() const override { return {.gradient = gradient_.data()}; }
 
  private:
   /// Rounds what is ready to 16 bits, if it is to, and copies it, if there is somewhere to copy to.
@@ -238,46 +230,21 @@ class HostEngine final : public StepEngine {
   int steps_ = 0;
   std::optional<HostSet> set_;
   Dtype dtype_;
-  EngineUse use_;
   std::optional<HostFeed> feed_calls_;  // none if the training set is on the device
   std::optional<ImageFeed> feed_;
   std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
-
-/// cuDNN offers it, and this GPU does not run it: fused passes of REHEARSAL_GPU_REFUSES channels.
-bool is_refused(const ConvShape& shape, ConvPass pass) {
-  const std::string channels(setting("REHEARSAL_GPU_REFUSES"));
-  return is_fused(pass) && std::to_string(shape.in_channels) == channels;
-}
 
 /// A GPU's step; `plan` is REHEARSAL_GPU_PLAN. Fused passes are those that cuDNN offers.
 std::unique_ptr<StepEngine> planned_engine(const Model& model, const EngineRequest& request,
                                            std::string_view plan) {
   StepPlanOptions options{.dtype = request.dtype};
   if (plan == "fused") {
-    options.has_fused = [&request](const ConvShape& shape, ConvPass pass) {
-      return request.dtype == kFusedDtype && shape.in_channels != kImageChannels &&
-             !is_refused(shape, pass);
+    options.has_fused = [&request](const ConvShape& shape, ConvPass /*pass*/) {
+      return request.dtype == kFusedDtype && shape.in_channels != kImageChannels;
     };
   }
   return std::make_unique<ReferenceExecutor>(model, request.microbatch, options);
-}
-
-/// As if every engine of the table were possible.
-EngineUse use_of(const Model& model, const EngineRequest& request) {
-  const std::set<ConvKey> all = convolutions_of_step(model, request.microbatch, request.dtype);
-  EngineUse use{.convolutions = all.size()};
-  use.by_table = request.engines != nullptr ? request.engines->used_by(all).size() : 0;
-  for (const ConvKey& key : all) {
-    const EngineName first{1, {}};
-    if (is_refused(key.shape, key.pass)) {
-      use.not_run.push_back({key, first, "CUDNN_STATUS_EXECUTION_FAILED, pretended"});
-      continue;
-    }
-    const EngineEntry* entry = request.engines != nullptr ? request.engines->find(key) : nullptr;
-    use.engines.emplace(key, entry != nullptr ? entry->engine : first);
-  }
-  return use;
 }
 
 /// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
@@ -308,12 +275,10 @@ CudnnFacts facts_of(int device) {
   return facts;
 }
 
-Result<DeviceIdentity> probe(int device) {
+Result<std::string> probe(int device) {
   const CudnnFacts facts = facts_of(device);
-  if (Result<void> fit = judge(facts); !fit.ok()) {
-    return std::move(fit).error();
-  }
-  return DeviceIdentity{identity_of(facts), kind_of(facts)};
+  TRY(judge(facts));
+  return identity_of(facts);
 }
 
 std::size_t free_bytes() {
@@ -322,63 +287,36 @@ std::size_t free_bytes() {
                      : std::strtoull(mib.c_str(), nullptr, 10) << 20;
 }
 
-Result<std::unique_ptr<StepEngine>> make(const Model& model, const EngineRequest& request) {
-  if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
-    return std::move(fit).error();
-  }
+Result<std::unique_ptr<DeviceEngine>> make(const Model& model, const EngineRequest& request) {
+  TRY(judge(facts_of(request.device)));
   StepPlanOptions options{.dtype = request.dtype, .keeps_state = request.keeps_state};
   if (request.training_set != nullptr) {
     options.set = request.training_set->resident;
   }
-  const Result<StepPlan> plan =
-      make_fitting_plan(model, request.microbatch, options, {free_bytes(), request.sums_bytes});
-  if (!plan.ok()) {
-    return plan.error();
-  }
+  TRY_ASSIGN(const auto plan, make_fitting_plan(model, request.microbatch, options,
+                                                {free_bytes(), request.sums_bytes}));
   std::optional<HostSet> images;
-  if (plan.value().set.has_value()) {
-    Result<HostSet> made = HostSet::make(*request.training_set, model.image_size);
-    if (!made.ok()) {
-      return std::move(made).error();
-    }
-    images = std::move(made).value();
+  if (plan.set.has_value()) {
+    TRY_ASSIGN(images, HostSet::make(*request.training_set, model.image_size));
   }
   const auto image_floats =
       std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size);
   if (const std::string_view as = setting("REHEARSAL_GPU_PLAN"); !as.empty()) {
     EngineRequest rounded = request;
     rounded.dtype = Dtype::kFp32;  // gradients are rounded where a GPU rounds them
-    return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
-        planned_engine(model, request, as), model.parameter_count, std::move(images), rounded,
-        use_of(model, request), image_floats));
+    return std::unique_ptr<DeviceEngine>(
+        std::make_unique<HostEngine>(planned_engine(model, request, as), model.parameter_count,
+                                     std::move(images), rounded, image_floats));
   }
-  if (Result<void> set = cpu::select_conv_kernels("auto"); !set.ok()) {
-    return std::move(set).error();
-  }
+  TRY(cpu::select_conv_kernels("auto"));
   // In fp32 whatever is asked for, with gradients rounded afterwards: a CPU with bf16 of its own is
   // not needed to play a GPU that has it.
   if (Result<std::string> isa = cpu::select_isa("auto"); !isa.ok()) {
     return std::move(isa).error();
   }
-  Result<std::unique_ptr<StepEngine>> engine = cpu::make_cpu_engine(model, request.microbatch);
-  if (!engine.ok()) {
-    return engine;
-  }
-  return std::unique_ptr<StepEngine>(std::make_unique<HostEngine>(
-      std::move(engine).value(), model.parameter_count, std::move(images), request,
-      use_of(model, request), image_floats));
-}
-
-Result<void> time_engines(const std::set<ConvKey>& convolutions, const EngineTimingRequest& request,
-                          const EngineTimingSink& take) {
-  if (Result<void> fit = judge(facts_of(request.device)); !fit.ok()) {
-    return fit;
-  }
-  const auto make = [](const ConvKey& key) -> Result<std::unique_ptr<EngineTrial>> {
-    return std::unique_ptr<EngineTrial>(
-        std::make_unique<PretendedTrial>(key.pass, setting("REHEARSAL_GPU_ENGINES") == "fail"));
-  };
-  return time_each(convolutions, request.rounds, make, take);
+  TRY_ASSIGN(auto engine, cpu::make_cpu_engine(model, request.microbatch));
+  return std::unique_ptr<DeviceEngine>(std::make_unique<HostEngine>(
+      std::move(engine), model.parameter_count, std::move(images), request, image_floats));
 }
 
 }  // namespace
@@ -387,7 +325,6 @@ Result<void> time_engines(const std::set<ConvKey>& convolutions, const EngineTim
 extern "C" __attribute__((visibility("default"))) const mayfly::nn::cuda::CudaModule*
 mayfly_cuda_module() {
   using namespace mayfly::nn::cuda;  // NOLINT: the names above
-  static const CudaModule module{
-      .build = mayfly::module_build(), .probe = probe, .make = make, .time_engines = time_engines};
+  static const CudaModule module{.build = mayfly::module_build(), .probe = probe, .make = make};
   return &module;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/try_assign.hpp"
 #include "collectives/nccl/device_group.hpp"
 #include "collectives/nccl/nccl_facts.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
@@ -38,20 +39,16 @@ class HostGroup final : public DeviceGroup {
 
   // Streams have done what they were given.
   Result<void> follow(DeviceStream /*stream*/) override { return {}; }
-  Result<void> let_follow(DeviceStream /*stream*/, Work& work, Instant deadline) override {
-    return work.wait(deadline);
-  }
 
  private:
   std::unique_ptr<Group> group_;
 };
 
-class HostTransport final : public DeviceTransport {
+class HostTransport final : public Transport {
  public:
   explicit HostTransport(std::unique_ptr<Transport> tcp) : tcp_(std::move(tcp)) {}
 
   std::string address() const override { return tcp_->address(); }
-  void prepare(const GroupSpec& /*spec*/, Instant /*deadline*/) override {}
   void give_up_on(ViewId view) noexcept override { tcp_->give_up_on(view); }
 
   // Members of an nccl group know each other's ids only; addresses go through the store.
@@ -63,18 +60,12 @@ class HostTransport final : public DeviceTransport {
     (void)spec.store->set(key(value(spec.rank)), std::as_bytes(std::span(own)));
     GroupSpec with_addresses = spec;
     for (std::size_t rank = 0; rank < spec.peers.size(); ++rank) {
-      const Result<Bytes> address = spec.store->get(key(rank), deadline);
-      if (!address.ok()) {
-        return address.error();
-      }
-      const auto* const text = reinterpret_cast<const char*>(address.value().data());
-      with_addresses.peers[rank].address = std::string(text, address.value().size());
+      TRY_ASSIGN(const auto address, spec.store->get(key(rank), deadline));
+      const auto* const text = reinterpret_cast<const char*>(address.data());
+      with_addresses.peers[rank].address = std::string(text, address.size());
     }
-    Result<std::unique_ptr<Group>> formed = tcp_->form(with_addresses, deadline);
-    if (!formed.ok()) {
-      return formed;
-    }
-    return std::unique_ptr<Group>(std::make_unique<HostGroup>(std::move(formed).value()));
+    TRY_ASSIGN(auto formed, tcp_->form(with_addresses, deadline));
+    return std::unique_ptr<Group>(std::make_unique<HostGroup>(std::move(formed)));
   }
 
  private:
@@ -98,11 +89,8 @@ Result<void> probe() {
 }
 
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& /*options*/) {
-  Result<std::unique_ptr<Transport>> tcp = make_tcp_transport({});
-  if (!tcp.ok()) {
-    return tcp;
-  }
-  return std::unique_ptr<Transport>(std::make_unique<HostTransport>(std::move(tcp).value()));
+  TRY_ASSIGN(auto tcp, make_tcp_transport({}));
+  return std::unique_ptr<Transport>(std::make_unique<HostTransport>(std::move(tcp)));
 }
 
 Result<std::unique_ptr<SumCalls>> make_sum_calls(int /*device*/) {

@@ -14,7 +14,7 @@
 
 #include "base/check.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
-#include "nn/device_optimizer.hpp"
+#include "nn/device_engine.hpp"
 
 namespace mayfly::nn::cuda {
 

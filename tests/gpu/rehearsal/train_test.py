@@ -268,69 +268,10 @@ def bench():
         expect("rehearsal" in line["device"], f"{backend}: {line}")
 
 
-def engines():
-    """The table that `bench engines` writes is one that workers take, once it is beside the
-    program; an engine that is faster and wrong is not in it."""
-    folder = os.path.dirname(mayfly_run.BINARY)
-    os.mkdir(os.path.join(folder, "engine_tables"))
-    table = os.path.join(folder, "engine_tables", "sm_90-cudnn-9.19.0.tsv")
-
-    def bench(*options, dtype="fp32", **settings):
-        with pretended(**settings):
-            return subprocess.run(
-                [mayfly_run.BINARY, "bench", "engines", "--device", "cuda:0", "--model", "resnet20",
-                 "--dtype", dtype, "--output", table, "--json", *options],
-                capture_output=True, text=True, timeout=100, check=False)
-
-    images = JOB[JOB.index("--microbatch") + 1]
-    failed = bench("--batch", images, REHEARSAL_GPU_ENGINES="fail")
-    expect(failed.returncode == 2 and len(failed.stderr.splitlines()) == 1, failed.stderr)
-    expect(not os.path.exists(table), "a table of nothing is written")
-    made = bench("--batch", "64")
-    expect(made.returncode == 0, made.stderr)
-    cut = bench("--batch", images, "--seconds", "1e-9")
-    expect(cut.returncode == 0 and json.loads(cut.stdout.splitlines()[-1])["measured"] == 1,
-           f"goes on after its time: {cut.stdout}")
-    made = bench("--batch", images)
-    expect(made.returncode == 0, made.stderr)
-    lines = [json.loads(line) for line in made.stdout.splitlines()]
-    total = lines.pop()
-    expect(total["kind"] == "engine_table" and total["measured"] == len(lines), f"said {total}")
-    expect(total["changed"] == total["wrong_engines"] == len(lines), f"said {total}")
-    expect({line["engine"] for line in lines} == {"eng2_k4=0"}, f"said {lines[0]}")
-    with open(table) as f:
-        rows = f.read().splitlines()[2:]
-    expect(len(rows) == 2 * len(lines), f"{len(rows)} rows of two batches with {len(lines)} each")
-
-    run = Run(JOB + ["--device", "cuda:0", "--workers", "2"])
-    run.finish()
-    expect(mayfly_run.digests(run) == oracle(), "other bits")
-    said = run.logs(tail=10000)
-    expect("training set is in the memory of the GPU" in said, "no log of a GPU")
-    expect("cuDNN's own first choice" not in said, "the table is not taken")
-    run.remove()
-
-    half = bench("--batch", images, dtype="fp16")
-    expect(half.returncode == 0, half.stderr)
-    lines = [json.loads(line) for line in half.stdout.splitlines()][:-1]
-    fused = [line for line in lines if line["fused"]]
-    expect(fused and len(fused) < len(lines), f"{len(fused)} of {len(lines)} are fused")
-    expect(all(line["first"] == "unfused" and line["wrong"] == 1 for line in fused), f"{fused[0]}")
-    with open(table) as f:
-        text = f.read()
-    for word in ("forward-with-sums\tfp16\t", "input-gradient-with-sums\tfp16\t"):
-        expect(word in text, f"no row of {word}")
-
-    with open(table, "a") as f:
-        f.write("torn")
-    torn = bench("--batch", images)
-    expect(torn.returncode == 2 and "the file ends within a line" in torn.stderr, torn.stderr)
-
-
 TESTS = {"workers": workers, "churn": churn, "joins_observing": joins_observing, "plain": plain,
          "audit": audit, "leaves": leaves, "resume": resume, "losses": losses, "memory": memory,
          "state": state, "flips": flips, "resident": resident, "bench": bench,
-         "engines": engines, "ahead": ahead}
+         "ahead": ahead}
 
 if __name__ == "__main__":
     mayfly_run.BINARY = beside_modules(os.path.abspath(sys.argv.pop(1)))

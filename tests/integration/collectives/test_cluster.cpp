@@ -18,19 +18,13 @@ namespace {
 
 // The group above NCCL, with a library and a device that are played in this process.
 Result<std::unique_ptr<Transport>> make_fake_nccl_transport() {
-  Result<std::unique_ptr<DeviceTransport>> made =
-      make_nccl_transport(make_fake_nccl(), "nccl:fake");
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
-  return std::unique_ptr<Transport>(std::move(made).value());
+  return make_nccl_transport(make_fake_nccl(), "nccl:fake");
 }
 
 // Gradients through the above, everything else through tcp: what --backend nccl has.
 Result<std::unique_ptr<Transport>> make_paired() {
   Result<std::unique_ptr<Transport>> host = make_tcp_transport({});
-  Result<std::unique_ptr<DeviceTransport>> device =
-      make_nccl_transport(make_fake_nccl(), "nccl:fake");
+  Result<std::unique_ptr<Transport>> device = make_nccl_transport(make_fake_nccl(), "nccl:fake");
   if (!host.ok() || !device.ok()) {
     return host.ok() ? std::move(device).error() : std::move(host).error();
   }

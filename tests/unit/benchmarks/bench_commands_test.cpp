@@ -103,41 +103,5 @@ TEST_F(BenchStepCommand, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
   }
 }
 
-class BenchEnginesCommand : public BenchTest {
- protected:
-  BenchEnginesCommand() {
-    context_.benches.engines = [this](const EnginesBenchOptions& options) {
-      options_ = options;
-      return 0;
-    };
-  }
-  EnginesBenchOptions options_;
-};
-
-TEST_F(BenchEnginesCommand, EnginesReceivesItsFlags) {
-  EXPECT_EQ(run({"engines", "--model", "resnet18", "--image-size", "64", "--batch", "32", "--dtype",
-                 "fp32", "--device", "cuda:1", "--rounds", "3", "--seconds", "9.5", "--output",
-                 "table.tsv", "--json"}),
-            0)
-      << err();
-  EXPECT_EQ(options_.model, "resnet18");
-  EXPECT_EQ(options_.image_size, 64u);
-  EXPECT_EQ(options_.batch, 32u);
-  EXPECT_EQ(options_.dtype, "fp32");
-  EXPECT_EQ(options_.device, "cuda:1");
-  EXPECT_EQ(options_.rounds, 3u);
-  EXPECT_EQ(options_.seconds, 9.5);
-  EXPECT_EQ(options_.output, "table.tsv");
-  EXPECT_TRUE(options_.json);
-}
-
-TEST_F(BenchEnginesCommand, EnginesMeasuresWhatIsTrainedMostUnlessToldOtherwise) {
-  EXPECT_EQ(run({"engines"}), 0) << err();
-  EXPECT_EQ(options_.model, "resnet50");
-  EXPECT_EQ(options_.dtype, "bf16");
-  EXPECT_EQ(options_.device, "cuda");
-  EXPECT_EQ(run({"engines", "--rounds", "0"}), 2);
-}
-
 }  // namespace
 }  // namespace mayfly::bench

@@ -1,4 +1,4 @@
-#include "engine/training/audit.hpp"
+#include "engine/training/member_checks.hpp"
 
 #include <gtest/gtest.h>
 

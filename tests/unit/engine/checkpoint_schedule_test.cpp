@@ -1,4 +1,4 @@
-#include "engine/training/checkpoint_schedule.hpp"
+#include "engine/training/step_reports.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/training/device_exchange.hpp"
+#include "engine/training/backend.hpp"
 #include "nn/cuda/memory_fit.hpp"
 #include "tests/unit/collectives/nccl/fake_sum_device.hpp"
 

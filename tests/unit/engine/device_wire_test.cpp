@@ -10,7 +10,7 @@
 #include "base/random.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 #include "engine/reduction/gradient_wire.hpp"
-#include "engine/training/device_exchange.hpp"
+#include "engine/training/backend.hpp"
 #include "tests/unit/collectives/nccl/host_sum_calls.hpp"
 
 namespace mayfly::engine {

@@ -1,4 +1,4 @@
-#include "engine/state/initial_weights.hpp"
+#include "engine/state/starting_state.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -40,10 +40,6 @@ TEST(MixedDevices, WhoIsRefusedIsToldWhereAndWhatToDo) {
     EXPECT_NE(told.detail.find(words), std::string::npos) << told.detail;
   }
   EXPECT_EQ(told.detail.find('\n'), std::string::npos);
-  const Error engines{Errc::kRefused, "convolution kernels: the job has cudnn, this worker has x"};
-  EXPECT_EQ(with_advice(config, engines).detail, engines.detail) << "a CPU has no engine tables";
-  config.device = "cuda:1";
-  EXPECT_NE(with_advice(config, engines).detail.find("engine_tables"), std::string::npos);
   for (const Error& as_it_is : {Error{Errc::kRefused, "model: the job has resnet20"},
                                 Error{Errc::kPeerLost, "device: gone"}}) {
     EXPECT_EQ(with_advice(config, as_it_is).detail, as_it_is.detail);

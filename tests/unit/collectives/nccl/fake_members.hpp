@@ -107,7 +107,7 @@ struct FakeMembers {
 
   LocalStore store;
   std::vector<FakeNccl*> fakes;  // owned by the transports
-  std::vector<std::unique_ptr<DeviceTransport>> transports;
+  std::vector<std::unique_ptr<Transport>> transports;
 };
 
 }  // namespace mayfly::collectives::test

@@ -165,9 +165,6 @@ class Fake final : public FakeNccl {
   NcclStatus hold_for(DeviceEvent event) override {
     return push(stream_, Item::Kind::kHold, event);
   }
-  NcclStatus hold_stream(DeviceStream stream, DeviceEvent event) override {
-    return push(*static_cast<Stream*>(stream), Item::Kind::kHold, event);
-  }
   NcclStatus query(DeviceEvent event) override {
     if (script.event_answer) {
       return *script.event_answer;
@@ -288,12 +285,6 @@ void FakeStream::finish_work() {
   static Event always;
   first->event = &always;
   progress(world());
-}
-
-bool FakeStream::idle() {
-  const std::lock_guard lock(world().mutex);
-  progress(world());
-  return state_->stream.empty();
 }
 
 }  // namespace mayfly::collectives::test

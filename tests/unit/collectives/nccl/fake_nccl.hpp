@@ -56,8 +56,6 @@ class FakeStream {
   /// Gives the stream something that happens only once finish_work() is called; in order.
   void add_work();
   void finish_work();
-  /// Whether everything that the stream was given has happened.
-  [[nodiscard]] bool idle();
 
  private:
   struct State;

@@ -151,48 +151,6 @@ TEST(NcclGroup, AnOperationFollowsWhatItsStreamWasGivenBeforeAndNothingLater) {
   compute.finish_work();
 }
 
-TEST(NcclGroup, AStreamFollowsAnOperationWithoutTheHostWaitingForIt) {
-  FakeMembers members(2);
-  auto groups = members.form(1, 2);
-  FakeStream compute;
-  Ints mine(10, 1);
-  Ints theirs(10, 1);
-  const auto work = sum(*groups[0], mine);
-  EXPECT_TRUE(groups[0]->let_follow(compute.handle(), *work, late()).ok());
-  EXPECT_FALSE(compute.idle());
-  EXPECT_EQ(code_of(work->wait(soon())), Errc::kDeadline);
-  const auto their_work = sum(*groups[1], theirs);
-  EXPECT_TRUE(work->wait(late()).ok());
-  EXPECT_TRUE(their_work->wait(late()).ok());
-  EXPECT_TRUE(compute.idle());
-}
-
-TEST(NcclGroup, AStreamThatFollowsAnAbortedOperationIsFreed) {
-  FakeMembers members(2);
-  auto groups = members.form(1, 2);
-  FakeStream compute;
-  Ints mine(10, 1);
-  const auto work = sum(*groups[0], mine);
-  EXPECT_TRUE(groups[0]->let_follow(compute.handle(), *work, late()).ok());
-  groups[0]->abort();
-  EXPECT_EQ(code_of(work->wait(late())), Errc::kAborted);
-  EXPECT_TRUE(compute.idle());
-  EXPECT_EQ(code_of(groups[0]->let_follow(compute.handle(), *work, late())), Errc::kAborted);
-}
-
-TEST(NcclGroup, AStreamDoesNotFollowWhatHasNotReachedTheDevice) {
-  FakeMembers members(1);
-  auto groups = members.form(1, 1);
-  members.fakes[0]->script.enqueue_polls = 1'000'000'000;
-  FakeStream compute;
-  Ints data(10);
-  const auto work = sum(*groups[0], data);
-  EXPECT_EQ(code_of(groups[0]->let_follow(compute.handle(), *work, soon())), Errc::kDeadline);
-  EXPECT_TRUE(compute.idle());
-  groups[0]->abort();
-  EXPECT_EQ(code_of(work->wait(late())), Errc::kAborted);
-}
-
 TEST(NcclGroup, IsFlushedWhenItIsIdleAndAbortedWhenItIsNot) {
   FakeMembers members(2);
   test::reset_fake_counts();

@@ -109,56 +109,5 @@ TEST(NcclTransport, AFailedInitIsReportedAndTheNextViewForms) {
   EXPECT_EQ(members.form(2, 2).size(), 2U);
 }
 
-// ---- the next communicator, made in the background ----
-
-TEST(NcclTransport, APreparedViewIsTakenAndRunsNothingOnTheDeviceBefore) {
-  FakeMembers members(2);
-  auto present = members.form(1, 2);
-  test::reset_fake_counts();
-  on_each(2, [&](std::uint32_t rank) {
-    members.transports[rank]->prepare(members.spec(2, rank, 2), late());
-  });
-  until([] { return test::fake_counts().inits == 2; });
-  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(present[rank]->barrier()->wait(late()).ok()); });
-  EXPECT_EQ(test::fake_counts().operations, 2) << "only the barrier";
-  present.clear();
-  auto next = members.form(2, 2);
-  EXPECT_EQ(test::fake_counts().inits, 2) << "none but the prepared ones";
-  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(next[rank]->barrier()->wait(late()).ok()); });
-}
-
-TEST(NcclTransport, APreparedViewThatNeverComesIsThrownAway) {
-  FakeMembers members(3);
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {  // the third does not even hear of it
-    members.transports[rank]->prepare(members.spec(1, rank, 3), late());
-  }
-  auto groups = members.form(2, 2);
-  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok()); });
-  groups.clear();
-  members.transports[0]->prepare(members.spec(3, 0, 3), late());
-  members.transports[0]->prepare(members.spec(4, 0, 3), late());
-  members.transports.clear();
-  EXPECT_EQ(test::fake_counts().live_comms, 0);
-}
-
-TEST(NcclTransport, GivingUpOnAViewEndsItsPreparation) {
-  FakeMembers members(2);
-  members.transports[0]->prepare(members.spec(5, 0, 2), late());
-  std::thread([&] { members.transports[0]->give_up_on(ViewId{5}); }).join();
-  EXPECT_EQ(error_of(members.transports[0]->form(members.spec(5, 0, 2), late())).code,
-            Errc::kAborted);
-  members.transports[0]->prepare(members.spec(4, 0, 2), late());  // older: over before it began
-  EXPECT_EQ(error_of(members.transports[0]->form(members.spec(4, 0, 2), late())).code,
-            Errc::kAborted);
-}
-
-TEST(NcclTransport, APreparationThatIsLateEndsFormingAtItsDeadline) {
-  FakeMembers members(2);
-  members.transports[0]->prepare(members.spec(1, 0, 2), late());
-  const Error error = error_of(
-      members.transports[0]->form(members.spec(1, 0, 2), monotonic_now() + milliseconds(20)));
-  EXPECT_EQ(error.code, Errc::kDeadline);
-}
-
 }  // namespace
 }  // namespace mayfly::collectives

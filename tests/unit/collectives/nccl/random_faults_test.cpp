@@ -127,12 +127,8 @@ TEST_F(RandomFaults, WhileFormingEndOnceTheViewIsGivenUp) {
     behave_at_random(members);
     const std::uint32_t size = 2 + below(3);
     const std::uint32_t victim = below(size);
-    const bool prepared = below(2) == 0;
     const auto delay = std::chrono::microseconds(below(2000));
     on_each(size, [&](std::uint32_t rank) {
-      if (prepared) {
-        members.transports[rank]->prepare(members.spec(view, rank, size), late());
-      }
       if (rank == victim) {
         std::this_thread::sleep_for(delay);
         for (std::uint32_t other = 0; other < size; ++other) {

@@ -45,7 +45,7 @@ TEST(CudaModule, LoadsWithoutADriverAndLinksNone) {
 
 TEST(CudaModule, SaysInOneLineWhatIsMissing) {
   const CudaModule* const module = load();
-  const Result<DeviceIdentity> identity = module->probe(kAnyDevice);
+  const Result<std::string> identity = module->probe(kAnyDevice);
   if (identity.ok()) {
     return;  // there is a GPU
   }
@@ -56,7 +56,7 @@ TEST(CudaModule, SaysInOneLineWhatIsMissing) {
         << identity.error().detail;
   }
   const Model model = make_usual_model("resnet20").value();
-  const Result<std::unique_ptr<StepEngine>> made = module->make(model, {.microbatch = 8});
+  const Result<std::unique_ptr<DeviceEngine>> made = module->make(model, {.microbatch = 8});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().detail, identity.error().detail);
 }

@@ -35,7 +35,7 @@ class ReferenceExecutor final : public StepEngine {
                     GradientSink& sink) override;
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
-  [[nodiscard]] bool holds_training_set() const override { return plan_.set.has_value(); }
+  [[nodiscard]] bool holds_training_set() const { return plan_.set.has_value(); }
   /// Of a plan with a set, before the first training: brings the images to the "device".
   void take_training_set(const TrainingSet& set);
 

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "nn/cuda/engine_table.hpp"
-
 namespace mayfly::nn::cuda {
 namespace {
 
@@ -280,6 +278,18 @@ TEST(StepPlan, FusedPassesSpareAsManyBytesOfResNet50AsTheDocumentsSay) {
   }
   EXPECT_EQ(outputs, 20'622'336U);
   EXPECT_EQ(gradients, 6'573'056U);
+}
+
+TEST(ConvolutionsOfStep, AStepHasEachConvolutionOnceAndNoGradientOfImages) {
+  const Model model = make_usual_model("resnet50").value();
+  const std::set<ConvKey> all = convolutions_of_step(model, 16, Dtype::kBf16);
+  const ConvShape stem = ConvShape::of(model.stem, 16);
+  EXPECT_TRUE(all.contains({Dtype::kBf16, stem, ConvPass::kForward}));
+  EXPECT_TRUE(all.contains({Dtype::kBf16, stem, ConvPass::kWeightGradient}));
+  EXPECT_FALSE(all.contains({Dtype::kBf16, stem, ConvPass::kInputGradient}));
+  EXPECT_LT(all.size(), 3 * convolutions_of(model).size()) << "equal layers share an entry";
+  EXPECT_TRUE(std::ranges::none_of(all, [](const ConvKey& key) { return is_fused(key.pass); }));
+  EXPECT_GT(convolutions_of_step(model, 16, kFusedDtype).size(), all.size());
 }
 
 TEST(StepPlan, ScratchIsThereWhileItsConvolutionRuns) {
