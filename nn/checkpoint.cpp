@@ -1,21 +1,20 @@
 #include "nn/checkpoint.hpp"
 
+#include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "base/check.hpp"
-#include "nn/checkpoint_manifest.hpp"
+#include "base/try_assign.hpp"
 #include "nn/safetensors.hpp"
 
 namespace mayfly::nn {
 namespace {
 
 namespace json = boost::json;
-using manifest::field_of;
-using manifest::number_of;
-using manifest::text_of;
 
 constexpr const char* kExponents = "exponents";
 constexpr const char* kLossScale = "loss_scale";
@@ -25,6 +24,148 @@ using Tensors = std::map<std::string, TensorView>;
 
 Error corrupt(const std::string& file, const std::string& why) {
   return {Errc::kCorrupt, file + ": " + why};
+}
+
+// ---- the manifest
+
+constexpr const char* kFormat = "mayfly-checkpoint";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::size_t kManifestBytesMax = std::size_t{1} << 20;
+constexpr const char* kOwnHash = "manifest_xxh3";  // the last field: of all that precedes it
+
+std::optional<Digest> parse_digest(const std::string& hex) {
+  Digest digest;
+  if (hex.size() != 32) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < 32; ++i) {
+    const char c = hex[i];
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) {
+      return std::nullopt;
+    }
+    std::uint64_t& half = i < 16 ? digest.high : digest.low;
+    half = half << 4 | static_cast<std::uint64_t>(digit);
+  }
+  return digest;
+}
+
+/// The end of a manifest that begins with `text`: its hash, in a format without optional bytes, so
+/// that any modified byte is detected.
+std::string manifest_end(std::string_view text) {
+  return std::string(",\"") + kOwnHash + "\":\"" +
+         to_string(mayfly::digest_of(std::as_bytes(std::span(text)))) + "\"}\n";
+}
+
+/// A manifest of an earlier build has no hash. A flipped bit cannot make a manifest look like one
+/// of these: a damaged field name would be an unknown field, which is refused.
+Result<void> check_own_hash(std::string_view text, const json::object& fields) {
+  if (!fields.contains(kOwnHash)) {
+    constexpr std::array<std::string_view, 9> kEarlier = {
+        "format", "version", "model", "classes", "step", "seed", "digest", "files", "fingerprint"};
+    for (const auto& [name, ignored] : fields) {
+      if (std::find(kEarlier.begin(), kEarlier.end(), std::string_view(name)) == kEarlier.end()) {
+        return corrupt(kManifestFile, "holds the unknown field " + json::serialize(name));
+      }
+    }
+    return {};
+  }
+  const std::size_t covered = text.size() - std::min(text.size(), manifest_end("").size());
+  if (text.substr(covered) != manifest_end(text.substr(0, covered))) {
+    return corrupt(kManifestFile, "was changed after it was written: its hash does not fit");
+  }
+  return {};
+}
+
+/// The value of a field; null, or nothing, if `object` is not an object, has no such field, or the
+/// field has another type.
+const json::value* field_of(const json::value& object, const char* name) {
+  const json::object* fields = object.if_object();
+  return fields == nullptr ? nullptr : fields->if_contains(name);
+}
+
+std::optional<std::uint64_t> number_of(const json::value& object, const char* name) {
+  const json::value* field = field_of(object, name);
+  if (field == nullptr) {
+    return std::nullopt;
+  }
+  if (const std::uint64_t* number = field->if_uint64()) {
+    return *number;
+  }
+  if (const std::int64_t* number = field->if_int64(); number != nullptr && *number >= 0) {
+    return static_cast<std::uint64_t>(*number);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> text_of(const json::value& object, const char* name) {
+  const json::value* field = field_of(object, name);
+  if (field == nullptr || !field->is_string()) {
+    return std::nullopt;
+  }
+  return std::string(field->get_string());
+}
+
+/// The text of a manifest: the format's name and version, these fields, and the hash of all of it.
+std::string manifest_text(json::object fields) {
+  json::object whole = {{"format", kFormat}, {"version", kVersion}};
+  for (json::key_value_pair& field : fields) {
+    whole[field.key()] = std::move(field.value());
+  }
+  std::string text = json::serialize(whole);
+  text.pop_back();  // the brace
+  return text + manifest_end(text);
+}
+
+/// Parses the text and checks its hash. kCorrupt if it is truncated, modified or not a manifest,
+/// kUnsupported for another version.
+Result<json::value> parse_manifest(ByteSpan manifest) {
+  if (manifest.size() > kManifestBytesMax) {
+    return corrupt(kManifestFile, "larger than 1 MiB");
+  }
+  json::parse_options limits;
+  limits.max_depth = 4;
+  boost::system::error_code failure;
+  const std::string_view text(reinterpret_cast<const char*>(manifest.data()), manifest.size());
+  json::value parsed = json::parse({text.data(), text.size()}, failure, {}, limits);
+  if (failure) {
+    return corrupt(kManifestFile, "not JSON (" + failure.message() + "); torn?");
+  }
+  if (text_of(parsed, "format") != kFormat) {
+    return corrupt(kManifestFile, "not the manifest of a Mayfly checkpoint");
+  }
+  if (const auto version = number_of(parsed, "version"); version != kVersion) {
+    return Error{Errc::kUnsupported,
+                 std::string(kManifestFile) + ": format version " +
+                     (version ? std::to_string(*version) : std::string("missing")) +
+                     "; this build reads version " + std::to_string(kVersion)};
+  }
+  TRY(check_own_hash(text, parsed.get_object()));
+  return parsed;
+}
+
+/// kCorrupt names what is missing or wrong.
+Result<CheckpointInfo> info_from(const json::value& manifest) {
+  const auto model = text_of(manifest, "model");
+  const auto classes = number_of(manifest, "classes");
+  const auto step = number_of(manifest, "step");
+  const auto seed = number_of(manifest, "seed");
+  const auto digest = parse_digest(text_of(manifest, "digest").value_or(""));
+  if (!model || !classes || *classes > INT32_MAX || !step || !seed || !digest) {
+    return corrupt(kManifestFile, "model, classes, step, seed or digest is missing or wrong");
+  }
+  const json::value* fingerprint = field_of(manifest, "fingerprint");
+  if (fingerprint == nullptr || !fingerprint->is_object()) {
+    return corrupt(kManifestFile, "the fingerprint is missing");
+  }
+  CheckpointInfo info{*model, static_cast<int>(*classes), Step{*step}, *seed, *digest, {}};
+  for (const auto& [key, text] : fingerprint->get_object()) {
+    if (!text.is_string()) {
+      return corrupt(kManifestFile, "the fingerprint holds something else than text");
+    }
+    info.fingerprint.emplace_back(key, text.get_string());
+  }
+  return info;
 }
 
 // ---- writing
@@ -96,7 +237,7 @@ Result<ByteSpan> checked_file(const CheckpointFiles& files, const json::value& m
 Result<json::value> manifest_of(const CheckpointFiles& files) {
   const auto manifest = files.find(kManifestFile);
   return manifest == files.end() ? corrupt(kManifestFile, "missing from the checkpoint")
-                                 : manifest::parse(manifest->second);
+                                 : parse_manifest(manifest->second);
 }
 
 Result<void> copy_tensor(const Tensors& tensors, const std::string& name, const TensorInfo& info,
@@ -165,11 +306,8 @@ Result<void> copy_loss_scale(const Tensors& tensors, std::optional<LossScale>& s
 
 Result<Tensors> read_tensors(const CheckpointFiles& files, const json::value& manifest,
                              const char* name) {
-  const Result<ByteSpan> content = checked_file(files, manifest, name);
-  if (!content.ok()) {
-    return content.error();
-  }
-  Result<Tensors> tensors = decode_safetensors(content.value());
+  TRY_ASSIGN(const auto content, checked_file(files, manifest, name));
+  Result<Tensors> tensors = decode_safetensors(content);
   if (!tensors.ok()) {
     return corrupt(name, tensors.error().detail);
   }
@@ -219,21 +357,21 @@ CheckpointFiles encode_checkpoint(
     ENSURE(!prints.contains(key), "a fingerprint names each fact once");
     prints[key] = text;
   }
-  const std::string text = manifest::write({{"model", model.name},
-                                            {"classes", model.classes},
-                                            {"step", value(state.committed)},
-                                            {"seed", seed},
-                                            {"digest", to_string(digest_of(state))},
-                                            {"files", std::move(entries)},
-                                            {"fingerprint", std::move(prints)}});
+  const std::string text = manifest_text({{"model", model.name},
+                                          {"classes", model.classes},
+                                          {"step", value(state.committed)},
+                                          {"seed", seed},
+                                          {"digest", to_string(digest_of(state))},
+                                          {"files", std::move(entries)},
+                                          {"fingerprint", std::move(prints)}});
   const auto bytes = std::as_bytes(std::span(text));
   files[kManifestFile] = Bytes(bytes.begin(), bytes.end());
   return files;
 }
 
 Result<CheckpointInfo> decode_manifest(ByteSpan manifest) {
-  const Result<json::value> parsed = manifest::parse(manifest);
-  return parsed.ok() ? manifest::info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
+  const Result<json::value> parsed = parse_manifest(manifest);
+  return parsed.ok() ? info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
 }
 
 Result<ByteSpan> checked_model_file(const CheckpointFiles& files) {
@@ -243,41 +381,24 @@ Result<ByteSpan> checked_model_file(const CheckpointFiles& files) {
 }
 
 Result<ModelState> decode_checkpoint(const Model& model, const CheckpointFiles& files) {
-  const Result<json::value> manifest = manifest_of(files);
-  if (!manifest.ok()) {
-    return manifest.error();
+  TRY_ASSIGN(const auto manifest, manifest_of(files));
+  TRY_ASSIGN(const auto info, info_from(manifest));
+  if (info.model != model.name || info.classes != model.classes) {
+    return Error{Errc::kInvalidInput, "the checkpoint holds " + info.model + " with " +
+                                          std::to_string(info.classes) + " classes, expected " +
+                                          model.name + " with " + std::to_string(model.classes)};
   }
-  const Result<CheckpointInfo> info = manifest::info_from(manifest.value());
-  if (!info.ok()) {
-    return info.error();
-  }
-  if (info.value().model != model.name || info.value().classes != model.classes) {
-    return Error{Errc::kInvalidInput, "the checkpoint holds " + info.value().model + " with " +
-                                          std::to_string(info.value().classes) +
-                                          " classes, expected " + model.name + " with " +
-                                          std::to_string(model.classes)};
-  }
-  const Result<Tensors> model_tensors = read_tensors(files, manifest.value(), kModelFile);
-  if (!model_tensors.ok()) {
-    return model_tensors.error();
-  }
-  const Result<Tensors> optimizer_tensors = read_tensors(files, manifest.value(), kOptimizerFile);
-  if (!optimizer_tensors.ok()) {
-    return optimizer_tensors.error();
-  }
+  TRY_ASSIGN(const auto model_tensors, read_tensors(files, manifest, kModelFile));
+  TRY_ASSIGN(const auto optimizer_tensors, read_tensors(files, manifest, kOptimizerFile));
   ModelState state;
-  state.committed = info.value().committed;
+  state.committed = info.committed;
   state.parameters = AlignedBuffer<float>(model.parameter_count);
   state.momentum = AlignedBuffer<float>(model.parameter_count);
   state.statistics = AlignedBuffer<float>(model.statistic_count);
-  if (Result<void> filled =
-          fill_state(model, model_tensors.value(), optimizer_tensors.value(), state);
-      !filled.ok()) {
-    return std::move(filled).error();
-  }
-  if (const Digest actual = digest_of(state); actual != info.value().digest) {
-    return corrupt(kManifestFile, "digest " + to_string(info.value().digest) +
-                                      " expected, the state has " + to_string(actual));
+  TRY(fill_state(model, model_tensors, optimizer_tensors, state));
+  if (const Digest actual = digest_of(state); actual != info.digest) {
+    return corrupt(kManifestFile, "digest " + to_string(info.digest) + " expected, the state has " +
+                                      to_string(actual));
   }
   return state;
 }

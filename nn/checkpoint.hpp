@@ -54,12 +54,4 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// with the file and the reason.
 [[nodiscard]] Result<ByteSpan> checked_model_file(const CheckpointFiles& files);
 
-/// The flat encoding of a state for sending it to another member: fixed size for a given model.
-[[nodiscard]] std::size_t packed_state_size(const ModelState& like);
-void pack_state(const ModelState& state, std::span<std::byte> out);
-/// Copies the bytes of that encoding from `first` on, as many as `out` has room for.
-void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out);
-/// kCorrupt if the bytes do not match the layout of `state`.
-[[nodiscard]] Result<void> unpack_state(ByteSpan packed, ModelState& state);
-
 }  // namespace mayfly::nn

@@ -8,6 +8,7 @@
 // without such an event the scale is doubled. Pure: every member computes the same scale from the
 // same steps.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -34,7 +35,13 @@ struct LossScale {
   }
   /// The scale of the step after one with this scale. `overflowed`: some gradient was not finite.
   /// Nothing if it overflowed with the least scale, which means that training has diverged.
-  [[nodiscard]] std::optional<LossScale> after_step(bool overflowed) const;
+  [[nodiscard]] std::optional<LossScale> after_step(bool overflowed) const {
+    if (overflowed) {
+      return exponent > kLeast ? std::optional(LossScale{exponent - 1, 0}) : std::nullopt;
+    }
+    return steps + 1 < kGrowthInterval ? LossScale{exponent, steps + 1}
+                                       : LossScale{std::min(exponent + 1, kMost), 0};
+  }
 
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };

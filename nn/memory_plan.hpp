@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.hpp"
+
 namespace mayfly::nn {
 
 /// A tensor's place in the plan; kNoTensor where there is none.
@@ -71,6 +73,20 @@ class MemoryPlan {
   Placement placement_ = kCpuPlacement;
   std::vector<PlannedTensor> tensors_;
   std::size_t total_ = 0;
+};
+
+/// The memory of a placed plan on the host, zeroed at first.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(const MemoryPlan& plan);
+
+  [[nodiscard]] void* at(TensorId tensor);
+  [[nodiscard]] float* floats(TensorId tensor) { return static_cast<float*>(at(tensor)); }
+
+ private:
+  std::vector<std::size_t> offsets_;
+  AlignedBuffer<std::byte> memory_;
 };
 
 }  // namespace mayfly::nn

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/ids.hpp"
+#include "base/result.hpp"
 #include "nn/loss_scale.hpp"
 #include "nn/model.hpp"
 
@@ -41,5 +45,14 @@ void draw_weights(const Model& model, std::uint64_t seed, ModelState& state);
 
 /// Hash of everything in the state, in declaration order. The state is drawn.
 [[nodiscard]] Digest digest_of(const ModelState& state);
+
+/// The size of the format in which a state is sent to a member that is behind, fixed for a given
+/// model: a header of sizes, then the arrays, and in fp16 the loss scale.
+[[nodiscard]] std::size_t packed_state_size(const ModelState& like);
+void pack_state(const ModelState& state, std::span<std::byte> out);
+/// Copies the bytes of that format from `first` on, as many as `out` has room for.
+void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out);
+/// kCorrupt if the bytes do not match the layout of `state`.
+[[nodiscard]] Result<void> unpack_state(ByteSpan packed, ModelState& state);
 
 }  // namespace mayfly::nn

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::nn {
 namespace {
@@ -100,15 +101,12 @@ Result<TensorView> decode_tensor(const json::value& entry, ByteSpan data) {
   if (type == nullptr || !type->is_string()) {
     return corrupt("a tensor without dtype");
   }
-  Result<std::vector<std::int64_t>> shape = decode_shape(fields->if_contains("shape"));
-  if (!shape.ok()) {
-    return std::move(shape).error();
-  }
+  TRY_ASSIGN(auto shape, decode_shape(fields->if_contains("shape")));
   Result<ByteSpan> bytes = decode_range(fields->if_contains("data_offsets"), data);
   if (!bytes.ok()) {
     return std::move(bytes).error();
   }
-  TensorView tensor{std::string(type->get_string()), std::move(shape).value(), bytes.value()};
+  TensorView tensor{std::string(type->get_string()), std::move(shape), bytes.value()};
   if (tensor_bytes(tensor.type, tensor.shape) != tensor.bytes.size()) {
     return corrupt(std::to_string(tensor.bytes.size()) + " bytes do not fit " + tensor.type + ' ' +
                    shape_text(tensor.shape));

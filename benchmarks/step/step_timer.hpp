@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "nn/cpu/step_observer.hpp"
+#include "nn/cpu/cpu_engine.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::bench {

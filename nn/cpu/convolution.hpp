@@ -1,15 +1,15 @@
 #pragma once
 
 // Private to nn/cpu: the port between the network and the two ways to compute a convolution. Both
-// read and write as nn/cpu/tensor_access.hpp says; one of them does so without extra passes.
+// read and write as nn/cpu/kernels.hpp says; one of them does so without extra passes.
 
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
-#include "nn/cpu/arena.hpp"
 #include "nn/cpu/conv_kernel.hpp"
-#include "nn/cpu/tensor_access.hpp"
+#include "nn/cpu/kernels.hpp"
+#include "nn/memory_plan.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::nn::cpu {
@@ -52,11 +52,5 @@ class Convolution {
   virtual void backward(const ActivationRead& from, const GradientRead& gradient,
                         const GradientWrite* to, float* weight_gradient) = 0;
 };
-
-/// Builds a convolution and plans its memory. Throws dnnl::error.
-[[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvContext& context,
-                                                            const ConvSpec& spec,
-                                                            const ConvUse& use, ConvKernel kernel,
-                                                            MemoryPlan& plan);
 
 }  // namespace mayfly::nn::cpu

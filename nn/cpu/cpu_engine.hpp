@@ -1,10 +1,11 @@
 #pragma once
 
+// The step engine of a CPU, and an observer of where its time goes.
+
 #include <memory>
 #include <string>
 
 #include "base/result.hpp"
-#include "nn/cpu/step_observer.hpp"
 #include "nn/dtype.hpp"
 #include "nn/memory_plan.hpp"
 #include "nn/model.hpp"
@@ -19,10 +20,31 @@ namespace mayfly::nn::cpu {
 /// bf16, AVX512-BF16.
 [[nodiscard]] Result<std::string> select_isa(const std::string& isa, Dtype dtype = Dtype::kFp32);
 
+enum class StepPart {
+  kOutside,              ///< what the caller did since the engine's last step
+  kLoad,                 ///< images copied; new weights brought into the kernels' layouts
+  kForward,              ///< a convolution with the statistics of its norm
+  kForwardElementwise,   ///< norm, ReLU, shortcut and pooling where they are passes of their own
+  kClassifier,           ///< pooling, logits, loss, and their gradients
+  kBackward,             ///< both gradients of a convolution with what is fused into them
+  kBackwardElementwise,  ///< the rest of backward
+};
+
+/// An engine that is given an observer tells it, on its own thread, what it has just done. The
+/// engine reads no clock; the observer does. Without one, only a null check per layer is left.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+
+  /// Everything since the previous call was `part`; `layer` is the convolution it belongs to, by
+  /// its address in the engine's Model, or null. Must not throw or call the engine.
+  virtual void passed(StepPart part, const ConvSpec* layer) = 0;
+};
+
 struct CpuEngineOptions {
   Dtype dtype = Dtype::kFp32;  ///< of activations; as given to select_isa
-  StepObserver* observer =
-      nullptr;  ///< told about every unit's pass in train(); outlives the engine
+  /// Told about every unit's pass in train(); outlives the engine.
+  StepObserver* observer = nullptr;
 };
 
 /// Builds the engine of one compute thread: all primitives and one arena for everything a step
@@ -32,7 +54,7 @@ struct CpuEngineOptions {
 [[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cpu_engine(
     const Model& model, std::uint32_t microbatch, const CpuEngineOptions& options = {});
 
-/// Where that engine has its tensors. Builds, and drops, a whole engine; same errors.
+/// Where that engine has its tensors. Builds a whole engine and destroys it; same errors.
 [[nodiscard]] Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch,
                                                 Dtype dtype = Dtype::kFp32);
 

@@ -65,6 +65,21 @@ void point_at(dnnl::memory& memory, const void* data) {
 
 }  // namespace
 
+DnnlCall::DnnlCall(dnnl::primitive primitive,
+                   std::initializer_list<std::pair<int, dnnl::memory>> arguments)
+    : primitive_(std::move(primitive)) {
+  for (const auto& [name, memory] : arguments) {
+    memories_.push_back(memory);
+    arguments_.push_back({name, memory.get()});
+  }
+}
+
+void DnnlCall::run(const dnnl::stream& stream) const {
+  const dnnl_status_t status = dnnl_primitive_execute(
+      primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data());
+  ENSURE(status == dnnl_success, "a prepared oneDNN primitive has all its arguments");
+}
+
 DirectConv::DirectConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
                        MemoryPlan& plan)
     : context_(context),

@@ -4,12 +4,30 @@
 // nChw8c) except a 3-channel input, which is plain NCHW. oneDNN knows nothing of our norms, so what
 // the port promises is done in passes before and after.
 
+#include <initializer_list>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
+#include <vector>
 
 #include "nn/cpu/convolution.hpp"
-#include "nn/cpu/dnnl_call.hpp"
 
 namespace mayfly::nn::cpu {
+
+/// A oneDNN primitive together with its arguments, ready to run again and again.
+/// dnnl::primitive::execute builds its argument list on the heap each time; this does it once.
+class DnnlCall {
+ public:
+  DnnlCall() = default;
+  DnnlCall(dnnl::primitive primitive,
+           std::initializer_list<std::pair<int, dnnl::memory>> arguments);
+
+  void run(const dnnl::stream& stream) const;
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;  ///< keeps the handles in arguments_ alive
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
 
 class DirectConv final : public Convolution {
  public:

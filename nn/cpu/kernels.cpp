@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "base/check.hpp"
-#include "nn/cpu/tensor_access.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/kernels.cpp"

@@ -1,6 +1,7 @@
 #pragma once
 
-// Our own element-wise kernels, once per instruction set. Activations are in oneDNN's blocked
+// Our own element-wise kernels, once per instruction set, and the descriptions of the tensors that
+// they share with convolutions. Activations are in oneDNN's blocked
 // layout nChw16c or nChw8c: [image][channel block][pixel][channel in block]. Per-channel arrays are
 // plain and padded to nothing: the channel count is a multiple of the block. Pointers to
 // activations are untyped: they point at values of the dtype that the table is for.
@@ -44,7 +45,51 @@ struct NormGradient {
   const float* mean;
 };
 
-struct GradientWrite;
+// How a convolution reads its tensors and what it does with its results on the way, so that norm,
+// ReLU and shortcut need no passes of their own.
+
+/// A convolution's input: x as it is stored, or max(0, affine(x)).
+struct ActivationRead {
+  const void* x = nullptr;
+  bool through_norm = false;  ///< read norm and ReLU of x
+  Affine affine{};            ///< with through_norm
+};
+
+/// A convolution's output, and the sums over it that batch norm wants.
+struct ActivationWrite {
+  void* out = nullptr;
+  bool wants_moments = false;
+  ChannelSums moments{};  ///< with wants_moments: sums of out and of its squares, overwritten
+};
+
+/// The gradient of a convolution's output: as it is stored, or through the batch norm behind the
+/// convolution: the gradient of the norm's output is stored, and x is the norm's input.
+struct GradientRead {
+  const void* gradient = nullptr;
+  bool through_norm = false;
+  const void* x = nullptr;  ///< with through_norm
+  NormGradient factors{};   ///< with through_norm
+};
+
+/// Where the ReLU in front of a convolution's input was active.
+enum class ReluMask {
+  kNone,      ///< there is none: nothing is masked, no sums are taken
+  kAffine,    ///< where affine(x) > 0
+  kPositive,  ///< where the ReLU's output was > 0
+};
+
+/// What becomes of the gradient of a convolution's input: the shortcut's part is added, the ReLU
+/// that made the input masks it, and the sums that the norm before that ReLU wants are taken.
+struct GradientWrite {
+  void* out = nullptr;
+  const void* addend = nullptr;  ///< null: none
+  ReluMask mask = ReluMask::kNone;
+  Affine affine{};                    ///< with kAffine
+  const void* relu_output = nullptr;  ///< with kPositive
+  const void* x = nullptr;            ///< input of the norm before the ReLU, unless kNone
+  const float* mean = nullptr;        ///< of that norm
+  ChannelSums sums{};                 ///< sum of out, sum of out * (x - mean); overwritten
+};
 
 struct Kernels {
   std::size_t block;  ///< channels per block that these kernels work on
@@ -67,8 +112,8 @@ struct Kernels {
   void (*normalise_both_add_relu)(const BlockedShape&, const void* x, const Affine&,
                                   const void* residual, const Affine& residual_affine, void* out);
 
-  /// What nn/cpu/tensor_access.hpp says of a gradient that is already in `out`: adds, masks, sums,
-  /// in place.
+  /// Does what a GradientWrite says to a gradient that is already in `out`: adds, masks, sums, in
+  /// place.
   void (*finish_gradient)(const BlockedShape&, const GradientWrite&);
 
   /// first = sum of gradient, second = sum of gradient * (x - mean).

@@ -2,7 +2,7 @@
 
 // Private to nn/cpu: batch norm over the images of a microbatch, as torch.nn.BatchNorm2d: biased
 // variance to normalise, unbiased to report. Only the arithmetic per channel is here; the passes
-// over the pixels belong to the convolutions around it (nn/cpu/tensor_access.hpp).
+// over the pixels belong to the convolutions around it (nn/cpu/kernels.hpp).
 
 #include <vector>
 

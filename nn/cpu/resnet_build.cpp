@@ -3,10 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "nn/cpu/direct_conv.hpp"
 #include "nn/cpu/resnet_engine.hpp"
+#include "nn/cpu/winograd_conv.hpp"
 
 namespace mayfly::nn::cpu {
 namespace {
+
+/// Builds a convolution and plans its memory. Throws dnnl::error.
+std::unique_ptr<Convolution> make_convolution(const ConvContext& context, const ConvSpec& spec,
+                                              const ConvUse& use, ConvKernel kernel,
+                                              MemoryPlan& plan) {
+  if (kernel == ConvKernel::kWinograd) {
+    return std::make_unique<WinogradConv>(context, spec, use, plan);
+  }
+  return std::make_unique<DirectConv>(context, spec, use, plan);
+}
 
 BlockedShape output_shape(const ConvSpec& spec, std::size_t images, std::size_t block) {
   const auto width = static_cast<std::size_t>(spec.output_size());

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::nn::cpu {
@@ -262,21 +263,15 @@ Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(const Model& model,
 
 Result<std::unique_ptr<StepEngine>> make_cpu_engine(const Model& model, std::uint32_t microbatch,
                                                     const CpuEngineOptions& options) {
-  Result<std::unique_ptr<ResnetEngine>> engine =
-      make_resnet_engine(model, microbatch, {.dtype = options.dtype, .observer = options.observer});
-  if (!engine.ok()) {
-    return engine.error();
-  }
-  return std::unique_ptr<StepEngine>(std::move(engine.value()));
+  TRY_ASSIGN(auto engine,
+             make_resnet_engine(model, microbatch,
+                                {.dtype = options.dtype, .observer = options.observer}));
+  return std::unique_ptr<StepEngine>(std::move(engine));
 }
 
 Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch, Dtype dtype) {
-  Result<std::unique_ptr<ResnetEngine>> engine =
-      make_resnet_engine(model, microbatch, {.dtype = dtype});
-  if (!engine.ok()) {
-    return engine.error();
-  }
-  return engine.value()->memory_plan();
+  TRY_ASSIGN(auto engine, make_resnet_engine(model, microbatch, {.dtype = dtype}));
+  return engine->memory_plan();
 }
 
 }  // namespace mayfly::nn::cpu

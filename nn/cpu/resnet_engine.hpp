@@ -3,7 +3,7 @@
 // Private to nn/cpu. The CPU step engine: walks a residual network forward and backward.
 //
 // A unit is a convolution with the norm behind it. What units keep between the passes is only the
-// convolution's output; norm and ReLU are applied where it is read (nn/cpu/tensor_access.hpp), so a
+// convolution's output; norm and ReLU are applied where it is read (nn/cpu/kernels.hpp), so a
 // normalised tensor is stored only where a shortcut begins (behind the stem and behind each block)
 // and where oneDNN reads it, which knows nothing of our norms.
 // The gradient that is stored for a unit is that of its norm's output, masked by the ReLU.
@@ -15,14 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "nn/cpu/arena.hpp"
 #include "nn/cpu/classifier.hpp"
 #include "nn/cpu/convolution.hpp"
+#include "nn/cpu/cpu_engine.hpp"
 #include "nn/cpu/kernels.hpp"
 #include "nn/cpu/max_pool.hpp"
 #include "nn/cpu/norm_layer.hpp"
 #include "nn/cpu/shortcut.hpp"
-#include "nn/cpu/step_observer.hpp"
 #include "nn/step_engine.hpp"
 
 namespace mayfly::nn::cpu {

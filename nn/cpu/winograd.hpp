@@ -14,7 +14,7 @@
 #include <cstddef>
 
 #include "nn/cpu/isa.hpp"
-#include "nn/cpu/tensor_access.hpp"
+#include "nn/cpu/kernels.hpp"
 
 namespace mayfly::nn::cpu {
 

@@ -12,7 +12,7 @@
 #include <hwy/highway.h>
 
 #include "nn/cpu/block_vector-inl.hpp"
-#include "nn/cpu/tensor_access.hpp"
+#include "nn/cpu/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::cpu::HWY_NAMESPACE {

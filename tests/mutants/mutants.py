@@ -433,13 +433,13 @@ OTHERS = [
     *_in(
         "nn/checkpoint.cpp",
         ("checkpoint-digest", "the digest of the state is not compared",
-         "actual != info.value().digest) {\n", "actual == Digest{}) {\n"),
+         "actual != info.digest) {\n", "actual == Digest{}) {\n"),
         ("checkpoint-scale", "the loss scale is not read back",
          "    done = copy_loss_scale(optimizer_tensors, state.loss_scale);\n",
          "    (void)copy_loss_scale;\n"),
     ),
     *_in(
-        "nn/packed_state.cpp",
+        "nn/model_state.cpp",
         ("packed-part", "a part that begins within an array begins with the array",
          "array.data() + (begin - at), end - begin);", "array.data(), end - begin);"),
     ),
@@ -451,7 +451,7 @@ OTHERS = [
          "static_cast<double>(step - schedule.warmup_steps);", "static_cast<double>(step);"),
     ),
     *_in(
-        "nn/loss_scale.cpp",
+        "nn/loss_scale.hpp",
         ("loss-scale-growth", "the loss scale grows one step late",
          "steps + 1 < kGrowthInterval", "steps < kGrowthInterval"),
     ),

@@ -1,10 +1,9 @@
-#include "nn/cpu/step_observer.hpp"
+#include "nn/cpu/cpu_engine.hpp"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "nn/cpu/cpu_engine.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::nn::cpu {
