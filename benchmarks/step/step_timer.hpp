@@ -1,6 +1,6 @@
 #pragma once
 
-// Adds up where the steps of one engine spend their time (nn/cpu/step_observer.hpp). One thread.
+// Adds up where the steps of one engine spend their time (nn/cpu/cpu_engine.hpp). One thread.
 
 #include <cstdint>
 #include <functional>

@@ -125,8 +125,8 @@ class WordWire final : public FullWire {
 };
 
 /// 32 bits per element, in the memory of a GPU: the sums of parameters' gradients are there, and
-/// their copies go through the group's part on the device. There they stay, unless somebody who has
-/// no state on the device wants them. Totals, loss and statistics are few and known to the host:
+/// their copies go through the group's part on the device. They stay there, unless a member without
+/// a state on the device needs them. Totals, loss and statistics are few and known to the host:
 /// they travel in host memory, behind the last bucket.
 class DeviceWire final : public FullWire {
  public:
@@ -190,10 +190,10 @@ class DeviceWire final : public FullWire {
 constexpr float kFp16SumMax = 32768.0F;
 constexpr std::size_t kChunk = collectives::kBlockElements;
 
-/// bf16 or fp16 for the gradients of parameters, with error feedback: what rounding took from an
-/// element stays with this worker and is added to the element's sum in the next step. A change of
-/// view drops it, because the step whose sums it was taken from may be packed again. Loss and
-/// statistics travel as floats.
+/// bf16 or fp16 for the gradients of parameters, with error feedback: the part of an element
+/// that rounding removed stays with this worker and is added to the element's sum in the next step.
+/// A change of view drops it, because the step whose sums it was taken from may be packed again.
+/// Loss and statistics travel as floats.
 class HalfWire final : public GradientWire {
  public:
   HalfWire(const ReductionLayout& layout, bool bfloat)
@@ -206,7 +206,7 @@ class HalfWire final : public GradientWire {
 
   void begin_view(std::uint32_t members) override {
     std::ranges::fill(residual_.span(), 0.0F);
-    // No sum of so many can leave fp16; what is cut off stays in the residual.
+    // A sum of so many members cannot exceed fp16; the part that is cut off stays in the residual.
     limit_ = kFp16SumMax / static_cast<float>(members);
   }
 
@@ -278,7 +278,7 @@ class HalfWire final : public GradientWire {
     bfloat_ ? collectives::to_bf16(rounded, halves) : collectives::to_fp16(rounded, halves);
     widen(halves, rounded);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      // A step with an infinity or a NaN makes no update; nothing of it may stay here.
+      // A step with an infinity or a NaN makes no update; it must leave no residual.
       const float left = wanted[i] - sent[i];
       residual[i] = std::isfinite(left) ? left : 0.0F;
     }

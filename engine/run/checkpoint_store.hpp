@@ -41,8 +41,8 @@ struct LoadedCheckpoint {
 /// Where a checkpoint of this step is, or would be.
 [[nodiscard]] std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed);
 
-/// The first setting in which a checkpoint's job is another one, for people; what of ours is left
-/// open (see settle_engines()) may be anything.
+/// The first setting in which a checkpoint's job is another one, human-readable; a setting that is
+/// empty in `ours` may be anything.
 [[nodiscard]] std::optional<std::string> difference(
     const std::vector<std::pair<std::string, std::string>>& ours,
     const std::vector<std::pair<std::string, std::string>>& theirs);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/state/state_fetch.hpp"
+#include "engine/state/state_transfer.hpp"
 
 namespace mayfly::engine {
 namespace {

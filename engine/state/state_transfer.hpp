@@ -2,24 +2,37 @@
 
 // The protocol by which a member's state is sent to an observer in the background (ADR 16): some
 // members, the donors, each copy a part of it while they compute the next step, and send the copies
-// over separate connections. This header has what both sides share; state_donor and state_fetch are
-// the two sides.
+// over separate connections.
 //
 //   observer -> donor   PartRequest
 //   donor -> observer   PartHeader, then the bytes; or the connection is closed: there is no such
 //                       copy, or the key is wrong
 
+#include <poll.h>
+
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/ids.hpp"
+#include "base/net/accept.hpp"
+#include "base/net/wake_up.hpp"
+#include "base/result.hpp"
 #include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
@@ -83,6 +96,85 @@ class PackedBytes {
  private:
   std::unique_ptr<std::byte[]> data_;
   std::size_t size_ = 0;
+};
+
+/// A donor, and the memory for its bytes.
+struct WantedPart {
+  DonorAddress donor;
+  std::span<std::byte> into;
+  MemberId member{};  ///< the donor, to be named as the culprit; 0 = not to be named
+};
+
+/// Receives every part of the copy (since, key) from all donors at once; blocks. Any thread.
+/// kPeerLost if a donor closes its connection (then it is named) or no donor sends anything for
+/// `idle_max`, kCorrupt if the bytes are not those that it copied or are of another size than
+/// `into`, kAborted once `stop_fd` is readable. `token`: the job's, which decides whether the
+/// connections are encrypted.
+[[nodiscard]] Result<void> fetch_parts(ViewId since, std::uint64_t key,
+                                       const std::vector<WantedPart>& parts, int stop_fd,
+                                       Duration idle_max, ByteSpan token = {});
+
+/// The sending side. A short-lived thread makes a copy while compute threads only read the weights;
+/// another thread sends copies to members that know the view's key: with low priority to observers,
+/// which receive it in the background, with usual priority to a member for which all wait.
+class StateDonor {
+ public:
+  enum class Priority { kLow, kUsual };
+
+  /// Listens on `host` once there is something to send. `token`: the job's, which decides whether
+  /// connections are encrypted.
+  explicit StateDonor(std::string host, Priority priority = Priority::kLow, Bytes token = {});
+  ~StateDonor();
+
+  // Trainer thread:
+  /// Begins to copy a part of `state`, which must not change before wait_until_copied() returns.
+  /// Returns the address from which members that know (since, key) can fetch the copy. kIo without
+  /// a socket.
+  [[nodiscard]] Result<DonorAddress> offer(ViewId since, std::uint64_t key,
+                                           const nn::ModelState& state, PartRange part);
+  /// Usually returns at once: a copy takes less time than a step.
+  void wait_until_copied();
+  /// Frees the copies of other views than these. Transfers that have begun are completed.
+  void keep_only(std::span<const ViewId> wanted);
+  [[nodiscard]] std::size_t copy_count() const;
+
+ private:
+  /// A part of the state, written by the copying thread and then only read.
+  struct Copy {
+    std::uint64_t key = 0;
+    PackedBytes bytes;
+    PartHeader header;
+    std::atomic<bool> complete{false};  // bytes and header may be read
+  };
+  class Connection;
+  using Connections = std::vector<std::unique_ptr<Connection>>;
+
+  [[nodiscard]] Result<void> listen();
+  void copy(const nn::ModelState& state, std::size_t first, Copy& copy);
+  void serve();
+  [[nodiscard]] bool accept_connections(Connections& connections);
+  [[nodiscard]] bool make_place(Connections& connections);
+  void turn_away(const Connection& connection, const char* why);
+  void advance_all(Connections& connections, std::span<const pollfd> polled);
+  [[nodiscard]] std::shared_ptr<const Copy> find(const PartRequest& request) const;
+
+  std::string host_;
+  Priority priority_;
+  Bytes token_;
+  DonorAddress address_;
+  UniqueFd listener_;
+  WakeUp wake_;  // wakes the server thread
+  std::atomic<bool> stopping_{false};
+
+  mutable std::mutex mutex_;
+  std::condition_variable copied_;
+  // Guarded by mutex_:
+  bool copying_ = false;
+  std::map<ViewId, std::shared_ptr<Copy>> copies_;  // shared with connections that send one
+
+  RejectionLog rejection_log_{"state donor"};  // the server thread's
+  std::thread copier_;
+  std::thread server_;
 };
 
 }  // namespace mayfly::engine

@@ -133,7 +133,7 @@ nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batc
   return result;
 }
 
-/// Computes what is already in somebody's sums; only the hash of it is kept.
+/// Computes a microbatch that is already in the sums of some member; only the hash is kept.
 void ComputePool::Worker::audit(std::uint32_t microbatch) {
   std::unique_ptr<datasets::PreparedBatch> batch = take(microbatch);
   if (batch->failure.has_value()) {

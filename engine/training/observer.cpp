@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/state/state_fetch.hpp"
 #include "engine/state/state_parts.hpp"
 #include "engine/state/state_transfer.hpp"
 #include "nn/checkpoint.hpp"
@@ -176,7 +175,7 @@ Result<void> Observer::receive() {
   return {};
 }
 
-/// With what the members agreed on in the first step of the view.
+/// Compares it with the hash on which the members agreed in the first step of the view.
 Result<void> Observer::compare_state() {
   const std::uint64_t whole =
       StateParts::joined(StateParts::rest_hash(state_), StateParts::turn_hash(state_));

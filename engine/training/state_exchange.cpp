@@ -90,8 +90,8 @@ Result<void> StateExchange::agree(const elastic::View& view, collectives::Group&
   return {};
 }
 
-/// The state goes to those who lack it. All others are told where it can be had, and go on: they
-/// need who is behind only in the reduction.
+/// The state is sent to members that lack it. All other members exchange addresses and continue:
+/// they need the members that are behind only in the reduction.
 Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Group& group,
                                      int stop_fd, Instant deadline) {
   const bool is_behind = state_.committed() < view.committed;
@@ -111,7 +111,7 @@ DonorAddress StateExchange::offer_to_members_behind(const elastic::View& view) {
   const Result<DonorAddress> address = sender_.offer(
       view.id, view.key, state_.whole(),
       part_of(bytes, static_cast<std::size_t>(place - senders.begin()), senders.size()));
-  if (!address.ok()) {  // who is behind will say so, and the view ends
+  if (!address.ok()) {  // a member that is behind fails, and the view ends
     log::warning("no state for a member that is behind: " + address.error().detail);
     return {};
   }
@@ -121,7 +121,7 @@ DonorAddress StateExchange::offer_to_members_behind(const elastic::View& view) {
 Result<void> StateExchange::take_state(const elastic::View& view,
                                        const std::vector<DonorAddress>& senders, int stop_fd) {
   TRY_ASSIGN(const auto packed, fetch_state(view, senders, state_.packed_size(), stop_fd, token_));
-  work_.discard();  // what is being computed reads the weights
+  work_.discard();  // microbatches that are being computed read the weights
   TRY(state_.unpack(packed.span()));
   if (state_.committed() != view.committed) {
     return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
@@ -189,7 +189,7 @@ void StateExchange::before_commit() {
   if (donor_.copy_count() + sender_.copy_count() > 0) {
     const TraceSpan waiting = activity_.span("wait for state copy");
     wait_until_copied();
-    sender_.keep_only({});  // who was behind has taken part in this step
+    sender_.keep_only({});  // members that were behind have taken part in this step
   }
   take_state_if_caught_up();
 }

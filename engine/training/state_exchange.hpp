@@ -20,7 +20,7 @@
 #include "engine/job/job.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
-#include "engine/state/state_donor.hpp"
+#include "engine/state/state_transfer.hpp"
 #include "engine/training/compute_pool.hpp"
 #include "engine/training/observer.hpp"
 #include "engine/training/state_keeper.hpp"

@@ -24,7 +24,7 @@ void StepWork::compute(Step step, const elastic::MicrobatchSet& share,
     attempt_ = 0;
     held_ = {};
     exponents_ = exponents;
-    layout_.cut_buckets(bucket_elements);  // nobody reads it: the pool is idle
+    layout_.cut_buckets(bucket_elements);  // no thread reads it: the pool is idle
     begin();
   }
   const std::vector<std::uint32_t> missing = share.minus(held_).list();

@@ -306,7 +306,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
     if (on_device && b + 1 == bucket_count) {
-      // The device still computes, and reduces what came before.
+      // The device still computes, and reduces earlier buckets.
       const TraceSpan traced = activity_.span("check state");
       check = checks_.state_check(rest);
     }
@@ -421,8 +421,8 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
     TRY(wait_for_reports(view));
   }
   activity_.turn_to(elastic::Activity::kExchange);
-  // Nobody reports "finished" before the results are on record: if the reporter dies here, the next
-  // view repeats this part.
+  // No member reports "finished" before the results are on record: if the reporter dies here, the
+  // next view repeats this part.
   return group.barrier()->wait(monotonic_now() + kStepTimeout);
 }
 

@@ -37,7 +37,7 @@ void WorkerLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& 
 void WorkerLink::leave(const elastic::member_effect::Leave& leave) {
   const std::lock_guard lock(mutex_);
   orders_.emplace_back(leave);
-  arrived_.notify_one();  // under the lock: who has this order may destroy us
+  arrived_.notify_one();  // under the lock: the receiver of this order may destroy this object
 }
 
 void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {

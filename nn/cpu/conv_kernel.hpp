@@ -1,7 +1,7 @@
 #pragma once
 
 // Which kernel computes a convolution: a table by instruction set and shape. The choice decides the
-// bits of the result, so it is part of what workers compare in exact mode.
+// bits of the result, so it is part of the fingerprint that workers compare in exact mode.
 
 #include <string>
 #include <vector>

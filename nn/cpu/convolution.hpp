@@ -1,7 +1,7 @@
 #pragma once
 
 // Private to nn/cpu: the port between the network and the two ways to compute a convolution. Both
-// read and write as nn/cpu/kernels.hpp says; one of them does so without extra passes.
+// read and write as described in nn/cpu/kernels.hpp; one of them does so without extra passes.
 
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -14,7 +14,7 @@
 
 namespace mayfly::nn::cpu {
 
-/// What the layers of one engine share.
+/// The parts that the layers of one engine share.
 struct ConvContext {
   Isa isa = Isa::kAvx2;
   Dtype dtype = Dtype::kFp32;
@@ -44,11 +44,11 @@ class Convolution {
   /// Before the first pass: its own memory and the shared one.
   virtual void bind(Arena& arena, void* scratch) = 0;
 
-  /// Brings flat weights (OIHW) into the layouts of the passes.
+  /// Converts flat weights (OIHW) to the layouts of the passes.
   virtual void load_weights(const float* weights) = 0;
   virtual void forward(const ActivationRead& from, const ActivationWrite& to) = 0;
-  /// Writes the flat weight gradient and, unless `to` is null, the input's gradient. `from` is what
-  /// forward had.
+  /// Writes the flat weight gradient and, unless `to` is null, the input's gradient. `from` is that
+  /// of forward().
   virtual void backward(const ActivationRead& from, const GradientRead& gradient,
                         const GradientWrite* to, float* weight_gradient) = 0;
 };

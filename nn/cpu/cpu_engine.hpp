@@ -15,18 +15,18 @@ namespace mayfly::nn::cpu {
 
 /// Prepares the process for reproducible arithmetic: limits oneDNN to the chosen instruction set
 /// and to one thread per caller. Call once, before the first engine. `isa` is "auto", "avx512",
-/// "avx2" or "portable"; the result names what is used and belongs in the job's fingerprint: bits
+/// "avx2" or "portable"; the result names the choice and belongs in the job's fingerprint: bits
 /// differ between instruction sets. kUnsupported if the machine lacks the one asked for, or, with
 /// bf16, AVX512-BF16.
 [[nodiscard]] Result<std::string> select_isa(const std::string& isa, Dtype dtype = Dtype::kFp32);
 
 enum class StepPart {
-  kOutside,              ///< what the caller did since the engine's last step
-  kLoad,                 ///< images copied; new weights brought into the kernels' layouts
+  kOutside,              ///< work of the caller since the engine's last step
+  kLoad,                 ///< images copied; new weights converted to the kernels' layouts
   kForward,              ///< a convolution with the statistics of its norm
   kForwardElementwise,   ///< norm, ReLU, shortcut and pooling where they are passes of their own
   kClassifier,           ///< pooling, logits, loss, and their gradients
-  kBackward,             ///< both gradients of a convolution with what is fused into them
+  kBackward,             ///< both gradients of a convolution with the parts fused into them
   kBackwardElementwise,  ///< the rest of backward
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Private to nn/cpu: a convolution by oneDNN's direct kernels. Activations are blocked (nChw16c or
-// nChw8c) except a 3-channel input, which is plain NCHW. oneDNN knows nothing of our norms, so what
-// the port promises is done in passes before and after.
+// nChw8c) except a 3-channel input, which is plain NCHW. oneDNN knows nothing of our norms, so the
+// rest of the port's operations are passes before and after it.
 
 #include <initializer_list>
 #include <oneapi/dnnl/dnnl.hpp>

@@ -1,17 +1,19 @@
 #pragma once
 
+// The instruction sets that kernels are compiled for, and the one that this process uses.
+
 #include "base/check.hpp"
 
 namespace mayfly::nn::cpu {
 
 enum class Isa {
-  kPortable,  ///< what every machine of the architecture has; slow, for checks
+  kPortable,  ///< the base set of the architecture; slow, for checks
   kAvx2,      ///< AVX2 and FMA
   kAvx512,    ///< AVX-512 F, BW, VL, DQ and CD
 };
 
-/// Of one function compiled for each instruction set, the one for `isa`. Only that one may be
-/// called.
+/// Chooses between the versions of a function compiled for each instruction set. Only the result
+/// may be called.
 template <typename Function>
 [[nodiscard]] Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* portable) {
   switch (isa) {
@@ -22,7 +24,7 @@ template <typename Function>
   UNREACHABLE("every instruction set has kernels");
 }
 
-/// Names an environment variable that makes detection leave out what newer processors have:
+/// Names an environment variable that hides instruction sets of newer processors from detection:
 /// avx512_bf16 (everything), avx512 (no AVX512-BF16) or avx2 (no AVX-512; Highway's kernels are
 /// limited as well). For running the tests as an older machine would; any other value is an
 /// exception (std::invalid_argument).
@@ -32,7 +34,7 @@ inline constexpr const char* kMaxIsaVariable = "MAYFLY_TEST_MAX_ISA";
 [[nodiscard]] bool machine_has(Isa isa);
 
 /// The instruction set that select_isa fixed for this process; "auto" is fixed on the first call if
-/// nobody chose. Thread-safe.
+/// none was chosen. Thread-safe.
 [[nodiscard]] Isa selected_isa();
 
 }  // namespace mayfly::nn::cpu

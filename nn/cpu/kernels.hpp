@@ -45,8 +45,8 @@ struct NormGradient {
   const float* mean;
 };
 
-// How a convolution reads its tensors and what it does with its results on the way, so that norm,
-// ReLU and shortcut need no passes of their own.
+// The tensors of a convolution, with the parts of norm, ReLU and shortcut that it computes while it
+// reads and writes them, so that these need no passes of their own.
 
 /// A convolution's input: x as it is stored, or max(0, affine(x)).
 struct ActivationRead {
@@ -55,7 +55,7 @@ struct ActivationRead {
   Affine affine{};            ///< with through_norm
 };
 
-/// A convolution's output, and the sums over it that batch norm wants.
+/// A convolution's output, and the sums over it that batch norm needs.
 struct ActivationWrite {
   void* out = nullptr;
   bool wants_moments = false;
@@ -71,15 +71,15 @@ struct GradientRead {
   NormGradient factors{};   ///< with through_norm
 };
 
-/// Where the ReLU in front of a convolution's input was active.
+/// How to tell where the ReLU in front of a convolution's input was active.
 enum class ReluMask {
   kNone,      ///< there is none: nothing is masked, no sums are taken
   kAffine,    ///< where affine(x) > 0
   kPositive,  ///< where the ReLU's output was > 0
 };
 
-/// What becomes of the gradient of a convolution's input: the shortcut's part is added, the ReLU
-/// that made the input masks it, and the sums that the norm before that ReLU wants are taken.
+/// The gradient of a convolution's input, with the operations on it: the shortcut's part is added,
+/// the ReLU that made the input masks it, and the sums for the norm before that ReLU are computed.
 struct GradientWrite {
   void* out = nullptr;
   const void* addend = nullptr;  ///< null: none
@@ -94,7 +94,7 @@ struct GradientWrite {
 struct Kernels {
   std::size_t block;  ///< channels per block that these kernels work on
 
-  /// Brings `count` fp32 values into the dtype; `out` is aligned, `values` need not be.
+  /// Converts `count` fp32 values to the dtype; `out` is aligned, `values` need not be.
   void (*store_images)(const float* values, std::size_t count, void* out);
 
   /// first = sum of x, second = sum of x squared (each chunk is centred first, so that a large mean
@@ -112,8 +112,7 @@ struct Kernels {
   void (*normalise_both_add_relu)(const BlockedShape&, const void* x, const Affine&,
                                   const void* residual, const Affine& residual_affine, void* out);
 
-  /// Does what a GradientWrite says to a gradient that is already in `out`: adds, masks, sums, in
-  /// place.
+  /// Applies a GradientWrite to a gradient that is already in `out`: adds, masks and sums in place.
   void (*finish_gradient)(const BlockedShape&, const GradientWrite&);
 
   /// first = sum of gradient, second = sum of gradient * (x - mean).

@@ -1,7 +1,7 @@
 #pragma once
 
-// Loops that do nothing but what a machine can do at most, to hold measured rates against. The
-// caller has the clock.
+// Loops that reach the peak rates of a machine, for comparison with measured rates. The caller has
+// the clock.
 
 #include <cstddef>
 #include <cstdint>

@@ -15,7 +15,7 @@ class NormLayer {
   /// A norm over `count` values of each of `channels` channels.
   NormLayer(std::size_t channels, std::size_t count);
 
-  /// Where the pass before measure() puts the moments of x, and the pass before
+  /// The memory into which the pass before measure() writes the moments of x, and the pass before
   /// derive_input_gradient() the sums over the gradient.
   [[nodiscard]] ChannelSums sums() { return {first_.data(), second_.data()}; }
 

@@ -237,7 +237,7 @@ EvaluationResult ResnetEngine::evaluate(const Weights& weights, const Batch& bat
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
   ENSURE(weights.statistics.size() == model_.statistic_count, "statistics belong to this model");
   load(weights, batch);
-  // Places without a sample compute on what earlier batches left; no result reads them.
+  // Places without a sample compute with data of earlier batches; no result reads them.
   forward(weights, batch.labels.size(), false, [&](Unit& unit) { use_running(unit, weights); });
   return classifier_.score(batch.labels);
 }

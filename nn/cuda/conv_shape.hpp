@@ -14,8 +14,8 @@
 
 namespace mayfly::nn::cuda {
 
-/// The three convolutions of a training step, one per row of the chain rule, and what cuDNN fuses
-/// them with where it offers that.
+/// The three convolutions of a training step, one per row of the chain rule, and the two that cuDNN
+/// fuses with parts of batch norm, where it offers that.
 enum class ConvPass {
   kForward,         ///< y from x and w
   kInputGradient,   ///< dx from dy and w
@@ -30,15 +30,15 @@ inline constexpr ConvPass kConvPasses[] = {ConvPass::kForward, ConvPass::kInputG
                                            ConvPass::kWeightGradient, ConvPass::kForwardSums,
                                            ConvPass::kInputGradientSums};
 
-/// Whether a pass is more than its convolution. One that is may be missing: then the convolution is
-/// computed by itself, and our own kernels do the rest.
+/// Whether a pass is more than its convolution. Such a pass may be unavailable: then the
+/// convolution is computed alone, and Mayfly's kernels compute the rest.
 [[nodiscard]] constexpr bool is_fused(ConvPass pass) {
   return pass == ConvPass::kForwardSums || pass == ConvPass::kInputGradientSums;
 }
 
 [[nodiscard]] const char* to_string(ConvPass pass);
 
-/// Two layers of equal shape are planned, and computed, alike.
+/// Layers of equal shape share a plan.
 struct ConvShape {
   std::int64_t images = 0;
   std::int64_t in_channels = 0;  ///< as stored
@@ -64,13 +64,13 @@ struct ConvShape {
   [[nodiscard]] std::size_t output_rows() const {
     return static_cast<std::size_t>(images * output_size * output_size);
   }
-  /// For people: "8 x 64 x 56 x 56 -> 128, 3x3 stride 2".
+  /// Human-readable: "8 x 64 x 56 x 56 -> 128, 3x3 stride 2".
   [[nodiscard]] std::string text() const;
 
   auto operator<=>(const ConvShape&) const = default;
 };
 
-/// One pass of a convolution in one type: what is planned once and shared by all equal layers.
+/// One pass of a convolution in one type; equal ones share a plan.
 struct ConvKey {
   Dtype dtype = Dtype::kFp32;
   ConvShape shape;
@@ -91,8 +91,8 @@ inline constexpr Dtype kFusedDtype = Dtype::kFp16;
 /// "the forward pass of 8 x 64 x 56 x 56 -> 128, 3x3 stride 2 in fp16"
 [[nodiscard]] std::string text_of(const ConvKey& key);
 
-/// Where the tensors of one convolution are, 16-byte aligned. Which of them is written, and which
-/// are gradients, is what the ConvPass says.
+/// The addresses of the tensors of one convolution, 16-byte aligned. The ConvPass determines which
+/// of them is written and which are gradients.
 struct ConvTensors {
   void* x = nullptr;
   void* filter = nullptr;  ///< out channels, rows, columns, in channels

@@ -104,8 +104,7 @@ class CudaEngine final : public DeviceEngine {
 };
 
 CudaEngine::~CudaEngine() {
-  // Nothing may be in flight when memory and graphs go. After a failure there is nothing to wait
-  // for, and nobody to tell.
+  // No work may be running when memory and graphs are freed. Errors are of no interest here.
   if (compute_.get() != nullptr) {
     (void)cudaStreamSynchronize(compute_.get());
   }
@@ -163,8 +162,9 @@ Result<void> CudaEngine::make_feed() {
   return {};
 }
 
-/// Everything once with zeros, not recorded: kernels are loaded when they are first started, which
-/// a recording may not do; and what the device refuses of them is found here, where it can be said.
+/// Computes everything once with zeros, without recording: kernels are loaded when they are first
+/// started, which a recording may not do; and if the device refuses one, this is an error with a
+/// name instead of a failure in a step.
 Result<void> CudaEngine::warm_up() {
   TRY(check(static_cast<cudaError_t>(device_kernels().load()), "loading our kernels"));
   TRY(upload(plan_.resident.filter_table, plan_.filters.data(),
@@ -222,7 +222,7 @@ Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes)
                "copying from the device");
 }
 
-/// The staging memory is free, here and below: whoever used it last has waited for the device.
+/// The staging memory is free, here and below: its last user has waited for the device.
 void CudaEngine::take_test_images(const Batch& batch) {
   check_images(batch);
   std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
@@ -246,7 +246,7 @@ void CudaEngine::take_labels(const Batch& batch, TensorId labels, const LossInpu
   require_gpu(upload(plan_.resident.loss_input, staging_.loss_input.get(), sizeof input));
 }
 
-/// Hands over what comes to the host, segment by segment.
+/// Passes the gradient on as it arrives on the host, segment by segment.
 void CudaEngine::bring_gradient(std::span<float> gradient, GradientSink& sink) {
   std::size_t end = gradient.size();
   for (std::size_t i = 0; i < plan_.training.size(); ++i) {
@@ -307,7 +307,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
 EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch) {
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
   state_->load(weights);
-  // Places without a sample compute on what earlier batches left; no result reads them.
+  // Places without a sample compute with data of earlier batches; no result reads them.
   take_test_images(batch);
   take_labels(batch, plan_.resident.evaluate_labels,
               {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});

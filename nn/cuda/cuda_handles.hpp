@@ -1,7 +1,7 @@
 #pragma once
 
-// Private to nn/cuda: what the CUDA runtime hands out, owned. All of one device, which must be the
-// calling thread's.
+// Private to nn/cuda: handles of the CUDA runtime, owned. All belong to one device, which must be
+// that of the calling thread.
 
 #include <cuda_runtime_api.h>
 
@@ -13,10 +13,10 @@
 
 namespace mayfly::nn::cuda {
 
-/// Ok for success, else kUnsupported with what we did and CUDA's own words.
+/// Ok for success, else kUnsupported with the action and CUDA's own text.
 [[nodiscard]] Result<void> check(cudaError_t status, const char* what_we_did);
 
-/// A handle with the function that gives it back.
+/// A handle with the function that releases it.
 template <typename Handle, auto kRelease>
 class Owned {
  public:
@@ -52,10 +52,10 @@ using PinnedMemory = Owned<void*, &cudaFreeHost>;
 [[nodiscard]] Result<OwnedEvent> make_event();
 /// Zeroed.
 [[nodiscard]] Result<DeviceMemory> make_device_memory(std::size_t bytes);
-/// Host memory that copies to and from the device need not stop for.
+/// Pinned host memory, from which and to which the device copies without a staging buffer.
 [[nodiscard]] Result<PinnedMemory> make_pinned_memory(std::size_t bytes);
 
-/// Records what `work` gives to `stream` instead of doing it, to be started as one.
+/// Records the operations that `work` queues on `stream`, instead of running them, as one graph.
 template <typename Work>
 [[nodiscard]] Result<GraphProgram> capture(cudaStream_t stream, const Work& work) {
   TRY(check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph"));

@@ -41,7 +41,7 @@ struct CudaModule {
   const char* build;  ///< module_build() of the program that may load it
   /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first). If so,
   /// identity_of(): name, architecture and version of cuDNN, which decide the bits; else
-  /// kUnsupported with one line that says what is missing. Cheap; starts nothing that lasts.
+  /// kUnsupported with one line that says what is missing. Cheap; leaves nothing running.
   Result<std::string> (*probe)(int device);
   /// Builds the engine; it must be used on the same thread. `model` must outlive it. Errors in one
   /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or

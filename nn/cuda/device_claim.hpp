@@ -1,8 +1,8 @@
 #pragma once
 
 // Private to nn/cuda: one worker per GPU. A worker that is not told which GPU to use takes one that
-// no other worker of this machine has; the kernel gives it back when the process ends, however it
-// ends.
+// no other worker of this machine has claimed; the kernel releases the claim when the process ends
+// for any reason.
 
 #include <string>
 
@@ -25,8 +25,8 @@ class DeviceClaim {
   UniqueFd lock_;
 };
 
-/// Which GPU this process was told to use by the launcher it came from: LOCAL_RANK of torchrun,
-/// Open MPI's and Slurm's numbers of a process on its machine. -1: none of them is set.
+/// The GPU that this process's launcher assigned to it: LOCAL_RANK of torchrun, or the numbers that
+/// Open MPI and Slurm give to the processes of a machine. -1: none of them is set.
 [[nodiscard]] int local_number();
 
 }  // namespace mayfly::nn::cuda

@@ -1,7 +1,8 @@
 #pragma once
 
-// Private to nn/cuda: the way of a microbatch's images from the host to a device, two at a time:
-// while one is computed, the next is brought there. Decides only; a device makes the calls.
+// Private to nn/cuda: the order of copies of a microbatch's images from the host to a device: while
+// one microbatch is computed, the images of the next are copied. This class only decides; FeedCalls
+// makes the calls of a device.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,20 +12,21 @@
 
 namespace mayfly::nn::cuda {
 
-/// What a device does for a feed. It has a place of its own for images that are not wanted yet.
+/// The calls that a feed needs. The device has a separate buffer for images that are not needed
+/// yet.
 class FeedCalls {
  public:
   virtual ~FeedCalls() = default;
 
-  /// Host memory for the images of a microbatch that the device may read by itself; 0 or 1.
+  /// Pinned host memory for the images of a microbatch; `which` is 0 or 1.
   [[nodiscard]] virtual float* pinned(std::size_t which) = 0;
   /// Blocks until no upload reads pinned memory `which` any more.
   virtual void await_upload(std::size_t which) = 0;
-  /// Starts a copy of pinned memory to the place on the device, on a stream of its own, behind the
+  /// Starts a copy of pinned memory to the buffer on the device, on a separate stream, after the
   /// last hand_over(). Does not wait.
   virtual void upload(std::size_t which, std::size_t bytes) = 0;
-  /// Gives the engine's stream a copy from that place to where a step reads images, behind the last
-  /// upload. Does not wait.
+  /// Queues, on the engine's stream, a copy from that buffer to the images of a step, after the
+  /// last upload. Does not wait.
   virtual void hand_over(std::size_t bytes) = 0;
 };
 
@@ -34,11 +36,12 @@ class ImageFeed {
   /// `calls` outlives it.
   explicit ImageFeed(FeedCalls& calls) : calls_(calls) {}
 
-  /// The step that the engine's stream is given next reads the images of this batch.
+  /// The next step on the engine's stream reads the images of this batch.
   void take(const Batch& batch);
-  /// As DeviceEngine::prefetch(): what take() will probably be given next. Nothing is copied yet.
+  /// Announces the batch that take() will probably be given next, as DeviceEngine::prefetch() does.
+  /// Nothing is copied yet.
   void expect(const Batch& next) { expected_ = next; }
-  /// The device has work: brings what is expected, if anything is.
+  /// The device is busy: copies the images that were announced, if there are any.
   void bring_expected();
 
  private:
@@ -47,7 +50,7 @@ class ImageFeed {
   FeedCalls& calls_;
   std::size_t next_ = 0;           // pinned memory, in turns
   std::optional<Batch> expected_;  // its images are valid until bring_expected()
-  std::uint64_t brought_ = 0;      // id of the batch on the device that nobody has taken; 0: none
+  std::uint64_t brought_ = 0;      // id of the batch on the device that was not taken yet; 0: none
 };
 
 }  // namespace mayfly::nn::cuda

@@ -1,10 +1,10 @@
 #pragma once
 
-// Private to nn/cuda: weights, momentum and running statistics in the memory of a GPU. They come
-// from the host when it has others, and are updated here if there is room for the momentum.
+// Private to nn/cuda: weights, momentum and running statistics in the memory of a GPU. They are
+// copied from the host when it has others, and are updated on the device if the momentum is there.
 //
-// The engine's stream keeps loads, updates and microbatches in order. What the host fetches goes
-// over a stream of its own, behind the last update, so it does not wait for microbatches.
+// The engine's stream keeps loads, updates and microbatches in order. The host fetches over a
+// separate stream, after the last update, so it does not wait for microbatches.
 
 #include <cuda_runtime_api.h>
 
@@ -19,7 +19,7 @@
 
 namespace mayfly::nn::cuda {
 
-/// Where all of it is, in the device's memory.
+/// The places of the state in the device's memory.
 struct StatePlaces {
   std::span<float> parameters;
   std::span<float> statistics;
@@ -29,12 +29,12 @@ struct StatePlaces {
 
 class ResidentState final : public DeviceOptimizer {
  public:
-  /// On the engine's thread, as everything else but fetch(). `packing` makes of parameters what
-  /// convolutions read. `compute` outlives the state.
+  /// On the engine's thread, as all other functions except fetch(). `packing` converts parameters
+  /// to the layout that convolutions read. `compute` outlives the state.
   static Result<ResidentState> make(int device, cudaStream_t compute, const StatePlaces& places,
                                     GraphProgram packing);
 
-  /// Makes the device's weights and statistics those, if they are not yet.
+  /// Copies weights and statistics to the device unless it has this version.
   void load(const Weights& weights);
   [[nodiscard]] bool can_update() const { return !places_.momentum.empty(); }
 

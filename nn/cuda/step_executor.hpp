@@ -1,9 +1,9 @@
 #pragma once
 
-// Private to nn/cuda: carries out the operations of a step plan: each becomes calls of kernels, or
-// of a convolver. It knows nothing of where it runs: given the kernels' host versions, a convolver
-// with loops and memory of the host, the same walk computes the step on a CPU, which is how it is
-// tested against nn/cpu.
+// Private to nn/cuda: executes the operations of a step plan: each becomes calls of kernels, or of
+// a convolver. It does not depend on where it runs: with the kernels' host versions, a convolver
+// with loops, and host memory, the same code computes the step on a CPU; so it is tested against
+// nn/cpu.
 
 #include <cstddef>
 
@@ -13,17 +13,17 @@
 
 namespace mayfly::nn::cuda {
 
-/// The port to whoever computes convolutions.
+/// The port to the computation of convolutions.
 class Convolver {
  public:
   virtual ~Convolver() = default;
-  /// Gives a Convolve to `stream`. `operation` is its index in the plan, `tensors` where its
-  /// tensors are: always the same for the same operation.
+  /// Queues a Convolve on `stream`. `operation` is its index in the plan; `tensors` are always the
+  /// same for the same operation.
   [[nodiscard]] virtual Result<void> convolve(std::size_t operation, const Convolve& what,
                                               const ConvTensors& tensors, Stream stream) = 0;
 };
 
-/// One thread at a time. Everything given must outlive it.
+/// One thread at a time. All arguments must outlive it.
 class StepExecutor {
  public:
   /// `memory` has plan.memory.total() bytes, 256-byte aligned.
@@ -33,14 +33,14 @@ class StepExecutor {
         convolver_(convolver),
         memory_(static_cast<std::byte*>(memory)) {}
 
-  /// Gives operations to `stream`, in order, until one cannot be started: kUnsupported, with its
+  /// Queues operations on `stream`, in order, until one cannot be started: kUnsupported, with its
   /// name and the CUDA error. May be captured in a CUDA graph.
   [[nodiscard]] Result<void> run(const OperationRange& range, Stream stream);
 
   /// Null for kNoTensor.
   [[nodiscard]] void* at(TensorId id) const;
   [[nodiscard]] float* floats(TensorId id) const { return static_cast<float*>(at(id)); }
-  /// Where a convolution's tensors are.
+  /// The addresses of a convolution's tensors.
   [[nodiscard]] ConvTensors tensors_of(const Convolve& convolve) const;
 
  private:

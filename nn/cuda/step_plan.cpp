@@ -104,7 +104,7 @@ struct Unit {
   TensorId raw = kNoTensor;
   TensorId factors = kNoTensor;
   TensorId mask = kNoTensor;    ///< kNoTensor: none is needed
-  TensorId totals = kNoTensor;  ///< of its gradient, if whoever made that has masked and summed it
+  TensorId totals = kNoTensor;  ///< of its gradient, if that was masked and summed by a fused pass
 };
 
 struct Block {
@@ -254,7 +254,7 @@ class StepPlanner {
     return unit;
   }
 
-  /// Norm, the shortcut if there is one, and ReLU; returns what comes out.
+  /// Norm, the shortcut if there is one, and ReLU; returns the output.
   TensorId finish_unit(Unit& unit, bool wants_mask = true, TensorId residual = kNoTensor,
                        TensorId residual_factors = kNoTensor) {
     const ActivationShape& shape = plan_.layers[unit.layer].out;

@@ -1,16 +1,19 @@
 #pragma once
 
 // Private to nn/cuda: a training step and an evaluation as lists of operations on tensors, made
-// from the description of a network before anything runs. Pure: no device, no memory. So the lists
-// can be checked, and carried out on a CPU (nn/cuda/step_executor.hpp), where there is no GPU.
+// from the description of a network before anything runs. Pure: it uses no device and no memory of
+// one, so the lists can be checked, and executed on a CPU (nn/cuda/step_executor.hpp), where there
+// is no GPU.
 //
-// What a step keeps of a convolution with its norm, from forward to backward: the convolution's
-// output ("raw"), norm and ReLU applied to it ("out"), one bit per element for the ReLU ("mask"),
-// and the norm's factors. Backward overwrites raw by its own gradient. Weight gradients come before
-// input gradients, so that the gradient of a tensor can lie where the tensor was.
+// From the forward to the backward pass a step keeps, for each convolution with its norm: the
+// convolution's output ("raw"), norm and ReLU applied to it ("out"), one bit per element for the
+// ReLU
+// ("mask"), and the norm's factors. The backward pass overwrites raw with its own gradient. Weight
+// gradients are computed before input gradients, so that the gradient of a tensor can use the
+// memory of the tensor.
 //
-// Where a convolution can be had that also sums what the norm behind it wants (ConvPass), it takes
-// the place of both the convolution and the norm's pass over its output.
+// Where cuDNN offers a convolution that also computes the sums for the norm behind it (ConvPass),
+// it replaces both the convolution and the norm's pass over its output.
 
 #include <array>
 #include <cstddef>
@@ -32,7 +35,7 @@ namespace mayfly::nn::cuda {
 // The operations, each one or two kernels. `layer` is an index into StepPlan::layers. Every
 // operation lists its tensors by tensors(), in no particular order.
 
-/// All weights as convolutions want them.
+/// All weights in the layout of the convolutions.
 struct PackFilters {
   [[nodiscard]] std::array<TensorId, 0> tensors() const { return {}; }
 };
@@ -53,30 +56,30 @@ struct Convolve {
   std::size_t layer;
   ConvPass pass;
   TensorId x, y;
-  TensorId workspace = kNoTensor;  ///< kNoTensor: it needs none
-  TensorId totals = kNoTensor;     ///< what a fused pass sums
-  TensorId norm_x = kNoTensor;     ///< of ConvPass::kInputGradientSums
+  TensorId workspace = kNoTensor;  ///< kNoTensor: none is needed
+  TensorId totals = kNoTensor;     ///< the sums of a fused pass
+  TensorId norm_x = kNoTensor;     ///< for ConvPass::kInputGradientSums
   TensorId norm_factors = kNoTensor;
   [[nodiscard]] std::array<TensorId, 6> tensors() const {
     return {x, y, workspace, totals, norm_x, norm_factors};
   }
 };
 
-/// The statistics of this microbatch, and the factors to normalise by them.
+/// The statistics of this microbatch, and the factors of its normalisation.
 struct MeasureNorm {
   std::size_t layer;
   TensorId x, sums, factors;
   [[nodiscard]] std::array<TensorId, 3> tensors() const { return {x, sums, factors}; }
 };
 
-/// The same behind a convolution that has summed.
+/// The same after a convolution that has computed the sums.
 struct MeasureNormTotals {
   std::size_t layer;
   TensorId totals, factors;
   [[nodiscard]] std::array<TensorId, 2> tensors() const { return {totals, factors}; }
 };
 
-/// The factors to normalise by running statistics.
+/// The factors of a normalisation by running statistics.
 struct UseRunningNorm {
   std::size_t layer;
   TensorId factors;
@@ -95,7 +98,7 @@ struct ApplyNorm {
   }
 };
 
-/// Option A.
+/// The option-A shortcut.
 struct Downsample {
   ActivationShape from;
   TensorId x, out;
@@ -135,7 +138,7 @@ struct ClassifyGradient {
   [[nodiscard]] std::array<TensorId, 2> tensors() const { return {memory, x_gradient}; }
 };
 
-/// Of g = mask (gradient + addend): the gradients of the norm's parameters, and the factors for
+/// The gradients of the norm's parameters from g = mask (gradient + addend), and the factors for
 /// ApplyNormGradient.
 struct SumNormGradient {
   std::size_t layer;
@@ -150,14 +153,14 @@ struct SumNormGradient {
   }
 };
 
-/// The same behind a convolution that has masked and summed.
+/// The same after a convolution that has masked its result and computed the sums.
 struct DeriveNormTotals {
   std::size_t layer;
   TensorId totals, factors;
   [[nodiscard]] std::array<TensorId, 2> tensors() const { return {totals, factors}; }
 };
 
-/// The gradient of the norm's input, which takes the place of that input.
+/// The gradient of the norm's input, which overwrites that input.
 struct ApplyNormGradient {
   std::size_t layer;
   TensorId gradient;
@@ -173,7 +176,7 @@ struct AddGradient {
   [[nodiscard]] std::array<TensorId, 2> tensors() const { return {a, b}; }
 };
 
-/// The weight gradients of layers [first, end) to where the optimizer expects them.
+/// Converts the weight gradients of layers [first, end) to the layout of the optimizer.
 struct UnpackFilterGradients {
   std::size_t first_layer, end_layer;
   [[nodiscard]] std::array<TensorId, 0> tensors() const { return {}; }
@@ -194,10 +197,10 @@ struct OperationRange {
 /// A part of training after which more gradients are final.
 struct Segment {
   OperationRange operations;
-  std::size_t ready_from = 0;  ///< in elements: from here to the previous segment's they are new
+  std::size_t ready_from = 0;  ///< elements from here to the previous segment's are new
 };
 
-/// A convolution with the norm behind it, and where its numbers are in the flat arrays.
+/// A convolution with the norm behind it, and the places of its values in the flat arrays.
 struct Layer {
   ConvShape conv;
   ActivationShape out;
@@ -208,7 +211,7 @@ struct Layer {
   std::size_t variance = 0;
 };
 
-/// Tensors that live as long as the engine, and those at its doors.
+/// Tensors that live as long as the engine, and those that are copied from or to the host.
 struct ResidentTensors {
   TensorId parameters = kNoTensor;  ///< fp32, flat
   TensorId running_statistics = kNoTensor;
@@ -239,7 +242,7 @@ struct StepPlan {
   std::size_t classifier_bias = 0;
 
   std::vector<Operation> operations;
-  OperationRange load;            ///< after new weights have come
+  OperationRange load;            ///< after new weights were copied to the device
   std::vector<Segment> training;  ///< in order; the last is ready from 0
   OperationRange evaluation;
 
@@ -252,20 +255,20 @@ struct StepPlan {
 
 struct StepPlanOptions {
   Dtype dtype = Dtype::kFp32;
-  /// Momentum is on the device, too, for updates there.
+  /// Whether momentum is on the device as well, for updates there.
   bool keeps_state = false;
-  /// To be on the device; not set: images come from the host.
+  /// The training set on the device; not set: images come from the host.
   std::optional<ResidentSet> set = {};
-  /// A segment ends at the first layer where it has so many gradients.
+  /// A segment ends at the first layer where it has at least this many gradients.
   std::size_t segment_elements = std::size_t{1} << 18;
-  /// Scratch that a convolution needs, in bytes; not set: none.
+  /// Bytes of scratch memory that a convolution needs; not set: none.
   std::function<std::size_t(const ConvShape&, ConvPass)> workspace_bytes = {};
-  /// Whether a fused pass can be had; not set: none can.
+  /// Whether a fused pass is available; not set: none is.
   std::function<bool(const ConvShape&, ConvPass)> has_fused = {};
 };
 
-/// Plans a network for whole microbatches of `microbatch` images (evaluation for as many or fewer).
-/// The memory is placed: bytes needed are memory.total().
+/// Plans a network for microbatches of `microbatch` images (evaluation for as many or fewer). The
+/// memory is placed; the step needs memory.total() bytes.
 [[nodiscard]] StepPlan make_step_plan(const Model& model, std::uint32_t microbatch,
                                       const StepPlanOptions& options);
 

@@ -16,14 +16,14 @@
 
 namespace mayfly::nn::cuda {
 
-/// What the images of a set go through, and how many they are.
+/// The number of images in a set and their augmentation.
 struct ResidentSet {
   std::uint64_t samples = 0;
   CounterRandom augmentation{0};  ///< datasets::augmentation_source
   bool augment = false;           ///< else images stay as they are
 };
 
-/// Square images of the size that the network wants.
+/// Square images of the network's input size.
 struct TrainingSet {
   ResidentSet resident;
   datasets::Normaliser::Table table{};

@@ -107,7 +107,7 @@ OperationNames names_of(ConvPass pass) {
 /// The parts of a graph as they are made; the first that cannot be made is remembered.
 class GraphParts {
  public:
-  /// For use in what is made next; an empty one after a failure.
+  /// The descriptor for use in the next one; empty after a failure.
   const Descriptor& keep(Result<Descriptor> part) {
     if (!part.ok() && outcome_.ok()) {
       outcome_ = part.error();

@@ -1,7 +1,7 @@
 #pragma once
 
-// Private to nn/cuda: what a pass of a convolution is in cuDNN's graph API: its operations, those
-// that a fused pass adds, and where their tensors are. A thread at a time.
+// Private to nn/cuda: a pass of a convolution in cuDNN's graph API: its operations, those that a
+// fused pass adds, and the addresses of their tensors. One thread at a time.
 
 #include "nn/cuda/conv_shape.hpp"
 #include "nn/cuda/cudnn/descriptor.hpp"
@@ -9,12 +9,12 @@
 
 namespace mayfly::nn::cuda::cudnn {
 
-/// Activations, filter and gradients all of `dtype`, sums and what norms know of a channel in fp32.
-/// Fails as cuDNN does, for what is no convolution.
+/// The graph of a pass. Activations, filter and gradients are of `dtype`, sums and the factors of
+/// norms are fp32. Fails as cuDNN does for an impossible convolution.
 [[nodiscard]] Result<Descriptor> graph_of(const ConvShape& shape, ConvPass pass, Dtype dtype,
                                           const PlanningTarget& target);
 
-/// The places of a graph's tensors, for a plan that was made of it.
+/// The addresses of a graph's tensors, for a plan that was made from it.
 [[nodiscard]] Result<Descriptor> bound_tensors(const ConvShape& shape, ConvPass pass,
                                                const ConvTensors& tensors);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Private to nn/cuda: one descriptor of cuDNN's graph API, owned. Everything of that API is a
-// descriptor with attributes: created, given its attributes, finalised, and from then on constant.
-// Any thread, one at a time.
+// Private to nn/cuda: one descriptor of cuDNN's graph API, owned, and the target that convolutions
+// are planned for. All objects of that API are descriptors: created, given their attributes,
+// finalised, and from then on constant. Any thread, one at a time.
 
 #include <cudnn_graph.h>
 
@@ -18,11 +18,11 @@
 
 namespace mayfly::nn::cuda::cudnn {
 
-/// Ok for success; else kUnsupported if cuDNN calls it that, kInvalidInput otherwise, with what we
-/// did, the status by name and what cuDNN itself says about it (it names the violated condition).
+/// Ok for success; else kUnsupported or kInvalidInput, by cuDNN's category, with the action, the
+/// name of the status and cuDNN's own text, which names the violated condition.
 [[nodiscard]] Result<void> check(cudnnStatus_t status, const char* what_we_did);
 
-/// The type that cuDNN wants to be told of an attribute's values.
+/// cuDNN's name for the type of an attribute's values.
 template <typename T>
 constexpr cudnnBackendAttributeType_t attribute_type();
 template <>
@@ -112,14 +112,14 @@ class Builder {
     return set_raw(name, attribute_type<T>(), static_cast<std::int64_t>(values.size()),
                    values.data());
   }
-  /// Text, without its end mark.
+  /// Text, without a terminating zero.
   Builder& set(cudnnBackendAttributeName_t name, std::span<const char> text) {
     return set_raw(name, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(text.size()), text.data());
   }
   Builder& set(cudnnBackendAttributeName_t name, bool value) {
     return set_raw(name, CUDNN_TYPE_BOOLEAN, 1, &value);
   }
-  /// Another descriptor, which must be finalised; cuDNN keeps what it needs of it.
+  /// Another descriptor, which must be finalised and need not be kept.
   Builder& set(cudnnBackendAttributeName_t name, const Descriptor& value) {
     const cudnnBackendDescriptor_t handle = value.get();
     return set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
@@ -127,7 +127,7 @@ class Builder {
 
   Builder& set(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values);
 
-  /// The finished descriptor, or what went wrong first.
+  /// The finished descriptor, or the first error.
   [[nodiscard]] Result<Descriptor> finalise();
 
  private:
@@ -138,7 +138,7 @@ class Builder {
   Result<void> outcome_;
 };
 
-/// The number, or numbers, that a finished descriptor has for an attribute, at most `max` of them.
+/// The values of an attribute of a finished descriptor, at most `max` of them.
 template <typename T>
 [[nodiscard]] Result<std::vector<T>> values_of(const Descriptor& descriptor,
                                                cudnnBackendAttributeName_t name, std::size_t max) {
@@ -151,24 +151,23 @@ template <typename T>
   return values;
 }
 
-// Private to nn/cuda: what a convolution is planned for: the device behind a cuDNN handle, or a
-// device that is only described, so that what cuDNN offers for it can be checked on a machine
-// without one (docs/gpu.md).
-
+/// The device for which a convolution is planned: that of a cuDNN handle, or one that is only
+/// described, so that cuDNN's offers for it can be checked on a machine without a GPU
+/// (docs/gpu.md).
 class PlanningTarget {
  public:
-  /// The present device of a handle, which must outlive the target and its plans.
+  /// The device of a handle, which must outlive the target and its plans.
   explicit PlanningTarget(cudnnHandle_t handle) : handle_(handle) {}
 
   /// A device as cuDNN describes it in JSON. kInvalidInput if a field is
   /// missing; kUnsupported with a cuDNN before 9.11.
   [[nodiscard]] static Result<PlanningTarget> described(std::string_view json);
 
-  /// Gives a graph, a search for engines or a plan the target, by the attribute that takes it.
+  /// Sets the target of a graph or a plan, by the attributes that take it.
   void aim(Builder& builder, cudnnBackendAttributeName_t handle_name) const;
   void aim(Builder& builder, cudnnBackendAttributeName_t handle_name,
            cudnnBackendAttributeName_t device_name) const;
-  /// A search for engines takes no handle: its graph has it.
+  /// Sets the target of a search for engines, which takes no handle: its graph has it.
   void describe(Builder& builder, cudnnBackendAttributeName_t device_name) const;
 
  private:

@@ -10,8 +10,7 @@
 
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
-#include "engine/state/state_donor.hpp"
-#include "engine/state/state_fetch.hpp"
+#include "engine/state/state_transfer.hpp"
 #include "nn/checkpoint.hpp"
 
 // A state on its way from donors to an observer, over sockets of this process.

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "collectives/tcp/tcp_transport.hpp"
-#include "engine/state/state_donor.hpp"
+#include "engine/state/state_transfer.hpp"
 #include "nn/checkpoint.hpp"
 
 // Members of one view, each a thread with a transport of its own, one of them a step behind.
