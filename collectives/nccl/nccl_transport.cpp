@@ -92,7 +92,7 @@ class MeetingPlace {
                      spec_.peers.front().member};
       }
     }
-    return Error{Errc::kAborted, fmt::format("view {} was given up", value(spec_.view))};
+    return given_up(spec_.view);
   }
 
   // A member that has not arrived.
@@ -188,11 +188,11 @@ class NcclTransport final : public Transport {
     FormationStop stop;
     const FormingGuard::Entry entry = forming_guard_.enter(spec.view, [&stop] { stop.abort(); });
     if (stop.aborted()) {
-      return given_up(spec);
+      return given_up(spec.view);
     }
     Result<std::unique_ptr<LiveComm>> comm = form_comm(runtime_, spec, deadline, stop);
     if (!comm.ok()) {
-      return comm.error().code == Errc::kAborted ? given_up(spec) : std::move(comm).error();
+      return comm.error().code == Errc::kAborted ? given_up(spec.view) : std::move(comm).error();
     }
     return std::unique_ptr<Group>(make_nccl_group(spec.view, spec.rank,
                                                   static_cast<std::uint32_t>(spec.peers.size()),
@@ -202,10 +202,6 @@ class NcclTransport final : public Transport {
   void give_up_on(ViewId view) noexcept override { forming_guard_.give_up_on(view); }
 
  private:
-  static Error given_up(const GroupSpec& spec) {
-    return {Errc::kAborted, fmt::format("view {} was given up", value(spec.view))};
-  }
-
   const std::shared_ptr<NcclRuntime> runtime_;
   const std::string address_;
   FormingGuard forming_guard_;
