@@ -1,5 +1,7 @@
 #include "base/bytes.hpp"
 
+#include <charconv>
+
 #include "base/check.hpp"
 
 namespace mayfly {
@@ -60,6 +62,20 @@ std::string to_hex(ByteSpan bytes) {
     text.push_back(kDigits[std::to_integer<unsigned>(b) & 15]);
   }
   return text;
+}
+
+std::optional<Bytes> from_hex(std::string_view text) {
+  Bytes bytes(text.size() / 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::uint8_t byte = 0;
+    const char* const begin = text.data() + 2 * i;
+    const auto parsed = std::from_chars(begin, begin + 2, byte, 16);
+    if (parsed.ec != std::errc() || parsed.ptr != begin + 2) {
+      return std::nullopt;
+    }
+    bytes[i] = static_cast<std::byte>(byte);
+  }
+  return text.size() % 2 == 0 ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 }  // namespace mayfly

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,5 +76,8 @@ class WireReader {
 
 /// Lower-case hexadecimal.
 [[nodiscard]] std::string to_hex(ByteSpan bytes);
+/// The bytes that pairs of hexadecimal digits of either case stand for; nothing if the text is
+/// something else.
+[[nodiscard]] std::optional<Bytes> from_hex(std::string_view text);
 
 }  // namespace mayfly

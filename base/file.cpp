@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly {
@@ -95,11 +96,8 @@ Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
 }
 
 Result<std::string> read_text_file(const std::string& path, std::size_t size_max) {
-  Result<Bytes> content = read_file(path, size_max);
-  if (!content.ok()) {
-    return std::move(content).error();
-  }
-  return std::string(reinterpret_cast<const char*>(content.value().data()), content.value().size());
+  TRY_ASSIGN(Bytes content, read_file(path, size_max));
+  return std::string(reinterpret_cast<const char*>(content.data()), content.size());
 }
 
 Result<void> write_file_atomic(const std::string& path, ByteSpan content) {
@@ -118,6 +116,18 @@ Result<void> write_file_atomic(const std::string& path, ByteSpan content) {
 
 Result<void> write_file_atomic(const std::string& path, std::string_view content) {
   return write_file_atomic(path, std::as_bytes(std::span(content)));
+}
+
+std::string find_beside_program(const std::string& file) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& candidate : std::array{folder, folder / "../lib/mayfly"}) {
+    if (fs::is_regular_file(candidate / file, error)) {
+      return candidate / file;
+    }
+  }
+  return {};
 }
 
 Result<void> make_directories(const std::string& path) {

@@ -28,6 +28,10 @@ namespace mayfly {
 /// The path of the running program, or "mayfly" if the system does not provide it.
 [[nodiscard]] std::string own_program();
 
+/// The path of a file that belongs to the program (a module, an engine table, another program): in
+/// the program's own folder, or in ../lib/mayfly beside that. Empty if it is in neither.
+[[nodiscard]] std::string find_beside_program(const std::string& file);
+
 /// Creates a folder and its parents; succeeds if it already exists.
 [[nodiscard]] Result<void> make_directories(const std::string& path);
 

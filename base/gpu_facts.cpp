@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 namespace mayfly {
@@ -59,6 +61,14 @@ Result<void> judge_gpu(const GpuFacts& facts) {
 
 std::string library_version(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+void require_gpu(const Result<void>& outcome) {
+  if (!outcome.ok()) [[unlikely]] {
+    std::fprintf(stderr, "mayfly: this worker's GPU has failed: %s\n",
+                 outcome.error().detail.c_str());
+    std::abort();
+  }
 }
 
 }  // namespace mayfly

@@ -39,4 +39,10 @@ inline constexpr int kGpuCapabilityMin = 80;
 /// where there is a CUDA toolkit.
 [[nodiscard]] GpuFacts read_gpu_facts(int device);
 
+/// The reaction of a worker whose GPU fails during a step: prints the error on standard error and
+/// aborts the process, which the job handles like the death of any other worker. Code that runs
+/// within a step has no caller that could handle an error, and without its GPU the process cannot
+/// continue. Does nothing if `outcome` is ok.
+void require_gpu(const Result<void>& outcome);
+
 }  // namespace mayfly

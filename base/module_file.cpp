@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "base/file.hpp"
+
 namespace mayfly {
 namespace {
 

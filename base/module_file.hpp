@@ -6,7 +6,6 @@
 
 #include <string>
 
-#include "base/beside_program.hpp"
 #include "base/result.hpp"
 
 namespace mayfly {

@@ -17,6 +17,10 @@ Instant monotonic_now() {
   return {read_clock_ns(CLOCK_MONOTONIC)};
 }
 
+Instant thread_cpu_now() {
+  return {read_clock_ns(CLOCK_THREAD_CPUTIME_ID)};
+}
+
 double wall_clock_seconds() {
   return static_cast<double>(read_clock_ns(CLOCK_REALTIME)) / 1e9;
 }

@@ -36,6 +36,9 @@ inline constexpr double kSecondsPerHour = 3600;
 /// The machine's monotonic clock (CLOCK_MONOTONIC: equal for all processes of one host). Adapters
 /// only; pure code must be given its instants.
 [[nodiscard]] Instant monotonic_now();
+/// Processor time that the calling thread has used. It does not advance while the thread waits, is
+/// stopped, or is not scheduled. Comparable only within one thread. For adapters only.
+[[nodiscard]] Instant thread_cpu_now();
 /// Wall-clock seconds since 1970. For records only: no decision may depend on it.
 [[nodiscard]] double wall_clock_seconds();
 

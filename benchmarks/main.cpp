@@ -2,8 +2,8 @@
 
 #include <iostream>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
-#include "base/module_file.hpp"
 #include "benchmarks/bench.hpp"
 #include "benchmarks/ranks/group_rank.hpp"
 #include "cli/guarded_main.hpp"

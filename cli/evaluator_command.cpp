@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread_priority.hpp"
 #include "base/time.hpp"
 #include "cli/commands.hpp"
 #include "cli/evaluate_checkpoint.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/evaluations.hpp"
 #include "engine/run/line_file.hpp"
-#include "engine/run/low_priority.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -140,7 +141,7 @@ int evaluator(const ParsedArguments& arguments, Context& context) {
   }
   // Training has priority. One thread by default is enough, because measuring a checkpoint may take
   // until the next one appears.
-  engine::run_with_low_priority();
+  run_with_low_priority();
   const Result<EvaluationMeans> means = evaluation_means(arguments, "1");
   if (!means.ok()) {
     return context.complain(means.error());

@@ -7,8 +7,8 @@
 #include <iostream>
 
 #include "base/log.hpp"
-#include "base/reason.hpp"
-#include "base/standard_descriptors.hpp"
+#include "base/text.hpp"
+#include "base/unique_fd.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::cli {

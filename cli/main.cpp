@@ -8,10 +8,11 @@
 #include <iostream>
 #include <thread>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
-#include "base/module_file.hpp"
 #include "cli/cli.hpp"
 #include "cli/guarded_main.hpp"
+#include "elastic/net/handshake.hpp"
 #include "engine/compare/compare.hpp"
 #include "engine/processes/job_settings.hpp"
 

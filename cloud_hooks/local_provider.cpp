@@ -1,11 +1,9 @@
 #include "cloud_hooks/local_provider.hpp"
 
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
@@ -16,9 +14,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/check.hpp"
+#include "base/process/spawn.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
-#include "cloud_hooks/spawn_plan.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -110,13 +107,13 @@ class LongLivedThread {
   std::thread thread_;
 };
 
-void record_end(ServerStatus& server, int wait_status) {
+void record_end(ServerStatus& server, const ProcessEnd& end) {
   server.state = ServerState::kGone;
-  if (WIFSIGNALED(wait_status)) {
-    server.signal = WTERMSIG(wait_status);
+  if (end.signal != 0) {
+    server.signal = end.signal;
     server.detail = "killed by signal " + std::to_string(server.signal);
   } else {
-    server.exit_code = WEXITSTATUS(wait_status);
+    server.exit_code = end.exit_code;
     server.detail = "exit code " + std::to_string(server.exit_code);
     server.failed = server.exit_code != 0;
   }
@@ -177,9 +174,7 @@ LocalProvider::Impl::~Impl() {
   }
   for (const ServerStatus& server : servers_) {
     if (server.alive()) {
-      int wait_status = 0;
-      while (::waitpid(server.pid, &wait_status, 0) < 0 && errno == EINTR) {
-      }
+      wait_for_end(server.pid);
     }
   }
 }
@@ -215,11 +210,11 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
 void LocalProvider::Impl::reap() {
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     ServerStatus& server = servers_[i];
-    int wait_status = 0;
-    // Waits for each pid separately, not for -1: other parts of this process wait for their own
-    // children.
-    if (server.alive() && ::waitpid(server.pid, &wait_status, WNOHANG) == server.pid) {
-      record_end(server, wait_status);
+    // Each server separately: other parts of this process wait for their own children.
+    const std::optional<ProcessEnd> end =
+        server.alive() ? end_if_over(server.pid) : std::optional<ProcessEnd>();
+    if (end) {
+      record_end(server, *end);
       ended_logs_.add(server, log_paths_[i]);
     }
   }

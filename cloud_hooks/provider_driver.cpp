@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/low_latency_thread.hpp"
+#include "base/thread_priority.hpp"
 #include "base/time.hpp"
 
 namespace mayfly::cloud_hooks {

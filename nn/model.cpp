@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/edit_distance.hpp"
+#include "base/text.hpp"
 #include "nn/model_builder.hpp"
 
 namespace mayfly::nn {

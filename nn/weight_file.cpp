@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/edit_distance.hpp"
+#include "base/text.hpp"
 
 namespace mayfly::nn {
 namespace {

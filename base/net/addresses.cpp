@@ -7,11 +7,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly {
@@ -135,18 +137,21 @@ Result<AddressList> resolve(const Endpoint& endpoint, int flags) {
 }
 
 Result<std::vector<std::string>> resolve_host(const std::string& host, int flags) {
-  const Result<AddressList> list = resolve({host, 0}, flags);
-  if (!list.ok()) {
-    return list.error();
-  }
+  TRY_ASSIGN(const AddressList list, resolve({host, 0}, flags));
   std::vector<std::string> found;
-  for (const addrinfo* each = list.value().get(); each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
     std::string address = endpoint_of(each->ai_addr).host;
     if (std::find(found.begin(), found.end(), address) == found.end()) {
       found.push_back(std::move(address));
     }
   }
   return found;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data()
+                                                                             : "localhost";
 }
 
 bool is_loopback(const std::string& address) {
@@ -196,7 +201,7 @@ std::optional<std::string> address_of_interface(const std::string& name) {
 }
 
 std::string default_address() {
-  // RFC 5737 and RFC 3849: nobody's addresses, so only the default route leads there.
+  // RFC 5737 and RFC 3849: addresses of no host, so only the default route leads there.
   for (const char* nobody : {"192.0.2.1", "2001:db8::1"}) {
     const std::optional<std::string> sender = sender_towards(nobody);
     if (sender && !sender->empty() && !is_loopback(*sender)) {

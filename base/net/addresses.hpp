@@ -40,6 +40,9 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 /// The numeric addresses of `host` in the system's order, each once; kIo as above.
 [[nodiscard]] Result<std::vector<std::string>> resolve_host(const std::string& host, int flags = 0);
 
+/// The name of this host as it calls itself; "localhost" if it has none.
+[[nodiscard]] std::string host_name();
+
 /// True for 127.0.0.0/8 and ::1, as numbers.
 [[nodiscard]] bool is_loopback(const std::string& address);
 /// True for 0.0.0.0 and ::, as numbers in any notation: addresses to listen on, not to connect to.

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly {
 namespace {
 
@@ -102,15 +104,12 @@ Result<void> wait_for(int fd, short events, Instant deadline) {
 
 Result<UniqueFd> connect_address(const addrinfo& address, const std::string& name,
                                  Instant deadline) {
-  Result<UniqueFd> fd =
-      connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name);
-  if (!fd.ok()) {
-    return fd;
-  }
-  if (!fd.value().valid()) {
+  TRY_ASSIGN(UniqueFd fd,
+             connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name));
+  if (!fd.valid()) {
     return Error{Errc::kPeerLost, "cannot connect to " + name + ": no port is left"};
   }
-  const int raw = fd.value().get();
+  const int raw = fd.get();
   if (const Result<void> ready = wait_for(raw, POLLOUT, deadline); !ready.ok()) {
     return Error{ready.error().code, "cannot connect to " + name + ": " + ready.error().detail};
   }
@@ -140,11 +139,8 @@ Moved moved(ssize_t result) {
 }  // namespace
 
 Result<UniqueFd> listen_tcp(const Endpoint& endpoint) {
-  const Result<AddressList> list = resolve(endpoint, AI_PASSIVE);
-  if (!list.ok()) {
-    return list.error();
-  }
-  const addrinfo& first = *list.value();
+  TRY_ASSIGN(const AddressList list, resolve(endpoint, AI_PASSIVE));
+  const addrinfo& first = *list;
   UniqueFd fd = make_socket(first.ai_family);
   // A restarted coordinator must get its port back while old connections are in TIME_WAIT.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
@@ -152,12 +148,9 @@ Result<UniqueFd> listen_tcp(const Endpoint& endpoint) {
 }
 
 Result<UniqueFd> listen_unix(const std::string& name) {
-  const Result<UnixName> parsed = unix_name(name);
-  if (!parsed.ok()) {
-    return parsed.error();
-  }
-  return listening(make_socket(AF_UNIX), reinterpret_cast<const sockaddr*>(&parsed.value().address),
-                   parsed.value().length, name);
+  TRY_ASSIGN(const UnixName parsed, unix_name(name));
+  return listening(make_socket(AF_UNIX), reinterpret_cast<const sockaddr*>(&parsed.address),
+                   parsed.length, name);
 }
 
 Endpoint bound_endpoint(int fd) {
@@ -177,23 +170,16 @@ UniqueFd accept_one(int listener) {
 }
 
 Result<UniqueFd> start_connect_tcp(const Endpoint& endpoint) {
-  const Result<AddressList> list = resolve(endpoint, AI_NUMERICHOST);
-  if (!list.ok()) {
-    return list.error();
-  }
-  const addrinfo& first = *list.value();
+  TRY_ASSIGN(const AddressList list, resolve(endpoint, AI_NUMERICHOST));
+  const addrinfo& first = *list;
   return connecting(make_socket(first.ai_family), first.ai_addr, first.ai_addrlen,
                     to_string(endpoint));
 }
 
 Result<UniqueFd> start_connect_unix(const std::string& name) {
-  const Result<UnixName> parsed = unix_name(name);
-  if (!parsed.ok()) {
-    return parsed.error();
-  }
-  return connecting(make_socket(AF_UNIX),
-                    reinterpret_cast<const sockaddr*>(&parsed.value().address),
-                    parsed.value().length, name);
+  TRY_ASSIGN(const UnixName parsed, unix_name(name));
+  return connecting(make_socket(AF_UNIX), reinterpret_cast<const sockaddr*>(&parsed.address),
+                    parsed.length, name);
 }
 
 int connection_error(int fd) {
@@ -203,25 +189,18 @@ int connection_error(int fd) {
 }
 
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline) {
-  const Result<std::vector<std::string>> hosts = addresses_of(endpoint.host);
-  if (!hosts.ok()) {
-    return hosts.error();
-  }
-  const std::vector<std::string>& all = hosts.value();
+  TRY_ASSIGN(const std::vector<std::string> all, addresses_of(endpoint.host));
   std::string name = to_string(endpoint);
   if (all != std::vector{endpoint.host}) {
     name += fmt::format(" ({})", fmt::join(all, ", "));
   }
   Result<UniqueFd> last = Error{Errc::kIo, "no address for " + name};
   for (std::size_t i = 0; i < all.size() && !last.ok(); ++i) {
-    const Result<AddressList> address = resolve({all[i], endpoint.port}, AI_NUMERICHOST);
-    if (!address.ok()) {
-      return address.error();
-    }
+    TRY_ASSIGN(const AddressList address, resolve({all[i], endpoint.port}, AI_NUMERICHOST));
     // One that does not answer leaves time for the others.
     const Instant now = monotonic_now();
     const Duration share = (deadline - now) / static_cast<std::int64_t>(all.size() - i);
-    last = connect_address(*address.value(), name, now + share);
+    last = connect_address(*address, name, now + share);
   }
   return last;
 }
@@ -306,7 +285,7 @@ Moved receive_with_descriptor(int fd, std::span<std::byte> into, UniqueFd& descr
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  // Not control.size(): its padding would take a second descriptor, which nobody would close.
+  // Not control.size(): its padding would take a second descriptor, which would never be closed.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   const Moved got = moved(::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
   const cmsghdr* const header = got.bytes > 0 ? CMSG_FIRSTHDR(&message) : nullptr;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/module_file.hpp"
+#include "base/file.hpp"
 #include "engine/launch/local_launcher.hpp"
 
 namespace mayfly::bench {

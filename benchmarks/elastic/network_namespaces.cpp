@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-extern char** environ;
+#include "base/process/program.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -23,21 +20,12 @@ constexpr const char* kNetBits = "/16";
 }  // namespace
 
 Result<void> run_ip(const std::vector<std::string>& words) {
-  std::vector<char*> argv = {const_cast<char*>("ip")};
-  for (const std::string& word : words) {
-    argv.push_back(const_cast<char*>(word.c_str()));
-  }
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int rc = ::posix_spawnp(&pid, "ip", nullptr, nullptr, argv.data(), environ);
-  if (rc != 0) {
-    return Error{Errc::kIo, fmt::format("cannot start ip: {}", std::strerror(rc))};
-  }
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return Error{Errc::kIo, fmt::format("'ip {}' failed", fmt::join(words, " "))};
+  ProgramCall call;
+  call.argv = words;
+  call.argv.insert(call.argv.begin(), "ip");
+  TRY_ASSIGN(const ProgramResult ran, run_program(call));
+  if (!ran.succeeded()) {
+    return Error{Errc::kIo, fmt::format("'ip {}': {}", fmt::join(words, " "), ran.summary())};
   }
   return {};
 }

@@ -36,7 +36,7 @@ RankTeam::RankTeam(ControlHub& hub, Contestant contestant, std::uint32_t ranks)
 RankTeam::~RankTeam() {
   (void)tell_all("quit");
   const Instant deadline = monotonic_now() + kEndTimeout;
-  for (engine::ChildProcess& process : processes_) {
+  for (ChildProcess& process : processes_) {
     if (!process.wait_until(deadline)) {
       process.kill();
     }
@@ -64,8 +64,7 @@ Result<void> RankTeam::spawn() {
   words.insert(words.end(), {"--control", hub_.path(), "--name", contestant_.name});
   const std::string log = hub_.folder() + "/" + contestant_.name + ".log";
   for (std::uint32_t i = 0; i < (contestant_.launcher ? 1 : ranks_); ++i) {
-    Result<engine::ChildProcess> process =
-        engine::ChildProcess::start(words, contestant_.environment, log);
+    Result<ChildProcess> process = ChildProcess::start(words, contestant_.environment, log);
     if (!process.ok()) {
       return std::move(process).error();
     }
@@ -137,13 +136,13 @@ Result<ControlHub::Message> RankTeam::hear(Instant deadline) {
       return message;
     }
     const bool ended = std::any_of(processes_.begin(), processes_.end(),
-                                   [](engine::ChildProcess& process) { return process.ended(); });
+                                   [](ChildProcess& process) { return process.ended(); });
     const std::string log = hub_.folder() + "/" + contestant_.name + ".log";
     if (ended) {
-      return Error{Errc::kPeerLost, "a process ended: " + engine::last_line_of(log)};
+      return Error{Errc::kPeerLost, "a process ended: " + last_line_of(log)};
     }
     if (monotonic_now() >= deadline) {
-      return Error{Errc::kDeadline, "no answer in time: " + engine::last_line_of(log)};
+      return Error{Errc::kDeadline, "no answer in time: " + last_line_of(log)};
     }
   }
 }
@@ -162,9 +161,9 @@ Result<std::vector<std::string>> RankTeam::hear_all(const std::string& verb, Ins
       continue;  // of a contestant that has failed
     }
     if (message.value().gone) {
-      return Error{Errc::kPeerLost,
-                   "a rank process ended: " +
-                       engine::last_line_of(hub_.folder() + "/" + contestant_.name + ".log")};
+      return Error{
+          Errc::kPeerLost,
+          "a rank process ended: " + last_line_of(hub_.folder() + "/" + contestant_.name + ".log")};
     }
     const std::string& line = message.value().line;
     if (line != verb && !line.starts_with(verb + " ")) {

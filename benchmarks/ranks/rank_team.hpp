@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/process/child_process.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "benchmarks/allreduce/contestants.hpp"
 #include "benchmarks/ranks/control_hub.hpp"
-#include "engine/processes/child_process.hpp"
 
 namespace mayfly::bench {
 
@@ -55,7 +55,7 @@ class RankTeam {
   Contestant contestant_;
   std::uint32_t ranks_;
   std::vector<std::size_t> connections_;  // by rank; 0: not there yet
-  std::vector<engine::ChildProcess> processes_;
+  std::vector<ChildProcess> processes_;
 };
 
 }  // namespace mayfly::bench

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/process/child_process.hpp"
 #include "base/random.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "benchmarks/ranks/control_hub.hpp"
 #include "benchmarks/ranks/rank_session.hpp"
 #include "benchmarks/reform/reform_report.hpp"
-#include "engine/processes/child_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::bench {
@@ -31,7 +31,7 @@ struct TeamMember {
   std::uint64_t id = 0;
   std::size_t connection = 0;
   std::string address;
-  engine::ChildProcess process;
+  ChildProcess process;
 };
 
 class Driver {
@@ -86,10 +86,10 @@ class Driver {
   }
 
   Result<void> add_member() {
-    Result<engine::ChildProcess> process =
-        engine::ChildProcess::start({own_program(), kRankCommand, kName, options_.backend,
-                                     "--control", hub_.path(), "--name", kName},
-                                    {}, hub_.folder() + "/members.log");
+    Result<ChildProcess> process =
+        ChildProcess::start({own_program(), kRankCommand, kName, options_.backend, "--control",
+                             hub_.path(), "--name", kName},
+                            {}, hub_.folder() + "/members.log");
     if (!process.ok()) {
       return std::move(process).error();
     }
@@ -121,7 +121,7 @@ class Driver {
 
   /// Kills `victim`, if given, tells all members to form the next view, and waits until each has
   /// its first right sum.
-  Result<ReformTrial> change_view(engine::ChildProcess* victim = nullptr) {
+  Result<ReformTrial> change_view(ChildProcess* victim = nullptr) {
     ++view_;
     std::string peers;
     for (const TeamMember& member : members_) {

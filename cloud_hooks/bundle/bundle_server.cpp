@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <openssl/crypto.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 
 #include "base/check.hpp"
 #include "base/net/accept.hpp"
+#include "base/net/sockets.hpp"
 #include "cloud_hooks/http/encodings.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -116,10 +116,8 @@ constexpr auto kSweepInterval = std::chrono::milliseconds(100);
 constexpr std::size_t kAcceptsAtOnce = 64;
 
 tcp protocol_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+  const bool is_v6 = bound_endpoint(fd).host.find(':') != std::string::npos;
+  return is_v6 ? tcp::v6() : tcp::v4();
 }
 
 std::string text_of(boost::beast::string_view view) {

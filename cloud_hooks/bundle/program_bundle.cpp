@@ -20,13 +20,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/beside_program.hpp"
 #include "base/check.hpp"
 #include "base/digest.hpp"
 #include "base/file.hpp"
+#include "base/process/program.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/encodings.hpp"
-#include "cloud_hooks/program_runner.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <exception>
 
-#include "cloud_hooks/program_runner.hpp"
+#include "base/process/program.hpp"
 
 namespace mayfly::cloud_hooks::exec {
 namespace {

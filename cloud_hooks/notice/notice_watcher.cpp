@@ -12,7 +12,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "base/low_latency_thread.hpp"
+#include "base/thread_priority.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/http_client.hpp"

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "base/try_assign.hpp"
-#include "cloud_hooks/program_runner.hpp"
 
 namespace mayfly::cloud_hooks::slurm {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "base/shell_words.hpp"
+#include "base/process/program.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
-#include "cloud_hooks/program_runner.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

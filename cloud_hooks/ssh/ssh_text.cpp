@@ -6,7 +6,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "base/shell_words.hpp"
+#include "base/text.hpp"
 
 namespace mayfly::cloud_hooks::ssh {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/random.hpp"
-#include "base/reason.hpp"
+#include "base/text.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::collectives {

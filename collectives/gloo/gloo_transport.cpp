@@ -16,7 +16,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "base/reason.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/forming_guard.hpp"
 #include "collectives/gloo/gloo_engine.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/gpu_failure.hpp"
+#include "base/gpu_facts.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/plan/exact_sum.hpp"
 

@@ -11,7 +11,7 @@
 // that is already on the compute stream.
 //
 // The sums outlive a view: when a group breaks, only the copies are lost. A device that fails ends
-// the process (base/gpu_failure).
+// the process (base/gpu_facts).
 
 #include <cstdint>
 #include <memory>

@@ -1,9 +1,7 @@
 #include "elastic/net/connection.hpp"
 
 #include <linux/sockios.h>
-#include <netinet/in.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -23,10 +22,8 @@ using boost::system::error_code;
 constexpr std::chrono::seconds kFinishTimeout{2};
 
 tcp protocol_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+  const bool is_v6 = bound_endpoint(fd).host.find(':') != std::string::npos;
+  return is_v6 ? tcp::v6() : tcp::v4();
 }
 
 }  // namespace

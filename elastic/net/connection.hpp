@@ -57,9 +57,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
   /// Sends what is queued, says end of file and waits a moment for the peer to close too, ignoring
   /// what it still sends: closing at once would reset the connection and could destroy our last
-  /// words.
+  /// messages.
   void finish();
-  /// Hands the socket over and is over, without a word to the owner. Nothing may be on its way to
+  /// Hands the socket over and is over, without telling the owner. Nothing may be on its way to
   /// or from the peer.
   [[nodiscard]] UniqueFd release();
   /// Closes now.

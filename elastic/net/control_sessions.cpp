@@ -24,10 +24,10 @@ constexpr Duration kHandshakeTimeout = seconds(5);
 constexpr Duration kSweepInterval = milliseconds(100);
 constexpr Duration kOperatorIdleMax = seconds(30);
 constexpr std::size_t kUnauthenticatedMax = 256;
-// A flood at the door must not keep the control thread from its other work.
+// A flood of connections must not keep the control thread from its other work.
 constexpr std::size_t kAcceptsAtOnce = 64;
 
-/// For whoever wonders why a job does not begin: its workers cannot connect.
+/// Explains to the user why a job does not begin: its workers cannot connect.
 std::string full_text(int number) {
   std::string text =
       std::string("no worker or command can connect any more: ") + std::strerror(number);
@@ -134,7 +134,7 @@ void ControlSessions::greet(UniqueFd fd, Instant now) {
 }
 
 /// A flood of unauthenticated connections must neither exhaust our descriptors nor keep others out:
-/// a handshake takes a millisecond, so whoever has waited longest has the least claim.
+/// a handshake takes a millisecond, so the one that has waited longest is closed.
 void ControlSessions::drop_oldest_unauthenticated() {
   for (auto& [id, session] : sessions_) {
     if (session.is_counted) {
@@ -143,7 +143,8 @@ void ControlSessions::drop_oldest_unauthenticated() {
   }
 }
 
-/// At once, without a word to it. It is forgotten when the connection says that it is closed.
+/// Closes it at once, without an answer. It is forgotten when the connection reports that it is
+/// closed.
 void ControlSessions::turn_away(Held& session, const std::string& why) {
   if (session.stage == SessionStage::kUnauthenticated) {  // else it was told already
     rejection_log_.turned_away(session.who, why);
@@ -242,15 +243,26 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
   owner_.on_session_lost(session, detail);
 }
 
-void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId member) {
+ControlSessions::Held& ControlSessions::unauthenticated(std::uint64_t id) {
   const auto found = sessions_.find(id);
   ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kUnauthenticated,
-         "only a connection that waits for it is admitted");
-  stop_counting(found->second);
-  found->second.deadline = monotonic_now() + kOperatorIdleMax;
-  found->second.stage = stage;
-  found->second.member = member;
-  found->second.connection->set_frame_limit(kMessageBytesMax);
+         "only a connection that waits for it is admitted, refused or released");
+  return found->second;
+}
+
+ControlSessions::Held* ControlSessions::session_of(MemberId worker) {
+  const auto id = worker_of_.find(worker);
+  const auto session = id == worker_of_.end() ? sessions_.end() : sessions_.find(id->second);
+  return session == sessions_.end() ? nullptr : &session->second;
+}
+
+void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId member) {
+  Held& session = unauthenticated(id);
+  stop_counting(session);
+  session.deadline = monotonic_now() + kOperatorIdleMax;
+  session.stage = stage;
+  session.member = member;
+  session.connection->set_frame_limit(kMessageBytesMax);
   if (stage == SessionStage::kWorker) {
     const auto [place, is_new] = worker_of_.try_emplace(member, id);
     if (!is_new) {  // it came back before we saw its old connection break
@@ -260,26 +272,22 @@ void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId membe
 }
 
 UniqueFd ControlSessions::release(std::uint64_t id) {
-  const auto found = sessions_.find(id);
-  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kUnauthenticated,
-         "only a connection that waits for it is released");
-  stop_counting(found->second);
-  UniqueFd fd = found->second.connection->release();
-  sessions_.erase(found);
+  Held& session = unauthenticated(id);
+  stop_counting(session);
+  UniqueFd fd = session.connection->release();
+  sessions_.erase(id);
   return fd;
 }
 
 void ControlSessions::refuse(std::uint64_t id, const Refused& refused) {
-  const auto found = sessions_.find(id);
-  ENSURE(found != sessions_.end() && found->second.stage == SessionStage::kUnauthenticated,
-         "only a connection that waits for it is refused");
-  if (found->second.is_awaited && refused.refusal == Refusal::kFinal) {
-    rejection_log_.refused(found->second.who, refused.reason);
+  Held& session = unauthenticated(id);
+  if (session.is_awaited && refused.refusal == Refusal::kFinal) {
+    rejection_log_.refused(session.who, refused.reason);
   } else {
-    rejection_log_.turned_away(found->second.who, refused.reason);
+    rejection_log_.turned_away(session.who, refused.reason);
   }
-  found->second.connection->send(refused);
-  leave(found->second);
+  session.connection->send(refused);
+  leave(session);
 }
 
 void ControlSessions::send(std::uint64_t id, const Message& message) {
@@ -295,8 +303,8 @@ void ControlSessions::close(std::uint64_t id, const std::string& detail) {
 }
 
 void ControlSessions::send_to_worker(MemberId member, const Message& message) {
-  if (const auto found = worker_of_.find(member); found != worker_of_.end()) {
-    send(found->second, message);
+  if (const Held* session = session_of(member)) {
+    session->connection->send(message);
   }
 }
 
@@ -304,11 +312,8 @@ void ControlSessions::send_to_workers(const std::vector<MemberId>& members,
                                       const Message& message) {
   const Bytes frame = to_frame(message);
   for (const MemberId member : members) {
-    const auto worker = worker_of_.find(member);
-    const auto session =
-        worker == worker_of_.end() ? sessions_.end() : sessions_.find(worker->second);
-    if (session != sessions_.end()) {
-      session->second.connection->send_frame(frame);
+    if (const Held* session = session_of(member)) {
+      session->connection->send_frame(frame);
     }
   }
 }
@@ -316,8 +321,8 @@ void ControlSessions::send_to_workers(const std::vector<MemberId>& members,
 void ControlSessions::send_to_all_workers(const Message& message) {
   const Bytes frame = to_frame(message);
   for (const auto& [member, id] : worker_of_) {
-    if (const auto session = sessions_.find(id); session != sessions_.end()) {
-      session->second.connection->send_frame(frame);
+    if (const Held* session = session_of(member)) {
+      session->connection->send_frame(frame);
     }
   }
 }
@@ -340,17 +345,14 @@ void ControlSessions::probe(MemberId member) {
 std::vector<MemberId> ControlSessions::answered_probes() {
   std::vector<MemberId> answered;
   std::erase_if(probed_, [&](MemberId member) {
-    const auto worker = worker_of_.find(member);
-    const auto session =
-        worker == worker_of_.end() ? sessions_.end() : sessions_.find(worker->second);
-    if (session == sessions_.end()) {
-      return true;
+    const Held* session = session_of(member);
+    if (session != nullptr && !session->connection->everything_acknowledged()) {
+      return false;
     }
-    const bool has = session->second.connection->everything_acknowledged();
-    if (has) {
+    if (session != nullptr) {
       answered.push_back(member);
     }
-    return has;
+    return true;
   });
   return answered;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The coordinator's side of its control connections: accepts them, challenges whoever connects, and
+// The coordinator's side of its control connections: accepts them, challenges each client, and
 // knows what each has turned out to be. Private to elastic/net (it shows Asio). Everything runs on
 // the thread of the io_context.
 
@@ -33,7 +33,7 @@ struct Session {
   std::uint64_t id = 0;
   SessionStage stage = SessionStage::kUnauthenticated;
   MemberId member{};  // kWorker, kSentinel
-  MemberPlace place;  // of who has said Hello
+  MemberPlace place;  // of a client that has sent Hello
 };
 
 /// Hears of the sessions. Called on the io_context's thread.
@@ -63,13 +63,13 @@ class ControlSessions final : public ConnectionOwner {
 
   /// The unauthenticated connection `id` is a worker, sentinel or operator from now on.
   void admit(std::uint64_t id, SessionStage stage, MemberId member);
-  /// The unauthenticated connection `id` is nobody's session any more: the caller has its socket,
+  /// The unauthenticated connection `id` is no session any more: the caller has its socket,
   /// which does not block.
   [[nodiscard]] UniqueFd release(std::uint64_t id);
   /// Says why not, then closes. A worker that will not be taken by anybody else is named in a
   /// warning.
   void refuse(std::uint64_t id, const Refused& refused);
-  /// Nothing if the session is gone: its owner hears of that next.
+  /// Nothing if the session is gone: its owner is told of that next.
   void send(std::uint64_t id, const Message& message);
   /// Closes at once because of a message that must not come.
   void close(std::uint64_t id, const std::string& detail);
@@ -95,7 +95,7 @@ class ControlSessions final : public ConnectionOwner {
  private:
   struct Held : Session {
     std::shared_ptr<Connection> connection;
-    std::string who;                               // for people
+    std::string who;                               // human-readable
     Bytes nonce;                                   // of our challenge
     std::shared_ptr<const TlsLink> tls = nullptr;  // null: not encrypted
     Instant deadline;        // kUnauthenticated: of its Hello; kOperator: of its next command
@@ -106,6 +106,10 @@ class ControlSessions final : public ConnectionOwner {
   void on_message(Connection& connection, Message message) override;
   void on_closed(Connection& connection, const std::string& detail) override;
 
+  /// The connection that waits to be admitted, refused or released.
+  Held& unauthenticated(std::uint64_t id);
+  /// Of the member's worker; null if it is not connected.
+  Held* session_of(MemberId worker);
   void accept_more();
   void accept_all();
   void greet(UniqueFd fd, Instant now);
@@ -127,9 +131,8 @@ class ControlSessions final : public ConnectionOwner {
   std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
   std::set<MemberId> probed_;                    // and have not answered yet
   std::uint64_t next_id_ = 1;
-  std::size_t unauthenticated_ =
-      0;                // connections that were not admitted, those we are closing included
-  Instant next_sweep_;  // for connections that are late
+  std::size_t unauthenticated_ = 0;  // not admitted, those that are being closed included
+  Instant next_sweep_;               // for connections that are late
   RejectionLog rejection_log_{"control port"};
   bool has_said_full_ = false;      // that no descriptors are left
   std::function<void()> on_empty_;  // set by shut_down

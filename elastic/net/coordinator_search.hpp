@@ -15,7 +15,7 @@
 
 #include "base/bytes.hpp"
 #include "elastic/net/handshake.hpp"
-#include "elastic/net/reconnect_plan.hpp"
+#include "elastic/net/reconnect.hpp"
 
 namespace mayfly::elastic {
 
@@ -31,9 +31,10 @@ class CoordinatorSearch {
   /// Waits for an attempt that is under way. After the io_context has stopped.
   ~CoordinatorSearch();
 
-  /// Begins a search, the one who was lost first. `seed` as in ReconnectPlan.
+  /// Begins a search, with the coordinator that was lost. `seed` as in ReconnectPlan.
   void begin(std::size_t lost, std::uint64_t seed);
-  /// The one who answered is of no use: the search goes on with the others, `skip` as in NoQuorum.
+  /// The coordinator that answered is of no use: the search goes on with the others, `skip` as in
+  /// NoQuorum.
   void go_on_elsewhere(std::uint32_t skip);
   /// No more attempts.
   void stop();

@@ -14,8 +14,9 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/low_latency_thread.hpp"
 #include "base/net/sockets.hpp"
+#include "base/thread_priority.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/net/control_sessions.hpp"
 #include "elastic/net/flight_recorder.hpp"
@@ -139,13 +140,13 @@ bool is_report(const CoordinatorEffect& effect) {
   return std::holds_alternative<coordinator_effect::ReportReceived>(effect);
 }
 
-/// Messages say nothing that status() has, but for who is to leave.
+/// Messages contain nothing that status() shows, except which member is to leave.
 bool is_message(const CoordinatorEffect& effect) {
   return std::holds_alternative<coordinator_effect::Send>(effect) ||
          std::holds_alternative<coordinator_effect::SendToAll>(effect);
 }
 
-/// Changes who is to leave or what the job does, though perhaps nothing but messages follows.
+/// Changes which members are to leave or what the job does, though perhaps only messages follow.
 bool is_order(const CoordinatorEvent& event) {
   if (const auto* received = std::get_if<coordinator_event::Received>(&event)) {
     return std::holds_alternative<LeaveRequest>(received->message);
@@ -274,8 +275,8 @@ void Server::handle_worker(const Session& session, Message message) {
   }
 }
 
-/// Who is dismissed keeps what it does not know to have been taken, and says it again when it
-/// joins anew: so it hears of that before.
+/// A member that is dismissed keeps the reports that it does not know to have been taken, and sends
+/// them again when it joins anew, so it is told before.
 void Server::apply(Instant /*now*/, coordinator_effect::Send& s) {
   if (std::holds_alternative<Dismiss>(s.message)) {
     confirm_reports();
@@ -444,12 +445,9 @@ std::uint64_t make_identity() {
 
 Result<std::unique_ptr<CoordinatorServer>> start_coordinator(CoordinatorServerOptions options,
                                                              CoordinatorObserver& observer) {
-  Result<UniqueFd> listener = listen_tcp(Endpoint{options.host, options.port});
-  if (!listener.ok()) {
-    return std::move(listener).error();
-  }
+  TRY_ASSIGN(UniqueFd listener, listen_tcp(Endpoint{options.host, options.port}));
   return std::unique_ptr<CoordinatorServer>(
-      std::make_unique<Server>(std::move(options), std::move(listener).value(), observer));
+      std::make_unique<Server>(std::move(options), std::move(listener), observer));
 }
 
 }  // namespace mayfly::elastic

@@ -15,7 +15,7 @@
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/core/coordinator.hpp"
-#include "elastic/net/durable_view_log.hpp"
+#include "elastic/net/view_log_file.hpp"
 
 namespace mayfly::elastic {
 
@@ -35,7 +35,7 @@ struct CoordinatorServerOptions {
 
 class CoordinatorServer;
 
-/// What the rest of the process hears of. Called on the server's thread; must not block for long
+/// What the rest of the process is told. Called on the server's thread; must not block for long
 /// and must not call back into the server except through its thread-safe functions.
 class CoordinatorObserver {
  public:
@@ -51,11 +51,11 @@ class CoordinatorObserver {
   virtual void on_report(MemberId member, ByteSpan payload) = 0;
   /// Commands other than drain, pause, resume and stop (status, scale, ...).
   virtual CommandReply on_command(const Command& command) = 0;
-  /// Somebody on `host` who knows the token wants to move a checkpoint, and waits for a Welcome on
-  /// this socket, which does not block. Whoever takes it serves it on another thread.
+  /// A client on `host` that knows the token wants to transfer a checkpoint, and waits for a
+  /// Welcome on this socket, which does not block. The observer serves it on another thread.
   virtual void on_transfer(UniqueFd /*socket*/, std::string /*host*/) {}
   virtual void on_ended(Outcome outcome, const std::string& detail) = 0;
-  /// Who is a member, who is to leave, or what the job does may have changed: status() knows
+  /// The members, those that are to leave, or what the job does may have changed: status() knows
   /// already. Steps, speeds and silences are no news.
   virtual void on_news() {}
 };
@@ -95,9 +95,5 @@ class CoordinatorServer {
 /// outlive the server. Destroying the server flushes what was sent, then closes all connections.
 [[nodiscard]] Result<std::unique_ptr<CoordinatorServer>> start_coordinator(
     CoordinatorServerOptions options, CoordinatorObserver& observer);
-
-/// One command to a running coordinator ("host:port"), for `mayfly status` and its like.
-[[nodiscard]] Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,
-                                                const Command& command, Duration timeout);
 
 }  // namespace mayfly::elastic

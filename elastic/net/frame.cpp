@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -82,11 +83,8 @@ Result<std::optional<Message>> FrameReader::next() {
   }
   const ByteSpan body = ByteSpan(buffer_).subspan(begin_ + kFrameHeaderBytes, length);
   begin_ += kFrameHeaderBytes + length;
-  Result<Message> message = decode(body);
-  if (!message.ok()) {
-    return std::move(message).error();
-  }
-  return std::optional<Message>(std::move(message).value());
+  TRY_ASSIGN(Message message, decode(body));
+  return std::optional<Message>(std::move(message));
 }
 
 }  // namespace mayfly::elastic

@@ -1,24 +1,24 @@
 #include "elastic/net/handshake.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 
+#include "base/log.hpp"
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 Error not_a_coordinator(const std::string& endpoint, const std::string& detail) {
   return {Errc::kCorrupt, endpoint + " does not answer as a Mayfly coordinator: " + detail};
@@ -44,16 +44,13 @@ Error unexpected(const std::string& endpoint, const Message& message) {
 /// Answers the challenge on a fresh connection.
 Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello hello,
                      Instant deadline) {
-  const Result<Message> message = receive(fd, endpoint, deadline);
-  if (!message.ok()) {
-    return message.error();
-  }
-  if (const auto* refused = std::get_if<Refused>(&message.value())) {
+  TRY_ASSIGN(const Message message, receive(fd, endpoint, deadline));
+  if (const auto* refused = std::get_if<Refused>(&message)) {
     return Error{Errc::kRefused, refused->reason};  // of a coordinator that encrypts
   }
-  const auto* challenge = std::get_if<Challenge>(&message.value());
+  const auto* challenge = std::get_if<Challenge>(&message);
   if (challenge == nullptr) {
-    return unexpected(endpoint, message.value());
+    return unexpected(endpoint, message);
   }
   if (challenge->nonce.size() != kNonceBytes) {
     return not_a_coordinator(endpoint, "a challenge of the wrong size");
@@ -106,17 +103,65 @@ Result<UniqueFd> encrypted(UniqueFd socket, const std::string& endpoint, ByteSpa
 /// it looks for another one, and counts its --coordinator-timeout.
 constexpr Duration kUnansweredMax = seconds(20);
 
+constexpr auto kRetryDelay = std::chrono::milliseconds(50);
+// Without an answer to the first packet; another attempt is as good as waiting on.
+constexpr Duration kConnectMax = milliseconds(1500);
+// A worker that is started a moment before its coordinator need not say so.
+constexpr Duration kSayAfter = seconds(1);
+constexpr Duration kSayEvery = seconds(15);
+
+/// What came of asking one coordinator.
+struct Attempt {
+  std::optional<OpenSession> session;
+  std::optional<Error> failure;
+  bool is_final = false;  // no other attempt can succeed
+};
+
+Attempt ask(const std::string& endpoint, ByteSpan token, const Hello& hello, Instant deadline) {
+  Attempt attempt;
+  Result<Answer> answer = ask_for_admission(endpoint, token, hello, deadline, kConnectMax);
+  if (!answer.ok()) {
+    attempt.failure = answer.error();
+    // No coordinator listens yet, or the coordinator is being restarted.
+    const Errc code = answer.error().code;
+    attempt.is_final = code != Errc::kPeerLost && code != Errc::kIo && code != Errc::kDeadline;
+  } else if (const auto* refused = std::get_if<Refused>(&answer.value().verdict)) {
+    attempt.failure = Error{Errc::kRefused, refused->reason};
+    attempt.is_final = refused->refusal != Refusal::kElsewhere;
+  } else {
+    attempt.session.emplace(
+        OpenSession{std::move(answer.value().fd), std::get<Welcome>(answer.value().verdict)});
+  }
+  return attempt;
+}
+
+/// Logs now and then why connecting takes so long.
+class WaitLog {
+ public:
+  explicit WaitLog(Instant deadline) : deadline_(deadline) {}
+
+  void failed(const Error& why) {
+    const Instant now = monotonic_now();
+    const Duration left = deadline_ - now;
+    if (now >= next_line_ && left > seconds(1)) {
+      next_line_ = now + kSayEvery;
+      log::warning(fmt::format("{}; trying on for {} s", why.detail, left / seconds(1)));
+    }
+  }
+
+ private:
+  const Instant deadline_;
+  Instant next_line_ = monotonic_now() + kSayAfter;
+};
+
 }  // namespace
 
 Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, Hello hello,
                                  Instant deadline, Duration connect_max) {
-  Result<Endpoint> target = parse_endpoint(endpoint);
-  if (!target.ok()) {
-    return std::move(target).error();
-  }
+  TRY_ASSIGN(Endpoint target, parse_endpoint(endpoint));
   const Instant now = monotonic_now();
   const Instant connected = deadline - now > connect_max ? now + connect_max : deadline;
-  Result<UniqueFd> fd = connect_tcp(target.value(), connected);
+  Result<UniqueFd> fd = connect_tcp(target, connected);
   if (!fd.ok()) {
     return std::move(fd).error();
   }
@@ -129,29 +174,63 @@ Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token, He
   }
   const int raw = fd.value().get();
   TRY(present(raw, endpoint, token, std::move(hello), deadline));
-  Result<Message> verdict = receive(raw, endpoint, deadline);
-  if (!verdict.ok()) {
-    return std::move(verdict).error();
-  }
-  if (const auto* refused = std::get_if<Refused>(&verdict.value())) {
+  TRY_ASSIGN(Message verdict, receive(raw, endpoint, deadline));
+  if (const auto* refused = std::get_if<Refused>(&verdict)) {
     return Answer{std::move(fd).value(), *refused};
   }
-  if (const auto* welcome = std::get_if<Welcome>(&verdict.value())) {
+  if (const auto* welcome = std::get_if<Welcome>(&verdict)) {
     return Answer{std::move(fd).value(), *welcome};
   }
-  return unexpected(endpoint, verdict.value());
+  return unexpected(endpoint, verdict);
 }
 
 Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token, Hello hello,
                                  Instant deadline) {
-  Result<Answer> answer = ask_for_admission(endpoint, token, std::move(hello), deadline);
-  if (!answer.ok()) {
-    return std::move(answer).error();
-  }
-  if (const auto* refused = std::get_if<Refused>(&answer.value().verdict)) {
+  TRY_ASSIGN(Answer answer, ask_for_admission(endpoint, token, std::move(hello), deadline));
+  if (const auto* refused = std::get_if<Refused>(&answer.verdict)) {
     return Error{Errc::kRefused, refused->reason};
   }
-  return OpenSession{std::move(answer.value().fd), std::get<Welcome>(answer.value().verdict)};
+  return OpenSession{std::move(answer.fd), std::get<Welcome>(answer.verdict)};
+}
+
+Result<FirstSession> open_first_session(const std::vector<std::string>& endpoints, ByteSpan token,
+                                        const Hello& hello, Instant deadline) {
+  WaitLog wait_log(deadline);
+  while (true) {
+    std::optional<Error> failure;
+    for (std::size_t i = 0; i < endpoints.size(); ++i) {
+      const Instant until =
+          endpoints.size() > 1 ? std::min(deadline, monotonic_now() + kAttemptTimeout) : deadline;
+      Attempt attempt = ask(endpoints[i], token, hello, until);
+      if (attempt.session) {
+        return FirstSession{i, *std::move(attempt.session)};
+      }
+      failure = attempt.failure;
+      if (attempt.is_final) {
+        return *std::move(failure);
+      }
+    }
+    if (!failure || monotonic_now() + kRetryDelay >= deadline) {
+      return failure.value_or(Error{Errc::kInvalidInput, "no coordinator is named"});
+    }
+    wait_log.failed(*failure);
+    std::this_thread::sleep_for(kRetryDelay);
+  }
+}
+
+Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,
+                                  const Command& command, Duration timeout) {
+  const Instant deadline = monotonic_now() + timeout;
+  Hello hello;
+  hello.role = Role::kOperator;
+  TRY_ASSIGN(OpenSession session, open_session(endpoint, token, std::move(hello), deadline));
+  const int fd = session.fd.get();
+  TRY(send_message(fd, command, deadline));
+  TRY_ASSIGN(Message answer, receive_message(fd, deadline));
+  if (auto* reply = std::get_if<CommandReply>(&answer)) {
+    return std::move(*reply);
+  }
+  return Error{Errc::kCorrupt, std::string("unexpected ") + name_of(answer)};
 }
 
 std::optional<std::string> reason_to_refuse(const Hello& hello, ByteSpan token,

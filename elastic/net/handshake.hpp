@@ -1,11 +1,13 @@
 #pragma once
 
-// The first words on a control connection. The coordinator sends Challenge; the one who connects
-// answers Hello with a proof of the job token; the coordinator answers Welcome or Refused.
+// The first messages on a control connection: the coordinator sends Challenge, the client answers
+// Hello with a proof of the job token, and the coordinator answers Welcome or Refused. And what
+// processes use that to reach a coordinator: new workers, members, sentinels, commands.
 
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
@@ -38,9 +40,25 @@ struct OpenSession {
   Welcome welcome;
 };
 
-/// The same for those to whom a refusal is an error: kRefused with the coordinator's reason.
+/// The same where a refusal is an error: kRefused with the coordinator's reason.
 [[nodiscard]] Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token,
                                                Hello hello, Instant deadline);
+
+struct FirstSession {
+  std::size_t endpoint = 0;  ///< index of the one that answered
+  OpenSession session;
+};
+
+/// How a new worker finds a coordinator that takes it in: asks one after the other, round and round
+/// until the deadline, while none listens or those that do are not in charge. Sleeps in between.
+/// kRefused with the reason if one refuses for good; otherwise the failure of the last attempt.
+[[nodiscard]] Result<FirstSession> open_first_session(const std::vector<std::string>& endpoints,
+                                                      ByteSpan token, const Hello& hello,
+                                                      Instant deadline);
+
+/// One command to a running coordinator ("host:port"), for `mayfly status` and its like.
+[[nodiscard]] Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,
+                                                const Command& command, Duration timeout);
 
 /// The coordinator's side: why this Hello must be refused, if it must.
 [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello, ByteSpan token,

@@ -15,6 +15,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::elastic {
@@ -34,16 +35,6 @@ Bytes random_bytes(std::size_t size) {
   return bytes;
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') {
-    return c - '0';
-  }
-  if (c >= 'a' && c <= 'f') {
-    return c - 'a' + 10;
-  }
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 Error io_error(const std::string& what, const std::string& path) {
   return {Errc::kIo, what + " " + path + ": " + std::strerror(errno)};
 }
@@ -61,7 +52,7 @@ Result<void> write_private_file(const std::string& path, const std::string& text
   return {};
 }
 
-/// As ssh does with keys: the owner of a file is told; a secret that somebody else put here, as
+/// As ssh does with keys: the owner of a file is told; a secret that another user put here, as
 /// container platforms do, has the mode that he chose.
 Result<void> check_closed_to_others(const std::string& path) {
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
@@ -116,33 +107,19 @@ Bytes make_nonce() {
 
 Result<Bytes> read_token_file(const std::string& path) {
   TRY(check_closed_to_others(path));
-  Result<std::string> text = read_text_file(path, 4096);
-  if (!text.ok()) {
-    return std::move(text).error();
-  }
-  std::string& hex = text.value();
-  const bool is_encrypted = hex.starts_with(kEncryptedPrefix);
-  hex.erase(0, is_encrypted ? kEncryptedPrefix.size() : 0);
-  while (!hex.empty() && std::strchr("\r\n \t", hex.back()) != nullptr) {
-    hex.pop_back();
-  }
-  Bytes token;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    const int high = hex_digit(hex[i]);
-    const int low = hex_digit(hex[i + 1]);
-    if (high < 0 || low < 0) {
-      break;
-    }
-    token.push_back(static_cast<std::byte>(high * 16 + low));
-  }
-  if (hex.size() != 2 * kTokenBytes || token.size() != kTokenBytes) {
+  TRY_ASSIGN(std::string text, read_text_file(path, 4096));
+  const bool is_encrypted = text.starts_with(kEncryptedPrefix);
+  text.erase(0, is_encrypted ? kEncryptedPrefix.size() : 0);
+  text.erase(text.find_last_not_of("\r\n \t") + 1);
+  std::optional<Bytes> token = from_hex(text);
+  if (!token || token->size() != kTokenBytes) {
     return Error{Errc::kCorrupt, path + " is not a job token (64 hexadecimal digits, after \"" +
                                      kEncryptedPrefix + "\" or nothing)"};
   }
   if (is_encrypted) {
-    token.push_back(kEncryptedMark);
+    token->push_back(kEncryptedMark);
   }
-  return token;
+  return *std::move(token);
 }
 
 Result<void> write_token_file(const std::string& path, ByteSpan token) {

@@ -1,10 +1,12 @@
 #pragma once
 
-// The job token: a secret shared by everybody who may join or command a job. It never crosses the
-// wire; whoever connects proves to know it by an HMAC over the coordinator's challenge.
+// The job token: a secret shared by all processes and users that may join or command a job. It
+// never crosses the wire; a client proves that it knows it by an HMAC over the coordinator's
+// challenge.
 //
 // A token also says whether the job's connections are encrypted: then its text begins with "tls-"
-// and it has one byte more in memory. So nobody who has the token can be made to speak in plain.
+// and it has one byte more in memory. So no owner of the token can be made to use plain
+// connections.
 
 #include <string>
 
@@ -20,7 +22,7 @@ inline constexpr std::size_t kProofBytes = 32;
 
 /// kTokenBytes bytes from the kernel's random source, and the mark if connections are encrypted.
 [[nodiscard]] Bytes make_token(bool is_encrypted = false);
-/// Whether those who have this token encrypt their connections.
+/// Whether the owners of this token encrypt their connections.
 [[nodiscard]] bool is_encrypted(ByteSpan token);
 /// The key for TLS that follows from a token (HMAC-SHA256): not the one that proofs are made with.
 [[nodiscard]] Bytes tls_key(ByteSpan token);
@@ -30,8 +32,8 @@ inline constexpr std::size_t kProofBytes = 32;
 [[nodiscard]] Bytes make_nonce();
 
 /// Reads a token written by write_token_file. kCorrupt if the file is not one (64 hexadecimal
-/// digits, after "tls-" or nothing),
-/// kInvalidInput if it is ours and its group or others may do anything with it.
+/// digits, after "tls-" or nothing), kInvalidInput if it is ours and its group or others may do
+/// anything with it.
 [[nodiscard]] Result<Bytes> read_token_file(const std::string& path);
 /// Writes the token as text that only the owner may read, replacing `path` atomically.
 [[nodiscard]] Result<void> write_token_file(const std::string& path, ByteSpan token);

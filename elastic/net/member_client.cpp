@@ -5,22 +5,22 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "base/low_latency_thread.hpp"
+#include "base/thread_priority.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/connection.hpp"
 #include "elastic/net/coordinator_search.hpp"
-#include "elastic/net/first_session.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/pending_gets.hpp"
-#include "elastic/net/report_queue.hpp"
+#include "elastic/net/reconnect.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "elastic/net/worker_hello.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -28,10 +28,33 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// The sentinel beats as often by itself.
+// The sentinel sends heartbeats as often by itself.
 constexpr Duration kHeartbeatInterval = milliseconds(100);
-// Only if there is another coordinator to go to. Its beats come every 250 ms.
+// Only if there is another coordinator to go to. Its heartbeats come every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
+
+/// What is true of every connection of this worker.
+Hello worker_hello(const MemberClientOptions& options) {
+  Hello hello;
+  hello.address = options.address;
+  hello.server = options.server;
+  hello.fingerprint = options.fingerprint;
+  return hello;
+}
+
+/// Of its first one as a member: with whose id it comes, if it was evicted.
+Hello first_hello(const MemberClientOptions& options) {
+  Hello hello = worker_hello(options);
+  if (options.former) {
+    Member(*options.former).introduce(hello);
+  }
+  return hello;
+}
+
+/// One file per member, so that those of one run directory do not write into each other's.
+std::string flight_path(const std::string& folder, MemberId self) {
+  return folder.empty() ? "" : folder + "/flight-member-" + std::to_string(value(self)) + ".log";
+}
 
 class Client final : public MemberClient, public ConnectionOwner {
  public:
@@ -194,15 +217,16 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
     return;
   }
   connect(endpoint, std::move(answer.fd));
-  // The machine answers with Resume, which must be the first that the coordinator hears of us.
+  // The machine answers with Resume, which must be the first message that the coordinator gets from
+  // us.
   handle(member_event::Received{std::get<Welcome>(answer.verdict)});
   if (connection_ != nullptr) {
     repeat_unheard();
   }
 }
 
-/// A coordinator may know nothing of what its predecessor was told. Reports go first: whoever gets
-/// a key after that knows that they have arrived (report_barrier.hpp).
+/// A coordinator may know nothing of what its predecessor was told. Reports go first: a member that
+/// gets a key after that knows that they have arrived (wait_for_reports()).
 void Client::repeat_unheard() {
   log::info("connected to the coordinator at " + options_.endpoints[endpoint_] + " again");
   is_given_up_ = false;
@@ -223,7 +247,7 @@ void Client::repeat_unheard() {
   }
 }
 
-/// All that nobody has taken yet, as the first reports of this connection.
+/// All that no coordinator has taken yet, as the first reports of this connection.
 void Client::send_reports() {
   reports_.begin_connection();
   for (const Bytes& each : reports_.all()) {
@@ -265,7 +289,7 @@ void Client::leave_coordinator(std::uint32_t skip) {
   handle(member_event::CoordinatorLost{});
 }
 
-/// Whatever we say counts as a beat, so the next is due an interval after our last words.
+/// Every message counts as a heartbeat, so the next is due an interval after our last one.
 void Client::schedule_beat() {
   const Duration since = monotonic_now() - last_sent_;
   beat_timer_.expires_after(since < kHeartbeatInterval ? kHeartbeatInterval - since
@@ -352,7 +376,7 @@ void Client::apply(member_effect::AbortGroup& abort) {
 void Client::apply(member_effect::Leave& leave) {
   has_left_ = true;
   search_.stop();
-  gets_.end();  // no coordinator answers who is no member any more
+  gets_.end();  // no coordinator answers a process that is no member any more
   handler_->leave(leave);
 }
 
@@ -395,13 +419,18 @@ Result<Bytes> Client::store_get(ViewId view, const std::string& key, Instant dea
 
 Result<std::unique_ptr<MemberClient>> connect_member(const MemberClientOptions& options,
                                                      Instant deadline) {
-  Result<FirstSession> first =
-      open_first_session(options.endpoints, options.token, first_hello(options), deadline);
-  if (!first.ok()) {
-    return std::move(first).error();
-  }
+  TRY_ASSIGN(FirstSession first,
+             open_first_session(options.endpoints, options.token, first_hello(options), deadline));
   return std::unique_ptr<MemberClient>(
-      std::make_unique<Client>(options, first.value().endpoint, std::move(first.value().session)));
+      std::make_unique<Client>(options, first.endpoint, std::move(first.session)));
+}
+
+Result<void> wait_for_reports(MemberClient& client, ViewId view, Instant deadline) {
+  // A connection keeps its order: the answer to a later question says that all before it came.
+  const std::string key = "reports of " + std::to_string(value(client.id()));
+  TRY(client.store_set(view, key, {}));
+  TRY(client.store_get(view, key, deadline));
+  return {};
 }
 
 }  // namespace mayfly::elastic

@@ -39,8 +39,8 @@ struct MemberClientOptions {
   std::vector<std::pair<std::string, std::string>> fingerprint;
   /// What was left of the last member of this process, if it is to join again as that one.
   std::optional<Former> former = {};
-  /// What earlier members of this process have reported and nobody has taken: sent before anything
-  /// else, and the place of this one's reports. Must outlive the client; null = a new one.
+  /// What earlier members of this process have reported and no coordinator has taken: sent before
+  /// anything else, and the place of this one's reports. Must outlive the client; null = a new one.
   ReportQueue* reports = nullptr;
 };
 
@@ -65,7 +65,7 @@ class MemberClient {
   [[nodiscard]] virtual MemberId id() const = 0;
   /// Whether the job was under way when it took this member: it will be given the others' state.
   [[nodiscard]] virtual bool joins_late() const = 0;
-  /// Lets the machine act: from now on `handler`, which must outlive the client, hears of its
+  /// Lets the machine act: from now on `handler`, which must outlive the client, is told its
   /// effects. Once. (Heartbeats are sent from the moment of connecting.)
   virtual void start(MemberHandler& handler) = 0;
 
@@ -77,7 +77,7 @@ class MemberClient {
   /// How many connections to a coordinator there were so far. What was taken on an earlier one may
   /// be lost with that coordinator's machine.
   [[nodiscard]] virtual std::uint64_t connections() const { return 1; }
-  /// The coordinator's key-value store of a view. store_get waits until somebody sets the key; not
+  /// The coordinator's key-value store of a view. store_get waits until a member sets the key; not
   /// on the control thread. kPeerLost when the client goes, kAborted once the view is over,
   /// kDeadline. Both outlast a coordinator that goes away, and reach the next one after all reports
   /// that were sent before them.
@@ -90,5 +90,9 @@ class MemberClient {
 /// full.
 [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect_member(
     const MemberClientOptions& options, Instant deadline);
+
+/// Waits until a coordinator has taken every report that this thread has sent before. Errors as of
+/// store_get(); what was not taken in time is kept and sent later all the same.
+Result<void> wait_for_reports(MemberClient& client, ViewId view, Instant deadline);
 
 }  // namespace mayfly::elastic

@@ -12,7 +12,7 @@ namespace mayfly::elastic {
 struct MemberPlace {
   std::string host;     ///< equal for members of one host; see host_of_peer()
   std::string address;  ///< where the member says that others find it
-  std::string name;     ///< for people
+  std::string name;     ///< human-readable
 };
 
 /// True if `address`, as a member has given it ("tcp:127.0.0.1:4711;unix:..."), means another

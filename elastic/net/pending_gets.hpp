@@ -29,7 +29,7 @@ class PendingGets {
 
   // The control thread:
   void answer(const StoreValue& value);
-  /// The view is over: nobody will set its keys any more.
+  /// The view is over: its keys will not be set any more.
   void end_views_up_to(ViewId view);
   /// The member is gone.
   void end();

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel_process.hpp"
 
@@ -115,23 +116,19 @@ ForkedSentinel::~ForkedSentinel() {
 }  // namespace
 
 Result<std::unique_ptr<Sentinel>> fork_sentinel() {
-  Result<SharedPage> shared = make_shared_page();
-  if (!shared.ok()) {
-    return std::move(shared).error();
-  }
+  TRY_ASSIGN(SharedPage shared, make_shared_page());
   prepare_proofs();
   // Before the fork, so that the child never finds the mutex free while the worker lives.
-  const int rc = ::pthread_mutex_lock(&shared.value()->alive);
+  const int rc = ::pthread_mutex_lock(&shared->alive);
   ENSURE(rc == 0, "a fresh mutex can be locked");
   const pid_t child = ::fork();
   if (child < 0) {
     return os_error("cannot fork the sentinel", errno);
   }
   if (child == 0) {
-    run_sentinel(*shared.value());
+    run_sentinel(*shared);
   }
-  return std::unique_ptr<Sentinel>(
-      std::make_unique<ForkedSentinel>(std::move(shared).value(), child));
+  return std::unique_ptr<Sentinel>(std::make_unique<ForkedSentinel>(std::move(shared), child));
 }
 
 }  // namespace mayfly::elastic

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/net/sockets.hpp"
-#include "base/standard_descriptors.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/frame.hpp"
@@ -140,8 +139,7 @@ class Link {
   }
   bool peer_closed() {
     std::byte ignored{};
-    const ssize_t n = ::recv(fd_.get(), &ignored, 1, MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    return receive_some(fd_.get(), &ignored, 1).closed;
   }
   /// Says end of file and waits for the coordinator's, so that our last message is not lost.
   void finish() {
@@ -179,7 +177,7 @@ class StopWatch {
 };
 
 /// Decides when a worker that is no member any more and hangs in its own work must be ended: it
-/// would hold its device and its memory until somebody finds it.
+/// would hold its device and its memory until a user finds it.
 class HangWatch {
  public:
   [[nodiscard]] bool hangs(const WorkerPosition& position, Instant now) {
@@ -195,9 +193,9 @@ class HangWatch {
   Instant since_ = monotonic_now();
 };
 
-/// The worker may have died because its host's network did, or with its coordinator: whoever comes
-/// next must not wait for it, so each coordinator of the list is told that can be reached within a
-/// while. With the present one told, that is enough if there are no others.
+/// The worker may have died because its host's network did, or with its coordinator: the
+/// next one must not wait for it, so each coordinator of the list is told that can be reached
+/// within a while. With the present one told, that is enough if there are no others.
 [[noreturn]] void report_and_exit(const SentinelShared& shared, Link& link) {
   WorkerDied died{"the worker's process died", true, Incarnation{shared.incarnation.load()},
                   shared.author.load()};
@@ -238,7 +236,7 @@ void run_sentinel(SentinelShared& shared) {
     if (fate == Fate::kDied) {
       report_and_exit(shared, link);
     }
-    // A beat says that the worker can be relied on even if it is too busy to say so itself.
+    // A heartbeat says that the worker is alive even if it is too busy to say so itself.
     if (armed && stop_watch.is_stopped()) {
       (void)link.send(Heartbeat{std::nullopt, true});
     } else if (armed) {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/low_latency_thread.hpp"
 #include "base/net/wake_up.hpp"
+#include "base/thread_priority.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/tls_relay.hpp"
 
@@ -141,7 +141,7 @@ SecureSocket secure(UniqueFd socket, ByteSpan token, TlsSide side, Bytes farewel
   std::array<int, 2> pair{-1, -1};
   const int failed =
       ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair.data());
-  if (failed != 0) {  // no descriptors are left: whoever uses it finds it closed
+  if (failed != 0) {  // no descriptors are left: its user finds it closed
     return {};
   }
   UniqueFd inside(pair[0]);

@@ -1,8 +1,8 @@
 #pragma once
 
-// TLS 1.3 with a key from the job token instead of certificates: whoever does not know the token
-// can neither read nor change what a connection carries, nor repeat it on another one (RFC 8446,
-// pre-shared key with an ephemeral exchange of keys; ADR 30).
+// TLS 1.3 with a key from the job token instead of certificates: a peer that does not know the
+// token can neither read nor change what a connection carries, nor repeat it on another one (RFC
+// 8446, pre-shared key with an ephemeral exchange of keys; ADR 30).
 //
 // The rest of the program sees one end of a pair of local sockets and reads and writes plain bytes
 // there. A thread of the process, "tls", carries them to and from the network.

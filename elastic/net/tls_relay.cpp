@@ -6,12 +6,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/net/sockets.hpp"
 #include "elastic/net/job_token.hpp"
 
 namespace mayfly::elastic {
@@ -79,7 +79,7 @@ SSL_CTX* make_context() {
   return context.release();
 }
 
-/// What a failed handshake means to people.
+/// A human-readable reason of a failed handshake.
 Error handshake_error(unsigned long code, bool is_server) {
   const int reason = ERR_GET_REASON(code);
   const bool is_plain = reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
@@ -221,7 +221,7 @@ void TlsRelay::judge_silence(Instant now) {
   }
   has_judged_silence_ = true;
   if (!farewell_.empty() && ::BIO_number_read(::SSL_get_rbio(ssl_.get())) == 0) {
-    (void)::send(network_.get(), farewell_.data(), farewell_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)send_some(network_.get(), farewell_.data(), farewell_.size());
     fail({Errc::kCorrupt, "it speaks no TLS"});
   }
 }
@@ -234,21 +234,18 @@ bool TlsRelay::take_from_owner() {
     plain_events_ |= POLLIN;
     return false;
   }
-  const ssize_t got =
-      ::recv(plain_.get(), to_peer_.bytes.data(), to_peer_.bytes.size(), MSG_DONTWAIT);
-  if (got > 0) {
+  const Moved got = receive_some(plain_.get(), to_peer_.bytes.data(), to_peer_.bytes.size());
+  if (got.bytes > 0) {
     to_peer_.first = 0;
-    to_peer_.last = static_cast<std::size_t>(got);
+    to_peer_.last = got.bytes;
     owner_may_have_more_ = to_peer_.last == to_peer_.bytes.size();
-    return true;
-  }
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+  } else if (got.closed) {
+    owner_is_done_ = true;
+  } else {
     owner_may_have_more_ = false;
     plain_events_ |= POLLIN;
-    return false;
   }
-  owner_is_done_ = true;
-  return true;
+  return got.bytes > 0 || got.closed;
 }
 
 bool TlsRelay::send_to_peer() {
@@ -318,19 +315,16 @@ bool TlsRelay::give_to_owner() {
     }
     return false;
   }
-  const ssize_t given = owner_is_gone_ ? static_cast<ssize_t>(from_peer_.size())
-                                       : ::send(plain_.get(), from_peer_.data(), from_peer_.size(),
-                                                MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (given > 0) {
-    from_peer_.first += static_cast<std::size_t>(given);
-    return true;
-  }
-  if (errno == EAGAIN || errno == EINTR) {
+  const Moved given = owner_is_gone_
+                          ? Moved{.bytes = from_peer_.size()}
+                          : send_some(plain_.get(), from_peer_.data(), from_peer_.size());
+  from_peer_.first += given.bytes;
+  if (given.closed) {
+    owner_is_gone_ = owner_is_done_ = true;
+  } else if (given.bytes == 0) {
     plain_events_ |= POLLOUT;
-    return false;
   }
-  owner_is_gone_ = owner_is_done_ = true;
-  return true;
+  return given.bytes > 0 || given.closed;
 }
 
 bool TlsRelay::advance(Instant now, const std::array<short, 2>& ready) {

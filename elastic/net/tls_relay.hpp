@@ -41,7 +41,7 @@ class TlsRelay final : public TlsLink {
   [[nodiscard]] Instant look_again_at() const;
   /// Its owner has written all it will, and not all of that is sent.
   [[nodiscard]] bool owes() const;
-  /// Both sockets are closed; after this nobody hears of it.
+  /// Both sockets are closed; no function of it may be called after this.
   void end();
 
  private:

@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -18,16 +19,20 @@ std::string os_text() {
   return std::strerror(errno);
 }
 
+Result<LogContents> replay(const std::string& path, ByteSpan bytes) {
+  Result<LogContents> contents = ViewLog::replay(bytes);
+  if (!contents.ok()) {
+    return Error{contents.error().code, path + ": " + contents.error().detail};
+  }
+  return contents;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ViewLogFile>> ViewLogFile::open(const std::string& path) {
   std::unique_ptr<ViewLogFile> file(new ViewLogFile(path));
   TRY(file->reopen());
-  Result<Bytes> found = read_file(path, kBytesMax);
-  if (!found.ok()) {
-    return std::move(found).error();
-  }
-  file->found_ = std::move(found).value();
+  TRY_ASSIGN(file->found_, read_file(path, kBytesMax));
   file->bytes_ = file->found_.size();
   file->syncer_ = std::thread([raw = file.get()] { raw->sync_behind(); });
   return file;
@@ -115,6 +120,49 @@ void ViewLogFile::sync_behind() {
       log::error("cannot sync " + path_ + ": " + os_text());
     }
     lock.lock();
+  }
+}
+
+Result<LogContents> peek_view_log(const std::string& path) {
+  const Result<Bytes> bytes = read_file(path, ViewLogFile::kBytesMax);
+  return bytes.ok() ? replay(path, bytes.value()) : Result<LogContents>(bytes.error());
+}
+
+Result<std::unique_ptr<DurableViewLog>> DurableViewLog::open(const std::string& path) {
+  TRY_ASSIGN(std::unique_ptr<ViewLogFile> file, ViewLogFile::open(path));
+  TRY_ASSIGN(LogContents contents, replay(path, file->found()));
+  if (contents.dropped_bytes > 0) {
+    log::warning(path + ": the last " + std::to_string(contents.dropped_bytes) +
+                 " bytes are torn and dropped");
+  }
+  return std::unique_ptr<DurableViewLog>(new DurableViewLog(std::move(file), std::move(contents)));
+}
+
+Result<void> DurableViewLog::restart(const Bytes& content) {
+  log_ = ViewLog(content.size());
+  return file_->rewrite(content);
+}
+
+bool DurableViewLog::append(const LogRecord& record, bool durable) {
+  if (!file_->append(log_.add(record), durable)) {
+    log_ = ViewLog(file_->bytes());  // a record knows its place in the file
+    return false;
+  }
+  if (log_.wants_compaction()) {
+    shorten();
+  }
+  return true;
+}
+
+/// What the file holds decides, not what we remember: a record that did not fit is in neither.
+void DurableViewLog::shorten() {
+  const Result<LogContents> contents = peek_view_log(file_->path());
+  if (!contents.ok()) {
+    log::warning("the view log is not shortened: " + contents.error().detail);
+    return;
+  }
+  if (Result<void> done = restart(ViewLog::compact(contents.value())); !done.ok()) {
+    log::warning("the view log is not shortened: " + done.error().detail);
   }
 }
 

@@ -1,17 +1,16 @@
 #pragma once
 
-// The file behind the coordinator's view log. It knows nothing of what the bytes mean; that is
-// elastic/core's.
+// The coordinator's view log on disk: a file that knows nothing of what its bytes mean, and the
+// log in it.
 //
 // What it promises: append() hands the record to the kernel before it returns, so a coordinator
 // that is killed, however, loses no record that it acted upon. fdatasync runs behind on a thread of
 // its own, unless a record must be durable, so a machine that loses power may lose the records of
 // the last moments; members that still live report what they know, which makes that good
-// (docs/failure_model.md). A crash in the
-// middle of append() leaves a torn last record; the reader cuts it off. rewrite() replaces the file
-// as a whole or not at all.
+// (docs/failure_model.md). A crash in the middle of append() leaves a torn last record; the reader
+// cuts it off. rewrite() replaces the file as a whole or not at all.
 //
-// It has one writer, who holds the lock of the run directory (base/lock_file) for as long as that
+// It has one writer, which holds the lock of the run directory (base/lock_file) for as long as that
 // lives.
 
 #include <condition_variable>
@@ -23,6 +22,7 @@
 #include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "elastic/core/view_log.hpp"
 
 namespace mayfly::elastic {
 
@@ -70,5 +70,43 @@ class ViewLogFile {
   bool ending_ = false;
   std::thread syncer_;  // last: uses the rest
 };
+
+/// The log in such a file, whose records elastic/core understands (view_log). One thread.
+class DurableViewLog {
+ public:
+  /// Reads the log, whose only writer this is; see ViewLogFile::open for what can fail. kCorrupt,
+  /// naming the file, if it is damaged or something else. A torn tail is dropped; nothing is
+  /// written yet.
+  static Result<std::unique_ptr<DurableViewLog>> open(const std::string& path);
+
+  /// What was found.
+  [[nodiscard]] const LogContents& contents() const { return contents_; }
+
+  /// The log goes on behind what was found, shortened to what still matters.
+  [[nodiscard]] Result<void> go_on() { return restart(ViewLog::compact(contents_)); }
+  /// The log begins anew, for another job.
+  [[nodiscard]] Result<void> begin() {
+    contents_ = {};
+    return restart({});
+  }
+
+  /// Adds a record and, if that is due, shortens the log. A full disk is said once and the record
+  /// left out; then false. Those that come later are kept if they fit.
+  [[nodiscard]] bool append(const LogRecord& record, bool durable);
+
+ private:
+  DurableViewLog(std::unique_ptr<ViewLogFile> file, LogContents contents)
+      : file_(std::move(file)), contents_(std::move(contents)) {}
+  [[nodiscard]] Result<void> restart(const Bytes& content);
+  void shorten();
+
+  std::unique_ptr<ViewLogFile> file_;
+  LogContents contents_;
+  ViewLog log_;
+};
+
+/// Reads the log, which may have a writer, to see whether it holds a job that has not ended.
+/// kNotFound if there is none.
+[[nodiscard]] Result<LogContents> peek_view_log(const std::string& path);
 
 }  // namespace mayfly::elastic

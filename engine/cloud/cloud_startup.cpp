@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "base/shell_words.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "engine/run/network_interface.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/file.hpp"
-#include "base/shell_words.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
 #include "engine/cloud/cloud_provider.hpp"

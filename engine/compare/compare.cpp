@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/file.hpp"
-#include "base/shell_words.hpp"
+#include "base/text.hpp"
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/launch/launch.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/file.hpp"
-#include "base/reason.hpp"
+#include "base/text.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "engine/processes/child_process.hpp"
+#include "base/process/child_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 
 namespace mayfly::engine {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
-#include "base/shell_words.hpp"
+#include "base/text.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/compare/switch_report.hpp"
 #include "engine/launch/launch.hpp"

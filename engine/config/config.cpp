@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/edit_distance.hpp"
+#include "base/text.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine::setting_kinds {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/log.hpp"
-#include "base/low_latency_thread.hpp"
+#include "base/thread_priority.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/launch/launch.hpp"
@@ -94,20 +94,17 @@ Result<void> check_host_for_cloud(const JobConfig& config) {
 }  // namespace
 
 int run_coordinator(const JobConfig& config, RunListener& listener) {
+  Result<JobConfig> prepared = config;
   if (config.cloud_provider == "ssh" && !config.cloud_dry_run) {
     JobConfig resolved = config;
     resolve_defaults(resolved);
-    const Result<JobConfig> prepared =
-        prepare_hosts(config, resolved.cache_dir, holds_unfinished_job(config.run_dir),
-                      [&](const std::string& line) { listener.on_event(line); });
-    if (!prepared.ok()) {
-      return refuse(prepared.error(), kExitUsage);
-    }
-    return run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn,
-                           CoordinatorProcess::Facts::kMayCome);
+    prepared = prepare_hosts(config, resolved.cache_dir, holds_unfinished_job(config.run_dir),
+                             [&](const std::string& line) { listener.on_event(line); });
   }
-  return run_coordinator(config, listener, CoordinatorProcess::Unfinished::kGoOn,
-                         CoordinatorProcess::Facts::kMayCome);
+  return prepared.ok()
+             ? run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn,
+                               CoordinatorProcess::Facts::kMayCome)
+             : refuse(prepared.error(), kExitUsage);
 }
 
 int run_coordinator(const JobConfig& config, RunListener& listener,

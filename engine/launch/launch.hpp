@@ -27,7 +27,7 @@ int run_train(const JobConfig& config, RunListener& listener);
 int run_coordinator(const JobConfig& config, RunListener& listener);
 
 /// `mayfly train` as one of several that mpirun, mpiexec or srun started: rank 0 also starts a
-/// coordinator process; everybody is a worker of one elastic job. Refuses to begin if the launcher
+/// coordinator process; every rank is a worker of one elastic job. Refuses to begin if the launcher
 /// does not say which of them this is.
 int run_launched_rank(const JobConfig& config, RunListener& listener,
                       std::unique_ptr<elastic::Sentinel> sentinel);

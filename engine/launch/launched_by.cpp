@@ -6,6 +6,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -85,13 +87,9 @@ bool is_task_of_srun(const Variables& variables) {
 }
 
 Result<LaunchedBy> from_slurm(const Variables& variables) {
-  Result<LaunchedBy> found =
-      place(variables, Launcher::kSlurm, "SLURM_PROCID",
-            first_set(variables, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}));
-  if (!found.ok()) {
-    return found;
-  }
-  LaunchedBy& task = found.value();
+  TRY_ASSIGN(LaunchedBy task,
+             place(variables, Launcher::kSlurm, "SLURM_PROCID",
+                   first_set(variables, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"})));
   const char* nodes = first_set(variables, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"});
   const char* per_node =
       first_set(variables, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
@@ -104,25 +102,21 @@ Result<LaunchedBy> from_slurm(const Variables& variables) {
   task.job = fmt::format(
       "slurm-{}.{}", text_of(variables, first_set(variables, {"SLURM_JOB_ID", "SLURM_JOBID"})),
       text_of(variables, first_set(variables, {"SLURM_STEP_ID", "SLURM_STEPID"})));
-  return found;
+  return task;
 }
 
 Result<LaunchedBy> from_pmi(const Variables& variables) {
-  Result<LaunchedBy> found = place(variables, Launcher::kPmi, "PMI_RANK", "PMI_SIZE");
-  if (found.ok()) {
-    found.value().local_size = number_of(variables, "MPI_LOCALNRANKS").value_or(0);
-  }
+  TRY_ASSIGN(LaunchedBy found, place(variables, Launcher::kPmi, "PMI_RANK", "PMI_SIZE"));
+  found.local_size = number_of(variables, "MPI_LOCALNRANKS").value_or(0);
   return found;
 }
 
 Result<LaunchedBy> from_open_mpi(const Variables& variables) {
-  Result<LaunchedBy> found =
-      place(variables, Launcher::kOpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  if (found.ok()) {
-    found.value().local_size = number_of(variables, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(0);
-    const char* job = first_set(variables, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
-    found.value().job = "mpi-" + (variables(job) == nullptr ? "unnamed" : text_of(variables, job));
-  }
+  TRY_ASSIGN(LaunchedBy found,
+             place(variables, Launcher::kOpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"));
+  found.local_size = number_of(variables, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(0);
+  const char* job = first_set(variables, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  found.job = "mpi-" + (variables(job) == nullptr ? "unnamed" : text_of(variables, job));
   return found;
 }
 
@@ -136,25 +130,17 @@ struct Claims {
 
 Result<Claims> read_claims(const Variables& variables) {
   Claims claims;
-  const auto take = [](Result<LaunchedBy> from, std::optional<LaunchedBy>& to) -> Result<void> {
-    if (!from.ok()) {
-      return std::move(from).error();
-    }
-    to = std::move(from).value();
-    return {};
-  };
   const auto has = [&](const char* name) { return variables(name) != nullptr; };
-  Result<void> taken;
   if (has("OMPI_COMM_WORLD_SIZE") || has("OMPI_COMM_WORLD_RANK")) {
-    taken = take(from_open_mpi(variables), claims.open_mpi);
+    TRY_ASSIGN(claims.open_mpi, from_open_mpi(variables));
   }
-  if (taken.ok() && (has("PMI_RANK") || has("PMI_SIZE") || has("PMI_ID"))) {
-    taken = take(from_pmi(variables), claims.pmi);
+  if (has("PMI_RANK") || has("PMI_SIZE") || has("PMI_ID")) {
+    TRY_ASSIGN(claims.pmi, from_pmi(variables));
   }
-  if (taken.ok() && is_task_of_srun(variables)) {
-    taken = take(from_slurm(variables), claims.slurm);
+  if (is_task_of_srun(variables)) {
+    TRY_ASSIGN(claims.slurm, from_slurm(variables));
   }
-  return taken.ok() ? Result<Claims>(std::move(claims)) : Result<Claims>(taken.error());
+  return claims;
 }
 
 /// One that says "alone" inside one that says "several" may be a leftover of an outer launcher.
@@ -192,20 +178,14 @@ Result<void> check_pmix(const Variables& variables, const std::optional<Launched
 }  // namespace
 
 Result<std::optional<LaunchedBy>> launched_by(const Variables& variables) {
-  const Result<Claims> read = read_claims(variables);
-  if (!read.ok()) {
-    return read.error();
-  }
-  const auto& [open_mpi, pmi, slurm] = read.value();
+  TRY_ASSIGN(const Claims read, read_claims(variables));
+  const auto& [open_mpi, pmi, slurm] = read;
   std::optional<LaunchedBy> found = open_mpi ? open_mpi : pmi ? pmi : slurm;
   if (slurm && pmi && !open_mpi && slurm->rank == pmi->rank && slurm->size == pmi->size) {
     found = slurm;  // srun --mpi=pmi2 sets both
   }
   for (const std::optional<LaunchedBy>& other : {pmi, slurm}) {
-    if (Result<void> agreed = found ? check_agreement(*found, other) : Result<void>();
-        !agreed.ok()) {
-      return std::move(agreed).error();
-    }
+    TRY(found ? check_agreement(*found, other) : Result<void>());
   }
   TRY(check_pmix(variables, found));
   if (found && found->launcher != Launcher::kOpenMpi && found->size == 1) {

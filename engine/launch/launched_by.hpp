@@ -38,7 +38,7 @@ using Variables = std::function<const char*(const char*)>;
 /// be wrong.
 [[nodiscard]] Result<std::optional<LaunchedBy>> launched_by(const Variables& variables);
 
-/// For people.
+/// Human-readable.
 [[nodiscard]] const char* name_of(Launcher launcher);
 
 }  // namespace mayfly::engine

@@ -1,13 +1,12 @@
 // `mayfly train` under mpirun, mpiexec or srun, which only launch. Rank 0 starts a coordinator
-// process beside itself, under a keeper that starts it again if it is killed; everybody (rank 0
+// process beside itself, under a keeper that starts it again if it is killed; every rank (0
 // included) becomes a worker of the elastic job. No process is special: the coordinator outlives
-// the worker that started it. The others hear of it over the launcher's own connections if it has
-// any that we speak, else through the run directory, which they share then.
+// the worker that started it. The others are told of it over the launcher's own connections if it
+// has any that we know, else through the run directory, which they share then.
 
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +23,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/addresses.hpp"
+#include "base/process/spawn.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/device_choice.hpp"
@@ -50,7 +50,7 @@ const char* variable(const char* name) {
   return std::getenv(name);
 }
 
-/// What this rank would hear of the coordinator if there were one.
+/// What a coordinator would tell this rank if there were one.
 bool has_nothing_left(const JobConfig& config) {
   if (config.resume.empty()) {
     return false;
@@ -61,13 +61,15 @@ bool has_nothing_left(const JobConfig& config) {
          is_nothing_left(*job.value(), value(loaded.value().info.committed));
 }
 
+int exit_code_of(const ProcessEnd& end) {
+  return end.signal != 0 ? kExitFailed : end.exit_code;
+}
+
 /// Of a child, if it has ended.
 std::optional<int> exit_code_of_ended(pid_t child) {
-  int status = 0;
-  if (child <= 0 || ::waitpid(child, &status, WNOHANG) != child) {
-    return std::nullopt;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+  const std::optional<ProcessEnd> end =
+      child > 0 ? end_if_over(child) : std::optional<ProcessEnd>();
+  return end ? std::optional(exit_code_of(*end)) : std::nullopt;
 }
 
 /// Where the coordinator is, or the exit code of a rank whose job has ended instead.
@@ -78,7 +80,7 @@ struct Meeting {
   std::string token{};  ///< in hexadecimal digits; empty = in the token file
 };
 
-/// The coordinator's own word; `coordinator` is 0 on ranks that start none.
+/// The endpoint that the coordinator has written; `coordinator` is 0 on ranks that start none.
 Result<Meeting> wait_for_endpoint(const std::string& run_dir, pid_t coordinator) {
   const Instant deadline = monotonic_now() + kCoordinatorTimeout;
   Instant next_word = monotonic_now() + seconds(5);
@@ -140,7 +142,7 @@ Result<UniqueFd> keep_in_memory(const std::string& text) {
 }
 
 /// A coordinator that is killed is started again and goes on from its log. Its keeper has no
-/// threads and no memory to speak of; signals are the coordinator's to answer. It holds the run
+/// threads and hardly any memory; signals are the coordinator's to answer. It holds the run
 /// directory's lock while there is no coordinator.
 int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lock) {
   constexpr int kRestartsMax = 10;
@@ -155,14 +157,15 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
     for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
       ::signal(ignored, SIG_IGN);
     }
-    int status = 0;
-    while (coordinator > 0 && ::waitpid(coordinator, &status, 0) < 0 && errno == EINTR) {
+    if (coordinator < 0) {
+      return kExitFailed;
     }
-    if (coordinator < 0 || WIFEXITED(status) || restarts == kRestartsMax) {
-      return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+    const ProcessEnd end = wait_for_end(coordinator);
+    if (end.signal == 0 || restarts == kRestartsMax) {
+      return exit_code_of(end);
     }
     listener.on_event(
-        fmt::format("the coordinator was ended by signal {}; starting it again", WTERMSIG(status)));
+        fmt::format("the coordinator was ended by signal {}; starting it again", end.signal));
     for (const int restored : {SIGINT, SIGTERM, SIGHUP}) {
       ::signal(restored, SIG_DFL);
     }
@@ -196,7 +199,7 @@ JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
   return config;
 }
 
-/// Says on which host the model is: launchers give rank 0 to a host that nobody has named.
+/// Says on which host the model is: launchers give rank 0 to a host that the user has not named.
 class HostNamer final : public RunListener {
  public:
   explicit HostNamer(RunListener& listener) : listener_(listener) {}
@@ -252,14 +255,11 @@ class LaunchedRank {
 };
 
 Result<void> LaunchedRank::check() const {
-  for (const Result<void>& checked :
-       {check_spares(config_), check_servers(config_), check_recovery(config_, self_),
-        check_backend(config_), check_reachable_host(config_.bind_host)}) {
-    if (!checked.ok()) {
-      return checked;
-    }
-  }
-  return {};
+  TRY(check_spares(config_));
+  TRY(check_servers(config_));
+  TRY(check_recovery(config_, self_));
+  TRY(check_backend(config_));
+  return check_reachable_host(config_.bind_host);
 }
 
 /// With backend mpi only MPI itself talks to the launcher.
@@ -294,7 +294,7 @@ std::optional<int> LaunchedRank::start_coordinator() {
   }
   coordinator_ = ::fork();
   if (coordinator_ == 0) {
-    sentinel_.release();  // our parent's; its destructor would speak for the parent
+    sentinel_.release();  // our parent's; its destructor would report the end of the parent
     JobConfig own = config_;
     if (own.bind_host == kAutoHost && self_.is_on_one_host()) {
       own.bind_host = kLoopbackHost;
@@ -364,12 +364,7 @@ int LaunchedRank::join(const Meeting& meeting) {
 /// srun ends what its tasks leave behind, and the coordinator still writes the summary; it may go
 /// on for long if only this rank's worker has left the job.
 int LaunchedRank::wait_for_coordinator() const {
-  int status = 0;
-  pid_t ended = -1;
-  do {
-    ended = coordinator_ > 0 ? ::waitpid(coordinator_, &status, 0) : -1;
-  } while (ended < 0 && coordinator_ > 0 && errno == EINTR);
-  return ended < 0 ? kExitDone : WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+  return coordinator_ > 0 ? exit_code_of(wait_for_end(coordinator_)) : kExitDone;
 }
 
 int LaunchedRank::run() {

@@ -5,19 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <deque>
 #include <string_view>
 #include <thread>
 
-#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/addresses.hpp"
-#include "cloud_hooks/local_provider.hpp"
+#include "base/process/child_process.hpp"
+#include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/faults/chaos_plan.hpp"
-#include "engine/launch/launch.hpp"
-#include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/signal_watcher.hpp"
 #include "engine/run/log_files.hpp"
@@ -30,7 +25,6 @@ constexpr Duration kPollInterval = milliseconds(50);
 constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
 constexpr Duration kWorkersExitTimeout = seconds(20);
 constexpr Duration kLostEndsTimeout = seconds(2);  // one that is stopped may never do
-constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kFlightLogsMax = 64;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
@@ -58,7 +52,7 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
       chaos_(plan_.begin(), plan_.end()),
       on_poll_(std::move(on_poll)) {
   if (requested_.bind_host == kAutoHost) {
-    requested_.bind_host = kLoopbackHost;  // nobody else is meant to come
+    requested_.bind_host = kLoopbackHost;  // no worker of another host is expected
   }
 }
 
@@ -125,11 +119,8 @@ Result<void> LocalLauncher::start_worker() {
     TRY(on_start_(number, argv));
   }
   keep_newest_logs(process_->config().run_dir, "flight-member-", kFlightLogsMax);
-  Result<std::string> id = provider_.start(argv, log_path(workers_.size()));
-  if (!id.ok()) {
-    return std::move(id).error();
-  }
-  workers_.emplace_back().id = id.value();
+  TRY_ASSIGN(std::string id, provider_.start(argv, log_path(workers_.size())));
+  workers_.emplace_back().id = id;
   return {};
 }
 
@@ -143,13 +134,10 @@ std::vector<std::string> LocalLauncher::command_of(const char* what) const {
 Result<void> LocalLauncher::start_server(std::uint32_t index) {
   std::vector<std::string> argv = command_of("ps-server");
   argv.insert(argv.end(), {"--ps-index", std::to_string(index), "--chaos", ""});
-  Result<std::string> id = provider_.start(
-      argv, fmt::format("{}/logs/ps-server-{}.log", process_->config().run_dir, index));
-  if (!id.ok()) {
-    return std::move(id).error();
-  }
+  TRY_ASSIGN(std::string id, provider_.start(argv, fmt::format("{}/logs/ps-server-{}.log",
+                                                               process_->config().run_dir, index)));
   Worker& server = workers_.emplace_back();
-  server.id = id.value();
+  server.id = id;
   server.is_server = true;
   return {};
 }
@@ -209,7 +197,7 @@ void LocalLauncher::poll_workers() {
   const bool others = status.members.size() > servers;
   if (!any_running && !others && !process_->recorder().end().has_value()) {
     process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
-                                        workers_[last].end, last_words(last)));
+                                        workers_[last].end, last_line(last)));
   }
 }
 
@@ -224,22 +212,15 @@ bool LocalLauncher::heed_refusals(const elastic::JobStatus& status) {
     return false;
   }
   const auto number = static_cast<std::size_t>(worker - workers_.begin());
-  refusal_ = reason_in(last_words(number));
+  refusal_ = reason_in(last_line(number));
   refusal_log_ = log_path(number);
   process_->server().fail(*refusal_);
   return true;
 }
 
-std::string LocalLauncher::last_words(std::size_t worker) const {
-  const std::string path = log_path(worker);
-  const Result<std::string> log = read_text_file(path, kLogBytesMax);
-  if (!log.ok() || log.value().empty()) {
-    return "see " + path;
-  }
-  const std::string& text = log.value();
-  const std::size_t end = text.find_last_not_of('\n');
-  const std::size_t begin = text.rfind('\n', end);
-  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - begin);
+std::string LocalLauncher::last_line(std::size_t worker) const {
+  const std::string line = last_line_of(log_path(worker));
+  return line.empty() ? "see " + log_path(worker) : line;
 }
 
 std::string LocalLauncher::log_path(std::size_t worker) const {
@@ -388,7 +369,7 @@ void LocalLauncher::wait_for_workers() {
   };
   for (const Worker& worker : workers_) {
     if (worker.running) {
-      (void)provider_.signal(worker.id, SIGCONT);  // a stopped one must hear that it is over
+      (void)provider_.signal(worker.id, SIGCONT);  // a stopped one must receive the next signal
     }
   }
   while (any_running() && monotonic_now() < deadline) {

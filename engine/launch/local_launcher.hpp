@@ -82,7 +82,7 @@ class LocalLauncher {
   bool heed_refusals(const elastic::JobStatus& status);
   [[nodiscard]] std::string log_path(std::size_t worker) const;
   /// The last line of a worker's log, for error texts.
-  [[nodiscard]] std::string last_words(std::size_t worker) const;
+  [[nodiscard]] std::string last_line(std::size_t worker) const;
   void play_chaos();
   void play(const ChaosEvent& event);
   void wake_stopped_workers();

@@ -6,11 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <charconv>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 #include "engine/launch/rank_channel.hpp"
 
 namespace mayfly::engine {
@@ -26,27 +31,6 @@ constexpr Duration kRanksTimeout = seconds(600);
 
 Error broken(const std::string& what) {
   return {Errc::kIo, "the launcher's PMI connection: " + what};
-}
-
-std::string to_digits(const std::string& text) {
-  std::string digits;
-  for (const char c : text) {
-    digits += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  }
-  return digits;
-}
-
-Result<std::string> from_digits(const std::string& digits) {
-  std::string text;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    unsigned byte = 0;
-    const char* end = digits.data() + i + 2;
-    if (std::from_chars(digits.data() + i, end, byte, 16).ptr != end) {
-      return broken("a value that no rank of Mayfly has written");
-    }
-    text += static_cast<char>(byte);
-  }
-  return text;
 }
 
 /// Of "a=1 b=2"; empty if `name` is not among them.
@@ -77,29 +61,12 @@ class PmiChannel final : public RankChannel {
   Result<std::string> ask(const std::string& question, const std::string& answer) {
     return ask(question, answer, monotonic_now() + kAnswerTimeout);
   }
-  Result<void> send(const std::string& line);
   Result<std::string> read_line(Instant deadline);
 
   UniqueFd launcher_;
   std::string read_;  // and not used yet
   std::string space_;
 };
-
-Result<void> PmiChannel::send(const std::string& line) {
-  std::string left = line + "\n";
-  while (!left.empty()) {
-    const ssize_t n = ::send(launcher_.get(), left.data(), left.size(), MSG_NOSIGNAL);
-    if (n > 0) {
-      left.erase(0, static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN) {
-      pollfd entry{launcher_.get(), POLLOUT, 0};
-      (void)::poll(&entry, 1, 1000);
-    } else if (errno != EINTR) {
-      return broken(std::strerror(errno));
-    }
-  }
-  return {};
-}
 
 Result<std::string> PmiChannel::read_line(Instant deadline) {
   while (true) {
@@ -111,72 +78,61 @@ Result<std::string> PmiChannel::read_line(Instant deadline) {
     if (read_.size() > kLineBytesMax) {
       return broken("a line without an end");
     }
-    const Duration left = deadline - monotonic_now();
-    if (left <= Duration::zero()) {
+    const int left_ms = poll_timeout_ms(deadline);
+    if (left_ms == 0) {
       return Error{Errc::kDeadline, "not all ranks of the launcher came to their start"};
     }
     pollfd entry{launcher_.get(), POLLIN, 0};
-    const auto ms = std::min<std::int64_t>(left / milliseconds(1) + 1, 60'000);
-    if (::poll(&entry, 1, static_cast<int>(ms)) <= 0) {
-      continue;
-    }
-    char bytes[1024];
-    const ssize_t n = ::read(launcher_.get(), bytes, sizeof bytes);
-    if (n == 0) {
+    (void)::poll(&entry, 1, left_ms);
+    std::array<char, 1024> bytes{};
+    const Moved moved = receive_some(launcher_.get(), bytes.data(), bytes.size());
+    if (moved.closed) {
       return broken("closed");
     }
-    if (n > 0) {
-      read_.append(bytes, static_cast<std::size_t>(n));
-    } else if (errno != EINTR && errno != EAGAIN) {
-      return broken(std::strerror(errno));
-    }
+    read_.append(bytes.data(), moved.bytes);
   }
 }
 
 Result<std::string> PmiChannel::ask(const std::string& question, const std::string& answer,
                                     Instant deadline) {
-  TRY(send("cmd=" + question));
-  Result<std::string> line = read_line(deadline);
-  if (!line.ok()) {
-    return line;
+  const std::string sent = "cmd=" + question + "\n";
+  if (const Result<void> done = send_exactly(launcher_.get(), std::as_bytes(std::span(sent)),
+                                             monotonic_now() + kAnswerTimeout);
+      !done.ok()) {
+    return broken(done.error().detail);
   }
-  const std::string code = field(line.value(), "rc");
-  if (field(line.value(), "cmd") != answer || (!code.empty() && code != "0")) {
-    return broken(fmt::format("'{}' in answer to '{}'", line.value(), question));
+  TRY_ASSIGN(std::string line, read_line(deadline));
+  const std::string code = field(line, "rc");
+  if (field(line, "cmd") != answer || (!code.empty() && code != "0")) {
+    return broken(fmt::format("'{}' in answer to '{}'", line, question));
   }
   return line;
 }
 
 Result<void> PmiChannel::begin() {
-  if (const auto said = ask("init pmi_version=1 pmi_subversion=1", "response_to_init");
-      !said.ok()) {
-    return said.error();
-  }
-  const Result<std::string> named = ask("get_my_kvsname", "my_kvsname");
-  if (!named.ok()) {
-    return named.error();
-  }
-  space_ = field(named.value(), "kvsname");
+  TRY(ask("init pmi_version=1 pmi_subversion=1", "response_to_init"));
+  TRY_ASSIGN(const std::string named, ask("get_my_kvsname", "my_kvsname"));
+  space_ = field(named, "kvsname");
   return {};
 }
 
 Result<void> PmiChannel::put(const std::string& key, const std::string& text) {
-  const auto done =
-      ask(fmt::format("put kvsname={} key={} value={}", space_, key, text), "put_result");
-  return done.ok() ? Result<void>() : Result<void>(done.error());
+  TRY(ask(fmt::format("put kvsname={} key={} value={}", space_, key, text), "put_result"));
+  return {};
 }
 
 Result<std::string> PmiChannel::get(const std::string& key) {
-  const auto found = ask(fmt::format("get kvsname={} key={}", space_, key), "get_result");
-  return found.ok() ? Result<std::string>(field(found.value(), "value")) : found;
+  TRY_ASSIGN(const std::string found,
+             ask(fmt::format("get kvsname={} key={}", space_, key), "get_result"));
+  return field(found, "value");
 }
 
 Result<void> PmiChannel::meet(Instant deadline) {
-  const auto met = ask("barrier_in", "barrier_out", deadline);
-  return met.ok() ? Result<void>() : Result<void>(met.error());
+  TRY(ask("barrier_in", "barrier_out", deadline));
+  return {};
 }
 
-/// Whoever leaves without it may be taken for one that died.
+/// A rank that leaves without it may be taken for one that died.
 void PmiChannel::end() {
   (void)ask("finalize", "finalize_ack");
   launcher_.reset();
@@ -186,7 +142,7 @@ Result<void> PmiChannel::publish(const std::string& text) {
   if (text.size() > kChannelTextMax) {
     return Error{Errc::kInvalidInput, "the name of the run directory is too long"};
   }
-  const std::string digits = to_digits(text);
+  const std::string digits = to_hex(std::as_bytes(std::span(text)));
   Result<void> done = begin();
   std::size_t pieces = 0;
   for (std::size_t at = 0; done.ok() && at < digits.size(); at += kPieceDigits) {
@@ -199,23 +155,22 @@ Result<void> PmiChannel::publish(const std::string& text) {
 }
 
 Result<std::string> PmiChannel::receive(Instant deadline) {
-  Result<void> done = begin();
-  done = done.ok() ? meet(deadline) : done;
-  if (!done.ok()) {
-    return std::move(done).error();
-  }
+  TRY(begin());
+  TRY(meet(deadline));
   const Result<std::string> count = get("mayfly-pieces");
   std::string digits;
   const std::size_t pieces = count.ok() ? std::strtoul(count.value().c_str(), nullptr, 10) : 0;
   for (std::size_t i = 0; i < std::min(pieces, kChannelTextMax); ++i) {
-    const Result<std::string> piece = get(fmt::format("mayfly-{}", i));
-    if (!piece.ok()) {
-      return piece;
-    }
-    digits += piece.value();
+    TRY_ASSIGN(const std::string piece, get(fmt::format("mayfly-{}", i)));
+    digits += piece;
   }
   end();
-  return count.ok() ? from_digits(digits) : count;
+  const std::optional<Bytes> bytes = from_hex(digits);
+  if (count.ok() && !bytes) {
+    return broken("a value that no rank of Mayfly has written");
+  }
+  return count.ok() ? std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())
+                    : count;
 }
 
 }  // namespace

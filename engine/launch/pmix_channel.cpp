@@ -1,5 +1,5 @@
-// PMIx through its library, loaded at run time: whoever has a launcher that serves it has it, and
-// nobody else needs it. Only what the PMIx standard has had since its second version is used, so
+// PMIx through its library, loaded at run time: machines whose launcher serves it have it, and
+// others do not need it. Only what the PMIx standard has had since its second version is used, so
 // the few types that it takes are written down here.
 
 #include <dlfcn.h>

@@ -1,13 +1,13 @@
 #include "engine/launch/rank_marks.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/net/addresses.hpp"
 #include "base/time.hpp"
 
 namespace mayfly::engine {
@@ -67,12 +67,6 @@ std::size_t count_marks(const std::string& run_dir) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 std::string text_of_nothing_shared(const std::string& run_dir, const LaunchedBy& self,
                                    const std::string& host_name) {

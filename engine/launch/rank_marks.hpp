@@ -2,7 +2,7 @@
 
 // Whether the ranks of a launcher that are on several hosts share a run directory. Each one but
 // rank 0 leaves a mark in it once it finds there what rank 0 has made, and rank 0 looks for the
-// marks. Who finds nothing says so after a few seconds, and gives up after twenty.
+// marks. A rank that finds nothing says so after a few seconds, and gives up after twenty.
 
 #include <string>
 
@@ -17,9 +17,6 @@ namespace mayfly::engine {
 
 /// Of every other rank. kInvalidInput with what to do if rank 0 has no such directory.
 [[nodiscard]] Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self);
-
-/// Of this host.
-[[nodiscard]] std::string host_name();
 
 /// Why ranks that share no files cannot meet, and what to do about it. Pure.
 [[nodiscard]] std::string text_of_nothing_shared(const std::string& run_dir, const LaunchedBy& self,

@@ -12,7 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "elastic/net/report_barrier.hpp"
+#include "elastic/net/member_client.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/run/records.hpp"

@@ -10,11 +10,13 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
+#include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/processes/coordinator_options.hpp"
+#include "engine/parameter_server/ps_job.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/run_place.hpp"
@@ -25,7 +27,9 @@
 #include "engine/run/run_records.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
+#include "engine/server_roles/server_address.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/state/state_parts.hpp"
 #include "engine/training/backend.hpp"
 #include "engine/training/prepare_job.hpp"
 
@@ -54,15 +58,8 @@ int exit_code_of_outcome(elastic::Outcome outcome) {
 
 /// Makes `config` that of the job which the run directory holds.
 Result<void> take_over(JobConfig& config) {
-  const Result<JobConfig> recorded = config_of_run(config.run_dir);
-  if (!recorded.ok()) {
-    return recorded.error();
-  }
-  Result<JobConfig> merged = config_to_go_on_with(config, recorded.value());
-  if (!merged.ok()) {
-    return std::move(merged).error();
-  }
-  config = std::move(merged).value();
+  TRY_ASSIGN(const JobConfig recorded, config_of_run(config.run_dir));
+  TRY_ASSIGN(config, config_to_go_on_with(config, recorded));
   return {};
 }
 
@@ -73,6 +70,50 @@ Result<std::string> try_starting_state(const Job& job) {
   Result<StartingState> start = starting_state(job, layout);
   return start.ok() ? Result<std::string>(std::move(start).value().remark)
                     : Result<std::string>(start.error());
+}
+
+/// What the coordinator's machine is told of a job. `is_standby`: it waits until the coordinator in
+/// charge is gone.
+elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
+  const JobConfig& config = job.config;
+  elastic::CoordinatorOptions core;
+  core.microbatches = job.microbatches;
+  core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
+  if (config.spares > 0) {
+    core.view_max = config.workers - config.spares;
+  }
+  core.min_workers = config.min_workers;
+  core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
+  core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
+  core.state_part_names = StateParts(job.model).names();
+  core.rebalance.enabled = config.rebalance;
+  core.stragglers.factor = config.evict_stragglers;
+  core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
+  core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
+  core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
+  core.fingerprint = job.fingerprint;
+  core.last_step = Step{job.total_steps};
+  core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
+  core.stalls.evict_floor = milliseconds(config.hang_max_ms);
+  core.stalls.report_only = config.hang_max_ms == 0;
+  if (!job.bucket_size.tuned) {
+    core.bucket_names =
+        bucket_names(job.model, ReductionLayout(job.model, job.bucket_size.elements));
+  }
+  if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
+    if (!carries_servers(config)) {
+      core.initial_workers += config.ps;
+    }
+    core.steps_need_everybody = false;
+    core.last_step.reset();
+    core.counts_as_worker = is_worker;  // workers say what is lost with a server
+    core.rebalance.enabled = false;
+    core.observe_from_bytes = UINT64_MAX;
+  }
+  core.identity = elastic::make_identity();
+  core.quorum = has_standbys(config);
+  core.standby = is_standby;
+  return core;
 }
 
 }  // namespace
@@ -87,11 +128,7 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
     JobConfig config, RunListener& listener, Unfinished unfinished, ScaleHandler on_scale,
     std::optional<LockFile> lock, Facts facts) {
   if (!lock) {
-    Result<LockFile> taken = lock_run_directory(config);
-    if (!taken.ok()) {
-      return std::move(taken).error();
-    }
-    lock = std::move(taken).value();
+    TRY_ASSIGN(lock, lock_run_directory(config));
   }
   lock->sign();
   std::unique_ptr<CoordinatorProcess> process(
@@ -164,19 +201,13 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   if (goes_on_) {
     TRY(take_over(config));
   }
-  for (const Result<void>& checked :
-       {check_spares(config), check_servers(config), check_backend(config)}) {
-    if (!checked.ok()) {
-      return checked;
-    }
-  }
+  TRY(check_spares(config));
+  TRY(check_servers(config));
+  TRY(check_backend(config));
   if (!config.resume.empty() && !goes_on_) {  // pin "latest" to the folder it means now
-    Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
-    if (!loaded.ok()) {
-      return std::move(loaded).error();
-    }
-    config.resume = loaded.value().path;
-    starting_point_ = {value(loaded.value().info.committed), to_string(loaded.value().info.digest)};
+    TRY_ASSIGN(LoadedCheckpoint loaded, load_checkpoint(config.resume));
+    config.resume = loaded.path;
+    starting_point_ = {value(loaded.info.committed), to_string(loaded.info.digest)};
   }
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (job.ok()) {
@@ -189,22 +220,14 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   if (Result<void> usable = check_copies(); !usable.ok() || lacks_facts_) {
     return usable;
   }
-  Result<std::string> remark = try_starting_state(*job_);
-  if (!remark.ok()) {
-    return remark.error();
-  }
-  start_remark_ = std::move(remark).value();
+  TRY_ASSIGN(start_remark_, try_starting_state(*job_));
   return {};
 }
 
 /// With the facts that are on record, or those that the first worker tells. A standby is told
 /// nothing, and a job that was under way must have them on record.
 Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
-  Result<std::unique_ptr<Job>> begun = begin_job(config);
-  if (!begun.ok()) {
-    return std::move(begun).error();
-  }
-  job_ = std::move(begun).value();
+  TRY_ASSIGN(job_, begin_job(config));
   Result<JobFacts> facts = facts_on_record(config.run_dir, goes_on_ ? "" : config.resume);
   if (facts.ok()) {
     return complete_job(*job_, std::move(facts).value());
@@ -218,24 +241,18 @@ Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, c
   return {};
 }
 
-/// For whoever goes on with the job.
+/// For the coordinator that goes on with the job.
 Result<void> CoordinatorProcess::keep_facts(const JobFacts& facts) const {
   return write_file_atomic(facts_path(job_->config.run_dir), to_json(facts) + "\n");
 }
 
-/// On the thread of transfers, while the server takes nobody in. Others read `job_->config` only.
+/// On the thread of transfers, while the server takes no worker in. Others read `job_->config`
+/// only.
 Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
-  Result<std::unique_ptr<Job>> tried = begin_job(job_->config);
-  if (!tried.ok()) {
-    return std::move(tried).error();
-  }
-  TRY(complete_job(*tried.value(), facts));
-  if (const Result<std::string> start = try_starting_state(*tried.value()); !start.ok()) {
-    return start.error();
-  }
-  if (Result<void> kept = keep_facts(facts); !kept.ok()) {  // before anybody is taken in
-    return kept;
-  }
+  TRY_ASSIGN(std::unique_ptr<Job> tried, begin_job(job_->config));
+  TRY(complete_job(*tried, facts));
+  TRY(try_starting_state(*tried));
+  TRY(keep_facts(facts));  // before anybody is taken in
   bool is_complete = false;
   auto called = std::make_shared<std::promise<void>>();
   const std::future<void> answer = called->get_future();
@@ -254,27 +271,19 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
 
 Result<void> CoordinatorProcess::open_run_directory() {
   const JobConfig& config = job_->config;
-  Result<std::unique_ptr<RunDirectory>> directory =
-      goes_on_ ? RunDirectory::reopen(config) : RunDirectory::create(config);
-  if (!directory.ok()) {
-    return std::move(directory).error();
-  }
-  directory_ = std::move(directory).value();
+  TRY_ASSIGN(directory_, goes_on_ ? RunDirectory::reopen(config) : RunDirectory::create(config));
   TRY(goes_on_ ? view_log_->go_on() : view_log_->begin());
   std::error_code absent;
   std::filesystem::remove(summary_path(config.run_dir), absent);  // an earlier part's
-  Result<RunHistory> history = goes_on_ ? read_run_history(config.run_dir) : RunHistory{};
-  if (!history.ok()) {
-    return std::move(history).error();
-  }
-  history.value().start = starting_point_;
+  TRY_ASSIGN(RunHistory history, goes_on_ ? read_run_history(config.run_dir) : RunHistory{});
+  history.start = starting_point_;
   if (!goes_on_ && !config.trace.empty()) {  // of an earlier part of a resumed run
     start_files_->set_aside(config.run_dir + "/trace");
   }
   elastic::FlightRecorder::write_on_fatal_signals();
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
-      *job_, *directory_, listener_, std::move(history).value(),
+      *job_, *directory_, listener_, std::move(history),
       [this](const elastic::CoordinatorServer& server, const elastic::Command& command) {
         return answer(server, command);
       });
@@ -283,19 +292,13 @@ Result<void> CoordinatorProcess::open_run_directory() {
 
 Result<void> CoordinatorProcess::start_server() {
   const JobConfig& config = job_->config;
-  Result<Bytes> token = read_or_make_token(config);
-  if (!token.ok()) {
-    return std::move(token).error();
-  }
-  Result<std::string> host = coordinator_host(config);
-  if (!host.ok()) {
-    return host.error();
-  }
+  TRY_ASSIGN(Bytes token, read_or_make_token(config));
+  TRY_ASSIGN(std::string host, coordinator_host(config));
   elastic::CoordinatorServerOptions options;
-  options.advertise = advertised_host(host.value());
-  options.host = std::move(host).value();
+  options.advertise = advertised_host(host);
+  options.host = std::move(host);
   options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
-  options.token = std::move(token).value();
+  options.token = std::move(token);
   is_standby_ = config.standby && view_log_->contents().job == 0;
   options.begins_later = lacks_facts_;
   if (!lacks_facts_) {
@@ -315,12 +318,7 @@ Result<void> CoordinatorProcess::start_server() {
             recorder_->evaluator_left(evaluator, why);
           },
           [this](const Evaluation& evaluation) { recorder_->evaluated(evaluation); }});
-  Result<std::unique_ptr<elastic::CoordinatorServer>> server =
-      elastic::start_coordinator(std::move(options), *recorder_);
-  if (!server.ok()) {
-    return std::move(server).error();
-  }
-  server_ = std::move(server).value();
+  TRY_ASSIGN(server_, elastic::start_coordinator(std::move(options), *recorder_));
   begin_copies();
   begin_transfers();
   TRY(lacks_facts_ ? Result<void>() : keep_facts(job_->facts));

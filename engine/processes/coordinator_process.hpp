@@ -10,7 +10,7 @@
 
 #include "base/lock_file.hpp"
 #include "elastic/net/coordinator_server.hpp"
-#include "elastic/net/durable_view_log.hpp"
+#include "elastic/net/view_log_file.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_copier.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
@@ -32,7 +32,7 @@ class CoordinatorProcess {
   enum class Unfinished { kRefuse, kGoOn };
 
   /// Whether the data set and the device have to be here; else the first worker may say what they
-  /// are, and nobody is taken in before.
+  /// are, and no worker is taken in before.
   enum class Facts { kHere, kMayCome };
 
   /// Locks the run directory (unless `lock` does so already) before it looks at it, prepares the

@@ -17,11 +17,12 @@
 #include "base/file.hpp"
 #include "base/lock_file.hpp"
 #include "base/log.hpp"
-#include "base/shell_words.hpp"
+#include "base/process/program.hpp"
+#include "base/text.hpp"
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
-#include "cloud_hooks/program_runner.hpp"
 #include "datasets/dataset.hpp"
-#include "elastic/net/first_session.hpp"
+#include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/processes/run_place.hpp"
@@ -56,10 +57,7 @@ class Place {
     if (is_there()) {
       return path_.string();
     }
-    const Result<LockFile> held = lock();
-    if (!held.ok()) {
-      return held.error();
-    }
+    TRY_ASSIGN(const LockFile held, lock());
     if (is_there()) {
       return path_.string();
     }
@@ -146,29 +144,20 @@ struct DataConnection {
 Result<DataConnection> ask_for_data(const JobConfig& config, const Bytes& token) {
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
-  Result<elastic::FirstSession> session = elastic::open_first_session(
-      coordinator_endpoints(config), token, hello, monotonic_now() + kSilenceMax);
-  if (!session.ok()) {
-    return std::move(session).error();
-  }
-  DataConnection connection{std::move(session).value(), {}};
+  TRY_ASSIGN(elastic::FirstSession session,
+             elastic::open_first_session(coordinator_endpoints(config), token, hello,
+                                         monotonic_now() + kSilenceMax));
+  DataConnection connection{std::move(session), {}};
   TransferRequest request;
   request.kind = TransferRequest::Kind::kData;
-  const Result<TransferAnswer> answer = request_transfer(connection.fd(), request);
-  if (!answer.ok()) {
-    return answer.error();
+  TRY_ASSIGN(const TransferAnswer answer, request_transfer(connection.fd(), request));
+  if (answer.verdict == TransferAnswer::Verdict::kRefused) {
+    return Error{Errc::kRefused, answer.text};
   }
-  if (answer.value().verdict == TransferAnswer::Verdict::kRefused) {
-    return Error{Errc::kRefused, answer.value().text};
-  }
-  if (answer.value().verdict == TransferAnswer::Verdict::kNothing) {
+  if (answer.verdict == TransferAnswer::Verdict::kNothing) {
     return Error{Errc::kDeadline, "the coordinator sends the data set to others now"};
   }
-  const Result<DataHead> head = receive_data_head(connection.fd());
-  if (!head.ok()) {
-    return head.error();
-  }
-  connection.head = head.value();
+  TRY_ASSIGN(connection.head, receive_data_head(connection.fd()));
   return connection;
 }
 
@@ -199,31 +188,20 @@ Result<void> receive_all(const JobConfig& config, const Bytes& token, DataConnec
       return received;
     }
     log::info("the data set is fetched again from where it broke off: " + received.error().detail);
-    Result<DataConnection> again = keep_asking(config, token);
-    if (!again.ok()) {
-      return std::move(again).error();
-    }
-    connection = std::move(again).value();
+    TRY_ASSIGN(connection, keep_asking(config, token));
   }
 }
 
 Result<std::string> fetch_from_coordinator(const JobConfig& config) {
-  const Result<Bytes> token = read_job_token(config);
-  if (!token.ok()) {
-    return token.error();
-  }
-  Result<DataConnection> connection = keep_asking(config, token.value());
-  if (!connection.ok()) {
-    return std::move(connection).error();
-  }
-  const DataHead head = connection.value().head;
+  TRY_ASSIGN(const Bytes token, read_job_token(config));
+  TRY_ASSIGN(DataConnection connection, keep_asking(config, token));
+  const DataHead head = connection.head;
   const Place place(fs::path(config.cache_dir) / ("data-" + to_string(head.digest)));
   Result<std::string> folder = place.filled([&](const std::string& empty) {
     log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB",
                           head.files, head.bytes >> 20));
     Result<void> room = check_room(empty, head.bytes);
-    return room.ok() ? receive_all(config, token.value(), std::move(connection).value(), empty)
-                     : room;
+    return room.ok() ? receive_all(config, token, std::move(connection), empty) : room;
   });
   return folder.ok() && !head.file.empty() ? folder.value() + "/" + head.file : std::move(folder);
 }
@@ -232,17 +210,14 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config) {
 
 /// Copies what a data set consists of.
 Result<void> copy_data(const std::string& from, const std::string& folder) {
-  const Result<datasets::DatasetFiles> files = datasets::files_of_dataset(from);
-  if (!files.ok()) {
-    return files.error();
-  }
-  for (const std::string& name : files.value().names) {
+  TRY_ASSIGN(const datasets::DatasetFiles files, datasets::files_of_dataset(from));
+  for (const std::string& name : files.names) {
     const fs::path target = fs::path(folder) / name;
     TRY(make_directories(target.parent_path().string()));
     std::error_code failure;
-    fs::copy_file(fs::path(files.value().root) / name, target, failure);
+    fs::copy_file(fs::path(files.root) / name, target, failure);
     if (failure) {
-      return io_error("copy " + files.value().root + "/" + name + " to", target, failure);
+      return io_error("copy " + files.root + "/" + name + " to", target, failure);
     }
   }
   return {};
@@ -272,15 +247,12 @@ Result<void> run_command(std::string command, const std::string& folder) {
        at += quoted.size()) {
     command.replace(at, 2, quoted);
   }
-  cloud_hooks::ProgramCall call;
+  ProgramCall call;
   call.argv = {"sh", "-c", "exec 1>&2\n" + command};  // some say each file that they copy
   call.timeout = kFetchMax;
-  const Result<cloud_hooks::ProgramResult> ran = cloud_hooks::run_program(call);
-  if (!ran.ok()) {
-    return ran.error();
-  }
-  return ran.value().succeeded() ? Result<void>()
-                                 : Error{Errc::kIo, "its command failed: " + ran.value().summary()};
+  TRY_ASSIGN(const ProgramResult ran, run_program(call));
+  return ran.succeeded() ? Result<void>()
+                         : Error{Errc::kIo, "its command failed: " + ran.summary()};
 }
 
 Result<std::string> fetch_from_elsewhere(const JobConfig& config) {

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
-#include "elastic/net/first_session.hpp"
+#include "elastic/net/handshake.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/evaluations.hpp"
-#include "engine/run/low_priority.hpp"
 #include "engine/training/accuracy.hpp"
 #include "engine/training/prepare_job.hpp"
 

@@ -7,7 +7,8 @@
 
 #include "base/log.hpp"
 #include "base/time.hpp"
-#include "elastic/net/first_session.hpp"
+#include "base/try_assign.hpp"
+#include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/processes/run_place.hpp"
@@ -47,16 +48,13 @@ Result<TransferAnswer> ask_once(const std::vector<std::string>& endpoints, ByteS
 
 /// Again if it goes away meanwhile. kRefused also if it answers that.
 Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request) {
-  const Result<Bytes> token = token_of(own);
-  if (!token.ok()) {
-    return token.error();
-  }
+  TRY_ASSIGN(const Bytes token, token_of(own));
   const std::vector<std::string> endpoints = coordinator_endpoints(own);
   const Instant deadline = monotonic_now() + kWaitMax;
-  Result<TransferAnswer> answer = ask_once(endpoints, token.value(), request, deadline);
+  Result<TransferAnswer> answer = ask_once(endpoints, token, request, deadline);
   while (!answer.ok() && answer.error().code == Errc::kPeerLost && monotonic_now() < deadline) {
     std::this_thread::sleep_for(kAskAgainAfter);
-    answer = ask_once(endpoints, token.value(), request, deadline);
+    answer = ask_once(endpoints, token, request, deadline);
   }
   const bool is_refused = answer.ok() ? answer.value().verdict == TransferAnswer::Verdict::kRefused
                                       : answer.error().code == Errc::kRefused;
@@ -87,16 +85,10 @@ Result<JobConfig> ask_for_job_settings(const JobConfig& own) {
   TransferRequest request;
   request.kind = TransferRequest::Kind::kSettings;
   request.machine = own.server;
-  const Result<TransferAnswer> answer = ask(own, request);
-  if (!answer.ok()) {
-    return answer.error();
-  }
+  TRY_ASSIGN(const TransferAnswer answer, ask(own, request));
   JobConfig job;
-  if (Result<void> read = apply_toml(job, answer.value().text, "the coordinator's settings");
-      !read.ok()) {
-    return std::move(read).error();
-  }
-  job.tells_facts = answer.value().verdict == TransferAnswer::Verdict::kTransfer;
+  TRY(apply_toml(job, answer.text, "the coordinator's settings"));
+  job.tells_facts = answer.verdict == TransferAnswer::Verdict::kTransfer;
   return job;
 }
 

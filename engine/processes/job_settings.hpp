@@ -11,7 +11,7 @@
 
 namespace mayfly::engine {
 
-/// What a coordinator answers who asks for the settings of its job, as TOML.
+/// The answer of a coordinator that is asked for the settings of its job, as TOML.
 [[nodiscard]] std::string settings_to_tell(const JobConfig& job);
 
 /// Asks the coordinators that `own` names, with the token of `own`, for the settings of their job:

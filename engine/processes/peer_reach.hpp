@@ -1,7 +1,7 @@
 #pragma once
 
 // A worker that other members could not exchange data with joins again when its links work. Until
-// then it is a member that loads, for which nobody waits: in a view with it everybody would stand
+// then it is a member that loads, for which no other waits: in a view with it all would stand
 // still until it is evicted once more.
 
 #include <functional>
@@ -30,7 +30,7 @@ class PeerReach {
   void wait(const std::function<bool(Duration)>& pause);
 
  private:
-  std::vector<collectives::TcpAddress> silent_;  // who has not answered
+  std::vector<collectives::TcpAddress> silent_;  // that have not answered
   Instant until_;
   int times_ = 0;  // in a row
 };

@@ -9,8 +9,8 @@
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
-#include "engine/processes/log_sender.hpp"
 #include "engine/processes/run_place.hpp"
+#include "engine/processes/worker_join.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/prepare_job.hpp"
 
@@ -104,7 +104,7 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
   signals.tell(nullptr);
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
   log_sender.reset();
-  joined.value().reset();  // says the last words
+  joined.value().reset();  // sends the last messages
   return exit_code_of(leave);
 }
 

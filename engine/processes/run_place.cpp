@@ -57,7 +57,7 @@ Result<Bytes> read_job_token(const JobConfig& config) {
   return token;
 }
 
-/// Who starts without a name in the same second gets the next one.
+/// A coordinator that starts in the same second without --run-dir gets the next name.
 Result<LockFile> lock_run_directory(JobConfig& config) {
   const bool may_choose = config.run_dir.empty();
   while (true) {

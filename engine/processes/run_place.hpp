@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a run has its files, and who may write them.
+// Where a run has its files, and which process may write them.
 
 #include "base/bytes.hpp"
 #include "base/lock_file.hpp"

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -12,11 +15,12 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "cloud_hooks/launcher_bond.hpp"
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
-#include "elastic/net/report_queue.hpp"
+#include "elastic/net/reconnect.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/faults/chaos_plan.hpp"
@@ -26,11 +30,8 @@
 #include "engine/processes/evaluator_process.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
-#include "engine/processes/log_sender.hpp"
 #include "engine/processes/peer_reach.hpp"
 #include "engine/processes/ps_process.hpp"
-#include "engine/processes/rejoin_limit.hpp"
-#include "engine/processes/resident_memory.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/processes/worker.hpp"
 #include "engine/processes/worker_join.hpp"
@@ -53,7 +54,7 @@ std::uint32_t compute_threads(const JobConfig& config) {
   return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
 }
 
-/// A GPU leaves the cores of its worker's share to whoever decodes images for it.
+/// A GPU leaves the cores of its worker's share to the threads that decode images for it.
 std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
   const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, config.workers);
   return uses_cuda(config.device) ? std::max(1U, share) : compute_threads;
@@ -84,7 +85,6 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
 /// reverse.
 struct WorkerParts {
   std::unique_ptr<Injector> injector;
-  std::unique_ptr<ResidentMemory> resident;  // null = none
   std::unique_ptr<collectives::Transport> transport;
   std::unique_ptr<Job> job;
   std::unique_ptr<ReductionLayout> layout;
@@ -96,39 +96,44 @@ struct WorkerParts {
   std::unique_ptr<StateFaults> faults;
   std::unique_ptr<PsReach> reach = std::make_unique<PsReach>();
   std::unique_ptr<PeerReach> peer_reach = std::make_unique<PeerReach>();
-  elastic::ProgressBoard own_board;  // without a sentinel nobody reads it
+  elastic::ProgressBoard own_board;  // not read without a sentinel
   elastic::ProgressBoard* board = &own_board;
 };
 
+/// Memory that this process holds to no purpose until its end, so that benchmarks of recovery kill
+/// processes of a realistic size: the kernel frees a dead process's memory before it closes its
+/// sockets. In pages of 4 KiB, which take the longest to free.
+Result<void> occupy_memory(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return Error{Errc::kIo, fmt::format("resident_mib: {}", std::strerror(errno))};
+  }
+  (void)::madvise(memory, bytes, MADV_NOHUGEPAGE);  // a kernel without huge pages has nothing to do
+  for (std::size_t offset = 0; offset < bytes; offset += kPage) {
+    static_cast<volatile char*>(memory)[offset] = 1;
+  }
+  return {};
+}
+
 /// The scripted faults that a worker carries out itself.
 Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
-  const Result<std::vector<ChaosEvent>> plan = parse_chaos_plan(config.chaos);
-  if (!plan.ok()) {
-    return plan.error();
-  }
-  for (const ChaosEvent& event : plan.value()) {
+  TRY_ASSIGN(const std::vector<ChaosEvent> plan, parse_chaos_plan(config.chaos));
+  for (const ChaosEvent& event : plan) {
     if (event.kind == ChaosKind::kHang) {
       parts.pool->hang_at(event.step + 1, milliseconds(event.for_ms));
     } else if (event.kind == ChaosKind::kFlipResult) {
       parts.pool->spoil_audited(event.step + 1);
     }
   }
-  parts.faults = std::make_unique<StateFaults>(plan.value());
+  parts.faults = std::make_unique<StateFaults>(plan);
   return {};
 }
 
 /// The slowness that is asked of this worker.
 Result<void> plan_slowness(const JobConfig& config, WorkerParts& parts) {
-  const Result<std::vector<InjectionRule>> rules = parse_injections(config.inject);
-  if (!rules.ok()) {
-    return rules.error();
-  }
-  Result<std::unique_ptr<Injector>> injector =
-      Injector::start(injections_of_worker(rules.value(), config.worker_number));
-  if (!injector.ok()) {
-    return std::move(injector).error();
-  }
-  parts.injector = std::move(injector).value();
+  TRY_ASSIGN(const std::vector<InjectionRule> rules, parse_injections(config.inject));
+  TRY_ASSIGN(parts.injector, Injector::start(injections_of_worker(rules, config.worker_number)));
   return {};
 }
 
@@ -144,11 +149,7 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
   }
   nn::DeviceEngine* const engine = parts.pool->on_device();
   ENSURE(engine != nullptr, "backend nccl is allowed only with device cuda");
-  Result<DeviceExchange> made = make_device_exchange(*parts.job, *parts.layout, engine->gradient());
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
-  parts.device = std::move(made).value();
+  TRY_ASSIGN(parts.device, make_device_exchange(*parts.job, *parts.layout, engine->gradient()));
   parts.transport = std::move(parts.device.transport);
   parts.pool->keep_sums_on(*parts.device.parts.sums);
   log::info("weights are updated in the memory of the GPU");
@@ -158,27 +159,13 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
 Result<void> build(const JobConfig& config, WorkerParts& parts) {
   TRY(plan_slowness(config, parts));
   if (config.resident_mib > 0) {
-    Result<std::unique_ptr<ResidentMemory>> touched =
-        ResidentMemory::touch(std::size_t{config.resident_mib} << 20);
-    if (!touched.ok()) {
-      return std::move(touched).error();
-    }
-    parts.resident = std::move(touched).value();
+    TRY(occupy_memory(std::size_t{config.resident_mib} << 20));
   }
   if (!uses_parameter_servers(config) && !reduces_on_device(config)) {
     // First, because MPI starts only when every rank has come to this.
-    Result<std::unique_ptr<collectives::Transport>> transport =
-        make_transport(config, delay_of(config, parts));
-    if (!transport.ok()) {
-      return std::move(transport).error();
-    }
-    parts.transport = std::move(transport).value();
+    TRY_ASSIGN(parts.transport, make_transport(config, delay_of(config, parts)));
   }
-  Result<std::unique_ptr<Job>> job = prepare_job(config);
-  if (!job.ok()) {
-    return std::move(job).error();
-  }
-  parts.job = std::move(job).value();
+  TRY_ASSIGN(parts.job, prepare_job(config));
   parts.layout =
       std::make_unique<ReductionLayout>(parts.job->model, parts.job->bucket_size.elements);
   if (config.ledger) {
@@ -189,13 +176,9 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   const std::uint32_t threads = compute_threads(config);
   parts.loader = datasets::make_loader(parts.job->data, loader_options(*parts.job, threads));
-  Result<std::unique_ptr<ComputePool>> pool =
-      ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(), threads,
-                         parts.trace.get(), parts.board);
-  if (!pool.ok()) {
-    return std::move(pool).error();
-  }
-  parts.pool = std::move(pool).value();
+  TRY_ASSIGN(parts.pool,
+             ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(),
+                                threads, parts.trace.get(), parts.board));
   if (uses_cuda(config.device)) {
     log::info(parts.pool->holds_training_set() ? "the training set is in the memory of the GPU"
                                                : "images come to the GPU from host memory");
@@ -230,7 +213,7 @@ void mark_as_left_alone(const JobConfig& config) {
 Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
                elastic::MemberClient& client, nn::ModelState initial,
                std::deque<StepRecord>& recent_records, PsServer* server, LeaveSignals& signals) {
-  std::optional<LogSender> log_sender;  // goes last, and says the last words
+  std::optional<LogSender> log_sender;  // goes last, and sends the last lines
   if (!config.launched) {
     log_sender.emplace(client);
   }
@@ -266,7 +249,7 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
     trainer.prepare_to_observe();
   }
   signals.tell(&client);
-  if (client.joins_late()) {  // else nobody is at work whom a broken link would keep from it
+  if (client.joins_late()) {  // else no member is at work that a broken link would stop
     parts.peer_reach->wait([&link](Duration most) { return link.wait_for_order(most); });
   }
   client.post(elastic::member_event::Loaded{committed, state_bytes});
@@ -283,7 +266,7 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   return {std::move(leave), trainer.take_state(), false, std::move(unproven_peers)};
 }
 
-/// Waits until the worker may join again; false if it should not: nobody wants it, it was asked to
+/// Waits until the worker may join again; false if it should not: no job wants it, it was asked to
 /// go, or it is evicted again and again.
 bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signals) {
   if (part.comes_back) {
@@ -352,16 +335,13 @@ Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerP
   if (!better.value()) {
     return state;
   }
-  Result<StartingState> given = state_of_checkpoint(*parts.job, *parts.layout, *better.value(),
-                                                    "the coordinator's checkpoint");
-  if (!given.ok()) {
-    return std::move(given).error();
-  }
+  TRY_ASSIGN(StartingState given, state_of_checkpoint(*parts.job, *parts.layout, *better.value(),
+                                                      "the coordinator's checkpoint"));
   log::info(
       fmt::format("nobody has the job's state: starting with the coordinator's checkpoint of "
                   "step {}",
-                  value(given.value().state.committed)));
-  return std::move(given).value().state;
+                  value(given.state.committed)));
+  return std::move(given).state;
 }
 
 /// Where others find this worker's gradients, or the parameters that it carries.
@@ -412,7 +392,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     }
     Part part = take_part(config, parts, token.value(), *joined.value(), std::move(state),
                           untold.steps, server.value().get(), signals);
-    joined.value().reset();  // says the last words
+    joined.value().reset();  // sends the last messages
     server.value().reset();  // what it held is of no use to the job any more
     if (!may_rejoin(part, limit, signals)) {
       return exit_code_of(part.leave);

@@ -1,13 +1,23 @@
 #include "engine/processes/worker_join.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <filesystem>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
+#include "base/time.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
+namespace {
+
+constexpr Duration kFirstRejoinDelay = milliseconds(250);
+constexpr Duration kLogInterval = seconds(1);
+
+}  // namespace
 
 Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
                                                         const JoinFacts& facts, Duration timeout) {
@@ -55,6 +65,50 @@ int exit_code_of(const elastic::member_effect::Leave& leave) {
     case elastic::DismissReason::kJobFailed: return kExitFailed;
   }
   UNREACHABLE("every reason has an exit code");
+}
+
+std::optional<Duration> RejoinLimit::evicted(Instant now) {
+  while (!evictions_.empty() && now - evictions_.front() > kWindow) {
+    evictions_.pop_front();
+  }
+  if (evictions_.size() + 1 >= kEvictionsMax) {
+    return std::nullopt;
+  }
+  evictions_.push_back(now);
+  const std::size_t before = evictions_.size() - 1;
+  return before == 0 ? Duration::zero() : kFirstRejoinDelay * (std::int64_t{1} << (before - 1));
+}
+
+LogSender::LogSender(elastic::MemberClient& client) : client_(client), thread_([this] { run(); }) {}
+
+LogSender::~LogSender() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  while (send_some()) {
+  }
+}
+
+void LogSender::run() {
+  pthread_setname_np(pthread_self(), "log");
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kLogInterval, [this] { return stopping_; })) {
+    lock.unlock();
+    send_some();
+    lock.lock();
+  }
+}
+
+bool LogSender::send_some() {
+  log::KeptLines kept = log::take_kept_lines(LogRecord::kBytesMax);
+  if (kept.text.empty()) {
+    return false;
+  }
+  client_.send_report(encode_record(LogRecord{kept.first, std::move(kept.text)}));
+  return true;
 }
 
 }  // namespace mayfly::engine

@@ -1,15 +1,20 @@
 #pragma once
 
-// What every process that joins a job has in common: finding the coordinator, leaving when a signal
-// asks for it, and the exit code.
+// What every process that joins a job has in common: finding the coordinator, sending its log,
+// leaving when a signal asks for it, coming back after an eviction, and the exit code.
 
 #include <signal.h>
 
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
+#include "base/time.hpp"
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/sentinel.hpp"
@@ -26,8 +31,9 @@ struct JoinFacts {
   const Fingerprint& fingerprint;
   const Bytes& token;
   elastic::Sentinel* sentinel = nullptr;    ///< null = none
-  std::optional<elastic::Former> former{};  ///< who we were before, if we join again
-  elastic::ReportQueue* reports = nullptr;  ///< what of it nobody has taken; null = nothing
+  std::optional<elastic::Former> former{};  ///< the member that we were before, if we join again
+  elastic::ReportQueue* reports =
+      nullptr;  ///< those of it that no coordinator has taken; null = none
 };
 
 /// Connects to the coordinator that `config` names. Errors as of elastic::connect_member().
@@ -62,7 +68,7 @@ class LeaveSignals {
     return why_.has_value();
   }
 
-  /// From now on `client` is told; null = nobody.
+  /// From now on `client` is told; null = none.
   void tell(elastic::MemberClient* client) {
     const std::lock_guard lock(mutex_);
     client_ = client;
@@ -88,6 +94,44 @@ class LeaveSignals {
   std::optional<std::string> why_;           // guarded by mutex_; set = asked
   SignalWatcher watcher_;                    // these two last: their threads use the rest
   cloud_hooks::NoticeWatcher notices_;
+};
+
+/// How often a worker that was evicted comes back. Pure.
+class RejoinLimit {
+ public:
+  static constexpr std::size_t kEvictionsMax = 5;
+  static constexpr Duration kWindow = seconds(60);
+
+  /// The worker was evicted: how long to wait before it joins again (at once the first time, then
+  /// longer and longer); nothing after kEvictionsMax within kWindow: then it would only disturb.
+  [[nodiscard]] std::optional<Duration> evicted(Instant now);
+
+ private:
+  std::deque<Instant> evictions_;  // within the window
+};
+
+/// Sends what this process logs to the coordinator's run directory (engine/run/member_logs.hpp)
+/// while it takes part in a job, so that the lines are there even if this host is lost.
+class LogSender {
+ public:
+  /// Of what is logged between two memberships; what a loop of errors writes beyond it is lost.
+  static constexpr std::size_t kKeptBytes = std::size_t{64} << 10;
+
+  /// Sends what log::keep_lines() has kept and will keep, some 4 KiB a second at most, through
+  /// `client`, which must outlive it. Thread "log".
+  explicit LogSender(elastic::MemberClient& client);
+  /// Sends all that is left, so that the last lines are not lost.
+  ~LogSender();
+
+ private:
+  void run();
+  bool send_some();
+
+  elastic::MemberClient& client_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // guarded by mutex_
+  std::thread thread_;
 };
 
 }  // namespace mayfly::engine

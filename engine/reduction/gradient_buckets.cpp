@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/gpu_failure.hpp"
+#include "base/gpu_facts.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/file.hpp"
-#include "base/shell_words.hpp"
-#include "cloud_hooks/program_runner.hpp"
+#include "base/process/program.hpp"
+#include "base/text.hpp"
 #include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
@@ -225,10 +225,10 @@ Result<std::string> CheckpointCopier::run_command(const Item& item) const {
   std::string line = target_.command;
   replace_all(line, "{name}", shell_quoted(name));
   replace_all(line, "{}", shell_quoted(place.string()));
-  cloud_hooks::ProgramCall call;
+  ProgramCall call;
   call.argv = {"sh", "-c", "exec 1>&2\n" + line};  // some say each file that they copy
   call.timeout = kCommandMax;
-  const Result<cloud_hooks::ProgramResult> done = cloud_hooks::run_program(call);
+  const Result<ProgramResult> done = run_program(call);
   if (!done.ok()) {
     return done.error();
   }

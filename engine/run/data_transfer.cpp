@@ -15,8 +15,8 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
+#include "base/thread_priority.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/low_priority.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/thread_priority.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/json_text.hpp"
-#include "engine/run/low_priority.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {

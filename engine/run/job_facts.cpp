@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/file.hpp"
-#include "base/reason.hpp"
+#include "base/text.hpp"
 #include "engine/run/json_text.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_records.hpp"

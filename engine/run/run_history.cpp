@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "base/file.hpp"
-#include "base/reason.hpp"
+#include "base/text.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -74,11 +74,6 @@ class EventFileOnDisk final : public EventFile {
   std::unique_ptr<LineFile> file_;
 };
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
-}
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {

@@ -13,12 +13,12 @@
 
 #include "base/check.hpp"
 #include "base/net/sockets.hpp"
+#include "base/thread_priority.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
-#include "engine/run/low_priority.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/digest.hpp"
-#include "base/thread_time.hpp"
+#include "base/time.hpp"
 #include "engine/config/device_choice.hpp"
 #include "engine/training/device.hpp"
 

@@ -20,7 +20,7 @@ class StateOnDevice {
 
   /// Copies elements [first, first + to.size()) of the result of the device's last update, which
   /// may still be running. Blocks until they are copied. A device that fails ends the process
-  /// (base/gpu_failure.hpp).
+  /// (base/gpu_facts.hpp).
   virtual void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) = 0;
   /// The state on the host was replaced, perhaps by one of the same step: engines must load it. No
   /// microbatch of a step that will be continued is being computed.

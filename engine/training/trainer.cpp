@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/core/view.hpp"
-#include "elastic/net/report_barrier.hpp"
+#include "elastic/net/member_client.hpp"
 #include "engine/training/evaluation.hpp"
 #include "engine/training/worker_link.hpp"
 

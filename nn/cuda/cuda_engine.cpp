@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/gpu_failure.hpp"
+#include "base/gpu_facts.hpp"
 #include "base/try_assign.hpp"
 #include "nn/cuda/cuda_handles.hpp"
 #include "nn/cuda/cudnn_convolver.hpp"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/gpu_failure.hpp"
+#include "base/gpu_facts.hpp"
 #include "base/try_assign.hpp"
 #include "nn/cuda/cuda_handles.hpp"
 #include "nn/cuda/kernels/kernels.hpp"

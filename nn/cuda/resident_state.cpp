@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/gpu_failure.hpp"
+#include "base/gpu_facts.hpp"
 #include "base/try_assign.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
 

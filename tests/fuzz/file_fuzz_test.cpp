@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/log.hpp"
-#include "elastic/net/durable_view_log.hpp"
+#include "elastic/net/view_log_file.hpp"
 #include "engine/config/config.hpp"
 #include "engine/faults/chaos_plan.hpp"
 #include "engine/run/records.hpp"

@@ -7,7 +7,8 @@ from sources import Layers, code_only, cpp_files, finish, includes, root_argumen
 BANNED_IN_PURE = [
     (r"<(thread|mutex|shared_mutex|condition_variable|future|atomic)>", "threads"),
     (r"\bstd::(jthread|thread|mutex|async|atomic)\b", "threads"),
-    (r"\b(system_clock|steady_clock|high_resolution_clock|monotonic_now|wall_clock_seconds)\b",
+    (r"\b(system_clock|steady_clock|high_resolution_clock|monotonic_now|thread_cpu_now|"
+     r"wall_clock_seconds)\b",
      "clocks"),
     (r"\bsleep(_for|_until)?\s*\(", "sleeping"),
     (r"\b(s?rand|random_device|getenv)\s*\(|\bstd::random_device\b", "hidden inputs"),

@@ -3,7 +3,7 @@
 #include <exception>
 #include <iostream>
 
-#include "base/reason.hpp"
+#include "base/text.hpp"
 #include "tests/sim/simulate.hpp"
 
 int main(int argc, char** argv) {

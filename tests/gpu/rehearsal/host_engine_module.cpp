@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/gpu_failure.hpp"
+#include "base/gpu_facts.hpp"
 #include "base/module_file.hpp"
 #include "base/random.hpp"
 #include "base/try_assign.hpp"

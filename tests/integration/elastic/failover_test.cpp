@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "elastic/net/report_queue.hpp"
+#include "elastic/net/reconnect.hpp"
 #include "tests/integration/elastic/test_job.hpp"
 
 namespace mayfly::elastic {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/net/sockets.hpp"
+#include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 
 namespace mayfly::elastic {

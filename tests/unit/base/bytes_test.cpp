@@ -58,5 +58,15 @@ TEST(WireReader, ReportsTrailingBytesAsIncomplete) {
   EXPECT_FALSE(reader.complete());
 }
 
+TEST(Hex, ReadsWhatItWrites) {
+  const Bytes bytes{std::byte{0}, std::byte{0x7f}, std::byte{0xff}};
+  EXPECT_EQ(from_hex(to_hex(bytes)), bytes);
+  EXPECT_EQ(from_hex("007FfF"), bytes);
+  EXPECT_EQ(from_hex(""), Bytes());
+  for (const char* text : {"0", "0g", "+1", " 1", "0x", "00 ", "-1"}) {
+    EXPECT_EQ(from_hex(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace mayfly

@@ -4,8 +4,6 @@
 
 #include <thread>
 
-#include "base/thread_time.hpp"
-
 namespace mayfly {
 namespace {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "cloud_hooks/program_runner.hpp"
+#include "base/process/program.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

@@ -6,9 +6,8 @@
 #include <set>
 
 #include "base/net/sockets.hpp"
-#include "elastic/net/first_session.hpp"
-#include "elastic/net/reconnect_plan.hpp"
-#include "elastic/net/report_queue.hpp"
+#include "elastic/net/handshake.hpp"
+#include "elastic/net/reconnect.hpp"
 
 namespace mayfly::elastic {
 namespace {

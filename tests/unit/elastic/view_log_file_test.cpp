@@ -11,7 +11,6 @@
 #include <string>
 
 #include "base/file.hpp"
-#include "elastic/net/durable_view_log.hpp"
 
 namespace mayfly::elastic {
 namespace {

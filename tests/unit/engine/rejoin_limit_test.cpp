@@ -1,4 +1,4 @@
-#include "engine/processes/rejoin_limit.hpp"
+#include "engine/processes/worker_join.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,6 @@
 #pragma once
 
-// Processes that a comparison or a benchmark starts and that must not outlive it.
-
-#include <sys/types.h>
+// Programs that a comparison or a benchmark starts and that must not outlive it.
 
 #include <string>
 #include <utility>
@@ -11,7 +9,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 
-namespace mayfly::engine {
+namespace mayfly {
 
 /// A process in a process group of its own; the whole group is killed when this is destroyed, and
 /// the process when ours dies.
@@ -38,12 +36,12 @@ class ChildProcess {
   [[nodiscard]] bool wait_until(Instant deadline);
 
  private:
-  explicit ChildProcess(pid_t pid) : pid_(pid) {}
+  explicit ChildProcess(int pid) : pid_(pid) {}
 
-  pid_t pid_ = -1;  // -1: none, or reaped
+  int pid_ = -1;  // -1: none, or reaped
 };
 
 /// The last line of a text file that is not empty, or nothing.
 [[nodiscard]] std::string last_line_of(const std::string& path);
 
-}  // namespace mayfly::engine
+}  // namespace mayfly

@@ -10,7 +10,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 
-namespace mayfly::cloud_hooks {
+namespace mayfly {
 
 struct ProgramCall {
   std::vector<std::string> argv;  ///< argv[0] is searched in PATH
@@ -41,4 +41,4 @@ struct ProgramResult {
 /// The last non-empty line of a text, without control characters, at most 300 characters.
 [[nodiscard]] std::string last_line(const std::string& text);
 
-}  // namespace mayfly::cloud_hooks
+}  // namespace mayfly

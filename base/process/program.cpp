@@ -1,8 +1,7 @@
-#include "cloud_hooks/program_runner.hpp"
+#include "base/process/program.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,10 +11,10 @@
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/process/spawn.hpp"
 #include "base/unique_fd.hpp"
-#include "cloud_hooks/spawn_plan.hpp"
 
-namespace mayfly::cloud_hooks {
+namespace mayfly {
 namespace {
 
 constexpr std::size_t kErrorBytesKept = 4096;
@@ -36,7 +35,7 @@ Result<Pipe> make_pipe() {
 }
 
 /// 0 or an errno.
-int spawn(const ProgramCall& call, int in, int out, int err, pid_t& pid) {
+int spawn(const ProgramCall& call, int in, int out, int err, int& pid) {
   SpawnPlan plan;
   plan.copy(STDIN_FILENO, in);
   plan.copy(STDOUT_FILENO, out);
@@ -118,13 +117,11 @@ class Conversation {
 
 /// Waits for the end of the process, which may outlive its own output; false at the deadline.
 bool wait_for_exit(pid_t pid, Instant deadline, ProgramResult& result) {
-  int status = 0;
   while (true) {
-    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
-    if (ended == pid || (ended < 0 && errno != EINTR)) {
-      const bool signalled = WIFSIGNALED(status);
+    if (const std::optional<ProcessEnd> over = end_if_over(pid)) {
+      const bool signalled = over->signal != 0;
       result.end = signalled ? ProgramResult::End::kSignalled : ProgramResult::End::kExited;
-      result.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
+      result.code = signalled ? over->signal : over->exit_code;
       return true;
     }
     if (monotonic_now() >= deadline) {
@@ -137,9 +134,7 @@ bool wait_for_exit(pid_t pid, Instant deadline, ProgramResult& result) {
 
 void kill_group(pid_t pid) {
   ::kill(-pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  wait_for_end(pid);
 }
 
 }  // namespace
@@ -201,4 +196,4 @@ Result<ProgramResult> run_program(const ProgramCall& call) {
   return result;
 }
 
-}  // namespace mayfly::cloud_hooks
+}  // namespace mayfly

@@ -1,8 +1,7 @@
-#include "engine/processes/child_process.hpp"
+#include "base/process/child_process.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,8 +13,9 @@
 #include <thread>
 
 #include "base/file.hpp"
+#include "base/process/spawn.hpp"
 
-namespace mayfly::engine {
+namespace mayfly {
 namespace {
 
 constexpr auto kReapInterval = std::chrono::milliseconds(2);
@@ -69,7 +69,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
   if (pid == 0) {
     become(pointers, environment, log.c_str(), parent);
   }
-  ::setpgid(pid, pid);  // whoever comes first
+  ::setpgid(pid, pid);  // in both processes, as either may be first
   return ChildProcess(pid);
 }
 
@@ -85,7 +85,7 @@ ChildProcess::~ChildProcess() {
 }
 
 bool ChildProcess::ended() {
-  if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) {
+  if (pid_ > 0 && end_if_over(pid_)) {
     ::kill(-pid_, SIGKILL);  // what it may have left behind
     pid_ = -1;
   }
@@ -101,7 +101,7 @@ void ChildProcess::send_kill() {
 void ChildProcess::kill() {
   if (pid_ > 0) {
     ::kill(-pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
+    wait_for_end(pid_);
     pid_ = -1;
   }
 }
@@ -129,4 +129,4 @@ std::string last_line_of(const std::string& path) {
   return text.value().substr(begin == std::string::npos ? 0 : begin + 1, end - begin);
 }
 
-}  // namespace mayfly::engine
+}  // namespace mayfly

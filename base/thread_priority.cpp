@@ -1,7 +1,8 @@
-#include "base/low_latency_thread.hpp"
+#include "base/thread_priority.hpp"
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,6 +40,12 @@ void use_low_latency_slice() {
 void become_low_latency_thread(const char* name) {
   ::pthread_setname_np(::pthread_self(), name);
   use_low_latency_slice();
+}
+
+void run_with_low_priority() {
+  constexpr int kNice = 10;
+  // Linux counts niceness by thread. Being refused changes nothing but speed.
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
 }
 
 }  // namespace mayfly

@@ -1,4 +1,4 @@
-#include "base/low_latency_thread.hpp"
+#include "base/thread_priority.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 namespace mayfly {
 namespace {
 
-TEST(PromptThread, OtherwiseTheThreadIsScheduledAsBefore) {
+TEST(LowLatencySlice, OtherwiseTheThreadIsScheduledAsBefore) {
   std::thread([] {
     const id_t self = static_cast<id_t>(::gettid());
     ASSERT_EQ(::setpriority(PRIO_PROCESS, self, 3), 0);
@@ -20,7 +20,7 @@ TEST(PromptThread, OtherwiseTheThreadIsScheduledAsBefore) {
   }).join();
 }
 
-TEST(PromptThread, AThreadOfAnotherClassStaysThere) {
+TEST(LowLatencySlice, AThreadOfAnotherClassStaysThere) {
   std::thread([] {
     const sched_param none{};
     ASSERT_EQ(::sched_setscheduler(0, SCHED_BATCH, &none), 0);

@@ -10,4 +10,8 @@ void use_low_latency_slice();
 /// The same, and also sets the name of the calling thread (at most 15 characters).
 void become_low_latency_thread(const char* name);
 
+/// From now on the calling thread runs when compute threads leave something over. For good: a
+/// process without privileges cannot take it back.
+void run_with_low_priority();
+
 }  // namespace mayfly

@@ -1,10 +1,10 @@
-#include "engine/processes/child_process.hpp"
+#include "base/process/child_process.hpp"
 
 #include <gtest/gtest.h>
 
 #include "tests/unit/engine/temporary_folder.hpp"
 
-namespace mayfly::engine {
+namespace mayfly {
 namespace {
 
 using mayfly::test_support::TemporaryFolder;
@@ -46,4 +46,4 @@ TEST(LastLine, IsTheLastThatSaysSomething) {
 }
 
 }  // namespace
-}  // namespace mayfly::engine
+}  // namespace mayfly

@@ -1,10 +1,9 @@
-#include "cloud_hooks/spawn_plan.hpp"
+#include "base/process/spawn.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 #include "base/file.hpp"
 #include "base/unique_fd.hpp"
 
-namespace mayfly::cloud_hooks {
+namespace mayfly {
 namespace {
 
 /// What a shell that is started by a plan prints.
@@ -32,8 +31,7 @@ class SpawnPlanTest : public testing::Test {
                       const std::vector<std::pair<std::string, std::string>>& additions = {}) {
     pid_t pid = 0;
     EXPECT_EQ(plan_.start({"sh", "-c", script}, merged_environment(additions), pid), 0);
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(wait_for_end(pid).signal, 0);
     const Result<std::string> text = read_text_file(path_, 10'000);
     return text.ok() ? text.value() : text.error().detail;
   }
@@ -101,4 +99,4 @@ TEST_F(SpawnPlanTest, EnvironmentAndArgumentsReachTheProgram) {
 }
 
 }  // namespace
-}  // namespace mayfly::cloud_hooks
+}  // namespace mayfly

@@ -1,0 +1,91 @@
+#pragma once
+
+// What a member does while it has no coordinator: where and when it looks for one (ReconnectPlan,
+// pure), and which reports it keeps until then (ReportQueue).
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "base/bytes.hpp"
+#include "base/random.hpp"
+#include "base/time.hpp"
+
+namespace mayfly::elastic {
+
+struct ReconnectOptions {
+  std::size_t endpoints = 1;                   ///< length of the list
+  Duration loyalty = milliseconds(500);        ///< so long only the one that was lost is tried
+  Duration first_delay = milliseconds(50);     ///< between attempts, growing ...
+  Duration longest_delay = milliseconds(500);  ///< ... to this
+};
+
+/// One search. The coordinator that was lost comes first: if it is only restarted, nothing has to
+/// change hands. Then the whole list, round and round.
+class ReconnectPlan {
+ public:
+  struct Attempt {
+    std::size_t endpoint = 0;  ///< index into the list
+    Duration delay{};          ///< to wait before it
+  };
+
+  /// `lost` is the index of the coordinator that was lost. `seed` spreads the members' attempts.
+  ReconnectPlan(ReconnectOptions options, std::size_t lost, std::uint64_t seed, Instant now);
+
+  /// The next attempt.
+  [[nodiscard]] Attempt next(Instant now);
+  /// The one that was tried last knows that it is not in charge: no more loyalty to it. The next
+  /// one is further on in the list by `skip` places more (see NoQuorum), but not that one itself.
+  void try_elsewhere(std::uint32_t skip);
+
+ private:
+  ReconnectOptions options_;
+  std::size_t endpoint_;
+  Instant loyal_until_;
+  bool is_first_ = true;
+  bool is_loyal_ = true;
+  Duration delay_;
+  std::size_t until_slower_ = 1;  // attempts until the delay grows
+  RandomStream random_;
+};
+
+/// Reports of a member that the coordinator has not yet said it took. A coordinator may die with
+/// what it was sent, so a report is kept until then and sent again to the next
+/// coordinator; the receiver drops what it already has. A worker that is evicted and joins again
+/// keeps its queue, too: the job goes on from steps that perhaps only it has reported. One thread
+/// at a time.
+class ReportQueue {
+ public:
+  // A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
+  static constexpr std::size_t kBytesMax = std::size_t{16} << 20;
+
+  /// Keeps at most `bytes_max` bytes of payload: beyond that the oldest are dropped and counted.
+  explicit ReportQueue(std::size_t bytes_max = kBytesMax) : bytes_max_(bytes_max) {}
+
+  /// What comes now is of this job (0 = not known); reports of another one are dropped.
+  void begin_job(std::uint64_t job);
+  /// As after a wrong result: what it says of its steps must not be told.
+  void clear();
+  void add(Bytes payload);
+  /// A new connection begins; all() must be sent on it again, in order.
+  void begin_connection() { connection_begin_ = first_; }
+  /// The coordinator has taken `count` reports of this connection.
+  void taken(std::uint64_t count);
+
+  [[nodiscard]] const std::deque<Bytes>& all() const { return reports_; }
+  /// How many were dropped since the last call.
+  [[nodiscard]] std::uint64_t take_dropped();
+
+ private:
+  void drop_first();
+
+  const std::size_t bytes_max_;
+  std::deque<Bytes> reports_;
+  std::size_t bytes_ = 0;
+  std::uint64_t job_ = 0;
+  std::uint64_t first_ = 0;             // number of reports_.front(), counted from the beginning
+  std::uint64_t connection_begin_ = 0;  // number of the first one sent on this connection
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace mayfly::elastic
