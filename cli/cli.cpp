@@ -174,6 +174,19 @@ Subcommand documentation_command() {
           documentation};
 }
 
+Subcommand dashboard_command() {
+  return {{"dashboard",
+           "show runs as a page: curves, members, recoveries, money, and where the time went",
+           "RUN_DIR...",
+           {{"report", "FILE", "write the page with all numbers into one HTML file, and end"},
+            {"port", "P", "port of the page (default: a free one)"},
+            {"bind-host", "HOST", "address to listen on (127.0.0.1: this host only)"},
+            {"host-name", "NAME", "a name of this host by which browsers may ask for the page"}},
+           {},
+           false},
+          dashboard};
+}
+
 Subcommand bundle_command() {
   return {{"bundle",
            "pack this program and its libraries into one archive, for machines that have neither",
@@ -288,6 +301,7 @@ const std::vector<Subcommand>& subcommands() {
         {},
         false},
        import_weights},
+      dashboard_command(),
       token_command(),
       bundle_command(),
       comparison(),

@@ -51,6 +51,9 @@ int compare(const ParsedArguments& arguments, Context& context);
 // The same command file: a search for the earliest acceptable switch between two policies.
 int tune_switch(const ParsedArguments& arguments, Context& context);
 
+// dashboard_command.cpp: the records of runs as a page.
+int dashboard(const ParsedArguments& arguments, Context& context);
+
 // cli.cpp
 int version(const ParsedArguments& arguments, Context& context);
 

@@ -1,5 +1,6 @@
 """The checks see what they are for: a small tree with planted faults, and the same tree without."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -22,6 +23,7 @@ import purity
 import scripts
 import sizes
 import text
+import third_party
 
 TABLE = """# L0
 base ->
@@ -191,6 +193,18 @@ class SelfTest(unittest.TestCase):
         self.write("scripts/go", '#!/bin/sh\ncat "../' 'secret"\n')
         (self.root / "scripts/go").chmod(0o755)
         self.expect(scripts.problems(self.root), "scripts/go:2", "leaves the repository")
+
+    def test_third_party_refuses_a_changed_file_and_one_that_notice_does_not_name(self):
+        digest = hashlib.sha256(b"theirs\n").hexdigest()
+        self.write("third_party/chart/chart.js", "theirs\n")
+        self.write("third_party/chart/SHA256SUMS", f"{digest}  chart.js\n")
+        self.expect(third_party.problems(self.root), "NOTICE does not name third_party/chart")
+        self.write("NOTICE", "It contains third_party/chart.\n")
+        self.assertEqual(third_party.problems(self.root), [])
+        self.write("third_party/chart/chart.js", "ours\n")
+        self.expect(third_party.problems(self.root), "chart.js")
+        (self.root / "third_party/chart/chart.js").unlink()
+        self.expect(third_party.problems(self.root), "chart.js: is missing")
 
     def test_mutants_wants_each_place_exactly_once(self):
         bug = types.SimpleNamespace(name="one", file="nn/a.cpp", old="int one;", new="int two;")

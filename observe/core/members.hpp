@@ -1,0 +1,62 @@
+#pragma once
+
+// What the records of a run say of its members: a lane for each, from its connection to its end.
+// Pure; one thread at a time.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mayfly::observe {
+
+enum class MemberPhase { kLoading, kReady, kObserving, kActive };
+[[nodiscard]] const char* name_of(MemberPhase phase);
+
+struct MemberSpan {
+  double from = 0;
+  std::optional<double> to;  ///< nothing: it goes on
+  MemberPhase phase = MemberPhase::kLoading;
+};
+
+struct MemberLane {
+  std::uint64_t member = 0;
+  std::string host;
+  std::vector<MemberSpan> spans;
+  std::string end;  ///< "lost", "left", "evicted", "ended"; empty while it is there
+  std::string detail;
+  double end_t = 0;
+  std::optional<std::uint64_t> end_step;  ///< after which the job went on without it
+};
+
+/// Members by their ids. A member is known from its first record on, whichever that is, so that old
+/// and damaged records give lanes, too. All times are seconds on the job's time axis.
+class Members {
+ public:
+  void connected(double t, std::uint64_t member, const std::string& host);
+  void ready(double t, std::uint64_t member, const std::string& host);
+  /// A view begins: its members are active, the other active ones are spares from now on.
+  void view(double t, std::uint64_t committed, const std::vector<std::uint64_t>& members,
+            const std::vector<std::string>& hosts);
+  /// A member was an observer from `admitted` to `promoted`.
+  void observed(std::uint64_t member, double admitted, double promoted);
+  /// The first end that is told counts: a worker that has left also disconnects.
+  void ended(double t, std::uint64_t member, const std::string& kind, const std::string& detail);
+  /// The job has ended, or its next part begins.
+  void all_ended(double t);
+
+  [[nodiscard]] const std::vector<MemberLane>& lanes() const { return lanes_; }
+  [[nodiscard]] std::size_t active() const { return active_.size(); }
+
+ private:
+  [[nodiscard]] MemberLane& lane(double t, std::uint64_t member, const std::string& host);
+  static void go_on(MemberLane& lane, double t, MemberPhase phase);
+
+  std::vector<MemberLane> lanes_;
+  std::map<std::uint64_t, std::size_t> open_;  // lanes of members that are there
+  std::vector<std::uint64_t> active_;
+  std::vector<std::size_t> just_ended_;  // lanes that ended after the newest view
+};
+
+}  // namespace mayfly::observe

@@ -1,0 +1,364 @@
+#include "observe/core/run_fold.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "observe/core/records_json.hpp"
+
+namespace mayfly::observe {
+
+namespace json = boost::json;
+
+const std::set<std::string, std::less<>> kSettingsShown = {"backend",
+                                                           "checkpoint_every",
+                                                           "cloud_budget",
+                                                           "cloud_budget_per_hour",
+                                                           "cloud_max_workers",
+                                                           "cloud_provider",
+                                                           "data",
+                                                           "device",
+                                                           "dtype",
+                                                           "epochs",
+                                                           "global_batch",
+                                                           "image_size",
+                                                           "lr",
+                                                           "lr_schedule",
+                                                           "max_restarts",
+                                                           "microbatch",
+                                                           "min_workers",
+                                                           "model",
+                                                           "momentum",
+                                                           "phases",
+                                                           "ps",
+                                                           "reduction",
+                                                           "seed",
+                                                           "spares",
+                                                           "steps",
+                                                           "sync",
+                                                           "threads",
+                                                           "tls",
+                                                           "wire",
+                                                           "workers"};
+
+void RunFold::config(std::string_view text) {
+  settings_.clear();
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t equals = line.find(" = ");
+    if (equals == std::string_view::npos) {
+      continue;
+    }
+    const std::string name(line.substr(0, equals));
+    std::string value(line.substr(equals + 3));
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
+      value = value.substr(1, value.size() - 2);
+    }
+    if (name == "cloud_offers") {
+      servers_.prices(value);
+    } else if (kSettingsShown.contains(name) && !value.empty()) {
+      settings_.emplace_back(name, cut(value));
+    }
+  }
+}
+
+void RunFold::damaged(const char* file, std::uint64_t offset) {
+  if (damaged_ == 0) {
+    first_damaged_ = std::string(file) + " at byte " + std::to_string(offset);
+  }
+  ++damaged_;
+}
+
+void RunFold::summary(std::string_view text) {
+  summary_ = parse_object(text) ? std::string(text) : std::string();
+}
+
+/// The members of a record's list.
+static std::vector<std::uint64_t> ids_in(const json::object& object, std::string_view name) {
+  std::vector<std::uint64_t> ids;
+  const json::value* list = object.if_contains(name);
+  if (list != nullptr && list->is_array()) {
+    for (const json::value& id : list->get_array()) {
+      if (id.is_number()) {
+        ids.push_back(static_cast<std::uint64_t>(std::max(0.0, id.to_number<double>())));
+      }
+    }
+  }
+  return ids;
+}
+
+static std::vector<std::string> texts_in(const json::object& object, std::string_view name) {
+  std::vector<std::string> texts;
+  const json::value* list = object.if_contains(name);
+  if (list != nullptr && list->is_array()) {
+    for (const json::value& one : list->get_array()) {
+      texts.push_back(one.is_string() ? cut(one.get_string()) : "");
+    }
+  }
+  return texts;
+}
+
+/// One event into the fold.
+struct EventReader {
+  RunFold& fold;
+  const json::object& event;
+  double t;
+  const std::string kind;
+  const std::optional<std::uint64_t> member;
+  const std::string detail;
+
+  void read() {
+    if (kind == "started" || kind == "coordinator_restarted") {
+      begin();
+    } else if (kind == "view") {
+      view();
+    } else if (kind == "recovery") {
+      recovery();
+    } else if (kind == "evaluation") {
+      fold.evaluations_.push_back({t, step(), number(event, "test_top1").value_or(0),
+                                   number(event, "test_loss").value_or(0), false});
+    } else if (kind.starts_with("checkpoint")) {
+      fold.checkpoints_.push_back({t, step(), kind, detail});
+    } else if (kind == "fell_back" || kind == "restarted") {
+      fold.undone_steps_ += whole(event, "undone_steps").value_or(0);
+      forget_after(step());
+    } else if (!of_members() && !of_servers()) {
+      of_the_job();
+    }
+    if (const std::optional<double> spent = number(event, "spent")) {
+      fold.servers_.money({t, *spent, number(event, "per_hour").value_or(0),
+                           static_cast<std::uint32_t>(whole(event, "billing").value_or(0))});
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t step() const { return whole(event, "step").value_or(0); }
+
+  void forget_after(std::uint64_t last) {
+    for (EvaluationFact& evaluation : fold.evaluations_) {
+      evaluation.undone = evaluation.undone || evaluation.step > last;
+    }
+  }
+
+  void begin() {
+    if (kind == "coordinator_restarted") {
+      fold.close_span(fold.last_event_);
+      fold.spans_.push_back({fold.last_event_, t, "no_coordinator", detail});
+      return;
+    }
+    if (fold.parts_.size() > 1) {
+      fold.members_.all_ended(fold.last_event_);
+      fold.close_span(fold.last_event_);
+      fold.spans_.push_back({fold.last_event_, t, "not_running", ""});
+    }
+    fold.spans_.push_back({t, std::nullopt, "start", ""});
+  }
+
+  void view() {
+    if (!event.contains("members")) {
+      return;  // the note that says the same in words
+    }
+    const std::uint64_t committed = whole(event, "committed").value_or(0);
+    if (fold.spans_.empty() || fold.spans_.back().kind != "start" || fold.spans_.back().to) {
+      fold.close_span(t);  // else the start goes on until the first step
+    }
+    fold.members_.view(t, committed, ids_in(event, "members"), texts_in(event, "hosts"));
+    if (fold.parts_.back().anchors.empty()) {
+      forget_after(committed);  // of a job that is resumed from an earlier step
+    }
+    fold.parts_.back().anchors.push_back({t, committed});
+  }
+
+  void recovery() {
+    const json::value* inner = event.if_contains("recovery");
+    if (inner == nullptr || !inner->is_object()) {
+      return;
+    }
+    const json::object& facts = inner->get_object();
+    RecoveryFact recovery;
+    const auto ms = [&](const char* name) { return number(facts, name).value_or(0) / 1000; };
+    // The record is written with the first step.
+    recovery.step = t;
+    recovery.detected = number(facts, "detected").value_or(t - ms("step_ms"));
+    recovery.told = recovery.detected + ms("told_ms");
+    recovery.stopped = recovery.detected + ms("stopped_ms");
+    recovery.formed = recovery.detected + ms("formed_ms");
+    recovery.synced = recovery.detected + ms("synced_ms");
+    recovery.cause = text(facts, "cause");
+    recovery.members = ids_in(facts, "members");
+    recovery.committed = whole(facts, "step").value_or(0);
+    recovery.view = whole(facts, "view").value_or(0);
+    recovery.redone_microbatches = whole(facts, "redone_microbatches").value_or(0);
+    recovery.detail = text(facts, "detail");
+    fold.parts_.back().anchors.push_back({t, recovery.committed + 1});
+    fold.recoveries_.push_back(std::move(recovery));
+  }
+
+  bool of_members() {
+    if (!member) {
+      return false;
+    }
+    if (kind == "connected") {
+      fold.members_.connected(t, *member, detail);
+    } else if (kind == "joined") {
+      fold.members_.ready(t, *member, detail);
+    } else if (kind == "join") {
+      const double connected = t - number(event, "step_ms").value_or(0) / 1000;
+      const double admitted = connected + number(event, "admitted_ms").value_or(0) / 1000;
+      const double promoted = connected + number(event, "promoted_ms").value_or(0) / 1000;
+      fold.members_.observed(*member, admitted, promoted);
+    } else if (kind == "lost" || kind == "left" || kind == "evicted" || kind == "disconnected" ||
+               kind == "corrupted") {
+      fold.members_.ended(t, *member, kind == "corrupted" ? "evicted" : kind, detail);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool of_servers() {
+    const std::string server = text(event, "server");
+    if (kind == "server_requested") {
+      fold.servers_.requested(t, detail);
+    } else if (kind == "server_refused") {
+      fold.servers_.refused(t, detail);
+    } else if (kind == "server_granted") {
+      fold.servers_.granted(t, server, detail);
+    } else if (kind == "server_joined") {
+      fold.servers_.joined(t, server);
+    } else if (kind == "server_ended") {
+      fold.servers_.ended(t, server, "ended", detail, number(event, "cost"));
+    } else if (kind == "server_lost" || kind == "server_given_up") {
+      fold.servers_.ended(t, server, kind == "server_lost" ? "lost" : "given up", detail,
+                          std::nullopt);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void of_the_job() {
+    if (kind == "waiting" || kind == "paused" || kind == "no_quorum") {
+      fold.close_span(t);
+      fold.spans_.push_back({t, std::nullopt, kind == "no_quorum" ? "waiting" : kind, detail});
+    } else if (kind == "resumed") {
+      fold.close_span(t);
+    }
+  }
+};
+
+void RunFold::close_span(double t) {
+  if (!spans_.empty() && !spans_.back().to) {
+    spans_.back().to = std::max(t, spans_.back().from);
+  }
+}
+
+void RunFold::event(std::string_view line, std::uint64_t offset) {
+  const std::optional<json::object> event = parse_object(line);
+  const std::string kind = event ? text(*event, "kind") : "";
+  const std::optional<double> time = event ? number(*event, "time") : std::nullopt;
+  if (kind.empty() || !time || (parts_.empty() && kind != "started")) {
+    return damaged("events.jsonl", offset);
+  }
+  const std::optional<double> own_t = number(*event, "t");
+  if (!origin_) {
+    origin_ = *time - own_t.value_or(0);
+  }
+  const bool begins = kind == "started";
+  if (begins) {
+    JobPart& part = parts_.emplace_back();
+    part.metrics_bytes = whole(*event, "metrics_bytes").value_or(0);
+  }
+  if (own_t && (begins || kind == "coordinator_restarted")) {
+    // The axis goes on, or begins anew for a clock that does: by the wall clock then.
+    const double gap = *time - *origin_ - *own_t;
+    parts_.back().shift = std::abs(gap) < 1 || *own_t >= last_event_ ? 0 : gap;
+  }
+  double t = own_t ? *own_t + parts_.back().shift : *time - *origin_;
+  t = std::max(t, last_event_);  // wall clocks may be set back
+  if (begins) {
+    parts_.back().begin = t;
+  }
+  EventReader{*this, *event, t, kind, whole(*event, "member"), text(*event, "detail")}.read();
+  last_event_ = t;
+  if (kind != "view" || event->contains("members")) {
+    events_.push_back(
+        {t, kind, whole(*event, "member"), whole(*event, "step"), text(*event, "detail")});
+  }
+}
+
+void RunFold::metric(std::string_view line, std::uint64_t offset) {
+  const std::optional<json::object> record = parse_object(line);
+  const std::optional<std::uint64_t> step = record ? whole(*record, "step") : std::nullopt;
+  if (!step || *step > std::numeric_limits<std::uint32_t>::max()) {
+    return damaged("metrics.jsonl", offset);
+  }
+  const auto value = [&](const char* name) {
+    const std::optional<double> found = number(*record, name);
+    return found ? static_cast<float>(*found) : std::numeric_limits<float>::quiet_NaN();
+  };
+  const double rate = number(*record, "images_per_second").value_or(0);
+  const double samples = number(*record, "samples").value_or(0);
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  RowNote note{offset, number(*record, "t"), std::nullopt, record->contains("attempts"),
+               record->contains("skipped")};
+  if (rate > 0 && samples > 0) {
+    note.seconds = samples / rate;
+  }
+  const CurveRow row{0,
+                     static_cast<std::uint32_t>(*step),
+                     {value("loss"), value("accuracy"), value("learning_rate"),
+                      rate > 0 ? static_cast<float>(rate) : none, value("data_wait_ms"),
+                      value("members"), value("epoch")}};
+  const std::size_t place = kept_.first_at(row.step);
+  if (place == kept_.rows()) {
+    first_changed_ = std::min(first_changed_, place);
+    kept_.push(row);
+    kept_notes_.push_back(note);
+    return;
+  }
+  if (kept_.step(place) == row.step) {
+    undo_from(place);  // the job has gone back, and computes this step again
+    kept_.push(row);
+    kept_notes_.push_back(note);
+    return;
+  }
+  // The record of a step was late: its member had been cut off.
+  std::vector<CurveRow> later;
+  for (std::size_t i = place; i < kept_.rows(); ++i) {
+    later.push_back(kept_.row(i));
+  }
+  kept_.truncate(place);
+  kept_.push(row);
+  for (const CurveRow& one : later) {
+    kept_.push(one);
+  }
+  kept_notes_.insert(kept_notes_.begin() + static_cast<std::ptrdiff_t>(place), note);
+  first_changed_ = std::min(first_changed_, place);
+  rows_settled_ = 0;
+}
+
+void RunFold::undo_from(std::size_t row) {
+  for (std::size_t i = row; i < kept_.rows(); ++i) {
+    undone_.push(kept_.row(i));
+    undone_notes_.push_back(kept_notes_[i]);
+  }
+  kept_.truncate(row);
+  kept_notes_.resize(row);
+  rows_settled_ = 0;
+  first_changed_ = std::min(first_changed_, row);
+}
+
+std::size_t RunFold::take_first_changed() {
+  const std::size_t first = first_changed_;
+  first_changed_ = kept_.rows();
+  return first;
+}
+
+double RunFold::end() const {
+  const double last_row = kept_.rows() == 0 ? 0 : kept_.time(kept_.rows() - 1);
+  return std::max(last_event_, last_row);
+}
+
+}  // namespace mayfly::observe

@@ -1,0 +1,183 @@
+#pragma once
+
+// The records of a run, folded into the content of its page: curves, lanes of members and servers,
+// recoveries, evaluations, checkpoints, money, and the division of the wall time. The same records
+// give the same state whether they are added while the job runs or all at once afterwards, and in
+// any order of the parts of the two files. Pure; one thread at a time.
+//
+// Times are seconds on the axis of the job, which begins with its first event. Records that have a
+// time `t` of their own are placed by it; events without by the coordinator's wall clock `time`,
+// and steps without by their images per second, between the events that tell when a step was done.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "observe/core/curves.hpp"
+#include "observe/core/members.hpp"
+#include "observe/core/servers.hpp"
+
+namespace mayfly::observe {
+
+struct RecoveryFact {
+  double detected = 0;
+  double told = 0, stopped = 0, formed = 0, synced = 0, step = 0;  ///< instants, as `detected`
+  std::string cause;
+  std::vector<std::uint64_t> members;
+  std::uint64_t committed = 0;
+  std::uint64_t view = 0;
+  std::uint64_t redone_microbatches = 0;
+  std::string detail;
+};
+
+/// A time during which something is known of the whole job.
+struct JobSpan {
+  double from = 0;
+  std::optional<double> to;  ///< nothing: it goes on
+  std::string kind;          ///< start, waiting, paused, no_coordinator, not_running
+  std::string detail;
+};
+
+struct EvaluationFact {
+  double t = 0;
+  std::uint64_t step = 0;
+  double top1 = 0, loss = 0;
+  bool undone = false;  ///< the job has gone back before this step since
+};
+
+struct CheckpointFact {
+  double t = 0;
+  std::uint64_t step = 0;
+  std::string what;  ///< the event's kind
+  std::string detail;
+};
+
+struct EventFact {
+  double t = 0;
+  std::string kind;
+  std::optional<std::uint64_t> member;
+  std::optional<std::uint64_t> step;
+  std::string detail;
+};
+
+/// An event that tells when a step was committed, for steps without a time of their own.
+struct TimeAnchor {
+  double t = 0;
+  std::uint64_t step = 0;
+};
+
+/// One start of the job in this directory: `mayfly train`, or `--resume`.
+struct JobPart {
+  double begin = 0;
+  std::uint64_t metrics_bytes = 0;  ///< size of metrics.jsonl when it began
+  double shift = 0;                 ///< from `t` of its records to the job's axis
+  std::vector<TimeAnchor> anchors;
+  std::optional<double> first_row, last_row;  ///< times of its steps, once settled
+};
+
+/// How the wall time so far divides. The kinds add up to it.
+struct TimeShare {
+  std::string kind;
+  double seconds = 0;
+};
+
+class RunFold {
+ public:
+  /// The text of config.toml: of its settings, those that kSettingsShown names are kept.
+  void config(std::string_view text);
+  /// One line of events.jsonl or metrics.jsonl, without its end. A line that is no record of a run
+  /// is counted and left out. `offset`: where the line begins in its file.
+  void event(std::string_view line, std::uint64_t offset);
+  void metric(std::string_view line, std::uint64_t offset);
+  /// The text of summary.json; empty while there is none.
+  void summary(std::string_view text);
+  /// Brings the times of steps up to date with all records so far. Call it before anything below.
+  void settle();
+
+  /// Steps that count, ascending; and those that the job has undone, each time in ascending order.
+  [[nodiscard]] const Curves& kept() const { return kept_; }
+  [[nodiscard]] const Curves& undone() const { return undone_; }
+  /// The first row of kept() that has changed since the last call; no call before: 0.
+  [[nodiscard]] std::size_t take_first_changed();
+
+  /// What the page shows besides curves, as one line of JSON; `name` is that of the run.
+  [[nodiscard]] std::string state_json(const std::string& name) const;
+  /// True if a line of events.jsonl was a record of a run.
+  [[nodiscard]] bool is_a_run() const { return !parts_.empty(); }
+  [[nodiscard]] std::vector<TimeShare> time_shares() const;
+  [[nodiscard]] double end() const;
+
+  [[nodiscard]] const Members& members() const { return members_; }
+  [[nodiscard]] const Servers& servers() const { return servers_; }
+  [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
+  [[nodiscard]] std::vector<JobSpan> spans() const;
+  [[nodiscard]] bool has_estimated_times() const { return estimated_; }
+  [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
+
+ private:
+  friend struct EventReader;
+  friend class StateWriter;
+
+  /// What is known of a row besides its curves, beside it.
+  struct RowNote {
+    std::uint64_t offset = 0;       // in metrics.jsonl: the order in which rows came
+    std::optional<double> own_t;    // `t` of its record
+    std::optional<double> seconds;  // since its member's commit before
+    bool retried = false;
+    bool skipped = false;
+  };
+
+  /// A row in the order of the file.
+  struct RowPlace {
+    std::uint64_t offset = 0;
+    std::size_t row = 0;
+    bool is_kept = true;
+  };
+
+  [[nodiscard]] std::vector<RowPlace> rows_in_order(std::size_t first_kept) const;
+  void place_part(JobPart& part, const std::vector<RowPlace>& rows, std::size_t first,
+                  std::size_t end, std::optional<double> limit);
+  void place(const std::vector<RowPlace>& rows, std::size_t first, std::size_t end, double from,
+             std::optional<double> to);
+  void place_row(const RowPlace& place, double t);
+  [[nodiscard]] double time_of(const RowPlace& place) const;
+  [[nodiscard]] const RowNote& note_of(const RowPlace& place) const;
+  void undo_from(std::size_t row);
+  void damaged(const char* file, std::uint64_t offset);
+  void close_span(double t);
+
+  std::vector<std::pair<std::string, std::string>> settings_;
+  std::string offers_;
+  std::string summary_;
+  std::optional<double> origin_;  // wall clock of the axis' zero
+  std::vector<JobPart> parts_;
+  double last_event_ = 0;
+  Curves kept_;
+  Curves undone_;
+  std::vector<RowNote> kept_notes_;
+  std::vector<RowNote> undone_notes_;
+  std::size_t first_changed_ = 0;
+  bool estimated_ = false;
+  std::size_t facts_settled_ = 0;  // events and undone rows when the times were settled last
+  std::size_t rows_settled_ = 0;
+  Members members_;
+  Servers servers_;
+  std::vector<RecoveryFact> recoveries_;
+  std::vector<JobSpan> spans_;
+  std::vector<EvaluationFact> evaluations_;
+  std::vector<CheckpointFact> checkpoints_;
+  std::vector<EventFact> events_;
+  std::uint64_t undone_steps_ = 0;  // by the records of events
+  std::uint64_t damaged_ = 0;
+  std::string first_damaged_;
+};
+
+/// Settings that the page may show. Others may hold secrets or commands.
+extern const std::set<std::string, std::less<>> kSettingsShown;
+
+}  // namespace mayfly::observe

@@ -1,0 +1,175 @@
+#include "observe/run_follower.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::observe {
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kLineBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kSmallFileBytesMax = std::size_t{8} << 20;
+
+using UseLine = std::function<void(std::string_view line, std::uint64_t offset)>;
+
+/// Passes on every complete line from `file.offset` on, and moves it. A line that is longer than
+/// any record is passed on in pieces, each of which is no record.
+bool read_lines(GrowingFile& file, const UseLine& use) {
+  const UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat facts {};
+  if (!fd.valid() || ::fstat(fd.get(), &facts) != 0 ||
+      static_cast<std::uint64_t>(facts.st_size) <= file.offset) {
+    return false;
+  }
+  std::vector<char> block(kBlockBytes);
+  bool any = false;
+  while (true) {
+    const ssize_t count =
+        ::pread(fd.get(), block.data(), block.size(), static_cast<off_t>(file.offset));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    const std::string_view bytes(block.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = bytes.find('\n', begin)) != std::string_view::npos;
+         begin = end + 1) {
+      use(bytes.substr(begin, end - begin), file.offset + begin);
+    }
+    if (begin == 0 && bytes.size() == kLineBytesMax) {
+      use(bytes, file.offset);
+      begin = bytes.size();
+    }
+    if (begin == 0) {
+      return any;
+    }
+    any = true;
+    file.offset += begin;
+  }
+}
+
+/// Differs after every change of a small file; empty if there is no such file.
+std::string stamp_of(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) {
+    return "";
+  }
+  return std::to_string(facts.st_ino) + " " + std::to_string(facts.st_size) + " " +
+         std::to_string(facts.st_mtim.tv_sec) + " " + std::to_string(facts.st_mtim.tv_nsec);
+}
+
+/// True if the file at this path is not the one that was read, or has lost bytes.
+bool was_replaced(GrowingFile& file) {
+  struct stat facts {};
+  if (::stat(file.path.c_str(), &facts) != 0) {
+    return false;
+  }
+  const bool other = file.file != 0 && file.file != facts.st_ino;
+  file.file = facts.st_ino;
+  return other || static_cast<std::uint64_t>(facts.st_size) < file.offset;
+}
+
+}  // namespace
+
+RunFollower::RunFollower(const std::string& path)
+    : path_(path),
+      fold_(std::make_unique<RunFold>()),
+      events_{path + "/events.jsonl", 0, 0},
+      metrics_{path + "/metrics.jsonl", 0, 0} {
+  std::error_code failure;
+  const std::filesystem::path whole = std::filesystem::canonical(path, failure);
+  name_ = failure ? path : whole.filename().string();
+}
+
+Result<std::unique_ptr<RunFollower>> RunFollower::open(const std::string& path) {
+  std::error_code failure;
+  if (!std::filesystem::exists(path, failure)) {
+    return Error{Errc::kNotFound, "there is no run directory " + path};
+  }
+  if (!std::filesystem::is_regular_file(path + "/events.jsonl", failure)) {
+    return Error{Errc::kInvalidInput, path + " is no run directory: it has no events.jsonl"};
+  }
+  std::unique_ptr<RunFollower> follower(new RunFollower(path));
+  follower->poll();
+  if (!follower->fold().is_a_run() && follower->event_bytes() > 0) {
+    return Error{Errc::kInvalidInput,
+                 path + " is no run directory: its events.jsonl has no records of a run"};
+  }
+  return follower;
+}
+
+bool RunFollower::begin_anew_if_replaced() {
+  const bool events = was_replaced(events_);
+  const bool metrics = was_replaced(metrics_);
+  if (!events && !metrics) {
+    return false;
+  }
+  fold_ = std::make_unique<RunFold>();
+  events_.offset = metrics_.offset = 0;
+  config_seen_.clear();
+  summary_seen_.clear();
+  anew_ = true;
+  return true;
+}
+
+bool RunFollower::read_settings() {
+  const std::string path = path_ + "/config.toml";
+  const std::string stamp = stamp_of(path);
+  if (stamp == config_seen_) {
+    return false;
+  }
+  config_seen_ = stamp;
+  const Result<std::string> text = read_text_file(path, kSmallFileBytesMax);
+  fold_->config(text.ok() ? text.value() : "");
+  return true;
+}
+
+bool RunFollower::read_summary() {
+  const std::string path = path_ + "/summary.json";
+  const std::string stamp = stamp_of(path);
+  if (stamp == summary_seen_) {
+    return false;
+  }
+  summary_seen_ = stamp;
+  const Result<std::string> text = read_text_file(path, kSmallFileBytesMax);
+  fold_->summary(text.ok() ? text.value() : "");
+  return true;
+}
+
+bool RunFollower::poll() {
+  bool changed = begin_anew_if_replaced();
+  // The summary is written last: if it exists, the records that are read after it are complete.
+  const bool settings = read_settings();
+  settings_read_ = read_summary() || settings || settings_read_;
+  changed = settings_read_ || changed;
+  changed = read_lines(events_, [this](std::string_view line,
+                                       std::uint64_t offset) { fold_->event(line, offset); }) ||
+            changed;
+  changed = read_lines(metrics_, [this](std::string_view line,
+                                        std::uint64_t offset) { fold_->metric(line, offset); }) ||
+            changed;
+  if (changed) {
+    fold_->settle();
+  }
+  return changed;
+}
+
+bool RunFollower::take_begun_anew() {
+  return std::exchange(anew_, false);
+}
+
+bool RunFollower::take_read_settings() {
+  return std::exchange(settings_read_, false);
+}
+
+}  // namespace mayfly::observe

@@ -1,0 +1,59 @@
+#pragma once
+
+// Reads the files of a run directory as they grow, into a fold (core/run_fold.hpp). One thread at
+// a time.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "observe/core/run_fold.hpp"
+
+namespace mayfly::observe {
+
+/// A file of lines that grows. The bytes behind its last end of line are read once the line is
+/// complete.
+struct GrowingFile {
+  std::string path;
+  std::uint64_t offset = 0;  ///< bytes whose lines were read
+  std::uint64_t file = 0;    ///< its inode: another file may get its name
+};
+
+class RunFollower {
+ public:
+  /// Reads the records that exist so far. kNotFound, or kInvalidInput if the folder is no run
+  /// directory; the text contains `path`. Of a damaged run, all lines that are records are read.
+  [[nodiscard]] static Result<std::unique_ptr<RunFollower>> open(const std::string& path);
+
+  /// Reads the records that were added since. True if the fold has changed; take_begun_anew() tells
+  /// whether it was made anew because the files were replaced.
+  bool poll();
+  [[nodiscard]] bool take_begun_anew();
+  /// True if the settings or the summary were read since the last call.
+  [[nodiscard]] bool take_read_settings();
+
+  [[nodiscard]] RunFold& fold() { return *fold_; }
+  /// The folder's own name.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::uint64_t event_bytes() const { return events_.offset; }
+  [[nodiscard]] std::uint64_t metric_bytes() const { return metrics_.offset; }
+
+ private:
+  explicit RunFollower(const std::string& path);
+  bool begin_anew_if_replaced();
+  bool read_settings();
+  bool read_summary();
+
+  std::string path_;
+  std::string name_;
+  std::unique_ptr<RunFold> fold_;
+  GrowingFile events_;
+  GrowingFile metrics_;
+  std::string config_seen_;  // size and time of the file that was read
+  std::string summary_seen_;
+  bool anew_ = false;
+  bool settings_read_ = false;
+};
+
+}  // namespace mayfly::observe

@@ -1,0 +1,283 @@
+"""The dashboard's page in a real browser: its numbers, its keys, and what must not run in it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIP = 77  # what CTest takes for "skipped"
+BINARY = os.environ.get("MAYFLY_TEST_BINARY", "build/release/mayfly")
+DRIVER = "/usr/bin/chromedriver"
+START = 1_700_000_000
+SCRIPT = "<img src=x onerror='window.hurt=1'><script>window.hurt=1</script>"
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+except ImportError:
+    print("SKIPPED: python3-selenium is not installed (scripts/packages-browser.txt)")
+    sys.exit(SKIP)
+if not os.path.exists(DRIVER):
+    print("SKIPPED: chromium-driver is not installed (scripts/packages-browser.txt)")
+    sys.exit(SKIP)
+
+
+def expect(condition, text):
+    if not condition:
+        print("FAILED: " + text)
+        sys.exit(1)
+
+
+class Run:
+    """A run directory, written line by line."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir()
+        (self.folder / "config.toml").write_text(
+            'model = "resnet20"\nworkers = 2\nsteps = 400\nglobal_batch = 100\n')
+        (self.folder / "token").write_text("secret of the job\n")
+        self.start(0)
+
+    def line(self, name, *records):
+        with open(self.folder / name, "a") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+
+    def event(self, t, kind, **more):
+        self.line("events.jsonl", {"time": START + t, "kind": kind, **more})
+
+    def start(self, t):
+        metrics = self.folder / "metrics.jsonl"
+        size = metrics.stat().st_size if metrics.exists() else 0
+        self.event(t, "started", metrics_bytes=size)
+
+    def view(self, t, committed, members, host="node"):
+        for member in members:
+            self.event(t, "connected", member=member, detail=f"{host}{member}")
+        self.event(t, "view", view=1, committed=committed, members=members,
+                   hosts=[f"{host}{member}" for member in members])
+
+    def steps(self, first, last, spike=0):
+        self.line("metrics.jsonl", *(
+            {"step": step, "samples": 100, "epoch": step / 100,
+             "loss": 500 if step == spike else 2 + 1 / step, "accuracy": 0.5, "learning_rate": 0.1,
+             "images_per_second": 1000, "data_wait_ms": 5, "members": 2, "view": 1}
+            for step in range(first, last + 1)))
+
+    def loss_of(self, t, member, step):
+        self.event(t, "lost", member=member, detail="the worker's process died")
+        self.event(t, "view", view=2, committed=step, members=[1], hosts=["node1"])
+        self.event(t + 0.05, "recovery", recovery={
+            "cause": "lost", "members": [member], "step": step, "view": 2,
+            "redone_microbatches": 1, "detail": "the worker's process died", "told_ms": 0,
+            "stopped_ms": 5, "formed_ms": 10, "synced_ms": 12, "step_ms": 50})
+
+
+def browser():
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+                 "--window-size=1300,1500"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=Service(DRIVER), options=options)
+
+
+def wait_for(what, condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        expect(time.monotonic() < end, "not in time: " + what)
+        time.sleep(0.05)
+
+
+def state(page):
+    return page.execute_script("return window.mayfly.state()")
+
+
+def open_page(page, address):
+    page.get(address)
+    wait_for("the first picture",
+             lambda: page.execute_script("return document.body.dataset.drawn") == "yes")
+
+
+def press(page, key):
+    page.find_element("tag name", "body").send_keys(key)
+    time.sleep(0.3)
+
+
+def no_complaints(page):
+    log = page.get_log("browser")
+    expect(log == [], f"the browser's console has {log}")
+
+
+def write_report(folder, *runs):
+    report = os.path.join(folder, "report.html")
+    subprocess.run([BINARY, "dashboard", *map(str, runs), "--report", report], check=True,
+                   stdout=subprocess.DEVNULL)
+    return report
+
+
+class Served:
+    def __init__(self, run, *more):
+        self.process = subprocess.Popen([BINARY, "dashboard", str(run.folder), *more],
+                                        stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+
+    def stop(self):
+        self.process.terminate()
+        expect(self.process.wait(10) == 0, "the server ends with 0")
+
+
+def report(folder, page):
+    """Opens from a disk; a spike is in every picture; a keyboard finds the last loss."""
+    run = Run(folder + "/run")
+    run.view(1, 0, [1, 2])
+    run.steps(1, 4000, spike=1234)
+    run.loss_of(301, 2, 3000)
+    path = write_report(folder, run.folder)
+    open_page(page, "file://" + path)
+    now = state(page)
+    expect(now["source"] == "report" and now["rows"] == 4000, f"rows: {now['rows']}")
+    expect(max(now["tracks"]["loss"]["max"]) == 500, "the spike is in the whole picture")
+    recovery = now["state"]["recoveries"][0]
+    expect(abs(recovery["first_step"] - recovery["detected"] - 0.05) < 1e-6, "the recovery's time")
+    total = sum(share[1] for share in now["state"]["time"])
+    expect(abs(total - now["state"]["end"]) < 1e-6, "kinds of time add up to the wall time")
+    press(page, "]")
+    said = page.execute_script("return document.getElementById('said').textContent")
+    expect("member 2 after step 3000" in said and "50 ms" in said, f"the keyboard says: {said}")
+    press(page, "a")
+    expect(state(page)["axis"] == "step", "key a changes the axis")
+    press(page, "0")
+    low, high = state(page)["view"]
+    expect(low == 0 and high >= 4000, "key 0 shows all")
+    press(page, "t")
+    expect(state(page)["theme"] in ("dark", "light"), "key t changes the theme")
+    # A link leads to the same view.
+    page.get("about:blank")
+    open_page(page, "file://" + path + "#axis=step&from=1200&to=1300&theme=dark")
+    now = state(page)
+    expect(now["view"] == [1200, 1300] and now["theme"] == "dark", "the view of a link")
+    expect(max(now["tracks"]["loss"]["max"]) == 500, "the spike is there when zoomed in")
+    no_complaints(page)
+
+
+def served(folder, page):
+    """Follows a job; equal numbers live, afterwards, and in a report."""
+    run = Run(folder + "/run")
+    run.view(1, 0, [1, 2])
+    run.steps(1, 50)
+    server = Served(run)
+    page.get(server.address.split("#")[0])
+    wait_for("a refusal without the key", lambda: page.execute_script(
+        "return document.body.dataset.drawn") == "refused")
+    page.get("about:blank")
+    page.get_log("browser")
+    open_page(page, server.address)
+    expect("key" not in page.current_url, "the key leaves the address")
+    wait_for("all steps", lambda: state(page)["rows"] == 50)
+    run.steps(51, 60)
+    run.loss_of(62, 2, 60)
+    run.steps(61, 80)
+    wait_for("new steps", lambda: state(page)["rows"] == 80)
+    wait_for("a recovery", lambda: len(state(page)["state"]["recoveries"]) == 1)
+    # Another server at the same port: the page comes back by itself.
+    port = server.address.split(":")[2].split("/")[0]
+    server.stop()
+    run.steps(81, 90)
+    again = Served(run, "--port", port)
+    expect(again.address == server.address, "the address stays the same")
+    wait_for("steps from the second server", lambda: state(page)["rows"] == 90)
+    (run.folder / "summary.json").write_text('{"outcome": "done", "steps": 90}')
+    wait_for("the end", lambda: state(page)["state"]["head"]["phase"] == "ended")
+    wait_for("settled times", lambda: state(page)["state"]["end"] <= 62.06)
+    live = [state(page)["state"]] + [page.execute_script(f"return window.mayfly.curve('{name}')")
+                                     for name in ("loss", "images_per_second")]
+    again.stop()
+    open_page(page, "file://" + write_report(folder, run.folder))
+    after = [state(page)["state"]] + [page.execute_script(f"return window.mayfly.curve('{name}')")
+                                      for name in ("loss", "images_per_second")]
+    expect(live == after, "equal numbers live and in the report")
+
+
+def long(folder, page):
+    """A run of more steps than a page takes: a part of it comes in full detail."""
+    run = Run(folder + "/run")
+    run.view(1, 0, [1, 2])
+    run.steps(1, 120_000, spike=77_777)
+    server = Served(run)
+    open_page(page, server.address + "&axis=step")
+    wait_for("the curves", lambda: state(page)["rows"] == 30_000)
+    expect(state(page)["level"] == 1, "buckets of four steps")
+    expect(max(state(page)["tracks"]["loss"]["max"]) == 500, "the spike is in the whole picture")
+    page.execute_script("location.hash = 'axis=step&from=77700&to=77900'")
+    wait_for("every step", lambda: len(state(page)["tracks"]["loss"]["x"]) > 195)
+    shown = state(page)["tracks"]["loss"]
+    expect(shown["rows"] == 1 and shown["last"][shown["x"].index(77_777)] == 500,
+           "the spike is at its step")
+    no_complaints(page)
+    server.stop()
+
+
+def hostile(folder, page):
+    """A host's name that is a script is shown as text."""
+    run = Run(folder + "/run")
+    run.view(1, 0, [1, 2], host=SCRIPT)
+    run.event(2, "lost", member=2, detail=SCRIPT)
+    run.steps(1, 20)
+    server = Served(run)
+    for address in (server.address, "file://" + write_report(folder, run.folder)):
+        page.get("about:blank")
+        open_page(page, address)
+        wait_for("its event", lambda: len(state(page)["state"]["events"]) > 3)
+        shown = page.execute_script("return document.getElementById('events').textContent")
+        expect(SCRIPT in shown, "the name is shown as text")
+        page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+        time.sleep(0.3)
+        expect(page.execute_script("return window.hurt") is None, "a script of others ran")
+        expect(page.execute_script("return document.querySelectorAll('main img').length") == 0,
+               "an element of others")
+    no_complaints(page)
+    server.stop()
+
+
+def resumed(folder, page):
+    """Steps that were undone are no zigzag; two runs can be chosen."""
+    run = Run(folder + "/run")
+    run.view(1, 0, [1, 2])
+    run.steps(1, 100)
+    run.start(60)
+    run.view(61, 70, [1, 2])
+    run.steps(71, 150)
+    other = Run(folder + "/other")
+    other.view(1, 0, [1])
+    other.steps(1, 10)
+    open_page(page, "file://" + write_report(folder, run.folder, other.folder))
+    now = state(page)
+    expect(now["runs"] == 2 and now["rows"] == 150 and now["undone"] == 30, "kept and undone")
+    for axis in ("time", "step", "epoch"):
+        page.execute_script(f"document.getElementById('axis-{axis}').click()")
+        time.sleep(0.3)
+        xs = state(page)["tracks"]["loss"]["x"]
+        expect(all(a <= b for a, b in zip(xs, xs[1:])), f"no zigzag on the axis {axis}")
+    page.execute_script("const s = document.getElementById('run'); s.value = '1';"
+                        "s.dispatchEvent(new Event('change'))")
+    time.sleep(0.3)
+    expect(state(page)["rows"] == 10, "the other run")
+    no_complaints(page)
+
+
+def main():
+    case = {"report": report, "served": served, "hostile": hostile, "long": long,
+            "resumed": resumed}[sys.argv[1]]
+    with tempfile.TemporaryDirectory(prefix="mayfly-dashboard-") as folder:
+        page = browser()
+        try:
+            case(folder, page)
+        finally:
+            page.quit()
+
+
+main()

@@ -1,0 +1,76 @@
+#include "observe/report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/observe/run_folder.hpp"
+
+namespace mayfly::observe {
+namespace {
+
+TEST(RunFollower, ReadsWholeLinesAsTheyCome) {
+  const RunFolder folder;
+  const auto run = RunFollower::open(folder.path());
+  ASSERT_TRUE(run.ok());
+  EXPECT_FALSE(run.value()->poll());
+  const std::string line = step_line(1);
+  folder.add("metrics.jsonl", line.substr(0, 30));
+  EXPECT_FALSE(run.value()->poll());  // torn
+  folder.add("metrics.jsonl", line.substr(30) + "\n");
+  EXPECT_TRUE(run.value()->poll());
+  EXPECT_EQ(run.value()->fold().kept().rows(), 1U);
+  EXPECT_FALSE(run.value()->take_begun_anew());
+}
+
+TEST(RunFollower, BeginsAnewWithOtherFiles) {
+  const RunFolder folder;
+  folder.add_steps(1, 5);
+  const auto run = RunFollower::open(folder.path());
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run.value()->fold().kept().rows(), 5U);
+  std::filesystem::resize_file(folder.path() + "/metrics.jsonl", 0);
+  folder.add_steps(1, 2);
+  EXPECT_TRUE(run.value()->poll());
+  EXPECT_TRUE(run.value()->take_begun_anew());
+  EXPECT_EQ(run.value()->fold().kept().rows(), 2U);
+}
+
+TEST(RunFollower, RefusesWhatIsNoRunDirectory) {
+  EXPECT_THAT(RunFollower::open("/nowhere/at-all").error().detail,
+              testing::HasSubstr("no run directory /nowhere/at-all"));
+  const RunFolder folder;
+  std::filesystem::resize_file(folder.path() + "/events.jsonl", 0);
+  folder.add("events.jsonl", "{\"name\": \"of something else\"}\n");
+  EXPECT_THAT(RunFollower::open(folder.path()).error().detail,
+              testing::HasSubstr("no records of a run"));
+  std::filesystem::remove(folder.path() + "/events.jsonl");
+  EXPECT_THAT(RunFollower::open(folder.path()).error().detail,
+              testing::HasSubstr("has no events.jsonl"));
+}
+
+TEST(Report, HoldsItsNumbersAndNoTagsOfOthers) {
+  const RunFolder folder;
+  folder.add_steps(1, 100);
+  folder.add("events.jsonl",
+             event_line(1, "connected",
+                        "\"member\": 1, \"detail\": \"</script><script>alert(1)</script>\"") +
+                 "\n");
+  const auto run = RunFollower::open(folder.path());
+  ASSERT_TRUE(run.ok());
+  const std::string page = report_of({run.value().get()}, 1.7e9);
+  EXPECT_THAT(page, testing::HasSubstr("script-src 'sha256-"));
+  EXPECT_THAT(page, testing::HasSubstr("\\u003c/script>\\u003cscript>alert(1)"));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("<script>alert")));
+  EXPECT_THAT(page, testing::HasSubstr("\"level\":0,\"count\":100,"));
+}
+
+TEST(Report, OfManyStepsIsSmall) {
+  const RunFolder folder;
+  folder.add_steps(1, 100'000);
+  const auto run = RunFollower::open(folder.path());
+  ASSERT_TRUE(run.ok());
+  EXPECT_LT(report_of({run.value().get()}, 1.7e9).size(), 5'000'000U);
+}
+
+}  // namespace
+}  // namespace mayfly::observe

@@ -1,0 +1,286 @@
+#include "observe/core/run_fold.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <map>
+
+#include "tests/unit/observe/run_text.hpp"
+
+namespace mayfly::observe {
+namespace {
+
+namespace json = boost::json;
+
+/// One of two members is lost after step 20 of 40, and another one joins.
+void feed_job(Feed& feed, bool events_first) {
+  begin(feed);
+  feed.event(event_line(0.5, "connected", "\"member\": 1, \"detail\": \"a\""));
+  feed.event(event_line(0.5, "connected", "\"member\": 2, \"detail\": \"b\""));
+  feed.event(event_line(0.8, "joined", "\"member\": 1, \"detail\": \"a\""));
+  feed.event(event_line(1.0, "view", view_more(0, "[1, 2]")));
+  if (!events_first) {
+    feed.steps(1, 20);
+  }
+  feed.event(event_line(21.5, "lost", "\"member\": 2, \"detail\": \"it died\""));
+  feed.event(event_line(21.6, "view", view_more(20, "[1]", "[\"a\"]")));
+  feed.event(event_line(22.5, "recovery", recovery_more(20, "2", 1000)));
+  if (!events_first) {
+    feed.steps(21, 30);
+  }
+  feed.event(
+      event_line(31.0, "evaluation", "\"step\": 30, \"test_top1\": 0.25, \"test_loss\": 2.5"));
+  if (!events_first) {
+    feed.steps(31, 40);
+  } else {
+    feed.steps(1, 40);
+  }
+  feed.event(event_line(43.0, "worker_done", "\"steps\": 40"));
+  feed.fold.summary("{\"outcome\": \"done\", \"steps\": 40}");
+  feed.fold.settle();
+}
+
+json::object state_of(const RunFold& fold) {
+  return json::parse(fold.state_json("run")).as_object();
+}
+
+TEST(RunFold, OrderAndPiecesOfTheFilesDoNotMatter) {
+  Feed mixed;
+  feed_job(mixed, false);
+  Feed apart;
+  feed_job(apart, true);
+  EXPECT_EQ(mixed.fold.state_json("run"), apart.fold.state_json("run"));
+  EXPECT_EQ(mixed.fold.kept().pack(0, 0, 40), apart.fold.kept().pack(0, 0, 40));
+}
+
+TEST(RunFold, LiveIsAsAfterwards) {
+  Feed live;
+  begin(live);
+  live.fold.settle();
+  live.event(event_line(1.0, "view", view_more(0, "[1, 2]")));
+  for (int i = 1; i <= 20; ++i) {
+    live.step(step_line(i));
+    live.fold.settle();
+  }
+  live.event(event_line(22.5, "recovery", recovery_more(20, "2", 1000)));
+  live.fold.settle();
+  live.steps(21, 25);
+  live.fold.settle();
+  Feed later;
+  begin(later);
+  later.event(event_line(1.0, "view", view_more(0, "[1, 2]")));
+  later.steps(1, 25);
+  later.event(event_line(22.5, "recovery", recovery_more(20, "2", 1000)));
+  later.fold.settle();
+  EXPECT_EQ(live.fold.state_json("run"), later.fold.state_json("run"));
+  EXPECT_EQ(live.fold.kept().pack(0, 0, 25), later.fold.kept().pack(0, 0, 25));
+}
+
+TEST(RunFold, StepsWithoutATimeAreEstimatedBetweenEvents) {
+  Feed feed;
+  feed_job(feed, true);
+  const Curves& kept = feed.fold.kept();
+  EXPECT_TRUE(feed.fold.has_estimated_times());
+  EXPECT_NEAR(kept.time(0), 2.0, 1e-5);    // a second after the first view
+  EXPECT_NEAR(kept.time(19), 21.0, 1e-5);  // twenty seconds of steps
+  EXPECT_NEAR(kept.time(20), 22.5, 1.0);   // the first step after the recovery
+  for (std::size_t i = 1; i < kept.rows(); ++i) {
+    EXPECT_GE(kept.time(i), kept.time(i - 1));
+  }
+  EXPECT_LE(kept.time(39), 43.0);
+}
+
+TEST(RunFold, TimesOfRecordsAreTaken) {
+  Feed feed;
+  feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));
+  feed.event(event_line(500, "view", view_more(0, "[1]") + ", \"t\": 1"));  // a clock was set
+  for (int i = 1; i <= 5; ++i) {
+    feed.step(step_line(i, 100, "\"t\": " + std::to_string(1 + 0.5 * i)));
+  }
+  feed.fold.settle();
+  EXPECT_FALSE(feed.fold.has_estimated_times());
+  EXPECT_DOUBLE_EQ(feed.fold.kept().time(4), 3.5);
+  EXPECT_DOUBLE_EQ(feed.fold.end(), 3.5);
+  feed.step(step_line(6, 100, "\"t\": 4.25"));
+  feed.fold.settle();
+  EXPECT_DOUBLE_EQ(feed.fold.kept().time(5), 4.25);
+}
+
+TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
+  Feed feed;
+  begin(feed);
+  feed.event(event_line(1, "view", view_more(0, "[1, 2]")));
+  feed.steps(1, 30);
+  feed.event(
+      event_line(32, "fell_back", "\"step\": 20, \"undone_steps\": 10, \"detail\": \"diverged\""));
+  feed.steps(21, 50);
+  feed.fold.settle();
+  const RunFold& fold = feed.fold;
+  ASSERT_EQ(fold.kept().rows(), 50U);
+  ASSERT_EQ(fold.undone().rows(), 10U);
+  EXPECT_EQ(fold.undone().step(0), 21U);
+  for (std::size_t i = 1; i < 50; ++i) {
+    EXPECT_EQ(fold.kept().step(i), i + 1);
+    EXPECT_GE(fold.kept().time(i), fold.kept().time(i - 1));
+  }
+  EXPECT_LT(fold.undone().time(9), fold.kept().time(20));
+}
+
+TEST(RunFold, AResumedJobGoesOn) {
+  Feed feed;
+  begin(feed);
+  feed.event(event_line(1, "view", view_more(0, "[1]", "[\"a\"]")));
+  feed.steps(1, 30);
+  begin(feed, 100);
+  feed.event(event_line(101, "view", view_more(20, "[1]", "[\"a\"]")));
+  feed.steps(21, 40);
+  feed.fold.settle();
+  EXPECT_EQ(feed.fold.kept().rows(), 40U);
+  EXPECT_EQ(feed.fold.undone().rows(), 10U);
+  EXPECT_GT(feed.fold.kept().time(20), 101.0);
+  EXPECT_LT(feed.fold.kept().time(19), 31.0);
+  EXPECT_LT(feed.fold.undone().time(9), 100.0);
+  EXPECT_EQ(feed.fold.members().lanes().size(), 2U);  // ids begin anew
+  EXPECT_EQ(feed.fold.members().lanes()[0].end, "ended");
+  const std::vector<JobSpan> spans = feed.fold.spans();
+  ASSERT_EQ(spans.size(), 3U);
+  EXPECT_EQ(spans[1].kind, "not_running");
+  EXPECT_NEAR(spans[1].from, 31, 1e-3);
+  EXPECT_NEAR(*spans[1].to, 100, 1e-3);
+}
+
+TEST(RunFold, ARestartedCoordinatorIsASpan) {
+  Feed feed;
+  begin(feed);
+  feed.event(event_line(1, "view", view_more(0, "[1]", "[\"a\"]")));
+  feed.steps(1, 9);
+  feed.event(event_line(20, "coordinator_restarted", "\"detail\": \"resuming\""));
+  feed.steps(10, 12);
+  feed.fold.settle();
+  const std::vector<JobSpan> spans = feed.fold.spans();
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[1].kind, "no_coordinator");
+  EXPECT_EQ(feed.fold.kept().rows(), 12U);
+  for (const TimeShare& share : feed.fold.time_shares()) {
+    EXPECT_TRUE(share.kind != "no_coordinator" || share.seconds == 0);  // training went on
+  }
+}
+
+TEST(RunFold, ALateRecordIsPutInItsPlace) {
+  Feed feed;
+  begin(feed);
+  feed.steps(1, 4);
+  feed.steps(6, 8);
+  feed.step(step_line(5));
+  feed.fold.settle();
+  ASSERT_EQ(feed.fold.kept().rows(), 8U);
+  EXPECT_EQ(feed.fold.undone().rows(), 0U);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(feed.fold.kept().step(i), i + 1);
+  }
+}
+
+TEST(RunFold, MembersHaveLanes) {
+  Feed feed;
+  feed_job(feed, true);
+  const std::vector<MemberLane>& lanes = feed.fold.members().lanes();
+  ASSERT_EQ(lanes.size(), 2U);
+  EXPECT_EQ(lanes[0].host, "a");
+  ASSERT_EQ(lanes[0].spans.size(), 3U);
+  EXPECT_EQ(lanes[0].spans[0].phase, MemberPhase::kLoading);
+  EXPECT_EQ(lanes[0].spans[1].phase, MemberPhase::kReady);
+  EXPECT_EQ(lanes[0].spans[2].phase, MemberPhase::kActive);
+  EXPECT_FALSE(lanes[0].spans[2].to.has_value());
+  EXPECT_EQ(lanes[1].end, "lost");
+  EXPECT_EQ(lanes[1].detail, "it died");
+  EXPECT_EQ(lanes[1].end_step, 20U);
+  EXPECT_NEAR(lanes[1].end_t, 21.5, 1e-5);
+}
+
+TEST(RunFold, ARecoveryBeginsBeforeItsRecord) {
+  Feed feed;
+  feed_job(feed, true);
+  ASSERT_EQ(feed.fold.recoveries().size(), 1U);
+  const RecoveryFact& recovery = feed.fold.recoveries()[0];
+  EXPECT_NEAR(recovery.detected, 21.5, 1e-5);
+  EXPECT_NEAR(recovery.formed, 21.52, 1e-5);
+  EXPECT_NEAR(recovery.step, 22.5, 1e-5);
+}
+
+TEST(RunFold, TheKindsOfTimeAddUpToTheWallTime) {
+  Feed feed;
+  feed_job(feed, true);
+  double sum = 0;
+  std::map<std::string, double> seconds;
+  for (const TimeShare& share : feed.fold.time_shares()) {
+    EXPECT_GE(share.seconds, 0);
+    sum += share.seconds;
+    seconds[share.kind] = share.seconds;
+  }
+  EXPECT_NEAR(sum, 43.0, 1e-6);
+  EXPECT_NEAR(seconds["recovery"], 1.0, 1e-5);
+  EXPECT_NEAR(seconds["start"], 2.0, 1e-5);
+  EXPECT_NEAR(seconds["data"], 4.0, 1e-5);
+}
+
+TEST(RunFold, LinesThatAreNoRecordsAreCounted) {
+  Feed feed;
+  feed.event("garbage");
+  feed.event("{\"time\": 1, \"kind\": \"view\"}");  // before any start
+  begin(feed);
+  feed.event("[1, 2]");
+  feed.event("{\"kind\": 7}");
+  feed.step("{\"step\": \"one\"}");
+  feed.step(step_line(1));
+  feed.event(event_line(1, "view", "\"members\": [\"x\", 1e99, -4], \"hosts\": 7"));
+  feed.event(event_line(2, "recovery", "\"recovery\": []"));
+  feed.fold.settle();
+  const json::object state = state_of(feed.fold);
+  EXPECT_EQ(state.at("damaged").at("lines").to_number<int>(), 5);
+  EXPECT_EQ(state.at("damaged").at("first").as_string(), "events.jsonl at byte 0");
+  EXPECT_EQ(feed.fold.kept().rows(), 1U);
+}
+
+TEST(RunFold, ServersMoneyAndWhatWasSaved) {
+  Feed feed;
+  feed.fold.config(
+      "cloud_offers = \"p3@zone-a:spot=1.0,p3@zone-b:on_demand=4.0\"\n"
+      "cloud_budget = 10\n");
+  begin(feed);
+  feed.event(event_line(10, "server_requested", "\"detail\": \"2 x p3 in zone-a (spot)\""));
+  const std::string money = ", \"billing\": 1, \"spent\": 0.5, \"per_hour\": 1";
+  feed.event(event_line(20, "server_granted",
+                        "\"detail\": \"p3 in zone-a (spot)\", \"server\": \"s1\"" + money));
+  feed.event(event_line(25, "server_refused",
+                        "\"detail\": \"capacity: p3 in zone-a (spot): 1 of 2 to be had\""));
+  feed.event(event_line(30, "server_joined", "\"server\": \"s1\""));
+  feed.event(event_line(3620, "server_ended",
+                        "\"detail\": \"gone\", \"server\": \"s1\", \"cost\": 1.0, \"billing\": 0, "
+                        "\"spent\": 1.0, \"per_hour\": 0"));
+  feed.fold.settle();
+  const std::vector<ServerLane>& lanes = feed.fold.servers().lanes();
+  ASSERT_EQ(lanes.size(), 2U);
+  EXPECT_NEAR(lanes[0].asked, 10, 1e-5);
+  EXPECT_NEAR(*lanes[0].granted, 20, 1e-5);
+  EXPECT_EQ(lanes[1].end, "refused");
+  EXPECT_NEAR(lanes[1].asked, 10, 1e-5);
+  const json::object head = state_of(feed.fold).at("head").as_object();
+  EXPECT_DOUBLE_EQ(head.at("spent").to_number<double>(), 1.0);
+  EXPECT_DOUBLE_EQ(head.at("on_demand").to_number<double>(), 4.0);
+}
+
+TEST(RunFold, OnlyListedSettingsAreShown) {
+  Feed feed;
+  feed.fold.config(
+      "model = \"resnet20\"\ncloud_options = \"password=secret\"\n"
+      "cloud_worker_args = \"--x secret\"\ntoken_file = \"secret\"\n");
+  begin(feed);
+  feed.fold.settle();
+  const std::string state = feed.fold.state_json("run");
+  EXPECT_THAT(state, testing::HasSubstr("resnet20"));
+  EXPECT_THAT(state, testing::Not(testing::HasSubstr("secret")));
+}
+
+}  // namespace
+}  // namespace mayfly::observe

@@ -1,0 +1,65 @@
+#pragma once
+
+// Records of runs for the tests of the dashboard.
+
+#include <string>
+#include <vector>
+
+#include "observe/core/run_fold.hpp"
+
+namespace mayfly::observe {
+
+inline std::string event_line(double time, const std::string& kind, const std::string& more = "") {
+  return "{\"time\": " + std::to_string(1'700'000'000 + time) + ", \"kind\": \"" + kind + "\"" +
+         (more.empty() ? "" : ", " + more) + "}";
+}
+
+inline std::string step_line(int step, double rate = 100, const std::string& more = "") {
+  return "{\"step\": " + std::to_string(step) +
+         ", \"samples\": 100, \"epoch\": " + std::to_string(0.1 * step) +
+         ", \"loss\": " + std::to_string(10.0 / step) +
+         ", \"accuracy\": 0.5, \"learning_rate\": 0.1, \"images_per_second\": " +
+         std::to_string(rate) + ", \"data_wait_ms\": 100, \"members\": 2, \"view\": 1" +
+         (more.empty() ? "" : ", " + more) + "}";
+}
+
+/// Feeds lines as they lie in the two files.
+struct Feed {
+  RunFold fold;
+  std::uint64_t event_bytes = 0;
+  std::uint64_t metric_bytes = 0;
+
+  void event(const std::string& line) {
+    fold.event(line, event_bytes);
+    event_bytes += line.size() + 1;
+  }
+  void step(const std::string& line) {
+    fold.metric(line, metric_bytes);
+    metric_bytes += line.size() + 1;
+  }
+  void steps(int first, int last, const std::string& more = "") {
+    for (int i = first; i <= last; ++i) {
+      step(step_line(i, 100, more));
+    }
+  }
+};
+
+inline void begin(Feed& feed, double t = 0) {
+  feed.event(event_line(t, "started", "\"metrics_bytes\": " + std::to_string(feed.metric_bytes)));
+}
+
+inline std::string view_more(int committed, const std::string& members,
+                             const std::string& hosts = "[\"a\", \"b\"]") {
+  return "\"view\": 1, \"committed\": " + std::to_string(committed) + ", \"members\": " + members +
+         ", \"hosts\": " + hosts;
+}
+
+inline std::string recovery_more(int step, const std::string& member, double ms) {
+  return "\"recovery\": {\"cause\": \"lost\", \"members\": [" + member +
+         "], \"step\": " + std::to_string(step) +
+         ", \"view\": 2, \"redone_microbatches\": 2, \"detail\": \"it died\", \"told_ms\": 0, "
+         "\"stopped_ms\": 10, \"formed_ms\": 20, \"synced_ms\": 30, \"step_ms\": " +
+         std::to_string(ms) + "}";
+}
+
+}  // namespace mayfly::observe
