@@ -20,8 +20,7 @@ R stale(A... /*arguments*/) {
 
 extern "C" __attribute__((visibility("default"))) const mayfly::nn::cuda::CudaModule*
 mayfly_cuda_module() {
-  static const mayfly::nn::cuda::CudaModule module{
-      .build = kBuild, .probe = stale, .make = stale, .time_engines = stale};
+  static const mayfly::nn::cuda::CudaModule module{.build = kBuild, .probe = stale, .make = stale};
   return &module;
 }
 
