@@ -290,7 +290,8 @@ class Board {
     fact('phase', end ? end.outcome.replace(/_/g, ' ') : head.phase.replace(/_/g, ' '),
          end && end.detail);
     if (head.step !== undefined) {
-      fact('step', number(head.step) + (head.total ? ' / ' + number(head.total) : ''));
+      const last = this.run.kept.step[this.run.kept.count - 1];
+      fact('step', number(last || head.step) + (head.total ? ' / ' + number(head.total) : ''));
       const epoch = this.run.kept.values.epoch.last[this.run.kept.count - 1];
       fact('epoch', number(epoch, 2) +
         (state.settings.epochs ? ' / ' + state.settings.epochs : ''));

@@ -161,8 +161,7 @@ class LiveSource {
     const silent = (Date.now() - this.heard) / 1000;
     if (this.heard && silent > 3) return 'no answer for ' + duration(Math.floor(silent));
     if (run.state.head.phase === 'ended') return 'ended';
-    const end = Math.max(run.state.end, run.kept.count ? run.kept.t[run.kept.count - 1] : 0);
-    const old = Date.now() / 1000 + this.skew - run.state.origin - end;
+    const old = Date.now() / 1000 + this.skew - run.state.origin - run.end;
     return old < 2 ? 'live' : 'last record ' + duration(Math.floor(old)) + ' ago';
   }
 }

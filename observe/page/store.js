@@ -96,12 +96,14 @@ class Run {
   // To be called after every change of state, curves or axis.
   prepare() {
     this.detail = null;
+    // The newest record: steps may have come since the state was fetched.
+    const kept = this.kept;
+    this.end = Math.max(this.state.end, kept.count ? kept.t[kept.count - 1] : 0);
     const money = this.state.money;
-    this.moneyT = [0].concat(money.map(p => p[0]), [this.state.end]);
+    this.moneyT = [0].concat(money.map(p => p[0]), [this.end]);
     let most = 0;
     const owed = [0].concat(money.map(p => p[1]), [money.length ? money[money.length - 1][1] : 0]);
     this.moneySpent = owed.map(spent => (most = Math.max(most, spent)));
-    const kept = this.kept;
     if (this.axis === 'time') {
       this.x = kept.t;
     } else {
@@ -153,8 +155,7 @@ class Run {
   }
 
   extent() {
-    const lastRow = this.kept.count ? this.kept.t[this.kept.count - 1] : 0;
-    if (this.axis === 'time') return [0, Math.max(this.state.end, lastRow, 1e-3)];
+    if (this.axis === 'time') return [0, Math.max(this.end, 1e-3)];
     const last = this.kept.count ? this.x[this.kept.count - 1] : 1;
     if (this.axis === 'money') return [0, this.moneySpent[this.moneySpent.length - 1] || 1];
     return [0, Math.max(last, 1e-6)];
@@ -224,7 +225,7 @@ class Run {
                    'undone'];
     const spans = this.state.spans
       .filter(s => s[2] !== 'no_coordinator' || !this.anyStepIn(s[0], s[1]))
-      .map(s => [s[0], s[1] === null ? this.state.end : s[1], s[2]]);
+      .map(s => [s[0], s[1] === null ? this.end : s[1], s[2]]);
     for (const r of this.state.recoveries) spans.push([r.detected, r.first_step, 'recovery']);
     for (const [first, end] of this.undoneParts()) {
       spans.push([this.undone.t[first], this.undone.t[end - 1], 'undone']);

@@ -489,7 +489,7 @@ class CurveTrack extends Track {
 // Lanes packed into rows.
 class LaneTrack extends Track {
   data() {
-    const lanes = this.lanes(), end = this.board.run.state.end;
+    const lanes = this.lanes(), end = this.board.run.end;
     this.rowOf = packLanes(lanes, l => l.from, l => l.to === null ? Infinity : l.to);
     this.list = lanes;
     this.rows = Math.max(1, ...this.rowOf.map(row => row + 1));
@@ -655,7 +655,7 @@ class TimeTrack extends Track {
     this.bins = [];
     for (let i = 0, s = 0; i < bins; ++i) {
       const x0 = from + (to - from) * i / bins, x1 = from + (to - from) * (i + 1) / bins;
-      const a = run.tOf(x0), b = Math.min(run.tOf(x1), run.state.end);
+      const a = run.tOf(x0), b = Math.min(run.tOf(x1), run.end);
       const seconds = {};
       if (!(b > a)) {
         this.bins.push([x0, x1, seconds, 0]);
@@ -735,7 +735,7 @@ class MoneyTrack extends Track {
       y.push(spent);
     }
     if (points.length) {
-      x.push(run.xOf(run.state.end));
+      x.push(run.xOf(run.end));
       y.push(points[points.length - 1][1]);
     }
     this.shown = {x, spent: y};
@@ -789,11 +789,11 @@ class MoneyTrack extends Track {
 
 // Single events by group, each group with a shape of its own.
 const MARKS = [
-  ['faults', ['lost', 'evicted', 'corrupted', 'stalled', 'fatal', 'chaos', 'fell_back',
-              'restarted', 'no_quorum', 'checkpoint_failed', 'server_lost'], '--vermillion'],
+  ['faults', ['lost', 'evicted', 'corrupted', 'stalled', 'fatal', 'fell_back', 'restarted',
+              'no_quorum', 'checkpoint_failed', 'server_lost'], '--vermillion'],
   ['members', ['connected', 'joined', 'left'], '--blue'],
-  ['work', ['rebalance', 'straggler', 'scale', 'update_skipped', 'offers_exhausted', 'budget'],
-   '--purple'],
+  ['job', ['chaos', 'rebalance', 'straggler', 'scale', 'update_skipped', 'offers_exhausted',
+           'budget'], '--purple'],
   ['saved', ['checkpoint', 'evaluation', 'checkpoint_copied'], '--green'],
 ];
 
