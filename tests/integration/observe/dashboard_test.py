@@ -1,5 +1,6 @@
 """The dashboard's page in a real browser: its numbers, its keys, and what must not run in it."""
 
+import atexit
 import json
 import os
 import pathlib
@@ -123,6 +124,7 @@ class Served:
     def __init__(self, run, *more):
         self.process = subprocess.Popen([BINARY, "dashboard", str(run.folder), *more],
                                         stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # of a test that fails
         self.address = self.process.stdout.readline().strip()
 
     def stop(self):
